@@ -1,0 +1,55 @@
+# gputop: everything a developer runs. `make help` lists it.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+SIZE   ?= 120x40
+
+.DEFAULT_GOAL := help
+
+$(BIN)/gputop: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/test: $(BIN)/gputop
+	$(BIN)/python -m pip install --quiet --group test
+	touch $@
+
+$(VENV)/dev: $(VENV)/test
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+run: $(BIN)/gputop  ## set up and open the monitor on this machine
+	$(BIN)/gputop
+
+demo: $(BIN)/gputop  ## the monitor on a simulated server with four troubles
+	$(BIN)/gputop demo showcase
+
+check: $(VENV)/test  ## lint, format and types only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check  ## lint, types and every test
+	$(BIN)/python -m pytest
+
+golden: $(VENV)/test  ## write the golden files anew; read the diff before committing
+	$(BIN)/python -m pytest --golden
+
+bench: $(VENV)/dev  ## cost beside nvitop and htop, in one run
+	$(BIN)/python -m tests.bench
+
+screenshots: $(VENV)/test  ## draw screenshots/ anew
+	$(BIN)/python -m tests.screenshots
+
+gpu-check: $(VENV)/test  ## on a machine with a GPU: what the driver really answers, and what it costs
+	$(BIN)/python -m tests.gpu_check
+
+clean:  ## remove what was built
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run demo check test golden bench screenshots gpu-check clean help
