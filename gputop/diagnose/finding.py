@@ -1,0 +1,82 @@
+"""A finding: the verdict of one rule on one subject, with its evidence and its next steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gputop.model import Identity, Missing
+
+Severity = Literal["info", "warn", "crit"]
+Grade = Literal["driver", "correlation", "profile"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a finding is about."""
+
+    kind: Literal["host", "gpu", "process", "job"]
+    gpus: tuple[str, ...] = ()  # uuids
+    processes: tuple[Identity, ...] = ()
+    job: str | None = None  # key of a Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One number the verdict rests on, with the limit it was held against."""
+
+    text: str
+    value: float | None = None
+    unit: str = ""
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing to do, best first. A command is printed, never run."""
+
+    text: str
+    command: str | None = None
+    action: str | None = None
+    needs_root: bool = False
+    destroys: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a rule found. `causes` are the rules folded into it; `lost_share` is 0-1 of the GPU's time."""
+
+    rule: str
+    severity: Severity
+    subject: Subject
+    headline: str
+    evidence: tuple[Evidence, ...] = ()
+    steps: tuple[Step, ...] = ()
+    since_s: float = 0.0
+    confidence: float = 1.0
+    grade: Grade = "correlation"
+    healthy: bool = False
+    primary: bool = False
+    causes: tuple[str, ...] = ()
+    lost_share: float | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abstained:
+    """A rule that could not judge: what it lacked and what would unlock it."""
+
+    rule: str
+    subject: Subject
+    missing: tuple[Missing, ...]
+    unlock: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Class:
+    """Which of the four task classes a process falls into, and the questions that led there."""
+
+    pid: int
+    name: str
+    margin: float | None = None
+    path: tuple[tuple[str, str], ...] = ()  # (question, answer with its value)

@@ -1,0 +1,149 @@
+"""One GPU, or one MIG instance, at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gputop.model.metric import Missing, Unit, metric
+
+Condition = Literal["ok", "hung", "lost", "asleep"]
+Throttle = Literal[
+    "idle", "settings", "power cap", "hardware", "sync boost", "heat", "hard heat", "power brake", "display"
+]
+Samples = tuple[tuple[float, float], ...]  # (seconds before taken_at, value), oldest first
+
+_P, _B, _R, _W, _C, _M, _N = (
+    Unit.PERCENT,
+    Unit.BYTES,
+    Unit.BYTES_PER_S,
+    Unit.WATTS,
+    Unit.CELSIUS,
+    Unit.MHZ,
+    Unit.COUNT,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xid:
+    """A driver error event: its number and when gputop saw it."""
+
+    number: int
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One device. `uuid` is the identity; `index` is for people and changes when a card is lost."""
+
+    uuid: str
+    index: str
+    name: str
+    parent_uuid: str | None = None  # of a MIG instance
+    pci_bus_id: str | None = None
+    architecture: str | None = None
+    compute_capability: tuple[int, int] | None = None
+    condition: Condition = "ok"
+    condition_s: float = 0.0  # how long it has been in this condition
+    age_s: float = 0.0  # of the values below; > 0 means they are the last known ones
+    unified_memory: bool = False  # shares the host's memory: vram figures do not exist
+    missing: tuple[Missing, ...] = ()
+
+    # how busy
+    busy_percent: float | None = metric(_P, "time a kernel was resident; 100 is not efficiency", top=100, history=True)
+    busy_samples: Samples = ()  # the driver's own buffer, about 6 a second
+    memory_busy_percent: float | None = metric(
+        _P, "time device memory was read or written; not memory in use, not bandwidth", top=100, history=True
+    )
+    encoder_percent: float | None = metric(_P, "time the video encoder was busy", top=100)
+    decoder_percent: float | None = metric(_P, "time the video decoder was busy", top=100)
+
+    # memory
+    vram_total_bytes: int | None = metric(_B, "device memory installed")
+    vram_used_bytes: int | None = metric(_B, "device memory in use, all processes", history=True)
+    vram_reserved_bytes: int | None = metric(_B, "device memory the driver keeps for itself")
+
+    # heat and power
+    temperature_celsius: float | None = metric(_C, "GPU core temperature", history=True)
+    memory_temperature_celsius: float | None = metric(_C, "hottest memory stack", history=True)
+    temperature_margin_celsius: float | None = metric(_C, "distance to the nearest slow-down", history=True)
+    slowdown_celsius: float | None = metric(_C, "temperature at which the driver slows this GPU")
+    shutdown_celsius: float | None = metric(_C, "temperature at which the GPU switches off")
+    power_watts: float | None = metric(_W, "board power, averaged by the driver", history=True)
+    power_instant_watts: float | None = metric(_W, "board power now", history=True)
+    power_limit_watts: float | None = metric(_W, "power limit in force", history=True)
+    power_default_limit_watts: float | None = metric(_W, "power limit as delivered")
+    power_max_limit_watts: float | None = metric(_W, "highest power limit that can be set")
+    energy_joules: float | None = metric(Unit.JOULES, "energy used since the driver was loaded")
+    fan_percent: float | None = metric(_P, "fan speed wanted by the card", top=100)
+
+    # clocks and what holds them down
+    sm_clock_mhz: float | None = metric(_M, "clock of the multiprocessors", history=True)
+    sm_clock_max_mhz: float | None = metric(_M, "highest clock of the multiprocessors")
+    memory_clock_mhz: float | None = metric(_M, "memory clock", history=True)
+    memory_clock_max_mhz: float | None = metric(_M, "highest memory clock")
+    performance_state: int | None = metric(_N, "P-state: 0 is full performance, 15 the lowest")
+    throttle_reasons: frozenset[Throttle] | None = metric(Unit.WORD, "what holds the clocks down now")
+    throttled_power_percent: float | None = metric(_P, "time slowed by the power limit", top=100, history=True)
+    throttled_heat_percent: float | None = metric(_P, "time slowed by temperature, in software", top=100, history=True)
+    throttled_heat_hard_percent: float | None = metric(
+        _P, "time slowed by temperature, in hardware: clocks halved or worse", top=100, history=True
+    )
+    throttled_brake_percent: float | None = metric(
+        _P, "time slowed by the power brake of the server", top=100, history=True
+    )
+    throttled_board_percent: float | None = metric(_P, "time slowed by board limits", top=100)
+    throttled_sync_percent: float | None = metric(_P, "time slowed to match other GPUs (sync boost)", top=100)
+    throttled_reliability_percent: float | None = metric(_P, "time slowed for reliable voltage", top=100)
+
+    # links
+    pcie_tx_bytes_per_s: float | None = metric(_R, "device to host over PCIe", history=True)
+    pcie_rx_bytes_per_s: float | None = metric(_R, "host to device over PCIe", history=True)
+    pcie_generation: int | None = metric(_N, "PCIe generation now; drops while idle")
+    pcie_generation_max: int | None = metric(_N, "highest PCIe generation of device and slot")
+    pcie_width: int | None = metric(_N, "PCIe lanes now")
+    pcie_width_max: int | None = metric(_N, "highest number of PCIe lanes of device and slot")
+    pcie_replays: int | None = metric(_N, "PCIe packets sent again since the driver was loaded")
+    nvlink_tx_bytes_per_s: float | None = metric(_R, "sent over all NVLinks", history=True)
+    nvlink_rx_bytes_per_s: float | None = metric(_R, "received over all NVLinks", history=True)
+    nvlinks_active: int | None = metric(_N, "NVLinks that are up")
+    nvlink_errors: int | None = metric(_N, "NVLink CRC, replay and recovery errors")
+
+    # health
+    ecc_corrected: int | None = metric(_N, "corrected memory errors since the driver was loaded")
+    ecc_uncorrected: int | None = metric(_N, "uncorrectable memory errors since the driver was loaded")
+    remapped_corrected: int | None = metric(_N, "memory rows replaced after corrected errors")
+    remapped_uncorrected: int | None = metric(_N, "memory rows replaced after uncorrectable errors")
+    remap_pending: bool | None = metric(Unit.FLAG, "a row waits for the next reset to be replaced")
+    remap_failed: bool | None = metric(Unit.FLAG, "a row could not be replaced: the card needs service")
+    retired_pages: int | None = metric(_N, "memory pages retired (before Ampere)")
+    recovery_action: str | None = metric(Unit.WORD, "what the driver asks for: none, reset, reboot, drain")
+    xids: tuple[Xid, ...] = ()
+
+    # activity of the units (GPM: Hopper and newer)
+    graphics_active_percent: float | None = metric(_P, "time any engine was active (GPM)", top=100, history=True)
+    sm_active_percent: float | None = metric(_P, "multiprocessors with work, mean (GPM)", top=100, history=True)
+    sm_occupancy_percent: float | None = metric(_P, "warps resident of those possible (GPM)", top=100, history=True)
+    tensor_percent: float | None = metric(_P, "tensor cores active (GPM)", top=100, history=True)
+    tensor_half_percent: float | None = metric(_P, "tensor cores active on fp16 and bf16 (GPM)", top=100)
+    tensor_integer_percent: float | None = metric(_P, "tensor cores active on integers (GPM)", top=100)
+    tensor_double_percent: float | None = metric(_P, "tensor cores active on fp64 (GPM)", top=100)
+    dram_percent: float | None = metric(_P, "memory bandwidth used of the maximum (GPM)", top=100, history=True)
+    integer_percent: float | None = metric(_P, "integer pipe active (GPM)", top=100)
+    fp64_percent: float | None = metric(_P, "fp64 pipe active (GPM)", top=100)
+    fp32_percent: float | None = metric(_P, "fp32 pipe active (GPM)", top=100, history=True)
+    fp16_percent: float | None = metric(_P, "fp16 pipe active, tensor cores excluded (GPM)", top=100)
+    mma_stall_percent: float | None = metric(_P, "time matrix instructions waited", top=100)
+    context_switch_percent: float | None = metric(_P, "time a context was switched in (GPM)", top=100)
+
+    # settings and place
+    persistence_mode: bool | None = metric(Unit.FLAG, "the driver stays loaded between programs")
+    compute_mode: str | None = metric(Unit.WORD, "who may compute here: default, exclusive, prohibited")
+    mig_mode: bool | None = metric(Unit.FLAG, "the card is partitioned into MIG instances")
+    ecc_mode: bool | None = metric(Unit.FLAG, "memory error correction is on")
+    virtualization: str | None = metric(Unit.WORD, "none, passthrough, vgpu, host")
+    numa_node: int | None = metric(_N, "NUMA node the card is attached to")
+    local_cpus: str | None = metric(Unit.WORD, "CPUs near the card, as a list of ranges")
+    peers: tuple[
+        tuple[str, str], ...
+    ] = ()  # (uuid of another GPU, how they are joined: nvlink, switch, bridge, node, system)

@@ -1,0 +1,125 @@
+"""The machine around the GPUs at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputop.model.metric import Missing, Unit, metric
+
+_P, _B, _R, _N, _S = Unit.PERCENT, Unit.BYTES, Unit.BYTES_PER_S, Unit.PER_S, Unit.SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressure:
+    """Pressure stall of one resource: time in which tasks waited for it (PSI)."""
+
+    some_percent: float | None = metric(_P, "time in which at least one task waited, since the last look", top=100)
+    full_percent: float | None = metric(_P, "time in which every task waited, since the last look", top=100)
+    some_avg10_percent: float | None = metric(_P, "the kernel's 10 s average of it", top=100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """One block device."""
+
+    name: str
+    rotational: bool | None = None
+    read_bytes_per_s: float | None = metric(_R, "read from the device")
+    write_bytes_per_s: float | None = metric(_R, "written to the device")
+    reads_per_s: float | None = metric(_N, "reads completed")
+    writes_per_s: float | None = metric(_N, "writes completed")
+    busy_percent: float | None = metric(_P, "time with a request in flight; not saturation on NVMe", top=100)
+    await_s: float | None = metric(_S, "mean time of a request, queue included")
+    queued: float | None = metric(Unit.COUNT, "requests in flight, mean")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """One mounted file system that holds data."""
+
+    path: str
+    device: str
+    file_system: str
+    network: bool = False
+    total_bytes: int | None = metric(_B, "size of the file system")
+    free_bytes: int | None = metric(_B, "free for ordinary users")
+    read_bytes_per_s: float | None = metric(_R, "read from the server (NFS)")
+    write_bytes_per_s: float | None = metric(_R, "written to the server (NFS)")
+    read_rtt_s: float | None = metric(_S, "round trip of a read, mean (NFS)")
+    read_queue_s: float | None = metric(_S, "time a read waited before it was sent, mean (NFS)")
+    retransmits_per_s: float | None = metric(_N, "requests sent again (NFS)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """One network interface, or one port of an InfiniBand or RoCE adapter."""
+
+    name: str
+    kind: str = "ethernet"  # ethernet, infiniband
+    speed_bytes_per_s: float | None = metric(_R, "speed of the link")
+    receive_bytes_per_s: float | None = metric(_R, "received")
+    send_bytes_per_s: float | None = metric(_R, "sent")
+    drops_per_s: float | None = metric(_N, "packets dropped, both ways")
+    errors_per_s: float | None = metric(_N, "packets with errors, both ways")
+    send_wait_percent: float | None = metric(_P, "time a port had data and could not send (InfiniBand)", top=100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cgroup:
+    """The limits this monitor's own cgroup sets; in a container those of the job."""
+
+    path: str
+    cpu_quota: float | None = metric(Unit.COUNT, "cores the quota allows, smallest of all ancestors")
+    throttled_percent: float | None = metric(_P, "periods in which the quota ran out", top=100)
+    memory_limit_bytes: int | None = metric(_B, "memory limit, smallest of all ancestors")
+    memory_used_bytes: int | None = metric(_B, "memory used, page cache included")
+    oom_kills: int | None = metric(Unit.COUNT, "processes killed at the memory limit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The machine: CPUs, memory, storage, networks."""
+
+    cpus_total: int = 0
+    cpus_allowed: float | None = metric(Unit.COUNT, "CPUs this monitor may use: affinity and cgroup quota")
+    cpu_percent: float | None = metric(_P, "all CPUs busy, mean", top=100, history=True)
+    cpu_cores_percent: tuple[float | None, ...] = ()  # busy, by core
+    user_percent: float | None = metric(_P, "CPU time in programs", top=100)
+    system_percent: float | None = metric(_P, "CPU time in the kernel", top=100)
+    iowait_percent: float | None = metric(_P, "CPU idle while a task waits for storage", top=100, history=True)
+    steal_percent: float | None = metric(_P, "CPU time taken by other virtual machines", top=100, history=True)
+    load: tuple[float, float, float] | None = None  # 1, 5, 15 min
+    cpu_mhz: float | None = metric(Unit.MHZ, "CPU clock, mean of the cores")
+    cpu_max_mhz: float | None = metric(Unit.MHZ, "highest CPU clock")
+    cpu_governor: str | None = metric(Unit.WORD, "frequency governor")
+    cpu_celsius: float | None = metric(Unit.CELSIUS, "hottest CPU package")
+    memory_total_bytes: int | None = metric(_B, "memory installed")
+    memory_used_bytes: int | None = metric(_B, "memory in use, page cache excluded", history=True)
+    memory_available_bytes: int | None = metric(_B, "memory that can be had without swapping", history=True)
+    memory_cached_bytes: int | None = metric(_B, "page cache", history=True)
+    swap_total_bytes: int | None = metric(_B, "swap installed")
+    swap_used_bytes: int | None = metric(_B, "swap in use")
+    swap_in_per_s: float | None = metric(_N, "pages read back from swap", history=True)
+    swap_out_per_s: float | None = metric(_N, "pages written to swap", history=True)
+    refaults_per_s: float | None = metric(_N, "file pages read again soon after they were dropped", history=True)
+    shm_total_bytes: int | None = metric(_B, "size of /dev/shm")
+    shm_used_bytes: int | None = metric(_B, "used in /dev/shm", history=True)
+    cpu_pressure: Pressure | None = None
+    memory_pressure: Pressure | None = None
+    io_pressure: Pressure | None = None
+    read_bytes_per_s: float | None = metric(_R, "read from all disks and network file systems", history=True)
+    write_bytes_per_s: float | None = metric(_R, "written to all disks and network file systems", history=True)
+    receive_bytes_per_s: float | None = metric(_R, "received on all networks", history=True)
+    send_bytes_per_s: float | None = metric(_R, "sent on all networks", history=True)
+    tcp_retransmits_per_s: float | None = metric(_N, "TCP segments sent again", history=True)
+    disks: tuple[Disk, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    networks: tuple[Network, ...] = ()
+    cgroup: Cgroup | None = None
+    process_count: int | None = metric(Unit.COUNT, "processes on the machine")
+    uptime_s: float | None = metric(_S, "time since boot")
+    kernel: str | None = metric(Unit.WORD, "kernel release")
+    cpu_model: str | None = metric(Unit.WORD, "CPU model")
+    driver_version: str | None = metric(Unit.WORD, "NVIDIA driver")
+    cuda_version: str | None = metric(Unit.WORD, "highest CUDA version of the driver")
+    missing: tuple[Missing, ...] = ()

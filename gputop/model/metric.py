@@ -1,0 +1,60 @@
+"""What a metric is: one dataclass field that says its unit, its meaning and its natural maximum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from functools import cache
+from typing import Any, Literal
+
+Reason = Literal["unsupported", "denied", "stale", "lost", "absent"]
+
+
+class Unit(str, Enum):
+    """The unit of a metric; the field's suffix says the same to a reader of the code."""
+
+    PERCENT = "%"
+    BYTES = "B"
+    BYTES_PER_S = "B/s"
+    PER_S = "1/s"
+    WATTS = "W"
+    JOULES = "J"
+    CELSIUS = "C"
+    MHZ = "MHz"
+    SECONDS = "s"
+    COUNT = ""
+    FLAG = "yes/no"
+    WORD = "word"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """Why a value is None: the metric's name, the reason, and what would unlock it."""
+
+    metric: str
+    reason: Reason
+    unlock: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """The declaration of one metric, as help, JSON, CSV and history read it."""
+
+    owner: str  # gpu, process, host, disk, ...
+    name: str
+    unit: Unit
+    help: str
+    top: float | None  # the natural maximum, for fixed chart axes
+    history: bool  # kept in rings by history.py
+
+
+def metric(unit: Unit, help: str, *, top: float | None = None, history: bool = False) -> Any:
+    """A dataclass field that holds one metric and defaults to unknown."""
+    return field(default=None, metadata={"unit": unit, "help": help, "top": top, "history": history})
+
+
+@cache
+def metrics(owner: type) -> tuple[Metric, ...]:
+    """The metrics that a model class declares, in order."""
+    name = owner.__name__.lower()
+    return tuple(Metric(name, f.name, **f.metadata) for f in fields(owner) if "unit" in f.metadata)

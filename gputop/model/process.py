@@ -1,0 +1,134 @@
+"""One process at one moment, and the job it belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from gputop.model.metric import Missing, Unit, metric
+
+_P, _B, _R, _N, _S = Unit.PERCENT, Unit.BYTES, Unit.BYTES_PER_S, Unit.PER_S, Unit.SECONDS
+
+Kind = Literal["compute", "graphics", "mps"]
+Unseen = Literal["foreign", "exited", "hidden"]
+
+
+class Identity(NamedTuple):
+    """What tells a process from a later one with the same pid: field 22 of stat."""
+
+    pid: int
+    started_ticks: int
+
+
+class Role(str, Enum):
+    """What a process does in its job."""
+
+    LAUNCHER = "launcher"
+    TRAINER = "trainer"
+    LOADER = "loader"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuShare:
+    """What one process has of one GPU."""
+
+    uuid: str
+    kind: Kind = "compute"
+    busy_percent: float | None = metric(_P, "time its kernels were resident on this GPU", top=100)
+    memory_busy_percent: float | None = metric(_P, "time its kernels used device memory", top=100)
+    vram_bytes: int | None = metric(_B, "device memory it holds on this GPU")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process. Of a process that /proc does not show, only pid, `unseen` and `gpus` are known."""
+
+    pid: int
+    started_ticks: int
+    parent_pid: int = 0
+    verified: bool = True  # False: a driver's host pid seen from a private pid namespace: no name, no action
+    unseen: Unseen | None = None  # why /proc has nothing on it
+    user: str | None = None
+    uid: int | None = None
+    name: str = ""  # comm, at most 15 bytes
+    command: tuple[str, ...] = ()
+    state: str | None = None  # R S D T Z I
+    missing: tuple[Missing, ...] = ()
+
+    # CPU and scheduler
+    cpu_percent: float | None = metric(_P, "CPU time, of one core", history=True)
+    cpu_time_s: float | None = metric(_S, "CPU time since it started")
+    age_s: float | None = metric(_S, "time since it started")
+    main_thread_percent: float | None = metric(_P, "CPU time of its main thread, of one core", top=100, history=True)
+    threads: int | None = metric(Unit.COUNT, "threads", history=True)
+    busy_threads: int | None = metric(Unit.COUNT, "threads that run or want to run a tenth of the time", history=True)
+    run_wait_percent: float | None = metric(
+        _P, "time its threads waited for a CPU, of waiting and running", top=100, history=True
+    )
+    main_run_wait_percent: float | None = metric(_P, "the same, of its main thread", top=100, history=True)
+    voluntary_switches_per_s: float | None = metric(_N, "context switches it asked for", history=True)
+    involuntary_switches_per_s: float | None = metric(_N, "context switches forced on it", history=True)
+    allowed_cpus: float | None = metric(Unit.COUNT, "CPUs it may use: affinity and cgroup quota, the smaller")
+    affinity: str | None = metric(Unit.WORD, "CPUs it may run on, as a list of ranges")
+    last_cpu: int | None = metric(Unit.COUNT, "CPU its main thread last ran on")
+    nice: int | None = metric(Unit.COUNT, "scheduling niceness")
+    throttled_percent: float | None = metric(
+        _P, "periods in which its cgroup ran out of CPU quota", top=100, history=True
+    )
+    thread_names: tuple[tuple[str, int], ...] = ()  # (name, how many), most first
+
+    # storage
+    read_bytes_per_s: float | None = metric(_R, "read from storage, page cache excluded", history=True)
+    write_bytes_per_s: float | None = metric(_R, "written to storage, page cache excluded", history=True)
+    read_chars_per_s: float | None = metric(_R, "read through system calls, cache and pipes included", history=True)
+    write_chars_per_s: float | None = metric(_R, "written through system calls", history=True)
+    read_calls_per_s: float | None = metric(_N, "read system calls", history=True)
+    write_calls_per_s: float | None = metric(_N, "write system calls")
+    mean_read_bytes: float | None = metric(_B, "bytes a read call, mean")
+    io_wait_percent: float | None = metric(_P, "time blocked on storage (delay accounting)", top=100, history=True)
+    blocked_percent: float | None = metric(_P, "looks at which a thread of it was in state D", top=100, history=True)
+    major_faults_per_s: float | None = metric(_N, "page faults served from storage", history=True)
+    waiting_in: str | None = metric(Unit.WORD, "kernel function its main thread sleeps in")
+
+    # memory
+    rss_bytes: int | None = metric(_B, "resident memory; forked loaders share much of it", history=True)
+    pss_bytes: int | None = metric(_B, "resident memory, shared pages divided among their users", history=True)
+    shared_bytes: int | None = metric(_B, "resident memory backed by files or shared memory")
+    swap_bytes: int | None = metric(_B, "memory in swap")
+
+    # GPUs
+    gpus: tuple[GpuShare, ...] = ()
+
+    # place
+    cgroup: str | None = None
+    container: str | None = None  # short id or name
+    slurm_job: str | None = None
+    role: Role = Role.OTHER
+    job: str | None = None  # key of a Job
+    rank: int | None = None
+    local_rank: int | None = None
+    world_size: int | None = None
+    omp_threads: int | None = None  # OMP_NUM_THREADS as it was started with
+    visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES as it was started with
+    libraries: tuple[str, ...] = ()  # of torch, cuda, openblas, mkl, gomp, iomp5: what it has mapped
+
+    @property
+    def identity(self) -> Identity:
+        """Pid and start time: stable for the life of the process, never reused."""
+        return Identity(self.pid, self.started_ticks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Processes that train one model: a launcher, its ranks, their loaders."""
+
+    key: str
+    name: str
+    user: str | None = None
+    launcher: str | None = None  # torchrun, accelerate, deepspeed, slurm, ray, notebook, python
+    container: str | None = None
+    slurm_job: str | None = None
+    ranks: tuple[Identity, ...] = ()  # trainers by rank
+    members: tuple[Identity, ...] = ()  # every process of the job, the root first

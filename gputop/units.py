@@ -1,0 +1,100 @@
+"""Numbers to short text and back: 66.1G, 1.9G/s, 6m 12s, 50M."""
+
+from __future__ import annotations
+
+import re
+
+UNKNOWN = "·"
+_STEPS = ("", "K", "M", "G", "T", "P", "E")
+_SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def size(value: float | None, zero: str = "0") -> str:
+    """Bytes in at most five cells, binary steps: 512, 2.1G, 66.1G, 264G, 5.4T."""
+    if value is None:
+        return UNKNOWN
+    step = 0
+    while abs(value) >= 999.5 and step < len(_STEPS) - 1:
+        value, step = value / 1024, step + 1
+    if step == 0:
+        return f"{value:.0f}" if value >= 0.5 else zero
+    digits = 1 if abs(value) < 99.95 else 0
+    return f"{value:.{digits}f}{_STEPS[step]}"
+
+
+def rate(value: float | None) -> str:
+    """Bytes a second for a column whose title says /s: 0, 58M, 1.9G; below 1 KiB a second counts as 0."""
+    if value is None:
+        return UNKNOWN
+    if value < 1024:
+        return "0"
+    text = size(value)
+    return text if "." not in text or value < 10 * 1024 or text[-1] in "GTPE" else f"{float(text[:-1]):.0f}{text[-1]}"
+
+
+def count(value: float | None) -> str:
+    """A plain number in at most four cells, decimal steps: 0, 412, 61k, 1.2M."""
+    if value is None:
+        return UNKNOWN
+    for limit, divisor, suffix in ((9999.5, 1, ""), (999_500, 1e3, "k"), (999.5e6, 1e6, "M"), (float("inf"), 1e9, "G")):
+        if abs(value) < limit:
+            scaled = value / divisor
+            return f"{scaled:.1f}{suffix}" if suffix and abs(scaled) < 9.95 else f"{scaled:.0f}{suffix}"
+    return UNKNOWN
+
+
+def percent(value: float | None) -> str:
+    """A percentage without its sign: 0, 58, 1920."""
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def clock(seconds: float | None) -> str:
+    """Elapsed time for a column: 0:07, 12:31, 12:31:02, 2d04:11."""
+    if seconds is None:
+        return UNKNOWN
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}d{hour:02}:{minute:02}"
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
+
+
+def ago(seconds: float | None) -> str:
+    """Elapsed time in words short enough for a state: 7s, 6m 12s, 2h 11m, 3d 4h."""
+    if seconds is None:
+        return UNKNOWN
+    whole = int(seconds)
+    for unit, name, below, short in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= unit:
+            rest = whole % unit // below
+            return f"{whole // unit}{name} {rest}{short}" if rest else f"{whole // unit}{name}"
+    return f"{whole}s"
+
+
+def duration(text: str) -> float:
+    """Seconds from `90`, `60s`, `5m`, `8h`; ValueError says what is wrong."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)\s*", text)
+    if not match:
+        raise ValueError(f"{text!r} is not a duration: use a number with s, m or h, as in 60s")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def quantity(text: str) -> float:
+    """A number with a binary suffix, as a filter takes it: 50M, 1.5G, 12; ValueError says what is wrong."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?(?:/s)?\s*", text.lower())
+    if not match:
+        raise ValueError(f"{text!r} is not a number: use for example 50M")
+    return float(match[1]) * _SIZES[match[2]]
+
+
+def ranges(numbers: tuple[int, ...]) -> str:
+    """Whole numbers as a list of ranges: (0, 1, 2, 5) is 0-2,5."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][-1:] = [parts[-1][-1], number] if len(parts[-1]) == 1 else [number]
+        else:
+            parts.append([number])
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
