@@ -7,7 +7,30 @@ from gputop.model.metric import Metric, Missing, Reason, Unit, metric, metrics
 from gputop.model.process import GpuShare, Identity, Job, Kind, Process, Role, Unseen
 
 __all__ = [
-    "Cgroup", "Condition", "Disk", "Frame", "Gpu", "GpuShare", "Host", "Identity", "Job", "Kind", "Metric", "Missing",
-    "Mount", "Network", "Note", "Pressure", "Process", "Reason", "Role", "Samples", "Throttle", "Unit", "Unseen", "Xid", "metric",
+    "Cgroup",
+    "Condition",
+    "Disk",
+    "Frame",
+    "Gpu",
+    "GpuShare",
+    "Host",
+    "Identity",
+    "Job",
+    "Kind",
+    "Metric",
+    "Missing",
+    "Mount",
+    "Network",
+    "Note",
+    "Pressure",
+    "Process",
+    "Reason",
+    "Role",
+    "Samples",
+    "Throttle",
+    "Unit",
+    "Unseen",
+    "Xid",
+    "metric",
     "metrics",
-]  # fmt: skip
+]

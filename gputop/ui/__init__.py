@@ -1,0 +1,1 @@
+"""The full-screen monitor: the only layer that knows Textual."""

@@ -1,0 +1,44 @@
+"""A pane on the line API: it is given strips and repaints only the lines that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+
+class Lines(Widget):
+    """Draws strips, top to bottom; the rest of the pane is blank."""
+
+    DEFAULT_CSS = "Lines { width: 1fr; height: 1fr; }"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self._strips: tuple[Strip, ...] = ()
+
+    @property
+    def strips(self) -> tuple[Strip, ...]:
+        """What is drawn now."""
+        return self._strips
+
+    def show(self, strips: Sequence[Strip]) -> None:
+        """Draw these strips; only lines that differ from the last ones are sent to the terminal."""
+        old, new = self._strips, tuple(strips)
+        self._strips = new
+        width = self.size.width
+        changed = [
+            Region(0, y, width, 1)
+            for y in range(min(max(len(old), len(new)), self.size.height))
+            if y >= len(old) or y >= len(new) or (old[y] is not new[y] and old[y] != new[y])
+        ]
+        if changed:
+            self.refresh(*changed)
+
+    def render_line(self, y: int) -> Strip:
+        """One line, cut or padded to the pane's width."""
+        width, style = self.size.width, self.rich_style
+        if y >= len(self._strips):
+            return Strip.blank(width, style)
+        return self._strips[y].adjust_cell_length(width, style).simplify()

@@ -1,0 +1,140 @@
+"""How it looks: colours by meaning and the two glyph sets. Nothing else names a colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from rich.segment import Segment
+from rich.style import Style
+
+Token = Literal[
+    "text",  # values
+    "bright",  # what to read first: names, headlines, the evidence's numbers
+    "dim",  # labels, units, zeros, loaders, repeated owners
+    "faint",  # tree lines and rules
+    "track",  # the empty part of a bar
+    "busy",  # GPU bars and sparklines, keys
+    "memory",  # VRAM bars
+    "warn",
+    "crit",
+    "command",  # what can be copied
+    "owner",  # who a job belongs to
+]
+Ground = Literal["background", "raised", "selected"]  # screen; header and key bar; the cursor's row
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """A colour for each token, as Rich understands colours; None leaves the terminal's own."""
+
+    name: str
+    text: str | None
+    bright: str | None
+    dim: str | None
+    faint: str | None
+    track: str | None
+    busy: str | None
+    memory: str | None
+    warn: str | None
+    crit: str | None
+    command: str | None
+    owner: str | None
+    background: str | None
+    raised: str | None
+    selected: str | None
+
+
+DARK = Palette(
+    "gputop",
+    text="#c9d1d9", bright="#f0f4f8", dim="#7d8896", faint="#333c48", track="#1f2731",
+    busy="#58a6d6", memory="#8f8fdc", warn="#e3a948", crit="#ee6a5f", command="#8ebf73", owner="#56b6a8",
+    background="#10141a", raised="#181e26", selected="#1d2a3a",
+)  # fmt: skip
+LIGHT = Palette(
+    "gputop-light",
+    text="#24292f", bright="#0b0e12", dim="#59636e", faint="#c4ccd4", track="#e3e8ed",
+    busy="#1b6ca8", memory="#5b52b5", warn="#8a5a00", crit="#b3261e", command="#3d6b1f", owner="#11665a",
+    background="#fbfcfd", raised="#eef1f4", selected="#dbe7f3",
+)  # fmt: skip
+TERMINAL = Palette(  # the user's own 16 colours decide
+    "terminal",
+    text=None, bright=None, dim="bright_black", faint="bright_black", track="bright_black",
+    busy="blue", memory="magenta", warn="yellow", crit="red", command="green", owner="cyan",
+    background=None, raised=None, selected=None,
+)  # fmt: skip
+PLAIN = Palette("plain", *(None,) * 14)  # NO_COLOR: bold, dim and reverse carry the meaning
+
+_BOLD: frozenset[str] = frozenset({"bright", "warn", "crit"})
+_FADED: frozenset[str] = frozenset({"dim", "faint", "track"})
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The characters that are drawn; every one is one cell wide in every font."""
+
+    bar: str  # a full cell of a bar
+    bar_half: str  # its half, at the end
+    track: str  # the empty part of a bar
+    levels: str  # sparkline and chart steps, lowest first
+    rule: str
+    column: str
+    branch: str
+    last: str
+    stem: str
+    open: str
+    shut: str
+    cursor: str
+    crit: str
+    warn: str
+    info: str
+    down: str
+    up: str
+    dot: str
+    degree: str
+    times: str
+    unknown: str
+
+
+UNICODE = Glyphs(
+    bar="━", bar_half="╸", track="━", levels="▁▂▃▄▅▆▇", rule="─", column="│", branch="├─", last="└─", stem="│ ",
+    open="▾", shut="▸", cursor=">", crit="▲", warn="!", info="-", down="▼", up="▲", dot="·", degree="°", times="×",
+    unknown="·",
+)  # fmt: skip
+ASCII = Glyphs(
+    bar="#", bar_half="#", track=".", levels="_.-=+*#", rule="-", column="|", branch="+-", last="`-", stem="| ",
+    open="v", shut=">", cursor=">", crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x",
+    unknown=".",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A palette and a glyph set: what every pane is drawn with."""
+
+    palette: Palette = DARK
+    glyphs: Glyphs = UNICODE
+
+    def style(self, token: Token, *, on: Ground = "background", bold: bool = False, reverse: bool = False) -> Style:
+        """The style of a token on a ground."""
+        return _style(self.palette, token, on, bold, reverse)
+
+    def ink(
+        self, text: str, token: Token = "text", *, on: Ground = "background", bold: bool = False, reverse: bool = False
+    ) -> Segment:
+        """A piece of a line."""
+        return Segment(text, _style(self.palette, token, on, bold, reverse))
+
+
+@cache
+def _style(palette: Palette, token: Token, on: Ground, bold: bool, reverse: bool) -> Style:
+    colour, ground = getattr(palette, token), getattr(palette, on)
+    without_ground = ground is None
+    return Style(
+        color=colour,
+        bgcolor=ground,
+        bold=bold or (colour is None and token in _BOLD) or None,
+        dim=(palette is PLAIN and token in _FADED) or None,
+        reverse=reverse or (without_ground and on == "selected") or None,
+    )
