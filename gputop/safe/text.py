@@ -1,0 +1,112 @@
+"""Text from outside, made harmless on its way into the model (clean) and out of it (redact)."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+LIMIT = 4096
+MASK = "***"
+
+_UNKNOWN = "\ufffd"
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_MAX_MARKS = 2
+_PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "\u2421"} | dict.fromkeys(b"\t\n\r", "·")
+
+
+def clean(s: str, limit: int = LIMIT) -> str:
+    """The text with nothing in it that a terminal obeys: controls become pictures, the invisible `�`; cut at `limit`.
+
+    At most two combining marks stay on a base. Idempotent, never longer than `limit` characters.
+    """
+    if len(s) > limit:
+        s = s[: limit - 1] + "…"
+    if s.isascii():
+        return s if s.isprintable() else s.translate(_PICTURES)
+    return _clean_unicode(s.translate(_PICTURES))
+
+
+def _clean_unicode(s: str) -> str:
+    out: list[str] = []
+    marks = 0
+    category = unicodedata.category
+    for ch in s:
+        kind = "Lo" if ch.isascii() else category(ch)
+        if kind[0] == "M" and out:
+            marks += 1
+            if marks > _MAX_MARKS:
+                continue
+        else:
+            marks = 0
+            # a mark without a base would sit on whatever we drew before it
+            if kind in _INVISIBLE or kind[0] == "M":
+                ch = _UNKNOWN
+        out.append(ch)
+    return "".join(out)
+
+
+def decode(raw: bytes, limit: int = LIMIT) -> str:
+    """Bytes of unknown encoding as clean text: UTF-8, each byte that is not becomes `�`."""
+    # a character has at most four bytes, so the rest of a 128 KiB argument need not be decoded
+    return clean(raw[: 4 * limit + 4].decode("utf-8", "surrogateescape"), limit)
+
+
+def to_ascii(cleaned: str) -> str:
+    """Clean text for a terminal or file without UTF-8: what ASCII has not becomes `?`."""
+    return cleaned if cleaned.isascii() else cleaned.encode("ascii", "replace").decode("ascii")
+
+
+_NAMES = r"(?:password|passwd|token|secret|api[-_]?key|auth|credentials?|(?:access|secret|private)[-_]?key)"
+_OPTION = rf"(?:[\w.+-]{{0,64}}[-_.+])?{_NAMES}"
+_VALUE = r"""(?:(?<=")[^"]*|(?<=')[^']*|\S+)"""
+
+# --token X and --token=X
+_GIVEN_BY_OPTION = re.compile(rf"""(?<![\w-])(--?{_OPTION}(?:=|[\s·]+)["']?){_VALUE}""", re.IGNORECASE)
+# HF_TOKEN=X, model.api_key=X, "api_key": "X"
+_GIVEN_BY_NAME = re.compile(rf"""(?<![\w-])({_OPTION}["']?\s*[:=]\s*["']?){_VALUE}""", re.IGNORECASE)
+_HEADER = re.compile(r"(\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?)(?:\w+\s+)?[^\s\"']+", re.IGNORECASE)
+_BEARER = re.compile(r"(\bbearer[\s·:=]+)[^\s\"']+", re.IGNORECASE)
+_USER_PASSWORD = re.compile(r"(?:(?<=[^\s/:@])|(?<=://)):[^\s/\"]{1,1024}(?=@)")
+_SHAPES = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"hf_[A-Za-z0-9]{16,}"
+    r"|(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}"
+    r"|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{12,}"
+    r"|AIza[\w-]{30,}"
+    r"|nvapi-[\w-]{16,}"
+    r"|xox[a-z]-[\w-]{8,}"
+    r"|eyJ[\w=-]{8,}(?:\.[\w=-]*)*"
+    r"|wandb_v\d+_\w{16,}"
+    r"|[0-9a-fA-F]{40}(?![0-9a-zA-Z])"
+    r")"
+)
+_OPTION_NAME = re.compile(rf"--?{_OPTION}", re.IGNORECASE)
+_OPTION_AND_VALUE = re.compile(rf"((?:--?)?{_OPTION}=).+", re.IGNORECASE | re.DOTALL)
+
+
+def redact(text: str) -> str:
+    """The text with whatever looks like a password, key or token replaced by a mask that does not tell its length."""
+    text = _HEADER.sub(rf"\1{MASK}", text)
+    text = _GIVEN_BY_OPTION.sub(rf"\1{MASK}", text)
+    text = _GIVEN_BY_NAME.sub(rf"\1{MASK}", text)
+    text = _BEARER.sub(rf"\1{MASK}", text)
+    text = _USER_PASSWORD.sub(f":{MASK}", text)
+    return _SHAPES.sub(MASK, text)
+
+
+@lru_cache(maxsize=4096)
+def redact_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """A command line with its secrets masked, those too that stand in the entry after their option."""
+    out: list[str] = []
+    is_value = False
+    for entry in argv:
+        if is_value:
+            out.append(MASK)
+        else:
+            # one entry is one value, spaces included
+            whole = _OPTION_AND_VALUE.fullmatch(entry)
+            out.append(whole[1] + MASK if whole else redact(entry))
+        is_value = not is_value and _OPTION_NAME.fullmatch(entry) is not None
+    return tuple(out)

@@ -1,0 +1,162 @@
+"""Text from outside: nothing a terminal obeys comes out of clean(), no secret out of redact()."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.safe.text import MASK, clean, decode, redact, redact_argv, to_ascii
+from tests import hostile
+
+ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=200)
+
+CASES = {
+    "train.py": "train.py",
+    "": "",
+    "\x1b[31mred": "␛[31mred",
+    "a\x00b": "a␀b",
+    "a\tb\nc\rd": "a·b·c·d",
+    "a\x7fb": "a␡b",
+    "\x9b2J": "�2J",
+    "\u202egnp": "�gnp",
+    "a\u2028b": "a�b",
+    "\ud800": "�",
+    "\ue000": "�",
+    "\u00a0": "\u00a0",
+    "café": "café",
+    "訓練": "訓練",
+    "a\u0301\u0301\u0301\u0301b": "a\u0301\u0301b",
+    "\u0336x": "�x",
+    "\x1b\u0336x": "␛\u0336x",
+    "[/foo]": "[/foo]",
+}
+
+
+@pytest.mark.parametrize(("raw", "expected"), CASES.items(), ids=[ascii(raw) for raw in CASES])
+def test_clean_cases(raw: str, expected: str) -> None:
+    assert clean(raw) == expected
+
+
+def assert_harmless(text: str) -> None:
+    bad = {unicodedata.category(ch) for ch in text} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    assert not bad, ascii(text)
+
+
+@pytest.mark.parametrize("raw", hostile.STRINGS, ids=lambda s: ascii(s[:12]))
+def test_p02_hostile_strings_come_out_harmless(raw: str) -> None:
+    assert_harmless(clean(raw))
+
+
+@pytest.mark.parametrize("raw", hostile.BYTES, ids=lambda s: ascii(s[:12]))
+def test_p02_hostile_bytes_come_out_harmless(raw: bytes) -> None:
+    assert_harmless(decode(raw))
+
+
+@given(ANY_TEXT)
+def test_clean_is_harmless_idempotent_and_bounded(raw: str) -> None:
+    once = clean(raw)
+    assert_harmless(once)
+    assert clean(once) == once
+    assert len(once) <= len(raw)
+
+
+@given(ANY_TEXT, st.integers(1, 50))
+def test_clean_keeps_the_limit(raw: str, limit: int) -> None:
+    cut = clean(raw, limit)
+    assert len(cut) <= limit
+    assert clean(cut, limit) == cut
+
+
+@given(st.binary(max_size=400))
+def test_decode_takes_any_bytes(raw: bytes) -> None:
+    text = decode(raw)
+    assert_harmless(text)
+    text.encode("utf-8")
+
+
+@given(ANY_TEXT)
+def test_decode_equals_clean_for_valid_text(raw: str) -> None:
+    valid = raw.encode("utf-8", "replace").decode()
+    assert decode(valid.encode()) == clean(valid)
+
+
+@given(ANY_TEXT)
+def test_two_marks_on_a_base_at_most(raw: str) -> None:
+    marks = 0
+    for ch in clean(raw + "\u0301" * 5):
+        marks = marks + 1 if unicodedata.category(ch)[0] == "M" else 0
+        assert marks <= 2
+
+
+def test_p03_a_long_argument_is_cut_and_says_so() -> None:
+    for long in (b"x" * (128 * 1024), "訓".encode() * 50_000, "\U0001f469".encode() * 50_000):
+        cut = decode(long)
+        assert len(cut) == 4096
+        assert cut.endswith("…")
+    assert clean("x" * 4096) == "x" * 4096
+
+
+@given(ANY_TEXT)
+def test_t12_ascii_output_is_ascii_of_the_same_length(raw: str) -> None:
+    text = clean(raw)
+    assert to_ascii(text).isascii()
+    assert to_ascii(text).isprintable()
+    assert len(to_ascii(text)) == len(text)
+
+
+def test_t12_pictures_become_question_marks() -> None:
+    assert to_ascii(clean("a\x1b\x7fb")) == "a??b"
+
+
+@pytest.mark.parametrize(("secret", "argv"), hostile.SECRETS.items())
+def test_no_secret_survives(secret: str, argv: tuple[str, ...]) -> None:
+    assert secret not in " ".join(redact_argv(argv))
+    assert redact_argv(redact_argv(argv)) == redact_argv(argv)
+    # joined by spaces a value with spaces in it has no end, so only single words can be promised
+    if " " not in secret:
+        assert secret not in redact(" ".join(argv))
+        assert secret not in redact(f"before {' '.join(argv)} after")
+
+
+VALUES = st.text(st.characters(categories=["L", "N"], include_characters="-_+.!%"), min_size=12, max_size=80)
+CARRIERS = (
+    "--password={}",
+    "--hf-token={}",
+    "--API_KEY {}",
+    "env WANDB_API_KEY={} python",
+    "https://me:{}@example.org/x",
+    "Authorization: Bearer {}",
+)
+
+
+@given(VALUES, st.sampled_from(CARRIERS))
+def test_no_generated_secret_survives(secret: str, carrier: str) -> None:
+    assert secret not in redact(carrier.format(secret))
+
+
+@given(VALUES)
+def test_the_mask_does_not_tell_the_length(secret: str) -> None:
+    assert redact_argv(("x", f"--token={secret}", "--password", secret)) == ("x", f"--token={MASK}", "--password", MASK)
+
+
+HARMLESS = (
+    ("python", "train.py", "--batch-size", "64", "--lr=3e-4"),
+    ("torchrun", "--nproc_per_node=8", "--rdzv-endpoint=10.0.0.1:29500", "train.py"),
+    ("python", "-m", "vllm", "--tokenizer", "bert-base", "--max-tokens", "512", "--author", "me"),
+    ("docker", "run", "nvcr.io/nvidia/pytorch:25.01-py3"),
+    ("ssh", "me@node07", "tail", "-f", "/var/log/disk-usage-of-everything-there-is"),
+)
+
+
+@pytest.mark.parametrize("argv", HARMLESS)
+def test_what_is_no_secret_stays(argv: tuple[str, ...]) -> None:
+    assert redact_argv(argv) == argv
+    assert redact(" ".join(argv)) == " ".join(argv)
+
+
+@given(ANY_TEXT)
+def test_redact_takes_any_text_and_stays_harmless(raw: str) -> None:
+    assert_harmless(redact(clean(raw)))
