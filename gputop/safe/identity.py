@@ -1,0 +1,124 @@
+"""Who a process is: /proc/PID/stat whatever its name contains, (pid, start ticks), namespaces, our own rights."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import NamedTuple
+
+from gputop.safe.text import decode
+
+# PROC_PID_INIT_INO of include/uapi/linux/nsfs.h: the namespace whose pids the driver reports
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"
+_AT_SECURE = 23
+_KERNEL_THREAD = 0x00200000
+
+# numbers of proc_pid_stat(5); the state, field 3, is the first one after the name
+_STATE = 3
+_PARENT, _GROUP, _SESSION, _TERMINAL, _FLAGS = 4, 5, 6, 7, 9
+_MAJOR_FAULTS, _USER, _SYSTEM, _NICE, _THREADS, _STARTED = 12, 14, 15, 19, 20, 22
+_RSS, _CPU, _IO_WAIT = 24, 39, 42
+
+
+class Stat(NamedTuple):
+    """One line of /proc/PID/stat; a field this kernel does not have is None."""
+
+    comm: str
+    state: str
+    parent_pid: int | None
+    group: int | None
+    session: int | None
+    terminal: int | None
+    kernel_thread: bool
+    major_faults: int | None
+    user_ticks: int | None
+    system_ticks: int | None
+    nice: int | None
+    threads: int | None
+    started_ticks: int | None
+    rss_pages: int | None
+    cpu: int | None
+    io_wait_ticks: int | None
+
+
+def parse_stat(raw: bytes) -> Stat | None:
+    """The record of one stat file; None if it is not one. The name may hold spaces, parentheses and newlines."""
+    start, end = raw.find(b"("), raw.rfind(b")")
+    fields = raw[end + 1 :].split()
+    if not 0 <= start < end or not fields:
+        return None
+
+    def number(field: int) -> int | None:
+        try:
+            return int(fields[field - _STATE])
+        except (IndexError, ValueError):
+            return None
+
+    return Stat(
+        comm=decode(raw[start + 1 : end]),
+        state=decode(fields[0][:1]),
+        parent_pid=number(_PARENT),
+        group=number(_GROUP),
+        session=number(_SESSION),
+        terminal=number(_TERMINAL),
+        kernel_thread=bool((number(_FLAGS) or 0) & _KERNEL_THREAD),
+        major_faults=number(_MAJOR_FAULTS),
+        user_ticks=number(_USER),
+        system_ticks=number(_SYSTEM),
+        nice=number(_NICE),
+        threads=number(_THREADS),
+        started_ticks=number(_STARTED),
+        rss_pages=number(_RSS),
+        cpu=number(_CPU),
+        io_wait_ticks=number(_IO_WAIT),
+    )
+
+
+def read_stat(pid: int, proc: str = "/proc") -> Stat | None:
+    """The stat record of a process; None if it is gone or may not be read."""
+    try:
+        fd = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return parse_stat(os.read(fd, 4096))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def identity(pid: int, proc: str = "/proc") -> tuple[int, int] | None:
+    """(pid, start ticks): what stays the same for as long as it is this process, unlike the pid alone."""
+    stat = read_stat(pid, proc)
+    if stat is None or stat.started_ticks is None:
+        return None
+    return pid, stat.started_ticks
+
+
+def initial_pid_namespace(proc: str = "/proc") -> bool:
+    """Whether our pids are the driver's; if not, or if it cannot be told, its pids are unverified here."""
+    try:
+        return os.readlink(f"{proc}/self/ns/pid") == _INITIAL_PID_NAMESPACE
+    except OSError:
+        return False
+
+
+def borrowed_rights() -> str | None:
+    """Why we must not start: rights that come from the file (setuid, capabilities), not from the caller. Else None."""
+    if os.geteuid() != os.getuid() or os.getegid() != os.getgid():
+        return "gputop does not run setuid or setgid: remove the bit, or start it with sudo"
+    if _secure_execution():
+        return "gputop does not run with file capabilities: remove them (setcap -r), or start it with sudo"
+    return None
+
+
+def _secure_execution() -> bool:
+    # not /proc/self/auxv: in the very case that matters it belongs to root
+    try:
+        getauxval = ctypes.CDLL(None).getauxval
+    except (AttributeError, OSError, TypeError):
+        return False
+    getauxval.restype = ctypes.c_ulong
+    getauxval.argtypes = [ctypes.c_ulong]
+    return bool(getauxval(_AT_SECURE))
