@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from threading import Event
 from typing import Protocol
@@ -50,6 +50,10 @@ class Source(Protocol):
     label: str  # "live", "demo healthy", the file's name
     interval_s: float  # wanted time between frames; may be set while running
     interest: Interest  # set by who looks; ignored by a recording
+
+    def past(self) -> Iterable[Frame]:
+        """Frames from before the first one, for the history; none for a live machine."""
+        ...
 
     def frames(self, stop: Event) -> Iterator[Frame]:
         """Yield frames, the oldest first."""

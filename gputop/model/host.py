@@ -24,8 +24,8 @@ class Disk:
 
     name: str
     rotational: bool | None = None
-    read_bytes_per_s: float | None = metric(_R, "read from the device")
-    write_bytes_per_s: float | None = metric(_R, "written to the device")
+    read_bytes_per_s: float | None = metric(_R, "read from the device", history=True)
+    write_bytes_per_s: float | None = metric(_R, "written to the device", history=True)
     reads_per_s: float | None = metric(_N, "reads completed")
     writes_per_s: float | None = metric(_N, "writes completed")
     busy_percent: float | None = metric(_P, "time with a request in flight; not saturation on NVMe", top=100)
@@ -43,8 +43,8 @@ class Mount:
     network: bool = False
     total_bytes: int | None = metric(_B, "size of the file system")
     free_bytes: int | None = metric(_B, "free for ordinary users")
-    read_bytes_per_s: float | None = metric(_R, "read from the server (NFS)")
-    write_bytes_per_s: float | None = metric(_R, "written to the server (NFS)")
+    read_bytes_per_s: float | None = metric(_R, "read from the server (NFS)", history=True)
+    write_bytes_per_s: float | None = metric(_R, "written to the server (NFS)", history=True)
     read_rtt_s: float | None = metric(_S, "round trip of a read, mean (NFS)")
     read_queue_s: float | None = metric(_S, "time a read waited before it was sent, mean (NFS)")
     retransmits_per_s: float | None = metric(_N, "requests sent again (NFS)")
@@ -57,8 +57,8 @@ class Network:
     name: str
     kind: str = "ethernet"  # ethernet, infiniband
     speed_bytes_per_s: float | None = metric(_R, "speed of the link")
-    receive_bytes_per_s: float | None = metric(_R, "received")
-    send_bytes_per_s: float | None = metric(_R, "sent")
+    receive_bytes_per_s: float | None = metric(_R, "received", history=True)
+    send_bytes_per_s: float | None = metric(_R, "sent", history=True)
     drops_per_s: float | None = metric(_N, "packets dropped, both ways")
     errors_per_s: float | None = metric(_N, "packets with errors, both ways")
     send_wait_percent: float | None = metric(_P, "time a port had data and could not send (InfiniBand)", top=100)

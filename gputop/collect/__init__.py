@@ -1,0 +1,1 @@
+"""What the driver, /proc and /sys say, read in lanes that may block without anyone waiting."""

@@ -1,0 +1,57 @@
+"""The spine: a source's frames go into the history, through the rules, and out as updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from threading import Event, Thread
+
+from gputop.diagnose import Abstained, Class, Finding
+from gputop.history import History
+from gputop.model import Frame
+from gputop.source import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """A frame and what the rules say of it: what every sink gets."""
+
+    frame: Frame
+    findings: tuple[Finding, ...] = ()
+    abstained: tuple[Abstained, ...] = ()
+    classes: tuple[Class, ...] = ()
+
+
+class Monitor:
+    """Pulls a source dry, in the caller's thread or in its own."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.history = History()
+        self._stop = Event()
+
+    def updates(self) -> Iterator[Update]:
+        """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
+        for frame in self.source.past():
+            self.history.add(frame, self.source.interval_s)
+        for frame in self.source.frames(self._stop):
+            self.history.add(frame, self.source.interval_s)
+            yield Update(frame=frame)
+
+    def start(self, publish: Callable[[Update], None], ended: Callable[[Exception | None], None]) -> None:
+        """Run in a daemon thread: nothing ever waits for it, because it may wait for a driver that does not answer."""
+
+        def run() -> None:
+            try:
+                for update in self.updates():
+                    publish(update)
+            except Exception as error:  # the screen stays and says so
+                ended(error)
+            else:
+                ended(None)
+
+        Thread(target=run, name="monitor", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask the source to end; returns at once."""
+        self._stop.set()

@@ -1,0 +1,116 @@
+"""Rings with gaps: what goes in comes out, at the right time."""
+
+from __future__ import annotations
+
+import pytest
+
+from gputop.history import FINE_SLOTS, History, Ring, Window
+from gputop.model import Frame, Gpu, Host, Process
+
+
+def frame(t: float, busy: float | None = None, *, age_s: float = 0.0, pids: tuple[int, ...] = ()) -> Frame:
+    return Frame(
+        wall_s=t,
+        mono_s=t,
+        hostname="h",
+        host=Host(cpu_percent=t % 100),
+        gpus=(Gpu(uuid="G", index="0", name="g", busy_percent=busy, age_s=age_s),),
+        processes=tuple(Process(pid=pid, started_ticks=1, job="j", cpu_percent=float(pid)) for pid in pids),
+    )
+
+
+def test_values_come_back_in_order() -> None:
+    history = History()
+    for t in range(10):
+        history.add(frame(t, busy=t * 10))
+    assert history.values("G", "busy_percent", 5) == [50, 60, 70, 80, 90]
+    assert history.values("host", "cpu_percent", 2) == [8, 9]
+
+
+def test_a_gap_stays_a_gap() -> None:
+    history = History()
+    history.add(frame(1, busy=10))
+    history.add(frame(9, busy=20))  # eight seconds late: nobody knows what was between
+    assert history.values("G", "busy_percent", 9) == [10, *[None] * 7, 20]
+
+
+def test_a_slow_interval_has_no_holes() -> None:
+    history = History()
+    for t in (0, 5, 10):
+        history.add(frame(t, busy=t), interval_s=5)
+    assert history.values("G", "busy_percent", 6) == [5, 10, 10, 10, 10, 10]
+
+
+def test_unknown_is_a_gap_and_so_is_a_stale_gpu() -> None:
+    history = History()
+    history.add(frame(1, busy=10))
+    history.add(frame(2, busy=None))
+    history.add(frame(3, busy=10, age_s=30))
+    history.add(frame(4, busy=40))
+    assert history.values("G", "busy_percent", 4) == [10, None, None, 40]
+
+
+@pytest.mark.parametrize("key", ["nobody", "G"])
+def test_nothing_known_is_all_gaps(key: str) -> None:
+    history = History()
+    history.add(frame(1))
+    assert history.values(key, "no_such_metric", 3) == [None] * 3
+
+
+def test_coarse_values_after_a_quarter_of_an_hour() -> None:
+    history = History()
+    for t in range(2000):
+        history.add(frame(t, busy=50 if t < 1000 else 100))
+    values = history.values("G", "busy_percent", 1800, step_s=15)
+    assert len(values) == 120
+    assert values[20] == 50
+    assert values[-2] == 100
+
+
+def test_steps_are_means() -> None:
+    history = History()
+    for t in range(10):
+        history.add(frame(t, busy=t))
+    assert history.values("G", "busy_percent", 10, step_s=5) == [2, 7]
+
+
+def test_a_dead_process_is_forgotten_and_a_gpu_is_not() -> None:
+    history = History()
+    history.add(frame(1, busy=7, pids=(5,)))
+    for t in range(2, 200):
+        history.add(frame(t, busy=7))
+    assert set(history._rings) == {"host", "G"}
+
+
+def test_a_ring_grows_to_its_limit_and_then_forgets_the_oldest() -> None:
+    ring = Ring(2, limit=FINE_SLOTS)
+    for slot in range(1, 2001):
+        ring.put(slot, [slot, -slot])
+    assert ring.column(0, 2000, FINE_SLOTS) == list(range(2000 - FINE_SLOTS + 1, 2001))
+    assert ring.column(1, 2000, FINE_SLOTS + 1)[0] is None
+
+
+def test_a_ring_ignores_a_clock_that_goes_back() -> None:
+    ring = Ring(1, limit=10)
+    ring.put(100, [1])
+    ring.put(99, [2])
+    assert ring.column(0, 100, 2) == [None, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "p95", "above", "covered"),
+    [
+        ([], None, None, None, 0),
+        ([None, None], None, None, None, 0),
+        ([1, 2, 3, 4], 2.5, 4, 0.5, 1),
+        ([1, None, 3, None], 2, 3, 0.5, 0.5),
+    ],
+)
+def test_windows(values, mean, p95, above, covered) -> None:
+    window = Window(values)
+    assert (window.mean(), window.percentile(0.95), window.share_above(2), window.covered) == (
+        mean,
+        p95,
+        above,
+        covered,
+    )

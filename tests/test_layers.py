@@ -1,0 +1,115 @@
+"""Who may import whom (the table is the law), and no file grows past one idea."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import gputop
+
+ROOT = Path(gputop.__file__).parent
+PURE = {"model", "units", "safe"}
+READING = PURE | {"source", "history"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "model": set(),
+    "units": set(),
+    "config": set(),
+    "safe": set(),
+    "source": {"model"},
+    "history": {"model"},
+    "collect": PURE | {"source"},
+    "demo": {"source", "model", "units"},
+    "diagnose": {"model", "units", "history"},
+    "monitor": {"source", "model", "history", "diagnose"},
+    "export": PURE | {"diagnose", "monitor"},
+    "docs": {"model", "units", "config", "ui.columns", "ui.keys"},
+    "ui": READING | {"config", "diagnose", "monitor", "export", "docs"},
+    "cli": {"*"},
+    "__main__": {"cli"},
+    "__init__": set(),
+}
+OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
+    "textual": ("ui",),
+    "rich": ("ui",),
+    "pynvml": ("collect.nvml", "collect.gpm"),
+    "psutil": ("collect",),
+    "prometheus_client": ("export.prometheus",),
+    "torch": (),
+}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def dotted(path: Path) -> str:
+    """`gputop/collect/nvml.py` is `collect.nvml`; a package is its own name."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def imports(path: Path) -> set[str]:
+    """Every module a file imports, at any depth, late ones included; names from a package as package.name."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def within(module: str, layers: set[str] | tuple[str, ...]) -> bool:
+    return any(module == layer or module.startswith((f"{layer}.", f"{layer}_")) for layer in layers)
+
+
+@pytest.mark.parametrize("path", FILES, ids=dotted)
+def test_imports_follow_the_layers(path: Path) -> None:
+    here = dotted(path)
+    layer = here.split(".")[0]
+    allowed = MAY_IMPORT[layer]
+    for name in imports(path):
+        top, _, inner = name.partition(".")
+        if top == "gputop" and inner and inner != "__version__":
+            assert "*" in allowed or within(inner, allowed | {layer}), f"{here} must not import {name}"
+        elif top in OUTSIDE_ONLY_IN:
+            assert within(here, OUTSIDE_ONLY_IN[top]), f"{here} must not import {top}"
+
+
+def test_no_module_imports_in_a_circle() -> None:
+    modules = {dotted(path): path for path in FILES}
+    graph: dict[str, set[str]] = {}
+    for here, path in modules.items():
+        inner = {name.removeprefix("gputop.") for name in imports(path) if name.startswith("gputop.")}
+        graph[here] = {name if name in modules else name.rpartition(".")[0] for name in inner} & set(modules) - {here}
+    while leaves := [name for name, needs in graph.items() if not needs]:
+        for name in leaves:
+            del graph[name]
+        for needs in graph.values():
+            needs.difference_update(leaves)
+    assert not graph, f"these import each other: {sorted(graph)}"
+
+
+@pytest.mark.parametrize("path", [*FILES, *sorted(Path(__file__).parent.rglob("*.py"))], ids=lambda path: path.name)
+def test_a_file_is_one_idea(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 300
+
+
+@pytest.mark.parametrize("path", FILES, ids=dotted)
+def test_functions_are_short_and_modules_say_what_they_are(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), f"{path} has no first line"
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert lines <= 40, f"{path}: {node.name} has {lines} lines"
+        if isinstance(node, ast.ClassDef):
+            public = [f for f in node.body if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")]
+            assert len(public) <= 12 or any("textual" in name for name in imports(path)), f"{path}: {node.name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=dotted)
+def test_no_thread_that_delays_the_exit(path: Path) -> None:
+    text = path.read_text()
+    for word in ("to_thread", "ThreadPoolExecutor", "ProcessPoolExecutor", "thread=True"):
+        assert word not in text, f"{path} uses {word}: leaving would wait for it"
