@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -198,12 +197,3 @@ def test_a20_borrowed_rights_refuse(ids: str, then: str, word: str) -> None:
         preexec_fn=lambda: getattr(os, ids)(12345, 0, 0),
     )
     assert word in run.stdout, run.stderr
-
-
-def test_the_driver_of_names_is_the_kernel() -> None:
-    """What prctl keeps is what comm shows, or the table of names above would test less than it says."""
-    name = ctypes.create_string_buffer(16)
-    ctypes.CDLL(None).prctl(16, name)
-    stat = read_stat(os.getpid())
-    assert stat is not None
-    assert stat.comm == decode(name.value)

@@ -1,0 +1,203 @@
+"""Files only we can read or write: private folders, exclusive files, settings read with care."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+
+from gputop.safe.text import clean
+
+SETTINGS_LIMIT = 1 << 20
+
+_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,120}")
+_STICKY_WORLD = stat.S_ISVTX | stat.S_IWOTH
+
+
+class Refused(Exception):
+    """A folder or file that we do not use; the text is one line: what, why, what to do."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(clean(reason))
+
+
+class Folder:
+    """A folder of mode 0700 that is ours, held open: what happens to its path later does not matter."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def create(self, name: str) -> int:
+        """A descriptor of a new file of mode 0600, open for writing; Refused if the name exists or the disk says no."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(_plain(name), flags, 0o600, dir_fd=self._fd)
+        except OSError as error:
+            raise _refused(f"{self.path}/{name}", error) from None
+
+    def replace(self, name: str, data: bytes) -> None:
+        """The file now holds these bytes, or still the old ones: never a part, never through a link."""
+        self._check_ours(_plain(name))
+        temporary = f"new-{secrets.token_hex(8)}"
+        fd = self.create(temporary)
+        try:
+            with open(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        except OSError as error:
+            self.remove(temporary)
+            raise _refused(f"{self.path}/{name}", error) from None
+
+    def remove(self, name: str) -> None:
+        """Unlinks a file; one that is not there is no error."""
+        try:
+            os.unlink(_plain(name), dir_fd=self._fd)
+        except OSError:
+            pass
+
+    def sizes(self) -> dict[str, int]:
+        """The size in bytes of every regular file here."""
+        found: dict[str, int] = {}
+        with os.scandir(self._fd) as entries:
+            for entry in entries:
+                try:
+                    if entry.is_file(follow_symlinks=False):
+                        found[entry.name] = entry.stat(follow_symlinks=False).st_size
+                except OSError:
+                    continue
+        return found
+
+    def close(self) -> None:
+        """Lets go of the descriptor."""
+        os.close(self._fd)
+
+    def _check_ours(self, name: str) -> None:
+        try:
+            info = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except OSError:
+            return
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
+            raise Refused(f"{self.path}/{name} is not a file of ours: not written; remove it")
+
+
+def state_folder(environ: Mapping[str, str] = os.environ, system: str = "/var/lib") -> Folder:
+    """$XDG_STATE_HOME/gputop, made if needed; `system` instead for root with somebody else's HOME (sudo -E)."""
+    base = environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):
+        home = environ.get("HOME", "")
+        if not os.path.isabs(home):
+            raise Refused("HOME is not set: nothing is saved; set HOME or XDG_STATE_HOME")
+        base = os.path.join(home, ".local", "state")
+    if os.geteuid() == 0 and _owner_of_nearest(base) != 0:
+        base = system
+    try:
+        os.makedirs(base, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _refused(base, error) from None
+    return _private(base, "gputop")
+
+
+def runtime_folder(environ: Mapping[str, str] = os.environ, shared: str = "/tmp") -> Folder:
+    """$XDG_RUNTIME_DIR/gputop, or gputop-UID in the `shared` folder; Refused where somebody else sits on that name."""
+    base = environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(base):
+        try:
+            ours = os.stat(base).st_uid == os.geteuid()
+        except OSError:
+            ours = False
+        if ours:
+            return _private(base, "gputop")
+    return _private(shared, f"gputop-{os.geteuid()}")
+
+
+def read_settings(path: str, limit: int = SETTINGS_LIMIT) -> bytes | None:
+    """The bytes of a settings file, None if there is none; Refused if too big, or no plain file of ours or root's."""
+    try:
+        # a pipe without a writer would block us here for ever
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _refused(path, error) from None
+    try:
+        _check_settings(path, os.fstat(fd))
+        with open(fd, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise _refused(path, error) from None
+    finally:
+        os.close(fd)
+    if len(data) > limit:
+        raise Refused(f"{path} is larger than {limit} bytes: not read")
+    return data
+
+
+def _check_settings(path: str, info: os.stat_result) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise Refused(f"{path} is not a regular file: not read")
+    if info.st_uid not in {os.geteuid(), 0}:
+        raise Refused(f"{path} belongs to another user (uid {info.st_uid}): not read")
+    if info.st_mode & stat.S_IWOTH:
+        raise Refused(f"{path} can be written by everyone: not read; chmod o-w it")
+
+
+def _private(base: str, name: str) -> Folder:
+    path = os.path.join(base, name)
+    try:
+        parent = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _refused(base, error) from None
+    try:
+        _check_parent(base, os.fstat(parent))
+        try:
+            os.mkdir(name, 0o700, dir_fd=parent)
+        except FileExistsError:
+            pass
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except OSError as error:
+        raise _refused(path, error) from None
+    finally:
+        os.close(parent)
+    info = os.fstat(fd)
+    mode = info.st_mode & 0o777
+    if info.st_uid == os.geteuid() and mode == 0o700:
+        return Folder(path, fd)
+    os.close(fd)
+    if info.st_uid != os.geteuid():
+        raise Refused(f"{path} belongs to another user (uid {info.st_uid}): not used; have it removed")
+    raise Refused(f"{path} has mode {mode:04o}, not 0700: not used; look into it, then chmod 700")
+
+
+def _check_parent(base: str, info: os.stat_result) -> None:
+    if info.st_uid not in {os.geteuid(), 0}:
+        raise Refused(f"{base} belongs to another user (uid {info.st_uid}): nothing is kept there")
+    if info.st_mode & _STICKY_WORLD == stat.S_IWOTH:
+        raise Refused(f"{base} can be written by everyone: nothing is kept there; chmod o-w it")
+
+
+def _owner_of_nearest(path: str) -> int:
+    while True:
+        try:
+            return os.stat(path).st_uid
+        except OSError:
+            if path == os.path.dirname(path):
+                return -1
+            path = os.path.dirname(path)
+
+
+def _plain(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise Refused(f"{name[:40]!a} is not a file name of ours")
+    return name
+
+
+def _refused(path: str, error: OSError) -> Refused:
+    if error.errno in {errno.ELOOP, errno.ENOTDIR}:
+        return Refused(f"{path} is a link or no folder: not used; remove it")
+    return Refused(f"{path}: {os.strerror(error.errno or errno.EIO)}: nothing is saved there")
