@@ -1,0 +1,76 @@
+"""The live source: lanes for the driver, processes and the host, composed into a frame on every tick."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from threading import Event
+
+from gputop.collect.gpus import GpuLane, Gpus
+from gputop.collect.host import HostReader
+from gputop.collect.jobs import jobs
+from gputop.collect.lane import Lane
+from gputop.collect.names import Names
+from gputop.collect.procfs import ProcessReader, ProcessTable, with_shares
+from gputop.model import Frame, Host, Identity, Missing, Note
+from gputop.safe.text import clean
+from gputop.source import Detail, Interest
+
+PATIENCE_S = 0.25  # how long a tick waits for a lane; a later result belongs to the next frame
+PRIME_S = 0.2  # rates need two looks: the first is not shown
+
+
+class Live:
+    """This machine, now. A lane that does not answer leaves its last values, with their age."""
+
+    label = "live"
+
+    def __init__(self, *, interval_s: float = 1.0, nvml: bool = True, gpm: str = "auto") -> None:
+        self.interval_s = interval_s
+        self.interest = Interest()
+        self._gpus = GpuLane(interval_s=interval_s, gpm=gpm, enabled=nvml)
+        self._names = Names()
+        self._reader = ProcessReader(names=self._names)
+        self._processes = Lane("processes", self._read_processes, ProcessTable.EMPTY)
+        self._host = Lane("host", HostReader().read, Host())
+        self._hostname = clean(socket.gethostname())
+
+    def past(self) -> Iterator[Frame]:
+        """A live machine has no past."""
+        return iter(())
+
+    def frames(self, stop: Event) -> Iterator[Frame]:
+        """A frame every `interval_s`, never late for a lane that hangs; after a suspend one gap, no catching up."""
+        lanes = (self._processes, self._host)
+        self._gpus.start()
+        self._names.start()
+        for lane in lanes:
+            lane.start()
+        self._look()
+        due_s = time.monotonic() + PRIME_S
+        spent_s = time.process_time()
+        while not stop.wait(max(0.0, due_s - time.monotonic())):
+            now_s = time.monotonic()
+            self._look()
+            yield self._compose(now_s, late_s=max(0.0, now_s - due_s), spent_s=time.process_time() - spent_s)
+            spent_s = time.process_time()
+            due_s = max(due_s + self.interval_s, time.monotonic())
+        for stopped in (*lanes, self._gpus, self._names):
+            stopped.stop()
+
+    def inspect(self, identity: Identity) -> Detail | Missing:
+        """Nothing is read about a single process yet."""
+        return Missing(metric="detail", reason="unsupported")
+
+    def _read_processes(self) -> ProcessTable:
+        return self._reader.read(self._gpus.latest().shares, self.interest)
+
+    def _look(self) -> None:
+        """Ask every lane for a fresh result and give them a moment; who is late is not waited for."""
+        until_s = time.monotonic() + PATIENCE_S
+        self._gpus.interval_s = self.interval_s
+        self._processes.nudge()
+        self._host.nudge()
+        self._processes.settled(until_s)
+        self._host.settled(until_s)
