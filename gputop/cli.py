@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -55,7 +54,9 @@ def _common() -> argparse.ArgumentParser:
     group.add_argument("--ascii", action="store_const", const="on", help="draw with ASCII characters only")
     group.add_argument("--no-mouse", dest="mouse", action="store_false", help="leave the mouse to the terminal")
     group.add_argument("--no-nvml", dest="nvml", action="store_false", help="never call the NVIDIA driver")
-    group.add_argument("--gpm", choices=("on", "off", "auto"), help="read SM, tensor and DRAM activity (Hopper and newer)")
+    group.add_argument(
+        "--gpm", choices=("on", "off", "auto"), help="read SM, tensor and DRAM activity (Hopper and newer)"
+    )
     group.add_argument("--config", metavar="FILE", help="settings file (~/.config/gputop/config.toml)")
     return common
 
@@ -63,7 +64,9 @@ def _common() -> argparse.ArgumentParser:
 def parser() -> argparse.ArgumentParser:
     """The whole command line, as --help and the shell completions show it."""
     common = _common()
-    top = Parser("gputop", description="Why is training slow? GPUs, jobs and processes on one screen.", parents=[common])
+    top = Parser(
+        "gputop", description="Why is training slow? GPUs, jobs and processes on one screen.", parents=[common]
+    )
     top.add_argument("--version", action="version", version=f"gputop {__version__}")
     top.add_argument("--once", action="store_true", help="print one table and exit (snapshot)")
     top.add_argument("--json", action="store_true", help="print one JSON object and exit (snapshot --format json)")

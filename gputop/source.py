@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Protocol
 
-from gputop.model import Frame, Identity, Missing, Process
+from gputop.model import Frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,32 +16,6 @@ class Interest:
 
     pids: frozenset[int] = frozenset()  # processes that are open or selected
     every_process: bool = False  # the whole list is on screen, not only GPU kin
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thread:
-    """One thread of an inspected process."""
-
-    tid: int
-    name: str
-    state: str | None = None
-    cpu_percent: float | None = None
-    run_wait_percent: float | None = None
-    cpu_time_s: float | None = None
-    last_cpu: int | None = None
-    waiting_in: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
-    """What is read only about an inspected process."""
-
-    threads: tuple[Thread, ...] = ()
-    files: tuple[tuple[int, str], ...] = ()  # (descriptor, path)
-    limits: tuple[tuple[str, str, str], ...] = ()  # (name, soft, hard)
-    environment: tuple[tuple[str, str], ...] | None = None  # secrets masked
-    children: tuple[Process, ...] = ()
-    missing: tuple[Missing, ...] = ()
 
 
 class Source(Protocol):
@@ -57,8 +31,4 @@ class Source(Protocol):
 
     def frames(self, stop: Event) -> Iterator[Frame]:
         """Yield frames, the oldest first."""
-        ...
-
-    def inspect(self, identity: Identity) -> Detail | Missing:
-        """Threads, files, limits and environment of one process, or why not."""
         ...

@@ -53,5 +53,5 @@ class Matrix:
                 write(f"  {row} failed")
             elif "skipped" in seen:
                 write(f"  {row} {'partly ' if 'passed' in seen else ''}not covered: {seen['skipped'][0]}")
-            elif not seen and not config.args_source == pytest.Config.ArgsSource.ARGS:
+            elif not seen and config.args_source != pytest.Config.ArgsSource.ARGS:
                 write(f"  {row} not covered: no test names it")

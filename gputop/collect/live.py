@@ -5,17 +5,18 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from threading import Event
 
-from gputop.collect.gpus import GpuLane, Gpus
+from gputop.collect.gpus import GpuLane
 from gputop.collect.host import HostReader
 from gputop.collect.jobs import jobs
 from gputop.collect.lane import Lane
 from gputop.collect.names import Names
 from gputop.collect.procfs import ProcessReader, ProcessTable, with_shares
-from gputop.model import Frame, Host, Identity, Missing, Note
+from gputop.model import Frame, Host, Note
 from gputop.safe.text import clean
-from gputop.source import Detail, Interest
+from gputop.source import Interest
 
 PATIENCE_S = 0.25  # how long a tick waits for a lane; a later result belongs to the next frame
 PRIME_S = 0.2  # rates need two looks: the first is not shown
@@ -59,10 +60,6 @@ class Live:
         for stopped in (*lanes, self._gpus, self._names):
             stopped.stop()
 
-    def inspect(self, identity: Identity) -> Detail | Missing:
-        """Nothing is read about a single process yet."""
-        return Missing(metric="detail", reason="unsupported")
-
     def _read_processes(self) -> ProcessTable:
         return self._reader.read(self._gpus.latest().shares, self.interest)
 
@@ -74,3 +71,33 @@ class Live:
         self._host.nudge()
         self._processes.settled(until_s)
         self._host.settled(until_s)
+
+    def _compose(self, now_s: float, late_s: float, spent_s: float) -> Frame:
+        driver, table = self._gpus.latest(), self._processes.latest
+        processes, found = jobs(with_shares(table.processes, driver.shares))
+        broken = (
+            Note(
+                subject="monitor", key=f"{lane.name}-failed", text=f"{lane.name} could not be read: {clean(lane.error)}"
+            )
+            for lane in (self._processes, self._host)
+            if lane.error
+        )
+        host = replace(
+            self._host.latest,
+            process_count=table.count,
+            driver_version=driver.driver_version,
+            cuda_version=driver.cuda_version,
+        )
+        return Frame(
+            wall_s=time.time(),
+            mono_s=now_s,
+            hostname=self._hostname,
+            host=host,
+            gpus=driver.gpus,
+            processes=processes,
+            jobs=found,
+            notes=(*driver.notes, *table.notes, *broken),
+            late_s=late_s,
+            cost_percent=100 * spent_s / self.interval_s,
+            driver_percent=driver.driver_percent,
+        )
