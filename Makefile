@@ -43,6 +43,9 @@ bench: $(VENV)/dev  ## cost beside nvitop and htop, in one run
 screenshots: $(VENV)/test  ## draw screenshots/ anew
 	$(BIN)/python -m tests.screenshots
 
+completions: $(VENV)/test  ## write the shell completions anew from the command line's declaration
+	for shell in bash zsh tcsh; do $(BIN)/shtab --shell $$shell gputop.cli.parser > gputop/completions/gputop.$$shell; done
+
 gpu-check: $(VENV)/test  ## on a machine with a GPU: what the driver really answers, and what it costs
 	$(BIN)/python -m tests.gpu_check
 
@@ -52,4 +55,5 @@ clean:  ## remove what was built
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run demo check test golden bench screenshots gpu-check clean help
+# the launcher is a file; everything else is a verb
+.PHONY: run demo check test golden bench screenshots completions gpu-check clean help
