@@ -1,0 +1,75 @@
+"""What a line of the table says in words: a process's role and command, a job's composition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputop import units
+from gputop.model import Job, Process, Role
+
+MOST = 400  # characters of a command that are worth carrying to a screen
+_UNSEEN = {"exited": "exited (driver still lists)", "hidden": "hidden (other user)"}
+
+
+def command(process: Process, number: int | None = None, folded: int = 0) -> str:
+    """Role, rank and command line of a process; `number` counts the loaders of a rank, `folded` those not shown."""
+    if process.unseen == "foreign":
+        return f"host PID {process.pid} (other namespace)"
+    if process.unseen:
+        return _UNSEEN[process.unseen]
+    if process.role is Role.LOADER:
+        return loaders(process.name, number, number)
+    line = _line(process, f"(+{amount(folded, 'loader')})" if folded else "")
+    if process.role is Role.TRAINER and process.rank is not None:
+        return f"rank{process.rank} {line}"
+    return f"launcher {line}" if process.role is Role.LAUNCHER else line
+
+
+def loaders(name: str, first: int | None, last: int | None) -> str:
+    """Loaders by their thread's name and number: `loader pt_data_worker 2-7`."""
+    if first is None:
+        return f"loader {name}"
+    return f"loader {name} {first}" if first == last else f"loader {name} {first}-{last}"
+
+
+def job(job: Job, ranks: Sequence[Process], loaders: int, others: int) -> str:
+    """What a job is made of: `torchrun · 4 ranks · 32 loaders`."""
+    parts = [] if job.launcher in (None, "python") else [str(job.launcher)]
+    numbered = sum(rank.rank is not None for rank in ranks)
+    if numbered:
+        parts.append(amount(len(ranks), "rank"))
+    else:
+        parts.append(amount(len(ranks) or others, "process"))
+    if loaders:
+        parts.append(amount(loaders, "loader"))
+    return " · ".join(parts)
+
+
+def amount(number: int, noun: str) -> str:
+    """`1 rank`, `32 loaders`, `2 processes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def holding(vram_bytes: float | None, idle_s: float) -> str:
+    """What is said of a job whose GPUs do nothing: `holds 2.1G, idle 2h 11m`."""
+    held = "" if vram_bytes is None else f"holds {units.size(vram_bytes)}, "
+    return f"{held}idle {units.ago(idle_s)}"
+
+
+def _line(process: Process, aside: str) -> str:
+    """The command line without the program's path and the interpreter's version; an aside follows the script."""
+    if not any(process.command):
+        return f"[{process.name}] {aside}".rstrip()
+    program = process.command[0].rsplit("/", 1)[-1] or process.command[0]
+    if program.startswith("python") and program[6:].replace(".", "").isdecimal():
+        program = "python"
+    text, aside = program, f" {aside}" if aside else ""
+    after_module = False
+    for argument in process.command[1:]:
+        if len(text) > MOST:
+            break
+        text = f"{text} {argument}"
+        if aside and (after_module or argument.endswith(".py")):
+            text, aside = f"{text}{aside}", ""
+        after_module = argument == "-m"
+    return f"{text[:MOST]}{aside}"
