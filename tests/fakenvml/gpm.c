@@ -1,0 +1,102 @@
+/* GPM: two samples taken at two times, and the mean of each metric between them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+
+typedef struct {
+    Dev dev;
+    double at; /* 0: allocated, never taken */
+} GpmSample;
+
+static bool supported(Dev dev)
+{
+    unsigned yes = 0;
+    return put_uint(dev, "gpm_supported", &yes) == OK && yes;
+}
+
+EXPORT nvmlGpmQueryDeviceSupport(void *handle, GpmSupport *out)
+{
+    DEVICE_CALL(handle);
+    if (out->version != 1)
+        return VERSION_MISMATCH;
+    out->supported = supported(dev);
+    return OK;
+}
+
+EXPORT nvmlGpmSampleAlloc(void **out)
+{
+    SYSTEM_CALL();
+    *out = calloc(1, sizeof(GpmSample));
+    return *out ? OK : NO_MEMORY;
+}
+
+EXPORT nvmlGpmSampleFree(void *sample)
+{
+    SYSTEM_CALL();
+    free(sample);
+    return OK;
+}
+
+static int take(Dev dev, GpmSample *sample)
+{
+    if (sample == NULL)
+        return INVALID_ARGUMENT;
+    if (!supported(dev))
+        return NOT_SUPPORTED;
+    *sample = (GpmSample){dev, now_s()};
+    return OK;
+}
+
+EXPORT nvmlGpmSampleGet(void *handle, void *sample)
+{
+    DEVICE_CALL(handle);
+    return take(dev, sample);
+}
+
+EXPORT nvmlGpmMigSampleGet(void *handle, unsigned gpu_instance, void *sample)
+{
+    DEVICE_CALL(handle);
+    unsigned count = 0, id;
+    put_uint(dev, "mig_count", &count);
+    for (unsigned i = 0; i < count && i < MAX_MIGS; i++) {
+        Dev child = {dev.gpu, (int)i};
+        if (put_uint(child, "gpu_instance_id", &id) == OK && id == gpu_instance)
+            return take(child, sample);
+    }
+    return INVALID_ARGUMENT;
+}
+
+static void answer(GpmMetric *metric, const GpmSample *first, const GpmSample *second)
+{
+    char own[32], family[32];
+    Dev dev = second->dev;
+    snprintf(own, sizeof own, "gpm.%u", metric->id);
+    if (dev.mig != NONE) {
+        snprintf(own, sizeof own, "mig.%d.gpm.%u", dev.mig, metric->id);
+        snprintf(family, sizeof family, "mig.*.gpm.%u", metric->id);
+    }
+    Found found = find(dev, own, dev.mig == NONE ? NULL : family);
+    metric->short_name = metric->long_name = metric->unit = "";
+    metric->value = 0;
+    if (found.text && strncmp(found.text, "error ", 6) == 0)
+        metric->rc = atoi(found.text + 6);
+    else
+        metric->rc = mean(found, first->at, second->at, &metric->value) ? OK : NOT_SUPPORTED;
+}
+
+EXPORT nvmlGpmMetricsGet(GpmRequest *request)
+{
+    SYSTEM_CALL();
+    if (request->version != 1)
+        return VERSION_MISMATCH;
+    const GpmSample *first = request->first, *second = request->second;
+    if (first == NULL || second == NULL || first->at <= 0 || second->at <= first->at ||
+        memcmp(&first->dev, &second->dev, sizeof first->dev) != 0)
+        return INVALID_ARGUMENT;
+    for (unsigned i = 0; i < request->count; i++)
+        answer(&request->metrics[i], first, second);
+    return OK;
+}
