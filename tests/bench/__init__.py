@@ -1,0 +1,1 @@
+"""What gputop costs, side by side with its peers in one run. `make bench`."""

@@ -1,0 +1,116 @@
+"""One program on one terminal for some seconds: CPU, memory, bytes, driver calls, first frame."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from tests.fakenvml import Fake
+from tests.ptys import Terminal
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """How a monitor is started at 1 Hz, and what is on its screen when the first frame is whole."""
+
+    name: str
+    argv: tuple[str, ...]
+    whole: bytes  # {pid} is a trainer's
+
+    @property
+    def installed(self) -> bool:
+        """Whether it can be run here."""
+        return shutil.which(self.argv[0]) is not None
+
+
+GPUTOP = Program("gputop", (sys.executable, "-m", "gputop"), b"Quit")
+NVITOP = Program("nvitop", (str(Path(sys.executable).parent / "nvitop"), "--interval", "1"), b"PID")
+HTOP = Program("htop", ("htop", "-d", "10"), b"Quit")
+BTOP = Program("btop", ("btop", "--utf-force"), b"mem")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run cost. CPU is percent of one core over the program and its children."""
+
+    first_frame_s: float
+    cpu_percent: float
+    rss_mb: float
+    bytes_per_s: float
+    calls_per_s: float
+
+
+def measure(
+    program: Program,
+    fake: Fake,
+    *,
+    seconds: float,
+    size: tuple[int, int] = (120, 40),
+    args: Sequence[str] = (),
+    settle_s: float = 4.0,
+) -> Run:
+    """Run a program and measure `seconds` of its steady state."""
+    started = time.monotonic()
+    with Terminal([*program.argv, *args], size=size, env=_env(fake)) as terminal:
+        while program.whole not in _ESCAPES.sub(b"", bytes(terminal.output)):
+            if time.monotonic() - started > 30 or terminal.process.poll() is not None:
+                raise RuntimeError(f"{program.name} drew nothing: {bytes(terminal.output[-400:])!r}")
+            time.sleep(0.005)
+        first_frame_s = time.monotonic() - started
+        time.sleep(settle_s)
+        before = (_cpu_s(terminal.pid), len(terminal.output), fake.counts().total(), time.monotonic())
+        time.sleep(seconds)
+        after = (_cpu_s(terminal.pid), len(terminal.output), fake.counts().total(), time.monotonic())
+        cpu_s, sent, calls, took_s = (new - old for new, old in zip(after, before, strict=True))
+        return Run(first_frame_s, 100 * cpu_s / took_s, _rss_mb(terminal.pid), sent / took_s, calls / took_s)
+
+
+def middle(runs: Sequence[Run]) -> Run:
+    """The median of each figure."""
+    return Run(*(median(getattr(run, name) for run in runs) for name in Run.__slots__))
+
+
+def _env(fake: Fake) -> dict[str, str | None]:
+    return {**fake.env(), "HOME": "/nonexistent", "PYTHONPATH": str(Path.cwd())}
+
+
+def _tree(pid: int) -> list[int]:
+    """A process and its descendants."""
+    pids = [pid]
+    for parent in pids:
+        try:
+            pids += map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
+        except OSError:
+            pass
+    return pids
+
+
+def _cpu_s(pid: int) -> float:
+    total = 0
+    for one in _tree(pid):
+        try:
+            fields = Path(f"/proc/{one}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:15]))  # its own and that of children it has waited for
+    return total * _TICK_S
+
+
+def _rss_mb(pid: int) -> float:
+    pages = 0
+    for one in _tree(pid):
+        try:
+            pages += int(Path(f"/proc/{one}/statm").read_text().split()[1])
+        except OSError:
+            pass
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
