@@ -1,0 +1,80 @@
+"""The rest of a simulated server's processes, and what somebody without rights sees of them all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gputop.demo.generator import around
+from gputop.demo.server import Server
+from gputop.model import Missing, Process
+
+_HIDDEN = (
+    "read_bytes_per_s",
+    "write_bytes_per_s",
+    "read_chars_per_s",
+    "write_chars_per_s",
+    "read_calls_per_s",
+    "write_calls_per_s",
+    "mean_read_bytes",
+    "pss_bytes",
+)
+
+
+def hide(process: Process, viewer: int | None) -> Process:
+    """The process as somebody without rights on it sees it."""
+    if viewer is None or viewer == process.uid:
+        return process
+    unknown: dict[str, Any] = dict.fromkeys(_HIDDEN)
+    return replace(
+        process,
+        **unknown,
+        libraries=(),
+        omp_threads=None,
+        visible_gpus=None,
+        missing=tuple(Missing(metric=name, reason="denied", unlock="sudo gputop") for name in _HIDDEN),
+    )
+
+
+def others(server: Server, t: float) -> tuple[Process, ...]:
+    """The daemons and shells that have nothing to do with a GPU."""
+    found = []
+    for pid, user, uid, command, cpu in server.others:
+        started = 4.0 + pid / 900
+        words = tuple(command.split())
+        found.append(
+            Process(
+                pid=pid,
+                started_ticks=int(100 * started),
+                parent_pid=1 if pid > 1 else 0,
+                user=user,
+                uid=uid,
+                name=words[0].rpartition("/")[2].rstrip(":")[:15],
+                command=words,
+                state="S",
+                cpu_percent=around(cpu, 0.3, pid, t),
+                cpu_time_s=(server.uptime_s + t - started) * cpu / 100,
+                age_s=server.uptime_s + t - started,
+                threads=1 + pid % 11,
+                busy_threads=0,
+                run_wait_percent=0.2,
+                read_bytes_per_s=0.0,
+                write_bytes_per_s=0.0,
+                read_chars_per_s=200.0,
+                write_chars_per_s=80.0,
+                read_calls_per_s=1.0,
+                write_calls_per_s=1.0,
+                mean_read_bytes=200.0,
+                io_wait_percent=0.0,
+                blocked_percent=0.0,
+                major_faults_per_s=0.0,
+                rss_bytes=(9 + pid % 47) * 1024**2,
+                pss_bytes=(6 + pid % 31) * 1024**2,
+                shared_bytes=(4 + pid % 7) * 1024**2,
+                swap_bytes=0,
+                allowed_cpus=float(server.cpus),
+                nice=0,
+                last_cpu=pid % server.cpus,
+            )
+        )
+    return tuple(found)

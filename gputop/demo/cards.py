@@ -1,0 +1,144 @@
+"""The cards of a simulated server: what never changes about one, and which job keeps it busy when."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gputop.demo.generator import Activity, Gated, Phases, Pulse, Scaled
+from gputop.demo.server import MIB, Card, Dip, Job, Server, Work
+
+IDLE_WATTS = 71.0
+FULL_WATTS = 700.0
+FULL_MHZ, IDLE_MHZ = 1980.0, 345.0
+_QUIET = Pulse(1.0, 0.0)
+_BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
+
+
+def uuid(card: int) -> str:
+    """The identity of a card of the simulated server."""
+    return f"GPU-{0x5EED0000 + card * 0x1F31:08x}-6770-7574-6f70-{card:012x}"
+
+
+def activity(work: Work, seed: int) -> Activity:
+    """When a GPU is on with this work."""
+    steps = Pulse(work.period_s, work.duty, work.jitter, seed)
+    if work.dip is None:
+        return steps
+    return Gated(gate(work.dip, seed), steps, Pulse(2 * work.period_s, work.dip.duty, work.jitter, seed + 1))
+
+
+def gate(dip: Dip, seed: int) -> Pulse:
+    """When the work is not in one of its dips."""
+    return Pulse(dip.every_s, 1 - dip.for_s / dip.every_s, dip.jitter, seed + 2)
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A job on one card, and when it keeps that card busy."""
+
+    job: Job
+    card: Card
+    seed: int
+
+    @cached_property
+    def activity(self) -> Activity:
+        """Seconds of work on this card, from the job's first phase to its end."""
+        return self._sequence(tuple(activity(work, self.seed) for work in self._works))
+
+    @cached_property
+    def energy(self) -> Activity:
+        """Joules above idle that this work used on this card."""
+        return self._sequence(
+            tuple(Scaled(activity(work, self.seed), above_idle_watts(self.card, work)) for work in self._works)
+        )
+
+    @property
+    def _works(self) -> tuple[Work, ...]:
+        return tuple(self.job.on_card(start, self.card.index) for start, _ in self.job.work)
+
+    def _sequence(self, parts: tuple[Activity, ...]) -> Phases:
+        starts = [max(start, self.job.started_s) for start, _ in self.job.work]
+        ended = ((self.job.ended_s, _QUIET),) if self.job.ended_s < math.inf else ()
+        return Phases((*zip(starts, parts, strict=True), *ended))
+
+    def work(self, t: float) -> Work:
+        """What it does at t."""
+        return self.job.on_card(t, self.card.index)
+
+    def vram_bytes(self, t: float) -> int:
+        """Device memory of this job on this card."""
+        if not self.job.runs(t):
+            return 0
+        work = self.work(t)
+        grown = max(0.0, min(t, work.vram_grows_for_s)) * work.vram_per_s
+        return int(work.vram_bytes + grown // work.vram_step_bytes * work.vram_step_bytes)
+
+
+def above_idle_watts(card: Card, work: Work) -> float:
+    """Power above idle while on, at the clock that the card's limit and its cooling leave."""
+    watts = min(work.watts, card.limit_watts) - IDLE_WATTS
+    if card.heat:
+        watts = min(watts, (work.watts - IDLE_WATTS) * card.heat.clock_mhz / FULL_MHZ)
+    return watts
+
+
+def settings(server: Server, card: Card) -> dict[str, Any]:
+    """What the driver says about a card whatever it does."""
+    index, per_node = card.index, server.cpus // 2
+    node = int(index >= (len(server.cards) + 1) // 2)
+    return _H100 | {
+        "uuid": uuid(index),
+        "index": str(index),
+        "pci_bus_id": f"{index // 8:08x}:{_BUSES[index % 8]:02x}:00.0",
+        "numa_node": node,
+        "local_cpus": f"{per_node * node}-{per_node * (1 + node) - 1}",
+        "peers": tuple((uuid(other.index), "switch") for other in server.cards if other.index != index),
+    }
+
+
+_H100: dict[str, Any] = {
+    "name": "NVIDIA H100 80GB HBM3",
+    "architecture": "hopper",
+    "compute_capability": (9, 0),
+    "vram_total_bytes": 81_559 * MIB,
+    "vram_reserved_bytes": 551 * MIB,
+    "slowdown_celsius": 90.0,
+    "shutdown_celsius": 95.0,
+    "power_default_limit_watts": FULL_WATTS,
+    "power_max_limit_watts": FULL_WATTS,
+    "encoder_percent": 0.0,
+    "decoder_percent": 0.0,
+    "sm_clock_max_mhz": FULL_MHZ,
+    "memory_clock_mhz": 2619.0,
+    "memory_clock_max_mhz": 2619.0,
+    "performance_state": 0,
+    "throttled_brake_percent": 0.0,
+    "throttled_board_percent": 0.0,
+    "throttled_sync_percent": 0.0,
+    "throttled_reliability_percent": 0.0,
+    "pcie_generation_max": 5,
+    "pcie_width": 16,
+    "pcie_width_max": 16,
+    "pcie_replays": 0,
+    "nvlinks_active": 18,
+    "nvlink_errors": 0,
+    "ecc_corrected": 0,
+    "ecc_uncorrected": 0,
+    "remapped_corrected": 0,
+    "remapped_uncorrected": 0,
+    "remap_pending": False,
+    "remap_failed": False,
+    "recovery_action": "none",
+    "tensor_integer_percent": 0.0,
+    "tensor_double_percent": 0.0,
+    "mma_stall_percent": 0.0,
+    "context_switch_percent": 0.0,
+    "persistence_mode": True,
+    "compute_mode": "default",
+    "mig_mode": False,
+    "ecc_mode": True,
+    "virtualization": "none",
+}

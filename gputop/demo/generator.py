@@ -1,0 +1,129 @@
+"""The physics of a simulated server: work that is on or off, what a window sees of it, and noise; functions of time."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+WINDOW_S = 1 / 6  # one sample of the driver's utilisation buffer
+_CYCLE = 1024  # steps after which the jitter repeats
+_rng = random.Random(5)
+_TABLE = tuple(_rng.uniform(-1, 1) for _ in range(4096))
+
+
+def noise(seed: int, t: float) -> float:
+    """A value in -1..1 that wanders from second to second: the same for the same seed and time."""
+    whole = int(t)
+    place = seed * 787 + whole
+    first = _TABLE[place & 4095]
+    return first + (t - whole) * (_TABLE[place + 1 & 4095] - first)
+
+
+def around(value: float, share: float, seed: int, t: float) -> float:
+    """The value, give or take a share of it."""
+    return value * (1 + share * noise(seed, t))
+
+
+class Activity(Protocol):
+    """Something that is on for a part of the time."""
+
+    def busy_s(self, t: float) -> float:
+        """Seconds it was on from 0 to t."""
+        ...
+
+
+@lru_cache(maxsize=256)
+def _edges(jitter: float, seed: int) -> tuple[float, ...]:
+    """Where the steps of one cycle begin, in mean steps; the last edge is exactly the length of the cycle."""
+    rng = random.Random(seed)
+    lengths = [max(0.05, rng.gauss(1, jitter)) for _ in range(_CYCLE)]
+    scale = _CYCLE / sum(lengths)
+    edges = [0.0]
+    for length in lengths:
+        edges.append(edges[-1] + length * scale)
+    edges[-1] = float(_CYCLE)
+    return tuple(edges)
+
+
+class Pulse:
+    """Steps of mean length `period_s`, on for the first `duty` (0-1) of each; lengths vary by `jitter` (sigma)."""
+
+    __slots__ = ("_duty", "_edges", "_period_s")
+
+    def __init__(self, period_s: float, duty: float, jitter: float = 0.0, seed: int = 0) -> None:
+        self._period_s, self._duty = period_s, max(0.0, min(1.0, duty))
+        self._edges = _edges(jitter, seed)
+
+    def busy_s(self, t: float) -> float:
+        """Seconds it was on from 0 to t; over whole steps exactly `duty` of them."""
+        cycles, place = divmod(t / self._period_s, _CYCLE)
+        edges, duty = self._edges, self._duty
+        index = bisect_right(edges, place)
+        began = edges[index - 1]
+        into, on = place - began, duty * (edges[index] - began)
+        return self._period_s * (duty * (cycles * _CYCLE + began) + (into if into < on else on))
+
+    def count(self, t: float) -> int:
+        """How many on parts ended by t, since 0."""
+        cycles, place = divmod(t / self._period_s, _CYCLE)
+        index = bisect_right(self._edges, place) - 1
+        began = self._edges[index]
+        return int(cycles) * _CYCLE + index + (place - began >= self._duty * (self._edges[index + 1] - began))
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """One activity while the gate is on, another while it is off; each stands still meanwhile."""
+
+    gate: Pulse
+    on: Activity
+    off: Activity
+
+    def busy_s(self, t: float) -> float:
+        """Seconds it was on from 0 to t."""
+        gate = self.gate.busy_s(t)
+        return self.on.busy_s(gate) + self.off.busy_s(t - gate)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """An activity that counts for more or less than its time: joules at so many watts."""
+
+    activity: Activity
+    factor: float
+
+    def busy_s(self, t: float) -> float:
+        """The factor for each second it was on from 0 to t."""
+        return self.factor * self.activity.busy_s(t)
+
+
+class Phases:
+    """Activities one after another, each from its own start to the next one's."""
+
+    def __init__(self, parts: tuple[tuple[float, Activity], ...]) -> None:
+        self._starts = [start for start, _ in parts]
+        self._parts = [part for _, part in parts]
+        self._before = [0.0]
+        for (start, part), end in zip(parts, self._starts[1:], strict=False):
+            self._before.append(self._before[-1] + part.busy_s(end - start))
+
+    def busy_s(self, t: float) -> float:
+        """Seconds it was on from the first start to t; none before it."""
+        index = bisect_right(self._starts, t) - 1
+        return self._before[index] + self._parts[index].busy_s(t - self._starts[index]) if index >= 0 else 0.0
+
+
+def share(activity: Activity, t: float, window_s: float) -> float:
+    """The part of the window before t in which the activity was on, 0-1: the box filter."""
+    return shares(activity, (t - window_s, t))[0]
+
+
+def shares(activity: Activity, edges: Sequence[float]) -> list[float]:
+    """The same for windows that follow one another, from edge to edge."""
+    busy = [activity.busy_s(edge) for edge in edges]
+    spans = zip(edges, edges[1:], busy, busy[1:], strict=False)
+    return [max(0.0, min(1.0, (after - before) / (end - start))) for start, end, before, after in spans]

@@ -1,0 +1,168 @@
+"""A simulated GPU at one moment: utilisation, power, heat, clocks and links from the work its tenants do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from gputop.demo.cards import FULL_MHZ, FULL_WATTS, IDLE_MHZ, IDLE_WATTS, Tenant, above_idle_watts, settings, uuid
+from gputop.demo.generator import WINDOW_S, around, noise, share, shares
+from gputop.demo.server import MIB, Card, Server
+from gputop.model import Gpu, Throttle
+
+_HEAT_S = 42.0  # time constant of the heat sink
+_WEIGHTS = (0.14, 0.23, 0.63)  # of the power three, two and one time constants ago: an exponential in steps
+_STEP_MHZ = 15
+_UNITS = ("sm", "occupancy", "tensor", "dram", "fp32", "fp16", "fp64", "integer")
+_RATES = ("pcie_rx", "pcie_tx", "nvlink")
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    t: float
+    seen: float  # ranks step together; each card sees it a fraction of a step later
+    now: tuple[tuple[Tenant, float], ...]  # tenants and the part of the last second they kept it on
+    on: float
+    awake: bool
+    celsius: float
+
+
+class Slot:
+    """One card of the server with everything that runs on it."""
+
+    def __init__(self, server: Server, card: Card) -> None:
+        self.card = card
+        self.uuid = uuid(card.index)
+        self.tenants = tuple(
+            Tenant(job, card, 100 * number + 1)
+            for number, job in enumerate(server.jobs)
+            if any(card.index in rank for rank in job.ranks)
+        )
+        self._settings = settings(server, card)
+
+    def gpu(self, t: float, interval_s: float) -> Gpu:
+        """Everything the driver would say about this card at t."""
+        moment = self._moment(t)
+        clock, slowed = self._clock(moment)
+        return Gpu(
+            **self._settings,
+            **self._utilisation(moment, interval_s),
+            **self._power(moment, clock),
+            **self._units(moment),
+            **slowed,
+            vram_used_bytes=4 * MIB + sum(tenant.vram_bytes(t) for tenant in self.tenants),
+            sm_clock_mhz=clock,
+            pcie_generation=5 if moment.awake else 1,
+        )
+
+    def _moment(self, t: float) -> _Moment:
+        seen = t - 0.11 * (self.card.index % 4)
+        now = tuple((tenant, share(tenant.activity, seen, 1.0)) for tenant in self.tenants)
+        awake = any(share(tenant.activity, seen, 12.0) for tenant in self.tenants)
+        return _Moment(t, seen, now, min(1.0, sum(part for _, part in now)), awake, self._celsius(t))
+
+    def _utilisation(self, moment: _Moment, interval_s: float) -> dict[str, Any]:
+        last = math.floor(moment.t / WINDOW_S)
+        count = max(1, last - math.floor((moment.t - interval_s) / WINDOW_S))
+        ago = [moment.t - number * WINDOW_S for number in range(last - count, last + 1)]
+        edges = [moment.seen - past for past in ago]
+        busy = [0.0] * count
+        for tenant, _ in moment.now:
+            busy = [so_far + part for so_far, part in zip(busy, shares(tenant.activity, edges), strict=True)]
+        samples = [(past, float(round(100 * min(1.0, part)))) for past, part in zip(ago[1:], busy, strict=True)]
+        dram = sum(part * tenant.work(moment.t).dram for tenant, part in moment.now)
+        return {
+            "busy_samples": tuple(samples),
+            "busy_percent": sum(value for _, value in samples) / count,
+            "memory_busy_percent": min(100.0, 1.35 * dram),
+        }
+
+    def _clock(self, moment: _Moment) -> tuple[float, dict[str, Any]]:
+        """The clock, what holds it down, and for how much of the last second."""
+        t, card, seed = moment.t, self.card, self.card.index
+        soft = hard = power = 0.0
+        reasons: set[Throttle] = set() if moment.awake else {"idle"}
+        clock = FULL_MHZ if moment.awake else IDLE_MHZ
+        wanted = max((tenant.work(t).watts for tenant, part in moment.now if part > 0), default=0.0)
+        if wanted > self._limit(t):
+            # at nearly constant voltage power above idle follows the clock
+            clock *= around((self._limit(t) - IDLE_WATTS) / (wanted - IDLE_WATTS), 0.004, seed, t)
+            power = 100 * moment.on
+            reasons.add("power cap")
+        if card.heat and moment.awake and moment.celsius > card.heat.celsius - 3:
+            clock = min(clock, around(card.heat.clock_mhz, 0.01, seed, t))
+            soft = around(card.heat.soft_percent, 0.1, seed, t)
+            hard = around(card.heat.hard_percent, 0.1, seed + 1, t)
+            power = 0.0
+            reasons = {"hard heat"} if hard else {"heat"}
+        return clock - clock % _STEP_MHZ, {
+            "throttle_reasons": frozenset(reasons),
+            "throttled_power_percent": power,
+            "throttled_heat_percent": soft,
+            "throttled_heat_hard_percent": hard,
+        }
+
+    def _power(self, moment: _Moment, clock: float) -> dict[str, Any]:
+        t, seed = moment.t, self.card.index
+        mean = instant = 0.0
+        joules = IDLE_WATTS * (t + 86400)
+        for tenant, part in moment.now:
+            above = (tenant.work(t).watts - IDLE_WATTS) * min(1.0, clock / FULL_MHZ)
+            mean += part * above
+            instant += share(tenant.activity, moment.seen, 0.1) * above
+            joules += tenant.energy.busy_s(moment.seen)
+        return {
+            "power_watts": IDLE_WATTS + mean,
+            "power_instant_watts": around(IDLE_WATTS + instant, 0.01, seed + 9, t),
+            "power_limit_watts": self._limit(t),
+            "energy_joules": joules,
+            "temperature_celsius": float(round(moment.celsius)),
+            "memory_temperature_celsius": float(round(moment.celsius + (11 if moment.awake else 5))),
+            "temperature_margin_celsius": float(round(90 - moment.celsius)),
+        }
+
+    def _limit(self, t: float) -> float:
+        return self.card.limit_watts if t >= self.card.limit_from_s else FULL_WATTS
+
+    def _celsius(self, t: float) -> float:
+        """Core temperature: it follows the power of the last minutes, the latest most."""
+        card = self.card
+        watts = IDLE_WATTS
+        edges = [t - ago for ago in (3 * _HEAT_S, 2 * _HEAT_S, _HEAT_S, 0.0)]
+        for tenant in self.tenants:
+            parts = shares(tenant.activity, edges)
+            watts += sum(
+                weight * part * above_idle_watts(card, tenant.work(end))
+                for weight, part, end in zip(_WEIGHTS, parts, edges[1:], strict=True)
+            )
+        celsius = card.ambient + 0.6 * (card.index % 4) + card.kelvin_per_watt * watts
+        if card.heat and t >= card.heat.from_s:
+            celsius += (card.heat.celsius - celsius) * (1 - math.exp((card.heat.from_s - t) / _HEAT_S))
+        return celsius + 0.4 * noise(card.index + 50, t / 8)
+
+    def _units(self, moment: _Moment) -> dict[str, Any]:
+        t, seed = moment.t, self.card.index
+        work = dict.fromkeys(_UNITS + _RATES, 0.0)
+        for tenant, part in moment.now:
+            doing = tenant.work(t)
+            for name in work:
+                work[name] += part * getattr(doing, name)
+        active = {name: min(100.0, around(work[name], 0.03, seed + 3, t)) for name in _UNITS}
+        rates = {name: around(work[name], 0.05, seed, t) for name in _RATES}
+        return {
+            "graphics_active_percent": 100 * moment.on,
+            "sm_active_percent": active["sm"],
+            "sm_occupancy_percent": active["occupancy"],
+            "tensor_percent": active["tensor"],
+            "tensor_half_percent": active["tensor"],
+            "dram_percent": active["dram"],
+            "fp32_percent": active["fp32"],
+            "fp16_percent": active["fp16"],
+            "fp64_percent": active["fp64"],
+            "integer_percent": active["integer"],
+            "pcie_rx_bytes_per_s": rates["pcie_rx"],
+            "pcie_tx_bytes_per_s": rates["pcie_tx"],
+            "nvlink_tx_bytes_per_s": rates["nvlink"],
+            "nvlink_rx_bytes_per_s": rates["nvlink"],
+        }

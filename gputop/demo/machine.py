@@ -1,0 +1,189 @@
+"""The host of a simulated server at one moment, as the sum of what its processes do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gputop.demo.generator import around, noise
+from gputop.demo.server import GIB, Server, Store
+from gputop.model import Cgroup, Disk, Host, Mount, Network, Pressure, Process, Role
+
+_SYSTEM_SHARE = 0.12  # of the CPU time
+_ETHERNET = 100e9 / 8
+_INFINIBAND = 400e9 / 8
+_LOG_BYTES_PER_S = 12e6  # what daemons write to the first local disk
+_STATIC: dict[str, Any] = {
+    "steal_percent": 0.0,
+    "cpu_mhz": 3500.0,
+    "cpu_max_mhz": 3800.0,
+    "cpu_governor": "performance",
+    "cpu_celsius": 61.0,
+    "swap_total_bytes": 0,
+    "swap_used_bytes": 0,
+    "swap_in_per_s": 0.0,
+    "swap_out_per_s": 0.0,
+    "refaults_per_s": 0.0,
+    "tcp_retransmits_per_s": 0.0,
+    "kernel": "6.8.0-51-generic",
+    "cpu_model": "Intel(R) Xeon(R) Platinum 8480CL",
+    "driver_version": "575.57.08",
+    "cuda_version": "12.9",
+}
+
+
+def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
+    """The machine, from its processes before anything of them is hidden."""
+    busy = min(99.0, sum(process.cpu_percent or 0.0 for process in processes) / server.cpus)
+    blocked = sum(process.blocked_percent or 0.0 for process in processes) / 100
+    iowait = min(100 - busy, 100 * blocked / server.cpus)
+    mounts = _mounts(server, t, processes)
+    from_network = sum(mount.read_bytes_per_s or 0.0 for mount in mounts)
+    receive, send = 1.01 * from_network + around(4e6, 0.3, 801, t), around(9e6, 0.3, 802, t)
+    disks = _disks(server, t, processes)
+    rss = sum((process.pss_bytes or 0) for process in processes)
+    used = int(server.memory_base_bytes + rss)
+    cached = int(min(server.cached_bytes + _read_so_far(server, t), 0.9 * (server.memory_bytes - used)))
+    return Host(
+        cpus_total=server.cpus,
+        cpus_allowed=float(server.cpus),
+        cpu_percent=busy,
+        cpu_cores_percent=_cores(server.cpus, busy, t),
+        user_percent=busy * (1 - _SYSTEM_SHARE),
+        system_percent=busy * _SYSTEM_SHARE,
+        iowait_percent=iowait,
+        load=_load(busy / 100 * server.cpus + blocked, t),
+        memory_used_bytes=used,
+        memory_available_bytes=server.memory_bytes - used,
+        memory_cached_bytes=cached,
+        cpu_pressure=_pressure(server, t, "cpu_pressure", 0.0),
+        io_pressure=_pressure(server, t, "io_pressure", 0.6),
+        memory_pressure=Pressure(some_percent=0.0, full_percent=0.0, some_avg10_percent=0.0),
+        read_bytes_per_s=from_network + sum(disk.read_bytes_per_s or 0.0 for disk in disks),
+        write_bytes_per_s=sum(disk.write_bytes_per_s or 0.0 for disk in disks),
+        receive_bytes_per_s=receive,
+        send_bytes_per_s=send,
+        disks=disks,
+        mounts=mounts,
+        networks=_networks(server, receive, send),
+        process_count=len(processes),
+        uptime_s=server.uptime_s + t,
+        **_STATIC,
+        memory_total_bytes=server.memory_bytes,
+        shm_total_bytes=server.memory_bytes // 2,
+        shm_used_bytes=int(sum(process.role is Role.LOADER for process in processes) * 0.35 * GIB),
+        cgroup=Cgroup(path="/", oom_kills=0, memory_used_bytes=used + cached),
+    )
+
+
+def _cores(cpus: int, mean: float, t: float) -> tuple[float, ...]:
+    """The cores around their mean, never below 0 or above 100."""
+    wander = [noise(600 + core, t / 2) for core in range(cpus)]
+    middle = sum(wander) / cpus
+    reach = 0.7 * min(mean, 100 - mean) / max(1.0, max(abs(value - middle) for value in wander))
+    return tuple(mean + reach * (value - middle) for value in wander)
+
+
+def _load(runnable: float, t: float) -> tuple[float, float, float]:
+    """Load averages: what runs or is blocked, the longer ones calmer."""
+    return (
+        around(runnable, 0.08, 811, t / 10),
+        around(runnable, 0.05, 812, t / 50),
+        around(runnable, 0.03, 813, t / 150),
+    )
+
+
+def _pressure(server: Server, t: float, name: str, full_share: float) -> Pressure:
+    """Pressure of a resource: that of the job it troubles most."""
+    wanted = max((getattr(job.at(t), name) for job in server.jobs if job.runs(t)), default=0.0)
+    now, lately = min(100.0, around(wanted, 0.15, 820, t)), min(100.0, around(wanted, 0.03, 821, t / 10))
+    return Pressure(some_percent=now, full_percent=full_share * now, some_avg10_percent=lately)
+
+
+def _read_so_far(server: Server, t: float) -> float:
+    """Bytes read from storage since time 0: they stay in the page cache."""
+    total = 0.0
+    for job in server.jobs:
+        ends = [start for start, _ in job.work[1:]] + [job.ended_s]
+        for (start, work), end in zip(job.work, ends, strict=True):
+            seconds = max(0.0, min(t, end, job.ended_s) - max(start, 0.0))
+            total += seconds * len(job.ranks) * (work.main_read + job.loaders * work.loader_read)
+    return total
+
+
+def _readers(server: Server, store: Store, processes: tuple[Process, ...]) -> tuple[float, float]:
+    """Bytes and calls a second that jobs ask of a store."""
+    keys = {job.name for job in server.jobs if job.data == store.path}
+    asking = [process for process in processes if process.job in keys]
+    read = sum(process.read_bytes_per_s or 0.0 for process in asking)
+    calls = sum((process.read_bytes_per_s or 0.0) / (process.mean_read_bytes or 1.0) for process in asking)
+    return read, calls
+
+
+def _mounts(server: Server, t: float, processes: tuple[Process, ...]) -> tuple[Mount, ...]:
+    return tuple(_mount(store, t, *_readers(server, store, processes)) for store in server.stores)
+
+
+def _mount(store: Store, t: float, read: float, calls: float) -> Mount:
+    used = max(read / store.bytes_per_s, calls / store.calls_per_s)
+    network: dict[str, Any] = {}
+    if store.network:
+        network = {
+            "read_bytes_per_s": read,
+            "write_bytes_per_s": 0.0,
+            "read_rtt_s": around(store.latency_s * (1 + 8 * used**4), 0.1, 830, t),
+            "read_queue_s": around(store.latency_s * 14 * used**6, 0.2, 831, t),
+            "retransmits_per_s": 0.0,
+        }
+    return Mount(
+        path=store.path,
+        device=store.device,
+        file_system=store.file_system,
+        network=store.network,
+        total_bytes=store.total_bytes,
+        free_bytes=store.free_bytes,
+        **network,
+    )
+
+
+def _disks(server: Server, t: float, processes: tuple[Process, ...]) -> tuple[Disk, ...]:
+    local = [store for store in server.stores if not store.network]
+    written = sum(process.write_bytes_per_s or 0.0 for process in processes)
+    found = []
+    for number, store in enumerate(local):
+        read, calls = _readers(server, store, processes)
+        write = around(_LOG_BYTES_PER_S, 0.2, 840, t) + written if number == 0 else around(0.2e6, 0.5, 841, t)
+        used = max((read + write) / store.bytes_per_s, calls / store.calls_per_s)
+        found.append(
+            Disk(
+                name=store.device,
+                rotational=False,
+                read_bytes_per_s=read,
+                write_bytes_per_s=write,
+                reads_per_s=calls,
+                writes_per_s=write / 128e3,
+                busy_percent=min(99.6, 100 * used),
+                await_s=store.latency_s * (1 + 6 * used**4),
+                queued=calls * store.latency_s * (1 + 6 * used**4),
+            )
+        )
+    return tuple(found)
+
+
+def _networks(server: Server, receive: float, send: float) -> tuple[Network, ...]:
+    quiet: dict[str, Any] = {"drops_per_s": 0.0, "errors_per_s": 0.0}
+    ethernet = Network(
+        name="eth0", speed_bytes_per_s=_ETHERNET, receive_bytes_per_s=receive, send_bytes_per_s=send, **quiet
+    )
+    ports = (
+        Network(
+            name=f"mlx5_{number}/1",
+            kind="infiniband",
+            speed_bytes_per_s=_INFINIBAND,
+            receive_bytes_per_s=0.0,
+            send_bytes_per_s=0.0,
+            send_wait_percent=0.0,
+            **quiet,
+        )
+        for number in range(min(8, len(server.cards)))
+    )
+    return (ethernet, *ports)

@@ -1,0 +1,192 @@
+"""The simulated servers, one function each: a fault is a job or a card with other parameters from the onset on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gputop.demo.server import GIB, MIB, Card, Dip, Heat, Job, Scenario, Server, Store, Work
+
+BEFORE_S = -3600.0  # work that was already there when the scenario began
+ONSET_S = 120.0
+
+HEALTHY = Work(main_cpu=100, loader_cpu=10, nvlink=38e9)
+PARKED = Work(duty=0.0, watts=71, vram_bytes=2.1 * GIB, main_cpu=0.05, switches=3, io_pressure=0, cpu_pressure=0)
+
+DATA = Store(
+    path="/data",
+    device="nas01:/export/data",
+    file_system="nfs4",
+    total_bytes=400 * 1024 * GIB,
+    free_bytes=61 * 1024 * GIB,
+    bytes_per_s=2.0 * GIB,
+    network=True,
+    latency_s=0.0011,
+)
+SCRATCH = Store(
+    path="/scratch",
+    device="nvme1n1",
+    file_system="xfs",
+    total_bytes=14 * 1024 * GIB,
+    free_bytes=int(5.4 * 1024 * GIB),
+    bytes_per_s=6.8e9,
+    latency_s=0.00009,
+)
+ROOT = Store(
+    path="/",
+    device="nvme0n1",
+    file_system="ext4",
+    total_bytes=1800 * GIB,
+    free_bytes=1216 * GIB,
+    bytes_per_s=3.2e9,
+    latency_s=0.0001,
+)
+STORES = (DATA, SCRATCH, ROOT)
+OTHERS = (
+    (1, "root", 0, "/sbin/init", 0.0),
+    (812, "root", 0, "/usr/lib/systemd/systemd-journald", 0.3),
+    (1377, "root", 0, "/usr/bin/nvidia-persistenced --user nvidia-persistenced", 0.0),
+    (1502, "root", 0, "/usr/bin/containerd", 0.6),
+    (1544, "root", 0, "/usr/sbin/sshd -D", 0.0),
+    (1689, "root", 0, "/usr/sbin/slurmd -D -s", 0.1),
+    (1731, "prometheus", 991, "/usr/bin/node_exporter --web.listen-address=127.0.0.1:9100", 0.9),
+    (2210, "root", 0, "/usr/bin/nv-fabricmanager -c /usr/share/nvidia/nvswitch/fabricmanager.cfg", 0.2),
+    (39001, "alice", 1001, "sshd: alice@pts/0", 0.1),
+    (39002, "alice", 1001, "-bash", 0.0),
+    (39744, "alice", 1001, "tmux new -s train", 0.4),
+    (50231, "bob", 1002, "sshd: bob@pts/3", 0.0),
+    (50232, "bob", 1002, "-zsh", 0.0),
+    (50980, "bob", 1002, "vim configs/sd3.yaml", 0.2),
+    (60411, "carol", 1003, "sshd: carol@notty", 0.0),
+    (60502, "carol", 1003, "/opt/conda/bin/python /opt/conda/bin/jupyter-lab --no-browser --port 8899", 1.1),
+    (71544, "alice", 1001, "gputop", 1.4),
+)
+
+
+def each(*cards: int) -> tuple[tuple[int, ...], ...]:
+    """One rank on each of these GPUs."""
+    return tuple((card,) for card in cards)
+
+
+def llama(ranks: tuple[tuple[int, ...], ...], *work: tuple[float, Work], loaders: int = 8) -> Job:
+    """A language model trained with torchrun from shards on the file server."""
+    train = ("train.py", "--config", "configs/llama7b.yaml")
+    return Job(
+        name="llama-7b",
+        user="alice",
+        uid=1001,
+        pid=41207,
+        ranks=ranks,
+        work=work,
+        command=("python", *train),
+        launcher="torchrun",
+        launcher_command=("python", "-m", "torch.distributed.run", f"--nproc_per_node={len(ranks)}", *train),
+        launcher_threads=64,
+        loaders=loaders,
+        loader_pid=41390,
+        started_s=-45_051 + 300 - 11,
+        slurm_job="88123",
+    )
+
+
+def sd3(ranks: tuple[tuple[int, ...], ...], *work: tuple[float, Work]) -> Job:
+    """An image model fine-tuned with accelerate from latents on the local disk; it needs no loaders."""
+    return Job(
+        name="sd3-finetune",
+        user="bob",
+        uid=1002,
+        pid=52011,
+        ranks=ranks,
+        work=work,
+        command=("python", "-m", "train_sd3", "--fsdp"),
+        launcher="accelerate",
+        launcher_command=("python", "accelerate", "launch", "--num_processes", str(len(ranks)), "-m", "train_sd3"),
+        launcher_threads=5,
+        threads=67,
+        rank_rss=13 * GIB,
+        started_s=-10_930 + 300 - 11,
+        data="/scratch",
+        slurm_job="88131",
+    )
+
+
+def jupyter(card: int, idle_since_s: float) -> Job:
+    """A notebook that holds device memory and does nothing."""
+    busy = replace(PARKED, duty=0.4, period_s=2.0, jitter=0.3, watts=240, sm=30, tensor=6, dram=12, main_cpu=70)
+    return Job(
+        name="jupyter",
+        user="carol",
+        uid=1003,
+        pid=60877,
+        ranks=((card,),),
+        work=((idle_since_s - 900, busy), (idle_since_s, PARKED)),
+        command=("python", "-m", "ipykernel_launcher", "-f", "kernel-8c.json"),
+        launcher="notebook",
+        threads=21,
+        rank_rss=3.2 * GIB,
+        started_s=-187_860 + 300,
+        data="/",
+        omp_threads=None,
+    )
+
+
+def dgx(cards: int, *jobs: Job) -> Server:
+    """A server with H100s, a file server, a local disk and a few daemons."""
+    return Server(cards=tuple(Card(index=index) for index in range(cards)), jobs=jobs, stores=STORES, others=OTHERS)
+
+
+def workstation(*jobs: Job) -> Server:
+    """A server with one H100 and 16 CPUs."""
+    small = dgx(1, *jobs)
+    return replace(small, cpus=16, memory_bytes=256 * GIB, memory_base_bytes=18 * GIB, cached_bytes=90 * GIB)
+
+
+WAITING = replace(
+    HEALTHY,
+    period_s=0.8,
+    duty=0.7,
+    jitter=0.08,
+    dip=Dip(every_s=9, for_s=3, duty=0.34, jitter=0.12),
+    watts=645,
+    nvlink=24e9,
+    pcie_rx=3.2e9,
+    pcie_tx=0.5e9,
+    vram_bytes=66.5 * GIB,
+    main_cpu=98.5,
+    loader_cpu=59,
+    loader_blocked=42,
+    loader_read=59.5 * MIB,
+    loader_cached=0,
+    read_size=31 * 1024,
+    io_pressure=31,
+    cpu_pressure=2,
+)
+HUNGRY = replace(
+    HEALTHY, watts=780, sm=92, tensor=61, dram=44, pcie_rx=8.8e9, vram_bytes=66.4 * GIB, main_cpu=98,
+    main_read=7 * MIB, main_chars=2e6, run_wait=4.4, pool_threads=2, pool_cpu=3,
+)  # fmt: skip
+
+
+def healthy() -> Scenario:
+    """One GPU that trains a language model as it should."""
+    work = replace(HEALTHY, loader_cpu=10, vram_bytes=61 * GIB, nvlink=0)
+    job = llama(each(0), (BEFORE_S, work), loaders=2)
+    return Scenario(name="healthy", about="one GPU, kept busy: nothing to report", server=workstation(job))
+
+
+def showcase() -> Scenario:
+    """Eight GPUs with four troubles."""
+    waiting = llama(each(0, 1, 2, 3), (BEFORE_S, HEALTHY), (-72.0, WAITING))
+    jobs = (waiting, sd3(each(4, 5, 6), (BEFORE_S, HUNGRY)), jupyter(7, 300 - 7860))
+    server = dgx(8, *jobs)
+    hot = Heat(celsius=88, clock_mhz=1410, hard_percent=44, from_s=60)
+    warm = tuple(replace(card, ambient=40) if card.index < 4 else card for card in server.cards)
+    cards = tuple(replace(card, heat=hot) if card.index == 6 else card for card in warm)
+    return Scenario(
+        name="showcase",
+        about="eight GPUs: a job that waits for its disk, a power cap, a hot card, a forgotten notebook",
+        server=replace(server, cards=cards),
+    )
+
+
+SCENARIOS: Mapping[str, Scenario] = {made.name: made for made in (healthy(), showcase())}

@@ -1,0 +1,173 @@
+"""What a simulated server is made of: cards, stores, jobs and the work that jobs do, as plain parameters."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+
+GIB = 1024**3
+MIB = 1024**2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dip:
+    """A pause that comes back: a checkpoint, an epoch's end, a loader that falls behind."""
+
+    every_s: float
+    for_s: float
+    duty: float = 0.0  # of the GPU meanwhile
+    jitter: float = 0.0
+    write_bytes: float = 0.0  # written by rank 0 in each
+    respawn: bool = False  # the loaders are replaced at the end of each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a job asks of each GPU and of the host. Percentages hold while the GPU is on; rates are a process'."""
+
+    period_s: float = 0.4
+    duty: float = 0.98
+    jitter: float = 0.02
+    dip: Dip | None = None
+    watts: float = 620  # while on, at the full clock
+    sm: float = 90
+    occupancy: float = 42
+    tensor: float = 55
+    dram: float = 38
+    fp32: float = 6
+    fp16: float = 3
+    fp64: float = 0
+    integer: float = 11
+    pcie_rx: float = 0.4e9  # while on
+    pcie_tx: float = 0.1e9
+    nvlink: float = 0.0
+    vram_bytes: float = 60 * GIB
+    vram_per_s: float = 0.0  # what it grows by
+    vram_step_bytes: float = 1.0
+    vram_grows_for_s: float = math.inf
+    main_cpu: float = 100  # percent of a core
+    main_read: float = 0.0  # from storage, by a rank itself
+    main_chars: float = 0.0  # the same from the page cache
+    main_blocked: float = 1.0
+    pool_threads: int = 0  # compute threads beside the main one
+    pool_cpu: float = 0.0  # of each
+    run_wait: float = 2
+    switches: float = 400
+    loader_cpu: float = 10
+    loader_blocked: float = 0
+    loader_read: float = 3e6  # from storage
+    loader_cached: float = 12e6  # from the page cache
+    read_size: float = 128 * 1024  # a read call
+    io_pressure: float = 0.3
+    cpu_pressure: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A program on the server: its processes, where they run, and its work over time."""
+
+    name: str
+    user: str
+    uid: int
+    pid: int  # of rank 0; the others follow
+    ranks: tuple[tuple[int, ...], ...]  # GPU indexes of each rank
+    work: tuple[tuple[float, Work], ...]  # (from when, what), the earliest first
+    card_work: tuple[tuple[int, Work], ...] = ()  # GPUs whose work differs
+    command: tuple[str, ...] = ("python", "train.py")
+    launcher: str = "python"
+    launcher_command: tuple[str, ...] = ()  # empty: no process of its own
+    launcher_threads: int = 1
+    loaders: int = 0  # of each rank
+    loader_pid: int = 0  # the first one's
+    threads: int = 63  # of a rank
+    rank_rss: float = 14 * GIB
+    loader_rss: float = 2.1 * GIB
+    started_s: float = -45_000  # on the scenario's clock
+    ended_s: float = math.inf
+    data: str = "/data"  # the mount it reads from
+    slurm_job: str | None = None
+    container: str | None = None
+    omp_threads: int | None = 1
+
+    def at(self, t: float) -> Work:
+        """The work it does at t."""
+        return self.work[max(0, bisect_right(self.work, t, key=_start) - 1)][1]
+
+    def on_card(self, t: float, card: int) -> Work:
+        """The work it does at t on one GPU."""
+        return next((work for index, work in self.card_work if index == card), None) or self.at(t)
+
+    def runs(self, t: float) -> bool:
+        """Whether it exists at t."""
+        return self.started_s <= t < self.ended_s
+
+
+def _start(entry: tuple[float, Work]) -> float:
+    return entry[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    """A card that cannot be cooled: where its temperature ends and what that costs."""
+
+    celsius: float
+    clock_mhz: float
+    soft_percent: float = 0.0
+    hard_percent: float = 0.0
+    from_s: float = -3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One GPU and its settings."""
+
+    index: int
+    limit_watts: float = 700
+    limit_from_s: float = -3600.0
+    heat: Heat | None = None
+    ambient: float = 29
+    kelvin_per_watt: float = 0.0585
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """A mounted file system and the device or server behind it."""
+
+    path: str
+    device: str
+    file_system: str
+    total_bytes: int
+    free_bytes: int
+    bytes_per_s: float  # the most it gives
+    calls_per_s: float = 400_000
+    network: bool = False
+    latency_s: float = 0.0002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Everything of a machine that a scenario can set."""
+
+    hostname: str = "dgx-07"
+    cards: tuple[Card, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    stores: tuple[Store, ...] = ()
+    cpus: int = 56
+    memory_bytes: int = 2015 * GIB
+    memory_base_bytes: float = 295 * GIB  # what no process of the list accounts for
+    cached_bytes: float = 640 * GIB
+    uptime_s: float = 23 * 86400.0  # at time 0
+    viewer: int | None = None  # uid of who looks; None is root, who may see everybody's I/O
+    others: tuple[tuple[int, str, int, str, float], ...] = ()  # (pid, user, uid, command, percent of a core)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A simulated server over time."""
+
+    name: str
+    about: str
+    server: Server
+    open_at_s: float = 300.0  # what the monitor shows first; the trouble began at 120 s
+    length_s: float = 600.0

@@ -1,0 +1,90 @@
+"""A simulated server as a source of frames: paced for people, or as fast as it goes for tests and reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from threading import Event
+
+from gputop.demo.bystanders import hide, others
+from gputop.demo.cards import Tenant
+from gputop.demo.detail import detail
+from gputop.demo.gpu import Slot
+from gputop.demo.machine import host
+from gputop.demo.programs import Crew
+from gputop.demo.server import Job, Scenario
+from gputop.model import Frame, Identity, Missing
+from gputop.source import Detail, Interest
+
+HISTORY_S = 900
+
+
+class Demo:
+    """A scenario as a source. A frame is a function of the scenario and of time alone.
+
+    `history()` yields the past that is already there when the scenario opens, then `frames()` goes on from it.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        pace: bool = True,
+        interval_s: float = 1.0,
+        at_s: float | None = None,
+        anchor_s: float | None = None,
+    ) -> None:
+        """`at_s` is where to open; `anchor_s` the wall-clock time of that moment, by default now."""
+        self.scenario = scenario
+        self.label = f"demo {scenario.name}"
+        self.interval_s = interval_s
+        self.interest = Interest()
+        self.at_s = scenario.open_at_s if at_s is None else at_s
+        self._pace = pace
+        self._last: Frame | None = None
+        self._anchor_s = (time.time() if anchor_s is None else anchor_s) - self.at_s
+        server = scenario.server
+        self._slots = tuple(Slot(server, card) for card in server.cards)
+        self._crews = tuple(Crew(server, job, self._tenants(job)) for job in server.jobs)
+
+    def frame(self, t: float) -> Frame:
+        """The server at t seconds of the scenario."""
+        server = self.scenario.server
+        crews = [crew for crew in self._crews if crew.job.runs(t)]
+        processes = (*(process for crew in crews for process in crew.processes(t)), *others(server, t))
+        return Frame(
+            wall_s=self._anchor_s + t,
+            mono_s=server.uptime_s + t,
+            hostname=server.hostname,
+            host=host(server, t, processes),
+            gpus=tuple(slot.gpu(t, self.interval_s) for slot in self._slots),
+            processes=tuple(hide(process, server.viewer) for process in processes),
+            jobs=tuple(crew.seen(t) for crew in crews),
+            cost_percent=0.9,
+            driver_percent=0.4,
+        )
+
+    def history(self) -> Iterator[Frame]:
+        """The frames of the seconds before the scenario opens, at most 900 of them."""
+        for ago in range(min(HISTORY_S, int(self.at_s)), 0, -1):
+            yield self.frame(self.at_s - ago)
+
+    def frames(self, stop: Event) -> Iterator[Frame]:
+        """Frames from the opening on: paced without end, or without pace to the scenario's end."""
+        t, due = self.at_s, time.monotonic()
+        while not stop.is_set() and (self._pace or t <= self.scenario.length_s):
+            self._last = self.frame(t)
+            yield self._last
+            t += self.interval_s
+            if self._pace:
+                due = max(due + self.interval_s, time.monotonic())
+                stop.wait(due - time.monotonic())
+
+    def inspect(self, identity: Identity) -> Detail | Missing:
+        """Threads, files, limits and environment of one process, as of the frame shown last."""
+        frame = self._last or self.frame(self.at_s)
+        process = frame.by_identity.get(identity)
+        return detail(self.scenario.server, frame, process) if process else Missing(metric="process", reason="absent")
+
+    def _tenants(self, job: Job) -> dict[int, Tenant]:
+        return {slot.card.index: tenant for slot in self._slots for tenant in slot.tenants if tenant.job is job}
