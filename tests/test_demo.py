@@ -8,8 +8,7 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo, open_demo
 from gputop.demo.generator import WINDOW_S, Gated, Phases, Pulse, noise, share, shares
-from gputop.model import Frame, Gpu, Identity, Missing, Role
-from gputop.source import Detail
+from gputop.model import Frame, Gpu, Role
 
 ANCHOR_S = 1_795_185_127.0  # 2026-11-20 14:32:07 UTC
 NAMES = sorted(SCENARIOS)
@@ -88,9 +87,9 @@ def test_frames_are_a_function_of_the_scenario_and_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_history_and_frames_join_without_a_gap(name: str) -> None:
+def test_past_and_frames_join_without_a_gap(name: str) -> None:
     demo = opened(name)
-    past = list(demo.history())
+    past = list(demo.past())
     live = list(itertools.islice(demo.frames(Event()), 3))
     times = [frame.mono_s for frame in (*past, *live)]
     assert len(past) == min(900, int(demo.at_s))
@@ -165,7 +164,7 @@ def test_processes_form_whole_jobs(name: str) -> None:
 
 
 def test_healthy_is_busy_all_the_time() -> None:
-    frames = list(opened("healthy").history())
+    frames = list(opened("healthy").past())
     values = samples(frames)
     assert sum(values) / len(values) == pytest.approx(98, abs=0.5)
     assert min(gpu.power_watts or 0 for frame in frames[2:] for gpu in frame.gpus) > 580
@@ -173,7 +172,7 @@ def test_healthy_is_busy_all_the_time() -> None:
 
 
 def test_showcase_has_its_four_troubles() -> None:
-    frames = list(opened("showcase").history())[-180:]
+    frames = list(opened("showcase").past())[-180:]
     for card in range(4):
         values = samples(frames, card)
         assert sum(values) / len(values) == pytest.approx(58, abs=3)
@@ -194,23 +193,8 @@ def test_showcase_has_its_four_troubles() -> None:
 
 
 def test_energy_is_the_integral_of_power() -> None:
-    frames = list(opened("showcase").history())[-120:]
+    frames = list(opened("showcase").past())[-120:]
     for card in (0, 4, 6, 7):
         power = [frame.gpus[card].power_watts or 0 for frame in frames[1:]]
         used = (frames[-1].gpus[card].energy_joules or 0) - (frames[0].gpus[card].energy_joules or 0)
         assert used == pytest.approx(sum(power), rel=0.03)
-
-
-def test_inspect_shows_threads_files_and_environment() -> None:
-    demo = opened("showcase")
-    frame = demo.frame(demo.at_s)
-    rank = frame.by_identity[frame.jobs[0].ranks[0]]
-    found = demo.inspect(rank.identity)
-    assert isinstance(found, Detail)
-    assert len(found.threads) == rank.threads
-    assert len({thread.tid for thread in found.threads}) == rank.threads
-    assert dict(found.environment or ())["RANK"] == "0"
-    assert len(found.children) == 8
-    gone = demo.inspect(Identity(4_000_000, 1))
-    assert isinstance(gone, Missing)
-    assert gone.reason == "absent"

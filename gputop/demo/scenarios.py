@@ -171,7 +171,7 @@ def healthy() -> Scenario:
     """One GPU that trains a language model as it should."""
     work = replace(HEALTHY, loader_cpu=10, vram_bytes=61 * GIB, nvlink=0)
     job = llama(each(0), (BEFORE_S, work), loaders=2)
-    return Scenario(name="healthy", about="one GPU, kept busy: nothing to report", server=workstation(job))
+    return Scenario(name="healthy", title="one GPU, kept busy: nothing to report", server=workstation(job))
 
 
 def showcase() -> Scenario:
@@ -184,7 +184,7 @@ def showcase() -> Scenario:
     cards = tuple(replace(card, heat=hot) if card.index == 6 else card for card in warm)
     return Scenario(
         name="showcase",
-        about="eight GPUs: a job that waits for its disk, a power cap, a hot card, a forgotten notebook",
+        title="eight GPUs: a job that waits for its disk, a power cap, a hot card, a forgotten notebook",
         server=replace(server, cards=cards),
     )
 

@@ -167,7 +167,7 @@ class Scenario:
     """A simulated server over time."""
 
     name: str
-    about: str
+    title: str  # one line for the list of demos
     server: Server
     open_at_s: float = 300.0  # what the monitor shows first; the trouble began at 120 s
     length_s: float = 600.0

@@ -8,13 +8,12 @@ from threading import Event
 
 from gputop.demo.bystanders import hide, others
 from gputop.demo.cards import Tenant
-from gputop.demo.detail import detail
 from gputop.demo.gpu import Slot
 from gputop.demo.machine import host
 from gputop.demo.programs import Crew
 from gputop.demo.server import Job, Scenario
-from gputop.model import Frame, Identity, Missing
-from gputop.source import Detail, Interest
+from gputop.model import Frame
+from gputop.source import Interest
 
 HISTORY_S = 900
 
@@ -22,7 +21,7 @@ HISTORY_S = 900
 class Demo:
     """A scenario as a source. A frame is a function of the scenario and of time alone.
 
-    `history()` yields the past that is already there when the scenario opens, then `frames()` goes on from it.
+    `past()` yields the past that is already there when the scenario opens, then `frames()` goes on from it.
     """
 
     def __init__(
@@ -41,7 +40,6 @@ class Demo:
         self.interest = Interest()
         self.at_s = scenario.open_at_s if at_s is None else at_s
         self._pace = pace
-        self._last: Frame | None = None
         self._anchor_s = (time.time() if anchor_s is None else anchor_s) - self.at_s
         server = scenario.server
         self._slots = tuple(Slot(server, card) for card in server.cards)
@@ -64,7 +62,7 @@ class Demo:
             driver_percent=0.4,
         )
 
-    def history(self) -> Iterator[Frame]:
+    def past(self) -> Iterator[Frame]:
         """The frames of the seconds before the scenario opens, at most 900 of them."""
         for ago in range(min(HISTORY_S, int(self.at_s)), 0, -1):
             yield self.frame(self.at_s - ago)
@@ -73,18 +71,11 @@ class Demo:
         """Frames from the opening on: paced without end, or without pace to the scenario's end."""
         t, due = self.at_s, time.monotonic()
         while not stop.is_set() and (self._pace or t <= self.scenario.length_s):
-            self._last = self.frame(t)
-            yield self._last
+            yield self.frame(t)
             t += self.interval_s
             if self._pace:
                 due = max(due + self.interval_s, time.monotonic())
                 stop.wait(due - time.monotonic())
-
-    def inspect(self, identity: Identity) -> Detail | Missing:
-        """Threads, files, limits and environment of one process, as of the frame shown last."""
-        frame = self._last or self.frame(self.at_s)
-        process = frame.by_identity.get(identity)
-        return detail(self.scenario.server, frame, process) if process else Missing(metric="process", reason="absent")
 
     def _tenants(self, job: Job) -> dict[int, Tenant]:
         return {slot.card.index: tenant for slot in self._slots for tenant in slot.tenants if tenant.job is job}
