@@ -1,11 +1,14 @@
-"""Golden files: `golden(name, text)` compares, or writes them anew with `--golden`."""
+"""What every test file may ask for: golden files, a fake NVIDIA driver, a program under it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.fakenvml import Fake, NoCompiler
+from tests.fakenvml.remote import Remote
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -16,6 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)` compares, or writes the file anew with `--golden`."""
+
     def compare(name: str, text: str) -> None:
         path = GOLDEN / name
         if request.config.getoption("--golden"):
@@ -25,3 +30,19 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Fake:
+    """A fake NVIDIA driver with eight GPUs; the test is skipped, with the reason, where it cannot be built."""
+    try:
+        return Fake(tmp_path / "driver")
+    except NoCompiler as why:
+        pytest.skip(str(why))
+
+
+@pytest.fixture
+def ask(fake: Fake) -> Iterator[Remote]:
+    """A program with the real nvidia-ml-py under that driver."""
+    with Remote(fake) as ask:
+        yield ask

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from tests.fakenvml.build import OLD_DRIVER, NoCompiler, library, symbols
 
-__all__ = ["OLD_DRIVER", "Fake", "NoCompiler", "Process", "library", "square", "symbols"]
+__all__ = ["OLD_DRIVER", "Fake", "NoCompiler", "Process", "keys", "library", "square", "symbols"]
 
 Value = str | bytes | int | float | None
 
@@ -163,11 +163,12 @@ class Fake:
 
 
 @cache
-def _known() -> frozenset[str]:
+def keys() -> frozenset[str]:
+    """Every key of the tables in keys.h, a GPU's as gpu.*.KEY."""
     header = (Path(__file__).parent / "keys.h").read_text()
     shared, own = header.split("GPU_KEYS[]")
     names = re.compile(r'^    \{"([^"]+)",', re.MULTILINE)
-    return frozenset((*names.findall(shared), *(f"gpu.{name}" for name in names.findall(own))))
+    return frozenset((*names.findall(shared), *(f"gpu.*.{name}" for name in names.findall(own))))
 
 
 def _check(key: str) -> None:
@@ -176,8 +177,9 @@ def _check(key: str) -> None:
     if _FAULT.fullmatch(name) or (scope and _FAMILY.fullmatch(name)):
         return
     plain = re.sub(r"^(nvlink|mig)\.\d+\.", r"\1.*.", name)
-    if (f"gpu.{plain}" if scope else name) not in _known():
-        near = difflib.get_close_matches(f"gpu.{plain}" if scope else name, _known(), 3)
+    plain = f"gpu.*.{plain}" if scope else name
+    if plain not in keys():
+        near = difflib.get_close_matches(plain, keys(), 3)
         raise KeyError(f"{key} is no key of the fake driver; near it: {', '.join(near) or 'none'}")
 
 

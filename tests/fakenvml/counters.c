@@ -45,23 +45,22 @@ static Found rate_of(Dev dev, int at)
     return at == 0 ? key(dev, "power_mw") : key(dev, name);
 }
 
-static double grow(Dev dev, int at, double now)
+static double grow(Dev dev, int at)
 {
     Counter *c = &counters[dev.gpu][at];
-    double rate;
-    if (c->since > 0 && now > c->since && mean(rate_of(dev, at), c->since, now, &rate))
-        c->grown += rate * (now - c->since);
-    c->since = now;
+    double ticking = ticking_s(), wall = now_s(), passed = c->since > 0 ? ticking - c->since : 0, rate;
+    if (passed > 0 && mean(rate_of(dev, at), wall - passed, wall, &rate))
+        c->grown += rate * passed;
+    c->since = ticking;
     return c->grown;
 }
 
 void advance_counters(void)
 {
-    double now = now_s();
     for (int gpu = 0; gpu < MAX_GPUS; gpu++)
         for (int at = 0; at < COUNTERS; at++)
             if (counters[gpu][at].since > 0)
-                grow((Dev){gpu, NONE}, at, now);
+                grow((Dev){gpu, NONE}, at);
 }
 
 /* A key's value now, whether a counter or not. */
@@ -75,7 +74,7 @@ bool counter(Dev dev, const char *name, double *out)
         return false;
     int at = dev.mig == NONE ? place(name) : -1;
     if (at >= 0)
-        *out += grow(dev, at, now_s());
+        *out += grow(dev, at);
     return true;
 }
 

@@ -1,7 +1,8 @@
 /* Calls counted by function and GPU, in a file other processes can read while this one runs.
  *
  * FAKE_NVML_COUNTERS names the file: SLOTS records of a name (64 bytes), a ready flag, the total, and one count a GPU.
- * "hanging" is no function: it is how many calls a rule holds at this moment. Processes that share a file add up.
+ * "hanging" is no function: it is how many calls a rule holds at this moment (a process killed while it is held leaves
+ * its one). Processes that share a file add up.
  */
 #include "fake.h"
 

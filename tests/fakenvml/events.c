@@ -93,14 +93,14 @@ static bool deliver(EventSet *set, EventData *out)
 EXPORT nvmlEventSetWait_v2(void *handle, EventData *out, unsigned timeout_ms)
 {
     SYSTEM_CALL();
-    double end = now_s() + timeout_ms / 1000.0;
+    double end = ticking_s() + timeout_ms / 1000.0;
     while (users > 0) {
         EventSet *set = set_of(handle);
         if (set == NULL)
             return INVALID_ARGUMENT;
         if (deliver(set, out))
             return OK;
-        double left = end - now_s();
+        double left = end - ticking_s();
         if (left <= 0)
             return TIMEOUT;
         pthread_mutex_unlock(&lock);

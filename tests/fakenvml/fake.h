@@ -64,6 +64,7 @@ extern int users;            /* nvmlInit minus nvmlShutdown */
 /* state.c */
 void refresh(void);
 double now_s(void);
+double ticking_s(void);
 u64 now_us(void);
 void nap(double seconds);
 
@@ -101,7 +102,6 @@ int visible_count(void);
 /* samples.c, counters.c */
 void advance_samples(void);
 void advance_counters(void);
-
 bool counter(Dev dev, const char *name, double *out);
 
 #define EXPORT __attribute__((visibility("default"))) int

@@ -78,11 +78,11 @@ static void burn(double seconds)
 static void hang(const char *function, int gpu, double seconds)
 {
     static Slot *hanging;
-    double end = now_s() + seconds;
+    double end = ticking_s() + seconds;
     bool held = true;
     pthread_mutex_lock(&lock);
     count(&hanging, "hanging", gpu, 1);
-    while (held && now_s() < end) {
+    while (held && ticking_s() < end) {
         pthread_mutex_unlock(&lock);
         nap(0.01);
         pthread_mutex_lock(&lock);
