@@ -1,0 +1,149 @@
+"""The trees of control groups: where a process is, and the smallest limit of its group and all ancestors in sight.
+
+Version 1 has one tree for each controller, version 2 one for all, a hybrid host both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from gputop.collect import mountinfo
+from gputop.collect.kernel import Kernel
+from gputop.safe.text import decode
+
+UNIFIED = ""  # the key of version 2 in a Membership
+Membership = Mapping[str, str]  # controller to path
+
+_UNLIMITED = 1 << 60  # version 1 says "no limit" as the largest page-aligned number
+_UNDER_SYS = "/sys/"
+
+
+class Group(NamedTuple):
+    """One folder of a cgroup file system, as a name below /sys."""
+
+    version: int
+    name: str
+
+
+class Limit(NamedTuple):
+    """A limit and the group that sets it."""
+
+    value: float
+    group: Group
+
+
+class _Hierarchy(NamedTuple):
+    version: int
+    root: str  # the group that its mount point shows
+    name: str
+
+
+def membership(raw: bytes) -> Membership:
+    """The text of /proc/PID/cgroup as controller to path; cleaned, `name=systemd` and the like left out."""
+    found: dict[str, str] = {}
+    for line in raw.splitlines():
+        _, _, rest = line.partition(b":")
+        controllers, colon, path = rest.partition(b":")
+        if colon:
+            for controller in decode(controllers).split(","):
+                if not controller.startswith("name="):
+                    found[controller] = decode(path)
+    return found
+
+
+class Cgroups:
+    """The cgroup file systems as they are mounted here."""
+
+    def __init__(self, kernel: Kernel, mounts: bytes) -> None:
+        """`mounts` is the text of /proc/self/mountinfo."""
+        self._kernel = kernel
+        self._hierarchies: dict[str, list[_Hierarchy]] = {}
+        for mount in mountinfo.parse(mounts):
+            if mount.kind in ("cgroup", "cgroup2") and mount.path.startswith(_UNDER_SYS):
+                version = 2 if mount.kind == "cgroup2" else 1
+                hierarchy = _Hierarchy(version, mount.root, mount.path[len(_UNDER_SYS) :])
+                for controller in (UNIFIED,) if version == 2 else mount.options:
+                    self._hierarchies.setdefault(controller, []).append(hierarchy)
+
+    def groups(self, of: Membership, controller: str) -> tuple[Group, ...]:
+        """The group that rules a process and its ancestors, innermost first; nothing where it cannot be seen.
+
+        In a namespace only the groups below its root are ancestors; a process outside of it (`0::/../..`) has none.
+        """
+        # a controller belongs to one version at a time: who is bound in version 1 has no files in version 2
+        for key in (controller, UNIFIED):
+            if key in of:
+                for hierarchy in self._hierarchies.get(key, ()):
+                    if found := _walk(hierarchy, of[key]):
+                        return found
+        return ()
+
+    def cpu_quota(self, groups: Iterable[Group]) -> Limit | None:
+        """Cores the CPU quota allows; None without a quota."""
+        return _smallest((self._cores(group), group) for group in groups)
+
+    def memory_limit(self, groups: Iterable[Group]) -> Limit | None:
+        """Memory limit in bytes; None without a limit."""
+        return _smallest((self._memory(group), group) for group in groups)
+
+    def memory_used(self, group: Group) -> int | None:
+        """Bytes that are charged to a group, page cache included; the root of version 2 does not tell."""
+        return self._kernel.number(
+            f"{group.name}/{'memory.current' if group.version == 2 else 'memory.usage_in_bytes'}"
+        )
+
+    def cpu_periods(self, group: Group) -> tuple[int, int] | None:
+        """(periods so far, periods in which the quota ran out); None where no quota is counted."""
+        stat = self._table(f"{group.name}/cpu.stat")
+        try:
+            return stat["nr_periods"], stat["nr_throttled"]
+        except KeyError:
+            return None
+
+    def oom_kills(self, group: Group) -> int | None:
+        """Processes killed so far because the group was at its memory limit."""
+        return self._table(f"{group.name}/{'memory.events' if group.version == 2 else 'memory.oom_control'}").get(
+            "oom_kill"
+        )
+
+    def _cores(self, group: Group) -> float | None:
+        if group.version == 2:
+            quota, _, period = (self._kernel.word(f"{group.name}/cpu.max") or "").partition(" ")
+            try:
+                return int(quota) / int(period)
+            except (ValueError, ZeroDivisionError):
+                return None
+        quota_us = self._kernel.number(f"{group.name}/cpu.cfs_quota_us")
+        period_us = self._kernel.number(f"{group.name}/cpu.cfs_period_us")
+        return quota_us / period_us if quota_us and period_us and quota_us > 0 else None
+
+    def _memory(self, group: Group) -> float | None:
+        limit = self._kernel.number(f"{group.name}/{'memory.max' if group.version == 2 else 'memory.limit_in_bytes'}")
+        return limit if limit is not None and limit < _UNLIMITED else None
+
+    def _table(self, name: str) -> dict[str, int]:
+        try:
+            lines = self._kernel.sys(name).decode("ascii", "replace").splitlines()
+        except OSError:
+            return {}
+        return {key: int(value) for key, _, value in (line.partition(" ") for line in lines) if value.isdecimal()}
+
+
+def _walk(hierarchy: _Hierarchy, path: str) -> tuple[Group, ...]:
+    """The group at `path` and its ancestors up to what is mounted."""
+    if ".." in path.split("/") or ".." in hierarchy.root.split("/"):
+        return ()
+    root = hierarchy.root.rstrip("/")
+    if not f"{path}/".startswith(f"{root}/"):
+        return ()
+    below = re.findall(r"[^/]+", path[len(root) :])
+    return tuple(
+        Group(hierarchy.version, "/".join((hierarchy.name, *below[:depth]))) for depth in range(len(below), -1, -1)
+    )
+
+
+def _smallest(limits: Iterable[tuple[float | None, Group]]) -> Limit | None:
+    known = [Limit(value, group) for value, group in limits if value is not None]
+    return min(known, key=lambda limit: limit.value, default=None)

@@ -1,0 +1,44 @@
+"""Counters of one thing between two looks, and the rates that follow; what cannot be a rate is a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SHORTEST_S = 0.05  # below it one clock tick of a counter reads as thousands of percent
+LONGEST_S = 30.0  # a mean over a longer gap (a suspend, a stopped monitor) says nothing about now,
+LONGER = 3.0  # unless looks are that rare: it is not much longer than the gap before it
+
+Counts = Sequence[int | None]
+Rates = tuple[float | None, ...]
+
+
+class Counters:
+    """The last counts of one thing. Backwards, too soon, too late or unknown is None, never negative or infinite."""
+
+    __slots__ = ("counts", "passed_s", "taken_s")
+
+    def __init__(self) -> None:
+        self.counts: Counts = ()
+        self.taken_s = self.passed_s = 0.0
+
+    def grown(self, now_s: float, counts: Counts) -> tuple[float, tuple[int | None, ...]] | None:
+        """Seconds since the last look and by how much each count grew; None where the two looks make no pair."""
+        before, passed_s = self.counts, now_s - self.taken_s
+        if before and 0 <= passed_s < SHORTEST_S:
+            return None
+        longest_s = max(LONGEST_S, LONGER * self.passed_s)
+        self.counts, self.taken_s, self.passed_s = counts, now_s, passed_s if before else 0.0
+        if len(before) != len(counts) or not SHORTEST_S <= passed_s <= longest_s:
+            return None
+        return passed_s, tuple(
+            None if new is None or old is None or new < old else new - old
+            for new, old in zip(counts, before, strict=True)
+        )
+
+    def rates(self, now_s: float, counts: Counts) -> Rates:
+        """The growth of each count a second since the last look."""
+        grown = self.grown(now_s, counts)
+        if grown is None:
+            return (None,) * len(counts)
+        passed_s, deltas = grown
+        return tuple(None if delta is None else delta / passed_s for delta in deltas)
