@@ -4,6 +4,8 @@
 
 #include "fake.h"
 
+enum { MAX_STRIDE = 256 };
+
 static bool listed(const Process *p, Dev dev, char type)
 {
     unsigned gi, ci;
@@ -16,8 +18,9 @@ static bool listed(const Process *p, Dev dev, char type)
 /* Writes one entry; a stride other than the layout's own is the fault of a driver newer than its reader. */
 static void write_entry(char *at, size_t room, size_t stride, const ProcessV2 *entry)
 {
-    unsigned char bytes[256] = {0};
-    memcpy(bytes, entry, sizeof *entry);
+    unsigned char bytes[MAX_STRIDE] = {0}; /* the gap after the PID is zero too */
+    memcpy(bytes, &entry->pid, sizeof entry->pid);
+    memcpy(bytes + offsetof(ProcessV2, bytes), &entry->bytes, sizeof *entry - offsetof(ProcessV2, bytes));
     memcpy(at, bytes, stride < room ? stride : room);
 }
 
@@ -46,6 +49,8 @@ static int list(Dev dev, const char *function, char type, size_t layout, unsigne
         return INSUFFICIENT_SIZE;
     if (layout == sizeof(ProcessV2))
         put_uint((Dev){dev.gpu, NONE}, "process_stride", &stride);
+    if (stride > MAX_STRIDE)
+        stride = MAX_STRIDE;
     for (size_t i = 0; i < state.n_processes + strangers; i++) {
         ProcessV2 entry = {(unsigned)(4194304 + i), 1048576, UINT32_MAX, UINT32_MAX};
         const Process *p = i < state.n_processes ? &state.processes[i] : NULL;
@@ -54,8 +59,7 @@ static int list(Dev dev, const char *function, char type, size_t layout, unsigne
         if (p)
             entry = (ProcessV2){p->pid, p->bytes, p->gi, p->ci};
         if ((size_t)at * stride < room * layout)
-            write_entry(out + (size_t)at * stride, room * layout - (size_t)at * stride, stride < 256 ? stride : 256,
-                        &entry);
+            write_entry(out + (size_t)at * stride, room * layout - (size_t)at * stride, stride, &entry);
         at++;
     }
     return OK;
