@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakenvml import Fake, NoCompiler, keys
-from tests.fakenvml.remote import Remote
+from tests.fakenvml.remote import Refused, Remote
 
 CALLS = {  # H is the GPU's handle
     "minor_number": "MinorNumber(H)",
@@ -180,6 +180,14 @@ FIELDS = {  # an id, or an id with its scope
     (221, 3): "nvlink.3.symbol_errors",
     (222, 3): "nvlink.3.symbol_ber",
 }
+TWINS = {  # older or newer names of the same
+    "CurrentClocksThrottleReasons(H)": "event_reasons",
+    "SupportedClocksThrottleReasons(H)": "event_reasons_supported",
+    "Temperature(H, 0)": "temperature",
+    "PowerState(H)": "pstate",
+    "FanSpeed_v2(H, 1)": "fan_percent",
+    "MemoryErrorCounter(H, 0, 0, 2)": "ecc_corrected",
+}
 SOURCES = Path(__file__).parent / "fakenvml"
 SIGNED = {"shutdown_tlimit": -11, "slowdown_tlimit": -12, "memory_max_tlimit": -13, "gpu_max_tlimit": -14}
 DISTINCT = {key: 1000 + at for at, key in enumerate(dict.fromkeys([*CALLS, *FIELDS.values()]))}
@@ -200,7 +208,7 @@ def told(tmp_path_factory):
         fake = Fake(tmp_path_factory.mktemp("driver"))
     except NoCompiler as why:
         pytest.skip(str(why))
-    still = dict.fromkeys((key for key in keys() if key.startswith("gpu.") and key.endswith("_per_s")), 0)
+    still = {key.replace("*", "1", 1): 0 for key in keys() if key.endswith("_per_s")}
     own = {**DISTINCT, **{key: f"{key} of GPU 1" for key in TEXTS}, "nvlink_rcv_xmit_bytes": 1}
     fake.update({**still, **{f"gpu.1.{key}": value for key, value in own.items()}})
     with Remote(fake) as told:
@@ -214,6 +222,11 @@ def call(told, question: str, gpu: int = 1):
 @pytest.mark.parametrize("key", CALLS)
 def test_each_call_answers_with_its_own_key(told, key):
     assert call(told, CALLS[key]) == DISTINCT[key]
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_another_name_of_a_call_answers_the_same(told, name):
+    assert call(told, name) == DISTINCT[TWINS[name]]
 
 
 @pytest.mark.parametrize("key", TEXTS)
@@ -240,6 +253,16 @@ def test_the_default_server_is_eight_h100_and_no_two_fields_of_a_gpu_agree(told)
     assert len(seen) == len(ids)
     assert len(set(seen)) == len(ids) - 1  # the best T.Limit and fatal PCIe errors are both 0
     assert [told(f"fields(0, {field})[0][0]") for field in (29, 202, 213, 219, 297, (185, 1), 9999)] == [3] * 7
+
+
+def test_what_takes_a_struct_or_gives_none(told):
+    ext = "(lambda info: [N.nvmlDeviceGetPciInfoExt(gpu(2), ctypes.byref(info)), info.busId, info.bus])({})"
+    assert told(ext.format("N.nvmlPciInfoExt_v1_t(version=N.nvmlPciInfoExt_v1)")) == [None, "00000000:1D:00.0", 0x1D]
+    assert told(ext.format("N.nvmlPciInfoExt_v1_t(version=1)")) == Refused(25)
+    assert [call(told, f"PcieThroughput(H, {way})", gpu=2) for way in (0, 1)] == [1_220_000, 3_420_000]
+    assert call(told, "FanSpeed_v2(H, 0)", gpu=2) == Refused(2)
+    assert call(told, "AccountingBufferSize(H)", gpu=2) == Refused(3)
+    assert told("N.nvmlErrorString(15)") == "GPU is lost"
 
 
 def test_every_key_is_read_and_no_other_can_be_set(fake):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.fakenvml import Fake
@@ -66,7 +65,7 @@ class Remote:
             [sys.executable, "-c", CHILD],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=fake.env(PYTHONPATH=str(Path(__file__).parents[2])),
+            env=fake.env(),
             text=True,
         )
         self.pid = self._child.pid
