@@ -1,0 +1,237 @@
+"""The terminal is given back, however we end: by key, by signal, by a crash, or because the line is dead."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from gputop.safe.crash import Crashes
+
+NO_TERMINAL = 64  # EX_USAGE of sysexits.h
+GRACE_S = 2.0
+_HANGUP_GRACE_S = 1.5
+_LAST_WORDS_S = 0.3
+
+_MODES_OFF = "".join(
+    f"\x1b[?{mode}l" for mode in (2026, 1000, 1002, 1003, 1006, 1015, 1016, 2004, 1004, 2048)
+)  # synchronised output, mouse, paste, focus, in-band resize
+_VISIBLE = "\x1b[?25h\x1b[0m"
+# ?1049l and <u move the cursor of a terminal that is well
+HEAL = f"{_MODES_OFF}\x1b[?7h{_VISIBLE}".encode()
+RESET = f"{_MODES_OFF}\x1b[<u\x1b[?7h\x1b[?1049l{_VISIBLE}".encode()
+_CANCEL = b"\x18"
+
+_FATAL = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
+_LEAVING = 0  # in the pipe, where every other byte is the number of a signal
+
+
+def problem() -> str | None:
+    """Why a full screen cannot be shown here; None if it can. The exit code for it is NO_TERMINAL."""
+    for fd, name in ((0, "input"), (1, "output")):
+        if not os.isatty(fd):
+            return f"standard {name} is not a terminal"
+    if os.environ.get("TERM") == "dumb":
+        return "TERM=dumb cannot show a full screen"
+    return None
+
+
+def reset_terminal() -> str | None:
+    """Heals the controlling terminal after a crash that nobody could catch; the reason if there is none."""
+    try:
+        fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        return f"no terminal to reset: {error.strerror}"
+    try:
+        termios.tcsetattr(fd, termios.TCSANOW, _sane(termios.tcgetattr(fd)))
+        os.write(fd, RESET)
+    finally:
+        os.close(fd)
+    return None
+
+
+def _sane(attributes: list[Any]) -> list[Any]:
+    iflag, oflag, cflag, lflag, ispeed, ospeed, cc = attributes
+    iflag = (iflag | termios.ICRNL | termios.IXON) & ~(termios.INLCR | termios.IGNCR | termios.IXOFF)
+    oflag |= termios.OPOST | termios.ONLCR
+    lflag |= termios.ICANON | termios.ISIG | termios.IEXTEN | termios.ECHO | termios.ECHOE | termios.ECHOK
+    return [iflag, oflag, cflag, lflag, ispeed, ospeed, cc]
+
+
+def _interrupt_writers() -> None:
+    """A thread that sleeps in a write to the terminal holds its lock; any signal makes it try again, now in vain."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and thread.ident is not None:
+            try:
+                signal.pthread_kill(thread.ident, signal.SIGTERM)
+            except OSError:
+                pass
+
+
+class Guard:
+    """Runs a full-screen app and ends the process with it, the terminal as it was before."""
+
+    def __init__(self, crashes: Crashes | None = None) -> None:
+        self.crashes = crashes or Crashes.in_state_folder()
+        self._stop: Callable[[], None] | None = None
+        self._code: int | None = None
+        self._deadline: float | None = None
+        self._signalled = False
+        self._last = threading.Lock()
+        self._saved: list[Any] = []
+        self._tty = -1
+        self._pipe = (-1, -1)
+
+    def run(self, start: Callable[[], int]) -> NoReturn:
+        """Runs `start` to its end and leaves with the code it returned, or 128+n after signal n. Main thread only."""
+        try:
+            self._attach()
+            code = start()
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else int(left.code is not None)
+        except BaseException as error:
+            code = 1
+            self.crashes.report(error, "the main thread")
+            self._write(RESET)
+        self._finish(code)
+
+    def attach(self, stop: Callable[[], None], tell: Callable[[str], None]) -> None:
+        """How to ask the running app to exit and to show a line; both are called from other threads."""
+        self._stop = stop
+        self.crashes.tell = tell
+
+    def leaving(self) -> None:
+        """The app is on its way out: if it has not ended in two seconds, the guard ends it. Any thread, any handler."""
+        try:
+            os.write(self._pipe[1], bytes([_LEAVING]))
+        except OSError:
+            pass
+
+    def _attach(self) -> None:
+        # a background job is stopped here by the kernel, before it takes the terminal from the shell
+        termios.tcsetattr(0, termios.TCSANOW, termios.tcgetattr(0))
+        self._saved = termios.tcgetattr(0)
+        if not self._saved[3] & termios.ICANON:
+            self._saved = _sane(self._saved)
+        self._tty = os.dup(1)
+        os.set_blocking(self._tty, True)
+        self._write(HEAL)
+        self.crashes.install()
+        self._pipe = os.pipe()
+        os.set_blocking(self._pipe[0], False)
+        os.set_blocking(self._pipe[1], False)
+        # the C handler writes here at once, whatever the main thread is doing
+        signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        for number in _FATAL:
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
+        threading.Thread(target=self._watch, name="terminal-guard", daemon=True).start()
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        # suspended, then killed: the terminal is the shell's, and SIGCONT comes next and would stop us again
+        if self._background():
+            os._exit(128 + number)
+
+    def _background(self) -> bool:
+        try:
+            return os.tcgetpgrp(0) != os.getpgrp()
+        except OSError:
+            return False
+
+    def _watch(self) -> None:
+        """The guard's own thread: signals, the end of the line, and the two seconds after them."""
+        poll = select.poll()
+        poll.register(self._pipe[0], select.POLLIN)
+        poll.register(0, 0)
+        while True:
+            left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
+            events = dict(poll.poll(left))
+            if not events:
+                self._hard_exit()
+            if 0 in events:
+                poll.unregister(0)
+                self._begin(128 + signal.SIGHUP, _HANGUP_GRACE_S)
+            if self._pipe[0] in events:
+                self._read_pipe()
+
+    def _read_pipe(self) -> None:
+        for byte in os.read(self._pipe[0], 4096):
+            if byte in _FATAL:
+                # a dead line brings several SIGHUP by itself: from the kernel, from the shell
+                impatient = self._signalled and byte != signal.SIGHUP
+                self._signalled = True
+                self._begin(128 + byte, 0.0 if impatient else GRACE_S)
+            elif byte == _LEAVING and self._deadline is None:
+                self._deadline = time.monotonic() + GRACE_S
+
+    def _begin(self, code: int, grace_s: float) -> None:
+        self._code = code
+        self._deadline = min(self._deadline or float("inf"), time.monotonic() + grace_s)
+        if self._stop is None:
+            self._hard_exit()
+        try:
+            self._stop()
+        except RuntimeError:  # its loop is closed, so it is on its way
+            pass
+
+    def _finish(self, code: int) -> NoReturn:
+        self.leaving()
+        self._restore()
+        self.crashes.close()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                if stream is sys.stderr:
+                    stream.writelines(f"{line}\n" for line in self.crashes.lines)
+                stream.flush()
+            except (OSError, ValueError, AttributeError):
+                pass
+        with self._last:
+            os._exit(code if self._code is None else self._code)
+
+    def _hard_exit(self) -> NoReturn:
+        """The app did not end. A writer may hang in the terminal: it is let go, what it wrote is thrown away."""
+        # the main thread, set free below, must not end us before the last word
+        self._last.acquire()
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        if not self._background():
+            self._last_words()
+            self._restore()
+        os._exit(self._code or 0)
+
+    def _last_words(self) -> None:
+        # the flag is shared with the shell that started us, so it must not stay
+        was_blocking = os.get_blocking(self._tty)
+        os.set_blocking(self._tty, False)
+        # the terminal may be in the middle of a sequence whose end has just been thrown away
+        rest = _CANCEL + RESET
+        deadline = time.monotonic() + _LAST_WORDS_S
+        while rest and time.monotonic() < deadline:
+            try:
+                _interrupt_writers()
+                termios.tcflush(self._tty, termios.TCOFLUSH)
+                rest = rest[os.write(self._tty, rest) :]
+            except BlockingIOError:
+                time.sleep(0.01)
+            except (OSError, termios.error):
+                break
+        os.set_blocking(self._tty, was_blocking)
+
+    def _restore(self) -> None:
+        try:
+            termios.tcsetattr(0, termios.TCSANOW, self._saved)
+        except (OSError, termios.error, TypeError):
+            pass
+
+    def _write(self, data: bytes) -> None:
+        try:
+            os.write(self._tty, data)
+        except OSError:
+            pass
