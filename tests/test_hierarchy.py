@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.hierarchy import Cgroups, membership
+from gputop.collect.hierarchy import Cgroups, membership, smallest
 from gputop.collect.kernel import Kernel
 from tests.trees import write_tree
 
@@ -110,8 +110,8 @@ def test_p12_smallest_limit_of_all_ancestors(
     write_tree(tmp_path, files)
     cgroups = Cgroups(Kernel(sys_root=str(tmp_path / "sys")), mounts.encode())
     member = membership(of.encode())
-    quota = cgroups.cpu_quota(cgroups.groups(member, "cpu"))
-    limit = cgroups.memory_limit(cgroups.groups(member, "memory"))
+    quota = smallest(cgroups.cpu_quotas(cgroups.groups(member, "cpu")))
+    limit = smallest(cgroups.memory_limits(cgroups.groups(member, "memory")))
     assert (quota and quota.value, limit and limit.value) == expected
 
 
@@ -131,9 +131,7 @@ def test_p12_use_is_of_the_group_that_limits(tmp_path: Path) -> None:
     cgroups = Cgroups(Kernel(sys_root=str(tmp_path / "sys")), V2_MOUNTS.encode())
     groups = cgroups.groups(membership(b"0::/a/b\n"), "memory")
     assert [group.name for group in groups] == ["fs/cgroup/a/b", "fs/cgroup/a", "fs/cgroup"]
-    limit, quota = cgroups.memory_limit(groups), cgroups.cpu_quota(groups)
-    assert limit is not None
-    assert quota is not None
+    (limit,), (quota,) = cgroups.memory_limits(groups), cgroups.cpu_quotas(groups)
     assert (cgroups.memory_used(limit.group), cgroups.oom_kills(limit.group)) == (900, 2)
     assert cgroups.cpu_periods(quota.group) == (120, 30)
     assert (cgroups.cpu_periods(groups[0]), cgroups.oom_kills(groups[0])) == (None, None)

@@ -80,13 +80,13 @@ class Cgroups:
                         return found
         return ()
 
-    def cpu_quota(self, groups: Iterable[Group]) -> Limit | None:
-        """Cores the CPU quota allows; None without a quota."""
-        return _smallest((self._cores(group), group) for group in groups)
+    def cpu_quotas(self, groups: Iterable[Group]) -> tuple[Limit, ...]:
+        """The CPU quotas that are set, in cores, innermost first."""
+        return _set((self._cores(group), group) for group in groups)
 
-    def memory_limit(self, groups: Iterable[Group]) -> Limit | None:
-        """Memory limit in bytes; None without a limit."""
-        return _smallest((self._memory(group), group) for group in groups)
+    def memory_limits(self, groups: Iterable[Group]) -> tuple[Limit, ...]:
+        """The memory limits that are set, in bytes, innermost first."""
+        return _set((self._memory(group), group) for group in groups)
 
     def memory_used(self, group: Group) -> int | None:
         """Bytes that are charged to a group, page cache included; the root of version 2 does not tell."""
@@ -144,6 +144,10 @@ def _walk(hierarchy: _Hierarchy, path: str) -> tuple[Group, ...]:
     )
 
 
-def _smallest(limits: Iterable[tuple[float | None, Group]]) -> Limit | None:
-    known = [Limit(value, group) for value, group in limits if value is not None]
-    return min(known, key=lambda limit: limit.value, default=None)
+def smallest(limits: Iterable[Limit]) -> Limit | None:
+    """The one that counts; None without any."""
+    return min(limits, key=lambda limit: limit.value, default=None)
+
+
+def _set(limits: Iterable[tuple[float | None, Group]]) -> tuple[Limit, ...]:
+    return tuple(Limit(value, group) for value, group in limits if value is not None)

@@ -1,0 +1,98 @@
+"""Memory, swap and /dev/shm, from /proc/meminfo, /proc/vmstat and statvfs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+
+from gputop.collect.growth import Ledger
+from gputop.collect.kernel import Kernel
+from gputop.model import Host, Missing
+
+_AMOUNT = re.compile(rb"^(\w+): +(\d+) kB$", re.MULTILINE)
+_PAGES = re.compile(rb"^(pswpin|pswpout|workingset_refault(?:_file)?) (\d+)$", re.MULTILINE)
+
+
+class Memory:
+    """How much memory there is and how hard it is fought for."""
+
+    fills = (
+        "memory_total_bytes",
+        "memory_used_bytes",
+        "memory_available_bytes",
+        "memory_cached_bytes",
+        "swap_total_bytes",
+        "swap_used_bytes",
+    )
+    every_s = 0.0
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def read(self, now_s: float) -> Host:  # noqa: ARG002
+        """`used` is what cannot be had without swapping, as free(1) has it: used and available make the total."""
+        table = {name: int(kib) * 1024 for name, kib in _AMOUNT.findall(self._kernel.proc("meminfo"))}
+        total, free, swap = table[b"MemTotal"], table[b"MemFree"], table.get(b"SwapTotal")
+        # shared memory counts as cached, but nothing can be had from it
+        cached = sum(table.get(name, 0) for name in (b"Buffers", b"Cached", b"SReclaimable")) - table.get(b"Shmem", 0)
+        available = min(total, table.get(b"MemAvailable") or free + cached)  # Linux before 3.14 does not say
+        return Host(
+            memory_total_bytes=total,
+            memory_used_bytes=total - available,
+            memory_available_bytes=available,
+            memory_cached_bytes=cached,
+            swap_total_bytes=swap,
+            swap_used_bytes=None if swap is None else swap - table.get(b"SwapFree", swap),
+            missing=() if swap is not None else _unsupported("swap_total_bytes", "swap_used_bytes"),
+        )
+
+
+class Paging:
+    """Pages that went to and came from swap, and file pages that were dropped too early."""
+
+    fills = ("swap_in_per_s", "swap_out_per_s", "refaults_per_s")
+    every_s = 0.0
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._counters: Ledger[bytes] = Ledger()
+
+    def read(self, now_s: float) -> Host:
+        """Pages a second since the last look."""
+        pages = {name: (int(count),) for name, count in _PAGES.findall(self._kernel.proc("vmstat"))}
+        grown = self._counters.grown(now_s, pages)
+        # Linux 5.9 split the refaults of file pages from those of anonymous ones
+        refaults = b"workingset_refault_file" if b"workingset_refault_file" in pages else b"workingset_refault"
+        names = dict(zip(self.fills, (b"pswpin", b"pswpout", refaults), strict=True))
+        rates = {metric: grown[name].per_s(0) for metric, name in names.items() if name in grown}
+        return Host(
+            swap_in_per_s=rates.get("swap_in_per_s"),
+            swap_out_per_s=rates.get("swap_out_per_s"),
+            refaults_per_s=rates.get("refaults_per_s"),
+            missing=_unsupported(*(metric for metric, name in names.items() if name not in pages)),
+        )
+
+
+class SharedMemory:
+    """/dev/shm, through which DataLoader workers hand over batches; a container has 64 MiB of it."""
+
+    fills = ("shm_total_bytes", "shm_used_bytes")
+    every_s = 0.0
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._path = kernel.shm
+
+    def read(self, now_s: float) -> Host:  # noqa: ARG002
+        """Its size and use; OSError where it is not mounted."""
+        if os.stat(self._path).st_dev == os.stat(os.path.dirname(self._path)).st_dev:
+            raise FileNotFoundError(errno.ENOENT, "a folder, not a file system of its own", self._path)
+        size = os.statvfs(self._path)
+        return Host(
+            shm_total_bytes=size.f_blocks * size.f_frsize,
+            shm_used_bytes=(size.f_blocks - size.f_bfree) * size.f_frsize,
+        )
+
+
+def _unsupported(*names: str) -> tuple[Missing, ...]:
+    return tuple(Missing(metric=name, reason="unsupported") for name in names)

@@ -1,0 +1,142 @@
+"""Network interfaces, from /proc/net/dev and /sys/class/net: those through which traffic enters this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from gputop.collect.growth import Growth, Ledger, total
+from gputop.collect.infiniband import Ports
+from gputop.collect.kernel import Kernel
+from gputop.model import Host, Network
+from gputop.safe.text import decode
+
+# inside of the machine, or on top of another interface whose bytes are counted already
+_NOT_OUTSIDE = re.compile(
+    r"lo$|veth|docker|br-|br\d|virbr|lxc|lxd|cni|cali|flannel|cilium|kube|weave|vnet|tap|tun|wg|dummy|ifb|bond|team|"
+    r"vxlan|geneve|gre|erspan|sit|ip6|ip_|teql|nodelocaldns|.+[.@]\d+$"
+)
+_STATIC_EVERY_S = 60.0
+_IPOIB = 32  # ARPHRD_INFINIBAND
+_MEGABIT = 1e6 / 8
+
+# columns of /proc/net/dev
+_RECEIVED, _RECEIVE_ERRORS, _RECEIVE_DROPS, _SENT, _SEND_ERRORS, _SEND_DROPS = range(6)
+_COLUMNS = (0, 2, 3, 8, 10, 11)
+
+
+class _Link(NamedTuple):
+    speed_bytes_per_s: float | None
+    physical: bool
+    ipoib: bool
+
+
+class Networks:
+    """What the networks carry."""
+
+    fills = (
+        "networks",
+        "receive_bytes_per_s",
+        "send_bytes_per_s",
+        "network.speed_bytes_per_s",
+        "network.receive_bytes_per_s",
+        "network.send_bytes_per_s",
+        "network.drops_per_s",
+        "network.errors_per_s",
+        "network.send_wait_percent",
+    )
+    every_s = 0.0
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._counters: Ledger[str] = Ledger()
+        self._ports = Ports(kernel)
+        self._have_ports = False
+        self._links: dict[str, _Link] = {}
+        self._looked_s = -inf
+
+    def read(self, now_s: float) -> Host:
+        """Rates since the last look, by interface and port, and their sums."""
+        if now_s - self._looked_s >= _STATIC_EVERY_S:
+            # a link may come up, or be replaced by another of the same name
+            self._links = {}
+            self._have_ports = bool(self._ports.find())
+            self._looked_s = now_s
+        table = interface_counters(self._kernel.proc("net/dev"))
+        grown = self._counters.grown(now_s, table)
+        names = outside({name: self._link(name) for name in table}, self._have_ports)
+        networks = (*(_network(name, self._link(name), grown.get(name)) for name in names), *self._ports.read(now_s))
+        return Host(
+            networks=networks,
+            receive_bytes_per_s=total(network.receive_bytes_per_s for network in networks),
+            send_bytes_per_s=total(network.send_bytes_per_s for network in networks),
+        )
+
+    def _link(self, name: str) -> _Link:
+        if name not in self._links:
+            folder = f"class/net/{name}"
+            megabits = self._kernel.number(f"{folder}/speed")  # -1, or an error, where there is no such thing
+            self._links[name] = _Link(
+                speed_bytes_per_s=megabits * _MEGABIT if megabits and megabits > 0 else None,
+                physical=bool(self._kernel.names(f"{folder}/device")),
+                ipoib=self._kernel.number(f"{folder}/type") == _IPOIB,
+            )
+        return self._links[name]
+
+
+class Tcp:
+    """How often TCP had to send again, which is how a lossy network looks from here."""
+
+    fills = ("tcp_retransmits_per_s",)
+    every_s = 0.0
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._counters: Ledger[str] = Ledger()
+
+    def read(self, now_s: float) -> Host:
+        """Segments a second since the last look."""
+        names, values = (
+            line.split() for line in self._kernel.proc("net/snmp").splitlines() if line.startswith(b"Tcp:")
+        )
+        grown = self._counters.grown(now_s, {"tcp": (int(values[names.index(b"RetransSegs")]),)})
+        return Host(tcp_retransmits_per_s=grown["tcp"].per_s(0) if "tcp" in grown else None)
+
+
+def interface_counters(raw: bytes) -> Mapping[str, Sequence[int]]:
+    """Bytes, errors and drops of every interface, by name."""
+    table: dict[str, tuple[int, ...]] = {}
+    for line in raw.splitlines():
+        # after the last colon: the name of an alias has one of its own
+        name, colon, numbers = line.rpartition(b":")
+        columns = numbers.split()
+        if colon and len(columns) >= 16:
+            table[decode(name.strip())] = tuple(int(columns[column]) for column in _COLUMNS)
+    return table
+
+
+def outside(links: Mapping[str, _Link], have_ports: bool) -> tuple[str, ...]:
+    """The interfaces that carry traffic into this machine, each byte once: the physical ones.
+
+    In a container or a virtual machine none may be: then those whose names do not say that they are internal.
+    """
+    physical = tuple(name for name, link in links.items() if link.physical)
+    names = physical or tuple(name for name in links if not _NOT_OUTSIDE.match(name))
+    # the port's own counters have the bytes of IP over InfiniBand too
+    return tuple(name for name in names if not (have_ports and links[name].ipoib))
+
+
+def _network(name: str, link: _Link, growth: Growth | None) -> Network:
+    if growth is None:
+        return Network(name=name, speed_bytes_per_s=link.speed_bytes_per_s)
+    rates = [growth.per_s(counter) for counter in range(len(_COLUMNS))]
+    return Network(
+        name=name,
+        speed_bytes_per_s=link.speed_bytes_per_s,
+        receive_bytes_per_s=rates[_RECEIVED],
+        send_bytes_per_s=rates[_SENT],
+        drops_per_s=total((rates[_RECEIVE_DROPS], rates[_SEND_DROPS])),
+        errors_per_s=total((rates[_RECEIVE_ERRORS], rates[_SEND_ERRORS])),
+    )

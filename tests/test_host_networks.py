@@ -1,0 +1,105 @@
+"""Networks: what enters the machine, each byte once; InfiniBand and RoCE ports beside the kernel's own table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.host_tree import NET_DEV, Server, server
+from tests.trees import write_tree
+
+PORT = "sys/class/infiniband/mlx5_0/ports/1"
+
+
+def infiniband(words: int, waits: int, layer: str = "InfiniBand", port: str = PORT) -> dict[str, str]:
+    """A port that received and sent this many words of four bytes."""
+    return {
+        f"{port}/link_layer": f"{layer}\n",
+        f"{port}/rate": "400 Gb/sec (4X NDR)\n",
+        f"{port}/counters/port_rcv_data": f"{words}\n",
+        f"{port}/counters/port_xmit_data": f"{2 * words}\n",
+        f"{port}/counters/port_xmit_discards": "3\n",
+        f"{port}/counters/port_rcv_errors": "4\n",
+        f"{port}/counters/symbol_error": "5\n",
+        f"{port}/counters/port_xmit_wait": f"{waits}\n",
+    }
+
+
+def interfaces(**received: int) -> str:
+    return "".join(f"{name}: {count} 1 0 0 0 0 0 0 {count} 1 0 0 0 0 0 0\n" for name, count in received.items())
+
+
+def test_rates_of_an_interface(tmp_path: Path) -> None:
+    box = Server(tmp_path)
+    box.look()
+    moved = NET_DEV.replace("1000000    725    1    2", "3000000    725    2    6").replace("500000", "600000")
+    host = box.look(2.0, net_dev=moved)
+    (ens3,) = host.networks
+    assert (ens3.name, ens3.kind, ens3.speed_bytes_per_s) == ("ens3", "ethernet", 12.5e9)
+    assert (ens3.receive_bytes_per_s, ens3.send_bytes_per_s) == (1e6, 50e3)
+    assert (ens3.drops_per_s, ens3.errors_per_s, ens3.send_wait_percent) == (2, 0.5, None)
+    assert (host.receive_bytes_per_s, host.send_bytes_per_s) == (1e6, 50e3)
+
+
+@pytest.mark.parametrize("speed", ["-1\n", "4294967295x\n", None])
+def test_a_virtual_interface_has_no_speed(tmp_path: Path, speed: str | None) -> None:
+    files = {name: text for name, text in server().items() if not name.startswith("sys/class/net")}
+    if speed is not None:
+        files["sys/class/net/ens3/speed"] = speed
+    host = Server(tmp_path, files).look()
+    assert [(network.name, network.speed_bytes_per_s) for network in host.networks] == [("ens3", None)]
+
+
+SEEN = {
+    "a server: physical ones, not bonds, bridges or vlans over them": (
+        ["ens1f0", "ens1f1"],
+        ["lo", "ens1f0", "ens1f1", "bond0", "bond0.100", "docker0", "br-12ab", "veth99", "cali1"],
+        ["ens1f0", "ens1f1"],
+    ),
+    "a container: its end of a veth pair is called eth0": ([], ["lo", "eth0", "tunl0", "ip6tnl0"], ["eth0"]),
+    "nothing but itself": ([], ["lo"], []),
+}
+
+
+@pytest.mark.parametrize(("physical", "names", "expected"), SEEN.values(), ids=SEEN)
+def test_each_byte_counts_once(tmp_path: Path, physical: list[str], names: list[str], expected: list[str]) -> None:
+    files = {f"sys/class/net/{name}/device/vendor": "0x8086\n" for name in physical}
+    box = Server(tmp_path, {**files, "proc/net/dev": interfaces(**dict.fromkeys(names, 0))})
+    box.look()
+    host = box.look(net_dev=interfaces(**dict.fromkeys(names, 1000)))
+    assert [network.name for network in host.networks] == expected
+    assert host.receive_bytes_per_s == (1000 * len(expected) if expected else None)
+
+
+def test_infiniband_port_in_units_of_four_bytes(tmp_path: Path) -> None:
+    box = Server(tmp_path, {**server(), **infiniband(0, 0)})
+    box.look()
+    write_tree(tmp_path, infiniband(1_000_000, 625_000_000))
+    host = box.look(1.0)
+    port = host.networks[1]
+    assert (port.name, port.kind, port.speed_bytes_per_s) == ("mlx5_0:1", "infiniband", 50e9)
+    assert (port.receive_bytes_per_s, port.send_bytes_per_s) == (4e6, 8e6)
+    assert (port.drops_per_s, port.errors_per_s, port.send_wait_percent) == (0, 0, 10)
+    assert (host.receive_bytes_per_s, host.send_bytes_per_s) == (4e6, 8e6)
+
+
+def test_roce_has_no_wait_and_ip_over_infiniband_is_not_counted_twice(tmp_path: Path) -> None:
+    ipoib = {"sys/class/net/ib0/type": "32\n", "sys/class/net/ib0/device/vendor": "0x15b3\n"}
+    roce = infiniband(0, 0, "Ethernet")
+    box = Server(tmp_path, {**server(), **ipoib, **roce, "proc/net/dev": NET_DEV + interfaces(ib0=5)})
+    box.look()
+    host = box.look()
+    assert [network.name for network in host.networks] == ["ens3", "mlx5_0:1"]
+    assert host.networks[1].send_wait_percent is None
+    box = Server(tmp_path / "b", {**server(), **ipoib, "proc/net/dev": NET_DEV + interfaces(ib0=5)})
+    assert [network.name for network in box.look().networks] == ["ens3", "ib0"]
+
+
+def test_p16_counters_of_a_port_that_was_reset_are_a_gap(tmp_path: Path) -> None:
+    box = Server(tmp_path, {**server(), **infiniband(1000, 1000)})
+    box.look()
+    write_tree(tmp_path, infiniband(10, 10))
+    host = box.look()
+    assert (host.networks[1].receive_bytes_per_s, host.networks[1].send_wait_percent) == (None, None)
+    assert host.receive_bytes_per_s is None
