@@ -17,6 +17,8 @@ Token = Literal[
     "track",  # the empty part of a bar
     "busy",  # GPU bars and sparklines, keys
     "memory",  # VRAM bars
+    "busy area",  # the inside of a large chart: a calm shade of busy
+    "memory area",
     "warn",
     "crit",
     "command",  # what can be copied
@@ -37,6 +39,8 @@ class Palette:
     track: str | None
     busy: str | None
     memory: str | None
+    busy_area: str | None
+    memory_area: str | None
     warn: str | None
     crit: str | None
     command: str | None
@@ -48,23 +52,26 @@ class Palette:
 
 DARK = Palette(
     "gputop",
-    text="#c9d1d9", bright="#f0f4f8", dim="#7d8896", faint="#333c48", track="#1f2731",
-    busy="#58a6d6", memory="#8f8fdc", warn="#e3a948", crit="#ee6a5f", command="#8ebf73", owner="#56b6a8",
+    text="#c9d1d9", bright="#f0f4f8", dim="#87919f", faint="#333c48", track="#1f2731",
+    busy="#58a6d6", memory="#8f8fdc", busy_area="#3b6d8e", memory_area="#5d5d97",
+    warn="#e3a948", crit="#ee6a5f", command="#8ebf73", owner="#56b6a8",
     background="#10141a", raised="#181e26", selected="#1d2a3a",
 )  # fmt: skip
 LIGHT = Palette(
     "gputop-light",
     text="#24292f", bright="#0b0e12", dim="#59636e", faint="#c4ccd4", track="#e3e8ed",
-    busy="#1b6ca8", memory="#5b52b5", warn="#8a5a00", crit="#b3261e", command="#3d6b1f", owner="#11665a",
+    busy="#1a69a4", memory="#5b52b5", busy_area="#8fb9d8", memory_area="#b3aee0",
+    warn="#8a5a00", crit="#b3261e", command="#3d6b1f", owner="#11665a",
     background="#fbfcfd", raised="#eef1f4", selected="#dbe7f3",
 )  # fmt: skip
 TERMINAL = Palette(  # the user's own 16 colours decide
     "terminal",
     text=None, bright=None, dim="bright_black", faint="bright_black", track="bright_black",
-    busy="blue", memory="magenta", warn="yellow", crit="red", command="green", owner="cyan",
+    busy="blue", memory="magenta", busy_area="blue", memory_area="magenta",
+    warn="yellow", crit="red", command="green", owner="cyan",
     background=None, raised=None, selected=None,
 )  # fmt: skip
-PLAIN = Palette("plain", *(None,) * 14)  # NO_COLOR: bold, dim and reverse carry the meaning
+PLAIN = Palette("plain", *(None,) * 16)  # NO_COLOR: bold, dim and reverse carry the meaning
 
 _BOLD: frozenset[str] = frozenset({"bright", "warn", "crit"})
 _FADED: frozenset[str] = frozenset({"dim", "faint", "track"})
@@ -77,7 +84,8 @@ class Glyphs:
     bar: str  # a full cell of a bar
     bar_half: str  # its half, at the end
     track: str  # the empty part of a bar
-    levels: str  # sparkline and chart steps, lowest first
+    levels: str  # sparkline and chart steps, lowest first; below a full cell, so that rows do not melt
+    full: str  # the inside of a chart
     rule: str
     column: str
     branch: str
@@ -94,18 +102,19 @@ class Glyphs:
     dot: str
     degree: str
     times: str
+    more: str  # the end of a text that was cut
     unknown: str
 
 
 UNICODE = Glyphs(
-    bar="━", bar_half="╸", track="━", levels="▁▂▃▄▅▆▇", rule="─", column="│", branch="├─", last="└─", stem="│ ",
-    open="▾", shut="▸", cursor=">", crit="▲", warn="!", info="-", down="▼", up="▲", dot="·", degree="°", times="×",
-    unknown="·",
+    bar="━", bar_half="╸", track="━", levels="▁▂▃▄▅▆▇", full="█", rule="─", column="│",
+    branch="├─", last="└─", stem="│ ", open="▾", shut="▸", cursor=">", crit="▲", warn="!", info="-", down="▼", up="▲",
+    dot="·", degree="°", times="×", more="…", unknown="·",
 )  # fmt: skip
 ASCII = Glyphs(
-    bar="#", bar_half="#", track=".", levels="_.-=+*#", rule="-", column="|", branch="+-", last="`-", stem="| ",
+    bar="#", bar_half="#", track=".", levels="_.-^", full=":", rule="-", column="|", branch="+-", last="`-", stem="| ",
     open="v", shut=">", cursor=">", crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x",
-    unknown=".",
+    more="~", unknown=".",
 )  # fmt: skip
 
 
@@ -115,6 +124,11 @@ class Look:
 
     palette: Palette = DARK
     glyphs: Glyphs = UNICODE
+
+    @property
+    def track(self) -> str:
+        """The empty part of a bar; without colour it must differ from the full part by its shape."""
+        return self.glyphs.rule if self.palette is PLAIN and self.glyphs is UNICODE else self.glyphs.track
 
     def style(self, token: Token, *, on: Ground = "background", bold: bool = False, reverse: bool = False) -> Style:
         """The style of a token on a ground."""
@@ -129,7 +143,7 @@ class Look:
 
 @cache
 def _style(palette: Palette, token: Token, on: Ground, bold: bool, reverse: bool) -> Style:
-    colour, ground = getattr(palette, token), getattr(palette, on)
+    colour, ground = getattr(palette, token.replace(" ", "_")), getattr(palette, on)
     without_ground = ground is None
     return Style(
         color=colour,

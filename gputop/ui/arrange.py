@@ -1,0 +1,98 @@
+"""Where each pane stands on a screen of a size: one pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from gputop.ui.gpus import Density, lines, pick
+
+Pane = Literal["gpus", "host", "processes"]
+
+WIDTH_FOR_PROCESSES, HEIGHT_FOR_PROCESSES = 80, 24
+WIDTH_FOR_HOST = 160
+GPU_SHARE = 0.45  # of the height, at most
+PROCESS_LINES = 8  # at least
+
+
+class Rect(NamedTuple):
+    """Cells from the top left corner."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panes:
+    """A place for each pane; None where it is not shown."""
+
+    density: Density
+    header: Rect | None = None
+    gpus: Rect | None = None
+    note: Rect | None = None  # one line: what is missing
+    host: Rect | None = None
+    processes: Rect | None = None
+    notice: Rect | None = None  # one line: too small for processes
+    keys: Rect | None = None
+
+
+def arrange(
+    width: int,
+    height: int,
+    gpus: int,
+    *,
+    density: Density | None = None,
+    empty: int = 0,
+    note: bool = False,
+    hidden: Collection[Pane] = (),
+    zoom: Pane | None = None,
+) -> Panes:
+    """Places for `gpus` rows (MIG instances count), or for an empty state of `empty` lines where there is none.
+
+    `density` is what the user asked for, else the richest that fits; `zoom` gives one pane all of the middle.
+    """
+    width, height = max(0, width), max(0, height)
+    top = 1 if height else 0
+    bottom = height - (1 if height >= 3 else 0)
+    header = _rect(0, 0, width, top)
+    keys = _rect(0, bottom, width, height - bottom)
+    if width < WIDTH_FOR_PROCESSES or height < HEIGHT_FOR_PROCESSES:
+        return _small(width, top, bottom, gpus, header, keys)
+    if zoom is not None:
+        middle = {zoom: _rect(0, top, width, bottom - top)}
+        return Panes(density=density or pick(width, bottom - top, gpus), header=header, keys=keys, **middle)
+    room = int(height * GPU_SHARE) if "processes" not in hidden else bottom - top - note
+    density = density or pick(width, room, gpus)
+    tall = 0 if "gpus" in hidden else min(room, lines(density, width, room, gpus) if gpus else empty)
+    y = top + tall + note
+    host_width = max(50, min(90, width // 3)) if width >= WIDTH_FOR_HOST and "host" not in hidden else 0
+    processes_width = width - host_width if "processes" not in hidden else 0
+    return Panes(
+        density=density,
+        header=header,
+        gpus=_rect(0, top, width, tall),
+        note=_rect(0, top + tall, width, int(note)),
+        processes=_rect(0, y, processes_width, bottom - y),
+        host=_rect(processes_width, y, width - processes_width if host_width else 0, bottom - y),
+        keys=keys,
+    )
+
+
+def _small(width: int, top: int, bottom: int, gpus: int, header: Rect | None, keys: Rect | None) -> Panes:
+    notice = 1 if bottom - top >= 2 else 0
+    room = bottom - top - notice
+    density: Density = "cell" if width >= 36 and lines("cell", width, room, gpus) <= room else "tiny"
+    return Panes(
+        density=density,
+        header=header,
+        gpus=_rect(0, top, width, room),
+        notice=_rect(0, bottom - notice, width, notice),
+        keys=keys,
+    )
+
+
+def _rect(x: int, y: int, width: int, height: int) -> Rect | None:
+    return Rect(x, y, width, height) if width > 0 and height > 0 else None

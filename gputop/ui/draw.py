@@ -1,0 +1,173 @@
+"""Drawing without a screen: lines of styled text, bars, sparklines, charts. Pure; every pane is made of these."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from textual.strip import Strip
+
+from gputop.safe.text import to_ascii
+from gputop.ui.look import ASCII, UNICODE, Ground, Look, Token
+
+_TO_ASCII = str.maketrans(
+    {getattr(UNICODE, name): getattr(ASCII, name) for name in ("unknown", "degree", "times", "more", "column", "rule")}
+)
+
+
+class Run(NamedTuple):
+    """A piece of text with its meaning."""
+
+    text: str
+    token: Token = "text"
+    bold: bool = False
+    reverse: bool = False
+
+
+class Line:
+    """One line as it grows. Blanks join their left neighbour: few style runs are few bytes on a slow link."""
+
+    __slots__ = ("_look", "_on", "_runs", "cells")
+
+    def __init__(self, look: Look, on: Ground = "background") -> None:
+        self._look = look
+        self._on: Ground = on
+        self._runs: list[list[object]] = []  # [text, token, bold, reverse]
+        self.cells = 0
+
+    def add(self, text: str, token: Token = "text", *, bold: bool = False, reverse: bool = False) -> Line:
+        """Append text; in ASCII what it cannot show becomes `?`."""
+        if not text:
+            return self
+        if not text.isascii() and self._look.glyphs is ASCII:
+            text = to_ascii(text.translate(_TO_ASCII))
+        self.cells += len(text) if text.isascii() else cell_len(text)
+        last = self._runs[-1] if self._runs else None
+        if last and not last[3] and not reverse:
+            inked = text.lstrip(" ")
+            last[0] = f"{last[0]}{text[: len(text) - len(inked)]}"
+            if not inked:
+                return self
+            if last[1:] == [token, bold, reverse]:
+                last[0] = f"{last[0]}{inked}"
+                return self
+            text = inked
+        self._runs.append([text, token, bold, reverse])
+        return self
+
+    def runs(self, runs: Iterable[Run]) -> Line:
+        """Append runs."""
+        for run in runs:
+            self.add(run.text, run.token, bold=run.bold, reverse=run.reverse)
+        return self
+
+    def to(self, column: int) -> Line:
+        """Blanks up to a column; nothing where the line is past it."""
+        return self.add(" " * (column - self.cells))
+
+    def strip(self, width: int) -> Strip:
+        """The line, cut or filled to a width."""
+        ink, on = self._look.ink, self._on
+        segments = [ink(text, token, on=on, bold=bold, reverse=reverse) for text, token, bold, reverse in self._runs]  # type: ignore[arg-type]
+        strip = Strip(segments, self.cells)
+        return (
+            strip if self.cells == width else strip.adjust_cell_length(max(0, width), self._look.style("text", on=on))
+        )
+
+
+def blank(width: int, look: Look) -> Strip:
+    """An empty line."""
+    return Line(look).add(" " * width).strip(width)
+
+
+def cells(runs: Iterable[Run]) -> int:
+    """Width of runs in cells."""
+    return sum(cell_len(run.text) for run in runs)
+
+
+def cut(text: str, width: int, more: str = "…") -> str:
+    """Text in at most `width` cells; what does not fit ends in `…`. A wide character is never halved."""
+    if len(text) <= width and text.isascii():
+        return text
+    if cell_len(text) <= width:
+        return text
+    return f"{set_cell_size(text, width - 1).rstrip(' ')}{more}" if width > 0 else ""
+
+
+def fit(text: str, width: int, *, right: bool = False, more: str = "…") -> str:
+    """Text in exactly `width` cells, cut or padded."""
+    text = cut(text, width, more)
+    pad = " " * (width - cell_len(text))
+    return f"{pad}{text}" if right else f"{text}{pad}"
+
+
+def bar(value: float | None, top: float | None, width: int, look: Look, token: Token = "busy") -> list[Run]:
+    """A heavy line on its track, in half cells; something above zero is never invisible; blank when unknown."""
+    if value is None or not top or width <= 0:
+        return [Run(" " * max(0, width))]
+    halves = round(_share(value, top) * 2 * width)
+    halves = max(halves, 1) if value > 0 else halves
+    whole, half = divmod(halves, 2)
+    glyphs = look.glyphs
+    filled = glyphs.bar * whole + glyphs.bar_half * half
+    return [Run(filled, token), Run(look.track * (width - whole - half), "track")]
+
+
+def level(value: float | None, top: float, steps: str) -> str:
+    """The glyph for a value on a fixed axis from 0 to `top`; a blank for a gap."""
+    if value is None or not top > 0:
+        return " "
+    return steps[min(len(steps) - 1, int(_share(value, top) * len(steps)))]
+
+
+def _share(value: float, top: float) -> float:
+    return min(top, max(0.0, value)) / top
+
+
+def sparkline(values: Sequence[float | None], width: int, top: float, look: Look) -> str:
+    """The newest `width` values, newest at the right, on a fixed axis; gaps stay blank."""
+    steps = look.glyphs.levels
+    newest = values[-width:] if width > 0 else ()
+    return "".join(level(value, top, steps) for value in newest).rjust(max(0, width))
+
+
+def chart(values: Sequence[float | None], width: int, height: int, top: float, look: Look) -> list[str]:
+    """An area chart on a fixed axis, top row first; zero draws its lowest step, a gap nothing."""
+    steps, full = look.glyphs.levels, look.glyphs.full
+    newest = [*([None] * (width - len(values))), *values[-width:]] if width > 0 else []
+    rows = []
+    for row in range(height - 1, -1, -1):
+        cells_of_row = []
+        for value in newest:
+            level_here = -1.0 if value is None or not top > 0 else _share(value, top) * height - row
+            if level_here >= 1:
+                cells_of_row.append(full)
+            elif level_here > 0 or (row == 0 and level_here == 0):
+                cells_of_row.append(level(level_here, 1.0, steps))
+            else:
+                cells_of_row.append(" ")
+        rows.append("".join(cells_of_row))
+    return rows
+
+
+def ceiling(value: float | None, least: float = 1.0) -> float:
+    """The next 1, 2 or 5 times a power of ten: a chart's top that moves seldom."""
+    if value is None or value <= least:
+        return least
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= value * 0.999)
+
+
+def rule(title: str, width: int, look: Look, *, right: str = "") -> Strip:
+    """A pane's first line: `─ title ───── right ─`."""
+    glyph = look.glyphs.rule
+    title = cut(title, max(0, width - 4))
+    right = cut(right, max(0, width - cell_len(title) - 8))
+    line = Line(look).add(f"{glyph} ", "faint").add(title, "text", bold=True).add(" ")
+    fill = width - line.cells - (cell_len(right) + 2 if right else 0)
+    line.add(glyph * max(0, fill - bool(right)), "faint")
+    if right:
+        line.add(f" {right} ", "dim").add(glyph, "faint")
+    return line.strip(width)

@@ -1,0 +1,106 @@
+"""Empty states: what is missing, what is still shown, what to do. Said once, calmly, from the frame's notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from textual.strip import Strip
+
+from gputop.model import Frame, Note
+from gputop.ui import draw
+from gputop.ui.draw import Line, Run
+from gputop.ui.look import Look
+
+_PARTS = re.compile(r"(`[^`]+`)")
+_LOOKING = "no GPU here, just looking  `gputop demo showcase`"
+_WIDEST = 140  # prose is not read wider
+
+
+def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
+    """What stands in place of the GPU pane while there is no GPU: why, what helps, what is shown anyway."""
+    notes = [note for note in frame.notes if note.subject == "driver" and note.key != "slow"]
+    if not notes:
+        notes = [Note(subject="driver", key="no-gpus", text="0 GPUs: the driver answers and lists none.")]
+    width_of_text = min(width, _WIDEST)
+    rows = []
+    for number, note in enumerate(notes):
+        last = number == len(notes) - 1
+        rows += _said(note, width_of_text, demo=last and note.key != "waiting")
+    rows.append([Run("  Processes and host are shown below.", "dim")])
+    return [draw.blank(width, look), *(Line(look).runs(row).strip(width) for row in rows), draw.blank(width, look)]
+
+
+def no_gpu_process(frame: Frame, width: int, look: Look) -> list[Strip]:
+    """What stands in the process pane while no process uses a GPU."""
+    watts = [gpu.power_watts for gpu in frame.gpus if gpu.parent_uuid is None and gpu.power_watts is not None]
+    count = sum(gpu.parent_uuid is None for gpu in frame.gpus)
+    rest = f", {sum(watts):.0f} W at rest" if watts else ""
+    text = (
+        f"  No process uses a GPU now. {count} GPU{'s' * (count != 1)} idle{rest}."
+        if count
+        else "  No process to show."
+    )
+    return [draw.blank(width, look), Line(look).add(draw.cut(text, width)).strip(width)]
+
+
+def noted(frame: Frame) -> Sequence[Note]:
+    """The notes that deserve one line while the panes are full: what is hidden, foreign or lost."""
+    return [note for note in frame.notes if note.key != "slow" and (frame.gpus or note.subject != "driver")]
+
+
+def note_line(frame: Frame, width: int, look: Look) -> Strip | None:
+    """The first such note in one line, and how many more there are; None where there is none."""
+    notes = noted(frame)
+    if not notes:
+        return None
+    more = f"  +{len(notes) - 1} more: F1" if len(notes) > 1 else ""
+    line = Line(look).add(" ").add(draw.cut(notes[0].text, max(0, width - len(more) - 2)), "dim").add(more, "dim")
+    return line.strip(width)
+
+
+def _said(note: Note, width: int, *, demo: bool) -> list[list[Run]]:
+    rows: list[list[Run]] = [[Run("  "), Run(line, "bright", True)] for line in wrap(note.text, width - 4)]
+    helps = [*note.help, *([_LOOKING] if demo and not any("gputop demo" in line for line in note.help) else [])]
+    labels = [_split(line)[0] for line in helps]
+    aligned = max((draw.cells([Run(label)]) for label in labels), default=0)
+    rows.append([])
+    for line in helps:
+        label, text = _split(line)
+        if not label:
+            rows += [[Run("    "), *_marked(part)] for part in wrap(text, width - 6)]
+        elif width < aligned + 40:
+            rows += [[Run(f"    {label}", "dim")], *([Run("      "), *_marked(part)] for part in wrap(text, width - 8))]
+        else:
+            parts = wrap(text, width - aligned - 8)
+            rows += [
+                [Run(f"    {draw.fit(label if not number else '', aligned)}   ", "dim"), *_marked(part)]
+                for number, part in enumerate(parts)
+            ]
+    rows.append([])
+    return rows
+
+
+def _split(line: str) -> tuple[str, str]:
+    """A help line's label and text, kept apart by two blanks."""
+    label, between, text = line.partition("  ")
+    return (label, text.strip()) if between else ("", line)
+
+
+def _marked(text: str) -> list[Run]:
+    """Text in which what stands in backticks can be copied."""
+    return [
+        Run(part[1:-1], "command") if part.startswith("`") and len(part) > 2 else Run(part, "text")
+        for part in _PARTS.split(text)
+        if part
+    ]
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Words in lines of at most `width` cells; a command in backticks stays whole where it can."""
+    lines = [""]
+    for word in re.findall(r"`[^`]+`\S*|\S+", text):
+        if lines[-1] and draw.cells([Run(lines[-1]), Run(word)]) + 1 > width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}" if lines[-1] else draw.cut(word, max(1, width))
+    return lines

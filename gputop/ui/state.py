@@ -1,0 +1,115 @@
+"""The word a GPU's row ends in, where no rule has a better one: what it is doing or what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from gputop.model import Gpu
+from gputop.ui.look import Token
+from gputop.units import ago
+
+IDLE_BELOW = 1.0  # percent busy
+IDLE_AFTER_S = 60.0
+POWER_CAP_SHARE = 80.0  # percent of the last HELD_S
+HEAT_SHARE = 2.0  # percent of the last HELD_S
+HELD_S = 10.0
+STALE_AFTER_S = 3.0
+_LOOKS = ((60.0, 1.0), (900.0, 1.0), (14400.0, 15.0))  # how far back, in steps of: no further than needed
+
+
+class Past(Protocol):
+    """What a pane reads of the history."""
+
+    def values(self, key: str, metric: str, seconds: float, step_s: float = 1.0) -> Sequence[float | None]:
+        """The last `seconds` of a metric of a GPU's uuid or of "host", oldest first, None for a gap."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A word, its short form for a cell, its colour, and the sign that carries its weight without colour."""
+
+    word: str
+    short: str
+    token: Token = "text"
+    sign: Literal["crit", "warn", ""] = ""
+    stale: bool = False  # the values beside it are not of now
+    hot: bool = False  # temperature and clock are what it rests on
+
+
+def state(gpu: Gpu, past: Past) -> State:
+    """Lost, hung, asleep, stale, thermal, power cap, idle, busy: the first that holds."""
+    if gpu.condition != "ok":
+        return _unwell(gpu)
+    if gpu.age_s >= STALE_AFTER_S:
+        return State(f"{ago(gpu.age_s)} old", "OLD", "dim", stale=True)
+    if heat := _heat(gpu, past):
+        return heat
+    if _power_capped(gpu, past):
+        return State("power cap", "PWR", "busy")
+    if gpu.busy_percent is None:
+        return State("mig", "MIG", "dim") if gpu.mig_mode else State("", "", "dim")
+    if gpu.busy_percent < IDLE_BELOW and (idle_s := _idle(gpu.uuid, past)) is not None:
+        if idle_s < IDLE_AFTER_S:
+            return State("idle", "IDLE", "dim")
+        return State(f"idle {ago(idle_s)}", f"IDLE {_rough(idle_s)}", "dim")
+    return State("busy", "BUSY")
+
+
+def _unwell(gpu: Gpu) -> State:
+    age = f" {ago(gpu.condition_s)}" if gpu.condition_s >= 1 else ""
+    if gpu.condition == "asleep":
+        return State("asleep", "SLEEP", "dim", stale=True)
+    return State(f"{gpu.condition}{age}", gpu.condition.upper(), "crit", "crit", stale=True)
+
+
+def _heat(gpu: Gpu, past: Past) -> State | None:
+    hard = _share(past, gpu.uuid, "throttled_heat_hard_percent")
+    soft = _share(past, gpu.uuid, "throttled_heat_percent")
+    reasons = gpu.throttle_reasons or frozenset()
+    if hard > 0 or (hard < 0 and "hard heat" in reasons):
+        return State("thermal", "HEAT", "crit", "crit", hot=True)
+    if soft >= HEAT_SHARE or (soft < 0 and "heat" in reasons):
+        return State("thermal", "HEAT", "warn", "warn", hot=True)
+    return None
+
+
+def _power_capped(gpu: Gpu, past: Past) -> bool:
+    share = _share(past, gpu.uuid, "throttled_power_percent")
+    return share >= POWER_CAP_SHARE or (share < 0 and "power cap" in (gpu.throttle_reasons or ()))
+
+
+def _share(past: Past, uuid: str, metric: str) -> float:
+    """Mean percent of the last seconds; -1 where the driver has no such counter."""
+    known = [value for value in past.values(uuid, metric, HELD_S) if value is not None]
+    return sum(known) / len(known) if known else -1.0
+
+
+def _idle(uuid: str, past: Past) -> float | None:
+    """Seconds since it last did something, as far back as anybody looked; None if that is less than a minute ago."""
+    age = 0.0
+    for span_s, step_s in _LOOKS:
+        quiet_s, ended = _quiet(past.values(uuid, "busy_percent", span_s, step_s), step_s)
+        age = max(age, quiet_s)
+        if ended or quiet_s < span_s - step_s:
+            return None if ended and age < IDLE_AFTER_S else age
+    return age
+
+
+def _quiet(values: Sequence[float | None], step_s: float) -> tuple[float, bool]:
+    """How far back the quiet reaches, and whether work ended it rather than the end of what is known."""
+    reach = 0.0
+    for steps, value in enumerate(reversed(values), 1):
+        if value is None:
+            continue
+        if value >= IDLE_BELOW:
+            return reach, True
+        reach = steps * step_s
+    return reach, False
+
+
+def _rough(seconds: float) -> str:
+    """An age in at most three cells: 47s, 12m, 2h, 3d."""
+    return ago(seconds).split()[0]

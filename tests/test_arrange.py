@@ -1,0 +1,117 @@
+"""Where the panes stand, at every size."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from gputop.ui.arrange import Panes, Rect, arrange
+from gputop.ui.gpus import DENSITIES, gpus
+from gputop.ui.header import Status, header
+from gputop.ui.host import host
+from gputop.ui.look import Look
+from tests.servers import server
+
+SIZES = [*range(1, 121, 7), 80, 24, 160, 200]
+
+
+def rects(panes: Panes) -> dict[str, Rect]:
+    names = ("header", "gpus", "note", "host", "processes", "notice", "keys")
+    return {name: rect for name in names if (rect := getattr(panes, name)) is not None}
+
+
+def check(panes: Panes, width: int, height: int) -> None:
+    """Inside the screen, nothing over anything else."""
+    places = rects(panes)
+    for name, rect in places.items():
+        assert rect.width > 0, name
+        assert rect.height > 0, name
+        assert 0 <= rect.x <= rect.x + rect.width <= width, name
+        assert 0 <= rect.y <= rect.y + rect.height <= height, name
+    for (one, a), (two, b) in combinations(places.items(), 2):
+        apart = a.x + a.width <= b.x or b.x + b.width <= a.x or a.y + a.height <= b.y or b.y + b.height <= a.y
+        assert apart, f"{one} over {two} at {width}x{height}"
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 8, 16, 64])
+@pytest.mark.parametrize("note", [False, True])
+def test_t09_every_size(count: int, note: bool) -> None:
+    for width in SIZES:
+        for height in SIZES:
+            for density in (None, *DENSITIES):
+                panes = arrange(width, height, count, density=density, empty=9, note=note)
+                check(panes, width, height)
+                if panes.processes:
+                    assert panes.processes.height >= 8
+                    assert (panes.gpus.height if panes.gpus else 0) <= height * 0.45
+
+
+@pytest.mark.parametrize("count", [1, 8, 64])
+def test_t09_every_pane_can_be_drawn_at_every_size(count: int) -> None:
+    now, past = server(count)
+    for width in range(1, 121, 7):
+        for height in range(1, 121, 17):
+            panes = arrange(width, height, count)
+            assert header(now, width, Look(), Status()).cell_length == width
+            assert len(host(now, past, width, height, Look())) in (0, height)
+            if panes.gpus:
+                strips = gpus(now, past, panes.gpus.width, panes.gpus.height, Look(), density=panes.density)
+                assert 0 < len(strips) <= panes.gpus.height
+                assert {strip.cell_length for strip in strips} == {width}
+
+
+@pytest.mark.parametrize(("width", "height"), [(0, 0), (0, 5), (5, 0), (-1, -1), (500, 2000), (2000, 500)])
+def test_t09_absurd_sizes(width: int, height: int) -> None:
+    check(arrange(width, height, 8), width, height)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "count", "places"),
+    [
+        (80, 24, 8, {"header": (0, 0, 80, 1), "gpus": (0, 1, 80, 9), "processes": (0, 10, 80, 13),
+                     "keys": (0, 23, 80, 1)}),
+        (80, 24, 1, {"header": (0, 0, 80, 1), "gpus": (0, 1, 80, 10), "processes": (0, 11, 80, 12),
+                     "keys": (0, 23, 80, 1)}),
+        (200, 60, 8, {"header": (0, 0, 200, 1), "gpus": (0, 1, 200, 9), "processes": (0, 10, 134, 49),
+                      "host": (134, 10, 66, 49), "keys": (0, 59, 200, 1)}),
+        (40, 12, 8, {"header": (0, 0, 40, 1), "gpus": (0, 1, 40, 9), "notice": (0, 10, 40, 1), "keys": (0, 11, 40, 1)}),
+        (10, 2, 8, {"header": (0, 0, 10, 1), "gpus": (0, 1, 10, 1)}),
+        (10, 1, 8, {"header": (0, 0, 10, 1)}),
+    ],
+)  # fmt: skip
+def test_places(width: int, height: int, count: int, places: dict[str, tuple[int, int, int, int]]) -> None:
+    assert {name: tuple(rect) for name, rect in rects(arrange(width, height, count)).items()} == places
+
+
+def test_a_note_stands_between_gpus_and_processes() -> None:
+    panes = arrange(80, 24, 8, note=True)
+    assert panes.note == Rect(0, 10, 80, 1)
+    assert panes.processes == Rect(0, 11, 80, 12)
+
+
+def test_an_empty_state_folds_the_gpus() -> None:
+    panes = arrange(120, 40, 0, empty=9)
+    assert panes.gpus == Rect(0, 1, 120, 9)
+    assert arrange(80, 24, 0, empty=40).gpus == Rect(0, 1, 80, 10), "a long one leaves room for processes"
+    assert arrange(80, 24, 0).gpus is None
+
+
+def test_what_is_hidden_gives_its_place_away() -> None:
+    panes = arrange(200, 60, 8, hidden={"gpus", "host"})
+    assert rects(panes).keys() == {"header", "processes", "keys"}
+    assert panes.processes == Rect(0, 1, 200, 58)
+    panes = arrange(200, 60, 64, hidden={"processes", "host"})
+    assert panes.density == "cell"
+    assert panes.processes is None
+    assert arrange(160, 40, 8, hidden={"processes"}).host == Rect(0, 10, 160, 29)
+
+
+def test_zoom_gives_one_pane_the_middle() -> None:
+    panes = arrange(120, 40, 8, zoom="gpus")
+    assert panes.gpus == Rect(0, 1, 120, 38)
+    assert rects(panes).keys() == {"header", "gpus", "keys"}
+    assert arrange(120, 40, 4, zoom="gpus").density == "card"
+    assert arrange(120, 40, 8, zoom="host").host == Rect(0, 1, 120, 38)
+    assert arrange(120, 40, 8, zoom="processes").processes == Rect(0, 1, 120, 38)
+    assert arrange(40, 12, 8, zoom="processes").processes is None, "too small for processes"

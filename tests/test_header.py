@@ -1,0 +1,174 @@
+"""The header line, the host column and the empty states, as text to be read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from gputop.history import History
+from gputop.model import Cgroup, Host, Note
+from gputop.ui.empty import no_gpu_process, note_line, without_gpus, wrap
+from gputop.ui.header import Status, header
+from gputop.ui.host import host
+from gputop.ui.look import ASCII, PLAIN, Look
+from tests.servers import GIB, HOST, frame, gpu, idle, server
+
+READABLE = Look(PLAIN)
+FOREIGN = Note(subject="processes", key="foreign-pids", text="3 of 3 GPU processes are outside this container.")
+NO_LIBRARY = Note(
+    subject="driver",
+    key="no-library",
+    text="No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine.",
+    help=(
+        "lspci shows an NVIDIA GPU  the driver is not loaded: `modprobe nvidia`; `dmesg | grep NVRM`",
+        "in a container  start it with `--gpus all` (or the nvidia runtime)",
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def text(*strips: object) -> str:
+    return "\n".join(strip.text.rstrip() for strip in strips) + "\n"  # type: ignore[attr-defined]
+
+
+def test_header_at_every_width(golden: Callable[[str, str], None]) -> None:
+    now, _ = server(8)
+    lines = [header(now, width, READABLE, Status()) for width in (20, 40, 60, 80, 100, 120, 160, 200)]
+    assert [line.cell_length for line in lines] == [20, 40, 60, 80, 100, 120, 160, 200]
+    golden("header.txt", text(*lines))
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (Status(), "live 1.0s  12:01:00 "),
+        (Status(label="demo showcase", interval_s=10), "demo showcase 10.0s  12:01:00 "),
+        (Status(frozen=True), " frozen   live 1.0s  12:01:00 "),
+        (Status(slow_link_s=3), "slow link: every 3 s  live 1.0s  12:01:00 "),
+    ],
+)
+def test_header_says_how_fresh_it_is(status: Status, said: str) -> None:
+    assert header(server(8)[0], 160, READABLE, status).text.endswith(said)
+
+
+def test_header_says_that_sampling_slowed_itself() -> None:
+    slow = Note(subject="monitor", key="slow", text="sampling 8 s")
+    assert "sampling 8 s" in header(frame((gpu(0),), notes=(slow,)), 120, READABLE, Status()).text
+
+
+def test_header_of_a_host_of_which_nothing_is_known() -> None:
+    line = header(replace(frame(), host=Host(), hostname="数据" * 40), 120, READABLE, Status())
+    assert line.cell_length == 120
+    assert "cpu ·" in line.text
+    assert "mem ·" in line.text
+    assert "数据数据数据数据数据数…" in line.text
+
+
+def test_healthy_header_has_no_warning_colour() -> None:
+    warn = {Look().style(token, on="raised") for token in ("warn", "crit")}
+    assert not warn & {segment.style for segment in header(server(8)[0], 200, Look(), Status())}
+
+
+@pytest.mark.parametrize(("width", "height"), [(53, 14), (66, 30), (90, 49)])
+def test_host_column(golden: Callable[[str, str], None], width: int, height: int) -> None:
+    now, past = server(8)
+    strips = host(now, past, width, height, READABLE)
+    assert len(strips) == height
+    assert {strip.cell_length for strip in strips} == {width}
+    golden(f"host-{width}x{height}.txt", text(*strips))
+
+
+def test_host_column_of_a_container_says_its_limits() -> None:
+    limits = Cgroup(
+        path="/a", cpu_quota=4.0, throttled_percent=12.0, memory_limit_bytes=32 * GIB, memory_used_bytes=20 * GIB
+    )
+    inside = replace(
+        HOST, cgroup=limits, cpus_allowed=4.0, swap_total_bytes=8 * GIB, swap_used_bytes=GIB, swap_in_per_s=0.0,
+        swap_out_per_s=12.0, steal_percent=7.0, process_count=412, uptime_s=7900.0,
+    )  # fmt: skip
+    said = text(*host(frame(host=inside), History(), 90, 40, READABLE))
+    for part in ("4 of 128 cores", "mem 20.0G/32.0G", "cpu 4 cores  throttled 12%", "1.0G/8.0G  in 0/s  out 12/s",
+                 "steal 7%", "processes 412  up 2h 11m"):  # fmt: skip
+        assert part in said
+
+
+def test_host_column_of_nothing_known() -> None:
+    said = text(*host(frame(host=Host()), History(), 60, 20, Look(PLAIN, ASCII)))
+    assert said.isascii()
+    assert "None" not in said
+    assert "nan" not in said
+    assert host(frame(), History(), 3, 20, READABLE) == []
+    assert host(frame(), History(), 60, 0, READABLE) == []
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_without_a_driver(golden: Callable[[str, str], None], width: int) -> None:
+    strips = without_gpus(frame(notes=(NO_LIBRARY, FOREIGN)), width, READABLE)
+    assert {strip.cell_length for strip in strips} == {width}
+    golden(f"empty-{width}.txt", text(*strips))
+
+
+def test_only_what_can_be_copied_is_green() -> None:
+    command = Look().style("command")
+    strips = without_gpus(frame(notes=(NO_LIBRARY,)), 120, Look())
+    green = [segment.text.strip() for strip in strips for segment in strip if segment.style == command]
+    assert green == ["modprobe nvidia", "dmesg | grep NVRM", "--gpus all", "gputop demo showcase"]
+
+
+def test_n05_no_gpus() -> None:
+    said = text(*without_gpus(frame(), 80, READABLE))
+    assert "0 GPUs" in said
+    assert "gputop demo" in said
+
+
+def test_n10_waiting_for_the_driver_offers_nothing_else() -> None:
+    waiting = Note(subject="driver", key="waiting", text="waiting for driver 12 s")
+    said = text(*without_gpus(frame(notes=(waiting,)), 80, READABLE))
+    assert "waiting for driver 12 s" in said
+    assert "demo" not in said
+
+
+def test_no_gpu_process() -> None:
+    assert "No process uses a GPU now. 2 GPUs idle, 142 W at rest." in text(
+        *no_gpu_process(frame((idle(0), idle(1))), 80, READABLE)
+    )
+    assert "1 GPU idle." in text(*no_gpu_process(frame((idle(0, power_watts=None),)), 80, READABLE))
+    assert "idle" not in text(*no_gpu_process(frame(), 80, READABLE))
+
+
+def test_a_note_is_one_line() -> None:
+    cards = (gpu(0),)
+    hidden = Note(subject="processes", key="hidden-pids", text="hidepid hides others")
+    slow = Note(subject="monitor", key="slow", text="sampling 8 s")
+    assert note_line(frame(cards), 80, READABLE) is None
+    assert note_line(frame(cards, notes=(slow,)), 80, READABLE) is None, "the header says it"
+    assert note_line(frame(notes=(NO_LIBRARY,)), 80, READABLE) is None, "the empty state says it"
+    one = note_line(frame(cards, notes=(FOREIGN,)), 80, READABLE)
+    assert one
+    assert one.text.rstrip() == " 3 of 3 GPU processes are outside this container."
+    two = note_line(frame(cards, notes=(FOREIGN, hidden)), 50, READABLE)
+    assert two
+    assert two.text.rstrip() == " 3 of 3 GPU processes are outside t…  +1 more: F1"
+
+
+@pytest.mark.parametrize(
+    ("words", "width", "lines"),
+    [
+        ("a bb ccc", 4, ["a bb", "ccc"]), ("", 5, [""]), ("abcdef", 3, ["ab…"]),
+        ("x `a b c` y", 7, ["x", "`a b c`", "y"]),
+        ("数据 集", 5, ["数据", "集"]), ("a", 0, ["a"]),
+    ],
+)  # fmt: skip
+def test_wrap(words: str, width: int, lines: list[str]) -> None:
+    assert wrap(words, width) == lines
