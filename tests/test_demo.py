@@ -19,7 +19,7 @@ def opened(name: str, at_s: float | None = None) -> Demo:
 
 
 def samples(frames: list[Frame], card: int = 0) -> list[float]:
-    return [value for frame in frames for _, value in frame.gpus[card].busy_samples]
+    return [value for frame in frames for ago, value in frame.gpus[card].busy_samples if ago < 0.999]
 
 
 def spread(values: list[float]) -> float:
@@ -142,8 +142,11 @@ def check_gpu(gpu: Gpu, held: int) -> None:
     assert held < (gpu.vram_total_bytes or 0)
     assert 70 <= (gpu.power_watts or 0) <= (gpu.power_limit_watts or 0)
     assert 28 <= (gpu.temperature_celsius or 0) <= 95
-    assert gpu.busy_percent == pytest.approx(sum(v for _, v in gpu.busy_samples) / len(gpu.busy_samples))
-    assert all(0 <= ago <= 1 and 0 <= value <= 100 and value == int(value) for ago, value in gpu.busy_samples)
+    last = [value for ago, value in gpu.busy_samples if ago < 0.999]
+    assert gpu.busy_percent == pytest.approx(sum(last) / 6)
+    assert len(gpu.busy_samples) == 96
+    assert all(0 <= ago <= 16 and 0 <= value <= 100 and value == int(value) for ago, value in gpu.busy_samples)
+    assert list(gpu.busy_samples) == sorted(gpu.busy_samples, reverse=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -198,3 +201,27 @@ def test_energy_is_the_integral_of_power() -> None:
         power = [frame.gpus[card].power_watts or 0 for frame in frames[1:]]
         used = (frames[-1].gpus[card].energy_joules or 0) - (frames[0].gpus[card].energy_joules or 0)
         assert used == pytest.approx(sum(power), rel=0.03)
+
+
+def test_idle_begins_with_a_job_and_ends_at_rest() -> None:
+    past = list(opened("idle").past())
+    assert len(past[60].jobs) == 1
+    assert all(gpu.busy_percent or 0 > 80 for gpu in past[60].gpus)
+    at_rest = past[-1]
+    assert at_rest.jobs == ()
+    assert not any(process.gpus for process in at_rest.processes)
+    assert sum(gpu.power_watts or 0 for gpu in at_rest.gpus) == pytest.approx(560, abs=20)
+    assert {gpu.throttle_reasons for gpu in at_rest.gpus} == {frozenset({"idle"})}
+
+
+def test_sixteen_gpus_hide_the_io_of_the_other_user() -> None:
+    frame = opened("16gpu").frame(300)
+    roles = [process.role for process in frame.processes]
+    assert (roles.count(Role.TRAINER), roles.count(Role.LOADER)) == (16, 64)
+    bob = [process for process in frame.processes if process.user == "bob"]
+    assert bob
+    assert all(process.read_bytes_per_s is process.write_bytes_per_s is None for process in bob)
+    assert {missing.reason for process in bob for missing in process.missing} == {"denied"}
+    assert all(process.read_bytes_per_s is not None for process in frame.processes if process.user == "alice")
+    assert (note := frame.note("io-denied"))
+    assert f" {sum(process.user != 'alice' for process in frame.processes)} " in note.text

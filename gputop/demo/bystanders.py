@@ -7,7 +7,7 @@ from typing import Any
 
 from gputop.demo.generator import around
 from gputop.demo.server import Server
-from gputop.model import Missing, Process
+from gputop.model import Missing, Note, Process
 
 _HIDDEN = (
     "read_bytes_per_s",
@@ -34,6 +34,16 @@ def hide(process: Process, viewer: int | None) -> Process:
         visible_gpus=None,
         missing=tuple(Missing(metric=name, reason="denied", unlock="sudo gputop") for name in _HIDDEN),
     )
+
+
+def notes(server: Server, processes: tuple[Process, ...]) -> tuple[Note, ...]:
+    """What the screen says of processes that hide something."""
+    hidden = sum(process.uid != server.viewer for process in processes) if server.viewer is not None else 0
+    if not hidden:
+        return ()
+    text = f"I/O of {hidden} processes of other users is hidden (/proc/PID/io is readable by the owner only)."
+    help = "Their READ/s, WRITE/s show '·', not 0. sudo gputop shows them. Nothing else is missing."
+    return (Note(subject="processes", key="io-denied", text=text, help=(help,)),)
 
 
 def others(server: Server, t: float) -> tuple[Process, ...]:

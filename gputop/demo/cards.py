@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from gputop.demo.generator import Activity, Gated, Phases, Pulse, Scaled
@@ -46,23 +45,21 @@ class Tenant:
     @cached_property
     def activity(self) -> Activity:
         """Seconds of work on this card, from the job's first phase to its end."""
-        return self._sequence(tuple(activity(work, self.seed) for work in self._works))
+        return _phases(self._phases, self.job.ended_s, self.seed)
 
     @cached_property
     def energy(self) -> Activity:
         """Joules above idle that this work used on this card."""
-        return self._sequence(
-            tuple(Scaled(activity(work, self.seed), above_idle_watts(self.card, work)) for work in self._works)
+        parts = (
+            (start, Scaled(activity(work, self.seed), above_idle_watts(self.card, work)))
+            for start, work in self._phases
         )
+        return Phases((*parts, (self.job.ended_s, _QUIET)))
 
     @property
-    def _works(self) -> tuple[Work, ...]:
-        return tuple(self.job.on_card(start, self.card.index) for start, _ in self.job.work)
-
-    def _sequence(self, parts: tuple[Activity, ...]) -> Phases:
-        starts = [max(start, self.job.started_s) for start, _ in self.job.work]
-        ended = ((self.job.ended_s, _QUIET),) if self.job.ended_s < math.inf else ()
-        return Phases((*zip(starts, parts, strict=True), *ended))
+    def _phases(self) -> tuple[tuple[float, Work], ...]:
+        starts = (self.job.phase(start)[0] for start, _ in self.job.work)
+        return tuple((start, self.job.on_card(start, self.card.index)) for start in starts)
 
     def work(self, t: float) -> Work:
         """What it does at t."""
@@ -73,8 +70,16 @@ class Tenant:
         if not self.job.runs(t):
             return 0
         work = self.work(t)
-        grown = max(0.0, min(t, work.vram_grows_for_s)) * work.vram_per_s
+        since = t - max(0.0, self.job.phase(t)[0])
+        grown = max(0.0, min(since, work.vram_grows_for_s)) * work.vram_per_s
         return int(work.vram_bytes + grown // work.vram_step_bytes * work.vram_step_bytes)
+
+
+@lru_cache(maxsize=256)
+def _phases(work: tuple[tuple[float, Work], ...], ended_s: float, seed: int) -> Phases:
+    """One object for all cards that do the same: what it remembers serves them all."""
+    parts = tuple((start, activity(phase, seed)) for start, phase in work)
+    return Phases((*parts, (ended_s, _QUIET)))
 
 
 def above_idle_watts(card: Card, work: Work) -> float:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Protocol
 
 WINDOW_S = 1 / 6  # one sample of the driver's utilisation buffer
+_REMEMBERED = 512
 _CYCLE = 1024  # steps after which the jitter repeats
 _rng = random.Random(5)
 _TABLE = tuple(_rng.uniform(-1, 1) for _ in range(4096))
@@ -20,7 +21,7 @@ def noise(seed: int, t: float) -> float:
     whole = int(t)
     place = seed * 787 + whole
     first = _TABLE[place & 4095]
-    return first + (t - whole) * (_TABLE[place + 1 & 4095] - first)
+    return first if t == whole else first + (t - whole) * (_TABLE[place + 1 & 4095] - first)
 
 
 def around(value: float, share: float, seed: int, t: float) -> float:
@@ -62,7 +63,7 @@ class Pulse:
         """Seconds it was on from 0 to t; over whole steps exactly `duty` of them."""
         cycles, place = divmod(t / self._period_s, _CYCLE)
         edges, duty = self._edges, self._duty
-        index = bisect_right(edges, place)
+        index = bisect_right(edges, place, 1, _CYCLE)  # just before 0 the remainder rounds up to a whole cycle
         began = edges[index - 1]
         into, on = place - began, duty * (edges[index] - began)
         return self._period_s * (duty * (cycles * _CYCLE + began) + (into if into < on else on))
@@ -70,7 +71,7 @@ class Pulse:
     def count(self, t: float) -> int:
         """How many on parts ended by t, since 0."""
         cycles, place = divmod(t / self._period_s, _CYCLE)
-        index = bisect_right(self._edges, place) - 1
+        index = bisect_right(self._edges, place, 1, _CYCLE) - 1
         began = self._edges[index]
         return int(cycles) * _CYCLE + index + (place - began >= self._duty * (self._edges[index + 1] - began))
 
@@ -110,11 +111,18 @@ class Phases:
         self._before = [0.0]
         for (start, part), end in zip(parts, self._starts[1:], strict=False):
             self._before.append(self._before[-1] + part.busy_s(end - start))
+        self._known: dict[float, float] = {}  # the ranks of a job ask for the same moments
 
     def busy_s(self, t: float) -> float:
         """Seconds it was on from the first start to t; none before it."""
-        index = bisect_right(self._starts, t) - 1
-        return self._before[index] + self._parts[index].busy_s(t - self._starts[index]) if index >= 0 else 0.0
+        busy = self._known.get(t)
+        if busy is None:
+            index = bisect_right(self._starts, t) - 1
+            busy = self._before[index] + self._parts[index].busy_s(t - self._starts[index]) if index >= 0 else 0.0
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[t] = busy
+        return busy
 
 
 def share(activity: Activity, t: float, window_s: float) -> float:

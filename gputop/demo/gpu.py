@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gputop.demo.cards import FULL_MHZ, FULL_WATTS, IDLE_MHZ, IDLE_WATTS, Tenant, above_idle_watts, settings, uuid
 from gputop.demo.generator import WINDOW_S, around, noise, share, shares
-from gputop.demo.server import MIB, Card, Server
+from gputop.demo.server import MIB, Card, Server, Work
 from gputop.model import Gpu, Throttle
 
+_A_SECOND, _KEPT = 6, 96  # samples: in a second, in the driver's buffer
 _HEAT_S = 42.0  # time constant of the heat sink
 _WEIGHTS = (0.14, 0.23, 0.63)  # of the power three, two and one time constants ago: an exponential in steps
 _STEP_MHZ = 15
@@ -18,11 +20,17 @@ _UNITS = ("sm", "occupancy", "tensor", "dram", "fp32", "fp16", "fp64", "integer"
 _RATES = ("pcie_rx", "pcie_tx", "nvlink")
 
 
+@lru_cache(maxsize=64)
+def _ages(newest_s: float) -> tuple[float, ...]:
+    """How old each sample of the buffer is."""
+    return tuple(round(newest_s + number * WINDOW_S, 3) for number in reversed(range(_KEPT)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Moment:
     t: float
-    seen: float  # ranks step together; each card sees it a fraction of a step later
-    now: tuple[tuple[Tenant, float], ...]  # tenants and the part of the last second they kept it on
+    seen: float
+    now: tuple[tuple[Tenant, Work, float], ...]  # tenants, what they do, the part of the last second they were on
     on: float
     awake: bool
     celsius: float
@@ -39,15 +47,18 @@ class Slot:
             for number, job in enumerate(server.jobs)
             if any(card.index in rank for rank in job.ranks)
         )
+        # ranks step together; each card sees it a fraction of a step later
+        self._behind_s = 0.11 * (card.index % 4)
         self._settings = settings(server, card)
+        self._buffer: tuple[int, list[float]] = (0, [])  # its newest number, values
 
-    def gpu(self, t: float, interval_s: float) -> Gpu:
+    def gpu(self, t: float) -> Gpu:
         """Everything the driver would say about this card at t."""
         moment = self._moment(t)
         clock, slowed = self._clock(moment)
         return Gpu(
             **self._settings,
-            **self._utilisation(moment, interval_s),
+            **self._utilisation(moment),
             **self._power(moment, clock),
             **self._units(moment),
             **slowed,
@@ -57,26 +68,33 @@ class Slot:
         )
 
     def _moment(self, t: float) -> _Moment:
-        seen = t - 0.11 * (self.card.index % 4)
-        now = tuple((tenant, share(tenant.activity, seen, 1.0)) for tenant in self.tenants)
+        seen = t - self._behind_s
+        now = tuple((tenant, tenant.work(t), share(tenant.activity, seen, 1.0)) for tenant in self.tenants)
         awake = any(share(tenant.activity, seen, 12.0) for tenant in self.tenants)
-        return _Moment(t, seen, now, min(1.0, sum(part for _, part in now)), awake, self._celsius(t))
+        return _Moment(t, seen, now, min(1.0, sum(part for _, _, part in now)), awake, self._celsius(t))
 
-    def _utilisation(self, moment: _Moment, interval_s: float) -> dict[str, Any]:
+    def _utilisation(self, moment: _Moment) -> dict[str, Any]:
         last = math.floor(moment.t / WINDOW_S)
-        count = max(1, last - math.floor((moment.t - interval_s) / WINDOW_S))
-        ago = [moment.t - number * WINDOW_S for number in range(last - count, last + 1)]
-        edges = [moment.seen - past for past in ago]
-        busy = [0.0] * count
-        for tenant, _ in moment.now:
-            busy = [so_far + part for so_far, part in zip(busy, shares(tenant.activity, edges), strict=True)]
-        samples = [(past, float(round(100 * min(1.0, part)))) for past, part in zip(ago[1:], busy, strict=True)]
-        dram = sum(part * tenant.work(moment.t).dram for tenant, part in moment.now)
+        values = self._samples(last)
+        dram = sum(part * work.dram for _, work, part in moment.now)
         return {
-            "busy_samples": tuple(samples),
-            "busy_percent": sum(value for _, value in samples) / count,
+            "busy_samples": tuple(zip(_ages(round(moment.t - last * WINDOW_S, 3)), values, strict=True)),
+            "busy_percent": sum(values[-_A_SECOND:]) / _A_SECOND,
             "memory_busy_percent": min(100.0, 1.35 * dram),
         }
+
+    def _samples(self, last: int) -> list[float]:
+        """The driver's buffer up to the sample with this number: whole percents, the newest last."""
+        before, values = self._buffer
+        fresh = last - before if values and 0 <= last - before < _KEPT else _KEPT
+        if fresh:
+            edges = [number * WINDOW_S - self._behind_s for number in range(last - fresh, last + 1)]
+            busy = [0.0] * fresh
+            for tenant in self.tenants:
+                busy = [so_far + part for so_far, part in zip(busy, shares(tenant.activity, edges), strict=True)]
+            values = values[fresh:] + [float(round(100 * min(1.0, part))) for part in busy]
+            self._buffer = last, values
+        return values
 
     def _clock(self, moment: _Moment) -> tuple[float, dict[str, Any]]:
         """The clock, what holds it down, and for how much of the last second."""
@@ -84,7 +102,7 @@ class Slot:
         soft = hard = power = 0.0
         reasons: set[Throttle] = set() if moment.awake else {"idle"}
         clock = FULL_MHZ if moment.awake else IDLE_MHZ
-        wanted = max((tenant.work(t).watts for tenant, part in moment.now if part > 0), default=0.0)
+        wanted = max((work.watts for _, work, part in moment.now if part > 0), default=0.0)
         if wanted > self._limit(t):
             # at nearly constant voltage power above idle follows the clock
             clock *= around((self._limit(t) - IDLE_WATTS) / (wanted - IDLE_WATTS), 0.004, seed, t)
@@ -107,8 +125,8 @@ class Slot:
         t, seed = moment.t, self.card.index
         mean = instant = 0.0
         joules = IDLE_WATTS * (t + 86400)
-        for tenant, part in moment.now:
-            above = (tenant.work(t).watts - IDLE_WATTS) * min(1.0, clock / FULL_MHZ)
+        for tenant, work, part in moment.now:
+            above = (work.watts - IDLE_WATTS) * min(1.0, clock / FULL_MHZ)
             mean += part * above
             instant += share(tenant.activity, moment.seen, 0.1) * above
             joules += tenant.energy.busy_s(moment.seen)
@@ -143,13 +161,13 @@ class Slot:
 
     def _units(self, moment: _Moment) -> dict[str, Any]:
         t, seed = moment.t, self.card.index
-        work = dict.fromkeys(_UNITS + _RATES, 0.0)
-        for tenant, part in moment.now:
-            doing = tenant.work(t)
-            for name in work:
-                work[name] += part * getattr(doing, name)
-        active = {name: min(100.0, around(work[name], 0.03, seed + 3, t)) for name in _UNITS}
-        rates = {name: around(work[name], 0.05, seed, t) for name in _RATES}
+        done = dict.fromkeys(_UNITS + _RATES, 0.0)
+        for _, work, part in moment.now:
+            for name in done:
+                done[name] += part * getattr(work, name)
+        wobble = around(1.0, 0.03, seed + 3, t)
+        active = {name: min(100.0, done[name] * wobble) for name in _UNITS}
+        rates = {name: around(done[name], 0.05, seed, t) for name in _RATES}
         return {
             "graphics_active_percent": 100 * moment.on,
             "sm_active_percent": active["sm"],

@@ -94,7 +94,7 @@ def _load(runnable: float, t: float) -> tuple[float, float, float]:
 
 def _pressure(server: Server, t: float, name: str, full_share: float) -> Pressure:
     """Pressure of a resource: that of the job it troubles most."""
-    wanted = max((getattr(job.at(t), name) for job in server.jobs if job.runs(t)), default=0.0)
+    wanted = max((getattr(job.phase(t)[1], name) for job in server.jobs if job.runs(t)), default=0.0)
     now, lately = min(100.0, around(wanted, 0.15, 820, t)), min(100.0, around(wanted, 0.03, 821, t / 10))
     return Pressure(some_percent=now, full_percent=full_share * now, some_avg10_percent=lately)
 

@@ -46,7 +46,7 @@ class Crew:
         """The launcher, the ranks, the loaders; nothing before the job started or after it ended."""
         if not self.job.runs(t):
             return
-        work = self.job.at(t)
+        _, work = self.job.phase(t)
         if self._many:
             yield self._launcher(t)
         for rank, identity in enumerate(self._ranks):
@@ -58,12 +58,12 @@ class Crew:
         return Identity(pid, int(100 * (self.server.uptime_s + self.job.started_s + later_s)))
 
     def _loader_identity(self, t: float, rank: int, place: int) -> Identity:
-        job, dip = self.job, self.job.at(t).dip
+        job, (start, work) = self.job, self.job.phase(t)
         pid, later = job.loader_pid + rank * job.loaders + place, 22.0
-        if dip and dip.respawn:
-            born = gate(dip, self._seed).count(t)
-            pid += born * len(self._places)
-            later = max(later, born * dip.every_s - job.started_s)
+        if work.dip and work.dip.respawn:
+            dips = gate(work.dip, self._seed).count(t - start)
+            pid += dips * len(self._places)
+            later = start + dips * work.dip.every_s - job.started_s if dips else later
         return self._identity(pid, later)
 
     def _launcher(self, t: float) -> Process:
@@ -119,11 +119,12 @@ class Crew:
 
     def _loader(self, t: float, work: Work, rank: int, identity: Identity) -> Process:
         job, seed = self.job, identity.pid
-        cpu = min(99.6, around(work.loader_cpu, 0.06, seed, t))
-        blocked = min(100.0, around(work.loader_blocked, 0.12, seed + 1, t))
+        wander, other = noise(seed, t), noise(seed + 1, t)
+        cpu = min(99.6, work.loader_cpu * (1 + 0.06 * wander))
+        blocked = min(100.0, work.loader_blocked * (1 + 0.12 * other))
         stuck = 50 + 50 * noise(seed + 2, t) < blocked
-        wait = around(0.6 * work.run_wait, 0.2, seed + 3, t)
-        read = around(work.loader_read, 0.06, seed + 4, t)
+        wait = 0.6 * work.run_wait * (1 - 0.2 * wander)
+        read = work.loader_read * (1 - 0.06 * other)
         return Process(
             **self._common(t, identity, cpu=cpu, main=cpu, wait=wait, rss=job.loader_rss, shared=0.7),
             **self._reads(read, work.loader_cached, work.read_size),
@@ -139,10 +140,10 @@ class Crew:
             io_wait_percent=blocked,
             blocked_percent=blocked,
             write_bytes_per_s=0.0,
-            write_chars_per_s=around(0.4e6, 0.1, seed + 5, t),
-            write_calls_per_s=around(40, 0.1, seed + 5, t),
-            voluntary_switches_per_s=around(90, 0.2, seed + 6, t),
-            involuntary_switches_per_s=around(4, 0.3, seed + 7, t),
+            write_chars_per_s=0.4e6 * (1 + 0.1 * wander),
+            write_calls_per_s=40 * (1 + 0.1 * wander),
+            voluntary_switches_per_s=90 * (1 + 0.2 * other),
+            involuntary_switches_per_s=4 * (1 - 0.3 * other),
             thread_names=(("pt_data_worker", 3),),
             libraries=("torch", "mkl", "gomp"),
         )
@@ -202,7 +203,7 @@ class Crew:
         """What rank 0 writes: its checkpoint, spread over the dip."""
         if not work.dip or not work.dip.write_bytes:
             return 0.0
-        start = max(start for start, phase in self.job.work if phase is work)
+        start, _ = self.job.phase(t)
         paused = 1 - share(gate(work.dip, self._seed), t - start, 1.0)
         return paused * work.dip.write_bytes / work.dip.for_s
 

@@ -189,4 +189,27 @@ def showcase() -> Scenario:
     )
 
 
-SCENARIOS: Mapping[str, Scenario] = {made.name: made for made in (healthy(), showcase())}
+def idle() -> Scenario:
+    """Eight GPUs after their last job."""
+    work = replace(HEALTHY, duty=0.93, jitter=0.05, vram_bytes=66 * GIB)
+    ended = replace(llama(each(*range(8)), (BEFORE_S, work)), ended_s=ONSET_S, started_s=ONSET_S - 13_260)
+    return Scenario(name="idle", title="eight GPUs at rest, their last job ended 3 minutes ago", server=dgx(8, ended))
+
+
+def sixteen() -> Scenario:
+    """Sixteen GPUs with two big jobs, seen by a user who may not read the other's I/O."""
+    jobs = llama(each(*range(8)), (BEFORE_S, WAITING)), sd3(each(*range(8, 16)), (BEFORE_S, HUNGRY))
+    stores = (replace(DATA, bytes_per_s=4.0 * GIB), SCRATCH, ROOT)
+    server = replace(dgx(16, *jobs), cpus=112, stores=stores, viewer=1001)
+    return Scenario(name="16gpu", title="sixteen GPUs, two jobs of eight ranks, 64 loaders", server=server)
+
+
+def many() -> Scenario:
+    """As many GPUs as anybody looks at on one screen."""
+    job = llama(each(*range(64)), (BEFORE_S, replace(HEALTHY, jitter=0.1, duty=0.96)), loaders=1)
+    return Scenario(
+        name="64gpu", title="sixty-four GPUs, one job", open_at_s=60, server=replace(dgx(64, job), cpus=256)
+    )
+
+
+SCENARIOS: Mapping[str, Scenario] = {made.name: made for made in (showcase(), healthy(), idle(), sixteen(), many())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
+from operator import itemgetter
 
 GIB = 1024**3
 MIB = 1024**2
@@ -90,21 +91,18 @@ class Job:
     container: str | None = None
     omp_threads: int | None = 1
 
-    def at(self, t: float) -> Work:
-        """The work it does at t."""
-        return self.work[max(0, bisect_right(self.work, t, key=_start) - 1)][1]
+    def phase(self, t: float) -> tuple[float, Work]:
+        """The work it does at t, and since when."""
+        start, work = self.work[max(0, bisect_right(self.work, t, key=itemgetter(0)) - 1)]
+        return max(start, self.started_s), work
 
     def on_card(self, t: float, card: int) -> Work:
         """The work it does at t on one GPU."""
-        return next((work for index, work in self.card_work if index == card), None) or self.at(t)
+        return dict(self.card_work).get(card) or self.phase(t)[1]
 
     def runs(self, t: float) -> bool:
         """Whether it exists at t."""
         return self.started_s <= t < self.ended_s
-
-
-def _start(entry: tuple[float, Work]) -> float:
-    return entry[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

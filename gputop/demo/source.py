@@ -6,16 +6,17 @@ import time
 from collections.abc import Iterator
 from threading import Event
 
-from gputop.demo.bystanders import hide, others
+from gputop.demo.bystanders import hide, notes, others
 from gputop.demo.cards import Tenant
 from gputop.demo.gpu import Slot
 from gputop.demo.machine import host
 from gputop.demo.programs import Crew
 from gputop.demo.server import Job, Scenario
-from gputop.model import Frame
+from gputop.model import Frame, Process
 from gputop.source import Interest
 
 HISTORY_S = 900
+_DAEMONS_S = 5.0
 
 
 class Demo:
@@ -41,6 +42,8 @@ class Demo:
         self.at_s = scenario.open_at_s if at_s is None else at_s
         self._pace = pace
         self._anchor_s = (time.time() if anchor_s is None else anchor_s) - self.at_s
+        self._tick = -1.0
+        self._found: tuple[tuple[Process, ...], tuple[Process, ...]] = ((), ())
         server = scenario.server
         self._slots = tuple(Slot(server, card) for card in server.cards)
         self._crews = tuple(Crew(server, job, self._tenants(job)) for job in server.jobs)
@@ -49,15 +52,18 @@ class Demo:
         """The server at t seconds of the scenario."""
         server = self.scenario.server
         crews = [crew for crew in self._crews if crew.job.runs(t)]
-        processes = (*(process for crew in crews for process in crew.processes(t)), *others(server, t))
+        working = [process for crew in crews for process in crew.processes(t)]
+        daemons, seen_daemons = self._daemons(t)
+        processes = (*working, *daemons)
         return Frame(
             wall_s=self._anchor_s + t,
             mono_s=server.uptime_s + t,
             hostname=server.hostname,
             host=host(server, t, processes),
-            gpus=tuple(slot.gpu(t, self.interval_s) for slot in self._slots),
-            processes=tuple(hide(process, server.viewer) for process in processes),
+            gpus=tuple(slot.gpu(t) for slot in self._slots),
+            processes=(*(hide(process, server.viewer) for process in working), *seen_daemons),
             jobs=tuple(crew.seen(t) for crew in crews),
+            notes=notes(server, processes),
             cost_percent=0.9,
             driver_percent=0.4,
         )
@@ -76,6 +82,15 @@ class Demo:
             if self._pace:
                 due = max(due + self.interval_s, time.monotonic())
                 stop.wait(due - time.monotonic())
+
+    def _daemons(self, t: float) -> tuple[tuple[Process, ...], tuple[Process, ...]]:
+        """Processes without GPU kin as they are and as they are seen, looked at every 5 s as on a live machine."""
+        tick = t - t % _DAEMONS_S
+        if tick != self._tick:
+            server = self.scenario.server
+            found = others(server, tick)
+            self._tick, self._found = tick, (found, tuple(hide(process, server.viewer) for process in found))
+        return self._found
 
     def _tenants(self, job: Job) -> dict[int, Tenant]:
         return {slot.card.index: tenant for slot in self._slots for tenant in slot.tenants if tenant.job is job}
