@@ -122,7 +122,7 @@ def test_n13_unified_memory_is_the_hosts() -> None:
     [
         ({"condition": "lost", "condition_s": 47.0}, "▲ lost 47s", "LOST"),
         ({"condition": "hung", "condition_s": 5.0, "age_s": 5.0}, "▲ hung 5s", "HUNG"),
-        ({"age_s": 9.0}, "  9s old", "OLD"),
+        ({"age_s": 9.0}, "  9s old", "9s OLD"),
     ],
 )
 def test_n07_n09_a_gpu_that_does_not_answer_says_so_and_is_dim(

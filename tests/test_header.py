@@ -23,8 +23,8 @@ NO_LIBRARY = Note(
     key="no-library",
     text="No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine.",
     help=(
-        "lspci shows an NVIDIA GPU  the driver is not loaded: `modprobe nvidia`; `dmesg | grep NVRM`",
-        "in a container  start it with `--gpus all` (or the nvidia runtime)",
+        "lspci shows an NVIDIA GPU (10de:2330)      the driver is not loaded: `modprobe nvidia`; `dmesg | grep NVRM`",
+        "in a container                             start it with `--gpus all` (or the nvidia runtime)",
     ),
 )
 
@@ -63,8 +63,9 @@ def test_header_says_how_fresh_it_is(status: Status, said: str) -> None:
 
 
 def test_header_says_that_sampling_slowed_itself() -> None:
-    slow = Note(subject="monitor", key="slow", text="sampling 8 s")
-    assert "sampling 8 s" in header(frame((gpu(0),), notes=(slow,)), 120, READABLE, Status()).text
+    slow = Note(subject="monitor", key="slow", text="sampling every 8 s: driver calls take 200 ms")
+    line = header(frame((gpu(0),), notes=(slow,)), 120, READABLE, Status())
+    assert "sampling every 8 s  live 1.0s" in line.text
 
 
 def test_header_of_a_host_of_which_nothing_is_known() -> None:
@@ -132,10 +133,12 @@ def test_n05_no_gpus() -> None:
     assert "gputop demo" in said
 
 
-def test_n10_waiting_for_the_driver_offers_nothing_else() -> None:
-    waiting = Note(subject="driver", key="waiting", text="waiting for driver 12 s")
-    said = text(*without_gpus(frame(notes=(waiting,)), 80, READABLE))
+@pytest.mark.parametrize("key", ["waiting", "mismatch", "lost-access"])
+def test_n03_n04_n10_a_driver_in_trouble_does_not_offer_the_demo(key: str) -> None:
+    trouble = Note(subject="driver", key=key, text="waiting for driver 12 s", help=("restart the container",))
+    said = text(*without_gpus(frame(notes=(trouble,)), 80, READABLE))
     assert "waiting for driver 12 s" in said
+    assert "    restart the container" in said
     assert "demo" not in said
 
 

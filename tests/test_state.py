@@ -27,8 +27,7 @@ def past(*gpus: Gpu, every_s: float = 1.0) -> History:
         (gpu(0, condition="lost", condition_s=372), "lost 6m 12s", "LOST", "crit"),
         (gpu(0, condition="lost"), "lost", "LOST", "crit"),
         (gpu(0, condition="asleep", condition_s=900), "asleep", "SLEEP", "dim"),
-        (gpu(0, age_s=12), "12s old", "OLD", "dim"),
-        (gpu(0, age_s=2), "busy", "BUSY", "text"),
+        (gpu(0, age_s=12), "12s old", "12s OLD", "dim"),
         (hot(0), "thermal", "HEAT", "crit"),
         (hot(0, throttled_heat_hard_percent=0.0, throttled_heat_percent=44.0), "thermal", "HEAT", "warn"),
         (hot(0, throttled_heat_hard_percent=0.0, throttled_heat_percent=1.0), "busy", "BUSY", "text"),
@@ -48,7 +47,7 @@ def test_word(card: Gpu, word: str, short: str, token: str) -> None:
     assert (said.word, said.short, said.token) == (word, short, token)
     assert bool(said.sign) == (token in ("warn", "crit")), "weight is carried by a sign, not by colour alone"
     assert said.hot == (word == "thermal")
-    assert said.stale == (card.condition != "ok" or card.age_s > 3)
+    assert said.stale == (card.condition != "ok" or card.age_s > 0)
 
 
 def test_nothing_is_known_of_the_past_in_the_first_frame() -> None:

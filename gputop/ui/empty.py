@@ -13,20 +13,19 @@ from gputop.ui.draw import Line, Run
 from gputop.ui.look import Look
 
 _PARTS = re.compile(r"(`[^`]+`)")
-_LOOKING = "no GPU here, just looking  `gputop demo showcase`"
+_LOOKING = "no GPU here, just looking   `gputop demo showcase`"
+_OFFERS_DEMO = frozenset({"no-library", "not-loaded", "no-gpus"})
+_ASIDE = frozenset({"slow", "old-driver", "dcgm", "twins"})  # not why there is no GPU
 _WIDEST = 140  # prose is not read wider
 
 
 def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
     """What stands in place of the GPU pane while there is no GPU: why, what helps, what is shown anyway."""
-    notes = [note for note in frame.notes if note.subject == "driver" and note.key != "slow"]
+    notes = [note for note in frame.notes if note.subject == "driver" and note.key not in _ASIDE]
     if not notes:
         notes = [Note(subject="driver", key="no-gpus", text="0 GPUs: the driver answers and lists none.")]
     width_of_text = min(width, _WIDEST)
-    rows = []
-    for number, note in enumerate(notes):
-        last = number == len(notes) - 1
-        rows += _said(note, width_of_text, demo=last and note.key != "waiting")
+    rows = [row for note in notes for row in _said(note, width_of_text)]
     rows.append([Run("  Processes and host are shown below.", "dim")])
     return [draw.blank(width, look), *(Line(look).runs(row).strip(width) for row in rows), draw.blank(width, look)]
 
@@ -59,9 +58,10 @@ def note_line(frame: Frame, width: int, look: Look) -> Strip | None:
     return line.strip(width)
 
 
-def _said(note: Note, width: int, *, demo: bool) -> list[list[Run]]:
+def _said(note: Note, width: int) -> list[list[Run]]:
     rows: list[list[Run]] = [[Run("  "), Run(line, "bright", True)] for line in wrap(note.text, width - 4)]
-    helps = [*note.help, *([_LOOKING] if demo and not any("gputop demo" in line for line in note.help) else [])]
+    offered = note.key not in _OFFERS_DEMO or any("gputop demo" in line for line in note.help)
+    helps = [*note.help] if offered else [*note.help, _LOOKING]
     labels = [_split(line)[0] for line in helps]
     aligned = max((draw.cells([Run(label)]) for label in labels), default=0)
     rows.append([])
@@ -82,9 +82,9 @@ def _said(note: Note, width: int, *, demo: bool) -> list[list[Run]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """A help line's label and text, kept apart by two blanks."""
-    label, between, text = line.partition("  ")
-    return (label, text.strip()) if between else ("", line)
+    """A help line's label and text, kept apart by three blanks or more."""
+    parts = re.split(r" {3,}", line, maxsplit=1)
+    return (parts[0], parts[1]) if len(parts) == 2 else ("", line)
 
 
 def _marked(text: str) -> list[Run]:

@@ -85,7 +85,7 @@ def _cards(scene: Scene, width: int, height: int, first: int) -> list[Strip]:
 
 
 def _table(scene: Scene, fields: Sequence[Field], width: int, height: int, first: int, many: int) -> list[Strip]:
-    each = (width - (many - 1) * _BETWEEN) // many
+    each = (width - 1 - (many - 1) * _BETWEEN) // many
     places, count = place(fields, scene, each), len(scene.gpus)
     deep, room = math.ceil(count / many), max(0, height - 1)
     first = max(0, min(first, deep - room))

@@ -73,7 +73,7 @@ def _right(frame: Frame, status: Status) -> list[Piece]:
     if status.slow_link_s is not None:
         pieces.append((87, [Run(f"slow link: every {status.slow_link_s:.0f} s", "warn")]))
     if slow := frame.note("slow"):
-        pieces.append((86, [Run(draw.cut(slow.text, 32), "warn")]))
+        pieces.append((86, [Run(draw.cut(slow.text.partition(":")[0], 32), "warn")]))
     if status.frozen:
         pieces.append((93, [Run(" frozen ", "bright", True, True)]))
     pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {status.interval_s:.1f}s", "dim")]))

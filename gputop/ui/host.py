@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from textual.strip import Strip
 
 from gputop import units
-from gputop.model import Frame, Host, Mount, Pressure
+from gputop.model import Frame, Host, Mount, Network, Pressure
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import Look
@@ -212,12 +212,20 @@ def _space(column: Column) -> list[Row]:
 
 def _networks(column: Column) -> list[Row]:
     rows: list[Row] = []
-    for network in column.host.networks[:_MOST_ROWS]:
-        label = "ib" if network.kind == "infiniband" else "net"
-        speed = f"{network.speed_bytes_per_s * 8 / 1e9:.0f}Gb" if network.speed_bytes_per_s else ""
-        row = _flow(label, network.name, speed, ("in", network.receive_bytes_per_s), ("out", network.send_bytes_per_s))
-        rows.append([*row, *column.traffic(f"net {network.name}", _IN_OUT, draw.cells(row), 1e7)])
+    for label, kind in (("net", "ethernet"), ("ib", "infiniband")):
+        ports = [port for port in column.host.networks if port.kind == kind]
+        quiet = [port for port in ports if max(port.receive_bytes_per_s or 0, port.send_bytes_per_s or 0) < 1024]
+        shown = [port for port in ports if port not in quiet or len(quiet) == 1][:_MOST_ROWS]
+        rows += [_port(column, label, port) for port in shown]
+        if len(quiet) > 1:
+            rows.append([_label(label), Run(f"{len(quiet)} {'more ' if shown else ''}idle", "dim")])
     return rows
+
+
+def _port(column: Column, label: str, port: Network) -> Row:
+    speed = f"{port.speed_bytes_per_s * 8 / 1e9:.0f}Gb" if port.speed_bytes_per_s else ""
+    row = _flow(label, port.name, speed, ("in", port.receive_bytes_per_s), ("out", port.send_bytes_per_s))
+    return [*row, *column.traffic(f"net {port.name}", _IN_OUT, draw.cells(row), 1e7)]
 
 
 def _pressure(column: Column) -> list[Row]:

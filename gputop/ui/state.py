@@ -15,7 +15,6 @@ IDLE_AFTER_S = 60.0
 POWER_CAP_SHARE = 80.0  # percent of the last HELD_S
 HEAT_SHARE = 2.0  # percent of the last HELD_S
 HELD_S = 10.0
-STALE_AFTER_S = 3.0
 _LOOKS = ((60.0, 1.0), (900.0, 1.0), (14400.0, 15.0))  # how far back, in steps of: no further than needed
 
 
@@ -43,8 +42,8 @@ def state(gpu: Gpu, past: Past) -> State:
     """Lost, hung, asleep, stale, thermal, power cap, idle, busy: the first that holds."""
     if gpu.condition != "ok":
         return _unwell(gpu)
-    if gpu.age_s >= STALE_AFTER_S:
-        return State(f"{ago(gpu.age_s)} old", "OLD", "dim", stale=True)
+    if gpu.age_s > 0:
+        return State(f"{ago(gpu.age_s)} old", f"{_rough(gpu.age_s)} OLD", "dim", stale=True)
     if heat := _heat(gpu, past):
         return heat
     if _power_capped(gpu, past):
