@@ -15,7 +15,7 @@ IDLE_AFTER_S = 60.0
 POWER_CAP_SHARE = 80.0  # percent of the last HELD_S
 HEAT_SHARE = 2.0  # percent of the last HELD_S
 HELD_S = 10.0
-_LOOKS = ((60.0, 1.0), (900.0, 1.0), (14400.0, 15.0))  # how far back, in steps of: no further than needed
+_FINE_S, _LONG_S, _LONG_STEP_S = 900.0, 14400.0, 15.0  # how far back, and in steps of what
 
 
 class Past(Protocol):
@@ -88,13 +88,16 @@ def _share(past: Past, uuid: str, metric: str) -> float:
 
 def _idle(uuid: str, past: Past) -> float | None:
     """Seconds since it last did something, as far back as anybody looked; None if that is less than a minute ago."""
-    age = 0.0
-    for span_s, step_s in _LOOKS:
-        quiet_s, ended = _quiet(past.values(uuid, "busy_percent", span_s, step_s), step_s)
-        age = max(age, quiet_s)
-        if ended or quiet_s < span_s - step_s:
-            return None if ended and age < IDLE_AFTER_S else age
-    return age
+    minute_s, ended = _quiet(past.values(uuid, "busy_percent", IDLE_AFTER_S), 1.0)
+    if ended:
+        return None
+    if minute_s < IDLE_AFTER_S - 1:
+        return minute_s
+    # most idle GPUs are so for long: look at the long past first, in its coarse steps
+    long_s, _ = _quiet(past.values(uuid, "busy_percent", _LONG_S, _LONG_STEP_S), _LONG_STEP_S)
+    if long_s > _FINE_S:
+        return long_s
+    return max(minute_s, _quiet(past.values(uuid, "busy_percent", _FINE_S), 1.0)[0])
 
 
 def _quiet(values: Sequence[float | None], step_s: float) -> tuple[float, bool]:
