@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gputop import __version__, config, units
+from gputop.safe.files import read_settings
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -221,7 +222,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name not in ("monitor", "demo"):
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
         flags = {key: value for key, value in vars(args).items() if key in config.FLAGS}
-        settings, warnings = config.load(getattr(args, "config", None), os.environ, flags)
+        try:
+            settings, warnings = config.load(getattr(args, "config", None), os.environ, flags, read_settings)
+        except ValueError as error:
+            raise Failure(str(error), USAGE) from None
         for warning in warnings:
             sys.stderr.write(f"gputop: {warning}\n")
         return COMMANDS[name](args, settings)

@@ -15,7 +15,7 @@ READING = PURE | {"source", "history"}
 MAY_IMPORT: dict[str, set[str]] = {
     "model": set(),
     "units": set(),
-    "config": set(),
+    "config": {"units"},
     "safe": set(),
     "source": {"model"},
     "history": {"model"},
