@@ -123,7 +123,7 @@ def child_of(terminal: Terminal) -> int:
     return int(Path(f"/proc/{terminal.pid}/task/{terminal.pid}/children").read_text().split()[0])
 
 
-def ends_with_its_line(program: Program, ignore_hup: bool, within: float = 2.0) -> None:
+def ends_with_its_line(program: Program, ignore_hup: bool, suspended: bool = False, within: float = 2.0) -> None:
     """The line is dead: gone soon, whether or not SIGHUP may tell it, and no CPU burnt meanwhile."""
 
     def before_exec() -> None:
@@ -131,6 +131,9 @@ def ends_with_its_line(program: Program, ignore_hup: bool, within: float = 2.0) 
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     with program.start(before_exec=before_exec) as terminal:
+        if suspended:
+            terminal.send("ctrl+z")
+            terminal.wait_state("T")
         before = terminal.cpu_s()
         terminal.close_master()
         peak = before
@@ -231,24 +234,32 @@ def suspends_and_resumes(program: Program, times: int) -> None:
 
 
 def leaves_the_shell_its_terminal(program: Program) -> None:
-    """In a shell with job control: suspended, killed in the background, the shell goes on."""
+    """In a shell with job control: waits in the background, is suspended, killed while suspended; the shell goes on."""
     command = subprocess.list2cmdline(program.argv)
     env = {**program.env, "PS1": "prompt$ ", "ENV": None, "HISTFILE": None}
     with Terminal(["bash", "--norc", "--noprofile", "-i"], env=env) as terminal:
         terminal.wait_for("prompt$")
-        terminal.send(f"{command}\n")
-        terminal.wait_for(program.ready, 20)
-        terminal.send("ctrl+z")
-        terminal.wait_for("Stopped")
-        terminal.send("fg\n")
-        terminal.wait_for(program.ready)
-        terminal.send("ctrl+z")
-        terminal.wait_for("Stopped")
+        terminal.send(f"{command} &\n")
+        wait_until(lambda: state_of_child(terminal) == "T", 20, "not stopped in the background")
+        assert FULL_SCREEN not in modes_ever_on(terminal.output)
+        for _ in range(2):
+            terminal.send("fg\n")
+            terminal.wait_for(program.ready, 20)
+            terminal.send("ctrl+z")
+            wait_until(lambda: state_of_child(terminal) == "T", 5, "not suspended")
         terminal.send("kill %1; wait; echo back-$((40 + 2))\n")
         terminal.wait_for("back-42")
         assert modes_left_on(terminal.output) <= {2004}, "bash itself has bracketed paste on"
         terminal.send("exit\n")
         terminal.wait_exit()
+
+
+def state_of_child(terminal: Terminal) -> str:
+    """R, S, T: what the kernel says of the program that the shell of the terminal runs; empty if there is none."""
+    try:
+        return Path(f"/proc/{child_of(terminal)}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
 
 
 def wait_crash_file(state: Path) -> str:

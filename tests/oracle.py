@@ -17,6 +17,7 @@ ALLOWED = re.compile(
     rb"|\r\n(?=\x1b\[\d+;\d+H)"  # between the lines of a full repaint
 )
 CLIPBOARD = re.compile(rb"\x1b\]52;c;[A-Za-z0-9+/=]*\x07")
+_UNFINISHED = re.compile(rb"\x1b(?:\[[\d;?<>$]*)?$")
 _ENTER = b"\x1b[?1049h"
 _LEAVE = b"\x1b[?1049l"
 _CANCEL = b"\x18\x1b[?2026l"  # the guard's, before it resets a terminal that may be in the middle of a sequence
@@ -33,7 +34,8 @@ def oracle(data: bytes, clipboard: bool = False) -> list[str]:
     """
     if clipboard:
         data = CLIPBOARD.sub(b"", data)
-    data = data.replace(_CANCEL, b"")
+    # what was read so far may end in the middle of a sequence, or of a character
+    data = _UNFINISHED.sub(b"", data.replace(_CANCEL, b""))
     found: list[str] = []
     for number, part in enumerate(data.split(_ENTER)):
         full_screen, _, after = part.rpartition(_LEAVE)
@@ -48,8 +50,7 @@ def _violations(data: bytes, controls: str) -> list[str]:
     try:
         text = ALLOWED.sub(b"", data).decode()
     except UnicodeDecodeError as error:
-        # a frame may be cut at the end of what was read
-        if error.start < len(error.object) - 3:
+        if error.reason != "unexpected end of data":
             return [f"not UTF-8: {error.object[max(0, error.start - 20) : error.start + 20]!r}"]
         text = error.object[: error.start].decode()
     return [

@@ -76,9 +76,9 @@ def test_t02_reset_terminal_heals_it(tiny: Program) -> None:
     endings.heals_by_command(tiny, [RESET])
 
 
-@pytest.mark.parametrize("ignore_hup", [False, True])
-def test_t03_a_vanished_terminal_ends_it(tiny: Program, ignore_hup: bool) -> None:
-    endings.ends_with_its_line(tiny, ignore_hup)
+@pytest.mark.parametrize(("ignore_hup", "suspended"), [(False, False), (True, False), (False, True)])
+def test_t03_a_vanished_terminal_ends_it(tiny: Program, ignore_hup: bool, suspended: bool) -> None:
+    endings.ends_with_its_line(tiny, ignore_hup, suspended)
     assert no_crash(tiny)
 
 

@@ -1,4 +1,4 @@
-"""The Textual driver of this program, and the fence around every private attribute of Textual we need."""
+"""The Textual driver of this program; with guarded.py the fence around every private attribute of Textual we need."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class TerminalDriver(LinuxDriver):
         poll = select.poll()
         poll.register(self.fileno, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
-        parser = XTermParser(self._debug)
+        parser = XTermParser()
         decode = getincrementaldecoder("utf-8")("replace").decode
         alert_until = 0.0
         while not self.exit_event.is_set():
@@ -157,7 +157,7 @@ class TerminalDriver(LinuxDriver):
                 self._parse(parser, text)
             except Exception:
                 # nothing that can be typed or pasted may cost us the keyboard
-                parser = XTermParser(self._debug)
+                parser = XTermParser()
 
     def _read(self) -> bytes | None:
         try:
