@@ -10,6 +10,9 @@ import pytest
 from tests.fakenvml import Fake, NoCompiler
 from tests.fakenvml.remote import Remote
 
+# shared assertions explain a failure as those in a test file do
+pytest.register_assert_rewrite("tests.endings", "tests.ptys")
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
