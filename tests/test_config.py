@@ -100,7 +100,8 @@ def test_f12_the_rest_of_a_file_is_used_and_all_its_problems_are_one_line() -> N
     found, (warning,) = load("/etc/x", {"GPUTOP_TREE": "oak", "GPUTOP_FOLLOW": "0"}, {}, read(text))
     assert found == Settings(mouse=False, follow=False)
     assert warning == (
-        "settings not used: 'a' is no setting; 'b' is no setting; interval must be 0.25 to 3600 seconds and 2 more (/etc/x); "
+        "settings not used: 'a' is no setting; 'b' is no setting; interval must be 0.25 to 3600 seconds and 2 more "
+        "(/etc/x); "
         "GPUTOP_TREE must be true or false; see `gputop docs configuration`"
     )
 

@@ -1,0 +1,27 @@
+"""The manual: pages of prose, with tables made from the declarations where a line says so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gputop.docs.tables import TABLES
+
+TOPICS = ("keys", "columns", "metrics", "configuration", "performance", "security", "faults", "changelog")
+_TABLE = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)  # a line {{metrics}} is the table of that name
+
+
+def topics() -> tuple[tuple[str, str], ...]:
+    """Every page: its name and its title."""
+    return tuple((topic, _text(topic).partition("\n")[0].removeprefix("# ")) for topic in TOPICS)
+
+
+def read(topic: str) -> str:
+    """One page in Markdown, its tables as they are declared now; KeyError where there is no such page."""
+    if topic not in TOPICS:
+        raise KeyError(topic)
+    return _TABLE.sub(lambda line: TABLES[line[1]](), _text(topic))
+
+
+def _text(topic: str) -> str:
+    return (Path(__file__).parent / f"{topic}.md").read_text(encoding="utf-8")

@@ -1,0 +1,92 @@
+"""Tables and lists of the manual, made from what is declared elsewhere: metrics, settings, columns, keys."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+
+from gputop.config import SETTINGS
+from gputop.model import Cgroup, Disk, Gpu, GpuShare, Host, Mount, Network, Pressure, Process, Unit, metrics
+
+_WIDTH = 100
+# where each stands in a frame
+_PLACES: dict[str, type] = {
+    "gpus": Gpu,
+    "processes": Process,
+    "processes: gpus": GpuShare,
+    "host": Host,
+    "host: cpu_pressure, memory_pressure, io_pressure": Pressure,
+    "host: disks": Disk,
+    "host: mounts": Mount,
+    "host: networks": Network,
+    "host: cgroup": Cgroup,
+}
+
+
+def metric_tables() -> str:
+    """Every metric, by its place in a frame."""
+    parts = []
+    for place, owner in _PLACES.items():
+        rows = ((f"`{metric.name}`", _unit(metric.unit), metric.help) for metric in metrics(owner))
+        parts.append(f"## {place}\n\n{table(('metric', 'unit', 'meaning'), rows)}")
+    return "\n\n".join(parts)
+
+
+def setting_list() -> str:
+    """Every setting."""
+    return listing(
+        (f"`{setting.key}` = {_written(setting.default)}", f"{setting.help}. It may be {setting.allowed}.")
+        for setting in SETTINGS
+    )
+
+
+def column_list() -> str:
+    """Every column of the process table."""
+    from gputop.ui.columns import COLUMNS
+
+    return listing((f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS)
+
+
+def key_tables() -> str:
+    """Every key, by group."""
+    from gputop.ui.keys import GROUPS, KEYS
+
+    parts = []
+    for group in GROUPS:
+        rows = ((" ".join(key.names), key.help) for key in KEYS if key.group == group)
+        parts.append(f"## {group.title()}\n\n{table(('key', 'does'), rows)}")
+    return "\n\n".join(parts)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table whose columns stand under each other in a terminal too."""
+    body = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
+    body.insert(1, ["-" * width for width in widths])
+    widths[-1] = 0  # the last one may be as long as it likes
+    return "\n".join(f"| {' | '.join(map(str.ljust, row, widths))} |" for row in body)
+
+
+def listing(rows: Iterable[tuple[str, str]]) -> str:
+    """A Markdown list of names and what they are, for texts that are too long for a table."""
+    return "\n".join(
+        textwrap.fill(f"* {name}: {text}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        for name, text in rows
+    )
+
+
+def _unit(unit: Unit) -> str:
+    return unit.value or "number"
+
+
+def _written(default: object) -> str:
+    """As one writes it in the settings file."""
+    return f'"{default}"' if isinstance(default, str) else str(default).lower()
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "metrics": metric_tables,
+    "settings": setting_list,
+    "columns": column_list,
+    "keys": key_tables,
+}

@@ -1,0 +1,103 @@
+"""The manual says everything that is declared, and nothing that is not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputop import __version__, config, docs, model
+from gputop.config import SETTINGS
+from gputop.docs.tables import table
+from gputop.model import metrics
+from gputop.ui.columns import COLUMNS
+from gputop.ui.keys import KEYS
+from tests.faults import rows_of
+
+TESTS = Path(__file__).parent
+OWNERS = [owner for name in model.__all__ if hasattr(owner := getattr(model, name), "__dataclass_fields__")]
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of every table of a page, without heads and rulers."""
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    cells = [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    rulers = [number for number, row in enumerate(cells) if not "".join(row).strip("- ")]
+    return [row for number, row in enumerate(cells) if number not in rulers and number + 1 not in rulers]
+
+
+def items(page: str) -> list[tuple[str, str]]:
+    """The names and texts of every list of a page, unwrapped."""
+    joined = re.sub(r"\n  (?=\S)", " ", page)
+    return re.findall(r"^\* ([^:\n]+): (.*)$", joined, re.MULTILINE)
+
+
+@pytest.mark.parametrize("topic", docs.TOPICS)
+def test_a_page_has_a_title_and_nothing_left_to_fill_in(topic: str) -> None:
+    page = docs.read(topic)
+    assert re.match(r"# \S", page)
+    assert page.endswith("\n")
+    assert "{{" not in page
+    assert not re.search(r"\b(TODO|TBD|FIXME|lorem)\b", page, re.IGNORECASE)
+
+
+def test_topics_are_the_pages_that_are_shipped() -> None:
+    pages = {path.stem for path in Path(docs.__file__).parent.glob("*.md")}
+    assert {topic for topic, _ in docs.topics()} == set(docs.TOPICS) == pages
+    assert all(title and title.isprintable() for _, title in docs.topics())
+    with pytest.raises(KeyError):
+        docs.read("../../etc/passwd")
+
+
+def test_every_metric_is_in_the_manual_once_for_each_owner() -> None:
+    declared = sorted((f"`{metric.name}`", metric.help) for owner in OWNERS for metric in metrics(owner))
+    assert len(declared) > 100
+    assert sorted((name, help) for name, _, help in rows(docs.read("metrics"))) == declared
+
+
+def test_every_setting_column_and_key_is_in_the_manual() -> None:
+    settings = [
+        (name.split("`")[1], text.partition(". It may be ")[0]) for name, text in items(docs.read("configuration"))
+    ]
+    assert settings == [(setting.key, setting.help) for setting in SETTINGS]
+    columns = [(f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS]
+    assert items(docs.read("columns")) == columns
+    assert sorted(row[1] for row in rows(docs.read("keys"))) == sorted(key.help for key in KEYS)
+
+
+def test_the_example_of_a_settings_file_is_one() -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", docs.read("configuration"), re.DOTALL)
+    chosen, warnings = config.load("/x", {}, {}, lambda path: example.encode())
+    assert warnings == ()
+    assert (chosen.interval_s, chosen.sort, chosen.gpm) == (2, "vram", "off")
+
+
+def test_every_fault_in_the_manual_has_a_test_and_every_change_its_version() -> None:
+    names = [name for path in TESTS.rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())]
+    tested = {row for name in names for row in rows_of(name)}
+    described = [row for row, _ in items(docs.read("faults"))]
+    assert len(described) > 10
+    assert set(described) <= tested
+    assert len(described) == len(set(described))
+    assert f"## {__version__}" in docs.read("changelog")
+
+
+def test_a_table_is_markdown_and_aligned() -> None:
+    assert table(("a", "b"), [("long", "x|y"), ("s", "")]).splitlines() == [
+        "| a    | b |",
+        "| ---- | ---- |",
+        "| long | x\\|y |",
+        "| s    |  |",
+    ]
+
+
+def test_reading_the_manual_loads_no_screen() -> None:
+    program = (
+        "import sys; from gputop import docs; [docs.read(t) for t in docs.TOPICS]; "
+        "print(sorted({'textual', 'rich', 'psutil', 'pynvml'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"
