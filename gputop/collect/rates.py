@@ -30,9 +30,12 @@ class Counters:
         self.counts, self.taken_s, self.passed_s = counts, now_s, passed_s if before else 0.0
         if len(before) != len(counts) or not SHORTEST_S <= passed_s <= longest_s:
             return None
+        # a list first: twice as fast as a generator, and this is the innermost loop
         return passed_s, tuple(
-            None if new is None or old is None or new < old else new - old
-            for new, old in zip(counts, before, strict=True)
+            [
+                None if new is None or old is None or new < old else new - old
+                for new, old in zip(counts, before, strict=True)
+            ]
         )
 
     def rates(self, now_s: float, counts: Counts) -> Rates:
@@ -41,4 +44,4 @@ class Counters:
         if grown is None:
             return (None,) * len(counts)
         passed_s, deltas = grown
-        return tuple(None if delta is None else delta / passed_s for delta in deltas)
+        return tuple([None if delta is None else delta / passed_s for delta in deltas])
