@@ -6,12 +6,12 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gputop import __version__, config, units
-from gputop.safe.files import read_settings
+from gputop.safe import files, identity
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -45,9 +45,9 @@ def _duration(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _common() -> argparse.ArgumentParser:
+def _common() -> Parser:
     """The flags that every command takes, before or after its name."""
-    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     group = common.add_argument_group("everywhere")
     group.add_argument("--source", metavar="live|demo:NAME", help="where the numbers come from")
     group.add_argument("--interval", type=_duration, metavar="S", help="seconds between samples (1)")
@@ -120,9 +120,19 @@ def monitor(args: argparse.Namespace, settings: Settings) -> int:
     if problem := terminal.problem():
         raise Failure(f"{problem}; `gputop --once` prints one table instead", USAGE)
     source = open_source(getattr(args, "source", "live"), settings)
+    _calm(os.environ)
     from gputop.ui.app import run
 
     return run(source, settings)
+
+
+def _calm(environ: MutableMapping[str, str]) -> None:
+    """Textual reads its settings when it is imported. Root does not take them from whoever called sudo."""
+    if os.geteuid() == 0:
+        for name in [name for name in environ if name.startswith("TEXTUAL")]:
+            del environ[name]
+    environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
 
 
 def demo(args: argparse.Namespace, settings: Settings) -> int:
@@ -187,7 +197,8 @@ def reset_terminal(args: argparse.Namespace, settings: Settings) -> int:  # noqa
     """Heal the terminal."""
     from gputop.safe import terminal
 
-    terminal.reset_terminal()
+    if problem := terminal.reset_terminal():
+        raise Failure(f"{problem}; run it in the terminal that is to be healed")
     return OK
 
 
@@ -202,6 +213,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, Settings], int]] = {
     "completions": completions,
     "reset-terminal": reset_terminal,
 }
+SCREENS = {"monitor", "demo"}
 
 
 def _chosen(args: argparse.Namespace) -> str:
@@ -214,21 +226,28 @@ def _chosen(args: argparse.Namespace) -> str:
     return args.command or "monitor"
 
 
+def _settings(args: argparse.Namespace) -> Settings:
+    """The settings of this run; what could not be used is said in one line."""
+    flags = {key: value for key, value in vars(args).items() if key in config.FLAGS}
+    try:
+        settings, warnings = config.load(getattr(args, "config", None), os.environ, flags, files.read_settings)
+    except ValueError as error:
+        raise Failure(str(error), USAGE) from None
+    for warning in warnings:
+        sys.stderr.write(f"gputop: {warning}\n")
+    return settings
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
     args = parser().parse_args(argv)
     try:
+        if refusal := identity.borrowed_rights():
+            raise Failure(refusal, USAGE)
         name = _chosen(args)
-        if name not in ("monitor", "demo"):
+        if name not in SCREENS:
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
-        flags = {key: value for key, value in vars(args).items() if key in config.FLAGS}
-        try:
-            settings, warnings = config.load(getattr(args, "config", None), os.environ, flags, read_settings)
-        except ValueError as error:
-            raise Failure(str(error), USAGE) from None
-        for warning in warnings:
-            sys.stderr.write(f"gputop: {warning}\n")
-        return COMMANDS[name](args, settings)
+        return COMMANDS[name](args, _settings(args))
     except Failure as failure:
         sys.stderr.write(f"gputop: {failure}\n")
         return failure.code

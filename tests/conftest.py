@@ -9,11 +9,16 @@ import pytest
 
 from tests.fakenvml import Fake, NoCompiler
 from tests.fakenvml.remote import Remote
+from tests.faults import Matrix
 
 # shared assertions explain a failure as those in a test file do
 pytest.register_assert_rewrite("tests.endings", "tests.ptys")
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Matrix(), "fault-matrix")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

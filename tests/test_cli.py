@@ -1,0 +1,147 @@
+"""The command line as a user runs it: subprocesses, exit codes, one line of error."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gputop
+from gputop import docs
+from gputop.cli import SHELLS, parser
+from gputop.demo import SCENARIOS
+
+GPUTOP = [sys.executable, "-m", "gputop"]
+
+
+def run(*args: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*GPUTOP, *args],
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **env},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--nonsense"], "--nonsense"),
+        (["nonsense"], "nonsense"),
+        (["--interval", "soon"], "duration"),
+        (["--source", "moon", "--once"], "moon"),
+        (["demo", "helthy"], "healthy"),
+        (["--source", "demo:helthy", "--json"], "healthy"),
+        (["snapshot", "--count", "0"], "--count 0"),
+        (["snapshot", "--format", "yaml"], "yaml"),
+        (["--once", "metrics"], "metrics"),
+        (["docs", "nonsense"], "nonsense"),
+        (["completions", "fish"], "fish"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_64(args: list[str], says: str) -> None:
+    done = run(*args)
+    assert done.returncode == 64
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("gputop: ")
+    assert says in done.stderr
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"gputop {gputop.__version__}\n"
+
+
+def test_demos_are_listed_with_a_line_each() -> None:
+    lines = run("demo", "--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(SCENARIOS)
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+@pytest.mark.parametrize("source", ["live", "demo:showcase"])
+def test_json_is_one_object(source: str) -> None:
+    done = run("--json", "--no-nvml", "--source", source)
+    assert done.returncode == 0, done.stderr
+    assert list(json.loads(done.stdout)) == ["version", "frame", "findings", "abstained"]
+
+
+def test_jsonl_is_a_line_each() -> None:
+    done = run("snapshot", "--source", "demo:healthy", "--format", "jsonl", "--count", "3", "--interval", "0.25")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) >= 3
+
+
+def test_csv_has_the_eight_fields_of_nvidia_smi() -> None:
+    done = run("snapshot", "--source", "demo:healthy", "--format", "csv", "--count", "2", "--interval", "0.25")
+    rows = list(csv.reader(io.StringIO(done.stdout), skipinitialspace=True))
+    assert rows[0] == [
+        "index", "name", "utilization.gpu", "utilization.memory", "memory.used", "memory.total", "temperature.gpu",
+        "power.draw",
+    ]  # fmt: skip
+    assert len(rows) == 3
+    assert all(float(cell) >= 0 for row in rows[1:] for cell in row[2:])
+
+
+def test_once_without_a_driver_shows_processes_and_a_note() -> None:
+    done = run("--once")
+    assert done.returncode == 0
+    assert "cpu" in done.stdout.lower()
+    if "No NVIDIA" in done.stderr:
+        assert done.stderr.count("\n") == 1
+
+
+def test_t04_a_closed_pipe_ends_it_quietly() -> None:
+    command = " ".join([*GPUTOP, "snapshot --source demo:healthy --format jsonl --count 100000 --interval 0.25"])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -n 1; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.returncode == 128 + 13
+
+
+@pytest.mark.parametrize("args", [[], ["demo"], ["demo", "healthy"]])
+def test_t04_without_a_terminal_it_says_what_to_do(args: list[str]) -> None:
+    done = run(*args)
+    assert done.returncode == 64
+    assert "--once" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_every_page_can_be_read() -> None:
+    listed = run("docs").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == [name for name, _ in docs.topics()]
+    for name, _ in docs.topics():
+        assert len(docs.read(name)) > 200, name
+
+
+@pytest.mark.parametrize("topic", ["metrics", "columns", "keys"])
+def test_the_declarations_print_themselves(topic: str) -> None:
+    assert run(topic).stdout == docs.read(topic)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completions_are_those_of_the_command_line(shell: str) -> None:
+    import shtab
+
+    shipped = (Path(gputop.__file__).parent / "completions" / f"gputop.{shell}").read_text()
+    assert shipped.strip() == shtab.complete(parser(), shell).strip(), "run make completions"
+    assert run("completions", shell).stdout == shipped
+
+
+def test_reset_terminal_without_a_terminal_says_so() -> None:
+    done = subprocess.run(
+        [*GPUTOP, "reset-terminal"], capture_output=True, text=True, start_new_session=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("gputop: no terminal to reset")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,33 @@
+"""What a command really loads: the static graph cannot see a deferral."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("textual", "rich", "prometheus_client", "torch")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--version"],
+        ["--once", "--no-nvml"],
+        ["--json", "--no-nvml"],
+        ["snapshot", "--source", "demo:healthy", "--format", "csv"],
+        ["demo", "--list"],
+        ["docs", "metrics"],
+        ["keys"],
+        ["columns"],
+    ],
+)
+def test_headless_commands_load_no_screen(args: list[str]) -> None:
+    code = (
+        "import sys\nfrom gputop.cli import main\n"
+        f"try:\n    main({args!r})\nexcept SystemExit: pass\n"
+        f"print(sorted({HEAVY!r} & sys.modules.keys()), file=sys.stderr)"
+    ).replace(f"{HEAVY!r} &", f"set({HEAVY!r}) &")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"

@@ -1,0 +1,186 @@
+"""The real monitor on a real pty: how it starts, survives its terminal, and ends."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import endings
+from tests.endings import Program
+from tests.oracle import modes_ever_on, oracle
+from tests.ptys import Terminal
+
+ARGV = (sys.executable, "-m", "gputop")
+SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT]
+
+
+@pytest.fixture
+def monitor(tmp_path: Path) -> Program:
+    return Program((*ARGV, "demo", "showcase"), "Quit", env={"XDG_STATE_HOME": str(tmp_path)})
+
+
+def test_start_shows_gpus_jobs_and_keys(monitor: Program) -> None:
+    with monitor.start() as terminal:
+        terminal.wait_for("llama-7b")
+        text = terminal.text()
+        for word in ("gputop", "8×H100", "power cap", "thermal", "torchrun · 4 ranks · 32 loaders", "F1 Help"):
+            assert word in text
+        assert not modes_ever_on(terminal.output) & {1002, 1003, 1015, 1016}
+
+
+def test_t01_q_ends_it_within_a_second(monitor: Program) -> None:
+    endings.ends_by_key(monitor)
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
+def test_t01_a_signal_gives_the_terminal_back(monitor: Program, number: int) -> None:
+    endings.ends_by_signal(monitor, number)
+
+
+def test_t02_the_next_start_heals_the_terminal(monitor: Program) -> None:
+    endings.heals_at_the_next_start(monitor)
+
+
+def test_t02_reset_terminal_heals_it(monitor: Program) -> None:
+    endings.heals_by_command(monitor, [*ARGV, "reset-terminal"])
+
+
+@pytest.mark.parametrize("ignore_hup", [False, True])
+def test_t03_a_vanished_terminal_ends_it(monitor: Program, ignore_hup: bool) -> None:
+    endings.ends_with_its_line(monitor, ignore_hup)
+
+
+def test_t04_no_terminal_no_screen(monitor: Program) -> None:
+    endings.refuses_without_a_terminal(monitor)
+
+
+def test_t10_a_dumb_terminal_is_refused(monitor: Program) -> None:
+    endings.refuses_a_dumb_terminal(monitor)
+
+
+@pytest.mark.parametrize(
+    "term", ["xterm", "xterm-256color", "vt100", "linux", "screen", "tmux-256color", "bogus", None]
+)
+def test_t10_other_terminals_draw(monitor: Program, term: str | None) -> None:
+    env = {**monitor.env, "TERM": term, "COLORTERM": None}
+    with Program(monitor.argv, "Quit", env=env).start() as terminal:
+        terminal.wait_for("llama-7b")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        endings.assert_given_back(terminal)
+
+
+@pytest.mark.parametrize(
+    ("env", "never", "ever"),
+    [
+        ({"NO_COLOR": "1"}, (b"38;", b"48;", b"\x1b[3", b"\x1b[9"), b"\x1b[1m"),
+        ({"TERM": "xterm", "COLORTERM": None}, (b"38;2", b"48;2", b"38;5", b"48;5"), b"39;49"),
+        ({"TERM": "xterm-256color", "COLORTERM": None}, (b"38;2", b"48;2"), b"38;5"),
+        ({"COLORTERM": "truecolor"}, (b"38;5;",), b"38;2"),
+    ],
+    ids=["no colour", "16", "256", "true colour"],
+)
+def test_t11_colours(monitor: Program, env: dict[str, str], never: tuple[bytes, ...], ever: bytes) -> None:
+    with Program(monitor.argv, "Quit", env={**monitor.env, **env}).start() as terminal:
+        terminal.wait_for("thermal")
+        for code in never:
+            assert code not in terminal.output, (code, bytes(terminal.output[:300]))
+        assert ever in terminal.output
+
+
+@pytest.mark.parametrize("env", [{"LC_ALL": "C"}, {"LC_ALL": "bogus"}, {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1"}])
+def test_t12_without_utf8_it_draws_ascii(monitor: Program, env: dict[str, str]) -> None:
+    env = {**monitor.env, "LANG": None, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", **env}
+    with Program(monitor.argv, "Quit", env=env).start() as terminal:
+        terminal.wait_for("llama-7b")
+        assert bytes(terminal.output).isascii()
+
+
+def test_ascii_flag_draws_ascii(monitor: Program) -> None:
+    with Program((*ARGV, "--ascii", "demo", "showcase"), "Quit", env=monitor.env).start() as terminal:
+        terminal.wait_for("llama-7b")
+        assert bytes(terminal.output).isascii()
+
+
+def test_t05_term_while_the_terminal_does_not_read(monitor: Program) -> None:
+    fast = Program((*monitor.argv, "--interval", "0.25"), "Quit", env=monitor.env)
+    endings.ends_while_stalled(fast, lambda _, pid: os.kill(pid, signal.SIGTERM), 128 + signal.SIGTERM)
+
+
+def test_t18_q_while_the_terminal_does_not_read(monitor: Program) -> None:
+    fast = Program((*monitor.argv, "--interval", "0.25"), "Quit", env=monitor.env)
+    endings.ends_while_stalled(fast, lambda terminal, _: terminal.send("q"), 0)
+
+
+def test_t05_a_whole_picture_after_a_stall(monitor: Program) -> None:
+    fast = Program((*monitor.argv, "--interval", "0.25"), "Quit", env=monitor.env)
+    endings.goes_on_after_a_stall(fast, 5)
+
+
+def test_t06_ctrl_z_and_fg(monitor: Program) -> None:
+    endings.suspends_and_resumes(monitor, 5)
+
+
+def test_t07_p15_stopped_for_a_while_it_goes_on_with_one_gap(monitor: Program) -> None:
+    live = Program((*ARGV, "--no-nvml", "--interval", "0.5"), "Quit", env=monitor.env)
+    with live.start() as terminal:
+        terminal.signal(signal.SIGSTOP)
+        terminal.wait_state("T")
+        time.sleep(4)
+        before = len(terminal.output)
+        terminal.signal(signal.SIGCONT)
+        seen = terminal.text()
+        terminal.wait_for(lambda lines: "\n".join(lines) != seen)
+        time.sleep(1.2)  # a storm of frames to catch up would come at once
+        assert len(terminal.output) - before < 60_000
+        assert not any("-" in word and word.strip("-").isdigit() for word in terminal.screen()[0].split())
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+
+
+def test_t08_a_storm_of_resizes(monitor: Program) -> None:
+    chance = random.Random(8)
+    with monitor.start() as terminal:
+        before = terminal.cpu_s()
+        for _ in range(1000):
+            terminal.resize(chance.randint(1, 250), chance.randint(1, 80))
+            time.sleep(0.005)
+        terminal.resize(120, 40)
+        terminal.wait_for(lambda lines: "Quit" in lines[39] and "gputop" in lines[0], 30)
+        assert terminal.cpu_s() - before < 25
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        endings.assert_given_back(terminal)
+
+
+@pytest.mark.parametrize("size", [(0, 0), (1, 1), (2, 5), (10, 20), (20, 3), (40, 12), (80, 24), (500, 200)])
+def test_t09_any_size(monitor: Program, size: tuple[int, int]) -> None:
+    with Terminal(monitor.argv, size=(80, 24), env=monitor.env) as terminal:
+        terminal.resize(*size)
+        terminal.wait_for(lambda lines: any(line.strip() for line in lines), 20)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert oracle(bytes(terminal.output)) == []
+
+
+def test_t13_a_paste_and_a_flood_of_clicks_do_nothing(monitor: Program) -> None:
+    with monitor.start() as terminal:
+        for _ in range(100):
+            terminal.send(b"\x1b[200~" + b"qgI" * 1365 + b"\x1b[201~")
+            terminal.send(b"\x1b[<0;5;5M\x1b[<0;5;5m" * 100)
+        assert terminal.process.poll() is None
+        terminal.send("f1")
+        terminal.wait_for("MOVE", 20)
+        terminal.send("escape", "q")
+        assert terminal.wait_exit(20) == 0
+
+
+def test_no_mouse_asks_for_none(monitor: Program) -> None:
+    with Program((*monitor.argv, "--no-mouse"), "Quit", env=monitor.env).start() as terminal:
+        assert not modes_ever_on(terminal.output) & {1000, 1002, 1003, 1006}
