@@ -79,6 +79,7 @@ CASES = {
         {**v1("/slurm/uid_1000/job_77", 800_000), **v1("/slurm/uid_1000", limit="34359738368\n"), **v1("")},
         (8.0, 32 << 30),
     ),
+    "version 1 without limits": ("9:memory:/a\n8:cpu,cpuacct:/a\n", V1_MOUNTS, v1("/a"), (None, None)),
     "version 1 in docker": (
         "9:memory:/docker/4f1e\n8:cpu,cpuacct:/docker/4f1e\n",
         DOCKER_V1_MOUNTS,

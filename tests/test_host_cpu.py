@@ -64,6 +64,15 @@ def test_p17_no_time_or_time_backwards_is_a_gap(tmp_path: Path, passed_s: float)
     assert host.io_pressure.some_percent is None
 
 
+def test_p17_a_look_that_came_too_soon_costs_no_growth(tmp_path: Path) -> None:
+    server_ = Server(tmp_path)
+    server_.look()
+    server_.look(0.01, pressure_io=pressure(some=5_200_000))
+    host = server_.look(0.99, pressure_io=pressure(some=5_500_000))
+    assert host.io_pressure is not None
+    assert host.io_pressure.some_percent == pytest.approx(50)
+
+
 def test_p15_a_long_sleep_is_one_gap_and_no_spike(tmp_path: Path) -> None:
     server_ = Server(tmp_path)
     server_.look()

@@ -64,6 +64,11 @@ BTRFS = """\
 27 1 0:30 /@ / rw - btrfs /dev/sda2 rw,subvol=/@
 28 27 0:30 /@home /home rw - btrfs /dev/sda2 rw,subvol=/@home
 """
+PART_AND_WHOLE = """\
+27 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw
+28 27 259:3 /alice /a rw - xfs /dev/nvme1n1 rw
+29 27 259:3 / /mnt/scratch rw - xfs /dev/nvme1n1 rw
+"""
 OVERMOUNTED = """\
 20 1 0:2 / / rw - rootfs rootfs rw
 27 1 259:2 / / rw,relatime - ext4 /dev/nvme0n1p2 rw
@@ -78,9 +83,10 @@ OVERMOUNTED = """\
         (HOST, {"/": "ext4", "/home": "nfs4", "/lustre": "lustre", "/mnt/bucket": "fuse.gcsfuse", "/scratch": "xfs"}),
         (CONTAINER, {"/": "overlay", "/datasets": "ext4"}),
         (BTRFS, {"/": "btrfs"}),
+        (PART_AND_WHOLE, {"/": "ext4", "/mnt/scratch": "xfs"}),
         (OVERMOUNTED, {"/": "ext4", "/data": "nfs"}),
     ],
-    ids=["host", "container", "btrfs", "mounted over"],
+    ids=["host", "container", "btrfs", "part and whole", "mounted over"],
 )
 def test_only_what_holds_data_each_once(text: str, expected: dict[str, str]) -> None:
     found = data_mounts(mountinfo.parse(text.encode()))

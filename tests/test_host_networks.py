@@ -54,7 +54,7 @@ def test_a_virtual_interface_has_no_speed(tmp_path: Path, speed: str | None) -> 
 SEEN = {
     "a server: physical ones, not bonds, bridges or vlans over them": (
         ["ens1f0", "ens1f1"],
-        ["lo", "ens1f0", "ens1f1", "bond0", "bond0.100", "docker0", "br-12ab", "veth99", "cali1"],
+        ["lo", "ens1f0", "ens1f1", "bond0", "bond0.100", "docker0", "br-12ab", "veth99", "cali1", "storage"],
         ["ens1f0", "ens1f1"],
     ),
     "a container: its end of a veth pair is called eth0": ([], ["lo", "eth0", "tunl0", "ip6tnl0"], ["eth0"]),
