@@ -148,3 +148,13 @@ def test_a_gpu_may_have_no_events(fake, ask):
     fake.set("gpu.0.event_types", None)
     assert ask("N.nvmlDeviceGetSupportedEventTypes(gpu(0))") == Refused(3)
     assert ask("N.nvmlDeviceRegisterEvents(gpu(0), 8, N.nvmlEventSetCreate())") == Refused(3)
+
+
+def test_errors_of_a_link_stand_still_while_its_bytes_move(ask):
+    def look():
+        return [answer[2] for answer in ask("fields(0, (139, 0), (161, 0), (162, 0))")]
+
+    received, *errors = look()
+    later = until(look, lambda now: now[0] > received)
+    assert later[0] > received
+    assert later[1:] == errors == [2, 1]

@@ -21,13 +21,13 @@ static Counter counters[MAX_GPUS][COUNTERS];
 /* Which counter a name is: the table's, then each link's TX and RX; -1 for a value that stands still. */
 static int place(const char *name)
 {
-    int link;
+    int link, end = 0;
     char way;
     for (int i = 0; i < PLAIN; i++)
         if (strcmp(NAMES[i], name) == 0)
             return i;
-    if (sscanf(name, "nvlink.%d.%cx_bytes", &link, &way) == 2 && link >= 0 && link < MAX_LINKS &&
-        (way == 't' || way == 'r'))
+    sscanf(name, "nvlink.%d.%cx_bytes%n", &link, &way, &end);
+    if (end && name[end] == '\0' && link >= 0 && link < MAX_LINKS && (way == 't' || way == 'r'))
         return PLAIN + 2 * link + (way == 'r');
     return -1;
 }
