@@ -116,6 +116,10 @@ def test_p12_smallest_limit_of_all_ancestors(
     assert (quota and quota.value, limit and limit.value) == expected
 
 
+def test_a_name_with_a_carriage_return_is_no_second_group() -> None:
+    assert membership(b"0::/user.slice/x\r0::/docker/4f1e\n") == {"": "/user.slice/x·0::/docker/4f1e"}
+
+
 def test_p12_use_is_of_the_group_that_limits(tmp_path: Path) -> None:
     write_tree(
         tmp_path,

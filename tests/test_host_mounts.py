@@ -107,6 +107,11 @@ def test_names_of_mounts_are_clean(tmp_path: Path) -> None:
     assert mount.path == "/mnt/␛]0;x␇·y"
 
 
+def test_a_path_with_a_carriage_return_is_one_path() -> None:
+    evil = b"91 27 0:60 / /home/eve/x\r92\\04027 rw - fuse.evil eve rw\n"
+    assert [mount.path for mount in mountinfo.parse(evil)] == ["/home/eve/x\r92 27"]
+
+
 def test_nfs_rates_round_trips_and_retransmissions(tmp_path: Path) -> None:
     box = Server(tmp_path, {**server(), "proc/self/mountinfo": NFS_MOUNT, "proc/self/mountstats": MOUNTSTATS})
     (mount,) = box.look().mounts

@@ -43,7 +43,7 @@ class _Hierarchy(NamedTuple):
 def membership(raw: bytes) -> Membership:
     """The text of /proc/PID/cgroup as controller to path; cleaned, `name=systemd` and the like left out."""
     found: dict[str, str] = {}
-    for line in raw.splitlines():
+    for line in raw.split(b"\n"):  # not splitlines: a name may hold a carriage return
         _, _, rest = line.partition(b":")
         controllers, colon, path = rest.partition(b":")
         if colon:

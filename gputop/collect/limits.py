@@ -11,7 +11,7 @@ from gputop.collect.hierarchy import UNIFIED, Cgroups, Group, Limit, membership,
 from gputop.collect.kernel import Kernel
 from gputop.model import Cgroup, Host
 
-_LIMITS_EVERY_S = 10.0
+_LIMITS_EVERY_S = 30.0
 _PERIODS, _THROTTLED = range(2)
 
 
@@ -46,7 +46,7 @@ class Limits:
         self._looked_s = -inf
 
     def read(self, now_s: float) -> Host:
-        """The limits as of the last 10 s, their use now."""
+        """The limits as of the last 30 s, their use now."""
         if self._rules is None or now_s - self._looked_s >= _LIMITS_EVERY_S:
             self._rules, self._looked_s = _find(self._kernel), now_s
         rules = self._rules

@@ -23,15 +23,24 @@ class Mounted(NamedTuple):
 
 def parse(raw: bytes) -> Iterator[Mounted]:
     """Every mount, in the order they were made; lines that are none are left out."""
-    for line in raw.splitlines():
+    for line in raw.split(b"\n"):  # not splitlines: a path may hold a carriage return
         before, separator, after = line.partition(b" - ")
-        left, right = before.split(b" "), after.split(b" ")
-        if not separator or len(left) < 6 or len(right) < 3:
-            continue
-        device, root, path, kind, source, options = (unescape(part) for part in (*left[2:5], *right[:3]))
-        yield Mounted(device, root, path, kind, source, tuple(options.split(",")))
+        left, right = before.split(b" ", 5), after.split(b" ", 2)
+        if separator and len(left) == 6 and len(right) == 3:
+            device, root, path = left[2:5]
+            kind, source, options = right
+            yield Mounted(
+                device.decode("ascii", "replace"),
+                unescape(root),
+                unescape(path),
+                kind.decode("ascii", "replace"),
+                unescape(source),
+                tuple(unescape(options).split(",")),
+            )
 
 
 def unescape(raw: bytes) -> str:
     """A path as the kernel writes it in tables: space, tab, newline and backslash are octal."""
-    return os.fsdecode(_ESCAPED.sub(lambda match: bytes((int(match[1], 8) & 0xFF,)), raw))
+    if b"\\" in raw:
+        raw = _ESCAPED.sub(lambda match: bytes((int(match[1], 8) & 0xFF,)), raw)
+    return os.fsdecode(raw)
