@@ -105,6 +105,8 @@ class Process:
     cgroup: str | None = None
     container: str | None = None  # short id or name
     slurm_job: str | None = None
+    slurm_name: str | None = None  # SLURM_JOB_NAME as it was started with
+    folder: str | None = None  # last part of its working folder
     role: Role = Role.OTHER
     job: str | None = None  # key of a Job
     rank: int | None = None

@@ -1,0 +1,67 @@
+"""What is read only of processes that are followed closely: I/O, scheduler, memory, limits, threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+
+from gputop.collect.cgroup import Place, Quotas
+from gputop.collect.readings import READINGS, Values
+from gputop.collect.scale import Scale
+from gputop.collect.seen import Seen
+from gputop.collect.threads import Threads
+
+SLOW_EVERY_S = 5.0  # status and the like; of what somebody looks at, on each tick
+
+_QUICK = tuple(reading for reading in READINGS if not reading.slow)
+_SLOW = tuple(reading for reading in READINGS if reading.slow)
+
+
+class Closely:
+    """Reads the other files of the few."""
+
+    def __init__(self, root: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._quotas = Quotas(root)
+        self._threads = Threads(root, clock)
+
+    def read(self, seen: Seen, opened: bool, place: Place | None, scale: Scale) -> None:
+        """One tick of one process; a zombie and a thread of the kernel have nothing more to tell."""
+        if seen.stat.kernel_thread or (seen.stat.state in "ZX" and (seen.stat.threads or 0) <= 1):
+            seen.parts.clear()
+            return
+        now_s = self._clock()
+        for reading in _QUICK:
+            seen.read(reading, now_s, scale)
+        if opened or now_s >= seen.slow_s:
+            part = seen.identity.pid % 10 / 10 if seen.slow_s == 0 else 0.0  # not all of them at the same tick
+            seen.slow_s = now_s + SLOW_EVERY_S * (1 - part)
+            for reading in _SLOW:
+                seen.read(reading, now_s, scale)
+            affinity = seen.parts.get("status", {}).get("affinity")
+            seen.parts["quota"] = self._limits(place, None if affinity is None else scale.cpus(affinity), now_s)
+
+    def sample(self, trainers: Iterable[Seen], opened: Iterable[Seen], everyone: Collection[Seen]) -> None:
+        """Threads of trainers in turn, all threads of what is open; then what follows from them for everyone."""
+        self._threads.sample([seen.identity for seen in trainers], [seen.identity for seen in opened])
+        now_s = self._clock()
+        for seen in everyone:
+            seen.parts.pop("threads", None)
+            main, status = seen.parts.get("schedstat", {}), seen.parts.get("status", {})
+            values = dict(self._threads.values(seen.identity, main, seen.stat.threads))
+            names = ("voluntary_switches_per_s", "involuntary_switches_per_s")
+            for name, others in zip(names, self._threads.switching(seen.identity), strict=True):
+                if status.get(name) is not None:
+                    values[name] = status[name] + others
+            seen.parts["threads"] = values  # the last part: it adds to what status says
+            seen.watch(now_s, self._threads.blocked(seen.identity))
+
+    def _limits(self, place: Place | None, allowed: int | None, now_s: float) -> Values:
+        if place is None:
+            return {"allowed_cpus": None if allowed is None else float(allowed)}
+        limit = self._quotas.limit(place, now_s)
+        known = [cpus for cpus in (allowed, limit.cpus) if cpus is not None]
+        return {
+            "allowed_cpus": float(min(known)) if known else None,
+            "throttled_percent": limit.throttled_percent,
+        }

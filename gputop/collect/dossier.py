@@ -1,0 +1,94 @@
+"""What is asked once of a process: command line, environment, folder, libraries, cgroup. Any of it may never answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from gputop.collect import facts
+from gputop.collect.cgroup import Place, place
+from gputop.collect.files import slurp_all, why
+from gputop.collect.readings import UNLOCK_DENIED, Values, fills
+from gputop.model import Identity, Missing, Reason
+from gputop.safe.identity import Stat, read_stat
+
+WEIGHT_FILLS = fills("pss_bytes")
+CGROUP, CMDLINE, ENVIRON, MAPS, ROLLUP = 1 << 16, 1 << 15, 1 << 20, 1 << 23, 1 << 14
+
+_FROM_ENVIRON = ("rank", "local_rank", "world_size", "omp_threads", "visible_gpus")
+
+
+class Dossier:
+    """The answers of one process so far: fields of a Process, and its place among the cgroups."""
+
+    def __init__(self, identity: Identity, root: str = "/proc") -> None:
+        self.identity, self.root = identity, root
+        self.values: Values = {}  # swapped whole: another thread reads it
+        self.place: Place | None = None
+        self._answers: dict[str, Values] = {}
+        self._missing: dict[str, tuple[Missing, ...]] = {}
+
+    def ask(self, deep: bool, tell: Callable[[], None]) -> None:
+        """Read it all, what cannot hang first; `tell` after each answer. OSError when the process has ended."""
+        stat = self._alive()
+        self._keep("cgroup", CGROUP, (), self._belongs, tell)
+        if stat.kernel_thread or stat.state in "ZX":  # nothing to ask, and of a zombie it would be a mistake
+            return
+        self._keep("cmdline", CMDLINE, ("command",), lambda raw: {"command": facts.command(raw)}, tell)
+        if deep:
+            self._answers["cwd"] = {"folder": self._folder()}
+            self._keep("environ", ENVIRON, _FROM_ENVIRON, facts.environment, tell)
+            self._keep("maps", MAPS, ("libraries",), lambda raw: {"libraries": facts.libraries(raw)}, tell)
+        self._alive()
+
+    def weigh(self, tell: Callable[[], None]) -> None:
+        """Read its PSS: slow, as the kernel walks all its pages."""
+        self._alive()
+        self._keep("smaps_rollup", ROLLUP, WEIGHT_FILLS, lambda raw: {"pss_bytes": facts.pss(raw)}, tell)
+
+    def lose(self) -> None:
+        """Say that its command line does not come, if it has not."""
+        if "cmdline" not in self._answers:
+            self._missing["cmdline"] = (Missing(metric="command", reason="lost"),)
+            self._sum()
+
+    def _alive(self) -> Stat:
+        """The stat record, as long as it is still the same process; else what was read belongs to another."""
+        stat = read_stat(self.identity.pid, self.root)
+        if stat is None or stat.started_ticks != self.identity.started_ticks:
+            self.values, self.place = {}, None
+            raise ProcessLookupError
+        return stat
+
+    def _keep(
+        self, file: str, size: int, names: tuple[str, ...], parse: Callable[[bytes], Values], tell: Callable[[], None]
+    ) -> None:
+        try:
+            self._answers[file] = parse(slurp_all(f"{self.root}/{self.identity.pid}/{file}", size))
+            self._missing.pop(file, None)
+        except OSError as error:
+            reason = why(error)
+            known: Reason = "unsupported" if reason == "gone" else reason  # nobody reads it if the process has gone
+            unlock = UNLOCK_DENIED if reason == "denied" else None
+            self._answers.pop(file, None)
+            self._missing[file] = tuple(Missing(metric=name, reason=known, unlock=unlock) for name in names)
+        self._sum()
+        tell()
+
+    def _sum(self) -> None:
+        values: Values = {}
+        for file in ("environ", "cgroup", "cmdline", "cwd", "maps", "smaps_rollup"):  # the cgroup's Slurm job counts
+            values.update(self._answers.get(file, {}))
+        values["missing"] = tuple(one for many in self._missing.values() for one in many)
+        self.values = values
+
+    def _belongs(self, raw: bytes) -> Values:
+        self.place = place(raw)
+        found = {"cgroup": self.place.path, "container": self.place.container, "slurm_job": self.place.slurm_job}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _folder(self) -> str | None:
+        try:
+            return facts.folder(os.readlink(f"{self.root}/{self.identity.pid}/cwd"))
+        except OSError:
+            return None

@@ -1,0 +1,46 @@
+"""Who descends from whom: ancestors and descendants of the processes that matter. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+LOADER = "pt_data_w"  # how torch names the main thread of a DataLoader worker: pt_data_worker
+DEEPEST = 64  # a tree is never that deep; parents read at different times could form a circle
+
+
+class Tree:
+    """Parents and children by pid, as of one moment."""
+
+    def __init__(self, parents: Mapping[int, int]) -> None:
+        self.parents = parents
+        self.children: dict[int, list[int]] = {}
+        for pid, parent in parents.items():
+            self.children.setdefault(parent, []).append(pid)
+
+    def above(self, pid: int) -> list[int]:
+        """Ancestors, the nearest first, without the first process and the kernel's own."""
+        found: list[int] = []
+        parent = self.parents.get(pid, 0)
+        while parent > 2 and parent in self.parents and len(found) < DEEPEST:
+            found.append(parent)
+            parent = self.parents[parent]
+        return found
+
+    def below(self, pids: Iterable[int]) -> set[int]:
+        """Descendants of these, themselves excluded unless they descend from one another."""
+        found: set[int] = set()
+        left = [child for pid in pids for child in self.children.get(pid, ())]
+        while left:
+            pid = left.pop()
+            if pid not in found:
+                found.add(pid)
+                left.extend(self.children.get(pid, ()))
+        return found
+
+    def kin(self, roots: Iterable[int]) -> set[int]:
+        """These processes with all their ancestors and descendants, as far as they exist."""
+        here = [pid for pid in roots if pid in self.parents]
+        found = set(here) | self.below(here)
+        for pid in here:
+            found.update(self.above(pid))
+        return found

@@ -1,0 +1,200 @@
+"""The names lane: asks what may never be answered. Nothing waits for it but its own thread, and one substitute."""
+
+from __future__ import annotations
+
+import pwd
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
+from typing import NamedTuple
+
+from gputop.collect.dossier import Dossier
+from gputop.model import Identity
+from gputop.safe.text import clean
+
+STUCK_S = 2.0  # a read that takes longer gets a substitute thread
+AGAIN_S = 3.0  # asked again after this, since it may have been between fork and exec,
+MORE_RARELY = 3.0  # then after this many times that,
+LONGEST_S = 300.0  # and so on up to this: libraries appear as imports go on
+WEIGH_EVERY_S = 30.0  # PSS: the kernel walks every page for it,
+WEIGH_SHARE = 0.01  # so no more of the time than this goes into it
+MOST_USERS = 4096
+
+
+class Wanted(NamedTuple):
+    """A process to be named. A changed `comm` means that it runs another program now, so it is asked again."""
+
+    identity: Identity
+    comm: str
+    deep: bool = True  # environment, folder and libraries too
+    weigh: bool = False  # PSS too
+
+
+class _Ask(NamedTuple):
+    subject: Identity | int  # a process, or the uid of a user
+    weigh: bool = False
+
+
+@dataclass(slots=True)
+class _Card:
+    """What was asked of one process, and when it is asked next."""
+
+    dossier: Dossier
+    comm: str
+    deep: bool
+    again_s: float
+    pause_s: float = AGAIN_S
+    weigh_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A thread of the lane and what it is at."""
+
+    ask: _Ask | None = None
+    since_s: float = 0.0
+
+
+def user_name(uid: int) -> str | None:
+    """The name of a user, None if there is none; may wait for a network directory."""
+    try:
+        return clean(pwd.getpwuid(uid).pw_name, 64)
+    except KeyError:
+        return None
+
+
+class Names:
+    """Answers come when they come: asking, and reading what is known, never blocks."""
+
+    def __init__(
+        self,
+        root: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
+        find_user: Callable[[int], str | None] = user_name,
+    ) -> None:
+        self._root, self._clock, self._find_user = root, clock, find_user
+        self._cards: dict[Identity, _Card] = {}
+        self._users: dict[int, str] = {}
+        self._asked_users: set[int] = set()
+        self._asks: SimpleQueue[_Ask | None] = SimpleQueue()
+        self._fresh: deque[Identity | int] = deque()
+        self._active, self._stuck = _Worker(), _Worker()
+        self._weigh_after_s = 0.0
+        self._stopped = False
+
+    def start(self) -> None:
+        """Begin to answer."""
+        Thread(target=self._run, args=(self._active,), name="names", daemon=True).start()
+
+    def stop(self) -> None:
+        """Let the thread end when it comes back."""
+        self._stopped = True
+        self._asks.put(None)
+
+    def want(self, wanted: Iterable[Wanted]) -> None:
+        """Ask about processes; what is known, or asked already, is not asked again before its time."""
+        now_s = self._clock()
+        self._watch(now_s)
+        for want in wanted:
+            card = self._cards.get(want.identity)
+            if card is None:
+                card = _Card(Dossier(want.identity, self._root), "", False, 0.0)
+                self._cards[want.identity] = card
+            if card.comm != want.comm or (want.deep and not card.deep):
+                card.comm, card.deep = want.comm, card.deep or want.deep
+                card.pause_s, card.again_s = AGAIN_S, now_s + AGAIN_S
+                self._asks.put(_Ask(want.identity))
+            elif now_s >= card.again_s:
+                card.pause_s *= MORE_RARELY
+                card.again_s = now_s + card.pause_s if card.pause_s <= LONGEST_S else float("inf")
+                self._asks.put(_Ask(want.identity))
+            elif want.weigh and now_s >= max(card.weigh_s, self._weigh_after_s):
+                card.weigh_s = now_s + WEIGH_EVERY_S
+                self._asks.put(_Ask(want.identity, weigh=True))
+
+    def known(self, identity: Identity) -> Dossier | None:
+        """What is known of a process so far; None before it was asked for."""
+        card = self._cards.get(identity)
+        return None if card is None else card.dossier
+
+    def user(self, uid: int) -> str:
+        """The name of a user, or the number until it is known or if there is none."""
+        if len(self._asked_users) > MOST_USERS:
+            self._asked_users, self._users = set(), {}
+        if uid not in self._asked_users:
+            self._asked_users.add(uid)
+            self._asks.put(_Ask(uid))
+        return self._users.get(uid, str(uid))
+
+    def fresh(self) -> list[Identity | int]:
+        """Processes and uids of which something new is known since the last call."""
+        found: list[Identity | int] = []
+        while self._fresh:
+            found.append(self._fresh.popleft())
+        return found
+
+    def forget(self, identity: Identity) -> None:
+        """Drop what is known of a process that ended."""
+        self._cards.pop(identity, None)
+
+    def _watch(self, now_s: float) -> None:
+        """Let a substitute take over from a thread that does not come back, unless that happened already."""
+        ask = self._active.ask
+        if ask is None or now_s - self._active.since_s < STUCK_S or self._stuck.ask is not None:
+            return
+        self._stuck, self._active = self._active, _Worker()
+        if isinstance(ask.subject, Identity) and ask.subject in self._cards:
+            self._cards[ask.subject].dossier.lose()
+            self._fresh.append(ask.subject)
+        self.start()
+
+    def _run(self, worker: _Worker) -> None:
+        while worker is self._active and not self._stopped:
+            ask = self._asks.get()
+            if ask is None or self._hopeless(ask):
+                continue
+            worker.since_s = self._clock()
+            worker.ask = ask
+            try:
+                self._answer(ask)
+            except (OSError, ValueError):
+                pass  # it has ended meanwhile
+            worker.ask = None
+
+    def _hopeless(self, ask: _Ask) -> bool:
+        """Whether the other thread hangs at the same process, or at a user: those are all looked up in one place."""
+        stuck = self._stuck.ask
+        if stuck is None:
+            return False
+        if isinstance(ask.subject, Identity) or isinstance(stuck.subject, Identity):
+            return ask.subject == stuck.subject
+        self._asked_users.discard(ask.subject)
+        return True
+
+    def _answer(self, ask: _Ask) -> None:
+        if not isinstance(ask.subject, Identity):
+            name = self._find_user(ask.subject)
+            if name is not None:
+                self._users[ask.subject] = name
+                self._fresh.append(ask.subject)
+            return
+        card = self._cards.get(ask.subject)
+        if card is None:
+            return
+        identity = ask.subject
+
+        def tell() -> None:
+            self._fresh.append(identity)
+
+        if not ask.weigh:
+            card.dossier.ask(card.deep, tell)
+        elif self._clock() >= self._weigh_after_s:
+            began_s = self._clock()
+            card.dossier.weigh(tell)
+            ended_s = self._clock()
+            self._weigh_after_s = ended_s + (ended_s - began_s) / WEIGH_SHARE
+        else:
+            card.weigh_s = 0.0  # at a later tick

@@ -1,0 +1,282 @@
+"""The process lane: who runs, read from /proc in tiers. Closely where GPUs or work are, little elsewhere."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+from gputop.collect.cgroup import QUOTA_FILLS, Place
+from gputop.collect.closely import Closely
+from gputop.collect.dossier import WEIGHT_FILLS
+from gputop.collect.files import slurp, why
+from gputop.collect.kin import LOADER, Tree
+from gputop.collect.names import Names, Wanted
+from gputop.collect.rates import SHORTEST_S
+from gputop.collect.readings import READINGS, STAT_FILLS, check
+from gputop.collect.scale import Scale
+from gputop.collect.seen import RETRY_S, TURNS_S, Gone, Seen
+from gputop.collect.shares import ProcessTable, with_shares
+from gputop.collect.threads import THREAD_FILLS
+from gputop.model import Identity, Note
+from gputop.safe.identity import initial_pid_namespace
+from gputop.source import Interest
+
+__all__ = ["ProcessReader", "ProcessTable", "with_shares"]
+
+check([STAT_FILLS, QUOTA_FILLS, WEIGHT_FILLS, THREAD_FILLS, *(reading.fills for reading in READINGS)])
+
+SLEEPERS_A_S = 1000.0  # with all of them on screen: each tick, but no more of them a second than this
+LIST_EVERY_S = 5.0  # even when nobody seems to have been born: a container may have its /proc/loadavg made up
+EARLY_S = 0.1  # ticks are not on the dot
+MACHINE_EVERY_S = 10.0  # what may change about the machine itself
+
+
+def since_boot() -> float:
+    """Seconds since boot, as start times count them: the time asleep is included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class ProcessReader:
+    """Reads all processes again and again; only its own lane may call it."""
+
+    def __init__(
+        self,
+        root: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
+        names: Names | None = None,
+        *,
+        sys: str = "/sys",
+        boot: Callable[[], float] = since_boot,
+        scale: Scale | None = None,
+    ) -> None:
+        self._root, self._sys, self._clock, self._boot = root, sys, clock, boot
+        self._names = names or Names(root, clock)
+        self._closely = Closely(root, clock)
+        self._scale = scale or Scale()
+        self._scale_s: float | None = None
+        self._private = not initial_pid_namespace(root)
+        self._seen: dict[int, Seen] = {}
+        self._pids, self._tasks, self._listed_s = set[int](), list[bytes](), 0.0
+        self._tree, self._loader_parents = Tree({}), frozenset[int]()
+        self._tree_changed = True
+        self._tracked: dict[int, Seen] = {}
+        self._weighed: set[int] = set()
+        self._unreadable_s: dict[int, float] = {}
+        self._absent: dict[int, float] = {}
+        self._lost: str | None = None  # what kept us from reading in this tick, other than the process's own state
+        self._table = ProcessTable.EMPTY
+
+    def read(self, gpu_pids: Collection[int], interest: Interest) -> ProcessTable:
+        """One look: new processes and those that matter now, a share of the others; the rest as they were."""
+        now_s = self._clock()
+        if self._table.processes and 0 <= now_s - self._table.taken_s < SHORTEST_S:
+            return self._table
+        self._lost = None
+        self._renew_scale(now_s)
+        try:
+            pids = self._list(now_s)
+        except OSError as error:
+            return replace(self._table, notes=(_lost(error.strerror or str(error)),))
+        looked = self._look_at_all(pids, interest, now_s)
+        self._follow(gpu_pids, interest, now_s)
+        told = self._take_names(interest, looked)
+        for seen in dict.fromkeys((*looked, *self._tracked.values(), *told)):
+            seen.made(None if seen.uid is None else self._names.user(seen.uid), self._scale)
+        self._absent = {pid: self._absent.get(pid, now_s) for pid in gpu_pids if pid not in self._seen}
+        self._table = self._made(now_s, len(pids))
+        return self._table
+
+    def _made(self, now_s: float, count: int) -> ProcessTable:
+        return ProcessTable(
+            taken_s=now_s,
+            processes=tuple(seen.process for seen in self._seen.values() if seen.process is not None),
+            count=count,
+            notes=self._notes(),
+            absent=self._absent,
+            private=self._private,
+            hidden=1 not in self._seen,
+        )
+
+    def _renew_scale(self, now_s: float) -> None:
+        if self._scale_s is None or now_s - self._scale_s >= MACHINE_EVERY_S:
+            self._scale = self._scale.renewed(self._scale_s is None, self._boot(), self._root, self._sys)
+            self._scale_s = now_s
+
+    def _list(self, now_s: float) -> set[int]:
+        """All pids. They are those of the last look if no task was born and none has ended; the kernel counts both."""
+        try:
+            tasks = slurp(f"{self._root}/loadavg", 128).split()[3:]
+        except OSError:
+            tasks = []
+        tasks = [tasks[0].rpartition(b"/")[2], tasks[1]] if len(tasks) == 2 else []
+        if not tasks or tasks != self._tasks or now_s - self._listed_s >= LIST_EVERY_S:
+            self._pids = {int(name) for name in os.listdir(self._root) if name.isdigit()}
+            self._tasks, self._listed_s = tasks, now_s
+            for pid in self._seen.keys() - self._pids:
+                self._drop(pid)
+        return self._pids
+
+    def _look_at_all(self, pids: set[int], interest: Interest, now_s: float) -> list[Seen]:
+        """Read the stat of the new, the followed, and the sleepers whose turn it is; who of them is not as before."""
+        self._unreadable_s = {pid: retry_s for pid, retry_s in self._unreadable_s.items() if retry_s > now_s}
+        every_s = TURNS_S
+        if interest.every_process:
+            every_s = len(pids) / SLEEPERS_A_S if len(pids) > SLEEPERS_A_S else 0.0
+        late_s = now_s - every_s + EARLY_S
+        due = [seen for seen in self._seen.values() if seen.turn_s <= late_s or seen.tracked]
+        new = [pid for pid in pids - self._seen.keys() if pid not in self._unreadable_s]
+        looked = [seen for pid in new if (seen := self._look(pid, now_s)) is not None]
+        for known in due:
+            try:
+                raw = slurp(known.stat_file)
+            except OSError as error:
+                self._fail(known.identity.pid, error, now_s)
+                continue
+            if raw == known.raw and known.rest(now_s):
+                continue
+            seen = self._take(known.identity.pid, raw, now_s)
+            if seen is not None:
+                looked.append(seen)
+        return looked
+
+    def _look(self, pid: int, now_s: float) -> Seen | None:
+        """Read the stat of a process; None if it has ended or may not be read."""
+        try:
+            raw = slurp(f"{self._root}/{pid}/stat")
+        except OSError as error:
+            self._fail(pid, error, now_s)
+            return None
+        return self._take(pid, raw, now_s)
+
+    def _fail(self, pid: int, error: OSError, now_s: float) -> None:
+        reason = why(error)
+        if reason == "gone":
+            self._drop(pid)
+        elif reason == "denied":
+            self._drop(pid)
+            self._unreadable_s[pid] = now_s + RETRY_S
+        else:
+            self._lost = error.strerror or str(error)
+
+    def _take(self, pid: int, raw: bytes, now_s: float) -> Seen | None:
+        """Take in a stat record: of the process known by this pid, or of another one that has it now."""
+        seen = self._seen.get(pid)
+        try:
+            if seen is not None:
+                return self._update(seen, raw)
+        except Gone:
+            self._drop(pid)
+        try:
+            seen = self._seen[pid] = Seen(pid, self._root, raw)
+        except Gone:  # no stat record at all
+            self._unreadable_s[pid] = now_s + RETRY_S
+            return None
+        self._tree_changed = True
+        return self._update(seen, raw)
+
+    def _update(self, seen: Seen, raw: bytes) -> Seen:
+        now_s, parent, comm = self._clock(), seen.stat.parent_pid, seen.stat.comm
+        seen.look(raw, now_s, self._boot(), self._scale)
+        self._tree_changed |= (parent, comm) != (seen.stat.parent_pid, seen.stat.comm)
+        return seen
+
+    def _drop(self, pid: int) -> None:
+        seen = self._seen.pop(pid, None)
+        if seen is not None:
+            self._tracked.pop(pid, None)
+            self._names.forget(seen.identity)
+            self._tree_changed = True
+
+    def _follow(self, gpu_pids: Collection[int], interest: Interest, now_s: float) -> None:
+        """Choose whom to follow closely, and do."""
+        if self._tree_changed:
+            self._tree = Tree({pid: seen.stat.parent_pid or 0 for pid, seen in self._seen.items()})
+            loaders = [seen for seen in self._seen.values() if seen.stat.comm.startswith(LOADER)]
+            self._loader_parents = frozenset(seen.stat.parent_pid or 0 for seen in loaders)
+            self._tree_changed = False
+        roots = {pid for pid in gpu_pids if self._vouched(pid)} | self._loader_parents
+        chosen = self._tree.kin(roots) | (self._seen.keys() & {*gpu_pids, *interest.pids})
+        chosen.update(pid for pid, seen in self._seen.items() if seen.busy_until_s > now_s)
+        for pid in self._tracked.keys() - chosen:
+            self._tracked.pop(pid).leave()
+        for pid in chosen:
+            seen = self._seen[pid] if self._seen[pid].looked_s >= now_s else self._look(pid, now_s)
+            if seen is not None:
+                seen.tracked = True
+                self._tracked[pid] = seen
+                self._closely.read(seen, pid in interest.pids, self._place(seen), self._scale)
+        trainers = {pid: seen for pid, seen in self._tracked.items() if self._trains(seen, gpu_pids)}
+        opened = {pid: seen for pid, seen in self._tracked.items() if pid in interest.pids}
+        self._closely.sample(trainers.values(), opened.values(), self._tracked.values())
+        self._weighed = trainers.keys() | opened.keys()
+
+    def _vouched(self, pid: int) -> bool:
+        """Whether a pid of the driver is the process that has it here; in a private namespace it must show it."""
+        seen = self._seen.get(pid)
+        return seen is not None and (not self._private or "cuda" in seen.named.get("libraries", ()))
+
+    def _place(self, seen: Seen) -> Place | None:
+        dossier = self._names.known(seen.identity)
+        return None if dossier is None else dossier.place
+
+    def _trains(self, seen: Seen, gpu_pids: Collection[int]) -> bool:
+        """Whether its threads are worth their reads; its children inherit its rank, not its work."""
+        pid, named = seen.identity.pid, seen.named
+        if pid in gpu_pids or pid in self._loader_parents:
+            return True
+        if seen.stat.comm.startswith(LOADER):
+            return False
+        parent = self._tracked.get(seen.stat.parent_pid or 0)
+        inherited = parent is not None and parent.named.get("rank") == named.get("rank")
+        return (named.get("rank") is not None and not inherited) or "torch" in named.get("libraries", ())
+
+    def _take_names(self, interest: Interest, looked: Iterable[Seen]) -> list[Seen]:
+        """Ask the names lane about those followed, and take what it has found meanwhile."""
+        wanted = []
+        for pid, seen in self._tracked.items():
+            weigh = pid in self._weighed or seen.stat.parent_pid in self._loader_parents
+            wanted.append(Wanted(seen.identity, seen.stat.comm, weigh=weigh))
+        if interest.every_process:
+            wanted += [Wanted(seen.identity, seen.stat.comm, deep=False) for seen in looked if not seen.tracked]
+        self._names.want(wanted)
+        told = []
+        for news in self._names.fresh():
+            if isinstance(news, Identity):
+                known, dossier = self._seen.get(news.pid), self._names.known(news)
+                if known is not None and known.identity == news and dossier is not None:
+                    known.rename(dossier.values)
+                    told.append(known)
+            else:
+                users = [seen for seen in self._seen.values() if seen.uid == news]
+                for seen in users:
+                    seen.rename()
+                told += users
+        return told
+
+    def _notes(self) -> tuple[Note, ...]:
+        denied = sum(seen.troubles.get("io") == "denied" for seen in self._tracked.values())
+        notes = []
+        if denied:
+            notes.append(
+                Note(
+                    subject="processes",
+                    key="denied-io",
+                    text=f"I/O of {denied} processes of other users is hidden (/proc/PID/io is readable by the owner "
+                    "only).",
+                    help=("Their READ/s, WRITE/s show '·', not 0. sudo gputop shows them. Nothing else is missing.",),
+                )
+            )
+        if self._lost:
+            notes.append(_lost(self._lost))
+        return tuple(notes)
+
+
+def _lost(problem: str) -> Note:
+    return Note(
+        subject="processes",
+        key="processes-lost",
+        text=f"Some processes could not be read: {problem}. They show what was known of them before.",
+        help=("With too many open files: ulimit -n 1024",),
+    )

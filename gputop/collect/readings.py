@@ -1,0 +1,192 @@
+"""The files of /proc/PID and what comes from each: one declared reading a file, one gate for its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from gputop.collect.rates import Counters
+from gputop.collect.scale import Scale
+from gputop.model import Missing, Process, Reason, metrics
+from gputop.safe.identity import Stat
+from gputop.safe.text import decode
+
+Values = dict[str, Any]  # fields of a Process
+
+UNLOCK_DENIED = "sudo gputop"
+UNLOCK_DELAYS = "sudo sysctl kernel.task_delayacct=1"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One file, the metrics it fills, and how its text becomes them; ValueError: the kernel does not keep them."""
+
+    file: str
+    fills: tuple[str, ...]
+    values: Callable[[bytes, Counters, float, Scale], Values]
+    slow: bool  # every few seconds; on each tick only while somebody looks
+    size: int  # as long as it gets: one read takes it whole
+
+
+def reading(
+    file: str, *fills: str, slow: bool = False, size: int = 4096
+) -> Callable[[Callable[[bytes, Counters, float, Scale], Values]], Reading]:
+    """Declares the function below it as the one source of these metrics."""
+    return lambda values: Reading(file, fills, values, slow, size)
+
+
+def fills(*names: str) -> tuple[str, ...]:
+    """Metrics that come from elsewhere than one file, declared all the same."""
+    return names
+
+
+def check(filled: Iterable[tuple[str, ...]]) -> None:
+    """Refuse to start when a metric of a process comes from nowhere, or from two places."""
+    wanted = sorted(metric.name for metric in metrics(Process))
+    found = sorted(name for names in filled for name in names)
+    if wanted != found:
+        doubled = {name for name in found if found.count(name) > 1}
+        raise RuntimeError(
+            f"metrics of a process: filled by none or unknown {set(wanted) ^ set(found)}, twice {doubled}"
+        )
+
+
+# counted by Seen, which reads it first and for everyone
+STAT_FILLS = fills(
+    "cpu_percent", "cpu_time_s", "age_s", "threads", "last_cpu", "nice", "rss_bytes", "major_faults_per_s",
+    "io_wait_percent", "blocked_percent",
+)  # fmt: skip
+
+
+def stat_values(stat: Stat, counters: Counters, now_s: float, scale: Scale) -> Values:
+    """CPU of all threads, the main thread's place and delays. Percentages are of one core."""
+    hertz = scale.ticks_per_s
+    user, system = stat.user_ticks, stat.system_ticks
+    ticks = None if user is None or system is None else user + system
+    waited_ticks = stat.io_wait_ticks if scale.delays_of(stat) else None
+    busy, faults, waited = counters.rates(now_s, (ticks, stat.major_faults, waited_ticks))
+    return {
+        "cpu_percent": None if busy is None else 100 * busy / hertz,
+        "cpu_time_s": None if ticks is None else ticks / hertz,
+        "threads": stat.threads,
+        "last_cpu": stat.cpu,
+        "nice": stat.nice,
+        "rss_bytes": None if stat.rss_pages is None else stat.rss_pages * scale.page_bytes,
+        "major_faults_per_s": faults,
+        "io_wait_percent": None if waited is None else min(100.0, 100 * waited / hertz),
+    }
+
+
+_IO = (b"read_bytes:", b"write_bytes:", b"rchar:", b"wchar:", b"syscr:", b"syscw:")
+
+
+@reading(
+    "io", "read_bytes_per_s", "write_bytes_per_s", "read_chars_per_s", "write_chars_per_s", "read_calls_per_s",
+    "write_calls_per_s", "mean_read_bytes",
+)  # fmt: skip
+def io(raw: bytes, counters: Counters, now_s: float, _: Scale) -> Values:
+    """Bytes and calls, of storage and of everything else; the owner's alone."""
+    words = raw.split()
+    found = dict(zip(words[::2], words[1::2], strict=False))
+    rates = counters.rates(now_s, [int(found[name]) if name in found else None for name in _IO])
+    read, written, read_chars, written_chars, reads, writes = rates
+    return {
+        "read_bytes_per_s": read,
+        "write_bytes_per_s": written,
+        "read_chars_per_s": read_chars,
+        "write_chars_per_s": written_chars,
+        "read_calls_per_s": reads,
+        "write_calls_per_s": writes,
+        "mean_read_bytes": read_chars / reads if reads and read_chars is not None else None,
+    }
+
+
+def run_and_wait(raw: bytes) -> tuple[int, int]:
+    """Nanoseconds a thread ran and waited to run; ValueError where the kernel does not count them."""
+    run, wait, slices = raw.split()
+    if run == b"0" == slices:
+        raise ValueError("the kernel keeps no scheduler statistics")
+    return int(run), int(wait)
+
+
+@reading("schedstat", "main_thread_percent", "main_run_wait_percent", size=128)
+def schedstat(raw: bytes, counters: Counters, now_s: float, _: Scale) -> Values:
+    """How much the main thread ran, and how much it waited for a CPU."""
+    run, wait = counters.rates(now_s, run_and_wait(raw))
+    return {
+        "main_thread_percent": None if run is None else min(100.0, run / 1e7),
+        "main_run_wait_percent": waited_percent(run, wait),
+    }
+
+
+def waited_percent(run: float | None, wait: float | None) -> float | None:
+    """Waiting of waiting and running; who wanted nothing has waited for nothing."""
+    if run is None or wait is None:
+        return None
+    return 100 * wait / (run + wait) if wait else 0.0
+
+
+@reading("statm", "shared_bytes", slow=True, size=256)
+def statm(raw: bytes, _: Counters, _now_s: float, scale: Scale) -> Values:
+    """Resident pages of files and shared memory."""
+    return {"shared_bytes": int(raw.split()[2]) * scale.page_bytes}
+
+
+@reading(
+    "status", "affinity", "swap_bytes", "voluntary_switches_per_s", "involuntary_switches_per_s", slow=True, size=16384
+)  # fmt: skip
+def status(raw: bytes, counters: Counters, now_s: float, _: Scale) -> Values:
+    """Affinity, swap, and context switches: of the main thread; busy ones are added by who samples the threads."""
+    affinity, swap = line(raw, b"\nCpus_allowed_list:"), line(raw, b"\nVmSwap:")
+    voluntary, involuntary = counters.rates(now_s, switches(raw))
+    return {
+        "affinity": decode(affinity) if affinity else None,
+        "swap_bytes": int(swap.split()[0]) * 1024 if swap else None,
+        "voluntary_switches_per_s": voluntary,
+        "involuntary_switches_per_s": involuntary,
+    }
+
+
+def switches(raw: bytes) -> tuple[int | None, int | None]:
+    """Context switches of the thread whose status this is: asked for, and forced on it."""
+    asked, forced = line(raw, b"\nvoluntary_ctxt_switches:"), line(raw, b"\nnonvoluntary_ctxt_switches:")
+    return int(asked) if asked else None, int(forced) if forced else None
+
+
+def line(raw: bytes, name: bytes) -> bytes:
+    """The rest of the line that begins with this name, its newline included; empty if there is none."""
+    start = raw.find(name)
+    if start < 0:
+        return b""
+    start += len(name)
+    end = raw.find(b"\n", start)
+    return raw[start : end if end >= 0 else len(raw)].strip()
+
+
+@reading("wchan", "waiting_in", slow=True, size=128)
+def wchan(raw: bytes, _: Counters, _now_s: float, _scale: Scale) -> Values:
+    """Where in the kernel the main thread sleeps; 0 is nowhere, or not for us to know."""
+    name = decode(raw.strip(b"\x00\n"))
+    return {"waiting_in": name if name not in ("", "0") else None}
+
+
+READINGS: tuple[Reading, ...] = (io, schedstat, statm, status, wchan)
+
+
+@lru_cache(maxsize=256)
+def missing(troubles: tuple[tuple[str, Reason], ...]) -> tuple[Missing, ...]:
+    """What files that gave nothing leave unknown; one shared tuple for the same troubles."""
+    filled = {reading.file: reading.fills for reading in READINGS}
+    return tuple(
+        Missing(metric=name, reason=reason, unlock=_unlock(name, reason))
+        for file, reason in troubles
+        for name in filled.get(file, (file,))
+    )
+
+
+def _unlock(name: str, reason: Reason) -> str | None:
+    if name == "io_wait_percent":
+        return UNLOCK_DELAYS
+    return UNLOCK_DENIED if reason == "denied" else None

@@ -1,0 +1,184 @@
+"""What is remembered of one process from look to look, and the Process last made of it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from typing import Literal
+
+from gputop.collect.files import slurp, why
+from gputop.collect.rates import Counters
+from gputop.collect.readings import Reading, Values, missing, stat_values
+from gputop.collect.scale import Scale
+from gputop.model import Identity, Missing, Process, Reason
+from gputop.safe.identity import parse_stat
+
+BUSY_PERCENT = 5.0  # of one core
+BUSY_FOR_S = 10.0  # how long it counts as busy after it was
+TURNS_S = 5.0  # how far apart the looks of a sleeper are
+BLOCKED_OVER_S = 10.0
+FEWEST_LOOKS = 3  # a share of fewer says nothing
+RETRY_S = 30.0  # a file that was refused is asked for again after this
+YOUNG_S, RESTING = 10.0, 0.01  # younger, or of more CPU time than this share of its age: looked at again at once
+AGE_LATE_S, AGE_LATE = 30.0, 0.05  # how old the age of a sleeper may be, or which share of it
+
+
+class Gone(Exception):
+    """The process is not there any more, or its pid is another process now."""
+
+
+class Seen:
+    """One process between its first look and its end."""
+
+    def __init__(self, pid: int, root: str, raw: bytes) -> None:
+        stat = parse_stat(raw)
+        if stat is None or stat.started_ticks is None:
+            raise Gone
+        self.identity = Identity(pid, stat.started_ticks)
+        self.root = f"{root}/{pid}"
+        self.stat_file = f"{root}/{pid}/stat"
+        self.stat, self.raw = stat, b""
+        self.uid: int | None = None
+        self.age_s = 0.0
+        self.looked_s = 0.0
+        self.turn_s = 0.0  # when it was last its turn: a made-up time once, so that not all take theirs together
+        self.busy_until_s = self.slow_s = 0.0
+        self.tracked = False
+        self.values: Values = {}  # of stat
+        self.parts: dict[str, Values] = {}  # of the other files
+        self.named: Values = {}  # what the names lane found
+        self.troubles: dict[str, Reason] = {}
+        self.process: Process | None = None
+        self._spread = False
+        self._made_s = 0.0
+        self.still = False  # nothing moved between the last two looks, and its Process says so
+        self._refused_s: dict[str, float] = {}
+        self._counters = {"stat": Counters()}
+        self._looks: deque[tuple[float, bool]] = deque()
+
+    def look(self, raw: bytes, now_s: float, boot_s: float, scale: Scale) -> None:
+        """Take in its stat record; Gone if this is another process by now."""
+        self.age_s = max(0.0, boot_s - self.identity.started_ticks / scale.ticks_per_s)
+        first, self.looked_s, self.turn_s = not self.raw, now_s, now_s
+        if raw != self.raw:
+            stat = parse_stat(raw)
+            if stat is None or stat.started_ticks != self.identity.started_ticks:
+                raise Gone
+            # the owner changes between fork and exec, at a login say; asking each time costs as much as it looks
+            if self.uid is None or stat.comm != self.stat.comm or self.age_s < YOUNG_S:
+                self.uid = self._owner()
+            self.stat = stat
+        values = stat_values(self.stat, self._counters["stat"], now_s, scale)
+        self.still = raw == self.raw and values == self.values and not values["cpu_percent"]
+        self.raw, self.values = raw, values
+        moved = (values["cpu_percent"] or 0) > BUSY_PERCENT or (values["major_faults_per_s"] or 0) > 0
+        if moved or self.stat.state == "D":
+            self.busy_until_s = now_s + BUSY_FOR_S
+        if not self._spread:
+            self._take_turn(first)
+
+    def rest(self, now_s: float) -> bool:
+        """Take in that its stat record is the one of the last look; whether the Process made then still says it all."""
+        late_s = now_s - self._made_s
+        if not self.still or self.tracked or late_s >= max(AGE_LATE_S, AGE_LATE * self.age_s):
+            return False
+        self.looked_s = self.turn_s = self._counters["stat"].taken_s = now_s
+        return True
+
+    def read(self, reading: Reading, now_s: float, scale: Scale) -> None:
+        """Read one more of its files; what does not work is remembered with its reason."""
+        if now_s < self._refused_s.get(reading.file, 0.0):
+            return
+        try:
+            raw = slurp(f"{self.root}/{reading.file}", reading.size)
+            counters = self._counters.setdefault(reading.file, Counters())
+            self.parts[reading.file] = reading.values(raw, counters, now_s, scale)
+            self.troubles.pop(reading.file, None)
+        except OSError as error:
+            self._refuse(reading.file, why(error), now_s)
+        except (ValueError, IndexError):
+            self._refuse(reading.file, "unsupported", now_s)
+
+    def watch(self, now_s: float, blocked: bool) -> None:
+        """Remember whether it was seen in state D, and whether it moved anything."""
+        self._looks.append((now_s, blocked or self.stat.state == "D"))
+        while now_s - self._looks[0][0] > BLOCKED_OVER_S:
+            self._looks.popleft()
+        if self.parts.get("io", {}).get("read_bytes_per_s") or self.parts.get("io", {}).get("write_bytes_per_s"):
+            self.busy_until_s = now_s + BUSY_FOR_S
+
+    def leave(self) -> None:
+        """Forget what is only read of processes that are followed closely."""
+        self.tracked = self.still = False
+        self.parts.clear()
+        self.troubles.clear()
+        self._looks.clear()
+        self._counters = {"stat": self._counters["stat"]}
+
+    def rename(self, named: Values | None = None) -> None:
+        """Take in what the names lane found, about it or about its user."""
+        self.still = False
+        if named is not None:
+            self.named = named
+
+    def made(self, user: str | None, scale: Scale) -> Process:
+        """The process as it is known now."""
+        self._made_s = self.looked_s
+        self.process = Process(**self._known(user, scale))
+        return self.process
+
+    def _take_turn(self, first: bool) -> None:
+        """Look at it again at once if it is young or has been at work, on the whole; then when its turn comes."""
+        resting = self.age_s > YOUNG_S and (self.values["cpu_time_s"] or 0) < RESTING * self.age_s
+        if first and not resting:
+            self.turn_s = -math.inf
+        else:
+            self._spread = True
+            self.turn_s -= TURNS_S * (self.identity.pid % 50) / 50
+
+    def _known(self, user: str | None, scale: Scale) -> Values:
+        known: Values = {
+            "pid": self.identity.pid,
+            "started_ticks": self.identity.started_ticks,
+            "parent_pid": self.stat.parent_pid or 0,
+            "user": user,
+            "uid": self.uid,
+            "name": self.stat.comm,
+            "state": self.stat.state,
+            "age_s": self.age_s,
+            **self.values,
+            **self.named,
+        }
+        for part in self.parts.values():
+            known.update(part)
+        if self.tracked:
+            known["missing"] = (*known.get("missing", ()), *self._missing(scale))
+            known["blocked_percent"] = self._blocked_percent()
+        return known
+
+    def _missing(self, scale: Scale) -> tuple[Missing, ...]:
+        troubles = tuple(self.troubles.items())
+        if not scale.delays_of(self.stat):
+            troubles += (("io_wait_percent", "unsupported"),)
+        return missing(troubles)
+
+    def _blocked_percent(self) -> float | None:
+        if len(self._looks) < FEWEST_LOOKS:
+            return None
+        return 100 * sum(blocked for _, blocked in self._looks) / len(self._looks)
+
+    def _owner(self) -> int | None:
+        try:
+            return os.stat(self.root).st_uid  # the effective uid, whatever the files below it say
+        except OSError:
+            return self.uid
+
+    def _refuse(self, file: str, error: Reason | Literal["gone"], now_s: float) -> None:
+        self.parts.pop(file, None)
+        # gone: the process has ended, or this kernel has no such file
+        here: Reason = "unsupported" if os.path.exists(f"{self.root}/stat") else "lost"
+        reason = here if error == "gone" else error
+        self.troubles[file] = reason
+        if reason in ("denied", "unsupported"):
+            self._refused_s[file] = now_s + RETRY_S

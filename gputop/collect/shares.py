@@ -1,0 +1,111 @@
+"""What the driver says about processes, joined with what /proc says: whose pid it is, and who cannot be seen. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from gputop import units
+from gputop.model import GpuShare, Note, Process, Unseen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessTable:
+    """One look at all processes. A None without a Missing was not read at this look, or is a rate of one look.
+
+    `absent` are pids the driver named that are not in /proc, and since when (of the monotonic clock).
+    """
+
+    EMPTY: ClassVar[ProcessTable]
+
+    taken_s: float = 0.0
+    processes: tuple[Process, ...] = ()
+    count: int = 0
+    notes: tuple[Note, ...] = ()
+    absent: Mapping[int, float] = field(default_factory=dict)
+    private: bool = False  # in a pid namespace of its own: the driver's pids are those of another
+    hidden: bool = False  # /proc does not show the processes of others
+
+
+ProcessTable.EMPTY = ProcessTable()
+
+
+def with_shares(
+    table: ProcessTable, shares: Mapping[int, tuple[GpuShare, ...]], listed_s: float | None = None
+) -> ProcessTable:
+    """The table with each process's GPU shares, and a process for each pid that has some and cannot be seen.
+
+    `listed_s` is when the driver was asked: a process that ended later is not yet one that it wrongly lists.
+    """
+    if not shares:
+        return table
+    left = {pid: _once(found) for pid, found in shares.items() if found}
+    processes = []
+    for process in table.processes:
+        found = left.get(process.pid)
+        if found and (not table.private or "cuda" in process.libraries):
+            process = replace(process, gpus=found)
+            del left[process.pid]
+        processes.append(process)
+    unseen = [_unseen(pid, found, table, listed_s) for pid, found in sorted(left.items())]
+    shown = [process for process in unseen if process is not None]
+    notes = (*table.notes, *_notes(shown, len(shares)))
+    return replace(table, processes=(*processes, *shown), notes=notes)
+
+
+def _once(shares: tuple[GpuShare, ...]) -> tuple[GpuShare, ...]:
+    """One share for each GPU and kind: a driver may list a process twice."""
+    return tuple({(share.uuid, share.kind): share for share in shares}.values())
+
+
+def _unseen(pid: int, shares: tuple[GpuShare, ...], table: ProcessTable, listed_s: float | None) -> Process | None:
+    """The process of a pid that is not in /proc, or is somebody else's there; None before that is certain."""
+    why: Unseen
+    if table.private or pid <= 0:
+        why = "foreign"
+    elif pid not in table.absent:
+        return None  # the driver was asked after the last look at /proc
+    elif table.hidden:
+        why = "hidden"
+    elif listed_s is not None and listed_s <= table.absent[pid]:
+        return None
+    else:
+        why = "exited"
+    return Process(pid=pid, started_ticks=0, verified=why != "foreign", unseen=why, gpus=shares)
+
+
+def _notes(unseen: list[Process], known: int) -> list[Note]:
+    notes = []
+    foreign = [process for process in unseen if process.unseen == "foreign"]
+    if foreign:
+        one = foreign[0]
+        held = sum(share.vram_bytes or 0 for share in one.gpus)
+        notes.append(
+            Note(
+                subject="processes",
+                key="foreign-pids",
+                text=f"{len(foreign)} of {known} GPU processes are outside this container: the driver reports host "
+                "pids, and this container has its own.",
+                help=(
+                    f"vram and GPU% by process are known (host pid {one.pid}, {units.size(held)}), names and CPU are "
+                    "not.",
+                    "To see them: run gputop on the host, or start the container with  --pid=host  (add --cap-add "
+                    "SYS_PTRACE for py-spy).",
+                ),
+            )
+        )
+    hidden = sum(process.unseen == "hidden" for process in unseen)
+    if hidden:
+        notes.append(
+            Note(
+                subject="processes",
+                key="hidden-pids",
+                text=f"{hidden} of {known} GPU processes belong to other users, and /proc is mounted with hidepid.",
+                help=(
+                    "vram and GPU% by process are known, names and CPU are not.",
+                    "sudo gputop shows them; so does membership of the group that the mount option gid= names.",
+                ),
+            )
+        )
+    return notes

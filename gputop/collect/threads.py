@@ -1,0 +1,164 @@
+"""The threads of trainers, some at each tick: how many want to run, how long they wait for a CPU, their names."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+
+from gputop.collect.files import slurp
+from gputop.collect.rates import Counters
+from gputop.collect.readings import Values, fills, line, run_and_wait, switches, waited_percent
+from gputop.model import Identity
+from gputop.safe.text import decode
+
+THREAD_FILLS = fills("busy_threads", "run_wait_percent")
+READS_A_TICK = 250  # over all processes that nobody looks at; a pass over more threads takes several ticks
+READS_OPEN = 2000  # of one process that somebody looks at
+BUSY = 0.10  # share of its time that a thread ran or wanted to: CPU share alone misses starved threads
+MOST_NAMES = 64
+
+
+class _Thread:
+    """One thread from pass to pass."""
+
+    __slots__ = ("counters", "name", "run", "switches", "switching", "wait")
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self.counters, self.switches = Counters(), Counters()
+        self.run: float | None = None  # nanoseconds a second
+        self.wait: float | None = None
+        self.switching: tuple[float | None, ...] = (None, None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether it ran or wanted to run a tenth of the time."""
+        return self.run is not None and self.wait is not None and self.run + self.wait >= BUSY * 1e9
+
+
+class _Family:
+    """The threads of one process. A pass may be interrupted when a tick's reads are used up."""
+
+    def __init__(self, identity: Identity, root: str) -> None:
+        self.identity, self.folder = identity, f"{root}/{identity.pid}/task"
+        self.threads: dict[int, _Thread] = {}
+        self.left: list[int] = []
+        self.values: Values = {}
+        self.blocked = False  # a thread was in state D in this tick
+        self.others = (0.0, 0.0)  # context switches a second of busy threads, the main one excluded
+
+    def step(self, reads: int, clock: Callable[[], float]) -> int:
+        """Go on with the pass for this many reads; how many are left over. At its end the values are new."""
+        if not self.left:
+            self._begin()
+            reads -= 1
+        while self.left and reads > 0:
+            tid = self.left.pop()
+            thread = self.threads.get(tid)
+            if thread is None:
+                thread = self.threads[tid] = _Thread()
+            try:
+                reads -= self._read(tid, thread, clock())
+            except (OSError, ValueError):
+                self.threads.pop(tid, None)
+                reads -= 1
+        if not self.left:
+            self._end()
+        return reads
+
+    def _begin(self) -> None:
+        try:
+            self.left = [int(name) for name in os.listdir(self.folder)]
+        except (OSError, ValueError):
+            self.left = []
+        here = set(self.left)
+        self.threads = {tid: thread for tid, thread in self.threads.items() if tid in here}
+
+    def _read(self, tid: int, thread: _Thread, now_s: float) -> int:
+        reads = 1
+        rates = thread.counters.rates(now_s, run_and_wait(slurp(f"{self.folder}/{tid}/schedstat", 128)))
+        thread.run, thread.wait = rates
+        if thread.name is None:
+            thread.name = decode(slurp(f"{self.folder}/{tid}/comm", 64).rstrip(b"\n"))
+            reads += 1
+        if thread.busy:
+            raw = slurp(f"{self.folder}/{tid}/status", 16384)
+            thread.switching = thread.switches.rates(now_s, switches(raw))
+            self.blocked |= line(raw, b"\nState:").startswith(b"D")
+            reads += 1
+        return reads
+
+    def _end(self) -> None:
+        measured = [thread for thread in self.threads.values() if thread.run is not None]
+        names = Counter(thread.name for thread in self.threads.values() if thread.name is not None)
+        self.values = {
+            "busy_threads": sum(thread.busy for thread in measured) if measured else None,
+            "run_wait_percent": waited_percent(
+                sum(thread.run or 0.0 for thread in measured) if measured else None,
+                sum(thread.wait or 0.0 for thread in measured) if measured else None,
+            ),
+            "thread_names": tuple(names.most_common(MOST_NAMES)),
+        }
+        busy = [thread for tid, thread in self.threads.items() if thread.busy and tid != self.identity.pid]
+        self.others = (
+            sum(thread.switching[0] or 0.0 for thread in busy),
+            sum(thread.switching[1] or 0.0 for thread in busy),
+        )
+
+
+class Threads:
+    """Samples the threads of the processes it is told to, in turn, within a budget of reads."""
+
+    def __init__(self, root: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
+        self._root, self._clock = root, clock
+        self._families: dict[Identity, _Family] = {}
+        self._turns: deque[Identity] = deque()
+
+    def sample(self, wanted: Iterable[Identity], opened: Iterable[Identity]) -> None:
+        """One tick: all threads of what is open, and as many of the others as the budget allows."""
+        open_now = set(opened)
+        here = open_now | set(wanted)
+        for identity in self._families.keys() - here:
+            del self._families[identity]
+        for identity in sorted(here - self._families.keys()):
+            self._families[identity] = _Family(identity, self._root)
+            self._turns.append(identity)
+        self._turns = deque(identity for identity in self._turns if identity in here)
+        for family in self._families.values():
+            family.blocked = False
+        for identity in open_now:
+            self._families[identity].step(READS_OPEN, self._clock)
+        reads = READS_A_TICK
+        for _ in range(len(self._turns)):
+            family = self._families[self._turns[0]]
+            if family.identity not in open_now:
+                if reads <= 0:
+                    break
+                reads = family.step(reads, self._clock)
+                if family.left:
+                    break  # its pass goes on at the next tick
+            self._turns.rotate(-1)
+
+    def blocked(self, identity: Identity) -> bool:
+        """Whether a sampled thread of it was in state D at this tick."""
+        family = self._families.get(identity)
+        return family is not None and family.blocked
+
+    def values(self, identity: Identity, main: Values, threads: int | None) -> Values:
+        """Fields of a Process from its threads; where none but the main one is sampled, from that one."""
+        family = self._families.get(identity)
+        if family is not None and family.values:
+            return family.values
+        percent, waited = main.get("main_thread_percent"), main.get("main_run_wait_percent")
+        values: Values = {"run_wait_percent": waited}
+        if threads == 1 and percent is not None and waited is not None:
+            wanted = 100 * percent / (100 - waited) if waited < 100 else 100.0
+            values["busy_threads"] = int(wanted >= 100 * BUSY)
+        return values
+
+    def switching(self, identity: Identity) -> tuple[float, float]:
+        """Context switches a second of its busy threads other than the main one: asked for, forced on them."""
+        family = self._families.get(identity)
+        return family.others if family is not None else (0.0, 0.0)
