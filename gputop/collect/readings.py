@@ -48,9 +48,7 @@ def check(filled: Iterable[tuple[str, ...]]) -> None:
     found = sorted(name for names in filled for name in names)
     if wanted != found:
         doubled = {name for name in found if found.count(name) > 1}
-        raise RuntimeError(
-            f"metrics of a process: filled by none or unknown {set(wanted) ^ set(found)}, twice {doubled}"
-        )
+        raise RuntimeError(f"metrics of a process from nowhere: {set(wanted) ^ set(found)}, from two places: {doubled}")
 
 
 # counted by Seen, which reads it first and for everyone

@@ -149,10 +149,11 @@ class Threads:
     def values(self, identity: Identity, main: Values, threads: int | None) -> Values:
         """Fields of a Process from its threads; where none but the main one is sampled, from that one."""
         family = self._families.get(identity)
-        if family is not None and family.values:
-            return family.values
+        sampled = {} if family is None else family.values
+        if sampled.get("busy_threads") is not None:
+            return sampled
         percent, waited = main.get("main_thread_percent"), main.get("main_run_wait_percent")
-        values: Values = {"run_wait_percent": waited}
+        values: Values = {**sampled, "run_wait_percent": waited}
         if threads == 1 and percent is not None and waited is not None:
             wanted = 100 * percent / (100 - waited) if waited < 100 else 100.0
             values["busy_threads"] = int(wanted >= 100 * BUSY)
