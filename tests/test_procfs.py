@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.readings import UNLOCK_DELAYS, check
+from gputop.collect.readings import UNLOCK_DELAYS
 from gputop.model import Missing, Process, metrics
 from tests.fakeproc import STAT, FakeProc, find
 
@@ -48,15 +48,6 @@ def test_all_but_named_metrics_are_known(proc: FakeProc) -> None:
         process = proc.process(42, 42, open_=42)
     unknown = {metric.name for metric in metrics(Process) if getattr(process, metric.name) is None}
     assert unknown == {"pss_bytes", "mean_read_bytes", "throttled_percent"}  # named later; no read; no cgroup yet
-
-
-def test_a_metric_has_one_source() -> None:
-    names = tuple(metric.name for metric in metrics(Process))
-    check([names])
-    with pytest.raises(RuntimeError, match=r"nowhere.*cpu_percent"):
-        check([tuple(name for name in names if name != "cpu_percent")])
-    with pytest.raises(RuntimeError, match=r"two places.*nice"):
-        check([names, ("nice",)])
 
 
 def test_a_sleeper_is_read_every_five_seconds_and_stays_the_same_object(proc: FakeProc) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable
 
 from gputop.collect.cgroup import Place, Quotas
@@ -20,9 +19,9 @@ _SLOW = tuple(reading for reading in READINGS if reading.slow)
 class Closely:
     """Reads the other files of the few."""
 
-    def __init__(self, root: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, root: str, sys: str, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._quotas = Quotas(root)
+        self._quotas = Quotas(root, sys)
         self._threads = Threads(root, clock)
 
     def read(self, seen: Seen, opened: bool, place: Place | None, scale: Scale) -> None:
@@ -59,9 +58,9 @@ class Closely:
     def _limits(self, place: Place | None, allowed: int | None, now_s: float) -> Values:
         if place is None:
             return {"allowed_cpus": None if allowed is None else float(allowed)}
-        limit = self._quotas.limit(place, now_s)
-        known = [cpus for cpus in (allowed, limit.cpus) if cpus is not None]
+        quota = self._quotas.over(place, now_s)
+        known = [cpus for cpus in (allowed, quota.cores) if cpus is not None]
         return {
             "allowed_cpus": float(min(known)) if known else None,
-            "throttled_percent": limit.throttled_percent,
+            "throttled_percent": quota.throttled_percent,
         }

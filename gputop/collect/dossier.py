@@ -8,11 +8,11 @@ from collections.abc import Callable
 from gputop.collect import facts
 from gputop.collect.cgroup import Place, place
 from gputop.collect.files import slurp_all, why
-from gputop.collect.readings import UNLOCK_DENIED, Values, fills
+from gputop.collect.readings import UNLOCK_DENIED, Values
 from gputop.model import Identity, Missing, Reason
 from gputop.safe.identity import Stat, read_stat
 
-WEIGHT_FILLS = fills("pss_bytes")
+WEIGHT_FILLS = ("pss_bytes",)
 CGROUP, CMDLINE, ENVIRON, MAPS, ROLLUP = 1 << 16, 1 << 15, 1 << 20, 1 << 23, 1 << 14
 
 _FROM_ENVIRON = ("rank", "local_rank", "world_size", "omp_threads", "visible_gpus")

@@ -11,21 +11,23 @@ from gputop.collect.cgroup import QUOTA_FILLS, Place
 from gputop.collect.closely import Closely
 from gputop.collect.dossier import WEIGHT_FILLS
 from gputop.collect.files import slurp, why
+from gputop.collect.fills import check
 from gputop.collect.kin import LOADER, Tree
 from gputop.collect.names import Names, Wanted
 from gputop.collect.rates import SHORTEST_S
-from gputop.collect.readings import READINGS, STAT_FILLS, check
+from gputop.collect.readings import READINGS, STAT_FILLS
 from gputop.collect.scale import Scale
 from gputop.collect.seen import RETRY_S, TURNS_S, Gone, Seen
 from gputop.collect.shares import ProcessTable, with_shares
 from gputop.collect.threads import THREAD_FILLS
-from gputop.model import Identity, Note
+from gputop.model import Identity, Note, Process, metrics
 from gputop.safe.identity import initial_pid_namespace
 from gputop.source import Interest
 
 __all__ = ["ProcessReader", "ProcessTable", "with_shares"]
 
-check([STAT_FILLS, QUOTA_FILLS, WEIGHT_FILLS, THREAD_FILLS, *(reading.fills for reading in READINGS)])
+FILLS = (*STAT_FILLS, *QUOTA_FILLS, *WEIGHT_FILLS, *THREAD_FILLS, *(name for r in READINGS for name in r.fills))
+check((metric.name for metric in metrics(Process)), FILLS)
 
 SLEEPERS_A_S = 1000.0  # with all of them on screen: each tick, but no more of them a second than this
 LIST_EVERY_S = 5.0  # even when nobody seems to have been born: a container may have its /proc/loadavg made up
@@ -53,7 +55,7 @@ class ProcessReader:
     ) -> None:
         self._root, self._sys, self._clock, self._boot = root, sys, clock, boot
         self._names = names or Names(root, clock)
-        self._closely = Closely(root, clock)
+        self._closely = Closely(root, sys, clock)
         self._scale = scale or Scale()
         self._scale_s: float | None = None
         self._private = not initial_pid_namespace(root)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from gputop.collect.rates import Counters
 from gputop.collect.scale import Scale
-from gputop.model import Missing, Process, Reason, metrics
+from gputop.model import Missing, Reason
 from gputop.safe.identity import Stat
 from gputop.safe.text import decode
 
@@ -37,22 +37,8 @@ def reading(
     return lambda values: Reading(file, fills, values, slow, size)
 
 
-def fills(*names: str) -> tuple[str, ...]:
-    """Metrics that come from elsewhere than one file, declared all the same."""
-    return names
-
-
-def check(filled: Iterable[tuple[str, ...]]) -> None:
-    """Refuse to start when a metric of a process comes from nowhere, or from two places."""
-    wanted = sorted(metric.name for metric in metrics(Process))
-    found = sorted(name for names in filled for name in names)
-    if wanted != found:
-        doubled = {name for name in found if found.count(name) > 1}
-        raise RuntimeError(f"metrics of a process from nowhere: {set(wanted) ^ set(found)}, from two places: {doubled}")
-
-
 # counted by Seen, which reads it first and for everyone
-STAT_FILLS = fills(
+STAT_FILLS = (
     "cpu_percent", "cpu_time_s", "age_s", "threads", "last_cpu", "nice", "rss_bytes", "major_faults_per_s",
     "io_wait_percent", "blocked_percent",
 )  # fmt: skip

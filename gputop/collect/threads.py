@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 
 from gputop.collect.files import slurp
 from gputop.collect.rates import Counters
-from gputop.collect.readings import Values, fills, line, run_and_wait, switches, waited_percent
+from gputop.collect.readings import Values, line, run_and_wait, switches, waited_percent
 from gputop.model import Identity
 from gputop.safe.text import decode
 
-THREAD_FILLS = fills("busy_threads", "run_wait_percent")
+THREAD_FILLS = ("busy_threads", "run_wait_percent")
 READS_A_TICK = 250  # over all processes that nobody looks at; a pass over more threads takes several ticks
 READS_OPEN = 2000  # of one process that somebody looks at
 BUSY = 0.10  # share of its time that a thread ran or wanted to: CPU share alone misses starved threads
