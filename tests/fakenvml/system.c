@@ -107,9 +107,10 @@ EXPORT nvmlSystemGetDriverVersion(char *out, unsigned size)
     return put_text(dev, "driver_version", out, size);
 }
 
+/* Answers before nvmlInit, so that a program can say which library does not fit the driver. */
 EXPORT nvmlSystemGetNVMLVersion(char *out, unsigned size)
 {
-    SYSTEM_CALL();
+    GATE_(((Dev){NONE, NONE}), false);
     return put_text(dev, "nvml_version", out, size);
 }
 
