@@ -1,0 +1,195 @@
+"""The lane of the GPUs: a daemon thread that sweeps the driver, and one substitute for when a call hangs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from threading import Event, Lock, Thread
+
+from gputop.collect.nvml import trouble
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.gate import HANG_S, Call, Gate, Late
+from gputop.collect.nvml.reader import Reader
+from gputop.model import Gpu, GpuShare, Note
+from gputop.safe.text import clean
+
+PRIME_S = 0.12  # the second sweep follows soon: rates need two looks, GPM samples 100 ms apart
+WAIT_S = 1.0  # the driver as a whole may take so long before it is said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """What the driver said last."""
+
+    taken_s: float  # of the monotonic clock
+    gpus: tuple[Gpu, ...] = ()
+    shares: Mapping[int, tuple[GpuShare, ...]] = field(default_factory=dict)  # by the pid the driver names
+    notes: tuple[Note, ...] = ()
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    driver_percent: float | None = None  # time inside calls about the costliest GPU
+    interval_s: float = 1.0  # between two sweeps, slowed down
+
+
+class Worker:
+    """One thread's life in the lane."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.holds: int | None = None  # the GPU in which it is stuck, after it was replaced
+
+    def stuck(self, now_s: float) -> Call | None:
+        """The call it has been inside for too long."""
+        at = self.gate.at
+        return at if at is not None and now_s - at.since_s > HANG_S else None
+
+
+class GpuLane:
+    """Sweeps every `interval_s`, which may be set while it runs. Nothing joins its threads, `latest` never waits."""
+
+    def __init__(
+        self,
+        interval_s: float = 1.0,
+        gpm: str = "auto",
+        enabled: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        sys_root: str = "/sys",
+        proc_root: str = "/proc",
+    ) -> None:
+        self.interval_s = interval_s
+        self._enabled = enabled
+        self._clock = clock
+        self._reader = Reader(clock=clock, sys_root=sys_root, proc_root=proc_root, gpm_mode=gpm)
+        self._workers: list[Worker] = []  # at most one that is stuck and one that works, which is the last
+        self._watching = Lock()
+        self._stopped, self._released = Event(), Event()
+        self._broken: Note | None = None
+        self._shares: tuple[tuple[Mapping[int, GpuShare], ...], Mapping[int, tuple[GpuShare, ...]]] = ((), {})
+
+    def start(self) -> None:
+        """Begin to read."""
+        if self._enabled:
+            self._hire()
+
+    def stop(self) -> None:
+        """Let the thread end after the call it is in; nobody waits for that."""
+        self._stopped.set()
+
+    def want_gpm(self, wanted: bool) -> None:
+        """Say whether somebody needs the activity of the units: rules, a recording."""
+        self._reader.gpm.wanted = wanted
+
+    def release(self) -> None:
+        """Let go of the driver, so that an administrator can reset a GPU; `resume` takes it again."""
+        self._released.set()
+
+    def resume(self) -> None:
+        """Open the driver again."""
+        self._released.clear()
+
+    def latest(self) -> Gpus:
+        """What is known now, values that are not fresh with their age; replaces a thread that is stuck."""
+        now_s = self._clock()
+        with self._watching:
+            self._watch(now_s)
+        workers = list(self._workers)
+        hung = {call.gpu: call.since_s for worker in workers if (call := worker.stuck(now_s))}
+        cards = list(self._reader.cards())
+        every_s = self.interval_s * self._reader.pace.factor
+        aged = (_aged(card, now_s, hung.get(card.index), every_s) for card in cards)
+        connection = self._reader.connection
+        return Gpus(
+            taken_s=max((card.read_s for card in cards), default=now_s),
+            gpus=tuple(gpu for gpu in aged if gpu is not None),
+            shares=self._merged(cards),
+            notes=tuple(self._notes(workers, now_s, every_s)),
+            driver_version=connection.driver_version,
+            cuda_version=connection.cuda_version,
+            driver_percent=self._reader.pace.driver_percent,
+            interval_s=every_s,
+        )
+
+    def _watch(self, now_s: float) -> None:
+        if len(self._workers) == 1 and len(self._reader.fleet.rows) > 1:
+            worker = self._workers[0]
+            call = worker.stuck(now_s)
+            if call is not None and call.gpu is not None and worker.gate.supersede(call):
+                worker.holds = call.gpu
+                self._hire()
+
+    def _hire(self) -> None:
+        worker = Worker(Gate(self._reader.costs, self._clock))
+        self._workers = [*self._workers, worker]
+        Thread(target=self._run, args=(worker,), name="gpus", daemon=True).start()
+
+    def _run(self, worker: Worker) -> None:
+        try:
+            while not self._stopped.is_set():
+                began_s, tick = self._clock(), self._reader.tick
+                self._sweep(worker)
+                wait_s = PRIME_S if tick == 0 < self._reader.tick else self.interval_s * self._reader.pace.factor
+                self._stopped.wait(max(0.0, began_s + wait_s - self._clock()))
+        except Late:
+            pass  # another thread has taken over
+        finally:
+            if self._stopped.is_set():
+                self._reader.stop()
+            with self._watching:
+                self._workers = [other for other in self._workers if other is not worker]
+
+    def _sweep(self, worker: Worker) -> None:
+        others = [other.holds for other in self._workers if other is not worker]
+        try:
+            if self._released.is_set():
+                self._reader.release(worker.gate)
+            else:
+                self._reader.sweep(worker.gate, frozenset(gpu for gpu in others if gpu is not None))
+            self._broken = None
+        except Late:
+            raise
+        except Exception as error:  # one bad sweep costs one tick, never the lane
+            text = f"reading the GPUs failed: {type(error).__name__}: {error}"
+            self._broken = trouble.note("broken", clean(text, 200))
+            self._reader.tick += 1
+
+    def _merged(self, cards: list[Card]) -> Mapping[int, tuple[GpuShare, ...]]:
+        """Shares by pid over all GPUs, made anew only when one of them changed."""
+        parts = tuple(card.shares for card in cards)
+        before, merged = self._shares
+        if len(parts) != len(before) or any(part is not old for part, old in zip(parts, before, strict=True)):
+            pids: dict[int, tuple[GpuShare, ...]] = {}
+            for part in parts:
+                for pid, share in part.items():
+                    pids[pid] = (*pids.get(pid, ()), share)
+            merged = pids
+            self._shares = parts, merged
+        return merged
+
+    def _notes(self, workers: list[Worker], now_s: float, every_s: float) -> Iterator[Note]:
+        if not self._enabled:
+            yield trouble.OFF
+        if self._released.is_set():
+            yield trouble.RELEASED
+        for at in [worker.gate.at for worker in workers]:
+            if at is not None and at.gpu is None and now_s - at.since_s > WAIT_S:
+                yield trouble.waiting(now_s - at.since_s)
+        yield from self._reader.notes()
+        if self._reader.pace.factor > 1:
+            yield trouble.slow(every_s, self._reader.pace.call_s)
+        if self._broken:
+            yield self._broken
+
+
+def _aged(card: Card, now_s: float, hung_s: float | None, every_s: float) -> Gpu | None:
+    """A card's last values as of now: fresh ones as they are, others with their age and condition."""
+    condition, since_s = card.condition, card.since_s
+    if hung_s is not None:
+        condition, since_s = "hung", hung_s
+    age_s = now_s - card.read_s
+    gpu = card.gpu
+    if condition == "ok" and (gpu is None or age_s < 2 * every_s + WAIT_S):
+        return gpu
+    if gpu is None:
+        gpu = Gpu(uuid=card.uuid, index=card.label, name=card.name, pci_bus_id=card.bus_id)
+    return replace(gpu, condition=condition, condition_s=now_s - since_s, age_s=age_s)

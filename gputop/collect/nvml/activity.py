@@ -1,0 +1,114 @@
+"""How busy a GPU is, and how full: the driver's sample buffer, engines, device memory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.gate import NOT_SUPPORTED, No, Unanswered
+from gputop.collect.nvml.probe import Answers, probe
+
+BUFFER_S = 16.0  # about what the driver keeps
+_BUSY_SAMPLES = 1  # NVML_GPU_UTILIZATION_SAMPLES
+_MEMORY_V2 = 0x02000028  # the version word of the struct that tells reserved memory apart
+_MOST_BYTES = 1 << 50
+
+
+def percent(value: int) -> float | None:
+    """A percentage; more than 100 is not one."""
+    return float(value) if 0 <= value <= 100 else None
+
+
+@dataclass(slots=True)
+class Buffer:
+    """The samples of the last seconds, as (driver's time in microseconds, percent), oldest first."""
+
+    samples: list[tuple[int, float]] = field(default_factory=list)
+    newest_us: int = 0
+
+    def add(self, fresh: list[tuple[int, float]]) -> list[float]:
+        """Append what is new, drop what is old; the values of the last second."""
+        self.samples += sorted({stamp: value for stamp, value in fresh if stamp > self.newest_us}.items())
+        if not self.samples:
+            return []
+        self.newest_us = self.samples[-1][0]
+        oldest_us = self.newest_us - BUFFER_S * 1e6
+        self.samples = [sample for sample in self.samples if sample[0] > oldest_us]
+        return [value for stamp, value in self.samples if stamp > self.newest_us - 1_000_000]
+
+    def ages(self, now_us: int) -> tuple[tuple[float, float], ...]:
+        """(seconds ago, percent), oldest first; of a driver with another clock, since the newest sample."""
+        if not 0 <= now_us - self.newest_us < BUFFER_S * 1e6:
+            now_us = self.newest_us
+        return tuple([((now_us - stamp) // 1000 / 1000, value) for stamp, value in self.samples])
+
+
+@probe(every_s=1, fills=("busy_percent", "busy_samples"))
+def busy(card: Card) -> Answers:
+    """Time a kernel was resident: the mean of the driver's own samples of the last second."""
+    buffer: Buffer = card.kept.setdefault("busy", Buffer())
+    fresh: list[tuple[int, float]] = []
+    try:
+        _, samples = card.call("nvmlDeviceGetSamples", _BUSY_SAMPLES, since=(buffer.newest_us,))
+        fresh = [(one.timeStamp, float(one.sampleValue.uiVal)) for one in samples if one.sampleValue.uiVal <= 100]
+    except Unanswered as silent:
+        if silent.no.reason != "absent":  # absent is "nothing new"
+            rates = card.call("nvmlDeviceGetUtilizationRates")
+            return {"busy_percent": percent(rates.gpu), "busy_samples": silent.no}
+    last = buffer.add(fresh)
+    now_us = time.time_ns() // 1000
+    return {"busy_percent": sum(last) / len(last) if last else None, "busy_samples": buffer.ages(now_us)}
+
+
+@probe(every_s=2, fills=("memory_busy_percent",))
+def memory_busy(card: Card) -> Answers:
+    """Time device memory was read or written: one call, where the sample buffer of it takes two."""
+    return {"memory_busy_percent": percent(card.call("nvmlDeviceGetUtilizationRates").memory)}
+
+
+@probe(every_s=10, fills=("encoder_percent",))
+def encoder(card: Card) -> Answers:
+    """Time the video encoder was busy."""
+    return {"encoder_percent": percent(card.call("nvmlDeviceGetEncoderUtilization")[0])}
+
+
+@probe(every_s=10, fills=("decoder_percent",))
+def decoder(card: Card) -> Answers:
+    """Time the video decoder was busy."""
+    return {"decoder_percent": percent(card.call("nvmlDeviceGetDecoderUtilization")[0])}
+
+
+_UNIFIED = {"unified_memory": True} | dict.fromkeys(
+    ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes"), No("unsupported", "memory is shared with the host")
+)
+
+
+@probe(every_s=2, fills=("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes", "unified_memory"))
+def memory(card: Card) -> Answers:
+    """Device memory. A GPU that shares the host's says it has none, or does not answer."""
+    reserved: int | No | None = No("unsupported", "a newer driver")
+    try:
+        try:
+            info = card.call("nvmlDeviceGetMemoryInfo", _MEMORY_V2)
+            reserved = info.reserved
+        except Unanswered as silent:
+            if silent.no.reason != "unsupported":
+                raise
+            info = card.call("nvmlDeviceGetMemoryInfo")
+    except Unanswered as silent:
+        if silent.code != NOT_SUPPORTED:
+            raise
+        return _UNIFIED
+    if info.total == 0:
+        return _UNIFIED
+    if not info.used <= info.total < _MOST_BYTES:
+        return {"vram_total_bytes": None, "vram_used_bytes": None, "vram_reserved_bytes": None}
+    if isinstance(reserved, int) and reserved > info.total:
+        reserved = None
+    return {
+        "vram_total_bytes": info.total,
+        "vram_used_bytes": info.used,
+        "vram_reserved_bytes": reserved,
+        "unified_memory": False,
+    }

@@ -1,0 +1,141 @@
+"""One GPU or MIG instance while it is read: its handle, what was answered, what was counted last time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, Gate, No, Unanswered
+from gputop.collect.nvml.pci import Slot
+from gputop.model import Condition, Gpu, GpuShare, Missing
+
+AGAIN_S = 60.0  # what a GPU does not support is asked for again so rarely
+REST_S = 60.0  # after a call on it hung and came back
+
+
+class Count(NamedTuple):
+    """A counter when it was last read: its value, the driver's time stamp, ours."""
+
+    value: float
+    stamp_us: int
+    at_s: float
+
+
+class Card:
+    """One GPU or MIG instance. Only the thread that serves the GPU touches it."""
+
+    def __init__(self, index: int, uuid: str, gate: Gate, parent: Card | None = None) -> None:
+        self.index = index  # of the physical GPU
+        self.uuid = uuid
+        self.gate = gate  # of the thread that serves it now
+        self.parent = parent
+        self.children: list[Card] = []  # MIG instances
+        self.label = str(index)
+        self.name = "GPU"
+        self.handle: Any = None
+        self.instance: int | None = None  # GPU instance id of a MIG instance
+        self.bus_id: str | None = None
+        self.slot: Slot | None = None
+        self.may_sleep = False
+        self.links = 0
+        self.identity: dict[str, Any] = {}  # fields of a Gpu that are read once and are no metrics
+        self.gpm: No | None = None  # why GPM is not read; None: it is
+        self.answers: dict[str, Mapping[str, Any]] = {}  # by probe, by field: a value or a No
+        self.values: dict[str, Any] = {}  # what is known now, field by field
+        self.missing: dict[str, Missing] = {}  # and why the rest is not
+        self.kept: dict[str, Any] = {}  # what a probe keeps from one call to the next
+        self.counts: dict[str, Count] = {}
+        self.proven: set[tuple[int, int]] = set()  # field values that answered last time
+        self.born = 0  # the tick that reads everything
+        self.gpu: Gpu | None = None  # what was published last
+        self.shares: Mapping[int, GpuShare] = {}  # by pid
+        self.read_s = self.since_s = gate.clock()  # of the last good read; of the condition
+        self.condition: Condition = "ok"
+        self.rest_until_s = 0.0  # after a call that hung
+        self._silent: dict[tuple[Any, ...], tuple[float, No, int]] = {}  # until when, why
+
+    def turn(self, condition: Condition, since_s: float) -> None:
+        """Enter a condition; being in it already keeps the time it began."""
+        if condition != self.condition:
+            self.condition, self.since_s = condition, since_s
+
+    def lose(self, since_s: float) -> None:
+        """The GPU is off its bus: its last values stay, its processes do not."""
+        self.turn("lost", since_s)
+        self.answers = {name: given for name, given in self.answers.items() if "process" not in name}
+        self.values = {name: value for name, value in self.values.items() if not name.startswith("processes")}
+
+    def hang(self, since_s: float) -> None:
+        """A call on it hung and came back: leave it alone for a while."""
+        self.turn("hung", since_s)
+        self.rest_until_s = self.gate.clock() + REST_S
+
+    def renew(self, handle: Any, tick: int) -> None:
+        """A fresh handle: what depended on the old one is void, and everything is read on this tick."""
+        self.handle, self.born = handle, tick
+        self.counts.clear()
+        self.kept.clear()
+        self.proven.clear()
+        self._silent.clear()
+
+    def call(self, name: str, *args: Any, since: tuple[Any, ...] = ()) -> Any:
+        """The driver's answer on this GPU; `since` are arguments that change from call to call.
+
+        What was unsupported or denied is not asked again for a minute: it is raised from memory.
+        """
+        return self._ask((name, *args), lambda: self.gate.call(name, self.handle, *args, *since, gpu=self.index))
+
+    def symbol(self, name: str, *args: Any) -> int:
+        """The return code of a C function on this GPU, as in call: OK or INSUFFICIENT_SIZE."""
+        code: int = self._ask((name,), lambda: self.gate.symbol(name, self.handle, *args, gpu=self.index))
+        return code
+
+    def first(self, *calls: tuple[Any, ...]) -> Any:
+        """The answer of the first of these calls whose function this driver has; each is a name and arguments."""
+        for call in calls[:-1]:
+            try:
+                return self.call(*call)
+            except Unanswered as silent:
+                if silent.code != FUNCTION_NOT_FOUND:
+                    raise
+        return self.call(*calls[-1])
+
+    def silent(self, key: tuple[Any, ...]) -> Unanswered | None:
+        """What this question was refused with lately."""
+        known = self._silent.get(key)
+        return Unanswered(*known[1:]) if known and self.gate.clock() < known[0] else None
+
+    def hush(self, key: tuple[Any, ...], refused: Unanswered) -> None:
+        """Do not ask this again for a while."""
+        self._silent[key] = self.gate.clock() + AGAIN_S, refused.no, refused.code
+
+    def answered(self, field: str, besides: str) -> bool:
+        """Whether another probe than this one has a value for a field."""
+        return any(
+            field in given and not isinstance(given[field], No)
+            for name, given in self.answers.items()
+            if name != besides
+        )
+
+    def rate(self, name: str, value: float, stamp_us: int = 0) -> float | None:
+        """How fast a counter grows, per second; None at its first look and when it went backwards.
+
+        The driver's own time stamps divide where they agree with our clock to a factor of two.
+        """
+        before = self.counts.get(name)
+        now = self.counts[name] = Count(value, stamp_us, self.gate.clock())
+        if before is None or value < before.value:
+            return None
+        ours_s, theirs_s = now.at_s - before.at_s, (now.stamp_us - before.stamp_us) / 1e6
+        seconds = theirs_s if before.stamp_us and 0.5 * ours_s < theirs_s < 2 * ours_s else ours_s
+        return (value - before.value) / seconds if seconds > 0 else None
+
+    def _ask(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        if refused := self.silent(key):
+            raise refused
+        try:
+            return make()
+        except Unanswered as refused:
+            if refused.no.reason in ("unsupported", "denied"):
+                self.hush(key, refused)
+            raise

@@ -1,0 +1,73 @@
+"""The driver, opened once: why it is closed if it is, and when to try again."""
+
+from __future__ import annotations
+
+from gputop.collect.nvml import trouble
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, DriverGone, Gate, Unanswered
+from gputop.model import Note
+
+RETRY_S = 10.0
+
+
+class Connection:
+    """One nvmlInit for a process; another only when the driver as a whole stopped to answer."""
+
+    def __init__(self, sys_root: str, proc_root: str) -> None:
+        self.is_open = False
+        self.worked = False  # it has been open once
+        self.note: Note | None = None  # why it is closed
+        self.driver_version: str | None = None
+        self.cuda_version: str | None = None
+        self._sys_root, self._proc_root = sys_root, proc_root
+        self._held = False  # between nvmlInit and nvmlShutdown
+        self._retry_s = float("-inf")
+
+    def open(self, gate: Gate) -> bool:
+        """Try, if it is time to; whether it opened now. No other thread may be inside the driver."""
+        if self.is_open or gate.clock() < self._retry_s:
+            return False
+        self.close(gate)
+        try:
+            self._init(gate)
+        except (Unanswered, DriverGone) as failed:
+            self.lose(gate, failed.code)
+            return False
+        self.is_open = self.worked = self._held = True
+        self.note = None
+        self._read_versions(gate)
+        return True
+
+    def lose(self, gate: Gate, code: int) -> None:
+        """It does not answer any more, or would not open."""
+        was_open, self.is_open = self.is_open, False
+        # what broke while it was open may work at once; what would not open is given time
+        self._retry_s = gate.clock() + (0.0 if was_open else RETRY_S)
+        self.note = trouble.closed(
+            code, worked=self.worked, gate=gate, sys_root=self._sys_root, proc_root=self._proc_root
+        )
+
+    def close(self, gate: Gate) -> None:
+        """Let go of the driver; nothing of ours stays open under /dev. No other thread may be inside it."""
+        self.is_open = False
+        if self._held:
+            self._held = False
+            try:
+                gate.call("nvmlShutdown")
+            except (Unanswered, DriverGone):
+                pass
+
+    def _init(self, gate: Gate) -> None:
+        try:
+            gate.call("nvmlInit")
+        except Unanswered as refused:
+            if refused.code != FUNCTION_NOT_FOUND:
+                raise
+            gate.symbol("nvmlInit_v2")
+
+    def _read_versions(self, gate: Gate) -> None:
+        try:
+            self.driver_version = gate.call("nvmlSystemGetDriverVersion")
+            number: int = gate.call("nvmlSystemGetCudaDriverVersion")
+            self.cuda_version = f"{number // 1000}.{number % 1000 // 10}"
+        except (Unanswered, DriverGone):
+            pass

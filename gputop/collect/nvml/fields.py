@@ -1,0 +1,167 @@
+"""Field values: many numbers in one driver call, each declared with its id, its scope and what it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from ctypes import c_int, create_string_buffer
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, NamedTuple
+
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.gate import ABSENT, OK, Lost, No, refusal
+
+ALL = 0xFFFFFFFF  # the scope that sums every NVLink
+EACH = -1  # every NVLink by itself, summed here
+# nvmlFieldValue_t: field, scope, time stamp, latency, type of the value, return code, the value
+_ENTRY = Struct("=IIqqII8s")
+_VALUES = tuple(map(Struct, ("=d", "=I", "=Q", "=Q", "=q", "=i", "=H")))  # by type
+_NOT_AVAILABLE = frozenset({0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF})
+
+Source = tuple[int, int]  # field id, scope
+
+
+class Answer(NamedTuple):
+    """One field value and the driver's time stamp."""
+
+    value: float
+    stamp_us: int
+
+
+Make = Callable[[Card, str, Answer], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a Gpu: what turns the number into it, and where the number comes from, best source first."""
+
+    name: str
+    make: Make
+    sources: tuple[Source, ...]
+
+
+def field(name: str, make: Make, *ids: int, scope: int = 0) -> Field:
+    """A field read from the first of these ids that answers."""
+    return Field(name, make, tuple((one, scope) for one in ids))
+
+
+def gauge(scale: float = 1.0, low: float = 0.0, high: float = float("inf")) -> Make:
+    """A number as it is, scaled; out of its range it is rejected."""
+
+    def make(_card: Card, _name: str, answer: Answer) -> float | None:
+        value = answer.value * scale
+        return value if low <= value <= high else None
+
+    return make
+
+
+def count(high: float = 2**53) -> Make:
+    """A whole number."""
+    return lambda _card, _name, answer: int(answer.value) if 0 <= answer.value <= high else None
+
+
+def flag(_card: Card, _name: str, answer: Answer) -> bool | None:
+    """A yes or no."""
+    return bool(answer.value) if answer.value in (0, 1) else None
+
+
+def total(scale: float = 1.0) -> Make:
+    """A counter shown as it stands; where it went backwards there is a gap of one look."""
+
+    def make(card: Card, name: str, answer: Answer) -> float | None:
+        before = card.counts.get(name)
+        card.rate(name, answer.value, answer.stamp_us)
+        return None if before and answer.value < before.value else answer.value * scale
+
+    return make
+
+
+def rate(scale: float = 1.0, high: float = 4e12) -> Make:
+    """How fast a counter grows, per second; faster than any link is rejected."""
+
+    def make(card: Card, name: str, answer: Answer) -> float | None:
+        grown = card.rate(name, answer.value, answer.stamp_us)
+        return None if grown is None or grown * scale > high else grown * scale
+
+    return make
+
+
+def share(card: Card, name: str, answer: Answer) -> float | None:
+    """Nanoseconds spent in a state, as percent of the time that passed."""
+    grown = card.rate(name, answer.value, answer.stamp_us)
+    if grown is None or grown > 1.5e9:
+        return None
+    return min(100.0, grown / 1e7)
+
+
+def read(card: Card, wanted: Iterable[Field]) -> dict[str, Any]:
+    """The fields by name, from one driver call for all of them."""
+    wanted = tuple(wanted)
+    questions = dict.fromkeys(source for one in wanted for source in _questions(card, one))
+    answers = _ask(card, list(questions))
+    return {one.name: _choose(card, one, answers) for one in wanted}
+
+
+def _links(card: Card, source: Source) -> list[Source]:
+    number, scope = source
+    return [(number, link) for link in range(card.links)] if scope == EACH else [source]
+
+
+def _questions(card: Card, one: Field) -> list[Source]:
+    """The sources up to the first that answered last time: a lesser one is asked only where the better are silent."""
+    asked: list[Source] = []
+    for source in one.sources:
+        links = _links(card, source)
+        asked += links
+        if any(link in card.proven for link in links):
+            break
+    return asked
+
+
+def _choose(card: Card, one: Field, answers: dict[Source, Answer | No]) -> Any:
+    no: No | None = None
+    for source in one.sources:
+        found = [answers[link] for link in _links(card, source) if link in answers]
+        good = [answer for answer in found if isinstance(answer, Answer)]
+        if good:
+            total_of_links = Answer(sum(answer.value for answer in good), good[0].stamp_us)
+            return one.make(card, one.name, total_of_links)
+        no = no or next((answer for answer in found if isinstance(answer, No)), None)
+    return no or No("unsupported")
+
+
+def _ask(card: Card, asked: list[Source]) -> dict[Source, Answer | No]:
+    """One nvmlDeviceGetFieldValues; what this GPU refused lately is left out of it."""
+    answers: dict[Source, Answer | No] = {}
+    questions = []
+    for source in asked:
+        if refused := card.silent(source):
+            answers[source] = refused.no
+        else:
+            questions.append(source)
+    if questions:
+        for number, scope, stamp_us, _, kind, code, raw in _call(card, questions):
+            answers[number, scope] = answer = _answer(card, (number, scope), stamp_us, kind, code, raw)
+            (card.proven.add if isinstance(answer, Answer) else card.proven.discard)((number, scope))
+    return answers
+
+
+def _call(card: Card, questions: list[Source]) -> Iterator[tuple[Any, ...]]:
+    # in a buffer of our own: the wrapper fills and reads it attribute by attribute, ten times slower
+    buffer = create_string_buffer(b"".join(_ENTRY.pack(*source, 0, 0, 0, 0, b"") for source in questions))
+    card.symbol("nvmlDeviceGetFieldValues", c_int(len(questions)), buffer)
+    return _ENTRY.iter_unpack(buffer.raw[: _ENTRY.size * len(questions)])
+
+
+def _answer(card: Card, source: Source, stamp_us: int, kind: int, code: int, raw: bytes) -> Answer | No:
+    if code != OK:
+        refused = refusal(code)
+        if isinstance(refused, Lost):
+            raise refused
+        if refused.no.reason in ("unsupported", "denied"):
+            card.hush(source, refused)
+        return refused.no
+    value = _VALUES[kind].unpack_from(raw)[0] if kind < len(_VALUES) else None
+    if value is None or value in _NOT_AVAILABLE or value != value:
+        return ABSENT
+    return Answer(value, stamp_us)

@@ -1,0 +1,184 @@
+"""The GPUs this driver lists: found by index, known by uuid, their MIG instances under them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from gputop.collect.nvml import pci
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, Gate, Late, Lost, Unanswered
+
+_LINK_COUNT = 91
+_ARCHITECTURES = {
+    2: "Kepler",
+    3: "Maxwell",
+    4: "Pascal",
+    5: "Volta",
+    6: "Turing",
+    7: "Ampere",
+    8: "Ada",
+    9: "Hopper",
+    10: "Blackwell",
+    13: "Rubin",
+}
+
+
+class Fleet:
+    """One row an index. A GPU that changes its index, is lost or comes back stays the same card, by its uuid."""
+
+    def __init__(self, sys_root: str) -> None:
+        self.rows: dict[int, Card] = {}
+        self.unknown: set[int] = set()  # indexes to be identified: all at first, later those of lost GPUs
+        self.denied = 0  # GPUs this user may not read
+        self.twins = False  # two GPUs gave the same uuid
+        self._known: dict[str, Card] = {}
+        self._sys_root = sys_root
+
+    def count(self, gate: Gate) -> None:
+        """Ask how many GPUs there are; when that changed, all are identified anew."""
+        try:
+            count: int = gate.call("nvmlDeviceGetCount")
+        except Unanswered as refused:
+            if refused.code != FUNCTION_NOT_FOUND:
+                raise
+            count = _old_count(gate)
+        if count != len(self.rows) + self.denied:
+            self.renumber(range(count), gate)
+
+    def renumber(self, indexes: Collection[int], gate: Gate) -> None:
+        """Forget which GPU has which index, not the GPUs."""
+        self.rows = {index: self.rows.get(index) or _nameless(index, gate) for index in indexes}
+        self.unknown = set(indexes)
+        self.denied = 0
+
+    def identify(self, gate: Gate, tick: int, avoid: Collection[int]) -> None:
+        """Ask who the unknown indexes are; a GPU that does not say keeps its row and stays unknown."""
+        for index in sorted(self.unknown - set(avoid)):
+            row = self.rows[index]
+            if gate.clock() >= row.rest_until_s and not self._asleep(row, index, gate):
+                self._identify(index, gate, tick)
+
+    def sleepers(self, gate: Gate) -> bool:
+        """Rows of the GPUs in /sys if every one is suspended: opening the driver would wake them."""
+        slots = pci.gpus(self._sys_root)
+        if not slots or not all(slot.asleep for slot in slots):
+            return False
+        if len(self.rows) != len(slots):
+            self.renumber(range(len(slots)), gate)
+        for index, row in self.rows.items():
+            self._asleep(row, index, gate)
+        return True
+
+    def _asleep(self, row: Card, index: int, gate: Gate) -> bool:
+        """Whether the GPU of this index is suspended, found by its place on the bus, without the driver."""
+        slots = pci.gpus(self._sys_root)
+        if len(slots) != len(self.rows) or not slots[index].asleep:
+            return False
+        row.slot, row.bus_id, row.name = slots[index], slots[index].bus_id, f"NVIDIA {slots[index].device}"
+        row.turn("asleep", gate.clock())
+        return True
+
+    def _identify(self, index: int, gate: Gate, tick: int) -> None:
+        since_s = gate.clock()
+        try:
+            handle = gate.call("nvmlDeviceGetHandleByIndex", index, gpu=index)
+            uuid = _ask(gate, "nvmlDeviceGetUUID", handle, gpu=index) or f"GPU-{index}"
+            self._settle(index, uuid, handle, gate, tick)
+        except Late as late:
+            self.rows[index].hang(late.since_s)
+            if gate.superseded:
+                raise
+        except Unanswered as silent:
+            if silent.no.reason == "denied":
+                self.denied += 1
+                self.unknown.discard(index)
+                del self.rows[index]
+            else:
+                self.rows[index].lose(since_s)
+
+    def _settle(self, index: int, uuid: str, handle: Any, gate: Gate, tick: int) -> None:
+        identified = {at: row for at, row in self.rows.items() if at not in self.unknown}
+        if any(row.uuid == uuid for row in identified.values()):
+            self.twins = True
+            uuid = f"{uuid}#{index}"
+        card = self._known.setdefault(uuid, Card(index, uuid, gate))
+        for at in [at for at, row in self.rows.items() if row is card and at != index]:
+            self.rows[at] = _nameless(at, gate)
+        self.rows[index] = card
+        card.index, card.label, card.gate = index, str(index), gate
+        card.renew(handle, tick)
+        describe(card, self._sys_root)
+        self.unknown.discard(index)
+
+    def adopt(self, card: Card, tick: int) -> None:
+        """Find the MIG instances of a GPU that is partitioned."""
+        partitioned = card.answers.get("mig_mode", {}).get("mig_mode") is True
+        card.children = self._children(card, tick) if partitioned else []
+
+    def _children(self, card: Card, tick: int) -> list[Card]:
+        found = []
+        for number in range(ask(card, "nvmlDeviceGetMaxMigDeviceCount") or 0):
+            handle = ask(card, "nvmlDeviceGetMigDeviceHandleByIndex", number)
+            if handle is None:
+                continue
+            uuid = _ask(card.gate, "nvmlDeviceGetUUID", handle, gpu=card.index) or f"{card.uuid}/{number}"
+            child = self._known.setdefault(uuid, Card(card.index, uuid, card.gate, parent=card))
+            if child not in card.children:
+                child.renew(handle, tick)
+                describe(child, self._sys_root)
+            child.handle, child.index, child.label = handle, card.index, f"{card.index}:{number}"
+            child.instance = ask(child, "nvmlDeviceGetGpuInstanceId")
+            found.append(child)
+        return found
+
+
+def _nameless(index: int, gate: Gate) -> Card:
+    return Card(index, f"GPU-{index}", gate)
+
+
+def _old_count(gate: Gate) -> int:
+    """How many indexes have a GPU behind them, on a driver that does not count them."""
+    for index in range(64):
+        try:
+            gate.call("nvmlDeviceGetHandleByIndex", index, gpu=index)
+        except Lost:
+            continue
+        except Unanswered:
+            return index
+    return 64
+
+
+def _ask(gate: Gate, name: str, *args: Any, gpu: int) -> Any:
+    try:
+        return gate.call(name, *args, gpu=gpu)
+    except Lost:
+        raise
+    except Unanswered:
+        return None
+
+
+def ask(card: Card, name: str, *args: Any) -> Any:
+    """What a call on a card answers, or None; only a lost GPU is an error."""
+    return _ask(card.gate, name, card.handle, *args, gpu=card.index)
+
+
+def describe(card: Card, sys_root: str) -> None:
+    """Read what a card is and stays: name, place on the bus, architecture, number of NVLinks."""
+    card.name = ask(card, "nvmlDeviceGetName") or "GPU"
+    capability = ask(card, "nvmlDeviceGetCudaComputeCapability")
+    card.identity = {
+        "architecture": _ARCHITECTURES.get(ask(card, "nvmlDeviceGetArchitecture") or 0),
+        "compute_capability": tuple(capability) if capability else None,
+    }
+    if card.parent is not None:
+        card.slot, card.bus_id = None, card.parent.bus_id
+        return
+    place = ask(card, "nvmlDeviceGetPciInfo")
+    if place is not None:
+        card.bus_id = pci.bus_id(place.domain, place.bus, place.device)
+        card.slot = pci.slot_of(card.bus_id, sys_root)
+        card.may_sleep = card.slot is not None and card.slot.may_sleep
+    values = ask(card, "nvmlDeviceGetFieldValues", [_LINK_COUNT])
+    if values is not None and values[0].nvmlReturn == 0:
+        card.links = min(values[0].value.uiVal, 36)

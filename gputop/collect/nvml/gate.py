@@ -1,0 +1,174 @@
+"""The gate: every call into the NVIDIA driver passes here, is timed, and answers or says why it does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, NamedTuple
+
+from gputop.collect.nvml.pace import Costs
+from gputop.model import Reason
+from gputop.safe.text import clean, decode
+
+HANG_S = 2.0  # a call that takes longer counts as one that hangs
+_TEXT_LIMIT = 96  # the driver's longest name buffer
+
+OK, UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT_SIZE = 0, 1, 3, 4, 7
+DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 9, 10, 12, 13
+GPU_IS_LOST, MISMATCH, UNKNOWN = 15, 18, 999
+_UNSUPPORTED = frozenset({2, NOT_SUPPORTED, FUNCTION_NOT_FOUND, 22, 25, 26})
+_LOST = frozenset({GPU_IS_LOST, 28})
+_ABSENT = frozenset({6, 21})  # nothing found, no data: normal answers
+SHADOWED = -1  # our own code: a module named pynvml that is not NVIDIA's
+
+_OLD = "a newer driver, or a newer nvidia-ml-py"
+
+
+@dataclass(frozen=True, slots=True)
+class No:
+    """Why there is no value, and what would unlock it."""
+
+    reason: Reason
+    unlock: str | None = None
+
+
+ABSENT = No("absent")
+
+
+class Unanswered(Exception):
+    """A call that brought no value. `code` is the driver's."""
+
+    def __init__(self, no: No, code: int = OK) -> None:
+        super().__init__(no.reason)
+        self.no = no
+        self.code = code
+
+
+class Lost(Unanswered):
+    """The GPU is gone from its bus."""
+
+
+class DriverGone(Exception):
+    """The driver as a whole does not answer; it must be opened anew."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Late(Exception):
+    """A call on a GPU came back after it counted as hung; another thread may serve the other GPUs by now."""
+
+    def __init__(self, since_s: float) -> None:
+        super().__init__(since_s)
+        self.since_s = since_s
+
+
+class Call(NamedTuple):
+    """A call under way: the GPU it is about (None: the driver as a whole), its name, since when."""
+
+    gpu: int | None
+    name: str
+    since_s: float
+
+
+def refusal(code: int) -> Unanswered:
+    """What an error code means for the value that was asked for."""
+    if code in _LOST:
+        return Lost(No("lost"), code)
+    if code in _UNSUPPORTED:
+        return Unanswered(No("unsupported", _OLD if code == FUNCTION_NOT_FOUND else None), code)
+    if code == NO_PERMISSION:
+        return Unanswered(No("denied", "run as root"), code)
+    if code in _ABSENT:
+        return Unanswered(ABSENT, code)
+    return Unanswered(No("stale"), code)
+
+
+class Gate:
+    """One thread's way into the driver. `at` is its progress board: who else reads it sees a call that hangs."""
+
+    def __init__(self, costs: Costs, clock: Callable[[], float] = time.monotonic) -> None:
+        self.at: Call | None = None
+        self.superseded = False
+        self.answered = 0  # calls that worked
+        self.unknown = 0  # calls that failed with Unknown Error
+        self.clock = clock
+        self._costs = costs
+        self._board = Lock()
+        self._binding: Any = None
+
+    def supersede(self, call: Call) -> bool:
+        """Tell the thread that it is replaced, if it is still inside this call: it finds out when it comes back."""
+        with self._board:
+            self.superseded = self.at is call
+            return self.superseded
+
+    @property
+    def binding(self) -> Any:
+        """NVIDIA's module pynvml; Unanswered with SHADOWED if it is missing or another module of that name."""
+        if self._binding is None:
+            try:
+                import pynvml  # late: 40 ms that the first screen need not wait for, and it may not be there
+            except Exception as error:
+                raise Unanswered(No("unsupported"), SHADOWED) from error
+            if not all(hasattr(pynvml, name) for name in ("nvmlInit", "NVMLError", "nvmlDeviceGetFieldValues")):
+                raise Unanswered(No("unsupported"), SHADOWED)
+            self._binding = pynvml
+        return self._binding
+
+    def call(self, name: str, *args: Any, gpu: int | None = None) -> Any:
+        """The answer of the wrapper of this name, text cleaned. Unanswered, Lost, DriverGone or Late if not."""
+        function = getattr(self.binding, name, None)
+        if function is None:
+            raise Unanswered(No("unsupported", _OLD), FUNCTION_NOT_FOUND)
+        answer = self._timed(name, function, args, gpu)
+        self.answered += 1
+        return clean(answer, _TEXT_LIMIT) if isinstance(answer, str) else answer
+
+    def symbol(self, name: str, *args: Any, gpu: int | None = None) -> int:
+        """The return code of the C function of this name, OK or INSUFFICIENT_SIZE; any other is raised as in call."""
+        binding = self.binding
+        code: int = self._timed(name, lambda *given: binding._nvmlGetFunctionPointer(name)(*given), args, gpu)
+        if code not in (OK, INSUFFICIENT_SIZE):
+            raise self._refused(code)
+        self.answered += 1
+        return code
+
+    def _timed(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], gpu: int | None) -> Any:
+        since_s = self.clock()
+        with self._board:
+            self.at = Call(gpu, name, since_s)
+        try:
+            return function(*args)
+        except UnicodeDecodeError as error:
+            return decode(error.object, _TEXT_LIMIT)
+        except Exception as error:
+            raise self._refused(self._code(error)) from None
+        finally:
+            spent_s = self.clock() - since_s
+            with self._board:
+                self.at = None
+            if self.superseded or (spent_s > HANG_S and gpu is not None):
+                raise Late(since_s)
+            self._costs.add(gpu, spent_s)
+
+    def _code(self, error: Exception) -> int:
+        binding = self.binding
+        if isinstance(error, binding.NVMLError):
+            return int(error.value)
+        mismatch = getattr(binding, "NVMLLibraryMismatchError", None)
+        if mismatch is not None and isinstance(error, mismatch):
+            return FUNCTION_NOT_FOUND
+        return NOT_SUPPORTED  # a wrapper that cannot speak with this library
+
+    def _refused(self, code: int) -> Exception:
+        if code == UNINITIALIZED:
+            return DriverGone(code)
+        if code == UNKNOWN:
+            self.unknown += 1
+        elif code != OK:
+            self.answered += 1  # an error with a name is an answer: the driver is there
+        return refusal(code)

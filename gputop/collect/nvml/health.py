@@ -1,0 +1,45 @@
+"""The health of a GPU's memory, and what the driver asks to be done about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.fields import Answer, Field, count, field, flag, read
+from gputop.collect.nvml.probe import Answers, probe
+
+_ACTIONS = ("none", "reset", "reboot", "drain peers", "drain and reset", "recover domain", "reset bus", "reboot system")
+
+
+def _gap(card: Card, name: str, answer: Answer) -> int | None:
+    """An error count; a reset of it is a gap of one look."""
+    before = card.counts.get(name)
+    card.rate(name, answer.value, answer.stamp_us)
+    return None if before and answer.value < before.value else count()(card, name, answer)
+
+
+def _action(_card: Card, _name: str, answer: Answer) -> str | None:
+    number = int(answer.value)
+    return _ACTIONS[number] if 0 <= number < len(_ACTIONS) else None
+
+
+HEALTH = (
+    field("ecc_corrected", _gap, 3),
+    field("ecc_uncorrected", _gap, 4),
+    field("remapped_corrected", count(), 142),
+    field("remapped_uncorrected", count(), 143),
+    field("remap_pending", flag, 144),
+    field("remap_failed", flag, 145),
+    field("recovery_action", _action, 230),
+)
+_RETIRED = (field("single", count(), 29), field("double", count(), 30))
+
+
+@probe(every_s=30, fills=(*(one.name for one in HEALTH), "retired_pages"))
+def health(card: Card) -> Answers:
+    """Memory errors, replaced rows, retired pages and the driver's wish, in one call."""
+    wanted: tuple[Field, ...] = (*HEALTH, *_RETIRED)
+    given: dict[str, Any] = read(card, wanted)
+    single, double = given.pop("single"), given.pop("double")
+    known = [pages for pages in (single, double) if isinstance(pages, int)]
+    return given | {"retired_pages": sum(known) if known else single}

@@ -1,0 +1,201 @@
+"""The reader: every GPU's probes in turn, one sweep a tick, each GPU published as soon as it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from gputop.collect import gpm
+from gputop.collect.nvml import activity, health, heat, links, processes, settings, stream, trouble
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.connection import Connection
+from gputop.collect.nvml.events import Xids
+from gputop.collect.nvml.fleet import Fleet
+from gputop.collect.nvml.gate import UNKNOWN, DriverGone, Gate, Late, Lost, Unanswered
+from gputop.collect.nvml.pace import Costs, Pace
+from gputop.collect.nvml.probe import PROBES, ask, settle, sources
+from gputop.collect.nvml.topology import Topology
+from gputop.model import Gpu, Missing, Note
+
+READS = (activity, gpm, health, heat, links, processes, settings, stream)  # who declares probes
+FILLED = sources(PROBES)
+FAST_S = 2  # probes up to this cadence go first: the screen shows them
+COUNT_EVERY = 10  # ticks between two looks at how many GPUs there are
+CHILDREN_EVERY = 30  # ticks between two looks at MIG instances
+REOPEN_S = 60.0  # between two attempts to open the driver anew while every GPU is lost
+
+
+class Reader:
+    """What is known of the driver and its GPUs. One thread at a time sweeps; others read what is published."""
+
+    def __init__(self, *, clock: Callable[[], float], sys_root: str, proc_root: str, gpm_mode: str) -> None:
+        self.costs = Costs()
+        self.pace = Pace(self.costs)
+        self.connection = Connection(sys_root, proc_root)
+        self.fleet = Fleet(sys_root)
+        self.gpm = gpm.Switch(gpm_mode, proc_root)
+        self.tick = 0
+        self._xids = Xids()
+        self._topology = Topology()
+        self._sys_root = sys_root
+        self._reopen_s = float("-inf")
+        self._clock = clock
+
+    def cards(self) -> Iterator[Card]:
+        """Every row: GPUs by index, each with its MIG instances after it."""
+        for _, card in sorted(self.fleet.rows.items()):
+            yield card
+            yield from card.children
+
+    def sweep(self, gate: Gate, avoid: frozenset[int]) -> None:
+        """One tick: what is due, on every GPU but those in which another thread is stuck."""
+        if not self._opened(gate, avoid):
+            return
+        gate.answered = gate.unknown = 0
+        try:
+            self._identify(gate, avoid)
+            for slow in (False, True):
+                for card in self.cards():
+                    if card.index not in avoid:
+                        self._serve(card, gate, slow)
+            if gate.unknown and not gate.answered:
+                raise DriverGone(UNKNOWN)
+        except DriverGone as gone:
+            self.connection.lose(gate, gone.code)
+        self._finish(gate, avoid)
+
+    def release(self, gate: Gate) -> bool:
+        """Let go of the driver; False while another thread is still inside it."""
+        if not self._xids.stop():
+            return False
+        if self.connection.is_open:
+            for card in self.cards():
+                gpm.release(card)
+            self.connection.close(gate)
+        return True
+
+    def stop(self) -> None:
+        """Ask the thread that listens for errors to end."""
+        self._xids.stop()
+
+    def notes(self) -> Iterator[Note]:
+        """What the header should say about the driver."""
+        rows = self.fleet.rows
+        if self.connection.note:
+            yield self.connection.note
+        elif self.connection.is_open and not rows:
+            yield trouble.denied(self.fleet.denied) if self.fleet.denied else trouble.NO_GPUS
+        elif rows and all(card.condition == "asleep" for card in rows.values()):
+            yield trouble.ASLEEP
+        if rows and self.fleet.denied:
+            yield trouble.denied(self.fleet.denied)
+        if self.fleet.twins:
+            yield trouble.TWINS
+        if any(card.kept.get(processes.OLD_DRIVER) for card in rows.values()):
+            yield trouble.OLD
+        if self.gpm.note:
+            yield self.gpm.note
+
+    def _opened(self, gate: Gate, avoid: frozenset[int]) -> bool:
+        if self.connection.is_open:
+            return True
+        if avoid or not self._xids.stop():
+            return False  # another thread is inside the driver
+        if not self.connection.worked and self.fleet.sleepers(gate):
+            return False
+        if self.connection.open(gate):
+            self.fleet.renumber(list(self.fleet.rows), gate)
+        return self.connection.is_open
+
+    def _identify(self, gate: Gate, avoid: frozenset[int]) -> None:
+        try:
+            if self.tick % COUNT_EVERY == 0 or not self.fleet.rows:
+                self.fleet.count(gate)
+        except Unanswered:
+            pass
+        self.fleet.identify(gate, self.tick, avoid)
+
+    def _serve(self, card: Card, gate: Gate, slow: bool) -> None:
+        now_s = self._clock()
+        if now_s < card.rest_until_s or card.index in self.fleet.unknown or self.tick < card.born:
+            return
+        if card.slot is not None and card.may_sleep and card.slot.asleep:
+            card.turn("asleep", now_s)
+            return
+        if card.condition != "ok" and not slow:
+            card.born = self.tick  # it is back: read everything
+        card.gate, card.gpm = gate, self.gpm.no(self.tick)
+        before, answered, unknown = dict(card.answers), gate.answered, gate.unknown
+        try:
+            self._read(card, slow)
+        except Lost:
+            card.lose(now_s)
+            self.fleet.unknown.add(card.index)
+        except Late as late:
+            card.hang(late.since_s)
+            if gate.superseded:
+                raise
+        else:
+            if gate.unknown > unknown and gate.answered == answered:
+                card.answers = before  # nobody is there: what was known stays, and ages
+                settle(card, FILLED, FILLED)
+                return
+            card.turn("ok", now_s)
+            card.read_s = self._clock()
+        if slow or card.condition != "ok" or card.born == self.tick:
+            self._publish(card)
+
+    def _read(self, card: Card, slow: bool) -> None:
+        for order, one in enumerate(PROBES):
+            if (0 < one.every_s <= FAST_S) != slow and one.due(card, self.tick, card.index + order):
+                settle(card, ask(one, card), FILLED)
+        if slow and card.parent is None and (self.tick == card.born or (self.tick + card.index) % CHILDREN_EVERY == 0):
+            self.fleet.adopt(card, self.tick + 1)
+
+    def _publish(self, card: Card) -> None:
+        values = {name: value for name, value in card.values.items() if name not in processes.LISTS}
+        missing = tuple(card.missing.values())
+        card.shares = {} if card.children else processes.shares(card)
+        card.gpu = Gpu(
+            uuid=card.uuid,
+            index=card.label,
+            name=card.name,
+            parent_uuid=card.parent.uuid if card.parent else None,
+            pci_bus_id=card.bus_id,
+            missing=_of_parent(missing) if card.children else missing,
+            xids=self._xids.of(card.uuid),
+            peers=() if card.parent else self._topology.peers(card.uuid, self.fleet.rows.values()),
+            **card.identity,
+            **values,
+        )
+
+    def _finish(self, gate: Gate, avoid: frozenset[int]) -> None:
+        rows = list(self.fleet.rows.values())
+        fine = [card for card in rows if card.condition == "ok" and card.index not in avoid and card.gpu]
+        now_s = self._clock()
+        if any(card.born == self.tick for card in rows):
+            self.pace.restart(now_s)
+        else:
+            self.pace.judge(now_s)
+            self._learn(fine, gate)
+        if self.connection.is_open:
+            self._xids.listen(fine)
+        if rows and all(card.condition == "lost" for card in rows) and now_s >= self._reopen_s and self.release(gate):
+            self._reopen_s = now_s + REOPEN_S
+        self.tick += 1
+
+    def _learn(self, cards: list[Card], gate: Gate) -> None:
+        try:
+            self._topology.learn(cards)
+        except (Lost, DriverGone):
+            pass  # the next sweep finds it too
+        except Late:
+            if gate.superseded:
+                raise
+
+
+def _of_parent(missing: tuple[Missing, ...]) -> tuple[Missing, ...]:
+    return tuple(
+        replace(one, unlock="see its MIG instances") if one.reason == "unsupported" and not one.unlock else one
+        for one in missing
+    )

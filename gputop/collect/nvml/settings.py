@@ -1,0 +1,57 @@
+"""How a GPU is set up, and where in the machine it sits."""
+
+from __future__ import annotations
+
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.gate import No
+from gputop.collect.nvml.probe import Answers, probe
+
+_COMPUTE = ("default", "exclusive thread", "prohibited", "exclusive")
+_VIRTUAL = ("none", "passthrough", "vgpu", "host", "host")
+
+
+def _word(words: tuple[str, ...], value: int) -> str | None:
+    return words[value] if 0 <= value < len(words) else None
+
+
+def _on(value: int) -> bool | None:
+    return bool(value) if value in (0, 1) else None
+
+
+@probe(every_s=60, fills=("persistence_mode",))
+def persistence_mode(card: Card) -> Answers:
+    """Whether the driver stays loaded between programs."""
+    return {"persistence_mode": _on(card.call("nvmlDeviceGetPersistenceMode"))}
+
+
+@probe(every_s=60, fills=("compute_mode",))
+def compute_mode(card: Card) -> Answers:
+    """Who may compute here."""
+    return {"compute_mode": _word(_COMPUTE, card.call("nvmlDeviceGetComputeMode"))}
+
+
+@probe(every_s=60, fills=("mig_mode",))
+def mig_mode(card: Card) -> Answers:
+    """Whether the card is partitioned."""
+    return {"mig_mode": _on(card.call("nvmlDeviceGetMigMode")[0])}
+
+
+@probe(every_s=0, fills=("ecc_mode",))
+def ecc_mode(card: Card) -> Answers:
+    """Whether memory errors are corrected; it changes with a reboot only."""
+    return {"ecc_mode": _on(card.call("nvmlDeviceGetEccMode")[0])}
+
+
+@probe(every_s=0, fills=("virtualization",))
+def virtualization(card: Card) -> Answers:
+    """Whether this is a whole card, one passed to a virtual machine, or a part of one."""
+    return {"virtualization": _word(_VIRTUAL, card.call("nvmlDeviceGetVirtualizationMode"))}
+
+
+@probe(every_s=0, fills=("numa_node", "local_cpus"))
+def place(card: Card) -> Answers:
+    """NUMA node and CPUs near the card, from the kernel; no call."""
+    if card.slot is None:
+        return dict.fromkeys(("numa_node", "local_cpus"), No("absent"))
+    node, cpus = card.slot.read("numa_node"), card.slot.read("local_cpulist")
+    return {"numa_node": int(node) if node and node.isdigit() else None, "local_cpus": cpus or None}

@@ -1,0 +1,54 @@
+"""What is read every second in one driver call: power, energy, time held down, bytes over PCIe and NVLink."""
+
+from __future__ import annotations
+
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.fields import ALL, EACH, Field, field, gauge, rate, read, share, total
+from gputop.collect.nvml.probe import Answers, probe
+
+WATTS = gauge(1e-3, low=0.001, high=10_000)  # mW; some drivers say 65,535 W for "unknown"
+CELSIUS = gauge(low=1, high=150)
+
+STREAM = (
+    field("power_watts", WATTS, 185),
+    field("power_instant_watts", WATTS, 186),
+    field("energy_joules", total(1e-3), 83, 191),
+    field("memory_temperature_celsius", CELSIUS, 82),
+    field("throttled_power_percent", share, 74),
+    # 269-271 are new; the older 75 counts heat of both kinds
+    field("throttled_heat_percent", share, 269, 75),
+    field("throttled_heat_hard_percent", share, 270),
+    field("throttled_brake_percent", share, 271),
+    field("throttled_board_percent", share, 77),
+    field("throttled_sync_percent", share, 76),
+    field("throttled_reliability_percent", share, 79),
+    field("pcie_tx_bytes_per_s", rate(), 197),
+    field("pcie_rx_bytes_per_s", rate(), 198),
+    # KiB over all links; from Blackwell on bytes, link by link
+    Field("nvlink_tx_bytes_per_s", rate(1024), ((138, ALL),)),
+    Field("nvlink_rx_bytes_per_s", rate(1024), ((139, ALL),)),
+    field("mma_stall_percent", gauge(high=100), 297),
+)
+BY_LINK = (
+    Field("nvlink_tx_bytes_per_s", rate(), ((202, EACH),)),
+    Field("nvlink_rx_bytes_per_s", rate(), ((204, EACH),)),
+)
+
+
+@probe(every_s=1, fills=tuple(one.name for one in STREAM))
+def stream(card: Card) -> Answers:
+    """One nvmlDeviceGetFieldValues with everything that is wanted every second."""
+    return read(card, STREAM)
+
+
+@probe(every_s=1, backs=tuple(one.name for one in BY_LINK))
+def stream_by_link(card: Card) -> Answers:
+    """NVLink bytes where the driver does not sum the links."""
+    return read(card, BY_LINK)
+
+
+@probe(every_s=1, backs=("power_watts",))
+def power_usage(card: Card) -> Answers:
+    """Board power from the old call: an average of a second from Ampere on, the moment's before."""
+    watts: int = card.call("nvmlDeviceGetPowerUsage")
+    return {"power_watts": watts / 1e3 if 0 < watts < 10_000_000 else None}

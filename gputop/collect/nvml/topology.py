@@ -1,0 +1,53 @@
+"""How GPUs are joined: pairs asked a few a tick, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.gate import Lost, Unanswered
+
+PAIRS_A_TICK = 8
+_NVLINK = 2  # NVML_P2P_CAPS_INDEX_NVLINK
+_LEVELS = {0: "switch", 10: "switch", 20: "switch", 30: "bridge", 40: "node", 50: "system"}
+
+
+class Topology:
+    """Words for pairs of GPUs, by their uuids."""
+
+    def __init__(self) -> None:
+        self._words: dict[frozenset[str], str | None] = {}
+
+    def learn(self, cards: Iterable[Card]) -> None:
+        """Ask about a few pairs of GPUs that were not asked about yet."""
+        left = PAIRS_A_TICK
+        for one, other in combinations(cards, 2):
+            pair = frozenset((one.uuid, other.uuid))
+            if pair in self._words:
+                continue
+            self._words[pair] = _joined(one, other)
+            left -= 1
+            if not left:
+                return
+
+    def peers(self, uuid: str, cards: Iterable[Card]) -> tuple[tuple[str, str], ...]:
+        """The other GPUs and how this one is joined to them, in the order of their indexes."""
+        found = ((card.uuid, self._words.get(frozenset((uuid, card.uuid)))) for card in cards if card.uuid != uuid)
+        return tuple((other, word) for other, word in found if word)
+
+
+def _joined(one: Card, other: Card) -> str | None:
+    try:
+        if one.call("nvmlDeviceGetP2PStatus", since=(other.handle, _NVLINK)) == 0:
+            return "nvlink"
+    except Lost:
+        raise
+    except Unanswered:
+        pass
+    try:
+        return _LEVELS.get(one.call("nvmlDeviceGetTopologyCommonAncestor", since=(other.handle,)))
+    except Lost:
+        raise
+    except Unanswered:
+        return None

@@ -1,0 +1,151 @@
+"""Why the driver cannot be asked, in words: one note a cause, with lines that help."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from gputop.collect.nvml import pci
+from gputop.collect.nvml.gate import (
+    DRIVER_NOT_LOADED,
+    LIBRARY_NOT_FOUND,
+    MISMATCH,
+    NO_PERMISSION,
+    SHADOWED,
+    UNINITIALIZED,
+    UNKNOWN,
+    DriverGone,
+    Gate,
+    Late,
+    Unanswered,
+)
+from gputop.model import Note
+from gputop.safe.identity import initial_pid_namespace
+from gputop.safe.text import decode
+from gputop.units import ago
+
+
+def note(key: str, text: str, *help: str) -> Note:
+    """A note about the driver."""
+    return Note(subject="driver", key=key, text=text, help=help)
+
+
+def _pair(case: str, advice: str) -> str:
+    return f"{case:<43}{advice}"
+
+
+_LOOKING = _pair("no GPU here, just looking", "gputop demo")
+_CONTAINER = _pair("in a container", "start it with  --gpus all  (or the nvidia runtime)")
+_LOAD = "the driver is not loaded: modprobe nvidia; dmesg | grep NVRM"
+
+
+def _seen(sys_root: str) -> tuple[str, ...]:
+    found = sorted({slot.device for slot in pci.gpus(sys_root)})
+    return (_pair(f"lspci shows an NVIDIA GPU ({', '.join(found)})", _LOAD),) if found else ()
+
+
+def in_container(proc_root: str) -> bool:
+    """Whether this is a container, as far as its usual marks tell."""
+    marks = ("/.dockerenv", "/run/.containerenv")
+    named = "container" in os.environ or "KUBERNETES_SERVICE_HOST" in os.environ
+    return named or any(map(os.path.exists, marks)) or not initial_pid_namespace(proc_root)
+
+
+def kernel_version(sys_root: str, proc_root: str) -> str | None:
+    """The version of the kernel module that is loaded."""
+    for path, pattern in (
+        (f"{proc_root}/driver/nvidia/version", rb"Kernel Module(?: for \S+)?\s+(\d[\d.]+)"),
+        (f"{sys_root}/module/nvidia/version", rb"(\d[\d.]+)"),
+    ):
+        try:
+            with open(path, "rb") as file:
+                if found := re.search(pattern, file.read(4096)):
+                    return decode(found[1])
+        except OSError:
+            continue
+    return None
+
+
+def library_version(gate: Gate) -> str | None:
+    """The version of the library; it answers before it is initialised, with its API's version in front."""
+    try:
+        version: str = gate.call("nvmlSystemGetNVMLVersion")
+    except (Unanswered, DriverGone, Late):
+        return None
+    api, _, rest = version.partition(".")
+    return rest if len(api) < 3 and rest.count(".") else version
+
+
+def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str) -> Note:
+    """Why the driver could not be opened; `worked` says that it once could."""
+    seen = _seen(sys_root)
+    if code == LIBRARY_NOT_FOUND:
+        help = (*seen, _CONTAINER, _LOOKING)
+        return note("no-library", "No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine.", *help)
+    if code == DRIVER_NOT_LOADED:
+        help = seen or (_pair("no GPU in /sys/bus/pci/devices", _LOAD),)
+        return note("not-loaded", "The NVIDIA driver is not loaded.", *help, _CONTAINER, _LOOKING)
+    if code == MISMATCH:
+        return _mismatch(kernel_version(sys_root, proc_root), library_version(gate))
+    if code == NO_PERMISSION:
+        return note(
+            "no-permission",
+            "This user may not ask the NVIDIA driver.",
+            _pair("on a host", "ls -l /dev/nvidia*: who may read and write them; ask for the group, or sudo gputop"),
+            _CONTAINER,
+        )
+    if code == SHADOWED:
+        return note(
+            "shadowed-pynvml",
+            "The Python module pynvml is missing, or not NVIDIA's: GPUs cannot be read.",
+            "pip uninstall pynvml; pip install --force-reinstall nvidia-ml-py",
+        )
+    if code in (UNKNOWN, UNINITIALIZED) and in_container(proc_root):
+        return note(
+            "lost-access",
+            "This container lost its access to the GPUs: restart the container.",
+            "Often after systemctl daemon-reload on the host: it takes the devices from running containers.",
+            "What is shown of the GPUs is what was known last.",
+        )
+    again = "no longer answers" if worked else "does not answer"
+    return note("unknown-error", f"The NVIDIA driver {again} (error {code}).", "dmesg | grep -E 'NVRM|Xid'", *seen)
+
+
+def _mismatch(kernel: str | None, library: str | None) -> Note:
+    return note(
+        "mismatch",
+        f"NVML: driver/library version mismatch (kernel {kernel or 'unknown'}, library {library or 'unknown'}).",
+        "The driver was upgraded while loaded. Running jobs go on. New CUDA programs will fail until a reboot, or",
+        "until the modules are reloaded with no process on the GPU.",
+    )
+
+
+def waiting(seconds: float) -> Note:
+    """The driver as a whole does not come back from a call."""
+    return note("waiting", f"waiting for driver {ago(seconds)}")
+
+
+def slow(interval_s: float, call_s: float) -> Note:
+    """We ask less often because it costs too much."""
+    return note(
+        "slow",
+        f"sampling every {interval_s:g} s: driver calls take {call_s * 1e3:.0f} ms",
+        "So that reading the GPUs costs at most 2 % of their driver's time.",
+    )
+
+
+OFF = note("off", "The NVIDIA driver is not asked (--no-nvml).")
+RELEASED = note("released", "The driver is released: nothing of gputop holds a GPU.")
+NO_GPUS = note("no-gpus", "0 GPUs: the driver is loaded and lists none.", _CONTAINER)
+ASLEEP = note("asleep", "Every GPU is asleep; reading it would wake it.")
+OLD = note("old-driver", "old driver: process lists come in its older form")
+TWINS = note("twins", "Two GPUs have the same uuid: told apart by index.")
+
+
+def denied(count: int) -> Note:
+    """GPUs that exist and may not be read."""
+    return note(
+        "no-permission",
+        f"{count} GPUs of this machine may not be read by this user or container.",
+        "sudo gputop, or a container that was given all of them, shows them.",
+    )

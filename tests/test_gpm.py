@@ -1,0 +1,112 @@
+"""GPM: when it is read, what it costs, what a broken answer leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gputop.collect.gpm import SHARES
+from tests.fakenvml import Fake
+from tests.nvml_child import Child
+
+
+@pytest.fixture
+def on(fake: Fake) -> Iterator[Child]:
+    fake.set("gpus", 2)
+    with Child(fake, gpm="on") as child:
+        yield child
+
+
+def calls(fake: Fake) -> int:
+    return sum(count for name, count in fake.counts().items() if name.startswith("nvmlGpm"))
+
+
+def test_two_calls_a_second_and_gpu(fake: Fake, on: Child) -> None:
+    assert on.sweep().gpu(0)["sm_active_percent"] is None
+    assert on.sweep().gpu(0)["sm_active_percent"] == 83.25
+    before = calls(fake)
+    on.sweep(10)
+    assert calls(fake) - before == 2 * 2 * 10
+
+
+def test_a_metric_that_fails_costs_only_itself(fake: Fake, on: Child) -> None:
+    fake.update({"gpu.0.gpm.5": "nan", "gpu.0.gpm.2": 250, "gpu.0.gpm.10": "error 4", "gpu.0.gpm.12": None})
+    seen = on.sweep(2)
+    broken = {"tensor_percent": "absent", "sm_active_percent": "absent", "dram_percent": "denied"}
+    broken |= {"fp32_percent": "unsupported", "context_switch_percent": "unsupported"}
+    assert {name: seen.gpu(0)[name] for name in broken} == dict.fromkeys(broken)
+    assert {name: reason for name, reason in seen.reasons(0).items() if name in SHARES.values()} == broken
+    assert seen.gpu(0)["sm_occupancy_percent"] == 41.5
+    assert seen.gpu(1)["tensor_percent"] == 38.5
+
+
+def test_bytes_come_from_gpm_where_the_fields_are_not_there(fake: Fake, on: Child) -> None:
+    fake.update({f"gpu.*.field.{number}": None for number in (138, 139, 197, 198)})
+    gpu = on.sweep(2).gpu(0)
+    mib = 1 << 20
+    assert gpu["pcie_tx_bytes_per_s"] == 1144.5 * mib
+    assert gpu["pcie_rx_bytes_per_s"] == 3242.5 * mib
+    assert gpu["nvlink_rx_bytes_per_s"] == 15500.5 * mib
+    assert gpu["nvlink_tx_bytes_per_s"] == 18900.5 * mib
+
+
+def test_bytes_link_by_link_without_gpm(fake: Fake) -> None:
+    fake.update({"gpus": 1, "gpu.0.nvlink_rcv_xmit_bytes": 1, "gpu.0.nvlink_count": 4})
+    fake.update({"gpu.0.field.138": None, "gpu.0.field.139": None, "gpu.0.nvlink.2.state": 0})
+    with Child(fake, gpm="off") as child:
+        child.sweep()
+        gpu = child.rest_and_sweep().gpu(0)
+    assert gpu["nvlink_tx_bytes_per_s"] == pytest.approx(4 * 1.1e9, rel=0.02)
+    assert gpu["nvlink_rx_bytes_per_s"] == pytest.approx(4 * 0.9e9, rel=0.02)
+    assert gpu["nvlinks_active"] == 3
+
+
+@pytest.mark.parametrize("mode", ["off", "auto"])
+def test_off_costs_nothing(fake: Fake, mode: str) -> None:
+    with Child(fake, gpm=mode) as child:
+        seen = child.sweep(3)
+    assert calls(fake) == 0
+    assert seen.reasons(0)["tensor_percent"] == "absent"
+    assert any(one["unlock"] == "--gpm on" for one in seen.gpu(0)["missing"])
+
+
+def test_older_gpus_are_asked_once(fake: Fake, on: Child) -> None:
+    fake.set("gpu.*.gpm_supported", 0)
+    seen = on.sweep(20)
+    assert calls(fake) == 2
+    assert seen.reasons(0)["tensor_percent"] == "unsupported"
+
+
+def test_auto_reads_when_somebody_wants_it_and_no_dcgm_measures(fake: Fake, tmp_path: Path) -> None:
+    engine = tmp_path / "proc" / "4711"
+    with Child(fake, gpm="auto", proc_root=str(engine.parent)) as child:
+        child.call("want_gpm", True)
+        assert child.sweep(2).gpu(0)["tensor_percent"] == 37.5
+        engine.mkdir(parents=True)
+        (engine / "comm").write_text("nv-hostengine\n")
+        child.call("want_gpm", False)
+        assert not child.sweep().notes
+        child.call("want_gpm", True)
+        seen = child.sweep()
+        assert seen.gpu(0)["tensor_percent"] is None
+        assert seen.notes["dcgm"]["text"] == "GPM is off: nv-hostengine (pid 4711) reads the same counters."
+
+
+def test_denied_later_is_said(fake: Fake, on: Child) -> None:
+    assert on.sweep(2).gpu(0)["tensor_percent"] == 37.5
+    fake.fail("nvmlGpmSampleGet", 4)
+    assert on.sweep().reasons(0)["tensor_percent"] == "denied"
+    before = calls(fake)
+    on.sweep(5)
+    assert calls(fake) == before
+
+
+def test_samples_are_given_back(fake: Fake, on: Child) -> None:
+    on.start()
+    on.until(lambda seen: seen.gpus and seen.gpu(1)["tensor_percent"])
+    on.call("release")
+    on.until(lambda _: fake.counts()["nvmlShutdown"])
+    counts = fake.counts()
+    assert counts["nvmlGpmSampleFree"] == counts["nvmlGpmSampleAlloc"] == 4

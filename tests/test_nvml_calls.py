@@ -1,0 +1,137 @@
+"""What reading costs: calls a second, cadences, what is not asked again; and drivers that lack functions."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from gputop.collect.nvml.probe import PROBES, Probe, sources
+from gputop.collect.nvml.reader import FILLED
+from gputop.model import Gpu, metrics
+from tests.fakenvml import Fake, symbols
+from tests.nvml_child import Child
+
+EVENTS = ("nvmlEvent", "nvmlDeviceRegisterEvents")
+
+
+def calls(fake: Fake) -> Counter[str]:
+    return Counter({name: count for name, count in fake.counts().items() if not name.startswith(EVENTS)})
+
+
+def busy(fake: Fake) -> None:
+    for gpu in range(8):
+        fake.add_process(gpu=gpu, pid=1000 + gpu, sm=50)
+
+
+@pytest.mark.parametrize(("gpm", "most", "peak"), [("off", 70, 76), ("on", 86, 92)])
+def test_calls_a_second_at_eight_gpus(fake: Fake, gpm: str, most: int, peak: int) -> None:
+    busy(fake)
+    with Child(fake, gpm=gpm) as child:
+        child.sweep(5)
+        totals = [sum(calls(fake).values())]
+        for _ in range(60):
+            child.sweep()
+            totals.append(sum(calls(fake).values()))
+    assert (totals[-1] - totals[0]) / 60 <= most
+    # the slow cadences are spread: no second is much worse than the mean
+    assert max(after - before for before, after in pairwise(totals)) <= peak
+
+
+def test_each_call_at_its_cadence(fake: Fake) -> None:
+    busy(fake)
+    with Child(fake, gpm="off") as child:
+        child.sweep(5)
+        before = calls(fake)
+        child.sweep(60)
+    made = {name: count / 8 for name, count in (calls(fake) - before).items()}
+    each_minute = {
+        60: ["ClockInfo"],  # and the memory clock, below
+        120: ["Samples"],
+        30: ["MemoryInfo_v2", "TemperatureV", "CurrentClocksEventReasons", "ComputeRunningProcesses_v3"],
+        6: ["GraphicsRunningProcesses_v3", "MPSComputeRunningProcesses_v3", "PerformanceState", "CurrPcieLinkWidth"],
+        2: ["EnforcedPowerLimit"],
+        1: ["MigMode"],
+    }
+    for times, names in each_minute.items():
+        for name in names:
+            assert made[f"nvmlDeviceGet{name}"] == times + (6 if name == "ClockInfo" else 0), name
+    assert made["nvmlDeviceGetFieldValues"] == 60 + 6 + 2
+    assert made["nvmlDeviceGetProcessUtilization"] == 60
+    never = {"nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlInitWithFlags", "nvmlDeviceGetPcieThroughput"}
+    assert not never & set(made)
+
+
+def test_what_is_unsupported_is_asked_again_rarely(fake: Fake) -> None:
+    fake.set("gpus", 1)
+    fake.fail("nvmlDeviceGetMemoryInfo*", 3)
+    fake.fail("nvmlDeviceGetTemperature*", 10)
+    with Child(fake, gpm="off") as child:
+        child.sweep(50)
+        assert fake.counts()["nvmlDeviceGetMemoryInfo_v2"] == 1
+        assert fake.counts()["nvmlDeviceGetTemperatureV"] >= 25  # a timeout may pass
+        fake.release("fail", "nvmlDeviceGetMemoryInfo*")
+        assert child.sweep(15).gpu(0)["vram_total_bytes"] == 85520809984
+
+
+def test_utilization_rates_where_there_is_no_buffer(fake: Fake) -> None:
+    fake.set("gpus", 1)
+    fake.fail("nvmlDeviceGetSamples", 3)
+    with Child(fake, gpm="off") as child:
+        child.sweep()
+        before = fake.counts()
+        gpu = child.sweep(10).gpu(0)
+    assert (gpu["busy_percent"], gpu["busy_samples"]) == (58.0, [])
+    made = fake.counts() - before
+    assert made["nvmlDeviceGetSamples"] == 0
+    assert made["nvmlDeviceGetUtilizationRates"] == 15
+
+
+VITAL = {"nvmlInitWithFlags", "nvmlShutdown", "nvmlErrorString", "nvmlDeviceGetHandleByIndex_v2"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_n21_any_function_may_be_missing(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    without = chance.sample(sorted(symbols() - VITAL), chance.randint(5, 80))
+    fake = Fake(tmp_path / "driver", gpus=2, without=without)
+    fake.add_process(gpu=0, pid=4242, sm=5)
+    with Child(fake, gpm="on") as child:
+        seen = child.sweep(3)
+    assert seen.indexes == ["0", "1"]
+    assert set(seen.conditions.values()) == {"ok"}
+    assert "broken" not in seen.notes
+    gpu, missing = seen.gpu(0), set(seen.reasons(0))
+    for metric in metrics(Gpu):
+        assert (gpu[metric.name] is None) == (metric.name in missing), metric.name
+    if "nvmlDeviceGetClockInfo" in without:
+        assert seen.reasons(0)["sm_clock_mhz"] == "unsupported"
+    else:
+        assert gpu["sm_clock_mhz"] == 1740
+
+
+def test_every_metric_has_one_probe() -> None:
+    assert {metric.name for metric in metrics(Gpu)} <= set(FILLED)
+    assert FILLED["pcie_tx_bytes_per_s"] == ("stream", "gpm")
+
+
+@pytest.mark.parametrize(
+    ("fills", "backs", "words"),
+    [
+        (("busy_percent",), (), "busy_percent is filled by busy and by more"),
+        (("busyness",), (), "more fills busyness, which a Gpu does not have"),
+        ((), ("busyness",), "more backs busyness, which nothing fills"),
+    ],
+)
+def test_a_probe_that_does_not_fit_is_an_error_at_import(fills: tuple[str], backs: tuple[str], words: str) -> None:
+    more = Probe(name="more", every_s=1, fills=fills, backs=backs, ask=lambda card: {})
+    with pytest.raises(ValueError, match=words):
+        sources([*PROBES, more])
+
+
+def test_a_metric_without_a_probe_is_an_error_at_import() -> None:
+    with pytest.raises(ValueError, match="no probe fills busy_percent"):
+        sources([probe for probe in PROBES if probe.name != "busy"])

@@ -1,0 +1,136 @@
+"""The lane when calls do not come back: one substitute thread, no third; the driver that is only slow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.fakenvml import Fake
+from tests.nvml_child import Child, Seen
+
+BRISK = {"interval_s": 0.1, "gpm": "off"}
+
+
+@pytest.fixture
+def child(fake: Fake) -> Iterator[Child]:
+    fake.set("gpus", 4)
+    with Child(fake, **BRISK) as child:
+        yield child
+
+
+def hung(seconds: float, *gpus: int) -> Callable[[Seen], bool]:
+    """Whether these GPUs, and no others, do not answer for so long."""
+    names = {str(gpu) for gpu in gpus}
+
+    def looks(seen: Seen) -> bool:
+        return names == {
+            gpu["index"] for gpu in seen.gpus if gpu["condition_s"] >= seconds and gpu["condition"] == "hung"
+        }
+
+    return looks
+
+
+def fresh(seen: Seen, *gpus: int) -> bool:
+    return all(seen.gpu(gpu)["age_s"] == 0 and seen.gpu(gpu)["busy_percent"] for gpu in gpus)
+
+
+def lanes(seen: Seen) -> int:
+    return seen.rest["threads"].count("gpus")
+
+
+def test_n09_one_gpu_hangs_and_the_others_stay_fresh(fake: Fake, child: Child) -> None:
+    child.start()
+    before = child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
+    fake.hang("*", gpu=1)
+    child.until(hung(2, 1), seconds=5)
+    fake.set("gpu.*.util", 77)
+    seen = child.until(lambda seen: fresh(seen, 0, 2, 3) and seen.gpu(3)["busy_percent"] == 77, seconds=3)
+    assert seen.gpu(1)["age_s"] > 2
+    assert seen.gpu(1)["vram_used_bytes"] == before.gpu(1)["vram_used_bytes"]
+    assert lanes(seen) == 2
+    assert fake.counts(1)["hanging"] == 1
+    later = child.until(hung(3.5, 1), seconds=5)
+    assert later.gpu(1)["condition_s"] > seen.gpu(1)["condition_s"]
+    assert fresh(later, 0, 2, 3)
+    assert child.stop() < 1
+
+
+def test_n09_the_gpu_rests_after_its_call_returned(fake: Fake, child: Child) -> None:
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
+    fake.hang("*", gpu=1)
+    child.until(hung(2, 1), seconds=5)
+    fake.release("hang", "*", gpu=1)
+    seen = child.until(lambda seen: lanes(seen) == 1)
+    before = fake.counts(1)
+    seen = child.until(lambda seen: seen.gpu(1)["condition_s"] > 3.5)
+    assert (seen.gpu(1)["condition"], fresh(seen, 0, 2, 3)) == ("hung", True)
+    assert fake.counts(1) == before
+    child.call("advance", 60)
+    child.until(lambda seen: seen.gpu(1)["condition"] == "ok" and fresh(seen, 1))
+
+
+def test_n09_a_second_hang_ages_all_and_starts_no_third_thread(fake: Fake, child: Child) -> None:
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
+    fake.hang("*", gpu=1)
+    child.until(hung(2, 1), seconds=5)
+    fake.hang("*", gpu=2)
+    seen = child.until(hung(2, 1, 2), seconds=6)
+    seen = child.until(lambda seen: all(gpu["age_s"] > 3 for gpu in seen.gpus), seconds=6)
+    assert lanes(seen) == 2
+    assert fake.counts()["hanging"] == 2
+    fake.release("hang", "*", gpu=1)
+    seen = child.until(lambda seen: fresh(seen, 0, 3), seconds=5)
+    assert lanes(seen) == 2
+    assert child.stop() < 1
+
+
+def test_n09_hangs_at_the_start(fake: Fake, child: Child) -> None:
+    fake.hang("nvmlDeviceGetHandleByIndex*", gpu=2)
+    child.start()
+    seen = child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 3), seconds=6)
+    assert seen.gpu(2)["condition"] == "hung"
+    assert seen.gpu(2)["busy_percent"] is None
+
+
+def test_one_gpu_alone_needs_no_substitute(fake: Fake, child: Child) -> None:
+    fake.set("gpus", 1)
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 1 and fresh(seen, 0))
+    fake.hang("nvmlDeviceGet*")
+    seen = child.until(hung(2.2, 0), seconds=5)
+    assert lanes(seen) == 1
+
+
+def test_n10_init_hangs(fake: Fake, child: Child) -> None:
+    fake.hang("nvmlInit*")
+    child.start()
+    seen = child.until(lambda seen: "waiting" in seen.notes, seconds=3)
+    assert seen.notes["waiting"]["text"] == "waiting for driver 1s"
+    assert not seen.gpus
+    seen = child.until(lambda seen: seen.notes["waiting"]["text"] == "waiting for driver 3s", seconds=4)
+    assert lanes(seen) == 1
+    fake.release("hang", "nvmlInit*")
+    child.until(lambda seen: len(seen.gpus) == 4 and not seen.notes)
+
+
+def test_n10_leaving_while_init_hangs(fake: Fake, child: Child) -> None:
+    fake.hang("nvmlInit*")
+    child.start()
+    fake.wait_for("hanging")
+    assert child.stop() < 1
+
+
+def test_n12_a_slow_driver_is_asked_less(fake: Fake, child: Child) -> None:
+    fake.fault("delay_us", "nvmlDeviceGet*", 30_000)
+    child.start()
+    seen = child.until(lambda seen: "slow" in seen.notes)
+    assert seen.rest["interval_s"] > 0.1
+    every, taken = re.fullmatch(
+        r"sampling every (\S+) s: driver calls take (\d+) ms", seen.notes["slow"]["text"]
+    ).groups()
+    assert float(every) == seen.rest["interval_s"]
+    assert int(taken) >= 30

@@ -1,0 +1,87 @@
+"""How the cost of calls decides the pace: cases on a made-up clock, no driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from gputop.collect.nvml.pace import Costs, Pace
+
+
+class Run:
+    """Sweeps of calls that take so long, every second times the factor."""
+
+    def __init__(self) -> None:
+        self.costs = Costs()
+        self.pace = Pace(self.costs)
+        self.now_s = 0.0
+        self.pace.restart(0.0)
+
+    def sweeps(self, times: int, call_s: float, calls: int = 8, gpus: int = 2) -> int:
+        for _ in range(times):
+            self.now_s += self.pace.factor
+            for gpu in range(gpus):
+                for _ in range(calls):
+                    self.costs.add(gpu, call_s)
+            self.pace.judge(self.now_s)
+        return self.pace.factor
+
+
+@pytest.mark.parametrize(
+    ("call_s", "calls", "factor"),
+    [
+        (0.0001, 8, 1),  # 0.08 % of a GPU's time
+        (0.0024, 8, 1),  # 1.92 %
+        (0.003, 8, 2),  # 2.4 % fits when halved
+        (0.0045, 8, 2),
+        (0.010, 8, 4),
+        (0.025, 1, 2),  # 2.5 %
+        (0.200, 8, 64),  # 160 %
+    ],
+)
+def test_the_factor_that_fits(call_s: float, calls: int, factor: int) -> None:
+    run = Run()
+    assert run.sweeps(30, call_s, calls) == factor
+    assert run.sweeps(30, call_s, calls) == factor  # and it stays
+
+
+def test_what_it_costs_is_known() -> None:
+    run = Run()
+    run.sweeps(6, 0.001)
+    assert run.pace.driver_percent == pytest.approx(0.8)
+    assert run.pace.call_s == 0.001
+
+
+def test_a_rare_slow_call_changes_nothing() -> None:
+    run = Run()
+    run.sweeps(10, 0.0001, gpus=8)
+    for _ in range(2):
+        run.costs.add(0, 0.030)
+    assert run.sweeps(10, 0.0001, gpus=8) == 1
+
+
+def test_calls_above_20_ms_are_slowed_whatever_their_share() -> None:
+    run = Run()
+    for _ in range(60):
+        run.now_s += 100 * run.pace.factor
+        run.costs.add(0, 0.050)
+        run.pace.judge(run.now_s)
+    assert run.pace.driver_percent < 0.1
+    assert run.pace.factor == 4
+
+
+def test_fast_again_means_as_often_again() -> None:
+    run = Run()
+    assert run.sweeps(30, 0.2) == 64
+    factors = [run.sweeps(1, 0.0001) for _ in range(60)]
+    assert factors[-1] == 1
+    assert factors == sorted(factors, reverse=True)
+
+
+def test_the_whole_reading_of_a_first_sweep_is_not_held_against_it() -> None:
+    run = Run()
+    for gpu in range(2):
+        for _ in range(45):
+            run.costs.add(gpu, 0.005)
+    run.pace.restart(1.0)
+    run.now_s = 1.0
+    assert run.sweeps(20, 0.0001) == 1
