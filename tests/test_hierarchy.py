@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gputop.collect.cgroup import place
 from gputop.collect.hierarchy import Cgroups, membership, smallest
 from gputop.collect.kernel import Kernel
 from tests.trees import write_tree
@@ -118,6 +119,7 @@ def test_p12_smallest_limit_of_all_ancestors(
 
 def test_a_name_with_a_carriage_return_is_no_second_group() -> None:
     assert membership(b"0::/user.slice/x\r0::/docker/4f1e\n") == {"": "/user.slice/x·0::/docker/4f1e"}
+    assert place(b"1:cpu:/x\r0::/system.slice/job_7\n").path == "/x·0::/system.slice/job_7"
 
 
 def test_p12_use_is_of_the_group_that_limits(tmp_path: Path) -> None:

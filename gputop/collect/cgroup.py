@@ -32,7 +32,7 @@ class Place:
 
 def place(raw: bytes) -> Place:
     """The place of a process from the text of its cgroup file."""
-    lines = [decode(line).split(":", 2) for line in raw.splitlines()]
+    lines = [decode(line).split(":", 2) for line in raw.split(b"\n")]
     paths = [line[2] for line in sorted(lines, key=lambda line: line[0] != "0") if len(line) == 3]
     return Place(
         path=next((path for path in paths if path.strip("/.")), paths[0] if paths else "/"),
