@@ -30,7 +30,7 @@ class Live:
     def __init__(self, *, interval_s: float = 1.0, nvml: bool = True, gpm: str = "auto") -> None:
         self.interval_s = interval_s
         self.interest = Interest()
-        self._gpus = GpuLane(interval_s=interval_s, gpm=gpm, enabled=nvml)
+        self._gpus = GpuLane(interval_s, gpm, nvml)
         self._names = Names()
         self._reader = ProcessReader(names=self._names)
         self._processes = Lane("processes", self._read_processes, ProcessTable.EMPTY)
@@ -73,31 +73,30 @@ class Live:
         self._host.settled(until_s)
 
     def _compose(self, now_s: float, late_s: float, spent_s: float) -> Frame:
-        driver, table = self._gpus.latest(), self._processes.latest
-        processes, found = jobs(with_shares(table.processes, driver.shares))
-        broken = (
-            Note(
-                subject="monitor", key=f"{lane.name}-failed", text=f"{lane.name} could not be read: {clean(lane.error)}"
-            )
-            for lane in (self._processes, self._host)
-            if lane.error
-        )
-        host = replace(
-            self._host.latest,
-            process_count=table.count,
-            driver_version=driver.driver_version,
-            cuda_version=driver.cuda_version,
-        )
+        driver, hosted = self._gpus.latest(), self._host.latest
+        table = with_shares(self._processes.latest, driver.shares, driver.taken_s)
+        processes, found = jobs(table.processes, tuple(gpu.uuid for gpu in driver.gpus))
         return Frame(
             wall_s=time.time(),
             mono_s=now_s,
             hostname=self._hostname,
-            host=host,
+            host=replace(
+                hosted,
+                process_count=table.count,
+                driver_version=driver.driver_version,
+                cuda_version=driver.cuda_version,
+            ),
             gpus=driver.gpus,
             processes=processes,
             jobs=found,
-            notes=(*driver.notes, *table.notes, *broken),
+            notes=(*driver.notes, *table.notes, *self._broken()),
             late_s=late_s,
             cost_percent=100 * spent_s / self.interval_s,
             driver_percent=driver.driver_percent,
         )
+
+    def _broken(self) -> Iterator[Note]:
+        for lane in (self._processes, self._host):
+            if lane.error:
+                text = f"{lane.name} could not be read: {clean(lane.error)}"
+                yield Note(subject="monitor", key=f"{lane.name}-failed", text=text)
