@@ -18,10 +18,10 @@ class Tree:
             self.children.setdefault(parent, []).append(pid)
 
     def above(self, pid: int) -> list[int]:
-        """Ancestors, the nearest first, without the first process and the kernel's own."""
+        """Ancestors, the nearest first. In a container the first process may be one that matters."""
         found: list[int] = []
         parent = self.parents.get(pid, 0)
-        while parent > 2 and parent in self.parents and len(found) < DEEPEST:
+        while parent > 0 and parent in self.parents and len(found) < DEEPEST:
             found.append(parent)
             parent = self.parents[parent]
         return found

@@ -1,0 +1,128 @@
+"""Which processes train, and which one started it all: told from GPUs, loaders, ranks and libraries. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gputop.collect.kin import LOADER, Tree
+from gputop.collect.launchers import is_notebook, is_python, is_service, is_spawned, launcher
+from gputop.model import Process
+
+BUSY_PERCENT = 20.0  # of one core, now or on the whole: a torch program that does less trains nothing
+_SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm")
+
+
+class Origin(NamedTuple):
+    """Where a trainer comes from: the topmost process of its job, what launched it, and its Slurm step."""
+
+    root: Process
+    launcher: str | None
+    step: Process | None
+
+
+def hints(processes: Iterable[Process]) -> list[Process]:
+    """The few that may have to do with training."""
+    return [
+        process
+        for process in processes
+        if process.gpus or process.rank is not None or process.libraries or process.name.startswith(LOADER)
+    ]
+
+
+def computes(process: Process) -> bool:
+    """Whether it computes on a GPU, other than on behalf of everybody."""
+    shares = any(share.kind != "graphics" for share in process.gpus)
+    return shares and not process.name.startswith(_SERVERS)
+
+
+class People:
+    """Processes by pid, with their trees; those that /proc does not show are in none."""
+
+    def __init__(self, processes: Sequence[Process]) -> None:
+        self.by_pid = {process.pid: process for process in processes if process.unseen is None}
+        self._tree = Tree({pid: process.parent_pid for pid, process in self.by_pid.items()})
+        self._children: dict[int, list[Process]] = {}
+
+    def above(self, process: Process) -> Iterator[Process]:
+        """Ancestors, the nearest first."""
+        return (self.by_pid[pid] for pid in self._tree.above(process.pid))
+
+    def children(self, process: Process) -> list[Process]:
+        """Children, the oldest pid first."""
+        known = self._children.get(process.pid)
+        if known is None:
+            known = [self.by_pid[pid] for pid in sorted(self._tree.children.get(process.pid, ()))]
+            self._children[process.pid] = known
+        return known
+
+    def trainers(self, hinted: Iterable[Process]) -> dict[int, Process]:
+        """Those that train: they compute on a GPU, have loaders, are a rank, or run torch and are busy."""
+        found: dict[int, Process] = {}
+        perhaps: list[Process] = []
+        for process in hinted:
+            if process.unseen is not None:
+                continue
+            if process.name.startswith(LOADER):
+                parent = next((above for above in self.above(process) if not is_service(above)), None)
+                if parent is not None and is_python(parent) and launcher(parent) is None:
+                    found[parent.pid] = parent
+            elif computes(process):
+                found[process.pid] = process
+            elif is_python(process) and launcher(process) is None and not is_service(process):
+                perhaps.append(process)
+        for process in filter(_at_work, perhaps):
+            original = self._original(process)
+            if original.pid not in found and self._on_its_own(original, found):
+                found[original.pid] = original
+        return found
+
+    def origin(self, trainer: Process, trainers: dict[int, Process]) -> Origin:
+        """Climb from a trainer to the outermost process that launched it."""
+        root, label, step, below = trainer, None, None, trainer
+        for process in self.above(trainer):
+            kind = launcher(process)
+            if kind == "slurm":
+                step = process
+            elif is_notebook(process) and not _runs_on(process, below):
+                break
+            elif kind is not None or process.pid in trainers or (below is root and _starts(process, below)):
+                root, label = process, kind or label
+            below = process
+        return Origin(root, label, step)
+
+    def _original(self, process: Process) -> Process:
+        """A process that only runs a function for its parent stands for that parent."""
+        for parent in self.above(process):
+            if launcher(parent) is not None or not is_python(parent) or not _runs_on(parent, process):
+                break
+            process = parent
+        return process
+
+    def _on_its_own(self, process: Process, found: dict[int, Process]) -> bool:
+        """Whether no ancestor does the training for it; children inherit the environment and the libraries."""
+        for parent in self.above(process):
+            if parent.pid in found or (is_python(parent) and launcher(parent) is None and _at_work(parent)):
+                return parent.rank != process.rank and process.local_rank is not None
+        return True
+
+
+def _at_work(process: Process) -> bool:
+    """Whether a process without a GPU trains: one of several ranks, or torch that is or has been busy."""
+    if process.rank is not None and (process.world_size or 0) > 1:
+        return True
+    lifetime = 100 * (process.cpu_time_s or 0.0) / process.age_s if process.age_s else 0.0
+    return "torch" in process.libraries and max(process.cpu_percent or 0.0, lifetime) >= BUSY_PERCENT
+
+
+def _runs_on(parent: Process, child: Process) -> bool:
+    """Whether a child runs a function of its parent: forked with the same command line, or spawned for it."""
+    return is_spawned(child) or is_service(child) or (bool(child.command) and child.command == parent.command)
+
+
+def _starts(parent: Process, child: Process) -> bool:
+    """Whether a Python program that is no known launcher starts ranks."""
+    if not is_python(parent):
+        return False
+    numbered = child.rank is not None and parent.rank != child.rank and (child.world_size or 0) > 1
+    return numbered or _runs_on(parent, child)
