@@ -8,170 +8,170 @@ from tests.jobtables import draw, read
 
 TABLES = {
     "torchrun": """
-  1    0 systemd                              | /sbin/init                             | -
- 50    1 bash                                 | -bash                                  | -
-100   50 torchrun                             | python /env/bin/torchrun train.py      | llama-7b/train (torchrun) launcher
-101  100 python gpu=1 rank=1/2 local=1 folder=llama-7b | python -u train.py --config a |   rank1
-102  100 python gpu=0 rank=0/2 local=0 folder=llama-7b | python -u train.py --config a |   rank0
-103  102 pt_data_worker rank=0/2 local=0      | python -u train.py --config a          |     loader of 0
-104  102 pt_data_worker rank=0/2 local=0      | python -u train.py --config a          |     loader of 0
-105  101 pt_data_worker rank=1/2 local=1      | python -u train.py --config a          |     loader of 1
-106  101 python rank=1/2 local=1              | {TRACKER}                              |     other of 1
-107  100 tee                                  | tee log                                |   other
+  1    0 systemd                                       | /sbin/init                    | -
+ 50    1 bash                                          | -bash                         | -
+100   50 torchrun                                      | python /env/bin/torchrun t.py | llama-7b/train (torchrun) launcher
+101  100 python gpu=1 rank=1/2 local=1 folder=llama-7b | python -u train.py --lr 3     |   rank1
+102  100 python gpu=0 rank=0/2 local=0 folder=llama-7b | python -u train.py --lr 3     |   rank0
+103  102 pt_data_worker rank=0/2 local=0               | python -u train.py --lr 3     |     loader of 0
+104  102 pt_data_worker rank=0/2 local=0               | python -u train.py --lr 3     |     loader of 0
+105  101 pt_data_worker rank=1/2 local=1               | python -u train.py --lr 3     |     loader of 1
+106  101 python rank=1/2 local=1                       | {TRACKER}                     |     other of 1
+107  100 tee                                           | tee log                       |   other
 """,
     "python -m torch.distributed.run, through a shell": """
-100    1 pt_elastic                           | python3.11 -m torch.distributed.run t.py | t (torchrun) launcher
-101  100 sh                                   | sh -c python·t.py                      |   other
-102  101 python gpu=0 rank=0/1 local=0        | python t.py                            |     rank0
+100    1 pt_elastic                    | python3.11 -m torch.distributed.run t.py | t (torchrun) launcher
+101  100 sh                            | sh -c python·t.py                        |   other
+102  101 python gpu=0 rank=0/1 local=0 | python t.py                              |     rank0
 """,
     "torch.distributed.launch": """
-100    1 python                               | python -m torch.distributed.launch t.py | t (torchrun) launcher
-101  100 python gpu=0 local=0                 | python t.py --local_rank=0             |   rank0
-102  100 python gpu=1 local=1                 | python t.py --local_rank=1             |   rank1
+100    1 python               | python -m torch.distributed.launch t.py | t (torchrun) launcher
+101  100 python gpu=0 local=0 | python t.py --local_rank=0              |   rank0
+102  100 python gpu=1 local=1 | python t.py --local_rank=1              |   rank1
 """,
     "accelerate": """
-100    1 accelerate                           | python /env/bin/accelerate launch --multi_gpu sd3.py | sd3 (accelerate) launcher
-101  100 python gpu=4 rank=0/2 local=0        | python sd3.py                          |   rank0
-102  100 python gpu=5 rank=1/2 local=1        | python sd3.py                          |   rank1
-103  101 python rank=0/2 local=0              | python sd3.py                          |     loader of 0
+100    1 accelerate                    | python /env/bin/accelerate launch sd3.py | sd3 (accelerate) launcher
+101  100 python gpu=4 rank=0/2 local=0 | python sd3.py                            |   rank0
+102  100 python gpu=5 rank=1/2 local=1 | python sd3.py                            |   rank1
+103  101 python rank=0/2 local=0       | python sd3.py                            |     loader of 0
 """,
     "accelerate that is no launcher": """
-100    1 accelerate                           | python /env/bin/accelerate config      | -
+100    1 accelerate | python /env/bin/accelerate config | -
 """,
     "deepspeed": """
-100    1 deepspeed                            | python /env/bin/deepspeed --num_gpus 2 pre.py | pre (deepspeed) launcher
-101  100 python                               | python -m deepspeed.launcher.launch pre.py |   launcher
-102  101 python gpu=0 rank=0/2 local=0        | python -u pre.py --local_rank=0        |     rank0
-103  101 python gpu=1 rank=1/2 local=1        | python -u pre.py --local_rank=1        |     rank1
+100    1 deepspeed                     | python /env/bin/deepspeed --num_gpus 2 pre.py | pre (deepspeed) launcher
+101  100 python                        | python -m deepspeed.launcher.launch pre.py    |   launcher
+102  101 python gpu=0 rank=0/2 local=0 | python -u pre.py --local_rank=0               |     rank0
+103  101 python gpu=1 rank=1/2 local=1 | python -u pre.py --local_rank=1               |     rank1
 """,
     "horovodrun over mpirun": """
-100    1 horovodrun                           | python /env/bin/horovodrun -np 2 python h.py | h (horovod) launcher
-101  100 sh                                   | /bin/sh -c mpirun·-np·2                |   other
-102  101 mpirun                               | mpirun -np 2 python h.py               |     launcher
-103  102 python gpu=0 rank=0/2 local=0        | python h.py                            |       rank0
-104  102 python gpu=1 rank=1/2 local=1        | python h.py                            |       rank1
+100    1 horovodrun                    | python /env/bin/horovodrun -np 2 python h.py | h (horovod) launcher
+101  100 sh                            | /bin/sh -c mpirun·-np·2                      |   other
+102  101 mpirun                        | mpirun -np 2 python h.py                     |     launcher
+103  102 python gpu=0 rank=0/2 local=0 | python h.py                                  |       rank0
+104  102 python gpu=1 rank=1/2 local=1 | python h.py                                  |       rank1
 """,
     "srun: the tasks of a step": """
-100    1 slurmstepd user=root                 | slurmstepd: [812.0]                    | bert (slurm) launcher
-101  100 python gpu=0 rank=0/2 local=0 slurm=bert | python b.py                        |   rank0
-102  100 python gpu=1 rank=1/2 local=1 slurm=bert | python b.py                        |   rank1
-103  102 pt_data_worker rank=1/2 local=1      | python b.py                            |     loader of 1
+100    1 slurmstepd user=root                     | slurmstepd: [812.0] | bert (slurm) launcher
+101  100 python gpu=0 rank=0/2 local=0 slurm=bert | python b.py         |   rank0
+102  100 python gpu=1 rank=1/2 local=1 slurm=bert | python b.py         |   rank1
+103  102 pt_data_worker rank=1/2 local=1          | python b.py         |     loader of 1
 """,
     "srun of another user: no environment": """
-100    1 slurmstepd user=root                 | slurmstepd: [812.0]                    | b (slurm) launcher
-101  100 python gpu=1 user=bob                | python b.py                            |   rank1
-102  100 python gpu=0 user=bob                | python b.py                            |   rank0
+100    1 slurmstepd user=root  | slurmstepd: [812.0] | b (slurm) launcher
+101  100 python gpu=1 user=bob | python b.py         |   rank1
+102  100 python gpu=0 user=bob | python b.py         |   rank0
 """,
     "sbatch that runs torchrun": """
-100    1 slurmstepd user=root                 | slurmstepd: [813.batch]                | -
-101  100 slurm_script rank=0/2 local=0        | /bin/bash /var/spool/slurmd/job813/slurm_script | -
-102  101 torchrun rank=0/2 local=0            | python /env/bin/torchrun t.py          | gpt (torchrun) launcher
-103  102 python gpu=0 rank=0/1 local=0 slurm=gpt | python t.py                         |   rank0
+100    1 slurmstepd user=root                    | slurmstepd: [813.batch]           | -
+101  100 slurm_script rank=0/2 local=0           | /bin/bash /var/spool/slurm_script | -
+102  101 torchrun rank=0/2 local=0               | python /env/bin/torchrun t.py     | gpt (torchrun) launcher
+103  102 python gpu=0 rank=0/1 local=0 slurm=gpt | python t.py                       |   rank0
 """,
     "two trainings in one interactive step": """
-100    1 slurmstepd user=root                 | slurmstepd: [814.interactive]          | a (slurm) launcher
-101  100 bash rank=0/4 local=0                | bash                                   |   other
-102  101 python gpu=0 rank=0/4 local=0 slurm=interactive | python a.py                 |     rank0
-103  101 python gpu=1 rank=0/4 local=0 slurm=interactive | python a.py                 | a (python) rank0
+100    1 slurmstepd user=root                            | slurmstepd: [814.interactive] | a (slurm) launcher
+101  100 bash rank=0/4 local=0                           | bash                          |   other
+102  101 python gpu=0 rank=0/4 local=0 slurm=interactive | python a.py                   |     rank0
+103  101 python gpu=1 rank=0/4 local=0 slurm=interactive | python a.py                   | a (python) rank0
 """,
     "ray": """
- 90    1 gcs_server                           | /env/ray/core/src/ray/gcs/gcs_server   | -
-100    1 raylet                               | /env/ray/core/src/ray/raylet/raylet    | RayTrainWorker (ray) launcher
-101  100 ray::RayTrainWorker.run gpu=0        |                                        |   rank0
-102  100 ray::RayTrainWorker.run gpu=1        |                                        |   rank1
-103  100 ray::IDLE                            |                                        |   other
-104  101 pt_data_worker                       | ray::RayTrainWorker.run                |     loader of 0
+ 90    1 gcs_server                    | /env/ray/core/src/ray/gcs/gcs_server | -
+100    1 raylet                        | /env/ray/core/src/ray/raylet/raylet  | RayTrainWorker (ray) launcher
+101  100 ray::RayTrainWorker.run gpu=0 |                                      |   rank0
+102  100 ray::RayTrainWorker.run gpu=1 |                                      |   rank1
+103  100 ray::IDLE                     |                                      |   other
+104  101 pt_data_worker                | ray::RayTrainWorker.run              |     loader of 0
 """,
     "notebooks: each kernel a job": """
-100    1 jupyter-lab                          | python /env/bin/jupyter-lab            | -
-101  100 python gpu=7 folder=nb               | python -m ipykernel_launcher -f kernel-8c.json | jupyter (notebook) trainer
-102  100 python gpu=6                         | python -m ipykernel_launcher -f kernel-9d.json | jupyter (notebook) trainer
-103  101 pt_data_worker                       | python -m ipykernel_launcher -f kernel-8c.json |   loader
-104  102 bash                                 | bash -c torchrun·t.py                  |   other
-105  104 torchrun                             | python /env/bin/torchrun t.py          | t (torchrun) launcher
-106  105 python gpu=6 rank=0/1 local=0        | python t.py                            |   rank0
+100    1 jupyter-lab                   | python /env/bin/jupyter-lab             | -
+101  100 python gpu=7 folder=nb        | python -m ipykernel_launcher -f 8c.json | jupyter (notebook) trainer
+102  100 python gpu=6                  | python -m ipykernel_launcher -f 9d.json | jupyter (notebook) trainer
+103  101 pt_data_worker                | python -m ipykernel_launcher -f 8c.json |   loader
+104  102 bash                          | bash -c torchrun·t.py                   |   other
+105  104 torchrun                      | python /env/bin/torchrun t.py           | t (torchrun) launcher
+106  105 python gpu=6 rank=0/1 local=0 | python t.py                             |   rank0
 """,
     "accelerate.notebook_launcher forks the kernel": """
-101    1 python gpu=0                         | python -m ipykernel_launcher -f k.json | jupyter (notebook) trainer
-102  101 python gpu=0                         | python -m ipykernel_launcher -f k.json |   trainer
-103  101 python gpu=1                         | python -m ipykernel_launcher -f k.json |   trainer
+101    1 python gpu=0 | python -m ipykernel_launcher -f k.json | jupyter (notebook) trainer
+102  101 python gpu=0 | python -m ipykernel_launcher -f k.json |   trainer
+103  101 python gpu=1 | python -m ipykernel_launcher -f k.json |   trainer
 """,
     "plain python": """
- 50    1 bash                                 | bash                                   | -
-100   50 python gpu=0 folder=llama-7b         | python /home/alice/llama-7b/train.py   | llama-7b/train (python) rank0
-101  100 python                               | python /home/alice/llama-7b/train.py   |   loader of 0
-102  100 python                               | python /home/alice/llama-7b/train.py   |   loader of 0
-103  100 python                               | {TRACKER}                              |   other of 0
-104  100 wandb-service                        | wandb-service --pid 100                |   other of 0
-105  101 sh                                   | sh -c true                             |     other of 0
+ 50    1 bash                         | bash                        | -
+100   50 python gpu=0 folder=llama-7b | python /home/alice/train.py | llama-7b/train (python) rank0
+101  100 python                       | python /home/alice/train.py |   loader of 0
+102  100 python                       | python /home/alice/train.py |   loader of 0
+103  100 python                       | {TRACKER}                   |   other of 0
+104  100 wandb-service                | wandb-service --pid 100     |   other of 0
+105  101 sh                           | sh -c true                  |     other of 0
 """,
     "a DataParallel process is one rank": """
-100    1 python gpu=0,1,2,3                   | python -m pkg.cli.train                | train (python) rank0
-101  100 pt_data_worker                       | python -m pkg.cli.train                |   loader of 0
-102  100 python                               | python -m pkg.cli.train                |   other of 0
+100    1 python gpu=0,1,2,3 | python -m pkg.cli.train | train (python) rank0
+101  100 pt_data_worker     | python -m pkg.cli.train |   loader of 0
+102  100 python             | python -m pkg.cli.train |   other of 0
 """,
     "multiprocessing spawns the ranks": """
-100    1 python                               | python mnist.py                        | mnist (python) launcher
-101  100 python gpu=1                         | {SPAWN}                                |   rank1
-102  100 python gpu=0                         | {SPAWN}                                |   rank0
-103  100 python                               | {TRACKER}                              |   other
-104  102 pt_data_worker                       | {SPAWN}                                |     loader of 0
-105  102 python                               | {SPAWN}                                |     other of 0
+100    1 python         | python mnist.py | mnist (python) launcher
+101  100 python gpu=1   | {SPAWN}         |   rank1
+102  100 python gpu=0   | {SPAWN}         |   rank0
+103  100 python         | {TRACKER}       |   other
+104  102 pt_data_worker | {SPAWN}         |     loader of 0
+105  102 python         | {SPAWN}         |     other of 0
 """,
     "loaders from a fork server": """
-100    1 python gpu=0                         | python t.py                            | t (python) rank0
-101  100 python                               | {FORKSERVER}                           |   other of 0
-102  101 pt_data_worker                       | {FORKSERVER}                           |     loader of 0
+100    1 python gpu=0   | python t.py  | t (python) rank0
+101  100 python         | {FORKSERVER} |   other of 0
+102  101 pt_data_worker | {FORKSERVER} |     loader of 0
 """,
     "lightning: the first rank starts the others": """
-100    1 python gpu=0                         | python fit.py                          | fit (python) rank0
-101  100 python gpu=1 rank=1/3 local=1        | python fit.py                          |   rank1
-102  100 python gpu=2 rank=2/3 local=2        | python fit.py                          |   rank2
-103  102 pt_data_worker rank=2/3 local=2      | python fit.py                          |     loader of 2
+100    1 python gpu=0                    | python fit.py | fit (python) rank0
+101  100 python gpu=1 rank=1/3 local=1   | python fit.py |   rank1
+102  100 python gpu=2 rank=2/3 local=2   | python fit.py |   rank2
+103  102 pt_data_worker rank=2/3 local=2 | python fit.py |     loader of 2
 """,
     "ranks started by hand from one shell": """
- 50    1 bash                                 | bash run.sh                            | -
-100   50 python gpu=1 rank=1/2 local=1        | python t.py                            | t (python) rank1
-101   50 python gpu=0 rank=0/2 local=0        | python t.py                            | t (python) rank0
+ 50    1 bash                          | bash run.sh | -
+100   50 python gpu=1 rank=1/2 local=1 | python t.py | t (python) rank1
+101   50 python gpu=0 rank=0/2 local=0 | python t.py | t (python) rank0
 """,
     "the second of two nodes": """
-100    1 torchrun                             | python /env/bin/torchrun --nnodes 2 t.py | t (torchrun) launcher
-101  100 python gpu=0 rank=8/16 local=0       | python t.py                            |   rank8
-102  100 python gpu=1 rank=9/16 local=1       | python t.py                            |   rank9
+100    1 torchrun                       | python /env/bin/torchrun --nnodes 2 t.py | t (torchrun) launcher
+101  100 python gpu=0 rank=8/16 local=0 | python t.py                              |   rank8
+102  100 python gpu=1 rank=9/16 local=1 | python t.py                              |   rank9
 """,
     "a container with its own names": """
-  1    0 torchrun                             | python /usr/bin/torchrun t.py          | bob-dev (torchrun) launcher
- 10    1 python gpu=0 rank=0/1 local=0 container=bob-dev | python t.py                 |   rank0
+  1    0 torchrun                                        | python /usr/bin/torchrun t.py | bob-dev (torchrun) launcher
+ 10    1 python gpu=0 rank=0/1 local=0 container=bob-dev | python t.py                   |   rank0
 """,
     "a container that only has a number": """
- 10    1 python gpu=0 container=4f2a9c81d7e3 folder=w | python t.py                     | w/t (python) rank0
+ 10    1 python gpu=0 container=4f2a9c81d7e3 folder=w | python t.py | w/t (python) rank0
 """,
     "torch without a GPU, when it works": """
-100    1 python torch=180 folder=cpu          | python t.py                            | cpu/t (python) rank0
-101  100 pt_data_worker                       | python t.py                            |   loader of 0
-110    1 python torch=3                       | python server.py                       | -
-120    1 python torch=3                       | python prepare.py                      | prepare (python) rank0
-121  120 python torch=99                      | python prepare.py                      |   loader of 0
-122  120 python torch=99                      | python prepare.py                      |   loader of 0
+100    1 python torch=180 folder=cpu | python t.py       | cpu/t (python) rank0
+101  100 pt_data_worker              | python t.py       |   loader of 0
+110    1 python torch=3              | python server.py  | -
+120    1 python torch=3              | python prepare.py | prepare (python) rank0
+121  120 python torch=99             | python prepare.py |   loader of 0
+122  120 python torch=99             | python prepare.py |   loader of 0
 """,
     "ranks without a GPU": """
-100    1 torchrun                             | python /env/bin/torchrun t.py          | t (torchrun) launcher
-101  100 python rank=0/2 local=0              | python t.py                            |   rank0
-102  100 python rank=1/2 local=1              | python t.py                            |   rank1
-103  102 python rank=1/2 local=1              | python helper.py                       |     other of 1
+100    1 torchrun                | python /env/bin/torchrun t.py | t (torchrun) launcher
+101  100 python rank=0/2 local=0 | python t.py                   |   rank0
+102  100 python rank=1/2 local=1 | python t.py                   |   rank1
+103  102 python rank=1/2 local=1 | python helper.py              |     other of 1
 """,
     "what computes without Python": """
-100    1 gmx gpu=0 folder=md                  | /opt/gromacs/bin/gmx mdrun             | md/gmx (None) trainer
+100    1 gmx gpu=0 folder=md | /opt/gromacs/bin/gmx mdrun | md/gmx (None) trainer
 """,
     "graphics and servers are no jobs": """
-100    1 Xorg gpu=0 kind=graphics             | /usr/lib/xorg/Xorg :0                  | -
-101    1 nvidia-cuda-mps-server gpu=0         | nvidia-cuda-mps-server                 | -
+100    1 Xorg gpu=0 kind=graphics     | /usr/lib/xorg/Xorg :0  | -
+101    1 nvidia-cuda-mps-server gpu=0 | nvidia-cuda-mps-server | -
 """,
     "pids that /proc does not show": """
-100    1 python gpu=0                         | python t.py                            | t (python) rank0
-101  100 pt_data_worker                       | python t.py                            |   loader of 0
-100    0 ? gpu=1 unseen=foreign               |                                        | -
-9999   0 ? gpu=1 unseen=exited                |                                        | -
+100    1 python gpu=0           | python t.py | t (python) rank0
+101  100 pt_data_worker         | python t.py |   loader of 0
+100    0 ? gpu=1 unseen=foreign |             | -
+9999   0 ? gpu=1 unseen=exited  |             | -
 """,
 }  # fmt: skip
 
@@ -184,7 +184,7 @@ def test_tree(name: str) -> None:
 
 def test_a_loader_is_a_loader_even_with_a_context_of_its_own() -> None:
     processes, expected = read("""
-100    1 python gpu=0                         | python t.py                            | t (python) rank0
-101  100 pt_data_worker gpu=0                 | python t.py                            |   loader of 0
+100    1 python gpu=0         | python t.py | t (python) rank0
+101  100 pt_data_worker gpu=0 | python t.py |   loader of 0
 """)
     assert draw(processes) == expected

@@ -9,6 +9,8 @@ from typing import ClassVar
 from gputop import units
 from gputop.model import GpuShare, Note, Process, Unseen
 
+LIST_AGE_S = 2.5  # the driver's list is read every two seconds: who ended since then it does not list wrongly
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessTable:
@@ -36,7 +38,7 @@ def with_shares(
 ) -> ProcessTable:
     """The table with each process's GPU shares, and a process for each pid that has some and cannot be seen.
 
-    `listed_s` is when the driver was asked: a process that ended later is not yet one that it wrongly lists.
+    `listed_s` is when the driver was asked: one that ended shortly before is not yet one that it wrongly lists.
     """
     if not shares:
         return table
@@ -68,7 +70,7 @@ def _unseen(pid: int, shares: tuple[GpuShare, ...], table: ProcessTable, listed_
         return None  # the driver was asked after the last look at /proc
     elif table.hidden:
         why = "hidden"
-    elif listed_s is not None and listed_s <= table.absent[pid]:
+    elif listed_s is not None and listed_s - table.absent[pid] < LIST_AGE_S:
         return None
     else:
         why = "exited"
