@@ -36,9 +36,17 @@ class Lines(Widget):
         if changed:
             self.refresh(*changed)
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines of a region as they are: what Textual could put around them, a pane does not have."""
+        left, right = crop.column_span
+        whole = (left, right) == (0, self.size.width)
+        lines = map(self.render_line, range(*crop.line_span))
+        return list(lines) if whole else [line.crop(left, right) for line in lines]
+
     def render_line(self, y: int) -> Strip:
         """One line, cut or padded to the pane's width."""
-        width, style = self.size.width, self.rich_style
+        width = self.size.width
         if y >= len(self._strips):
-            return Strip.blank(width, style)
-        return self._strips[y].adjust_cell_length(width, style).simplify()
+            return Strip.blank(width, self.rich_style)
+        strip = self._strips[y]
+        return strip if strip.cell_length == width else strip.adjust_cell_length(width, self.rich_style)
