@@ -1,30 +1,15 @@
-"""Frames written by hand: a small server whose every number a test can name."""
+"""Jobs written by hand, on the servers of tests/servers.py: every number is one that a test can name."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from gputop.model import Frame, Gpu, GpuShare, Host, Job, Process, Role
+from gputop.model import Frame, GpuShare, Job, Process, Role
+from tests import servers
 
 GIB = 1024**3
 MIB = 1024**2
-
-
-def gpu(index: int, **fields: Any) -> Gpu:
-    """A busy H100 with half of its memory in use."""
-    defaults: dict[str, Any] = {
-        "busy_percent": 60.0,
-        "vram_total_bytes": 80 * GIB,
-        "vram_used_bytes": 66 * GIB,
-        "temperature_celsius": 64.0,
-        "power_watts": 402.0,
-        "power_limit_watts": 700.0,
-        "sm_clock_mhz": 1980.0,
-        "sm_clock_max_mhz": 1980.0,
-        "pcie_rx_bytes_per_s": 1.9 * GIB,
-    }
-    return Gpu(uuid=f"GPU-{index}", index=str(index), name="NVIDIA H100 80GB HBM3", **{**defaults, **fields})
 
 
 def process(pid: int, parent: int = 1, **fields: Any) -> Process:
@@ -47,6 +32,11 @@ def process(pid: int, parent: int = 1, **fields: Any) -> Process:
     return Process(pid=pid, started_ticks=pid * 10, parent_pid=parent, **{**defaults, **fields})
 
 
+def uuid(index: int) -> str:
+    """The uuid of a server's GPU."""
+    return servers.gpu(index).uuid
+
+
 def training(
     key: str, first_pid: int, ranks: int, loaders: int, first_gpu: int = 0, user: str = "alice"
 ) -> tuple[Job, list[Process]]:
@@ -55,7 +45,7 @@ def training(
     members = [launcher]
     for rank in range(ranks):
         pid = first_pid + 100 * (rank + 1)
-        share = GpuShare(uuid=f"GPU-{first_gpu + rank}", busy_percent=50.0 + rank, vram_bytes=66 * GIB)
+        share = GpuShare(uuid=uuid(first_gpu + rank), busy_percent=50.0 + rank, vram_bytes=66 * GIB)
         members.append(
             process(
                 pid, first_pid, user=user, job=key, role=Role.TRAINER, rank=rank, world_size=ranks, gpus=(share,),
@@ -69,24 +59,42 @@ def training(
             )
             for number in range(loaders)
         )  # fmt: skip
-    identities = tuple(member.identity for member in members)
-    trainers = tuple(member.identity for member in members if member.role is Role.TRAINER)
-    return Job(key=key, name=key, user=user, launcher="torchrun", ranks=trainers, members=identities), members
+    return _job(key, user, "torchrun", members), members
+
+
+def notebook(key: str, pid: int, gpu: int, user: str = "carol") -> tuple[Job, list[Process]]:
+    """A notebook that holds 2.1 GiB of a GPU and does nothing with it."""
+    kernel = process(
+        pid, user=user, job=key, role=Role.TRAINER, command=("python", "-m", "ipykernel_launcher", "-f", "k.json"),
+        threads=21, gpus=(GpuShare(uuid=uuid(gpu), busy_percent=0.0, vram_bytes=int(2.1 * GIB)),), age_s=188_000.0,
+    )  # fmt: skip
+    return _job(key, user, "notebook", [kernel]), [kernel]
+
+
+def _job(key: str, user: str, launcher: str, members: list[Process]) -> Job:
+    ranks = tuple(member.identity for member in members if member.role is Role.TRAINER)
+    everybody = tuple(member.identity for member in members)
+    return Job(key=key, name=key, user=user, launcher=launcher, ranks=ranks, members=everybody)
 
 
 def frame(*jobs: tuple[Job, list[Process]], gpus: int = 4, loose: tuple[Process, ...] = (), **fields: Any) -> Frame:
-    """A frame of these jobs and loose processes."""
+    """A moment of a server with these jobs and loose processes."""
     return replace(
-        Frame(
-            wall_s=1_800_000_000.0,
-            mono_s=1000.0,
-            hostname="dgx-07",
-            host=Host(
-                cpus_total=128, cpu_percent=47.0, memory_total_bytes=2015 * GIB, memory_used_bytes=412 * GIB
-            ),
-            gpus=tuple(gpu(index) for index in range(gpus)),
-            processes=tuple(member for _, members in jobs for member in members) + loose,
-            jobs=tuple(job for job, _ in jobs),
-        ),
+        servers.frame(servers.mixed(gpus)),
+        processes=tuple(member for _, members in jobs for member in members) + loose,
+        jobs=tuple(job for job, _ in jobs),
         **fields,
-    )  # fmt: skip
+    )
+
+
+def minute(now: Frame) -> list[Frame]:
+    """The minute before a frame, in which its GPUs did what they do."""
+    return [
+        replace(
+            now,
+            wall_s=now.wall_s - ago,
+            mono_s=now.mono_s - ago,
+            gpus=tuple(servers.moving(gpu, 60 - ago) for gpu in now.gpus),
+        )
+        for ago in range(60, 0, -1)
+    ]

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from gputop.ui.columns import BY_ID, COLUMNS, SORTABLE, fit
+from gputop.ui.columns import BY_ID, COLUMNS, SORTABLE, beside, fit
 from gputop.ui.figures import Figures
 from gputop.ui.keys import GROUPS, KEYS, ORDERS, key
 
@@ -36,6 +36,11 @@ def test_a_wider_table_never_loses_a_column() -> None:
     for width in range(40, 300):
         if width != 100:  # names get more room from here on
             assert set(ids(width - 1)) <= set(ids(width)), width
+
+
+def test_neighbours_go_around() -> None:
+    assert beside("pid", 1) == "user"
+    assert beside("pid", -1) == "time"
 
 
 EXTREME = Figures(

@@ -24,6 +24,7 @@ class Column:
     text: Callable[[Figures], str]
     keep: int  # the lowest yields first when the screen is narrow
     align: Literal["left", "right"] = "right"
+    ease: int = 0  # cells more where there is room
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,36 +64,36 @@ def _time(seconds: float | None) -> str:
 COLUMNS: tuple[Column, ...] = (
     Column(
         "pid", "PID", 15, "process id; on a job's line its name",
-        lambda f: f.pid, lambda f: "" if f.pid is None else str(f.pid), 100, "left",
+        lambda f: f.pid, lambda f: "" if f.pid is None else str(f.pid), 100, "left", 2,
     ),
-    Column("user", "USER", 7, "owner", lambda f: f.user, lambda f: f.user or units.UNKNOWN, 80, "left"),
+    Column("user", "USER", 7, "owner", lambda f: f.user, lambda f: f.user or units.UNKNOWN, 80, "left", 2),
     Column("gpu", "GPU", 5, "GPUs it has memory on, by index", _gpu_value, _gpus, 95),
     Column(
-        "gpu-busy", "GPU%", 5,
+        "gpu-busy", "GPU%", 6,
         "time its kernels were resident on its GPUs, mean. 100 does not mean efficient: one tiny kernel, or a hung "
         "collective, also reads 100",
         lambda f: f.gpu_percent, lambda f: _if_gpu(f, units.percent(f.gpu_percent)), 88,
     ),
     Column(
         "vram", "VRAM", 6, "device memory it holds, all GPUs",
-        lambda f: f.vram_bytes, lambda f: _if_gpu(f, units.size(f.vram_bytes)), 85,
+        lambda f: f.vram_bytes, lambda f: _if_gpu(f, units.size(f.vram_bytes)), 85, ease=1,
     ),
     Column("cpu", "CPU%", 6, "CPU time; 100 is one core", lambda f: f.cpu_percent, lambda f: _cpu(f.cpu_percent), 90),
     Column("threads", "THR", 5, "threads", lambda f: f.threads, lambda f: units.count(f.threads), 60),
     Column(
         "rss", "RSS", 6, "resident memory; a sum counts the pages that forked loaders share more than once",
-        lambda f: f.rss_bytes, lambda f: units.size(f.rss_bytes), 65,
+        lambda f: f.rss_bytes, lambda f: units.size(f.rss_bytes), 65, ease=1,
     ),
     Column(
-        "wait", "WAIT%", 6, "time its threads waited for a free CPU, of waiting and running",
+        "wait", "WAIT%", 7, "time its threads waited for a free CPU, of waiting and running",
         lambda f: f.wait_percent, lambda f: units.percent(f.wait_percent), 55,
     ),
     Column(
-        "read", "READ/s", 7, "bytes a second read from storage, page cache excluded",
+        "read", "READ/s", 8, "bytes a second read from storage, page cache excluded",
         lambda f: f.read_bytes_per_s, lambda f: units.rate(f.read_bytes_per_s), 75,
     ),
     Column(
-        "write", "WRITE/s", 8, "bytes a second written to storage, page cache excluded",
+        "write", "WRITE/s", 9, "bytes a second written to storage, page cache excluded",
         lambda f: f.write_bytes_per_s, lambda f: units.rate(f.write_bytes_per_s), 50,
     ),
     Column(
@@ -112,15 +113,24 @@ BY_ID: dict[str, Column] = {column.id: column for column in COLUMNS}
 SORTABLE: tuple[Column, ...] = tuple(column for column in COLUMNS if column.id != "command")
 
 
+def beside(id: str, step: int) -> str:
+    """The column left (-1) or right (1) of one, around the ends."""
+    ids = [column.id for column in SORTABLE]
+    return ids[(ids.index(id) + step) % len(ids)]
+
+
 def fit(width: int) -> tuple[Place, ...]:
     """Which columns a table of this width shows, and where; the command gets what is left."""
-    wide = width >= 100
-    command = 34 if wide else 28
-    sizes = {column.id: column.width + (2 if wide and column.align == "left" else 0) for column in COLUMNS}
-    sizes["command"] = command + 1
+    command = 32 if width >= 100 else 25  # besides its gap
     chosen = sorted(COLUMNS, key=lambda column: -column.keep)
-    while len(chosen) > 2 and sum(sizes[column.id] for column in chosen) > width:
+    while len(chosen) > 2 and sum(column.width for column in chosen) + command > width:
         chosen.pop()
+    spare = width - sum(column.width for column in chosen) - command
+    sizes = {}
+    for column in sorted(chosen, key=lambda column: column.ease):
+        ease = column.ease if column.ease <= spare else 0
+        sizes[column.id] = column.width + ease
+        spare -= ease
     places: list[Place] = []
     left = 0
     for column in (column for column in COLUMNS if column in chosen):

@@ -9,6 +9,7 @@ Group = Literal["MOVE", "SORT", "LOOK", "TIME", "LEAVE"]
 GROUPS: tuple[Group, ...] = ("MOVE", "SORT", "LOOK", "TIME", "LEAVE")
 
 _NAMES = {
+    "escape": "Esc",
     "pageup": "PgUp",
     "pagedown": "PgDn",
     "shift+tab": "S-Tab",
@@ -32,6 +33,7 @@ class Key:
     group: Group
     action: str  # the screen's method that does it
     keep: int = 0  # in the key bar the higher one stays when it is narrow; 0 is never there
+    joins: bool = False  # in help it stands on the line of the key before it, by its title
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,41 +50,42 @@ def _name(key: str) -> str:
 
 
 KEYS: tuple[Key, ...] = (
-    Key("up", ("up",), "Up", "one line up", "MOVE", "move(-1)"),
-    Key("down", ("down",), "Down", "one line down", "MOVE", "move(1)"),
-    Key("page-up", ("pageup",), "Page up", "one page up", "MOVE", "page(-1)"),
-    Key("page-down", ("pagedown",), "Page down", "one page down", "MOVE", "page(1)"),
-    Key("home", ("home",), "First", "to the first line", "MOVE", "first"),
-    Key("end", ("end",), "Last", "to the last line", "MOVE", "last"),
-    Key("fold", ("left",), "Fold", "fold, then to the parent; flat: scroll the commands", "MOVE", "fold"),
-    Key("unfold", ("right",), "Unfold", "unfold; flat: scroll the commands", "MOVE", "unfold"),
-    Key("unfold-level", ("plus",), "Unfold all", "unfold one level everywhere", "MOVE", "level(1)"),
-    Key("fold-level", ("minus",), "Fold all", "fold one level everywhere", "MOVE", "level(-1)"),
-    Key("levels", ("asterisk",), "Levels", "unfold everything, and back", "MOVE", "level(0)"),
-    Key("next-pane", ("tab",), "Pane", "next pane", "MOVE", "pane(1)"),
-    Key("previous-pane", ("shift+tab",), "Pane", "previous pane", "MOVE", "pane(-1)"),
-    Key("follow", ("F",), "Follow", "the cursor follows its process when rows change places (on)", "MOVE", "follow"),
+    Key("help", ("f1", "h", "question_mark"), "Help", "this help", "LEAVE", "help", keep=100),
+    Key("up", ("up",), "Move", "one line up", "MOVE", "move(-1)"),
+    Key("down", ("down",), "Move", "one line down", "MOVE", "move(1)", joins=True),
+    Key("page-up", ("pageup",), "Move", "one page up", "MOVE", "page(-1)", joins=True),
+    Key("page-down", ("pagedown",), "Move", "one page down", "MOVE", "page(1)", joins=True),
+    Key("home", ("home",), "Move", "to the first line", "MOVE", "first", joins=True),
+    Key("end", ("end",), "Move", "to the last line", "MOVE", "last", joins=True),
+    Key("fold", ("left",), "Fold", "fold, or go to the parent; when flat, scroll the commands", "MOVE", "fold"),
+    Key("unfold", ("right",), "Unfold", "unfold; when flat, scroll the commands", "MOVE", "unfold", joins=True),
+    Key("unfold-level", ("plus",), "Unfold a level", "unfold one level everywhere", "MOVE", "level(1)"),
+    Key("fold-level", ("minus",), "Fold a level", "fold one level everywhere", "MOVE", "level(-1)", joins=True),
+    Key("levels", ("asterisk",), "All", "unfold everything, and back", "MOVE", "level(0)", joins=True),
+    Key("next-pane", ("tab",), "Next pane", "to the next pane", "MOVE", "pane(1)"),
+    Key("previous-pane", ("shift+tab",), "Previous", "to the previous pane", "MOVE", "pane(-1)", joins=True),
+    Key("follow", ("F",), "Follow", "the cursor follows its process, or stays on its line", "MOVE", "follow"),
     Key("sort-cpu", ("P",), "CPU", "by CPU", "SORT", "sort('cpu')"),
-    Key("sort-memory", ("M",), "Memory", "by resident memory", "SORT", "sort('rss')"),
-    Key("sort-time", ("T",), "Time", "by time since the start", "SORT", "sort('time')"),
-    Key("sort-pid", ("N",), "PID", "by process id", "SORT", "sort('pid')"),
+    Key("sort-memory", ("M",), "Memory", "by resident memory", "SORT", "sort('rss')", joins=True),
+    Key("sort-time", ("T",), "Time", "by time since the start", "SORT", "sort('time')", joins=True),
+    Key("sort-pid", ("N",), "PID", "by process id", "SORT", "sort('pid')", joins=True),
     Key("sort-gpu", ("G",), "GPU busy", "by GPU busy", "SORT", "sort('gpu-busy')"),
-    Key("sort-vram", ("V",), "VRAM", "by device memory", "SORT", "sort('vram')"),
+    Key("sort-vram", ("V",), "VRAM", "by device memory", "SORT", "sort('vram')", joins=True),
     Key("sort-read", ("r",), "Read", "by bytes read", "SORT", "sort('read')"),
-    Key("sort-write", ("w",), "Write", "by bytes written", "SORT", "sort('write')"),
-    Key("order", ("o",), "Order", "then c CPU, m memory, t time, p PID, s GPU, g VRAM, u user", "SORT", "order"),
-    Key("sort-previous", ("comma",), "Column", "by the column to the left", "SORT", "shift_sort(-1)"),
-    Key("sort-next", ("full_stop",), "Column", "by the column to the right", "SORT", "shift_sort(1)"),
+    Key("sort-write", ("w",), "Write", "by bytes written", "SORT", "sort('write')", joins=True),
+    Key("order", ("o",), "Order", "by a letter that follows, as in nvitop", "SORT", "order"),
+    Key("sort-previous", ("comma",), "Column left", "by the column to the left", "SORT", "shift_sort(-1)"),
+    Key("sort-next", ("full_stop",), "Right", "by the column to the right", "SORT", "shift_sort(1)", joins=True),
     Key("sort", ("f6",), "Sort", "choose the column", "SORT", "choose_sort", keep=90),
     Key("reverse", ("I",), "Reverse", "the other way round", "SORT", "reverse", keep=20),
-    Key("tree", ("f5",), "Tree", "jobs as a tree, or a flat list", "LOOK", "tree", keep=60),
-    Key("density", ("g",), "GPUs", "GPUs as cards, rows, cells, or what fits best", "LOOK", "density", keep=50),
+    Key("tree", ("f5",), "Tree", "jobs as a tree, or a flat list of processes", "SORT", "tree", keep=60),
+    Key("density", ("g",), "GPUs", "GPUs as cards, rows or cells, or what fits best", "LOOK", "density", keep=50),
     Key("freeze", ("Z",), "Freeze", "hold the picture; collection goes on", "TIME", "freeze", keep=70),
     Key("delay", ("d",), "Delay", "time between two looks", "TIME", "delay", keep=40),
-    Key("help", ("f1", "h", "question_mark"), "Help", "this help", "LEAVE", "help", keep=100),
     Key("back", ("escape",), "Back", "back; ends what is open or frozen", "LEAVE", "back"),
     Key("quit", ("q", "f10"), "Quit", "quit", "LEAVE", "quit", keep=100),
     Key("interrupt", ("ctrl+c",), "Quit", "quit, when pressed twice; never a signal to a job", "LEAVE", "interrupt"),
+    Key("suspend", ("ctrl+z",), "Suspend", "to the shell; `fg` comes back", "LEAVE", "suspend_process"),
 )  # fmt: skip
 
 # after `o`, the letters of nvitop: what they sort by

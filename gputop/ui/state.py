@@ -50,7 +50,7 @@ def state(gpu: Gpu, past: Past) -> State:
         return State("power cap", "PWR", "busy")
     if gpu.busy_percent is None:
         return State("mig", "MIG", "dim") if gpu.mig_mode else State("", "", "dim")
-    if gpu.busy_percent < IDLE_BELOW and (idle_s := _idle(gpu.uuid, past)) is not None:
+    if gpu.busy_percent < IDLE_BELOW and (idle_s := idle_for(gpu.uuid, past)) is not None:
         if idle_s < IDLE_AFTER_S:
             return State("idle", "IDLE", "dim")
         return State(f"idle {ago(idle_s)}", f"IDLE {_rough(idle_s)}", "dim")
@@ -86,7 +86,7 @@ def _share(past: Past, uuid: str, metric: str) -> float:
     return sum(known) / len(known) if known else -1.0
 
 
-def _idle(uuid: str, past: Past) -> float | None:
+def idle_for(uuid: str, past: Past) -> float | None:
     """Seconds since it last did something, as far back as anybody looked; None if that is less than a minute ago."""
     minute_s, ended = _quiet(past.values(uuid, "busy_percent", IDLE_AFTER_S), 1.0)
     if ended:

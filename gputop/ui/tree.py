@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -17,6 +17,8 @@ Kind = Literal["job", "process", "loader", "more"]
 BUSY_PERCENT = 100.0  # a process without GPU kin is shown above this,
 BUSY_BYTES_PER_S = 50e6  # or above this of reading and writing
 LOADERS_SHOWN = 3
+Idle = Callable[[str], float | None]  # seconds since a GPU, by uuid, did anything; None if it is at work
+
 LEVELS = 3  # jobs; ranks; loaders; everything
 
 
@@ -30,6 +32,12 @@ class View:
     level: int = 1  # unfolded down to here, where `folds` says nothing else
     folds: Mapping[Key, bool] = field(default_factory=dict)  # True is open
     every_process: bool = False
+
+    @property
+    def descending(self) -> bool:
+        """Whether the highest value is on top: amounts begin so, names and numbers of things do not."""
+        column = BY_ID[self.sort]
+        return self.reverse != (column.align == "right" and column.id != "gpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +82,13 @@ def process_key(process: Process) -> Key:
     return ("process", process.pid, process.started_ticks)
 
 
-def build(frame: Frame, view: View, order: Mapping[Key, int] | None = None) -> list[Row]:
+def build(frame: Frame, view: View, order: Mapping[Key, int] | None = None, idle: Idle = lambda _: None) -> list[Row]:
     """The lines of the table. With `order`, lines that are in it keep their places and new ones follow."""
     column = BY_ID[view.sort]
     if not view.tree:
         return [_row(node, frame, "", None, None) for node in _sorted(_flat(frame, view), column, view, order)]
     rows: list[Row] = []
-    for node in _sorted(_tops(frame, view), column, view, order):
+    for node in _sorted(_tops(frame, view, idle), column, view, order):
         _emit(node, frame, view, "", None, rows)
     return rows
 
@@ -90,7 +98,7 @@ def first_rank(rows: Iterable[Row]) -> Key | None:
     return next((row.key for row in rows if row.kind == "process" and row.open is False and row.parent), None)
 
 
-def _tops(frame: Frame, view: View) -> list[Node]:
+def _tops(frame: Frame, view: View, idle: Idle) -> list[Node]:
     jobs = {job.key: job for job in frame.jobs}
     by_job: dict[str, list[Process]] = {key: [] for key in jobs}
     nodes = []
@@ -99,7 +107,7 @@ def _tops(frame: Frame, view: View) -> list[Node]:
             by_job[process.job].append(process)
         elif process.gpus or view.every_process or busy(process):
             nodes.append(_leaf(process, frame))
-    nodes.extend(_job(jobs[key], members, frame, view) for key, members in by_job.items() if members)
+    nodes.extend(_job(jobs[key], members, frame, view, idle) for key, members in by_job.items() if members)
     return nodes
 
 
@@ -131,11 +139,14 @@ def _leaf(process: Process, frame: Frame, number: int | None = None) -> Node:
     )  # fmt: skip
 
 
-def _job(job: Job, processes: list[Process], frame: Frame, view: View) -> Node:
+def _job(job: Job, processes: list[Process], frame: Frame, view: View, idle: Idle) -> Node:
     key: Key = ("job", job.key)
     members = _members(processes)
     everything = view.every_process or view.level >= LEVELS or not members.ranks
-    node = Node(key, "job", job.name, "", processes, figures=together(processes, frame, job.user))
+    figures = together(processes, frame, job.user)
+    loaders = sum(map(len, members.loaders.values()))
+    text = words.job(job, members.ranks, loaders, len(processes)) + _held(processes, figures, idle)
+    node = Node(key, "job", job.name, text, processes, figures=figures)
     for rank in members.ranks:
         below = members.loaders.get(rank.identity, [])
         child = _leaf(rank, frame)
@@ -146,9 +157,16 @@ def _job(job: Job, processes: list[Process], frame: Frame, view: View) -> Node:
     strays = members.loaders.get(None, [])
     node.children += _loaders(strays, key, frame, view)
     node.children += _others(members.others.get(None, []), frame, everything)
-    loaders = sum(map(len, members.loaders.values()))
-    node.text = words.job(job, members.ranks, loaders, len(processes))
     return node
+
+
+def _held(processes: list[Process], figures: Figures, idle: Idle) -> str:
+    """What is said of a job that only holds its GPUs."""
+    if not figures.gpus or figures.gpu_percent:
+        return ""
+    ages = [idle(share.uuid) for process in processes for share in process.gpus]
+    known = [age for age in ages if age is not None]
+    return f" · {words.holding(figures.vram_bytes, min(known))}" if known and len(known) == len(ages) else ""
 
 
 def _members(processes: list[Process]) -> _Members:
@@ -194,9 +212,8 @@ def _others(processes: list[Process], frame: Frame, everything: bool) -> list[No
 
 
 def _sorted(nodes: list[Node], column: Column, view: View, order: Mapping[Key, int] | None) -> list[Node]:
-    descending = view.reverse != (column.align == "right" and column.id not in ("pid", "gpu"))
     valued = [(_value(node, column), node) for node in nodes]
-    known = sorted(((value, node) for value, node in valued if value is not None), key=_first, reverse=descending)
+    known = sorted(((value, node) for value, node in valued if value is not None), key=_first, reverse=view.descending)
     ranked = [node for _, node in known] + [node for value, node in valued if value is None]
     if order is None:
         return ranked

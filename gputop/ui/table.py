@@ -1,0 +1,171 @@
+"""The table on the screen: draws the listing's lines, keeps the strips of those that did not change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from textual import events
+from textual.strip import Strip
+
+from gputop.model import Frame, Role
+from gputop.ui import draw, rows
+from gputop.ui.columns import BY_ID, Place, fit
+from gputop.ui.empty import no_gpu_process
+from gputop.ui.lines import Lines
+from gputop.ui.listing import Listing
+from gputop.ui.look import Ground, Look
+from gputop.ui.tree import Idle, Key, Row, View
+from gputop.ui.words import amount
+
+HEAD = 2  # the rule and the titles
+WHEEL = 3  # lines a notch
+Says = tuple[object, ...]  # all that a line is drawn from
+SHIFT = 8  # cells a key scrolls the commands of the flat list
+
+
+class Table(Lines, can_focus=True):
+    """Jobs and processes: a rule, titles, lines."""
+
+    def __init__(self, look: Look, view: View, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(id="table")
+        self.look = look
+        self.listing = Listing(view)
+        self.active = True  # the keys move its cursor
+        self._clock = clock
+        self._shift = 0
+        self._frame: Frame | None = None
+        self._drawn: dict[Key, tuple[Says, Strip]] = {}
+        self._places: tuple[Place, ...] = ()
+
+    def feed(self, frame: Frame, idle: Idle) -> None:
+        """Show a frame."""
+        self._frame = frame
+        self.listing.feed(frame, self._clock(), idle)
+        self.redraw()
+
+    def restyle(self, look: Look) -> None:
+        """Draw with other colours or glyphs."""
+        self.look = look
+        self._drawn.clear()
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw what the listing has in its window."""
+        width, height = self.size
+        if self._frame is None or not width or not height:
+            return
+        listing, view = self.listing, self.listing.view
+        top = draw.rule(self._title(width), width, self.look, right=self._facts(self._frame))
+        if not listing.rows:
+            self.show([top, *no_gpu_process(self._frame, width, self.look)][:height])
+            return
+        titles = rows.header(self._places, view, width, self.look)
+        window = listing.rows[listing.top : listing.top + listing.height]
+        cursor: Ground = "selected" if self.active else "raised"
+        self._drawn = {
+            row.key: self._line(row, cursor if place == listing.at else "background")
+            for place, row in enumerate(window, listing.top)
+        }
+        self.show([top, titles, *(strip for _, strip in self._drawn.values())][:height])
+
+    def _line(self, row: Row, on: Ground) -> tuple[Says, Strip]:
+        cells = rows.texts(row, self._places)
+        says = (row.kind, row.rails, row.open, row.label, rows.weight(row), on, cells)
+        kept = self._drawn.get(row.key)
+        if kept and kept[0] == says:
+            return kept
+        return says, rows.line(row, cells, self._places, self.look, on=on, shift=self._shift)
+
+    def _title(self, width: int) -> str:
+        return "jobs and processes" if width >= 100 else "jobs"
+
+    def _facts(self, frame: Frame) -> str:
+        listing, glyphs = self.listing, self.look.glyphs
+        arrow = glyphs.down if listing.view.descending else glyphs.up
+        shape = "tree" if listing.view.tree else "flat"
+        parts = [shape, f"{BY_ID[listing.view.sort].title}{arrow}"]
+        if not listing.follow:
+            parts.append("not following")
+        roles = [process.role for process in frame.processes if process.job]
+        counts = ((len(frame.jobs), "job"), (roles.count(Role.TRAINER), "rank"), (roles.count(Role.LOADER), "loader"))
+        parts.append(" ".join(amount(number, noun) for number, noun in counts if number) or "no jobs")
+        return " · ".join(parts)
+
+    def on_resize(self) -> None:
+        """Fit the columns to the width and the window to the height."""
+        self._places = fit(self.size.width)
+        self._drawn.clear()
+        self.listing.resize(self.size.height - HEAD)
+        self.redraw()
+
+    def key(self) -> None:
+        """A key was pressed: nothing changes places for a while."""
+        self.listing.touch(self._clock())
+
+    def fold(self, step: int) -> None:
+        """Fold (-1) or unfold (1) the selected line; a flat list scrolls its commands."""
+        if not self.listing.view.tree:
+            self._shift = max(0, self._shift + SHIFT * step)
+            self._drawn.clear()
+        elif step < 0:
+            self.listing.fold()
+        else:
+            self.listing.unfold()
+        self.redraw()
+
+    def sort(self, column: str) -> None:
+        """Sort by a column; by the one that sorts already, the other way round."""
+        self.listing.sort(column, self._clock())
+        self.redraw()
+
+    def reverse(self) -> None:
+        """Sort the other way round."""
+        view = self.listing.view
+        self.listing.look(replace(view, reverse=not view.reverse), self._clock())
+        self.redraw()
+
+    def nest(self) -> None:
+        """A tree of jobs, or a flat list of processes."""
+        view = self.listing.view
+        self._shift = 0
+        self.listing.look(replace(view, tree=not view.tree), self._clock())
+        self.redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the line; its fold mark folds, a title sorts."""
+        event.stop()
+        self.key()
+        line = event.y - HEAD
+        if line < -1:
+            return
+        if line == -1:
+            self._click_title(event.x)
+        elif self.listing.top + line < len(self.listing.rows):
+            self.listing.at = self.listing.top + line
+            row = self.listing.rows[self.listing.at]
+            if row.kind == "more" or event.x == rows.fold_cell(row):
+                self.fold(-1 if row.open else 1)
+            self.redraw()
+
+    def _click_title(self, x: int) -> None:
+        for place in self._places:
+            if place.left <= x < place.left + place.width and place.column.id != "command":
+                if place.column.id == self.listing.view.sort:
+                    self.reverse()
+                else:
+                    self.sort(place.column.id)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll; the cursor stays on its line."""
+        self._wheel(event, WHEEL)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll; the cursor stays on its line."""
+        self._wheel(event, -WHEEL)
+
+    def _wheel(self, event: events.MouseEvent, lines: int) -> None:
+        event.stop()
+        self.listing.scroll(lines)
+        self.redraw()
