@@ -1,0 +1,171 @@
+"""The full-screen monitor: takes updates from the monitor's thread, shows the newest, leaves within two seconds."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from typing import Any, ClassVar, NoReturn
+
+from rich.console import RenderableType
+from textual import on
+from textual._compositor import ChopsUpdate, LayoutUpdate
+from textual.binding import BindingType
+from textual.driver import Driver
+from textual.message import Message
+from textual.screen import Screen
+
+from gputop.config import Settings
+from gputop.monitor import Monitor, Update
+from gputop.safe.terminal import Guard
+from gputop.source import Interest, Source
+from gputop.ui import bindings, theme
+from gputop.ui.driver import behind
+from gputop.ui.guarded import GuardedApp, run_guarded
+from gputop.ui.header import Status
+from gputop.ui.look import Look
+from gputop.ui.main import Main
+from gputop.ui.painter import Painter
+
+AGAIN_S = 4.0  # a second Ctrl+C within this time quits
+LATE = 1.5  # drawn this many intervals apart, the line is called slow
+
+
+class Arrived(Message):
+    """There is an update to show; which one is decided when it is shown."""
+
+    def can_replace(self, message: Message) -> bool:
+        """One such message in the queue is enough."""
+        return isinstance(message, Arrived)
+
+
+class Gputop(GuardedApp, inherit_bindings=False):
+    """The program on the screen."""
+
+    ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = bindings.everywhere()
+
+    def __init__(self, source: Source, settings: Settings, look: Look, guard: Guard | None = None) -> None:
+        super().__init__(guard, ansi_color=theme.is_native(look))
+        self.animation_level = "none"
+        self.source = source
+        self.look = look
+        self.monitor = Monitor(source)
+        self.frozen = False
+        self._ended = ""
+        self._painter = Painter(self)
+        self._newest: Update | None = None
+        self._drawn_s: deque[float] = deque(maxlen=4)
+        self._interrupted_s = -AGAIN_S
+        source.interest = Interest(every_process=settings.every_process)
+        self.main = Main(self, look, settings, self.monitor.history)
+
+    def on_mount(self) -> None:
+        """Show the main screen and begin to collect."""
+        chosen = theme.textual_theme(self.look)
+        self.register_theme(chosen)
+        self.theme = chosen.name
+        self.push_screen(self.main)
+        self.monitor.start(self._publish, self._end)
+
+    # in the monitor's thread
+
+    def _publish(self, update: Update) -> None:
+        self._newest = update
+        self.post_message(Arrived())
+
+    def _end(self, error: Exception | None) -> None:
+        self._ended = self.failed(error, "collection") if error else "ended"
+        self.post_message(Arrived())
+
+    # in the screen's thread
+
+    def on_arrived(self) -> None:
+        """Show the newest update, unless the picture is held or the terminal has not taken the last one yet."""
+        if self._newest is None or self.frozen or behind(self):
+            return
+        self._drawn_s.append(time.monotonic())
+        self.main.show(self._newest)
+
+    def status(self) -> Status:
+        """What the header says of the monitor itself."""
+        return Status(
+            label=self._ended or self.source.label,
+            interval_s=self.source.interval_s,
+            frozen=self.frozen,
+            slow_link_s=self._slow_link_s(),
+        )
+
+    def _slow_link_s(self) -> float | None:
+        if len(self._drawn_s) < 2:
+            return None
+        apart = (self._drawn_s[-1] - self._drawn_s[0]) / (len(self._drawn_s) - 1)
+        return apart if apart > LATE * self.source.interval_s + 0.5 else None
+
+    def failed(self, error: Exception, where: str) -> str:
+        """Keep what went wrong for a report; the line to show for it."""
+        if self._guard is None:
+            raise error
+        return self._guard.crashes.report(error, where)
+
+    def freeze(self) -> None:
+        """Hold the picture, or let it go on from the newest update."""
+        self.frozen = not self.frozen
+        self._drawn_s.clear()
+        self.on_arrived()
+        self.main.redraw()
+
+    def pace(self, seconds: float | None) -> None:
+        """Another time between two looks."""
+        if seconds:
+            self.source.interval_s = seconds
+            self._drawn_s.clear()
+            self.main.redraw()
+            self.main.bar.say(f"a look every {seconds:g}s")
+
+    def tell(self, line: str) -> None:
+        """Show that something failed while the rest goes on."""
+        self.main.bar.say(line, 10)
+
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """Leave; nothing waits for the source, which may be inside the driver."""
+        self.monitor.stop()
+        super().exit(result, return_code, message)
+
+    async def action_quit(self) -> None:
+        """Leave."""
+        self.exit()
+
+    def action_interrupt(self) -> None:
+        """Leave at the second press: the first may have been meant for a job."""
+        now = time.monotonic()
+        if now - self._interrupted_s < AGAIN_S:
+            self.exit()
+        self._interrupted_s = now
+        while self.screen is not self.main:
+            self.pop_screen()
+        self.main.bar.say("Ctrl+C again to quit", AGAIN_S)
+
+    def on_resize(self) -> None:
+        """What a terminal shows after it changed its size, nobody knows."""
+        self._painter.forget()
+
+    @on(Driver.SignalResume)
+    def back_from_the_shell(self) -> None:
+        """Draw everything again."""
+        self._painter.forget()
+        self.refresh(layout=True)
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        if self.is_headless or self._batch_count or not isinstance(renderable, (ChopsUpdate, LayoutUpdate)):
+            super()._display(screen, renderable)
+        elif self._running and not self._closed:
+            self._painter.draw(renderable)
+
+
+def run(source: Source, settings: Settings) -> NoReturn:
+    """Show the monitor on this terminal until somebody quits; ends the process."""
+    look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
+    run_guarded(lambda guard: Gputop(source, settings, look, guard), mouse=settings.mouse)

@@ -1,0 +1,168 @@
+"""Small questions over the screen: which column, how long between two looks, which letter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import ModalScreen
+from textual.strip import Strip
+
+from gputop import units
+from gputop.config import BY_KEY
+from gputop.ui import bindings, draw
+from gputop.ui.columns import BY_ID, SORTABLE
+from gputop.ui.draw import Line
+from gputop.ui.keys import ORDERS
+from gputop.ui.lines import Lines
+from gputop.ui.look import Look
+
+FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, 60.0
+Answer = TypeVar("Answer")
+
+
+class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
+    """A box on the raised ground; Esc leaves it without an answer, whatever it asks."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings.everywhere(typing=True)
+    DEFAULT_CSS = "Dialog { align: center middle; background: transparent; }"
+    TITLE_TEXT = ""
+    WIDTH = 56
+
+    def __init__(self, look: Look) -> None:
+        super().__init__()
+        self.look = look
+
+    def compose(self) -> ComposeResult:
+        """One box."""
+        yield Lines()
+
+    def on_mount(self) -> None:
+        """Draw it."""
+        self.redraw()
+
+    def lines(self) -> Sequence[Line]:
+        """What is in the box."""
+        raise NotImplementedError
+
+    def line(self) -> Line:
+        """An empty line of the box."""
+        return Line(self.look, "raised").add("  ")
+
+    def redraw(self) -> None:
+        """Draw the box anew."""
+        width = min(self.WIDTH, self.app.size.width)
+        title = self.line().add(self.TITLE_TEXT, "bright", bold=True)
+        body = [title, self.line(), *self.lines(), self.line(), self.line().add("Esc leaves it as it is", "dim")]
+        strips: list[Strip] = [line.strip(width) for line in body]
+        box = self.query_one(Lines)
+        box.styles.width, box.styles.height = width, min(len(strips), self.app.size.height)
+        box.show(strips)
+
+    def on_key(self, event: events.Key) -> None:
+        """Every key stays in the dialog, except those that leave the program."""
+        if event.key in ("ctrl+c", "ctrl+z", "f10"):
+            return
+        event.stop()
+        if event.key == "escape":
+            self.dismiss(None)
+        else:
+            self.press(event)
+
+    def press(self, event: events.Key) -> None:
+        """A key that is not Esc."""
+        raise NotImplementedError
+
+
+class SortDialog(Dialog[str]):
+    """Which column to sort by."""
+
+    TITLE_TEXT = "sort by"
+
+    def __init__(self, look: Look, column: str) -> None:
+        super().__init__(look)
+        self._at = [place.id for place in SORTABLE].index(column)
+
+    def lines(self) -> Sequence[Line]:
+        """A line for each column, the chosen one on its own ground."""
+        lines = []
+        for place, column in enumerate(SORTABLE):
+            chosen = place == self._at
+            line = Line(self.look, "selected" if chosen else "raised")
+            line.add(f"  {column.title:9}", "bright" if chosen else "text")
+            line.add(draw.fit(column.help, self.WIDTH - 12, more=self.look.glyphs.more), "dim")
+            lines.append(line)
+        return lines
+
+    def press(self, event: events.Key) -> None:
+        """Move, or take the column."""
+        steps = {"up": -1, "down": 1, "pageup": -5, "pagedown": 5, "home": -99, "end": 99}
+        if event.key in steps:
+            self._at = min(max(0, self._at + steps[event.key]), len(SORTABLE) - 1)
+            self.redraw()
+        elif event.key == "enter":
+            self.dismiss(SORTABLE[self._at].id)
+
+
+class OrderDialog(Dialog[str]):
+    """Which column to sort by, with a letter."""
+
+    TITLE_TEXT = "sort by, with a letter"
+
+    def lines(self) -> Sequence[Line]:
+        """The letters."""
+        return [
+            self.line().add(letter, "busy", bold=True).add(f"  {BY_ID[column].title}", "text")
+            for letter, column in ORDERS.items()
+        ]
+
+    def press(self, event: events.Key) -> None:
+        """Take the letter's column; any other key is no answer."""
+        self.dismiss(ORDERS.get(event.key))
+
+
+class DelayDialog(Dialog[float]):
+    """How long to wait between two looks."""
+
+    TITLE_TEXT = "time between two looks"
+
+    def __init__(self, look: Look, now_s: float) -> None:
+        super().__init__(look)
+        self._now_s = now_s
+        self._text = ""
+        self._wrong = ""
+
+    def lines(self) -> Sequence[Line]:
+        """The time now, the one being typed, and what is wrong with it."""
+        typed = self.line().add("new  ", "dim").add(self._text, "bright").add(" ", "bright", reverse=True)
+        hint = f"{FASTEST_S:g}s to {SLOWEST_S:g}s, for example 2s or 500ms; Enter takes it"
+        return [
+            self.line().add("now  ", "dim").add(f"{self._now_s:g}s", "text"),
+            typed,
+            self.line().add(self._wrong or hint, "warn" if self._wrong else "dim"),
+        ]
+
+    def press(self, event: events.Key) -> None:
+        """Type, or take it."""
+        if event.key == "enter":
+            self._take()
+        elif event.key == "backspace":
+            self._text, self._wrong = self._text[:-1], ""
+        elif event.character and (event.character.isalnum() or event.character == "."):
+            self._text, self._wrong = (self._text + event.character)[:8], ""
+        if self.is_current:
+            self.redraw()
+
+    def _take(self) -> None:
+        try:
+            seconds = units.duration(self._text)
+        except ValueError:
+            self._wrong = "not a time: use for example 2s or 500ms"
+            return
+        if FASTEST_S <= seconds <= SLOWEST_S:
+            self.dismiss(seconds)
+        else:
+            self._wrong = f"between {FASTEST_S:g}s and {SLOWEST_S:g}s"

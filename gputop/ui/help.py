@@ -1,0 +1,156 @@
+"""Help: keys, columns and metrics, all of it made of the declarations."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from textual.strip import Strip
+
+from gputop.model import Disk, Gpu, GpuShare, Host, Mount, Network, Process, metrics
+from gputop.ui import bindings, draw
+from gputop.ui.columns import COLUMNS
+from gputop.ui.draw import Line, Run
+from gputop.ui.keys import GROUPS, KEYS, Group, Key
+from gputop.ui.lines import Lines
+from gputop.ui.look import Look
+
+PAGES = ("keys", "columns", "metrics")
+LEFT: tuple[Group, ...] = ("MOVE", "LEAVE")
+NAMES = 9  # cells for the names of keys
+
+
+def pages(look: Look, width: int) -> dict[str, list[Line]]:
+    """The lines of each page at a width."""
+    return {"keys": _keys(look, width), "columns": _columns(look, width), "metrics": _metrics(look, width)}
+
+
+def _keys(look: Look, width: int) -> list[Line]:
+    half = width // 2 - 1
+    columns = 2 if width >= 76 else 1
+    room = half if columns == 2 else width - 2
+    left = [line for group in GROUPS if columns == 1 or group in LEFT for line in _group(group, room)]
+    right = [line for group in GROUPS if columns == 2 and group not in LEFT for line in _group(group, room)]
+    lines = []
+    for place in range(max(len(left), len(right))):
+        line = Line(look).add(" ")
+        if place < len(left):
+            line.runs(left[place])
+        if place < len(right):
+            line.to(half + 2).runs(right[place])
+        lines.append(line)
+    return lines
+
+
+def _group(group: Group, width: int) -> list[list[Run]]:
+    """A group of keys; those that join share a line and are told by their titles."""
+    told: list[list[Key]] = []
+    for key in KEYS:
+        if key.group == group:
+            told = [*told[:-1], [*told[-1], key]] if key.joins else [*told, [key]]
+    lines = [[Run(group, "bright", True)]]
+    for keys in told:
+        names = " ".join(name for key in keys for name in key.names)
+        text = keys[0].help if len(keys) == 1 else ", ".join(dict.fromkeys(key.title.lower() for key in keys))
+        shown = f"  {names:{NAMES}} " if len(names) <= NAMES else f"  {names}  "
+        for place, part in enumerate(wrap(text, max(10, width - len(shown)))):
+            lines.append([Run(shown if place == 0 else " " * len(shown), "busy"), Run(part)])
+    return [*lines, []]
+
+
+def _columns(look: Look, width: int) -> list[Line]:
+    return [line for column in COLUMNS for line in _said(column.title, 9, column.help, look, width)]
+
+
+def _metrics(look: Look, width: int) -> list[Line]:
+    lines = []
+    for owner in (Gpu, Process, GpuShare, Host, Disk, Mount, Network):
+        title = "share of a GPU" if owner is GpuShare else owner.__name__
+        lines.append(Line(look).add(f" {title.upper()}", "bright", bold=True))
+        for metric in metrics(owner):
+            lines += _said(metric.name, 32, metric.help, look, width)
+        lines.append(Line(look))
+    return lines
+
+
+def _said(name: str, cells: int, text: str, look: Look, width: int) -> list[Line]:
+    """A name and what it means, wrapped beside it."""
+    lines = []
+    for place, part in enumerate(wrap(text, max(20, min(100, width - cells - 4)))):
+        line = Line(look).add(f"  {draw.fit(name if place == 0 else '', cells)}", "busy")
+        lines.append(line.add(part, "text"))
+    return lines
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Words in lines of at most `width` cells."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
+class Help(ModalScreen[None], inherit_bindings=False):
+    """The help, a page at a time."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f1,h,question_mark", "dismiss", show=False),
+        Binding("tab", "turn(1)", show=False),
+        Binding("shift+tab", "turn(-1)", show=False),
+        Binding("up", "scroll_by(-1)", show=False),
+        Binding("down", "scroll_by(1)", show=False),
+        Binding("pageup", "scroll_by(-20)", show=False),
+        Binding("pagedown,space", "scroll_by(20)", show=False),
+        Binding("home", "scroll_by(-100000)", show=False),
+        Binding("end", "scroll_by(100000)", show=False),
+        *bindings.everywhere(),
+    ]
+
+    def __init__(self, look: Look) -> None:
+        super().__init__()
+        self.look = look
+        self._page = 0
+        self._first = 0
+
+    def compose(self) -> ComposeResult:
+        """One pane."""
+        yield Lines()
+
+    def on_resize(self) -> None:
+        """Wrap anew."""
+        self.redraw()
+
+    def action_turn(self, step: int) -> None:
+        """The next page."""
+        self._page, self._first = (self._page + step) % len(PAGES), 0
+        self.redraw()
+
+    def action_scroll_by(self, lines: int) -> None:
+        """Up or down."""
+        self._first += lines
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw the page."""
+        width, height = self.app.size
+        lines = pages(self.look, width)[PAGES[self._page]]
+        room = max(0, height - 2)
+        self._first = min(max(0, self._first), max(0, len(lines) - room))
+        body = [line.strip(width) for line in lines[self._first : self._first + room]]
+        body += [draw.blank(width, self.look)] * (room - len(body))
+        self.query_one(Lines).show([self._title(width), *body, self._foot(width, len(lines) > room)])
+
+    def _title(self, width: int) -> Strip:
+        dot = f" {self.look.glyphs.dot} "
+        return draw.rule(f"help: {PAGES[self._page]}", width, self.look, right=f"Tab: {dot.join(PAGES)}")
+
+    def _foot(self, width: int, more: bool) -> Strip:
+        line = Line(self.look, "raised").add(" Esc", "busy", bold=True).add(" closes  ", "dim")
+        line.add("Tab", "busy", bold=True).add(" turns the page  ", "dim")
+        if more:
+            line.add("Down PgDn", "busy", bold=True).add(" more  ", "dim")
+        return line.add("q", "busy", bold=True).add(" quits gputop", "dim").strip(width)

@@ -1,0 +1,133 @@
+"""A screen without a terminal: a source that a test feeds, keys pressed, and what is on the screen then."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from threading import Event
+from typing import Any
+
+from textual.app import App
+from textual.pilot import Pilot
+from textual.strip import Strip
+
+from gputop.config import Settings
+from gputop.model import Frame
+from gputop.source import Interest
+from gputop.ui.app import Gputop
+from gputop.ui.look import Look
+
+PATIENCE_S = 10.0
+
+
+def screen_text(app: App[Any]) -> str:
+    """The lines on the screen, without trailing blanks."""
+    return "".join(f"{strip.text.rstrip()}\n" for strip in strips(app))
+
+
+def strips(app: App[Any]) -> list[Strip]:
+    """The lines on the screen, with their styles. Nothing else touches Textual's private compositor."""
+    return app.screen._compositor.render_strips()
+
+
+class Feed:
+    """A source that has the frames a test gives it, when it gives them."""
+
+    def __init__(self, past: Iterable[Frame] = ()) -> None:
+        self.label = "live"
+        self.interval_s = 1.0
+        self.interest = Interest()
+        self._past = tuple(past)
+        self._next: queue.SimpleQueue[Frame | Exception | None] = queue.SimpleQueue()
+
+    def past(self) -> Iterable[Frame]:
+        return self._past
+
+    def frames(self, stop: Event) -> Iterator[Frame]:
+        while (item := self._next.get()) is not None and not stop.is_set():
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+    def give(self, item: Frame | Exception | None) -> None:
+        """A frame; an exception that collection fails with; None for the end."""
+        self._next.put(item)
+
+
+class Stage:
+    """The running program in a test's hands."""
+
+    def __init__(self, app: Gputop, pilot: Pilot[None], feed: Feed) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.feed = feed
+
+    @property
+    def text(self) -> str:
+        """What is on the screen."""
+        return screen_text(self.app)
+
+    @property
+    def lines(self) -> list[str]:
+        """What is on the screen, by line."""
+        return self.text.splitlines()
+
+    @property
+    def pids(self) -> list[str]:
+        """What stands under PID, line by line, without rails."""
+        lines = self.lines
+        head = next(place for place, line in enumerate(lines) if line.startswith(" PID"))
+        names = (line[1:16].strip(" │├└─▾▸") for line in lines[head + 1 : -1])
+        return [name for name in names if name]
+
+    @property
+    def selected(self) -> str:
+        """The label of the line under the cursor."""
+        row = self.app.main.table.listing.cursor
+        return row.label if row else ""
+
+    async def until(self, true: Callable[[], bool], what: str = "it") -> None:
+        """Wait until it is true."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            assert time.monotonic() < deadline, f"{what} does not happen:\n{self.text}"
+            await self.pilot.pause(0.005)
+        await self.pilot.pause()
+
+    async def show(self, frame: Frame) -> None:
+        """Give a frame and wait until it is drawn."""
+        self.feed.give(frame)
+        await self.until(lambda: self.app.main.shown is not None and self.app.main.shown.frame is frame, "the frame")
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+
+def play(
+    scene: Callable[[Stage], Awaitable[None]],
+    frame: Frame | None = None,
+    *,
+    size: tuple[int, int] = (120, 40),
+    past: Iterable[Frame] = (),
+    look: Look | None = None,
+    **settings: Any,
+) -> None:
+    """Run the program on a frame and let a test act on it."""
+
+    async def run() -> None:
+        feed = Feed(past)
+        app = Gputop(feed, Settings(**settings), look or Look())
+        try:
+            async with app.run_test(size=size) as pilot:
+                stage = Stage(app, pilot, feed)
+                if frame is not None:
+                    await stage.show(frame)
+                await scene(stage)
+        finally:
+            feed.give(None)
+
+    asyncio.run(run())

@@ -1,0 +1,242 @@
+"""Every key does what help says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gputop.ui import bindings
+from gputop.ui.keys import KEYS
+from tests.screens import Stage, play
+from tests.scripted import frame, process, training
+
+LLAMA = training("llama", 41000, ranks=4, loaders=8)
+SD3 = training("sd3", 52000, ranks=3, loaders=2, first_gpu=4, user="bob")
+BOTH = frame(LLAMA, SD3, gpus=8)
+FOLDED = ["llama", "41100", "41101", "41102", "+6 more", "41200", "41300", "41400", "sd3", "52100", "52200", "52300"]
+Scene = Callable[[Stage], Awaitable[None]]
+SCENES: dict[str, Scene] = {}
+
+
+def does(id: str) -> Callable[[Scene], Scene]:
+    """The scene that shows what a key does."""
+
+    def keep(scene: Scene) -> Scene:
+        SCENES[id] = scene
+        return scene
+
+    return keep
+
+
+def test_every_key_is_tried() -> None:
+    elsewhere = {key.id for key in KEYS if key.group == "SORT"} | {"quit", "interrupt", "suspend"}
+    assert set(SCENES) | elsewhere == {key.id for key in KEYS}
+
+
+@pytest.mark.parametrize("id", [key.id for key in KEYS if key.group != "SORT" and key.id not in bindings.EVERYWHERE])
+def test_a_key_does_what_help_says(id: str) -> None:
+    play(SCENES[id], BOTH)
+
+
+@does("up")
+async def up(stage: Stage) -> None:
+    await stage.press("up")
+    assert stage.selected == "llama"
+
+
+@does("down")
+async def down(stage: Stage) -> None:
+    await stage.press("down", "down")
+    assert stage.selected == "41102"
+
+
+@does("page-down")
+async def page_down(stage: Stage) -> None:
+    await stage.pilot.resize_terminal(120, 24)
+    await stage.press("asterisk", "pagedown")
+    height = stage.app.main.table.listing.height
+    assert stage.app.main.table.listing.at == 1 + height - 1
+
+
+@does("page-up")
+async def page_up(stage: Stage) -> None:
+    await page_down(stage)
+    await stage.press("pageup")
+    assert stage.selected == "41100"
+
+
+@does("home")
+async def home(stage: Stage) -> None:
+    await stage.press("end", "home")
+    assert stage.selected == "llama"
+
+
+@does("end")
+async def end(stage: Stage) -> None:
+    await stage.press("end")
+    assert stage.selected == "52300"
+
+
+@does("fold")
+async def fold(stage: Stage) -> None:
+    await stage.press("left")
+    assert stage.pids == [pid for pid in FOLDED if pid not in ("41101", "41102", "+6 more")]
+    await stage.press("left", "left")
+    assert stage.pids == ["llama", "sd3", "52100", "52200", "52300"]
+    assert stage.selected == "llama"
+    await stage.press("f5", "right", "right")
+    assert "ython train.py" not in stage.text.replace("python train.py", "")
+    await stage.press("left", "left")
+    assert "python train.py" in stage.text
+
+
+@does("unfold")
+async def unfold(stage: Stage) -> None:
+    await stage.press("end", "right")
+    assert stage.pids == [*FOLDED, "52301", "52302"]
+    await stage.press("f5", "right")
+    assert "rank0 python" not in stage.text
+    assert "hon train.py" in stage.text
+
+
+@does("unfold-level")
+async def unfold_level(stage: Stage) -> None:
+    await stage.press("plus")
+    assert stage.pids.count("+6 more") == 4
+
+
+@does("fold-level")
+async def fold_level(stage: Stage) -> None:
+    await stage.press("minus")
+    assert stage.pids == ["llama", "sd3"]
+
+
+@does("levels")
+async def levels(stage: Stage) -> None:
+    await stage.press("asterisk")
+    assert "+6 more" not in stage.pids
+    assert "41108" in stage.pids
+    await stage.press("asterisk")
+    assert len(stage.pids) == 9
+
+
+@does("next-pane")
+async def next_pane(stage: Stage) -> None:
+    await stage.show(frame(gpus=64))
+    await stage.press("g", "g")
+    first = stage.lines[2]
+    await stage.press("tab", "down")
+    assert stage.lines[2] != first, "the arrows scroll the GPUs"
+    await stage.press("tab")
+    assert stage.app.focused is stage.app.main.table
+
+
+@does("previous-pane")
+async def previous_pane(stage: Stage) -> None:
+    await stage.press("shift+tab")
+    assert stage.app.focused is stage.app.main.gpus
+    await stage.press("shift+tab")
+    assert stage.app.focused is stage.app.main.table
+
+
+@does("follow")
+async def follow(stage: Stage) -> None:
+    await stage.press("F")
+    assert "not following" in stage.text
+    listing = stage.app.main.table.listing
+    listing.touch(-1000)
+    listing.sort("cpu", -1000)
+    at = listing.at
+    await stage.show(frame(SD3, LLAMA, gpus=8, loose=(process(7, cpu_percent=90_000.0),)))
+    assert stage.pids[0] == "7"
+    assert listing.at == at
+    await stage.press("F")
+    assert "not following" not in stage.text
+
+
+@does("density")
+async def density(stage: Stage) -> None:
+    await stage.pilot.resize_terminal(120, 60)
+    seen = []
+    for _ in range(4):
+        await stage.press("g")
+        seen.append(stage.lines[-1].split()[1])
+    assert seen == ["card", "row", "cell", "what"]
+
+
+@does("freeze")
+async def freeze(stage: Stage) -> None:
+    await stage.press("Z")
+    assert " frozen " in stage.lines[0]
+    stage.feed.give(frame(gpus=8))
+    newer = frame(SD3, gpus=8)
+    stage.feed.give(newer)
+    await stage.until(lambda: stage.app._newest is not None and stage.app._newest.frame is newer, "collection")
+    assert stage.pids == FOLDED
+    await stage.press("Z")
+    assert stage.pids == ["sd3", "52100", "52200", "52300"]
+    assert " frozen " not in stage.lines[0]
+
+
+@does("delay")
+async def delay(stage: Stage) -> None:
+    await stage.press("d", "2", "q", "backspace", "s", "enter")
+    assert stage.feed.interval_s == 2.0
+    assert "live 2.0s" in stage.lines[0]
+    for wrong in ("9", "9", "9"), ("0",), ("x",), ():
+        await stage.press("d", *wrong, "enter")
+        assert "time between two looks" in stage.text
+        await stage.press("escape")
+    assert stage.feed.interval_s == 2.0
+
+
+@does("help")
+async def help(stage: Stage) -> None:
+    for key in ("f1", "h", "question_mark"):
+        await stage.press(key)
+        assert "help: keys" in stage.text
+        await stage.press(key)
+        assert "help" not in stage.lines[0]
+
+
+@does("back")
+async def back(stage: Stage) -> None:
+    await stage.press("Z", "escape")
+    assert " frozen " not in stage.lines[0]
+    await stage.press("g")
+    assert stage.lines[-1].startswith(" GPUs: card")
+    await stage.press("escape")
+    assert stage.lines[-1].startswith(" F1 Help")
+
+
+@pytest.mark.parametrize("key", ["q", "f10"])
+@pytest.mark.parametrize("before", [(), ("f1",), ("Z",)])
+def test_quit(key: str, before: tuple[str, ...]) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press(*before, key)
+        assert not stage.app.is_running or stage.app._exit
+
+    play(scene, BOTH)
+
+
+@pytest.mark.parametrize("before", [(), ("f1",), ("d",), ("f6",), ("o",)])
+def test_ctrl_c_asks_once(before: tuple[str, ...]) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press(*before, "ctrl+c")
+        assert not stage.app._exit
+        assert "Ctrl+C again to quit" in stage.text
+        await stage.press("ctrl+c")
+        assert stage.app._exit
+
+    play(scene, BOTH)
+
+
+def test_no_other_key_does_anything() -> None:
+    async def scene(stage: Stage) -> None:
+        before = stage.text
+        await stage.press(*"ax4sptnucelkRYySzH1230j")
+        await stage.press("f2", "f3", "f4", "f7", "f8", "f9", "enter", "space", "ctrl+p", "ctrl+q", "ctrl+s", "slash")
+        assert stage.text == before
+
+    play(scene, BOTH)

@@ -1,0 +1,227 @@
+"""The main screen as a person sees it: pictures in text at every size, and what stays when something is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from gputop.model import Frame, Note
+from gputop.ui.look import ASCII, DARK, PLAIN, UNICODE, Look
+from tests.hostile import STRINGS
+from tests.screens import Stage, play, strips
+from tests.scripted import frame, minute, notebook, process, training
+
+NO_COLOUR = Look(PLAIN, ASCII)
+LLAMA = training("llama-7b", 41000, ranks=4, loaders=8)
+SD3 = training("sd3-finetune", 52000, ranks=3, loaders=0, first_gpu=4, user="bob")
+JUPYTER = notebook("jupyter", 60877, gpu=7)
+
+
+@pytest.fixture(autouse=True)
+def universal_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The header's clock reads the same everywhere."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def server(gpus: int) -> Frame:
+    """A full server, or a small one."""
+    if gpus == 1:
+        return frame(training("llama-7b", 41000, ranks=1, loaders=8), gpus=1)
+    return frame(LLAMA, SD3, JUPYTER, gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("size", "gpus", "look", "name"),
+    [
+        ((40, 12), 8, Look(), "40x12-8gpu"),
+        ((80, 24), 1, Look(), "80x24-1gpu"),
+        ((80, 24), 8, Look(), "80x24-8gpu"),
+        ((80, 24), 16, Look(), "80x24-16gpu"),
+        ((80, 24), 8, NO_COLOUR, "80x24-8gpu-ascii"),
+        ((120, 40), 1, Look(), "120x40-1gpu"),
+        ((120, 40), 8, Look(), "120x40-8gpu"),
+        ((200, 60), 8, Look(), "200x60-8gpu"),
+        ((300, 80), 8, Look(), "300x80-8gpu"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_main_screen(
+    size: tuple[int, int], gpus: int, look: Look, name: str, golden: Callable[[str, str], None]
+) -> None:
+    async def scene(stage: Stage) -> None:
+        golden(f"main-{name}.txt", stage.text)
+
+    shown = server(gpus)
+    play(scene, shown, size=size, past=minute(shown), look=look)
+
+
+def test_no_colour_is_no_colour() -> None:
+    async def scene(stage: Stage) -> None:
+        for segment in (segment for strip in strips(stage.app) for segment in strip):
+            style = segment.style
+            assert style is None or all(colour is None or colour.is_default for colour in (style.color, style.bgcolor))
+            assert segment.text.isascii()
+
+    play(scene, server(8), look=NO_COLOUR)
+
+
+def test_n01_without_a_driver_the_rest_is_shown_and_the_demo_offered() -> None:
+    note = Note(
+        subject="driver", key="no-library", text="No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine."
+    )
+
+    async def scene(stage: Stage) -> None:
+        assert "libnvidia-ml.so.1 is not on this machine" in stage.text
+        assert "gputop demo showcase" in stage.text
+        assert "41100" in stage.pids
+
+    play(scene, frame(LLAMA, gpus=0, notes=(note,)))
+
+
+def test_an_idle_server_says_so() -> None:
+    async def scene(stage: Stage) -> None:
+        assert "No process uses a GPU now. 4 GPUs idle" in stage.text
+        await stage.show(frame(LLAMA))
+        assert "No process uses a GPU" not in stage.text
+        await stage.show(frame())
+        assert "No process uses a GPU now." in stage.text
+
+    play(scene, frame())
+
+
+def test_a_note_takes_one_line() -> None:
+    note = Note(subject="processes", key="hidden-io", text="I/O of 41 processes of other users is hidden.")
+
+    async def scene(stage: Stage) -> None:
+        assert sum("I/O of 41 processes" in line for line in stage.lines) == 1
+        await stage.show(frame(LLAMA))
+        assert "I/O of 41" not in stage.text
+
+    play(scene, frame(LLAMA, notes=(note,)))
+
+
+def test_an_idle_job_says_what_it_holds() -> None:
+    shown = frame(JUPYTER, gpus=8)
+
+    async def scene(stage: Stage) -> None:
+        assert "notebook · 1 process · holds 2.1G, idle 1m" in stage.text
+
+    play(scene, shown, size=(159, 40), past=minute(shown))
+
+
+def test_t14_a_pane_that_cannot_be_drawn_leaves_the_others() -> None:
+    broken = frame(LLAMA)
+    broken = replace(broken, gpus=(replace(broken.gpus[0], condition="lost", condition_s="long"), *broken.gpus[1:]))
+
+    async def scene(stage: Stage) -> None:
+        failures: list[str] = []
+        stage.app.failed = lambda error, where: failures.append(where) or f"{where}: {error}"  # type: ignore[method-assign]
+        await stage.show(broken)
+        assert failures == ["the gpus pane"]
+        assert "the gpus pane:" in stage.text
+        assert "41100" in stage.pids
+        await stage.show(frame(LLAMA))
+        assert "the gpus pane" not in stage.text
+
+    play(scene, frame(LLAMA))
+
+
+def test_collection_that_fails_or_ends_is_said_in_the_header() -> None:
+    async def ends(stage: Stage) -> None:
+        stage.feed.give(None)
+        await stage.until(lambda: "ended" in stage.lines[0], "the end")
+        assert "41100" in stage.pids
+
+    async def fails(stage: Stage) -> None:
+        stage.app.failed = lambda error, where: f"{where}: {error}"  # type: ignore[method-assign]
+        stage.feed.give(RuntimeError("no more"))
+        await stage.until(lambda: "collection: no more" in stage.lines[0], "the failure")
+
+    play(ends, frame(LLAMA))
+    play(fails, frame(LLAMA), size=(200, 40))
+
+
+def test_a_slow_screen_sees_the_newest_frame_only() -> None:
+    async def scene(stage: Stage) -> None:
+        drawn: list[Frame] = []
+        show = stage.app.main.show
+        stage.app.main.show = lambda update: (drawn.append(update.frame), show(update))  # type: ignore[method-assign]
+        frames = [frame(LLAMA, mono_s=1000.0 + number) for number in range(50)]
+        for each in frames:
+            stage.feed.give(each)
+        await stage.until(lambda: stage.app._newest is not None and stage.app._newest.frame is frames[-1], "collection")
+        await stage.until(lambda: bool(drawn) and drawn[-1] is frames[-1], "the last frame")
+        assert len(drawn) < len(frames)
+
+    play(scene, frame(LLAMA))
+
+
+def test_t09_any_size_is_drawn() -> None:
+    async def scene(stage: Stage) -> None:
+        for size in [(1, 1), (2, 5), (10, 20), (20, 3), (79, 24), (80, 23), (80, 24), (120, 8), (500, 200), (160, 24)]:
+            await stage.pilot.resize_terminal(*size)
+            assert stage.app.screen.size == size
+            assert all(len(line) <= size[0] for line in stage.lines)
+        await stage.press("f1")
+        for size in [(1, 1), (10, 4), (40, 12), (200, 60)]:
+            await stage.pilot.resize_terminal(*size)
+            await stage.press("tab")
+
+    play(scene, server(8))
+
+
+def test_the_cursor_keeps_its_process_over_a_resize() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("end", "up")
+        before = stage.selected
+        await stage.pilot.resize_terminal(80, 24)
+        assert stage.selected == before
+        assert before in stage.pids
+
+    play(scene, server(8))
+
+
+def test_hostile_strings_are_drawn_as_text_on_every_screen() -> None:
+    async def scene(stage: Stage) -> None:
+        for key in ("f5", "f6", "escape", "d", "escape", "f1", "tab", "tab", "escape", "g", "g", "asterisk"):
+            await stage.press(key)
+        assert "[/foo]" in stage.text or "[red]" in stage.text
+
+    texts = [text[:40] for text in STRINGS if text.isprintable() and text.strip()]
+    loose = tuple(
+        process(1000 + number, name=text, user=text, command=(text, text), cpu_percent=200.0 - number)
+        for number, text in enumerate(texts)
+    )
+    job, members = training("[@click=app.quit]x[/]", 41000, ranks=1, loaders=1, user="[/foo]")
+    note = Note(subject="processes", key="hidden", text="[red] [/foo] [@click=app.quit]x[/]")
+    shown = frame((job, members), loose=loose, notes=(note,), hostname="[/foo]")
+    play(scene, replace(shown, gpus=tuple(replace(gpu, name="[red][/") for gpu in shown.gpus)))
+
+
+def test_the_settings_are_how_it_opens() -> None:
+    async def scene(stage: Stage) -> None:
+        assert " flat · PID▼ · not following · " in stage.text
+        assert "7" in stage.pids
+        assert stage.feed.interest.every_process
+
+    play(
+        scene, frame(LLAMA, loose=(process(7),)), size=(120, 100), tree=False, sort="pid", reverse=True, follow=False,
+        every_process=True,
+    )  # fmt: skip
+
+
+def test_every_glyph_is_one_cell_wide() -> None:
+    from rich.cells import cell_len
+
+    for glyphs in (UNICODE, ASCII):
+        for name in glyphs.__slots__:
+            text = getattr(glyphs, name)
+            assert cell_len(text) == len(text)
+    assert Look(DARK).glyphs is UNICODE

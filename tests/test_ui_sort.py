@@ -1,0 +1,118 @@
+"""Sorting by keys, from a list, by the mouse; the tree and the flat list."""
+
+from __future__ import annotations
+
+import pytest
+from textual.events import MouseScrollDown
+
+from gputop.ui.keys import KEYS
+from tests.screens import Stage, play
+from tests.scripted import frame, training
+
+LLAMA = training("llama", 41000, ranks=4, loaders=8)
+SD3 = training("sd3", 52000, ranks=3, loaders=2, first_gpu=4, user="bob")
+BOTH = frame(LLAMA, SD3, gpus=8)
+
+SORTS = [
+    (("M", "P"), "CPU%▼"),
+    (("M",), "RSS▼"),
+    (("T",), "TIME▼"),
+    (("N",), "PID▲"),
+    (("G",), "GPU%▼"),
+    (("V",), "VRAM▼"),
+    (("r",), "READ/s▼"),
+    (("w",), "WRITE/s▼"),
+    (("o", "c"), "CPU%▼"),
+    (("o", "m"), "RSS▼"),
+    (("o", "t"), "TIME▼"),
+    (("o", "p"), "PID▲"),
+    (("o", "s"), "GPU%▼"),
+    (("o", "g"), "VRAM▼"),
+    (("o", "u"), "USER▲"),
+    (("w", "o", "x"), "WRITE/s▼"),
+    (("w", "o", "escape"), "WRITE/s▼"),
+    (("comma",), "VRAM▼"),
+    (("full_stop",), "THR▼"),
+    (("I",), "CPU%▲"),
+    (("N", "I"), "PID▼"),
+    (("f6", "down", "enter"), "THR▼"),
+    (("f6", "home", "enter"), "PID▲"),
+    (("w", "f6", "end", "escape"), "WRITE/s▼"),
+    (("f5", "w"), "WRITE/s▼"),
+]
+
+
+def test_every_sort_key_is_tried() -> None:
+    pressed = {key for keys, _ in SORTS for key in keys}
+    assert {key.id for key in KEYS if key.group == "SORT" and not pressed & set(key.keys)} == set()
+
+
+@pytest.mark.parametrize(("keys", "title"), SORTS, ids=lambda value: "".join(value))
+def test_a_sort_key_sorts_as_help_says(keys: tuple[str, ...], title: str) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press(*keys)
+        assert f" · {title} · " in stage.text
+
+    play(scene, BOTH)
+
+
+def test_jobs_change_places() -> None:
+    async def scene(stage: Stage) -> None:
+        assert [pid for pid in stage.pids if not pid.isdecimal()] == ["llama", "+6 more", "sd3"]
+        await stage.press("I")
+        assert stage.pids[0] == "sd3"
+        await stage.press("M", "o", "u", "I")
+        assert stage.pids[0] == "sd3", "bob before alice"
+
+    play(scene, BOTH)
+
+
+def test_the_flat_list_has_no_jobs() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("f5")
+        assert " flat · " in stage.text
+        assert "llama" not in stage.pids
+        await stage.press("f5")
+        assert "llama" in stage.pids
+
+    play(scene, BOTH)
+
+
+def test_a_click_on_a_title_sorts_and_again_reverses() -> None:
+    async def scene(stage: Stage) -> None:
+        table = stage.app.main.table
+        x = stage.lines[table.region.y + 1].index("RSS")
+        await stage.pilot.click(table, offset=(x, 1))
+        assert " · RSS▼ · " in stage.text
+        await stage.pilot.click(table, offset=(x, 1))
+        assert " · RSS▲ · " in stage.text
+
+    play(scene, BOTH)
+
+
+def test_a_click_selects_a_line_and_its_mark_folds_it() -> None:
+    async def scene(stage: Stage) -> None:
+        table = stage.app.main.table
+        row = stage.pids.index("41300")
+        await stage.pilot.click(table, offset=(40, 2 + row))
+        assert stage.selected == "41300"
+        assert "41301" not in stage.pids
+        await stage.pilot.click(table, offset=(3, 2 + row))
+        assert "41301" in stage.pids
+        await stage.pilot.click(table, offset=(3, 2 + row))
+        assert "41301" not in stage.pids
+        await stage.pilot.click(table, offset=(30, 2 + stage.pids.index("+6 more")))
+        assert "41108" in stage.pids
+
+    play(scene, BOTH)
+
+
+def test_the_wheel_scrolls_and_leaves_the_cursor() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("asterisk")
+        table = stage.app.main.table
+        await stage.pilot._post_mouse_events([MouseScrollDown], table, offset=(10, 5))
+        assert stage.selected == "41100"
+        assert stage.pids[0] != "llama"
+
+    play(scene, BOTH, size=(120, 24))
