@@ -8,16 +8,16 @@ from tests.jobtables import draw, read
 
 TABLES = {
     "torchrun": """
-  1    0 systemd                                       | /sbin/init                    | -
- 50    1 bash                                          | -bash                         | -
-100   50 torchrun                                      | python /env/bin/torchrun t.py | llama-7b/train (torchrun) launcher
-101  100 python gpu=1 rank=1/2 local=1 folder=llama-7b | python -u train.py --lr 3     |   rank1
-102  100 python gpu=0 rank=0/2 local=0 folder=llama-7b | python -u train.py --lr 3     |   rank0
-103  102 pt_data_worker rank=0/2 local=0               | python -u train.py --lr 3     |     loader of 0
-104  102 pt_data_worker rank=0/2 local=0               | python -u train.py --lr 3     |     loader of 0
-105  101 pt_data_worker rank=1/2 local=1               | python -u train.py --lr 3     |     loader of 1
-106  101 python rank=1/2 local=1                       | {TRACKER}                     |     other of 1
-107  100 tee                                           | tee log                       |   other
+  1    0 systemd                                    | /sbin/init                    | -
+ 50    1 bash                                       | -bash                         | -
+100   50 torchrun                                   | python /env/bin/torchrun t.py | llama/train (torchrun) launcher
+101  100 python gpu=1 rank=1/2 local=1 folder=llama | python -u train.py --lr 3     |   rank1
+102  100 python gpu=0 rank=0/2 local=0 folder=llama | python -u train.py --lr 3     |   rank0
+103  102 pt_data_worker rank=0/2 local=0            | python -u train.py --lr 3     |     loader of 0
+104  102 pt_data_worker rank=0/2 local=0            | python -u train.py --lr 3     |     loader of 0
+105  101 pt_data_worker rank=1/2 local=1            | python -u train.py --lr 3     |     loader of 1
+106  101 python rank=1/2 local=1                    | {TRACKER}                     |     other of 1
+107  100 tee                                        | tee log                       |   other
 """,
     "python -m torch.distributed.run, through a shell": """
 100    1 pt_elastic                    | python3.11 -m torch.distributed.run t.py | t (torchrun) launcher
