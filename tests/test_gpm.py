@@ -105,7 +105,7 @@ def test_denied_later_is_said(fake: Fake, on: Child) -> None:
 
 def test_samples_are_given_back(fake: Fake, on: Child) -> None:
     on.start()
-    on.until(lambda seen: seen.gpus and seen.gpu(1)["tensor_percent"])
+    on.until(lambda seen: len(seen.gpus) == 2 and seen.gpu(1)["tensor_percent"])
     on.call("release")
     on.until(lambda _: fake.counts()["nvmlShutdown"])
     counts = fake.counts()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from gputop.collect.nvml.probe import PROBES, Probe, sources
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.gate import Gate
+from gputop.collect.nvml.pace import Costs
+from gputop.collect.nvml.probe import PROBES, Probe, ask, settle, sources
 from gputop.collect.nvml.reader import FILLED
 from gputop.model import Gpu, metrics
 from tests.fakenvml import Fake, symbols
@@ -135,3 +139,17 @@ def test_a_probe_that_does_not_fit_is_an_error_at_import(fills: tuple[str], back
 def test_a_metric_without_a_probe_is_an_error_at_import() -> None:
     with pytest.raises(ValueError, match="no probe fills busy_percent"):
         sources([probe for probe in PROBES if probe.name != "busy"])
+
+
+def test_an_answer_nobody_foresaw_costs_its_own_values_only() -> None:
+    def surprise(card: Card) -> dict[str, float]:
+        return {"busy_percent": 1 / 0, "busy_samples": ()}
+
+    card = Card(0, "GPU-1", Gate(Costs()))
+    probe = Probe(name="busy", every_s=1, fills=("busy_percent", "busy_samples"), backs=(), ask=surprise)
+    settle(card, ask(probe, card), FILLED)
+    assert {name: one.reason for name, one in card.missing.items()} == dict.fromkeys(probe.fills, "stale")
+    assert card.broken == {"busy": "busy: ZeroDivisionError: division by zero"}
+    settle(card, ask(replace(probe, ask=lambda card: {"busy_percent": 5.0}), card), FILLED)
+    assert card.values == {"busy_percent": 5.0}
+    assert not card.broken

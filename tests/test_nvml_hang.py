@@ -117,6 +117,16 @@ def test_n10_init_hangs(fake: Fake, child: Child) -> None:
     child.until(lambda seen: len(seen.gpus) == 4 and not seen.notes)
 
 
+def test_the_driver_as_a_whole_hangs_later(fake: Fake, child: Child) -> None:
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
+    fake.hang("nvmlDeviceGetCount*")
+    seen = child.until(lambda seen: "waiting" in seen.notes and all(gpu["age_s"] > 1.5 for gpu in seen.gpus))
+    assert lanes(seen) == 1
+    fake.release("hang", "nvmlDeviceGetCount*")
+    child.until(lambda seen: not seen.notes and fresh(seen, 0, 1, 2, 3))
+
+
 def test_n10_leaving_while_init_hangs(fake: Fake, child: Child) -> None:
     fake.hang("nvmlInit*")
     child.start()

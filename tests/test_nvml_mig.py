@@ -49,6 +49,14 @@ def test_n23_processes_belong_to_their_instance(fake: Fake, child: Child) -> Non
     assert seen.shares[101][0]["busy_percent"] is None
 
 
+def test_n07_instances_are_lost_with_their_gpu(fake: Fake, child: Child) -> None:
+    child.sweep(3)
+    fake.fail("*", 15, gpu=1)
+    seen = child.sweep(6)
+    assert seen.conditions == {"0": "ok", "1": "lost", "1:0": "lost", "1:1": "lost", "1:2": "lost"}
+    assert set(seen.shares) == {103}
+
+
 def test_n23_what_is_denied_on_the_parent_says_so(fake: Fake, child: Child) -> None:
     fake.fail("nvmlDeviceGetComputeRunningProcesses*", 4, gpu=1)
     seen = child.sweep(3)

@@ -12,7 +12,6 @@ from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import HANG_S, Call, Gate, Late
 from gputop.collect.nvml.reader import Reader
 from gputop.model import Gpu, GpuShare, Note
-from gputop.safe.text import clean
 
 PRIME_S = 0.12  # the second sweep follows soon: rates need two looks, GPM samples 100 ms apart
 WAIT_S = 1.0  # the driver as a whole may take so long before it is said
@@ -139,18 +138,17 @@ class GpuLane:
                 self._workers = [other for other in self._workers if other is not worker]
 
     def _sweep(self, worker: Worker) -> None:
-        others = [other.holds for other in self._workers if other is not worker]
+        held = frozenset(other.holds for other in self._workers if other is not worker and other.holds is not None)
         try:
-            if self._released.is_set():
+            if not self._released.is_set():
+                self._reader.sweep(worker.gate, held)
+            elif not held:
                 self._reader.release(worker.gate)
-            else:
-                self._reader.sweep(worker.gate, frozenset(gpu for gpu in others if gpu is not None))
             self._broken = None
         except Late:
             raise
         except Exception as error:  # one bad sweep costs one tick, never the lane
-            text = f"reading the GPUs failed: {type(error).__name__}: {error}"
-            self._broken = trouble.note("broken", clean(text, 200))
+            self._broken = trouble.broken(f"{type(error).__name__}: {error}")
             self._reader.tick += 1
 
     def _merged(self, cards: list[Card]) -> Mapping[int, tuple[GpuShare, ...]]:
@@ -183,7 +181,9 @@ class GpuLane:
 
 def _aged(card: Card, now_s: float, hung_s: float | None, every_s: float) -> Gpu | None:
     """A card's last values as of now: fresh ones as they are, others with their age and condition."""
-    condition, since_s = card.condition, card.since_s
+    # a MIG instance is lost, hung or asleep with its GPU
+    told = card.parent if card.parent and card.parent.condition != "ok" else card
+    condition, since_s = told.condition, told.since_s
     if hung_s is not None:
         condition, since_s = "hung", hung_s
     age_s = now_s - card.read_s

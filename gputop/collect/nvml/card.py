@@ -43,12 +43,14 @@ class Card:
         self.answers: dict[str, Mapping[str, Any]] = {}  # by probe, by field: a value or a No
         self.values: dict[str, Any] = {}  # what is known now, field by field
         self.missing: dict[str, Missing] = {}  # and why the rest is not
+        self.broken: dict[str, str] = {}  # by probe: what went wrong in our own code
         self.kept: dict[str, Any] = {}  # what a probe keeps from one call to the next
         self.counts: dict[str, Count] = {}
         self.proven: set[tuple[int, int]] = set()  # field values that answered last time
         self.born = 0  # the tick that reads everything
         self.gpu: Gpu | None = None  # what was published last
         self.shares: Mapping[int, GpuShare] = {}  # by pid
+        self.lists_changed = False  # the driver's lists of processes are newer than the shares
         self.read_s = self.since_s = gate.clock()  # of the last good read; of the condition
         self.condition: Condition = "ok"
         self.rest_until_s = 0.0  # after a call that hung
@@ -64,6 +66,9 @@ class Card:
         self.turn("lost", since_s)
         self.answers = {name: given for name, given in self.answers.items() if "process" not in name}
         self.values = {name: value for name, value in self.values.items() if not name.startswith("processes")}
+        self.shares = {}
+        for child in self.children:
+            child.lose(since_s)
 
     def hang(self, since_s: float) -> None:
         """A call on it hung and came back: leave it alone for a while."""

@@ -22,10 +22,12 @@ class Connection:
         self._held = False  # between nvmlInit and nvmlShutdown
         self._retry_s = float("-inf")
 
+    def due(self, now_s: float) -> bool:
+        """Whether it is time to try again."""
+        return now_s >= self._retry_s
+
     def open(self, gate: Gate) -> bool:
-        """Try, if it is time to; whether it opened now. No other thread may be inside the driver."""
-        if self.is_open or gate.clock() < self._retry_s:
-            return False
+        """Try; whether it is open now. No other thread may be inside the driver."""
         self.close(gate)
         try:
             self._init(gate)

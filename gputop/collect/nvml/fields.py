@@ -65,15 +65,21 @@ def flag(_card: Card, _name: str, answer: Answer) -> bool | None:
     return bool(answer.value) if answer.value in (0, 1) else None
 
 
+def _fell(card: Card, name: str, value: float) -> bool:
+    """Whether a counter is below what it was at its last look."""
+    before = card.counts.get(name)
+    card.rate(name, value)
+    return before is not None and value < before.value
+
+
 def total(scale: float = 1.0) -> Make:
-    """A counter shown as it stands; where it went backwards there is a gap of one look."""
+    """A counter as it stands; where it went backwards there is a gap of one look."""
+    return lambda card, name, answer: None if _fell(card, name, answer.value) else answer.value * scale
 
-    def make(card: Card, name: str, answer: Answer) -> float | None:
-        before = card.counts.get(name)
-        card.rate(name, answer.value, answer.stamp_us)
-        return None if before and answer.value < before.value else answer.value * scale
 
-    return make
+def tally(card: Card, name: str, answer: Answer) -> int | None:
+    """The same of a counter of whole things: errors, packets."""
+    return None if _fell(card, name, answer.value) else int(answer.value)
 
 
 def rate(scale: float = 1.0, high: float = 4e12) -> Make:

@@ -8,6 +8,7 @@ from typing import Any
 from gputop.collect.nvml import pci
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, Gate, Late, Lost, Unanswered
+from gputop.collect.nvml.pci import Slot
 
 _LINK_COUNT = 91
 _ARCHITECTURES = {
@@ -32,8 +33,10 @@ class Fleet:
         self.unknown: set[int] = set()  # indexes to be identified: all at first, later those of lost GPUs
         self.denied = 0  # GPUs this user may not read
         self.twins = False  # two GPUs gave the same uuid
+        self.counted = False  # since the driver was opened
         self._known: dict[str, Card] = {}
         self._sys_root = sys_root
+        self._slots: tuple[Slot, ...] = ()  # in /sys
 
     def count(self, gate: Gate) -> None:
         """Ask how many GPUs there are; when that changed, all are identified anew."""
@@ -45,12 +48,15 @@ class Fleet:
             count = _old_count(gate)
         if count != len(self.rows) + self.denied:
             self.renumber(range(count), gate)
+        self.counted = True
 
     def renumber(self, indexes: Collection[int], gate: Gate) -> None:
         """Forget which GPU has which index, not the GPUs."""
         self.rows = {index: self.rows.get(index) or _nameless(index, gate) for index in indexes}
         self.unknown = set(indexes)
         self.denied = 0
+        self.counted = False
+        self._slots = pci.gpus(self._sys_root)
 
     def identify(self, gate: Gate, tick: int, avoid: Collection[int]) -> None:
         """Ask who the unknown indexes are; a GPU that does not say keeps its row and stays unknown."""
@@ -72,10 +78,10 @@ class Fleet:
 
     def _asleep(self, row: Card, index: int, gate: Gate) -> bool:
         """Whether the GPU of this index is suspended, found by its place on the bus, without the driver."""
-        slots = pci.gpus(self._sys_root)
-        if len(slots) != len(self.rows) or not slots[index].asleep:
+        if len(self._slots) != len(self.rows) or not self._slots[index].asleep:
             return False
-        row.slot, row.bus_id, row.name = slots[index], slots[index].bus_id, f"NVIDIA {slots[index].device}"
+        row.slot = self._slots[index]
+        row.bus_id, row.name = row.slot.bus_id, f"NVIDIA {row.slot.device}"
         row.turn("asleep", gate.clock())
         return True
 

@@ -5,17 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.fields import Answer, Field, count, field, flag, read
+from gputop.collect.nvml.fields import Answer, Field, count, field, flag, read, tally
 from gputop.collect.nvml.probe import Answers, probe
 
 _ACTIONS = ("none", "reset", "reboot", "drain peers", "drain and reset", "recover domain", "reset bus", "reboot system")
-
-
-def _gap(card: Card, name: str, answer: Answer) -> int | None:
-    """An error count; a reset of it is a gap of one look."""
-    before = card.counts.get(name)
-    card.rate(name, answer.value, answer.stamp_us)
-    return None if before and answer.value < before.value else count()(card, name, answer)
 
 
 def _action(_card: Card, _name: str, answer: Answer) -> str | None:
@@ -24,8 +17,8 @@ def _action(_card: Card, _name: str, answer: Answer) -> str | None:
 
 
 HEALTH = (
-    field("ecc_corrected", _gap, 3),
-    field("ecc_uncorrected", _gap, 4),
+    field("ecc_corrected", tally, 3),
+    field("ecc_uncorrected", tally, 4),
     field("remapped_corrected", count(), 142),
     field("remapped_uncorrected", count(), 143),
     field("remap_pending", flag, 144),

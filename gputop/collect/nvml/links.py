@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.fields import EACH, Field, count, field, read
+from gputop.collect.nvml.fields import EACH, Field, count, field, read, tally
 from gputop.collect.nvml.probe import Answers, probe
 
 _MOST_LANES = 32
@@ -39,7 +39,7 @@ def pcie_width_max(card: Card) -> Answers:
 
 
 LINKS = (
-    field("pcie_replays", count(), 94),
+    field("pcie_replays", tally, 94),
     Field("nvlinks_active", count(), ((165, EACH),)),
 )
 # replay, recovery and CRC; from Blackwell on there are recovery events instead
@@ -50,7 +50,7 @@ EVENTS = (215,)
 @probe(every_s=10, fills=("pcie_replays", "nvlinks_active", "nvlink_errors"))
 def links(card: Card) -> Answers:
     """Errors of both links and the NVLinks that are up, in one call."""
-    faults = [Field(str(one), count(), ((one, EACH),)) for one in (*ERRORS, *EVENTS)]
+    faults = [Field(str(one), tally, ((one, EACH),)) for one in (*ERRORS, *EVENTS)]
     given = read(card, (*LINKS, *faults))
     known = [given[str(one)] for one in ERRORS if isinstance(given[str(one)], int)]
     given["nvlink_errors"] = sum(known) if known else given[str(EVENTS[0])]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.gate import ABSENT, Lost, No, Unanswered
+from gputop.collect.nvml.gate import ABSENT, DriverGone, Late, Lost, No, Unanswered
 from gputop.model import Gpu, Missing, metrics
 
 Answers = Mapping[str, Any]  # a value, a No, or None for a value that was rejected
@@ -76,12 +76,17 @@ def ask(one: Probe, card: Card) -> Iterable[str]:
     """Make the call and keep what it said, or why it did not; the fields it was about. Lost, DriverGone, Late pass."""
     if not one.fills and all(card.answered(name, besides=one.name) for name in one.backs):
         return ()
+    given: Answers
     try:
         given = one.ask(card)
-    except Lost:
+        card.broken.pop(one.name, None)
+    except (Lost, DriverGone, Late):
         raise
     except Unanswered as silent:
         given = dict.fromkeys((*one.fills, *one.backs), silent.no)
+    except Exception as error:  # an answer of a shape nobody foresaw costs its own values only
+        card.broken[one.name] = f"{one.name}: {type(error).__name__}: {error}"
+        given = dict.fromkeys((*one.fills, *one.backs), No("stale"))
     card.answers[one.name] = {name: ABSENT if value is None else value for name, value in given.items()}
     return given.keys()
 

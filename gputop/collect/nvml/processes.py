@@ -18,7 +18,7 @@ _MOST_BYTES = 1 << 50  # beyond it, memory is "not available"
 _RETRIES = 3
 _SPARE = 8
 
-LISTS = ("processes", "processes_graphics", "processes_mps", "processes_busy")  # what becomes shares
+LISTS = frozenset({"processes", "processes_graphics", "processes_mps", "processes_busy"})  # what becomes shares
 
 Listed = Mapping[int, int | None]  # pid to bytes of device memory
 Busy = Mapping[int, tuple[float | None, float | None]]  # pid to percent of time and of memory time

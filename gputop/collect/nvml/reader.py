@@ -37,7 +37,6 @@ class Reader:
         self.tick = 0
         self._xids = Xids()
         self._topology = Topology()
-        self._sys_root = sys_root
         self._reopen_s = float("-inf")
         self._clock = clock
 
@@ -95,12 +94,14 @@ class Reader:
             yield trouble.OLD
         if self.gpm.note:
             yield self.gpm.note
+        if faults := sorted({fault for card in self.cards() for fault in card.broken.values()}):
+            yield trouble.broken(faults[0])
 
     def _opened(self, gate: Gate, avoid: frozenset[int]) -> bool:
         if self.connection.is_open:
             return True
-        if avoid or not self._xids.stop():
-            return False  # another thread is inside the driver
+        if avoid or not self.connection.due(self._clock()) or not self._xids.stop():
+            return False  # too early, or another thread is inside the driver
         if not self.connection.worked and self.fleet.sleepers(gate):
             return False
         if self.connection.open(gate):
@@ -109,7 +110,7 @@ class Reader:
 
     def _identify(self, gate: Gate, avoid: frozenset[int]) -> None:
         try:
-            if self.tick % COUNT_EVERY == 0 or not self.fleet.rows:
+            if self.tick % COUNT_EVERY == 0 or not self.fleet.counted:
                 self.fleet.count(gate)
         except Unanswered:
             pass
@@ -148,14 +149,18 @@ class Reader:
     def _read(self, card: Card, slow: bool) -> None:
         for order, one in enumerate(PROBES):
             if (0 < one.every_s <= FAST_S) != slow and one.due(card, self.tick, card.index + order):
-                settle(card, ask(one, card), FILLED)
+                names = ask(one, card)
+                settle(card, names, FILLED)
+                card.lists_changed |= not processes.LISTS.isdisjoint(names)
         if slow and card.parent is None and (self.tick == card.born or (self.tick + card.index) % CHILDREN_EVERY == 0):
             self.fleet.adopt(card, self.tick + 1)
 
     def _publish(self, card: Card) -> None:
         values = {name: value for name, value in card.values.items() if name not in processes.LISTS}
         missing = tuple(card.missing.values())
-        card.shares = {} if card.children else processes.shares(card)
+        if card.lists_changed:
+            card.shares = {} if card.children else processes.shares(card)
+            card.lists_changed = False
         card.gpu = Gpu(
             uuid=card.uuid,
             index=card.label,
@@ -177,10 +182,11 @@ class Reader:
             self.pace.restart(now_s)
         else:
             self.pace.judge(now_s)
-            self._learn(fine, gate)
         if self.connection.is_open:
+            self._learn(fine, gate)
             self._xids.listen(fine)
-        if rows and all(card.condition == "lost" for card in rows) and now_s >= self._reopen_s and self.release(gate):
+        all_lost = bool(rows) and all(card.condition == "lost" for card in rows)
+        if all_lost and not avoid and now_s >= self._reopen_s and self.release(gate):
             self._reopen_s = now_s + REOPEN_S
         self.tick += 1
 

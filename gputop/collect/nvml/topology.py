@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import combinations
 
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.gate import Lost, Unanswered
+from gputop.collect.nvml.gate import Late, Lost, Unanswered
 
 PAIRS_A_TICK = 8
 _NVLINK = 2  # NVML_P2P_CAPS_INDEX_NVLINK
@@ -26,7 +26,11 @@ class Topology:
             pair = frozenset((one.uuid, other.uuid))
             if pair in self._words:
                 continue
-            self._words[pair] = _joined(one, other)
+            try:
+                self._words[pair] = _joined(one, other)
+            except Late as late:
+                one.hang(late.since_s)
+                raise
             left -= 1
             if not left:
                 return

@@ -21,7 +21,7 @@ from gputop.collect.nvml.gate import (
 )
 from gputop.model import Note
 from gputop.safe.identity import initial_pid_namespace
-from gputop.safe.text import decode
+from gputop.safe.text import clean, decode
 from gputop.units import ago
 
 
@@ -118,6 +118,11 @@ def _mismatch(kernel: str | None, library: str | None) -> Note:
         "The driver was upgraded while loaded. Running jobs go on. New CUDA programs will fail until a reboot, or",
         "until the modules are reloaded with no process on the GPU.",
     )
+
+
+def broken(what: str) -> Note:
+    """Our own reading failed where it must not."""
+    return note("broken", f"reading the GPUs failed: {clean(what, 200)}")
 
 
 def waiting(seconds: float) -> Note:
