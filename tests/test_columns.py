@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from gputop.figures import Figures
 from gputop.ui.columns import BY_ID, COLUMNS, SORTABLE, beside, fit
-from gputop.ui.figures import Figures
 from gputop.ui.keys import GROUPS, KEYS, ORDERS, key
 
 GIB = 1024**3

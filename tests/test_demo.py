@@ -89,12 +89,23 @@ def test_frames_are_a_function_of_the_scenario_and_time(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_past_and_frames_join_without_a_gap(name: str) -> None:
     demo = opened(name)
-    past = list(demo.past())
+    past = [frame for frame in demo.past() if frame.processes]
     live = list(itertools.islice(demo.frames(Event()), 3))
     times = [frame.mono_s for frame in (*past, *live)]
     assert len(past) == min(900, int(demo.at_s))
     assert {round(after - before, 6) for before, after in itertools.pairwise(times)} == {1.0}
     assert live[0].wall_s == ANCHOR_S
+
+
+def test_the_notebook_of_the_showcase_has_been_idle_for_two_hours() -> None:
+    past = list(opened("showcase").past())
+    far = [frame for frame in past if not frame.processes]
+    assert {round(after.mono_s - before.mono_s) for before, after in itertools.pairwise(far)} == {15}
+    assert past == sorted(past, key=lambda frame: frame.mono_s)
+    worked = max(frame.mono_s for frame in past if (frame.gpus[7].busy_percent or 0) >= 1)
+    assert past[-1].mono_s - worked == pytest.approx(7860, abs=20)
+    before = [frame.gpus[0] for frame in far if frame.wall_s < ANCHOR_S - 380]
+    assert all((gpu.busy_percent or 0) > 90 and (gpu.power_watts or 0) > 500 for gpu in before)
 
 
 def test_unpaced_frames_end_with_the_scenario_and_paced_ones_wait() -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from gputop import words
+from gputop.figures import waited
 from gputop.model import GpuShare, Process, Role
-from gputop.ui import tree, words
-from gputop.ui.figures import waited
+from gputop.ui import tree
 from gputop.ui.tree import Row, View
 from tests.hostile import STRINGS
 from tests.scripted import GIB, MIB, frame, process, training

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.demo.generator import around
-from gputop.demo.server import Server
+from gputop.demo.server import MIB, Server
 from gputop.model import Missing, Note, Process
 
 _HIDDEN = (
@@ -48,43 +48,48 @@ def notes(server: Server, processes: tuple[Process, ...]) -> tuple[Note, ...]:
 
 def others(server: Server, t: float) -> tuple[Process, ...]:
     """The daemons and shells that have nothing to do with a GPU."""
-    found = []
-    for pid, user, uid, command, cpu in server.others:
-        started = 4.0 + pid / 900
-        words = tuple(command.split())
-        found.append(
-            Process(
-                pid=pid,
-                started_ticks=int(100 * started),
-                parent_pid=1 if pid > 1 else 0,
-                user=user,
-                uid=uid,
-                name=words[0].rpartition("/")[2].rstrip(":")[:15],
-                command=words,
-                state="S",
-                cpu_percent=around(cpu, 0.3, pid, t),
-                cpu_time_s=(server.uptime_s + t - started) * cpu / 100,
-                age_s=server.uptime_s + t - started,
-                threads=1 + pid % 11,
-                busy_threads=0,
-                run_wait_percent=0.2,
-                read_bytes_per_s=0.0,
-                write_bytes_per_s=0.0,
-                read_chars_per_s=200.0,
-                write_chars_per_s=80.0,
-                read_calls_per_s=1.0,
-                write_calls_per_s=1.0,
-                mean_read_bytes=200.0,
-                io_wait_percent=0.0,
-                blocked_percent=0.0,
-                major_faults_per_s=0.0,
-                rss_bytes=(9 + pid % 47) * 1024**2,
-                pss_bytes=(6 + pid % 31) * 1024**2,
-                shared_bytes=(4 + pid % 7) * 1024**2,
-                swap_bytes=0,
-                allowed_cpus=float(server.cpus),
-                nice=0,
-                last_cpu=pid % server.cpus,
-            )
-        )
-    return tuple(found)
+    return tuple(_daemon(server, t, *daemon) for daemon in server.others)
+
+
+def _daemon(server: Server, t: float, pid: int, user: str, uid: int, command: str, cpu: float) -> Process:
+    started = 4.0 + pid / 900
+    age = server.uptime_s + t - started
+    words = tuple(command.split())
+    return Process(
+        pid=pid,
+        started_ticks=int(100 * started),
+        parent_pid=int(pid > 1),
+        user=user,
+        uid=uid,
+        name=words[0].rpartition("/")[2].rstrip(":")[:15],
+        command=words,
+        state="S",
+        cpu_percent=around(cpu, 0.3, pid, t),
+        cpu_time_s=age * cpu / 100,
+        age_s=age,
+        threads=1 + pid % 11,
+        rss_bytes=(9 + pid % 47) * MIB,
+        pss_bytes=(6 + pid % 31) * MIB,
+        shared_bytes=(4 + pid % 7) * MIB,
+        last_cpu=pid % server.cpus,
+        allowed_cpus=float(server.cpus),
+        **_QUIET,
+    )
+
+
+_QUIET: dict[str, Any] = {
+    "busy_threads": 0,
+    "run_wait_percent": 0.2,
+    "read_bytes_per_s": 0.0,
+    "write_bytes_per_s": 0.0,
+    "read_chars_per_s": 200.0,
+    "write_chars_per_s": 80.0,
+    "read_calls_per_s": 1.0,
+    "write_calls_per_s": 1.0,
+    "mean_read_bytes": 200.0,
+    "io_wait_percent": 0.0,
+    "blocked_percent": 0.0,
+    "major_faults_per_s": 0.0,
+    "swap_bytes": 0,
+    "nice": 0,
+}

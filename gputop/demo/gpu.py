@@ -67,6 +67,18 @@ class Slot:
             pcie_generation=5 if moment.awake else 1,
         )
 
+    def glance(self, t: float, window_s: float) -> Gpu:
+        """What a chart of the far past needs, as means of the window before t."""
+        parts = [(tenant.work(t), share(tenant.activity, t, window_s)) for tenant in self.tenants]
+        return Gpu(
+            **self._settings,
+            busy_percent=100 * min(1.0, sum(part for _, part in parts)),
+            vram_used_bytes=4 * MIB + sum(tenant.vram_bytes(t) for tenant in self.tenants),
+            power_watts=IDLE_WATTS + sum(part * above_idle_watts(self.card, work) for work, part in parts),
+            power_limit_watts=self._limit(t),
+            temperature_celsius=float(round(self._celsius(t))),
+        )
+
     def _moment(self, t: float) -> _Moment:
         seen = t - self._behind_s
         now = tuple((tenant, tenant.work(t), share(tenant.activity, seen, 1.0)) for tenant in self.tenants)

@@ -40,9 +40,6 @@ def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
     from_network = sum(mount.read_bytes_per_s or 0.0 for mount in mounts)
     receive, send = 1.01 * from_network + around(4e6, 0.3, 801, t), around(9e6, 0.3, 802, t)
     disks = _disks(server, t, processes)
-    rss = sum((process.pss_bytes or 0) for process in processes)
-    used = int(server.memory_base_bytes + rss)
-    cached = int(min(server.cached_bytes + _read_so_far(server, t), 0.9 * (server.memory_bytes - used)))
     return Host(
         cpus_total=server.cpus,
         cpus_allowed=float(server.cpus),
@@ -52,12 +49,8 @@ def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
         system_percent=busy * _SYSTEM_SHARE,
         iowait_percent=iowait,
         load=_load(busy / 100 * server.cpus + blocked, t),
-        memory_used_bytes=used,
-        memory_available_bytes=server.memory_bytes - used,
-        memory_cached_bytes=cached,
         cpu_pressure=_pressure(server, t, "cpu_pressure", 0.0),
         io_pressure=_pressure(server, t, "io_pressure", 0.6),
-        memory_pressure=Pressure(some_percent=0.0, full_percent=0.0, some_avg10_percent=0.0),
         read_bytes_per_s=from_network + sum(disk.read_bytes_per_s or 0.0 for disk in disks),
         write_bytes_per_s=sum(disk.write_bytes_per_s or 0.0 for disk in disks),
         receive_bytes_per_s=receive,
@@ -68,10 +61,7 @@ def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
         process_count=len(processes),
         uptime_s=server.uptime_s + t,
         **_STATIC,
-        memory_total_bytes=server.memory_bytes,
-        shm_total_bytes=server.memory_bytes // 2,
-        shm_used_bytes=int(sum(process.role is Role.LOADER for process in processes) * 0.35 * GIB),
-        cgroup=Cgroup(path="/", oom_kills=0, memory_used_bytes=used + cached),
+        **_memory(server, t, processes),
     )
 
 
@@ -81,6 +71,22 @@ def _cores(cpus: int, mean: float, t: float) -> tuple[float, ...]:
     middle = sum(wander) / cpus
     reach = 0.7 * min(mean, 100 - mean) / max(1.0, max(abs(value - middle) for value in wander))
     return tuple(mean + reach * (value - middle) for value in wander)
+
+
+def _memory(server: Server, t: float, processes: tuple[Process, ...]) -> dict[str, Any]:
+    """What the processes hold, and in the page cache what they have read."""
+    used = int(server.memory_base_bytes + sum(process.pss_bytes or 0 for process in processes))
+    cached = int(min(server.cached_bytes + _read_so_far(server, t), 0.9 * (server.memory_bytes - used)))
+    return {
+        "memory_total_bytes": server.memory_bytes,
+        "memory_used_bytes": used,
+        "memory_available_bytes": server.memory_bytes - used,
+        "memory_cached_bytes": cached,
+        "memory_pressure": Pressure(some_percent=0.0, full_percent=0.0, some_avg10_percent=0.0),
+        "shm_total_bytes": server.memory_bytes // 2,
+        "shm_used_bytes": int(sum(process.role is Role.LOADER for process in processes) * 0.35 * GIB),
+        "cgroup": Cgroup(path="/", oom_kills=0, memory_used_bytes=used + cached),
+    }
 
 
 def _load(runnable: float, t: float) -> tuple[float, float, float]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gputop.demo.server import GIB, MIB, Card, Dip, Heat, Job, Scenario, Server, Store, Work
 
-BEFORE_S = -3600.0  # work that was already there when the scenario began
+BEFORE_S = -40_000.0  # work that was already there when the scenario began
 ONSET_S = 120.0
 
 HEALTHY = Work(main_cpu=100, loader_cpu=10, nvlink=38e9)
@@ -186,6 +186,7 @@ def showcase() -> Scenario:
         name="showcase",
         title="eight GPUs: a job that waits for its disk, a power cap, a hot card, a forgotten notebook",
         server=replace(server, cards=cards),
+        far_past_s=8400,
     )
 
 

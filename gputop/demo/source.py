@@ -12,11 +12,12 @@ from gputop.demo.gpu import Slot
 from gputop.demo.machine import host
 from gputop.demo.programs import Crew
 from gputop.demo.server import Job, Scenario
-from gputop.model import Frame, Process
+from gputop.model import Frame, Host, Process
 from gputop.source import Interest
 
 HISTORY_S = 900
 _DAEMONS_S = 5.0
+_COARSE_S = 15  # as the history keeps what is older
 
 
 class Demo:
@@ -69,8 +70,11 @@ class Demo:
         )
 
     def past(self) -> Iterator[Frame]:
-        """The frames of the seconds before the scenario opens, at most 900 of them."""
-        for ago in range(min(HISTORY_S, int(self.at_s)), 0, -1):
+        """What was before the scenario opens: coarsely and without processes, then the last 900 s one by one."""
+        near_s = min(HISTORY_S, int(self.at_s))
+        for ago in range(int(self.scenario.far_past_s), near_s, -_COARSE_S):
+            yield self._coarse(self.at_s - ago)
+        for ago in range(near_s, 0, -1):
             yield self.frame(self.at_s - ago)
 
     def frames(self, stop: Event) -> Iterator[Frame]:
@@ -82,6 +86,16 @@ class Demo:
             if self._pace:
                 due = max(due + self.interval_s, time.monotonic())
                 stop.wait(due - time.monotonic())
+
+    def _coarse(self, t: float) -> Frame:
+        server = self.scenario.server
+        return Frame(
+            wall_s=self._anchor_s + t,
+            mono_s=server.uptime_s + t,
+            hostname=server.hostname,
+            host=Host(),
+            gpus=tuple(slot.glance(t, _COARSE_S) for slot in self._slots),
+        )
 
     def _daemons(self, t: float) -> tuple[tuple[Process, ...], tuple[Process, ...]]:
         """Processes without GPU kin as they are and as they are seen, looked at every 5 s as on a live machine."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gputop import units
-from gputop.ui.figures import Figures
+from gputop.figures import Figures
 
 Value = float | str | None
 

@@ -17,7 +17,7 @@ from gputop.ui.lines import Lines
 from gputop.ui.listing import Listing
 from gputop.ui.look import Ground, Look
 from gputop.ui.tree import Idle, Key, Row, View
-from gputop.ui.words import amount
+from gputop.words import amount
 
 HEAD = 2  # the rule and the titles
 WHEEL = 3  # lines a notch

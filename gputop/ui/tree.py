@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from gputop import words
+from gputop.figures import Figures, one, together
 from gputop.model import Frame, Identity, Job, Process, Role
-from gputop.ui import words
 from gputop.ui.columns import BY_ID, Column
-from gputop.ui.figures import Figures, one, together
 
 Key = tuple[str | int, ...]  # ("job", key), ("process", pid, started), ("more", pid, started)
 Kind = Literal["job", "process", "loader", "more"]

@@ -1,0 +1,220 @@
+"""Frames as plain JSON and back: one walk over the types of the model, so a new field needs no line here."""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from gputop import __version__
+from gputop.model import Frame
+from gputop.safe.text import clean
+
+VERSION = 1
+MOST_CHARS = 64 * 1024 * 1024  # of one object; the largest real frame has a thousandth of it
+MOST_ITEMS = 200_000  # of one list
+_MOST_INT = 2**63
+
+T = TypeVar("T")
+Read = Callable[[Any, str], Any]
+
+
+def encode(value: Any) -> Any:
+    """A value of the model as JSON would hold it: unknown fields are left out, a set is a sorted list."""
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is tuple:
+        return [item if type(item) in _PLAIN else encode(item) for item in value]
+    names = _names(kind)
+    if names:
+        found = ((name, getattr(value, name)) for name in names)
+        return {name: item if type(item) in _PLAIN else encode(item) for name, item in found if item is not None}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return [encode(item) for item in value]
+    raise TypeError(f"{kind.__name__} has no place in a frame")
+
+
+def decode(kind: type[T], data: Any) -> T:
+    """The value that `encode` was given; ValueError says in one line what is wrong and where.
+
+    Keys it does not know are ignored and missing ones take their default: older and newer versions can be read.
+    """
+    name, any_kind = kind.__name__.lower(), cast(Any, kind)
+    return cast(T, _reader(any_kind)(data, name))
+
+
+def dumps(data: Any) -> str:
+    """One line of ASCII; ValueError for a number that JSON does not have."""
+    return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def loads(text: str) -> Any:
+    """What `dumps` wrote; ValueError in one line for anything else."""
+    if len(text) > MOST_CHARS:
+        raise ValueError(f"{len(text)} characters are more than one object may have")
+    try:
+        return json.loads(text, parse_constant=_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise ValueError("not a frame: nested too deep") from None
+
+
+def header(hostname: str) -> dict[str, Any]:
+    """The first line of a stream of frames."""
+    return {"type": "header", "version": VERSION, "gputop": __version__, "host": hostname}
+
+
+def frame_line(frame: Frame) -> dict[str, Any]:
+    """A frame as a line of a stream."""
+    return {"type": "frame", "frame": encode(frame)}
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+def _constant(word: str) -> Any:
+    raise ValueError(f"{word} is not a number")
+
+
+@cache
+def _reader(kind: Any) -> Read:
+    """What turns JSON into a value of this type; built once for each type."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _optional(kind)
+    if origin is Literal:
+        return _word(get_args(kind))
+    if origin is tuple:
+        return _tuple(get_args(kind))
+    if origin is frozenset:
+        items = _list(_reader(get_args(kind)[0]))
+        return lambda value, where: frozenset(items(value, where))
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _enum(kind)
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        parts = _fixed(tuple(_reader(hint) for hint in get_type_hints(kind).values()))
+        return lambda value, where: kind(*parts(value, where))
+    if is_dataclass(kind):
+        return _object(kind)
+    raise TypeError(f"{kind!r} has no place in a frame")
+
+
+def _object(kind: Any) -> Read:
+    hints = get_type_hints(kind)
+    readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
+    needed = [field.name for field in fields(kind) if field.default is field.default_factory is MISSING]
+
+    def read(value: Any, where: str) -> Any:
+        if type(value) is not dict:
+            raise _wrong(value, where, "an object")
+        absent = next((name for name in needed if value.get(name) is None), None)
+        if absent:
+            raise ValueError(f"{where} has no {absent}")
+        known = {name: item for name, item in value.items() if name in readers and item is not None}
+        return kind(**{name: readers[name](item, f"{where}.{name}") for name, item in known.items()})
+
+    return read
+
+
+def _optional(kind: Any) -> Read:
+    inner = [part for part in get_args(kind) if part is not type(None)]
+    if len(inner) != 1:
+        raise TypeError(f"{kind!r} has no place in a frame")
+    read = _reader(inner[0])
+    return lambda value, where: None if value is None else read(value, where)
+
+
+def _tuple(parts: tuple[Any, ...]) -> Read:
+    if parts[-1] is Ellipsis:
+        return _list(_reader(parts[0]))
+    return _fixed(tuple(_reader(part) for part in parts))
+
+
+def _list(read: Read) -> Read:
+    def all_of(value: Any, where: str) -> tuple[Any, ...]:
+        if type(value) is not list or len(value) > MOST_ITEMS:
+            raise _wrong(value, where, "a list")
+        return tuple(read(item, f"{where}[]") for item in value)
+
+    return all_of
+
+
+def _fixed(readers: tuple[Read, ...]) -> Read:
+    def each(value: Any, where: str) -> tuple[Any, ...]:
+        if type(value) is not list or len(value) != len(readers):
+            raise _wrong(value, where, f"a list of {len(readers)}")
+        return tuple(read(item, f"{where}[]") for read, item in zip(readers, value, strict=True))
+
+    return each
+
+
+def _word(words: tuple[Any, ...]) -> Read:
+    known: Mapping[Any, Any] = {word: word for word in words}
+
+    def read(value: Any, where: str) -> Any:
+        if type(value) is not str or value not in known:
+            raise _wrong(value, where, "a word that this version knows")
+        return known[value]
+
+    return read
+
+
+def _enum(kind: type[Enum]) -> Read:
+    word = _word(tuple(member.value for member in kind))
+    return lambda value, where: kind(word(value, where))
+
+
+def _float(value: Any, where: str) -> float:
+    if type(value) is int and abs(value) < _MOST_INT:
+        return float(value)
+    if type(value) is not float or not math.isfinite(value):
+        raise _wrong(value, where, "a number")
+    return value
+
+
+def _int(value: Any, where: str) -> int:
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if type(value) is not int or abs(value) >= _MOST_INT:
+        raise _wrong(value, where, "a whole number")
+    return value
+
+
+def _bool(value: Any, where: str) -> bool:
+    if type(value) is not bool:
+        raise _wrong(value, where, "true or false")
+    return value
+
+
+def _str(value: Any, where: str) -> str:
+    if type(value) is not str:
+        raise _wrong(value, where, "a text")
+    return clean(value)
+
+
+_SCALARS: Mapping[Any, Read] = {float: _float, int: _int, bool: _bool, str: _str}
+
+
+def _wrong(value: Any, where: str, wanted: str) -> ValueError:
+    shown = "an object" if type(value) is dict else clean(repr(value), 40)
+    if type(value) is list:
+        shown = f"a list of {len(value)}"
+    return ValueError(f"{where} is {shown}, not {wanted}")

@@ -1,0 +1,170 @@
+"""An update as one calm table: the host, a line for each GPU, the jobs with their ranks and loaders."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from gputop import units, words
+from gputop.export.columns import Column, cells, layout
+from gputop.export.format import Write
+from gputop.export.private import redacted
+from gputop.figures import Figures, one, together
+from gputop.model import Frame, Gpu, Host, Identity, Job, Process, Role
+from gputop.monitor import Update
+from gputop.safe.text import to_ascii
+
+_ASCII = str.maketrans({"·": ".", "…": "~", "°": None, "×": "x"})
+_GPUS = (
+    Column("GPU"),
+    Column("BUSY"),
+    Column("VRAM"),
+    Column("TEMP"),
+    Column("POWER"),
+    Column("SM MHz", yields=2),
+    Column("PCIE RX/s", yields=3),
+    Column("SLOWED BY", right=False),
+    Column("NAME", right=False, yields=1),
+)
+_PROCESSES = (
+    Column("JOB, PID", right=False),
+    Column("USER", right=False),
+    Column("GPU"),
+    Column("GPU%"),
+    Column("VRAM"),
+    Column("CPU%"),
+    Column("THR", yields=4),
+    Column("RSS", yields=3),
+    Column("WAIT%", yields=2),
+    Column("READ/s", yields=1),
+    Column("WRITE/s", yields=6),
+    Column("IO%", yields=5),
+    Column("TIME", yields=7),
+    Column("COMMAND", right=False),
+)
+
+
+def table(out: TextIO, *, ascii: bool = False) -> Write:
+    """Each update as a table as wide as the terminal; in a pipe as wide as COLUMNS says, or 120."""
+
+    def write(update: Update) -> None:
+        text = render(update.frame, shutil.get_terminal_size((120, 0)).columns)
+        out.write(to_ascii(text.translate(_ASCII)) if ascii else text)
+
+    return write
+
+
+def render(frame: Frame, width: int) -> str:
+    """The whole table, without colour; `·` is unknown."""
+    frame, width = redacted(frame), max(60, width)
+    lines = [*_wrapped(_head(frame), width), ""]
+    lines += layout(_GPUS, [_gpu(gpu) for gpu in frame.gpus], width) if frame.gpus else ["no GPU"]
+    if rows := [row for job in frame.jobs for row in _job(frame, job)] + _loose(frame):
+        lines += ["", *layout(_PROCESSES, rows, width)]
+    elif frame.gpus:
+        lines += ["", "no process uses a GPU"]
+    for note in frame.notes:
+        if note.subject != "driver":
+            lines += ["", *_wrapped(note.text.split(), width, " ")]
+    return "\n".join(lines) + "\n"
+
+
+def _head(frame: Frame) -> list[str]:
+    host = frame.host
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(frame.wall_s))
+    pressures = (("cpu", host.cpu_pressure), ("io", host.io_pressure), ("mem", host.memory_pressure))
+    known = " ".join(f"{name} {units.percent(of.some_avg10_percent)}" for name, of in pressures if of)
+    return [
+        frame.hostname,
+        when,
+        f"cpu {units.percent(host.cpu_percent)}% of {host.cpus_total}",
+        f"mem {units.size(host.memory_used_bytes)}/{units.size(host.memory_total_bytes)}",
+        f"io r {units.rate(host.read_bytes_per_s)} w {units.rate(host.write_bytes_per_s)}",
+        f"net in {units.rate(host.receive_bytes_per_s)} out {units.rate(host.send_bytes_per_s)}",
+        *([f"psi {known}"] if known else []),
+        *_driver(host),
+    ]
+
+
+def _driver(host: Host) -> list[str]:
+    return [f"driver {host.driver_version}"] if host.driver_version else []
+
+
+def _wrapped(words: Iterable[str], width: int, gap: str = "  ") -> list[str]:
+    lines: list[str] = []
+    for word in words:
+        if lines and cells(lines[-1]) + len(gap) + cells(word) <= width:
+            lines[-1] += gap + word
+        else:
+            lines.append(word)
+    return lines
+
+
+def _gpu(gpu: Gpu) -> list[str]:
+    slowed = sorted((gpu.throttle_reasons or frozenset()) - {"idle"})
+    stale = [] if gpu.condition == "ok" else [f"{gpu.condition} {units.ago(gpu.condition_s)}"]
+    return [
+        gpu.index,
+        f"{units.percent(gpu.busy_percent)}%",
+        f"{units.size(gpu.vram_used_bytes)}/{units.size(gpu.vram_total_bytes)}",
+        f"{units.percent(gpu.temperature_celsius)}°C",
+        f"{units.percent(gpu.power_watts)}/{units.percent(gpu.power_limit_watts)}W",
+        units.count(gpu.sm_clock_mhz),
+        units.rate(gpu.pcie_rx_bytes_per_s),
+        ", ".join((*stale, *slowed)),
+        gpu.name,
+    ]
+
+
+def _job(frame: Frame, job: Job) -> list[list[str]]:
+    members, ranks = _known(frame, job.members), _known(frame, job.ranks)
+    loaders = [process for process in members if process.role is Role.LOADER]
+    made_of = words.job(job, ranks, len(loaders), len(members) - len(ranks) - len(loaders))
+    rows = [_row(job.name, together(members, frame, job.user), made_of)]
+    for rank in ranks:
+        rows.append(_row(f"  {rank.pid}", one(rank, frame), words.command(rank)))
+        if own := [loader for loader in loaders if _belongs(loader, rank, ranks)]:
+            title = f"    {words.amount(len(own), 'loader')}"
+            rows.append(_row(title, together(own, frame, job.user), own[0].name))
+    return rows
+
+
+def _loose(frame: Frame) -> list[list[str]]:
+    loose = (process for process in frame.processes if process.gpus and process.job is None)
+    return [_row(str(process.pid), one(process, frame), words.command(process)) for process in loose]
+
+
+def _known(frame: Frame, identities: Iterable[Identity]) -> list[Process]:
+    return [frame.by_identity[identity] for identity in identities if identity in frame.by_identity]
+
+
+def _belongs(loader: Process, rank: Process, ranks: Sequence[Process]) -> bool:
+    if any(loader.parent_pid == other.pid for other in ranks):
+        return loader.parent_pid == rank.pid
+    return loader.rank == rank.rank
+
+
+def _row(title: str, figures: Figures, command: str) -> list[str]:
+    on_gpu = bool(figures.gpus)
+    return [
+        title,
+        figures.user or units.UNKNOWN,
+        _indexes(figures.gpus),
+        units.percent(figures.gpu_percent) if on_gpu else "",
+        units.size(figures.vram_bytes) if on_gpu else "",
+        units.percent(figures.cpu_percent),
+        units.count(figures.threads),
+        units.size(figures.rss_bytes),
+        units.percent(figures.wait_percent),
+        units.rate(figures.read_bytes_per_s),
+        units.rate(figures.write_bytes_per_s),
+        units.percent(figures.io_percent),
+        units.clock(figures.age_s),
+        command,
+    ]
+
+
+def _indexes(names: Sequence[str]) -> str:
+    return units.ranges(tuple(map(int, names))) if all(map(str.isdecimal, names)) else ",".join(names)
