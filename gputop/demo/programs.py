@@ -182,6 +182,8 @@ class Crew:
             "cgroup": f"/slurm/uid_{job.uid}/job_{job.slurm_job}" if job.slurm_job else f"/user.slice/user-{job.uid}",
             "container": job.container,
             "slurm_job": job.slurm_job,
+            "slurm_name": job.name if job.slurm_job else None,
+            "folder": job.name,
             "job": job.name,
             "omp_threads": job.omp_threads,
             "visible_gpus": ",".join(str(card) for rank in job.ranks for card in rank),

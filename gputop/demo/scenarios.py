@@ -11,7 +11,17 @@ BEFORE_S = -40_000.0  # work that was already there when the scenario began
 ONSET_S = 120.0
 
 HEALTHY = Work(main_cpu=100, loader_cpu=10, nvlink=38e9)
-PARKED = Work(duty=0.0, watts=71, vram_bytes=2.1 * GIB, main_cpu=0.05, switches=3, io_pressure=0, cpu_pressure=0)
+PARKED = Work(
+    duty=0.0,
+    watts=71,
+    vram_bytes=2.1 * GIB,
+    main_cpu=0.05,
+    main_blocked=0,
+    run_wait=0,
+    switches=3,
+    io_pressure=0,
+    cpu_pressure=0,
+)
 
 DATA = Store(
     path="/data",
@@ -163,7 +173,7 @@ WAITING = replace(
 )
 HUNGRY = replace(
     HEALTHY, watts=780, sm=92, tensor=61, dram=44, pcie_rx=8.8e9, vram_bytes=66.4 * GIB, main_cpu=98,
-    main_read=7 * MIB, main_chars=2e6, run_wait=4.4, pool_threads=2, pool_cpu=3,
+    main_read=7 * MIB, main_chars=2e6, main_blocked=0.3, run_wait=4.4, pool_threads=2, pool_cpu=3,
 )  # fmt: skip
 
 
