@@ -99,7 +99,7 @@ class _Family:
                 sum(thread.run or 0.0 for thread in measured) if measured else None,
                 sum(thread.wait or 0.0 for thread in measured) if measured else None,
             ),
-            "thread_names": tuple(names.most_common(MOST_NAMES)),
+            "thread_names": tuple(sorted(names.items(), key=lambda named: (-named[1], named[0]))[:MOST_NAMES]),
         }
         busy = [thread for tid, thread in self.threads.items() if thread.busy and tid != self.identity.pid]
         self.others = (

@@ -1,0 +1,272 @@
+"""The names lane: what is asked once, what hangs for ever, who is nobody; environments, libraries, control groups."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gputop.collect import facts
+from gputop.collect.cgroup import place
+from gputop.collect.names import Wanted
+from gputop.model import Identity, Missing, Process
+from tests import hostile
+from tests.fakeproc import FakeProc
+
+IDS = "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> FakeProc:
+    proc = FakeProc(tmp_path)
+    proc.names.start()
+    yield proc
+    proc.names.stop()
+
+
+def until(done: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for another thread, no longer than this."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.002)
+
+
+def named(proc: FakeProc, pid: int, ready: Callable[[Process], object], *gpu_pids: int) -> Process:
+    """Look, a clock tick at a time, until the names lane has answered."""
+    found: list[Process] = []
+
+    def done() -> bool:
+        found[:] = [proc.process(pid, *gpu_pids, after_s=0.06)]
+        return bool(ready(found[0]))
+
+    until(done)
+    return found[0]
+
+
+def test_what_a_process_says_of_itself(proc: FakeProc) -> None:
+    proc.add(42)
+    proc.more(42)
+    proc.write("42/cmdline", b"python\0train.py\0--lr\0003\0")
+    proc.write("42/environ", b"PATH=/bin\0RANK=3\0LOCAL_RANK=1\0WORLD_SIZE=8\0OMP_NUM_THREADS=4\0"
+               b"CUDA_VISIBLE_DEVICES=1\0SLURM_JOB_ID=77\0SLURM_JOB_NAME=gpt\0HF_TOKEN=hf_secret\0")  # fmt: skip
+    proc.write("42/maps", "7f0-7f1 r-xp 0 8:1 9 /env/torch/lib/libtorch_cpu.so\n7f2-7f3 r-xp 0 0 9 /lib/libcuda.so.1\n")
+    proc.write("42/cgroup", f"0::/system.slice/docker-{IDS}.scope\n")
+    (proc.proc / "42/cwd").symlink_to("/data/alice/llama-7b (deleted)")
+    os.chown(proc.proc / "42", 1000, 1000)
+    process = named(proc, 42, lambda process: process.libraries and process.user == "alice", 42)
+    assert process.command == ("python", "train.py", "--lr", "3")
+    assert (process.rank, process.local_rank, process.world_size, process.omp_threads) == (3, 1, 8, 4)
+    assert (process.visible_gpus, process.slurm_job, process.slurm_name) == ("1", "77", "gpt")
+    assert (process.libraries, process.folder, process.container) == (("torch", "cuda"), "llama-7b", IDS[:12])
+    assert process.missing == ()
+    assert "secret" not in repr(process)
+
+
+def test_who_runs_another_program_is_asked_again(proc: FakeProc) -> None:
+    proc.add(42, "bash")
+    proc.more(42)
+    proc.write("42/cmdline", b"bash\0-c\0exec python t.py\0")
+    named(proc, 42, lambda process: process.command[:1] == ("bash",), 42)
+    proc.add(42, "python", user=1)
+    proc.write("42/cmdline", b"python\0t.py\0")
+    named(proc, 42, lambda process: process.command == ("python", "t.py"), 42)
+
+
+def test_who_was_asked_between_fork_and_exec_is_asked_again(proc: FakeProc) -> None:
+    proc.add(42)
+    proc.more(42)
+    proc.write("42/cmdline", b"python\0launcher.py\0")
+    named(proc, 42, lambda process: process.command == ("python", "launcher.py"), 42)
+    proc.write("42/cmdline", b"python\0t.py\0")
+    proc.look(42, after_s=5.0)
+    named(proc, 42, lambda process: process.command == ("python", "t.py"), 42)
+
+
+def test_p03_command_lines_of_any_shape() -> None:
+    assert facts.command(b"a\0b\0") == ("a", "b")
+    assert facts.command(b"") == facts.command(b"\0\0\0") == ()
+    assert facts.command(b"   \0") == ("   ",)
+    assert facts.command(b"postgres: writer" + b"\0" * 200) == ("postgres: writer",)
+    long = facts.command(b"python\0" + b"x" * (128 * 1024))
+    assert len(long[1]) == 4096
+    assert long[1].endswith("…")
+    assert len(facts.command(b"x\0" * 100_000)) <= facts.MOST_ARGUMENTS + 1
+
+
+@pytest.mark.parametrize("argv", hostile.ARGVS, ids=lambda argv: repr(argv)[:40])
+def test_p02_arguments_are_clean(argv: tuple[bytes, ...]) -> None:
+    command = facts.command(b"\0".join(argv) + b"\0")
+    assert all(word.isprintable() for word in command)
+
+
+def test_p04_a_zombie_is_not_asked(proc: FakeProc) -> None:
+    proc.add(42, state="Z")
+    os.mkfifo(proc.proc / "42/cmdline")
+    proc.add(43)
+    proc.more(43)
+    proc.write("43/cmdline", b"next\0")
+    named(proc, 43, lambda process: process.command == ("next",), 42, 43)
+
+
+def test_p08_a_command_line_that_never_comes(proc: FakeProc) -> None:
+    before = {thread.ident for thread in threading.enumerate()}
+    for pid in (42, 43):
+        proc.add(pid)
+        proc.more(pid)
+    os.mkfifo(proc.proc / "42/cmdline")
+    proc.look(42)
+    stuck = proc.names._active
+    until(lambda: stuck.ask is not None)
+    proc.write("43/cmdline", b"healthy\0")
+    proc.look(42, 43, after_s=3.0)  # longer than a read may take: a substitute is started
+    process = named(proc, 42, lambda process: process.missing, 42, 43)
+    assert (process.name, process.command) == ("python", ())
+    assert Missing(metric="command", reason="lost") in process.missing
+    named(proc, 43, lambda process: process.command == ("healthy",), 42, 43)
+    for _ in range(5):
+        proc.look(42, 43, after_s=3.0)
+    fresh = [thread for thread in threading.enumerate() if thread.ident not in before and thread.name == "names"]
+    assert len(fresh) == 1, "one substitute, never another"
+    with open(proc.proc / "42/cmdline", "wb") as pipe:  # it answers after all
+        pipe.write(b"late\0")
+    process = named(proc, 42, lambda process: process.command, 42, 43)
+    assert process.command == ("late",)
+    assert Missing(metric="command", reason="lost") not in process.missing
+
+
+def test_p08_two_that_hang_stop_the_names_and_nothing_else(proc: FakeProc) -> None:
+    pids = (42, 43, 44)
+    for pid in pids:
+        proc.add(pid)
+        proc.more(pid)
+        os.mkfifo(proc.proc / f"{pid}/cmdline")
+    for _ in range(6):
+        table = proc.look(*pids, after_s=3.0)
+        until(lambda: proc.names._active.ask is not None)
+    assert {process.pid: process.cpu_percent for process in table.processes} == dict.fromkeys((1, *pids), 0.0) | {
+        1: table.processes[0].cpu_percent
+    }
+    for pid in pids:
+        os.unlink(proc.proc / f"{pid}/cmdline")
+
+
+def test_p13_a_user_without_a_name_is_a_number_and_is_asked_once(proc: FakeProc) -> None:
+    proc.add(42)
+    os.chown(proc.proc / "42", 12345, 12345)
+    until(lambda: 12345 in proc.asked or not proc.look())
+    for _ in range(5):
+        assert proc.process(42).user == "12345"
+    assert proc.asked.count(12345) == 1
+
+
+def test_p13_a_directory_that_hangs_blocks_nobody(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path)
+    let_go = threading.Event()
+
+    def hang(uid: int) -> str | None:
+        let_go.wait(60)
+        return "late"
+
+    proc.names._find_user = hang
+    proc.names.start()
+    proc.add(42)
+    proc.more(42)
+    proc.write("42/cmdline", b"python\0")
+    proc.look(42)
+    until(lambda: proc.names._active.ask is not None)
+    proc.look(42, after_s=3.0)
+    process = named(proc, 42, lambda process: process.command == ("python",), 42)
+    assert process.user == "0"
+    let_go.set()
+    named(proc, 42, lambda process: process.user == "late", 42)
+    proc.names.stop()
+
+
+def test_p06_an_answer_for_another_process_with_the_same_pid_is_dropped(proc: FakeProc) -> None:
+    proc.add(42, started=1)
+    proc.write("42/cmdline", b"new\0")
+    old = Identity(42, 500_000)
+    proc.names.want([Wanted(old, "python")])
+    proc.names.want([Wanted(Identity(1, 1), "systemd")])
+    until(lambda: bool(proc.names.known(Identity(1, 1)).values))
+    assert proc.names.known(old).values == {}
+
+
+def test_what_ended_is_forgotten(proc: FakeProc) -> None:
+    proc.add(42)
+    proc.more(42)
+    process = named(proc, 42, lambda process: process.cgroup or process.missing, 42)
+    proc.remove(42)
+    proc.look()
+    assert proc.names.known(process.identity) is None
+
+
+def test_pss_is_weighed(proc: FakeProc) -> None:
+    for pid in (42, 43):
+        proc.add(pid)
+        proc.write(
+            f"{pid}/smaps_rollup",
+            "5600-7ffd ---p 0 00:00 0  [rollup]\nRss:   1756 kB\nPss:     328 kB\nPss_Dirty: 1 kB\n",
+        )
+    wanted = [Wanted(Identity(pid, 500_000), "python", weigh=True) for pid in (42, 43)]
+
+    def weighed(pid: int) -> bool:
+        proc.now_s += 0.06
+        proc.names.want(wanted)
+        return "pss_bytes" in proc.names.known(Identity(pid, 500_000)).values
+
+    until(lambda: weighed(42) and weighed(43))
+    assert proc.names.known(Identity(42, 500_000)).values["pss_bytes"] == 328 * 1024
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (b"", {}),
+        (b"RANK=x\0LOCAL_RANK=\0WORLD_SIZE=99999999999999\0", {}),
+        (b"rank=1\0XRANK=1\0", {}),
+        (b"OMPI_COMM_WORLD_RANK=2\0OMPI_COMM_WORLD_LOCAL_RANK=0\0OMPI_COMM_WORLD_SIZE=4\0",
+         {"rank": 2, "local_rank": 0, "world_size": 4}),
+        (b"SLURM_PROCID=0\0SLURM_NTASKS=1\0", {}),
+        (b"SLURM_PROCID=3\0SLURM_LOCALID=1\0SLURM_NTASKS=4\0", {"rank": 3, "local_rank": 1, "world_size": 4}),
+        (b"SLURM_PROCID=0\0SLURM_NTASKS=2\0RANK=5\0WORLD_SIZE=8\0", {"rank": 5, "world_size": 8}),
+        (b"CUDA_VISIBLE_DEVICES=\x1b[2J\0", {"visible_gpus": "␛[2J"}),
+        (b"A=" + b"x" * 100_000 + b"\0RANK=1\0", {"rank": 1}),
+    ],
+)  # fmt: skip
+def test_environment(environ: bytes, expected: dict) -> None:
+    assert facts.environment(environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0::/\n", ("/", None, None)),
+        ("", ("/", None, None)),
+        ("0::/../..\n", ("/../..", None, None)),
+        ("0::/user.slice/user-1000.slice/s.scope\n", ("/user.slice/user-1000.slice/s.scope", None, None)),
+        (f"0::/system.slice/docker-{IDS}.scope\n", (f"/system.slice/docker-{IDS}.scope", IDS[:12], None)),
+        (f"12:cpu,cpuacct:/docker/{IDS}\n11:memory:/docker/{IDS}\n", (f"/docker/{IDS}", IDS[:12], None)),
+        (f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{IDS}.scope\n",
+         (f"/kubepods.slice/kubepods-pod1.slice/cri-containerd-{IDS}.scope", IDS[:12], None)),
+        (f"0::/u.slice/libpod-{IDS}.scope/container\n", (f"/u.slice/libpod-{IDS}.scope/container", IDS[:12], None)),
+        ("0::/lxc.payload.bob-dev/init.scope\n", ("/lxc.payload.bob-dev/init.scope", "bob-dev", None)),
+        ("0::/machine.slice/machine-b\\x2dd.scope\n", ("/machine.slice/machine-b\\x2dd.scope", "b-d", None)),
+        ("9:memory:/slurm/uid_1000/job_812/step_0/task_3\n1:name=systemd:/\n",
+         ("/slurm/uid_1000/job_812/step_0/task_3", None, "812")),
+        ("0::/system.slice/slurmstepd.scope/job_813/step_batch/user/task_0\n",
+         ("/system.slice/slurmstepd.scope/job_813/step_batch/user/task_0", None, "813")),
+        ("0::/system.slice/node7_slurmstepd.scope/job_9/step_0\n",
+         ("/system.slice/node7_slurmstepd.scope/job_9/step_0", None, "9")),
+        ("4:memory:/a:b\n0::/\n", ("/a:b", None, None)),
+        ("nonsense\n::\n", ("", None, None)),
+    ],
+)  # fmt: skip
+def test_p12_a_place_among_the_control_groups(text: str, expected: tuple) -> None:
+    found = place(text.encode())
+    assert (found.path, found.container, found.slurm_job) == expected
