@@ -1,0 +1,72 @@
+"""The calls gputop makes about one GPU through nvidia-ml-py, with its arguments, to be timed one by one."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+from tests.gpu_check.driver import MEMORY_V2
+
+STREAM = (185, 186, 83, 82, 74, 269, 270, 271, 77, 76, 79, 197, 198, (138, 0xFFFFFFFF), (139, 0xFFFFFFFF), 297)
+HEALTH = (3, 4, 142, 143, 144, 145, 230, 29, 30)
+LINKS = (94, *((number, link) for number in (165, 161, 162, 163) for link in range(18)))
+
+
+class Call(NamedTuple):
+    """A call of nvidia-ml-py by name, its arguments after the handle, what tells it from others of that name."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    about: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name as the report shows it."""
+        return f"{self.name} {self.about}".rstrip()
+
+
+def calls() -> list[Call]:
+    """In the order of their cadence: each second, two, ten, thirty, once."""
+    now_us = int(time.time() * 1e6)
+    return [
+        Call("nvmlDeviceGetFieldValues", (list(STREAM),), "each second"),
+        Call("nvmlDeviceGetSamples", (1, now_us - 1_000_000), "busy, 1 s"),
+        Call("nvmlDeviceGetSamples", (1, 0), "busy, all"),
+        Call("nvmlDeviceGetClockInfo", (1,), "SM"),
+        Call("nvmlDeviceGetPowerUsage"),
+        Call("nvmlDeviceGetUtilizationRates"),
+        Call("nvmlDeviceGetMemoryInfo", (MEMORY_V2,)),
+        Call("nvmlDeviceGetTemperatureV", (0,)),
+        Call("nvmlDeviceGetTemperature", (0,)),
+        Call("nvmlDeviceGetCurrentClocksEventReasons"),
+        Call("nvmlDeviceGetComputeRunningProcesses"),
+        Call("nvmlDeviceGetProcessUtilization", (now_us - 2_000_000,)),
+        Call("nvmlDeviceGetGraphicsRunningProcesses"),
+        Call("nvmlDeviceGetMPSComputeRunningProcesses"),
+        Call("nvmlDeviceGetPerformanceState"),
+        Call("nvmlDeviceGetClockInfo", (2,), "memory"),
+        Call("nvmlDeviceGetFanSpeed"),
+        Call("nvmlDeviceGetMarginTemperature"),
+        Call("nvmlDeviceGetEncoderUtilization"),
+        Call("nvmlDeviceGetDecoderUtilization"),
+        Call("nvmlDeviceGetCurrPcieLinkGeneration"),
+        Call("nvmlDeviceGetCurrPcieLinkWidth"),
+        Call("nvmlDeviceGetPcieReplayCounter"),
+        Call("nvmlDeviceGetFieldValues", (list(LINKS),), "NVLinks"),
+        Call("nvmlDeviceGetFieldValues", (list(HEALTH),), "health"),
+        Call("nvmlDeviceGetEnforcedPowerLimit"),
+        *(Call(f"nvmlDeviceGet{mode}") for mode in ("PersistenceMode", "ComputeMode", "MigMode", "EccMode")),
+        Call("nvmlDeviceGetVirtualizationMode"),
+        Call("nvmlDeviceGetMaxPcieLinkGeneration"),
+        Call("nvmlDeviceGetMaxPcieLinkWidth"),
+        Call("nvmlDeviceGetMaxClockInfo", (1,), "SM"),
+        Call("nvmlDeviceGetMaxClockInfo", (2,), "memory"),
+        Call("nvmlDeviceGetTemperatureThreshold", (1,), "slow-down"),
+        Call("nvmlDeviceGetUUID"),
+        Call("nvmlDeviceGetName"),
+        Call("nvmlDeviceGetPciInfo"),
+        Call("nvmlDeviceGetArchitecture"),
+        Call("nvmlDeviceGetCudaComputeCapability"),
+        Call("nvmlDeviceGetMaxMigDeviceCount"),
+        Call("nvmlGpmQueryDeviceSupport"),
+    ]
