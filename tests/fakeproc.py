@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +139,19 @@ def find(table: ProcessTable, pid: int) -> Process:
 def own(path: Path, uid: int) -> None:
     """Give a process's folder to a user, as the kernel does."""
     os.chown(path, uid, uid)
+
+
+def opened(folder: Path | str, work: Callable[[], object]) -> int:
+    """How many files `work` opens below a folder."""
+    seen, on = [0], [True]
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if on[0] and event == "open" and str(args[0]).startswith(f"{folder}/"):
+            seen[0] += 1
+
+    sys.addaudithook(hook)
+    try:
+        work()
+    finally:
+        on[0] = False  # a hook cannot be removed
+    return seen[0]

@@ -8,7 +8,7 @@ import pytest
 
 from gputop.collect.threads import READS_A_TICK, Threads
 from gputop.model import Identity
-from tests.fakeproc import FakeProc
+from tests.fakeproc import FakeProc, opened
 
 SECOND = 10**9
 
@@ -74,25 +74,6 @@ def test_a_thread_in_state_d_counts_as_a_blocked_look(proc: FakeProc) -> None:
         status.write_text(status.read_text().replace("State:\tR", "State:\tD" if second > 3 else "State:\tR"))
         process = proc.process(42, 42)
     assert process.blocked_percent == 50.0
-
-
-def opened(folder: Path, work: object) -> int:
-    """How many files `work` opens below a folder."""
-    import sys
-
-    seen: list[str] = []
-    on = [True]
-
-    def hook(event: str, args: tuple) -> None:
-        if on[0] and event == "open" and str(args[0]).startswith(str(folder)):
-            seen.append(str(args[0]))
-
-    sys.addaudithook(hook)
-    try:
-        work()  # type: ignore[operator]
-    finally:
-        on[0] = False  # a hook cannot be removed
-    return len(seen)
 
 
 def crowd(proc: FakeProc, pids: range, threads: int, second: int) -> list[Identity]:

@@ -258,7 +258,8 @@ class ProcessReader:
         return told
 
     def _notes(self) -> tuple[Note, ...]:
-        denied = sum(seen.troubles.get("io") == "denied" for seen in self._tracked.values())
+        others = (seen for seen in self._tracked.values() if seen.uid != os.geteuid())
+        denied = sum(seen.troubles.get("io") == "denied" for seen in others)
         notes = []
         if denied:
             notes.append(
