@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -42,13 +41,13 @@ def test_n01_no_library_shows_processes_and_what_to_do(tmp_path: Path, fake: Fak
     with Terminal(ARGV, env={"LD_LIBRARY_PATH": str(tmp_path)}) as terminal:
         terminal.wait_for("No NVIDIA GPU found", 20)
         terminal.wait_for("gputop demo")
-        terminal.wait_for("COMMAND")
+        terminal.wait_for("Processes and host are shown below")
         terminal.send("q")
         assert terminal.wait_exit(1.5) == 0
 
 
 @pytest.mark.parametrize(
-    ("code", "says"), [(9, "modprobe nvidia"), (18, "reboot"), (999, "driver"), (4, "driver")], ids=str
+    ("code", "says"), [(9, "modprobe nvidia"), (18, "reboot"), (999, "restart the container"), (4, "driver")], ids=str
 )
 def test_n02_n03_a_driver_that_does_not_start_is_tried_again(fake: Fake, code: int, says: str) -> None:
     fake.fail("nvmlInit*", code)
@@ -100,14 +99,6 @@ def test_n09_t15_a_call_that_hangs_leaves_the_rest_alive(fake: Fake) -> None:
         terminal.wait_for(lambda _: "hung" in row(terminal, 3))
 
 
-def test_n09_a_call_that_comes_back_heals_the_row(fake: Fake) -> None:
-    with monitor(fake) as terminal:
-        fake.hang("nvmlDeviceGetFieldValues", gpu=3)
-        terminal.wait_for(lambda _: "hung" in row(terminal, 3), 15)
-        fake.release("hang", "nvmlDeviceGetFieldValues", gpu=3)
-        terminal.wait_for(lambda _: "hung" not in row(terminal, 3), 15)
-
-
 def test_n10_init_that_hangs_shows_everything_else(fake: Fake) -> None:
     fake.hang("nvmlInit*")
     with monitor(fake) as terminal:
@@ -116,10 +107,9 @@ def test_n10_init_that_hangs_shows_everything_else(fake: Fake) -> None:
 
 
 def test_n12_a_slow_driver_is_asked_less_often(fake: Fake) -> None:
-    fake.set("gpus", 64)
-    fake.fault("delay_us", "*", 20_000)
-    with monitor(fake, size=(200, 60)) as terminal:
-        terminal.wait_for("sampling", 40)
+    fake.fault("delay_us", "*", 10_000)
+    with monitor(fake) as terminal:
+        terminal.wait_for("sampling", 60)
 
 
 def test_n13_n14_n15_n16_what_is_not_known_is_a_dot(fake: Fake) -> None:
@@ -157,24 +147,13 @@ def test_n26_n28_p02_hostile_and_dead_processes_on_a_gpu(fake: Fake) -> None:
         fake.add_process(gpu=number % 8, pid=living[-1].pid, vram_bytes=number << 20)
     try:
         with monitor(fake, size=(200, 60)) as terminal:
+            terminal.wait_for("host PID 0")
+            terminal.send("end")
             terminal.wait_for("exited (driver still lists)")
-            for key in ("f5", "end", "home", "f5", "asterisk", "g", "g"):
-                terminal.send("*" if key == "asterisk" else key)
+            for key in ("f5", "end", "home", "f5", "*", "g", "g"):
+                terminal.send(key)
                 terminal.wait_quiet(0.2)
     finally:
         for process in living:
             process.kill()
             process.wait()
-
-
-def test_p07_others_are_hidden_and_it_is_said(fake: Fake) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("mounting /proc with hidepid needs root")
-    script = 'mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid=12345 --regid=12345 --clear-groups -- "$@"'
-    command = ["unshare", "-m", "--propagation=private", "sh", "-c", script, "sh", *ARGV]
-    fake.add_process(gpu=0, pid=1, vram_bytes=1 << 30)
-    with Terminal(command, env={**fake.env(), "HOME": "/nonexistent"}) as terminal:
-        terminal.wait_for("hidepid", 20)
-        terminal.wait_for("hidden (other user)")
-        terminal.send("q")
-        assert terminal.wait_exit(1.5) == 0
