@@ -89,6 +89,11 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self._drawn_s.append(time.monotonic())
         self.main.show(self._newest)
 
+    @property
+    def newest_s(self) -> float:
+        """The monotonic time of the newest frame."""
+        return self._newest.frame.mono_s if self._newest else 0.0
+
     def status(self) -> Status:
         """What the header says of the monitor itself."""
         return Status(

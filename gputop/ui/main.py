@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 
 from textual.app import ComposeResult
@@ -12,29 +11,28 @@ from textual.strip import Strip
 
 from gputop.config import Settings
 from gputop.history import History
-from gputop.model import Frame
 from gputop.monitor import Update
 from gputop.source import Source
 from gputop.ui import bindings, empty
-from gputop.ui.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Panes, Rect, arrange
+from gputop.ui.arrange import Panes, Rect, arrange
 from gputop.ui.columns import beside
 from gputop.ui.dialogs import DelayDialog, OrderDialog, SortDialog
 from gputop.ui.draw import Line
-from gputop.ui.gpus import Density, gpus
-from gputop.ui.header import Status, header
+from gputop.ui.gpus import Density
+from gputop.ui.header import Status
 from gputop.ui.help import Help
-from gputop.ui.host import host
 from gputop.ui.keybar import KeyBar
 from gputop.ui.keys import KEYS
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
 from gputop.ui.models import with_instances
+from gputop.ui.parts import Parts
 from gputop.ui.state import idle_for
 from gputop.ui.table import Table
+from gputop.ui.then import Then
 from gputop.ui.tree import View
 
-Drawn = Callable[[Frame, Rect], Sequence[Strip]]
-
+AROUND = ("header", "gpus", "note", "host", "notice")  # the panes around the table
 _DENSITIES = ("auto", "card", "row", "cell")
 _CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
 
@@ -44,6 +42,10 @@ class Program(Protocol):
 
     source: Source
     frozen: bool
+
+    @property
+    def newest_s(self) -> float:
+        """The monotonic time of the newest frame, which may not be on the screen."""
 
     def status(self) -> Status:
         """What the header says of the monitor itself."""
@@ -61,7 +63,7 @@ class Program(Protocol):
 class Main(Screen[None], inherit_bindings=False):
     """GPUs above, jobs below, the host beside them where there is room."""
 
-    AUTO_FOCUS = "#table"
+    AUTO_FOCUS = "#processes"
     BINDINGS: ClassVar[list[BindingType]] = bindings.main()
     CSS = "Main Lines { position: absolute; display: none; width: 1; height: 1; }"
 
@@ -69,7 +71,7 @@ class Main(Screen[None], inherit_bindings=False):
         super().__init__()
         self.program = program
         self.look = look
-        self.history = history
+        self.past = Then(history)
         self.density = _CHOICES[_DENSITIES.index(settings.density)]
         view = View(
             tree=settings.tree, sort=settings.sort, reverse=settings.reverse, every_process=settings.every_process
@@ -94,6 +96,7 @@ class Main(Screen[None], inherit_bindings=False):
     def on_mount(self) -> None:
         """Everything has a place before the first frame is here."""
         self.place()
+        self.redraw()
 
     def on_resize(self) -> None:
         """Arrange anew; the cursor keeps its process."""
@@ -105,7 +108,10 @@ class Main(Screen[None], inherit_bindings=False):
         self.shown = update
         self.place()
         self.redraw()
-        self.table.feed(update.frame, lambda uuid: idle_for(uuid, self.history))
+        try:
+            self.table.feed(update.frame, lambda uuid: idle_for(uuid, self.past))
+        except Exception as error:
+            self.table.show([self._failed(error, "processes", self.table.size.width)])
 
     def place(self) -> None:
         """Give every pane its place, if that changed."""
@@ -121,11 +127,8 @@ class Main(Screen[None], inherit_bindings=False):
             return
         self._panes = panes
         self.bar.offer([key for key in KEYS if panes.processes or key.group != "SORT"])
-        for name, rect in (
-            ("header", panes.header), ("gpus", panes.gpus), ("note", panes.note), ("table", panes.processes),
-            ("host", panes.host), ("notice", panes.notice), ("keys", panes.keys),
-        ):  # fmt: skip
-            pane = self.query_one(f"#{name}", Lines)
+        for name in (*AROUND, "processes", "keys"):
+            pane, rect = self.query_one(f"#{name}", Lines), getattr(panes, name)
             pane.display = rect is not None
             if rect:
                 pane.styles.offset = (rect.x, rect.y)
@@ -134,46 +137,31 @@ class Main(Screen[None], inherit_bindings=False):
     def redraw(self) -> None:
         """Draw the newest update again in every pane but the table, which redraws itself."""
         panes, update = self._panes, self.shown
-        if not panes or not update:
+        if not panes:
             return
-        for name, rect, drawn in (
-            ("header", panes.header, self._header),
-            ("gpus", panes.gpus, self._gpus),
-            ("note", panes.note, self._note),
-            ("host", panes.host, self._host),
-            ("notice", panes.notice, self._notice),
-        ):
-            if rect:
-                self._draw(name, rect, drawn, update.frame)
+        if not update:
+            line = Line(self.look, "raised").add(" gputop ", "busy", bold=True, reverse=True).add("  looking", "dim")
+            self.query_one("#header", Lines).show([line.strip(self.app.size.width)])
+            return
+        self.past.lag_s = self.program.newest_s - update.frame.mono_s
+        parts = Parts(
+            frame=update.frame, past=self.past, status=self.program.status(), density=panes.density,
+            first_gpu=self._first_gpu, look=self.look,
+        )  # fmt: skip
+        for name in AROUND:
+            if rect := getattr(panes, name):
+                self._draw(name, rect, parts)
 
-    def _draw(self, name: str, rect: Rect, drawn: Drawn, frame: Frame) -> None:
+    def _draw(self, name: str, rect: Rect, parts: Parts) -> None:
         """A pane that cannot be drawn says so; the others live."""
         try:
-            strips = drawn(frame, rect)
+            strips = parts.strips(name, rect)
         except Exception as error:
-            said = self.program.failed(error, f"the {name} pane")
-            strips = [Line(self.look).add(f" {said}", "warn").strip(rect.width)]
+            strips = [self._failed(error, name, rect.width)]
         self.query_one(f"#{name}", Lines).show(strips)
 
-    def _header(self, frame: Frame, rect: Rect) -> Sequence[Strip]:
-        return [header(frame, rect.width, self.look, self.program.status())]
-
-    def _gpus(self, frame: Frame, rect: Rect) -> Sequence[Strip]:
-        if not frame.gpus:
-            return empty.without_gpus(frame, rect.width, self.look)
-        density = self._panes.density if self._panes else None
-        return gpus(frame, self.history, *rect[2:], self.look, density=density, first=self._first_gpu)
-
-    def _note(self, frame: Frame, rect: Rect) -> Sequence[Strip]:
-        strip = empty.note_line(frame, rect.width, self.look)
-        return [strip] if strip else []
-
-    def _host(self, frame: Frame, rect: Rect) -> Sequence[Strip]:
-        return host(frame, self.history, rect.width, rect.height, self.look)
-
-    def _notice(self, _: Frame, rect: Rect) -> Sequence[Strip]:
-        text = f"  needs {WIDTH_FOR_PROCESSES}{self.look.glyphs.times}{HEIGHT_FOR_PROCESSES} for processes"
-        return [Line(self.look).add(text, "dim").strip(rect.width)]
+    def _failed(self, error: Exception, name: str, width: int) -> Strip:
+        return Line(self.look).add(f" {self.program.failed(error, f'the {name} pane')}", "warn").strip(width)
 
     # what the keys do
 

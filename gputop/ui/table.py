@@ -29,7 +29,7 @@ class Table(Lines, can_focus=True):
     """Jobs and processes: a rule, titles, lines."""
 
     def __init__(self, look: Look, view: View, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(id="table")
+        super().__init__(id="processes")
         self.look = look
         self.listing = Listing(view)
         self.active = True  # the keys move its cursor
