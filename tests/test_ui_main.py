@@ -116,21 +116,40 @@ def test_an_idle_job_says_what_it_holds() -> None:
     play(scene, shown, size=(159, 40), past=minute(shown))
 
 
-def test_t14_a_pane_that_cannot_be_drawn_leaves_the_others() -> None:
-    broken = frame(LLAMA)
-    broken = replace(broken, gpus=(replace(broken.gpus[0], condition="lost", condition_s="long"), *broken.gpus[1:]))
+@pytest.mark.parametrize(
+    ("pane", "still"), [("gpus", "41100"), ("host", "41100"), ("processes", "power cap"), ("header", "41100")]
+)
+def test_t14_a_pane_that_cannot_be_drawn_leaves_the_others(pane: str, still: str) -> None:
+    good = frame(LLAMA, gpus=8)
+    broken = {
+        "gpus": replace(good, gpus=(replace(good.gpus[0], condition="lost", condition_s="long"), *good.gpus[1:])),
+        "host": replace(good, host=replace(good.host, cpus_total="many", cpus_allowed=1.0)),
+        "processes": replace(good, processes=(replace(good.processes[0], age_s="old"),)),
+        "header": replace(good, hostname=None),
+    }[pane]
 
     async def scene(stage: Stage) -> None:
         failures: list[str] = []
-        stage.app.failed = lambda error, where: failures.append(where) or f"{where}: {error}"  # type: ignore[method-assign]
+        stage.app.failed = lambda error, where: failures.append(where) or f"{where} failed"  # type: ignore[method-assign]
         await stage.show(broken)
-        assert failures == ["the gpus pane"]
-        assert "the gpus pane:" in stage.text
+        assert failures == [f"the {pane} pane"]
+        assert f"the {pane} pane failed" in stage.text
+        assert still in stage.text
+        await stage.show(good)
+        assert "pane failed" not in stage.text
         assert "41100" in stage.pids
-        await stage.show(frame(LLAMA))
-        assert "the gpus pane" not in stage.text
 
-    play(scene, frame(LLAMA))
+    play(scene, good, size=(200, 60))
+
+
+def test_before_the_first_frame_it_says_that_it_looks() -> None:
+    async def scene(stage: Stage) -> None:
+        assert stage.lines[0].split() == ["gputop", "looking"]
+        await stage.press("down", "plus", "P", "f5", "g", "f1", "escape", "Z", "Z")
+        await stage.show(frame(LLAMA))
+        assert "41100" in stage.pids
+
+    play(scene)
 
 
 def test_collection_that_fails_or_ends_is_said_in_the_header() -> None:
