@@ -185,6 +185,20 @@ def test_n24_count_changes(fake: Fake) -> None:
         assert {gpu["index"]: gpu["uuid"] for gpu in child.sweep(10).gpus} == uuids
 
 
+def test_n24_order_changes_and_the_count_does_not(fake: Fake) -> None:
+    fake.set("order", "0 1 2")
+    with Child(fake, gpm="off") as child:
+        uuids = {gpu["index"]: gpu["uuid"] for gpu in child.sweep(2).gpus}
+        fake.fail("*", 15, gpu=0)
+        child.sweep(2)
+        fake.set("order", "1 2 3")  # the lost one is taken out, another put in
+        seen = child.sweep(10)
+        assert [gpu["uuid"] for gpu in seen.gpus[:2]] == [uuids["1"], uuids["2"]]
+        assert [gpu["busy_percent"] for gpu in seen.gpus] == [59, 60, 61]
+        assert seen.conditions == dict.fromkeys("012", "ok")
+        assert not seen.notes
+
+
 def test_n25_two_gpus_with_one_uuid(fake: Fake) -> None:
     fake.update({"gpu.1.uuid": "GPU-same", "gpu.2.uuid": "GPU-same"})
     with Child(fake, gpm="off") as child:

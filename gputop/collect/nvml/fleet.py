@@ -37,6 +37,7 @@ class Fleet:
         self._known: dict[str, Card] = {}
         self._sys_root = sys_root
         self._slots: tuple[Slot, ...] = ()  # in /sys
+        self._settled: dict[int, int] = {}  # by index the tick of its identification
 
     def count(self, gate: Gate) -> None:
         """Ask how many GPUs there are; when that changed, all are identified anew."""
@@ -104,10 +105,7 @@ class Fleet:
                 self.rows[index].lose(since_s)
 
     def _settle(self, index: int, uuid: str, handle: Any, gate: Gate, tick: int) -> None:
-        identified = {at: row for at, row in self.rows.items() if at not in self.unknown}
-        if any(row.uuid == uuid for row in identified.values()):
-            self.twins = True
-            uuid = f"{uuid}#{index}"
+        uuid = self._distinct(uuid, index, gate, tick)
         card = self._known.setdefault(uuid, Card(index, uuid, gate))
         for at in [at for at, row in self.rows.items() if row is card and at != index]:
             self.rows[at] = _nameless(at, gate)
@@ -116,6 +114,20 @@ class Fleet:
         card.renew(handle, tick)
         describe(card, self._sys_root)
         self.unknown.discard(index)
+        self._settled[index] = tick
+
+    def _distinct(self, uuid: str, index: int, gate: Gate, tick: int) -> str:
+        """The uuid, with its index where two GPUs of one enumeration gave the same; an older row of it is void."""
+        twin = f"{uuid}#{index}"
+        if twin in self._known:
+            return twin
+        for at in [at for at, row in self.rows.items() if row.uuid == uuid and at not in {index, *self.unknown}]:
+            if self._settled[at] == tick:
+                self.twins = True
+                return twin
+            self.rows[at] = _nameless(at, gate)
+            self.unknown.add(at)
+        return uuid
 
     def adopt(self, card: Card, tick: int) -> None:
         """Find the MIG instances of a GPU that is partitioned."""

@@ -134,7 +134,7 @@ def slow(interval_s: float, call_s: float) -> Note:
     """We ask less often because it costs too much."""
     return note(
         "slow",
-        f"sampling every {interval_s:g} s: driver calls take {call_s * 1e3:.0f} ms",
+        f"sampling every {interval_s:g} s: driver calls take {call_s * 1e3:.3g} ms",
         "So that reading the GPUs costs at most 2 % of their driver's time.",
     )
 
