@@ -178,8 +178,8 @@ class Reader:
         rows = list(self.fleet.rows.values())
         fine = [card for card in rows if card.condition == "ok" and card.index not in avoid and card.gpu]
         now_s = self._clock()
-        if any(card.born == self.tick for card in rows):
-            self.pace.restart(now_s)
+        if any(card.born >= self.tick - 1 for card in rows):
+            self.pace.restart(now_s)  # the first sweep reads everything, the second follows at once
         else:
             self.pace.judge(now_s)
         if self.connection.is_open:
