@@ -266,8 +266,8 @@ class ProcessReader:
                 Note(
                     subject="processes",
                     key="denied-io",
-                    text=f"I/O of {denied} processes of other users is hidden (/proc/PID/io is readable by the owner "
-                    "only).",
+                    text=f"I/O of {denied} {'process' if denied == 1 else 'processes'} of other users is hidden "
+                    "(/proc/PID/io is readable by the owner only).",
                     help=("Their READ/s, WRITE/s show '·', not 0. sudo gputop shows them. Nothing else is missing.",),
                 )
             )

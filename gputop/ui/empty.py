@@ -17,6 +17,7 @@ _LOOKING = "no GPU here, just looking   `gputop demo showcase`"
 _OFFERS_DEMO = frozenset({"no-library", "not-loaded", "no-gpus"})
 _ASIDE = frozenset({"slow", "old-driver", "dcgm", "twins"})  # not why there is no GPU
 _WIDEST = 140  # prose is not read wider
+_BUSY_PERCENT = 1.0
 
 
 def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
@@ -32,15 +33,21 @@ def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
 
 def no_gpu_process(frame: Frame, width: int, look: Look) -> list[Strip]:
     """What stands in the process pane while no process uses a GPU."""
-    watts = [gpu.power_watts for gpu in frame.gpus if gpu.parent_uuid is None and gpu.power_watts is not None]
-    count = sum(gpu.parent_uuid is None for gpu in frame.gpus)
-    rest = f", {sum(watts):.0f} W at rest" if watts else ""
-    text = (
-        f"  No process uses a GPU now. {count} GPU{'s' * (count != 1)} idle{rest}."
-        if count
-        else "  No process to show."
-    )
+    gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
+    busy = [gpu.index for gpu in gpus if (gpu.busy_percent or 0) >= _BUSY_PERCENT]
+    watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
+    if busy:
+        text = f"  The driver names no process, yet {_gpus(len(busy))} busy: {', '.join(busy)}."
+    elif gpus:
+        rest = f", {sum(watts):.0f} W at rest" if watts else ""
+        text = f"  No process uses a GPU now. {len(gpus)} GPU{'s' * (len(gpus) != 1)} idle{rest}."
+    else:
+        text = "  No process to show."
     return [draw.blank(width, look), Line(look).add(draw.cut(text, width)).strip(width)]
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU is" if count == 1 else f"{count} GPUs are"
 
 
 def noted(frame: Frame) -> Sequence[Note]:
