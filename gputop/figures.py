@@ -29,12 +29,13 @@ class Figures:
 
 def one(process: Process, frame: Frame) -> Figures:
     """The figures of one process."""
+    shares = process.gpus
     return Figures(
         pid=process.pid,
         user=process.user,
-        gpus=_indexes(process.gpus, frame),
-        gpu_percent=mean(share.busy_percent for share in process.gpus),
-        vram_bytes=add(share.vram_bytes for share in process.gpus),
+        gpus=_indexes(shares, frame) if shares else (),
+        gpu_percent=mean(share.busy_percent for share in shares) if shares else None,
+        vram_bytes=add(share.vram_bytes for share in shares) if shares else None,
         cpu_percent=process.cpu_percent,
         threads=process.threads,
         rss_bytes=process.rss_bytes,

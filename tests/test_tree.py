@@ -181,8 +181,17 @@ def test_a_given_order_is_kept_and_new_lines_follow() -> None:
     before = frame(loose=(process(1, cpu_percent=300.0), process(2, cpu_percent=200.0)))
     order = dict(tree.walk(tree.build(before, View())))
     after = frame(loose=(process(1, cpu_percent=150.0), process(2, cpu_percent=900.0), process(3, cpu_percent=950.0)))
-    assert [row.label for row in tree.build(after, View(), order)] == ["1", "2", "3"]
-    assert [row.label for row in tree.build(after, View())] == ["3", "2", "1"]
+    assert [row.label for row in tree.build(after, View(), order, calm=True)] == ["1", "2", "3"]
+    assert [row.label for row in tree.build(after, View(), order)] == ["3", "2", "1"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_is_nearly_equal_keeps_its_place(reverse: bool) -> None:
+    for values in (201.0, 204.0, 199.0), (0.2, 0.4, 0.1):
+        loose = tuple(process(pid, cpu_percent=value) for pid, value in enumerate(values, 1))
+        order = {tree.process_key(process): place for place, process in enumerate((loose[1], loose[2], loose[0]))}
+        rows = tree.build(frame(loose=loose), View(reverse=reverse, every_process=True), order)
+        assert [row.label for row in rows] == ["2", "3", "1"]
 
 
 def test_the_flat_list_has_every_process_of_a_job_and_no_folds() -> None:

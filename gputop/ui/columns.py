@@ -25,6 +25,7 @@ class Column:
     keep: int  # the lowest yields first when the screen is narrow
     align: Literal["left", "right"] = "right"
     ease: int = 0  # cells more where there is room
+    noisy: bool = False  # sorted by two digits: what is nearly equal does not change places
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,35 +73,38 @@ COLUMNS: tuple[Column, ...] = (
         "gpu-busy", "GPU%", 6,
         "time its kernels were resident on its GPUs, mean. 100 does not mean efficient: one tiny kernel, or a hung "
         "collective, also reads 100",
-        lambda f: f.gpu_percent, lambda f: _if_gpu(f, units.percent(f.gpu_percent)), 88,
+        lambda f: f.gpu_percent, lambda f: _if_gpu(f, units.percent(f.gpu_percent)), 88, noisy=True,
     ),
     Column(
         "vram", "VRAM", 6, "device memory it holds, all GPUs",
         lambda f: f.vram_bytes, lambda f: _if_gpu(f, units.size(f.vram_bytes)), 85, ease=1,
     ),
-    Column("cpu", "CPU%", 6, "CPU time; 100 is one core", lambda f: f.cpu_percent, lambda f: _cpu(f.cpu_percent), 90),
+    Column(
+        "cpu", "CPU%", 6, "CPU time; 100 is one core",
+        lambda f: f.cpu_percent, lambda f: _cpu(f.cpu_percent), 90, noisy=True,
+    ),
     Column("threads", "THR", 5, "threads", lambda f: f.threads, lambda f: units.count(f.threads), 60),
     Column(
         "rss", "RSS", 6, "resident memory; a sum counts the pages that forked loaders share more than once",
-        lambda f: f.rss_bytes, lambda f: units.size(f.rss_bytes), 65, ease=1,
+        lambda f: f.rss_bytes, lambda f: units.size(f.rss_bytes), 65, ease=1, noisy=True,
     ),
     Column(
         "wait", "WAIT%", 7, "time its threads waited for a free CPU, of waiting and running",
-        lambda f: f.wait_percent, lambda f: units.percent(f.wait_percent), 55,
+        lambda f: f.wait_percent, lambda f: units.percent(f.wait_percent), 55, noisy=True,
     ),
     Column(
         "read", "READ/s", 8, "bytes a second read from storage, page cache excluded",
-        lambda f: f.read_bytes_per_s, lambda f: units.rate(f.read_bytes_per_s), 75,
+        lambda f: f.read_bytes_per_s, lambda f: units.rate(f.read_bytes_per_s), 75, noisy=True,
     ),
     Column(
         "write", "WRITE/s", 9, "bytes a second written to storage, page cache excluded",
-        lambda f: f.write_bytes_per_s, lambda f: units.rate(f.write_bytes_per_s), 50,
+        lambda f: f.write_bytes_per_s, lambda f: units.rate(f.write_bytes_per_s), 50, noisy=True,
     ),
     Column(
         "io", "IO%", 5,
         "time blocked on storage: measured by delay accounting (sysctl kernel.task_delayacct=1), else the share of "
         "looks in which it was in state D. Of a job: its ranks or its loaders, whichever wait more",
-        lambda f: f.io_percent, lambda f: units.percent(f.io_percent), 58,
+        lambda f: f.io_percent, lambda f: units.percent(f.io_percent), 58, noisy=True,
     ),
     Column("time", "TIME", 9, "time since it started", lambda f: f.age_s, lambda f: _time(f.age_s), 30),
     Column(

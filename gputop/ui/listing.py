@@ -25,7 +25,7 @@ class Listing:
         self.follow = True
         self._frame: Frame | None = None
         self._idle: tree.Idle = lambda _: None
-        self._order: Mapping[Key, int] | None = None
+        self._order: Mapping[Key, int] = tree.NOWHERE
         self._ranked_s = self._touched_s = -math.inf
         self._opened = False
 
@@ -107,14 +107,13 @@ class Listing:
 
     def _rank(self, now_s: float) -> None:
         self._ranked_s = now_s
-        self._order = None
-        self._build()
+        self._build(calm=False)
 
-    def _build(self) -> None:
+    def _build(self, calm: bool = True) -> None:
         if self._frame is None:
             return
         before, seen = self.rows, self.top <= self.at < self.top + self.height
-        self.rows = tree.build(self._frame, self.view, self._order, self._idle)
+        self.rows = tree.build(self._frame, self.view, self._order, calm, self._idle)
         self._order = dict(tree.walk(self.rows))
         if before and self.follow:
             self._find(before[self.at].key, {row.key: row.parent for row in before})

@@ -19,6 +19,7 @@ BUSY_BYTES_PER_S = 50e6  # or above this of reading and writing
 LOADERS_SHOWN = 3
 Idle = Callable[[str], float | None]  # seconds since a GPU, by uuid, did anything; None if it is at work
 
+NOWHERE: Mapping[Key, int] = {}
 LEVELS = 3  # jobs; ranks; loaders; everything
 
 
@@ -40,32 +41,52 @@ class View:
         return self.reverse != (column.align == "right" and column.id != "gpu")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table. `rails` has a letter for each level: s stem, b branch, l last branch, space."""
-
-    key: Key
-    kind: Kind
-    rails: str
-    open: bool | None  # None: nothing to fold
-    label: str
-    text: str
-    figures: Figures
-    parent: Key | None = None
-
-
 @dataclass(slots=True)
-class Node:
-    """A line that may have lines below it; `members` are the processes its folded line speaks for."""
+class Row:
+    """One line of the table; `members` are the processes it speaks for while what is below it is folded.
+
+    Figures and words are made when they are asked for: of thousands of lines a screen shows fifty.
+    """
 
     key: Key
     kind: Kind
     label: str
-    text: str
+    frame: Frame
     members: list[Process]
-    children: list[Node] = field(default_factory=list)
     process: Process | None = None
-    figures: Figures | None = None
+    number: int | None = None  # of a loader in its rank
+    said: str = ""  # the words of a line that is not one process
+    user: str | None = None
+    children: list[Row] = field(default_factory=list)
+    rails: str = ""  # a letter for each level: s stem, b branch, l last branch, space
+    open: bool | None = None  # None: nothing to fold
+    parent: Key | None = None
+    _sums: Figures | None = None
+
+    @property
+    def sums(self) -> Figures:
+        """The figures of its processes together: what it is sorted by, folded or not."""
+        if self._sums is None:
+            if self.process is None:
+                self._sums = together(self.members, self.frame, self.user)
+            elif len(self.members) == 1:
+                self._sums = one(self.process, self.frame)
+            else:
+                self._sums = replace(together(self.members, self.frame, self.process.user), pid=self.process.pid)
+        return self._sums
+
+    @property
+    def figures(self) -> Figures:
+        """What it shows: of its own process when what is below stands on lines of its own."""
+        return one(self.process, self.frame) if self.process and self.open else self.sums
+
+    @property
+    def text(self) -> str:
+        """What it runs, in words."""
+        if self.process is None:
+            return self.said
+        folded = sum(process.role is Role.LOADER for process in self.members) if self.open is False else 0
+        return words.command(self.process, self.number, folded)
 
 
 @dataclass(slots=True)
@@ -82,14 +103,15 @@ def process_key(process: Process) -> Key:
     return ("process", process.pid, process.started_ticks)
 
 
-def build(frame: Frame, view: View, order: Mapping[Key, int] | None = None, idle: Idle = lambda _: None) -> list[Row]:
-    """The lines of the table. With `order`, lines that are in it keep their places and new ones follow."""
-    column = BY_ID[view.sort]
+def build(
+    frame: Frame, view: View, order: Mapping[Key, int] = NOWHERE, calm: bool = False, idle: Idle = lambda _: None
+) -> list[Row]:
+    """The lines of the table. `order` has their places so far: kept when `calm`, else decisive between equals."""
     if not view.tree:
-        return [_row(node, frame, "", None, None) for node in _sorted(_flat(frame, view), column, view, order)]
+        return _sorted(_flat(frame, view), view, order, calm)
     rows: list[Row] = []
-    for node in _sorted(_tops(frame, view, idle), column, view, order):
-        _emit(node, frame, view, "", None, rows)
+    for top in _sorted(_tops(frame, view, idle), view, order, calm):
+        _emit(top, view, rows)
     return rows
 
 
@@ -98,31 +120,31 @@ def first_rank(rows: Iterable[Row]) -> Key | None:
     return next((row.key for row in rows if row.kind == "process" and row.open is False and row.parent), None)
 
 
-def _tops(frame: Frame, view: View, idle: Idle) -> list[Node]:
+def _tops(frame: Frame, view: View, idle: Idle) -> list[Row]:
     jobs = {job.key: job for job in frame.jobs}
     by_job: dict[str, list[Process]] = {key: [] for key in jobs}
-    nodes = []
+    rows = []
     for process in frame.processes:
         if process.job in by_job:
             by_job[process.job].append(process)
         elif process.gpus or view.every_process or busy(process):
-            nodes.append(_leaf(process, frame))
-    nodes.extend(_job(jobs[key], members, frame, view, idle) for key, members in by_job.items() if members)
-    return nodes
+            rows.append(_leaf(process, frame))
+    rows.extend(_job(jobs[key], members, frame, view, idle) for key, members in by_job.items() if members)
+    return rows
 
 
-def _flat(frame: Frame, view: View) -> list[Node]:
+def _flat(frame: Frame, view: View) -> list[Row]:
     jobs = {job.key for job in frame.jobs}
     shown = [p for p in frame.processes if p.job in jobs or p.gpus or view.every_process or busy(p)]
     numbers: dict[tuple[str | None, int], int] = {}
-    nodes = []
+    rows = []
     for process in sorted(shown, key=lambda process: process.pid):
         number = None
         if process.role is Role.LOADER:
             number = numbers.get((process.job, process.parent_pid), 0)
             numbers[process.job, process.parent_pid] = number + 1
-        nodes.append(_leaf(process, frame, number))
-    return nodes
+        rows.append(_leaf(process, frame, number))
+    return rows
 
 
 def busy(process: Process) -> bool:
@@ -131,33 +153,26 @@ def busy(process: Process) -> bool:
     return (process.cpu_percent or 0) > BUSY_PERCENT or moved > BUSY_BYTES_PER_S
 
 
-def _leaf(process: Process, frame: Frame, number: int | None = None) -> Node:
+def _leaf(process: Process, frame: Frame, number: int | None = None) -> Row:
     kind: Kind = "loader" if process.role is Role.LOADER else "process"
-    return Node(
-        process_key(process), kind, str(process.pid), words.command(process, number), [process],
-        process=process, figures=one(process, frame),
-    )  # fmt: skip
+    return Row(process_key(process), kind, str(process.pid), frame, [process], process, number)
 
 
-def _job(job: Job, processes: list[Process], frame: Frame, view: View, idle: Idle) -> Node:
-    key: Key = ("job", job.key)
+def _job(job: Job, processes: list[Process], frame: Frame, view: View, idle: Idle) -> Row:
     members = _members(processes)
     everything = view.every_process or view.level >= LEVELS or not members.ranks
-    figures = together(processes, frame, job.user)
+    row = Row(("job", job.key), "job", job.name, frame, processes, user=job.user)
     loaders = sum(map(len, members.loaders.values()))
-    text = words.job(job, members.ranks, loaders, len(processes)) + _held(processes, figures, idle)
-    node = Node(key, "job", job.name, text, processes, figures=figures)
+    row.said = words.job(job, members.ranks, loaders, len(processes)) + _held(processes, row.sums, idle)
     for rank in members.ranks:
-        below = members.loaders.get(rank.identity, [])
+        below, others = members.loaders.get(rank.identity, []), members.others.get(rank.identity, [])
         child = _leaf(rank, frame)
-        child.members = [rank, *below, *members.others.get(rank.identity, [])]
-        child.children = _loaders(below, child.key, frame, view)
-        child.children += _others(members.others.get(rank.identity, []), frame, everything)
-        node.children.append(child)
-    strays = members.loaders.get(None, [])
-    node.children += _loaders(strays, key, frame, view)
-    node.children += _others(members.others.get(None, []), frame, everything)
-    return node
+        child.members += [*below, *others]
+        child.children = _loaders(below, child.key, frame, view) + _others(others, frame, everything)
+        row.children.append(child)
+    row.children += _loaders(members.loaders.get(None, []), row.key, frame, view)
+    row.children += _others(members.others.get(None, []), frame, everything)
+    return row
 
 
 def _held(processes: list[Process], figures: Figures, idle: Idle) -> str:
@@ -194,67 +209,58 @@ def _owner(process: Process, owners: Mapping[int, Identity], parents: Mapping[in
     return owners.get(pid)
 
 
-def _loaders(loaders: list[Process], above: Key, frame: Frame, view: View) -> list[Node]:
+def _loaders(loaders: list[Process], above: Key, frame: Frame, view: View) -> list[Row]:
     """A line each; when there are more than three, two and one that speaks for the others."""
     key: Key = ("more", *above)
     if len(loaders) <= LOADERS_SHOWN or view.folds.get(key, view.level >= LEVELS):
         return [_leaf(process, frame, number) for number, process in enumerate(loaders)]
     shown, rest = loaders[: LOADERS_SHOWN - 1], loaders[LOADERS_SHOWN - 1 :]
-    nodes = [_leaf(process, frame, number) for number, process in enumerate(shown)]
-    text = words.loaders(rest[0].name, len(shown), len(loaders) - 1)
-    figures = together(rest, frame, rest[0].user)
-    return [*nodes, Node(key, "more", f"+{len(rest)} more", text, rest, figures=figures)]
+    said = words.loaders(rest[0].name, len(shown), len(loaders) - 1)
+    more = Row(key, "more", f"+{len(rest)} more", frame, rest, said=said, user=rest[0].user)
+    return [*(_leaf(process, frame, number) for number, process in enumerate(shown)), more]
 
 
-def _others(processes: list[Process], frame: Frame, everything: bool) -> list[Node]:
+def _others(processes: list[Process], frame: Frame, everything: bool) -> list[Row]:
     """Launchers and helpers of a job: a line only for one that does something."""
     return [_leaf(process, frame) for process in processes if everything or process.gpus or busy(process)]
 
 
-def _sorted(nodes: list[Node], column: Column, view: View, order: Mapping[Key, int] | None) -> list[Node]:
-    valued = [(_value(node, column), node) for node in nodes]
-    known = sorted(((value, node) for value, node in valued if value is not None), key=_first, reverse=view.descending)
-    ranked = [node for _, node in known] + [node for value, node in valued if value is None]
-    if order is None:
-        return ranked
-    last = len(order)
-    return sorted(ranked, key=lambda node: order.get(node.key, last))
+def _sorted(rows: list[Row], view: View, order: Mapping[Key, int], calm: bool) -> list[Row]:
+    column = BY_ID[view.sort]
+    placed = sorted((row for row in rows if row.key in order), key=lambda row: order[row.key])
+    new = [row for row in rows if row.key not in order]
+    ranked = new if calm else placed + new
+    valued = [(_value(row, column), row) for row in ranked]
+    known = sorted(((value, row) for value, row in valued if value is not None), key=_first, reverse=view.descending)
+    ranked = [row for _, row in known] + [row for value, row in valued if value is None]
+    return placed + ranked if calm else ranked
 
 
-def _first(pair: tuple[Any, Node]) -> Any:
+def _first(pair: tuple[Any, Row]) -> Any:
     return pair[0]
 
 
-def _value(node: Node, column: Column) -> float | str | None:
-    if node.figures is None:
-        return None
-    if column.id == "pid" and node.kind == "job":
-        return min((process.pid for process in node.members), default=None)
-    return column.value(node.figures)
+def _value(row: Row, column: Column) -> float | str | None:
+    if column.id == "pid" and row.kind == "job":
+        return min((process.pid for process in row.members), default=None)
+    value = column.value(row.sums)
+    return float(f"{round(value):.2g}") if column.noisy and isinstance(value, float | int) else value
 
 
-def _emit(node: Node, frame: Frame, view: View, rails: str, parent: Key | None, rows: list[Row]) -> None:
-    is_open: bool | None = None
-    if node.kind == "more":
-        is_open = False
-    elif node.children:
-        is_open = view.folds.get(node.key, view.level >= (1 if node.kind == "job" else 2))
-    rows.append(_row(node, frame, rails, is_open, parent))
-    if not is_open:
+def _emit(row: Row, view: View, rows: list[Row]) -> None:
+    """Append a line, and what is below it unless it is folded."""
+    if row.kind == "more":
+        row.open = False
+    elif row.children:
+        row.open = view.folds.get(row.key, view.level >= (1 if row.kind == "job" else 2))
+    rows.append(row)
+    if not row.open:
         return
-    below = rails[:-1] + {"b": "s", "l": " "}[rails[-1]] if rails else ""
-    for index, child in enumerate(node.children):
-        last = index == len(node.children) - 1
-        _emit(child, frame, view, below + ("l" if last else "b"), node.key, rows)
-
-
-def _row(node: Node, frame: Frame, rails: str, is_open: bool | None, parent: Key | None) -> Row:
-    figures, text = node.figures or Figures(), node.text
-    if node.process is not None and is_open is False:  # what is folded speaks through its parent
-        figures = replace(together(node.members, frame, figures.user), pid=figures.pid)
-        loaders = sum(process.role is Role.LOADER for process in node.members)
-        text = words.command(node.process, folded=loaders)
-    return Row(node.key, node.kind, rails, is_open, node.label, text, figures, parent)
+    below = row.rails[:-1] + {"b": "s", "l": " "}[row.rails[-1]] if row.rails else ""
+    for child in row.children:
+        child.rails = below + ("l" if child is row.children[-1] else "b")
+        child.parent = row.key
+        _emit(child, view, rows)
 
 
 def walk(rows: Iterable[Row]) -> Iterator[tuple[Key, int]]:
