@@ -85,13 +85,25 @@ def test_n01_without_a_driver_the_rest_is_shown_and_the_demo_offered() -> None:
     play(scene, frame(LLAMA, gpus=0, notes=(note,)))
 
 
+def idle() -> Frame:
+    """The server with its GPUs at rest."""
+    return replace(frame(), gpus=tuple(replace(gpu, busy_percent=0.0) for gpu in frame().gpus))
+
+
 def test_an_idle_server_says_so() -> None:
     async def scene(stage: Stage) -> None:
         assert "No process uses a GPU now. 4 GPUs idle" in stage.text
         await stage.show(frame(LLAMA))
         assert "No process uses a GPU" not in stage.text
-        await stage.show(frame())
+        await stage.show(idle())
         assert "No process uses a GPU now." in stage.text
+
+    play(scene, idle())
+
+
+def test_busy_gpus_without_a_process_are_not_called_idle() -> None:
+    async def scene(stage: Stage) -> None:
+        assert "The driver names no process, yet 4 GPUs are busy: 0, 1, 2, 3." in stage.text
 
     play(scene, frame())
 
