@@ -98,6 +98,7 @@ def test_a_real_job_is_on_the_screen_with_its_rank_and_loaders(fake: Fake, train
     fake.add_process(gpu=2, pid=trainer, vram_bytes=VRAM, sm=57)
     with Terminal([sys.executable, "-m", "gputop"], size=(160, 50), env=fake.env()) as terminal:
         terminal.wait_for("1 rank · 4 loaders", 20)
+        terminal.send("V")  # above whatever else this machine runs
         terminal.send("*")
         terminal.wait_for(lambda lines: all(any(str(pid) in line for line in lines) for pid in children(trainer)))
         line = next(line for line in terminal.screen() if f" {trainer} " in line)
