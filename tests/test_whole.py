@@ -101,8 +101,7 @@ def test_a_real_job_is_on_the_screen_with_its_rank_and_loaders(fake: Fake, train
         terminal.send("V")  # above whatever else this machine runs
         terminal.send("*")
         terminal.wait_for(lambda lines: all(any(str(pid) in line for line in lines) for pid in children(trainer)))
-        line = next(line for line in terminal.screen() if f" {trainer} " in line)
-        assert "30.0G" in line
-        assert "rank0 python" in line
+        terminal.wait_for(lambda lines: any(f" {trainer} " in line and "rank0 python" in line for line in lines))
+        assert any(f" {trainer} " in line and "30.0G" in line for line in terminal.screen())
         terminal.send("q")
         assert terminal.wait_exit(1.5) == 0
