@@ -121,7 +121,7 @@ def monitor(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(f"{problem}; `gputop --once` prints one table instead", USAGE)
     source = open_source(getattr(args, "source", "live"), settings)
     _calm(os.environ)
-    from gputop.ui.app import run
+    from gputop.ui.start import run
 
     return run(source, settings)
 

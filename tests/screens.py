@@ -15,9 +15,11 @@ from textual.strip import Strip
 
 from gputop.config import Settings
 from gputop.model import Frame
+from gputop.monitor import Monitor
 from gputop.source import Interest
 from gputop.ui.app import Gputop
 from gputop.ui.look import Look
+from gputop.ui.mailbox import Mailbox
 
 PATIENCE_S = 10.0
 
@@ -63,6 +65,12 @@ class Stage:
         self.app = app
         self.pilot = pilot
         self.feed = feed
+
+    @property
+    def newest(self) -> Frame | None:
+        """The newest frame, on the screen or not."""
+        update = self.app.mailbox.newest
+        return update.frame if update else None
 
     @property
     def text(self) -> str:
@@ -120,7 +128,9 @@ def play(
 
     async def run() -> None:
         feed = Feed(past)
-        app = Gputop(feed, Settings(**settings), look or Look())
+        monitor, mailbox = Monitor(feed), Mailbox()
+        monitor.start(mailbox.put, mailbox.close)
+        app = Gputop(monitor, mailbox, Settings(**settings), look or Look())
         try:
             async with app.run_test(size=size) as pilot:
                 stage = Stage(app, pilot, feed)

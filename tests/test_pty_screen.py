@@ -100,3 +100,9 @@ def test_t17_a_slow_line_gets_fewer_frames_and_says_so(showcase: Program) -> Non
         terminal.wait_for(lambda lines: "slow link" not in lines[0], 10)
         terminal.send("q")
         assert terminal.wait_exit(1) == 0
+
+
+def test_every_process_is_on_the_list_when_that_is_set(tmp_path: Path) -> None:
+    env = {"XDG_STATE_HOME": str(tmp_path), "GPUTOP_EVERY_PROCESS": "1", "GPUTOP_SORT": "time", "GPUTOP_REVERSE": "1"}
+    with Program((*ARGV, "--no-nvml"), "Quit", env=env).start() as terminal:
+        terminal.wait_for(f" {terminal.pid} ", 20)

@@ -172,7 +172,7 @@ async def freeze(stage: Stage) -> None:
     stage.feed.give(frame(gpus=8))
     newer = frame(SD3, gpus=8)
     stage.feed.give(newer)
-    await stage.until(lambda: stage.app._newest is not None and stage.app._newest.frame is newer, "collection")
+    await stage.until(lambda: stage.newest is newer, "collection")
     assert stage.pids == FOLDED
     await stage.press("Z")
     assert stage.pids == ["sd3", "52100", "52200", "52300"]

@@ -17,14 +17,14 @@ from textual.message import Message
 from textual.screen import Screen
 
 from gputop.config import Settings
-from gputop.monitor import Monitor, Update
+from gputop.monitor import Monitor
 from gputop.safe.terminal import Guard
-from gputop.source import Interest, Source
 from gputop.ui import bindings, theme
 from gputop.ui.driver import behind
 from gputop.ui.guarded import GuardedApp, run_guarded
 from gputop.ui.header import Status
 from gputop.ui.look import Look
+from gputop.ui.mailbox import Mailbox
 from gputop.ui.main import Main
 from gputop.ui.painter import Painter
 
@@ -47,52 +47,44 @@ class Gputop(GuardedApp, inherit_bindings=False):
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = bindings.everywhere()
 
-    def __init__(self, source: Source, settings: Settings, look: Look, guard: Guard | None = None) -> None:
+    def __init__(
+        self, monitor: Monitor, mailbox: Mailbox, settings: Settings, look: Look, guard: Guard | None = None
+    ) -> None:
         super().__init__(guard, ansi_color=theme.is_native(look))
         self.animation_level = "none"
-        self.source = source
+        self.monitor = monitor
+        self.mailbox = mailbox
+        self.source = monitor.source
         self.look = look
-        self.monitor = Monitor(source)
         self.frozen = False
         self._ended = ""
         self._painter = Painter(self)
-        self._newest: Update | None = None
         self._drawn_s: deque[float] = deque(maxlen=4)
         self._interrupted_s = -AGAIN_S
-        source.interest = Interest(every_process=settings.every_process)
-        self.main = Main(self, look, settings, self.monitor.history)
+        self.main = Main(self, look, settings, monitor.history)
 
     def on_mount(self) -> None:
-        """Show the main screen and begin to collect."""
+        """Show the main screen, and what has been collected meanwhile."""
         chosen = theme.textual_theme(self.look)
         self.register_theme(chosen)
         self.theme = chosen.name
         self.push_screen(self.main)
-        self.monitor.start(self._publish, self._end)
-
-    # in the monitor's thread
-
-    def _publish(self, update: Update) -> None:
-        self._newest = update
-        self.post_message(Arrived())
-
-    def _end(self, error: Exception | None) -> None:
-        self._ended = self.failed(error, "collection") if error else "ended"
-        self.post_message(Arrived())
-
-    # in the screen's thread
+        self.mailbox.open(lambda: self.post_message(Arrived()))
 
     def on_arrived(self) -> None:
         """Show the newest update, unless the picture is held or the terminal has not taken the last one yet."""
-        if self._newest is None or self.frozen or behind(self):
+        if self.mailbox.closed and not self._ended:
+            error = self.mailbox.error
+            self._ended = self.failed(error, "collection") if error else "ended"
+        if self.mailbox.newest is None or self.frozen or behind(self):
             return
         self._drawn_s.append(time.monotonic())
-        self.main.show(self._newest)
+        self.main.show(self.mailbox.newest)
 
     @property
     def newest_s(self) -> float:
         """The monotonic time of the newest frame."""
-        return self._newest.frame.mono_s if self._newest else 0.0
+        return self.mailbox.newest.frame.mono_s if self.mailbox.newest else 0.0
 
     def status(self) -> Status:
         """What the header says of the monitor itself."""
@@ -170,7 +162,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
             self._painter.draw(renderable)
 
 
-def run(source: Source, settings: Settings) -> NoReturn:
-    """Show the monitor on this terminal until somebody quits; ends the process."""
+def show(monitor: Monitor, mailbox: Mailbox, settings: Settings) -> NoReturn:
+    """Show a running monitor on this terminal until somebody quits; ends the process."""
     look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
-    run_guarded(lambda guard: Gputop(source, settings, look, guard), mouse=settings.mouse)
+    run_guarded(lambda guard: Gputop(monitor, mailbox, settings, look, guard), mouse=settings.mouse)
