@@ -80,12 +80,13 @@ def test_a_real_job_on_fake_gpus_agrees_with_every_source(fake: Fake, trainer: i
         assert process["threads"] == pytest.approx(int(status["Threads"]), abs=2)
         assert process["rss_bytes"] == pytest.approx(int(status["VmRSS"].split()[0]) * 1024, rel=0.2)
         assert process["command"] == Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
-        mean = sum(frame_of(one, pid)["cpu_percent"] for one in seen) / len(seen)
-        assert mean == pytest.approx(100 * (cpu_s(pid) - before[pid]) / took_s, abs=25, rel=0.5)
+        known = [found["cpu_percent"] for one in seen if "cpu_percent" in (found := frame_of(one, pid))]
+        assert len(known) >= len(seen) - 1
+        assert sum(known) / len(known) == pytest.approx(100 * (cpu_s(pid) - before[pid]) / took_s, abs=25, rel=0.5)
         assert 0 <= process["run_wait_percent"] <= 100
     user = subprocess.run(["ps", "-o", "user=", "-p", str(trainer)], capture_output=True, text=True, check=True).stdout
     assert by_pid[trainer]["user"] == user.strip()
-    assert any(frame_of(one, pid)["read_chars_per_s"] > 0 for one in seen for pid in loaders)
+    assert any(frame_of(one, pid).get("read_chars_per_s", 0) > 0 for one in seen for pid in loaders)
 
 
 def frame_of(frame: dict[str, Any], pid: int) -> dict[str, Any]:
