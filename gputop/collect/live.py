@@ -20,6 +20,7 @@ from gputop.source import Interest
 
 PATIENCE_S = 0.25  # how long a tick waits for a lane; a later result belongs to the next frame
 PRIME_S = 0.2  # rates need two looks: the first is not shown
+FIRST_PATIENCE_S = 1.0  # a first frame without processes would be a lie that lasts a second
 
 
 class Live:
@@ -48,7 +49,7 @@ class Live:
         self._names.start()
         for lane in lanes:
             lane.start()
-        self._look()
+        self._look(FIRST_PATIENCE_S)
         due_s = time.monotonic() + PRIME_S
         spent_s = time.process_time()
         while not stop.wait(max(0.0, due_s - time.monotonic())):
@@ -63,9 +64,9 @@ class Live:
     def _read_processes(self) -> ProcessTable:
         return self._reader.read(self._gpus.latest().shares, self.interest)
 
-    def _look(self) -> None:
+    def _look(self, patience_s: float = PATIENCE_S) -> None:
         """Ask every lane for a fresh result and give them a moment; who is late is not waited for."""
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + patience_s
         self._gpus.interval_s = self.interval_s
         self._processes.nudge()
         self._host.nudge()
