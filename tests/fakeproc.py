@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,23 @@ def opened(folder: Path | str, work: Callable[[], object]) -> int:
     finally:
         on[0] = False  # a hook cannot be removed
     return seen[0]
+
+
+def until(done: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for another thread, no longer than this."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.002)
+
+
+def named(proc: FakeProc, pid: int, ready: Callable[[Process], object], *gpu_pids: int, **how: bool) -> Process:
+    """Look, a clock tick at a time, until the names lane has answered."""
+    found: list[Process] = []
+
+    def done() -> bool:
+        found[:] = [proc.process(pid, *gpu_pids, after_s=0.06, **how)]
+        return bool(ready(found[0]))
+
+    until(done)
+    return found[0]

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gputop.collect.readings import UNLOCK_DELAYS
 from gputop.model import Missing, Process, metrics
-from tests.fakeproc import STAT, FakeProc, find
+from tests.fakeproc import STAT, FakeProc, find, named
 
 
 @pytest.fixture
-def proc(tmp_path: Path) -> FakeProc:
-    return FakeProc(tmp_path)
+def proc(tmp_path: Path) -> Iterator[FakeProc]:
+    proc = FakeProc(tmp_path)
+    yield proc
+    proc.names.stop()
 
 
 def test_every_metric_of_a_gpu_process(proc: FakeProc) -> None:
     proc.add(42, user=100, system=50, started=500_000, threads=1, faults=4, delay=10)
     proc.more(42, io=(1000, 200, 10, 4, 4096, 0), run=1_000_000_000, wait=500_000_000)
+    for name in ("cmdline", "environ", "maps", "cgroup", "smaps_rollup"):
+        proc.write(f"42/{name}", "")
+    proc.names.start()
+    named(proc, 42, lambda process: process.allowed_cpus, 42)
     for _ in range(3):
         proc.look(42, open_=42)
     proc.add(42, user=180, system=70, threads=1, faults=6, delay=30, nice=5, cpu=3, voluntary=110, involuntary=15)
     proc.more(42, io=(9000, 400, 14, 5, 12288, 2048), run=1_600_000_000, wait=700_000_000)
     process = proc.process(42, 42, after_s=2.0, open_=42)
     assert (process.cpu_percent, process.cpu_time_s, process.state, process.threads) == (50.0, 2.5, "S", 1)
-    assert process.age_s == pytest.approx(10_105 - 5000)
+    assert process.age_s == pytest.approx(proc.now_s + 10_000 - 5000)
     assert (process.main_thread_percent, process.main_run_wait_percent) == (30.0, 25.0)
     assert (process.run_wait_percent, process.busy_threads) == (25.0, 1)
     assert (process.last_cpu, process.nice, process.affinity, process.allowed_cpus) == (3, 5, "0-3,6", 5.0)
@@ -44,6 +51,8 @@ def test_every_metric_of_a_gpu_process(proc: FakeProc) -> None:
 def test_all_but_named_metrics_are_known(proc: FakeProc) -> None:
     proc.add(42)
     proc.more(42)
+    proc.names.start()
+    named(proc, 42, lambda process: process.allowed_cpus, 42)
     for _ in range(3):
         process = proc.process(42, 42, open_=42)
     unknown = {metric.name for metric in metrics(Process) if getattr(process, metric.name) is None}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +11,9 @@ import pytest
 from gputop.collect import facts
 from gputop.collect.cgroup import place
 from gputop.collect.names import Wanted
-from gputop.model import Identity, Missing, Process
+from gputop.model import Identity, Missing
 from tests import hostile
-from tests.fakeproc import FakeProc
+from tests.fakeproc import FakeProc, named, until
 
 IDS = "0123456789abcdef" * 4
 
@@ -26,26 +24,6 @@ def proc(tmp_path: Path) -> FakeProc:
     proc.names.start()
     yield proc
     proc.names.stop()
-
-
-def until(done: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait for another thread, no longer than this."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.002)
-
-
-def named(proc: FakeProc, pid: int, ready: Callable[[Process], object], *gpu_pids: int) -> Process:
-    """Look, a clock tick at a time, until the names lane has answered."""
-    found: list[Process] = []
-
-    def done() -> bool:
-        found[:] = [proc.process(pid, *gpu_pids, after_s=0.06)]
-        return bool(ready(found[0]))
-
-    until(done)
-    return found[0]
 
 
 def test_what_a_process_says_of_itself(proc: FakeProc) -> None:
@@ -65,6 +43,16 @@ def test_what_a_process_says_of_itself(proc: FakeProc) -> None:
     assert (process.libraries, process.folder, process.container) == (("torch", "cuda"), "llama-7b", IDS[:12])
     assert process.missing == ()
     assert "secret" not in repr(process)
+
+
+def test_with_every_process_on_screen_sleepers_have_a_command_line_too(proc: FakeProc) -> None:
+    proc.add(42, "bash")
+    proc.write("42/cmdline", b"-bash\0")
+    proc.write("42/environ", b"RANK=3\0")
+    for _ in range(12):
+        assert proc.process(42).command == ()
+    process = named(proc, 42, lambda process: process.command, every=True)
+    assert (process.command, process.rank) == (("-bash",), None)
 
 
 def test_who_runs_another_program_is_asked_again(proc: FakeProc) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from gputop.collect.shares import LIST_AGE_S, ProcessTable, with_shares
 from gputop.model import GpuShare, Process
-from tests.fakeproc import MOUNTINFO, FakeProc, find
-from tests.test_procfs_names import named
+from tests.fakeproc import MOUNTINFO, FakeProc, find, named
 
 COMPUTE = (GpuShare(uuid="GPU-0", vram_bytes=61 << 30),)
 

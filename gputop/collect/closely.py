@@ -38,7 +38,8 @@ class Closely:
             for reading in _SLOW:
                 seen.read(reading, now_s, scale)
             affinity = seen.parts.get("status", {}).get("affinity")
-            seen.parts["quota"] = self._limits(place, None if affinity is None else scale.cpus(affinity), now_s)
+            if seen.named:  # else its quota is not known yet
+                seen.parts["quota"] = self._limits(place, None if affinity is None else scale.cpus(affinity), now_s)
 
     def sample(self, trainers: Iterable[Seen], opened: Iterable[Seen], everyone: Collection[Seen]) -> None:
         """Threads of trainers in turn, all threads of what is open; then what follows from them for everyone."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from gputop.collect.changed import changed
 from gputop.collect.kin import LOADER
 from gputop.collect.launchers import is_notebook, is_python, is_ray, is_spawned, launcher, stem
 from gputop.collect.trainers import People, computes, hints
@@ -34,14 +35,17 @@ def jobs(processes: Sequence[Process], gpus: Sequence[str] = ()) -> tuple[tuple[
     people = People(processes)
     groups = _groups(people, people.trainers(hinted))
     heads = {root.pid for group in groups for root in group.roots}
-    changed: dict[Identity, Process] = {}
+    parts: dict[int, Process] = {}  # by the id of the process as it came: a pid may be there twice
     found = []
     for group in groups:
         ranked = _ranked(group, gpus)
         first, root = ranked[0][1], group.roots[0]
         key = f"{root.pid}.{root.started_ticks}"
-        members = list(_members(people, group, {process.pid: rank for rank, process in ranked}, heads, key))
-        changed.update((process.identity, process) for process in members)
+        members = []
+        for process, role, rank in _members(people, group, {process.pid: rank for rank, process in ranked}, heads):
+            members.append(process.identity)
+            if (process.role, process.job, process.rank) != (role, key, rank):
+                parts[id(process)] = changed(process, role=role, job=key, rank=rank)
         found.append(
             Job(
                 key=key,
@@ -51,10 +55,10 @@ def jobs(processes: Sequence[Process], gpus: Sequence[str] = ()) -> tuple[tuple[
                 container=first.container,
                 slurm_job=first.slurm_job,
                 ranks=tuple(process.identity for _, process in ranked),
-                members=tuple(process.identity for process in members),
+                members=tuple(members),
             )
         )
-    return tuple(changed.get(process.identity, process) for process in processes), tuple(found)
+    return tuple([parts.get(id(process), process) for process in processes]), tuple(found)
 
 
 def _groups(people: People, trainers: dict[int, Process]) -> list[_Group]:
@@ -110,21 +114,17 @@ def _completed(numbers: Sequence[int | None]) -> list[int] | None:
 
 
 def _members(
-    people: People, group: _Group, ranks: Mapping[int, int | None], heads: set[int], key: str
-) -> Iterator[Process]:
-    """Every process of the job with its part in it, roots first, each before its children."""
+    people: People, group: _Group, ranks: Mapping[int, int | None], heads: set[int]
+) -> Iterator[tuple[Process, Role, int | None]]:
+    """Every process of the job with its part in it and its rank, roots first, each before its children."""
     left: list[tuple[Process, Process | None]] = [(root, None) for root in reversed(group.roots)]
     roots = {root.pid for root in group.roots}
     while left:
         process, owner = left.pop()
         owner = process if process.pid in ranks else owner
-        role = _role(people, process, owner, roots)
-        rank = ranks[owner.pid] if owner else None
-        if (process.role, process.job, process.rank) != (role, key, rank):
-            process = replace(process, role=role, job=key, rank=rank)
-        yield process
-        children = (child for child in people.children(process) if child.pid not in heads)
-        left.extend((child, owner) for child in reversed(list(children)))
+        yield process, _role(people, process, owner, roots), ranks[owner.pid] if owner else None
+        children = [child for child in people.children(process) if child.pid not in heads]
+        left.extend((child, owner) for child in reversed(children))
 
 
 def _role(people: People, process: Process, owner: Process | None, roots: set[int]) -> Role:

@@ -22,6 +22,7 @@ LONGEST_S = 300.0  # and so on up to this: libraries appear as imports go on
 WEIGH_EVERY_S = 30.0  # PSS: the kernel walks every page for it,
 WEIGH_SHARE = 0.01  # so no more of the time than this goes into it
 MOST_USERS = 4096
+MOST_ASKS = 100_000  # that wait, when nobody answers
 
 
 class Wanted(NamedTuple):
@@ -98,6 +99,8 @@ class Names:
         """Ask about processes; what is known, or asked already, is not asked again before its time."""
         now_s = self._clock()
         self._watch(now_s)
+        if self._asks.qsize() > MOST_ASKS:
+            return
         for want in wanted:
             card = self._cards.get(want.identity)
             if card is None:

@@ -241,7 +241,8 @@ class ProcessReader:
             weigh = pid in self._weighed or seen.stat.parent_pid in self._loader_parents
             wanted.append(Wanted(seen.identity, seen.stat.comm, weigh=weigh))
         if interest.every_process:
-            wanted += [Wanted(seen.identity, seen.stat.comm, deep=False) for seen in looked if not seen.tracked]
+            others = dict.fromkeys((*looked, *(seen for seen in self._seen.values() if not seen.named)))
+            wanted += [Wanted(seen.identity, seen.stat.comm, deep=False) for seen in others if not seen.tracked]
         self._names.want(wanted)
         told = []
         for news in self._names.fresh():

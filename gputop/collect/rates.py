@@ -23,15 +23,11 @@ class Counters:
 
     def grown(self, now_s: float, counts: Counts) -> tuple[float, tuple[int | None, ...]] | None:
         """Seconds since the last look and by how much each count grew; None where the two looks make no pair."""
-        before, passed_s = self.counts, now_s - self.taken_s
-        if before and 0 <= passed_s < SHORTEST_S:
-            return None
-        longest_s = max(LONGEST_S, LONGER * self.passed_s)
-        self.counts, self.taken_s, self.passed_s = counts, now_s, passed_s if before else 0.0
-        if len(before) != len(counts) or not SHORTEST_S <= passed_s <= longest_s:
+        before = self._pair(now_s, counts)
+        if before is None:
             return None
         # a list first: twice as fast as a generator, and this is the innermost loop
-        return passed_s, tuple(
+        return self.passed_s, tuple(
             [
                 None if new is None or old is None or new < old else new - old
                 for new, old in zip(counts, before, strict=True)
@@ -40,8 +36,23 @@ class Counters:
 
     def rates(self, now_s: float, counts: Counts) -> Rates:
         """The growth of each count a second since the last look."""
-        grown = self.grown(now_s, counts)
-        if grown is None:
+        before = self._pair(now_s, counts)
+        if before is None:
             return (None,) * len(counts)
-        passed_s, deltas = grown
-        return tuple([None if delta is None else delta / passed_s for delta in deltas])
+        passed_s = self.passed_s
+        return tuple(
+            [
+                None if new is None or old is None or new < old else (new - old) / passed_s
+                for new, old in zip(counts, before, strict=True)
+            ]
+        )
+
+    def _pair(self, now_s: float, counts: Counts) -> Counts | None:
+        """Take in new counts; the last ones, if the two looks make a pair."""
+        before, passed_s, longest_s = self.counts, now_s - self.taken_s, LONGEST_S
+        if passed_s > longest_s:
+            longest_s = max(longest_s, LONGER * self.passed_s)
+        if before and 0 <= passed_s < SHORTEST_S:
+            return None
+        self.counts, self.taken_s, self.passed_s = counts, now_s, passed_s if before else 0.0
+        return before if len(before) == len(counts) and SHORTEST_S <= passed_s <= longest_s else None

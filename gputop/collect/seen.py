@@ -121,6 +121,7 @@ class Seen:
         self.still = False
         if named is not None:
             self.named = named
+            self.slow_s = 0.0  # its limits are those of its cgroup
 
     def made(self, user: str | None, scale: Scale) -> Process:
         """The process as it is known now."""

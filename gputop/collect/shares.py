@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from gputop import units
+from gputop.collect.changed import changed
 from gputop.model import GpuShare, Note, Process, Unseen
 
 LIST_AGE_S = 2.5  # the driver's list is read every two seconds: who ended since then it does not list wrongly
@@ -47,7 +48,7 @@ def with_shares(
     for process in table.processes:
         found = left.get(process.pid)
         if found and (not table.private or "cuda" in process.libraries):
-            process = replace(process, gpus=found)
+            process = changed(process, gpus=found)
             del left[process.pid]
         processes.append(process)
     unseen = [_unseen(pid, found, table, listed_s) for pid, found in sorted(left.items())]
