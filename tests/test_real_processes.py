@@ -77,7 +77,7 @@ def test_a_forked_tree_with_threads(watch: Watch) -> None:
 
         def ready(table: ProcessTable) -> list[Process]:
             children = kin(table, root.pid)
-            known = len(children) == 3 and all(child.affinity and child.command for child in children)
+            known = len(children) == 3 and all(child.allowed_cpus and child.command for child in children)
             return children if known and [child.threads for child in children] == [1, 2, 3] else []
 
         children = watch.until(ready, root.pid)
