@@ -117,9 +117,9 @@ def monitor(args: argparse.Namespace, settings: Settings) -> int:
     """The full-screen monitor."""
     from gputop.safe import terminal
 
+    source = open_source(getattr(args, "source", "live"), settings)
     if problem := terminal.problem():
         raise Failure(f"{problem}; `gputop --once` prints one table instead", USAGE)
-    source = open_source(getattr(args, "source", "live"), settings)
     _calm(os.environ)
     from gputop.ui.start import run
 

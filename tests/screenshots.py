@@ -15,8 +15,10 @@ from pathlib import Path
 from gputop.config import Settings
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
+from gputop.monitor import Monitor
 from gputop.ui.app import Gputop
 from gputop.ui.look import DARK, LIGHT, UNICODE, Look, Palette
+from gputop.ui.mailbox import Mailbox
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
 MOMENT_S = 1_795_185_127  # 2026-11-20 14:32:07 UTC
@@ -46,17 +48,21 @@ SHOTS = (
 )
 
 
-async def draw(shot: Shot, path: Path) -> None:
+async def draw(shot: Shot) -> str:
     """One picture as SVG."""
-    source = Demo(SCENARIOS[shot.demo], anchor_s=MOMENT_S)
-    app = Gputop(source, Settings(), Look(shot.palette, UNICODE))
+    monitor, mailbox = Monitor(Demo(SCENARIOS[shot.demo], anchor_s=MOMENT_S)), Mailbox()
+    app = Gputop(monitor, mailbox, Settings(), Look(shot.palette, UNICODE))
     app.title = "gputop"
     async with app.run_test(size=shot.size) as pilot:
+        monitor.start(mailbox.put, mailbox.close)
         while app.main.shown is None:
             await pilot.pause(0.05)
         await pilot.press(*shot.keys)
         await pilot.pause()
-        path.write_text(app.export_screenshot())
+        svg = app.export_screenshot()
+    monitor.stop()
+    # without this a renderer drops the blanks at the beginning of a run
+    return svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
 
 
 def main() -> None:
@@ -69,9 +75,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for shot in SHOTS:
             svg, png = Path(folder) / f"{shot.name}.svg", FOLDER / f"{shot.name}.png"
-            asyncio.run(draw(shot, svg))
-            # without this a renderer drops the blanks at the beginning of a run
-            svg.write_text(svg.read_text().replace("<svg ", '<svg xml:space="preserve" ', 1))
+            svg.write_text(asyncio.run(draw(shot)))
             subprocess.run([convert, "--output", png, svg], check=True)
             print(png.relative_to(FOLDER.parent))
 

@@ -121,7 +121,7 @@ def test_every_page_can_be_read() -> None:
     listed = run("docs").stdout.splitlines()
     assert [line.split()[0] for line in listed] == [name for name, _ in docs.topics()]
     for name, _ in docs.topics():
-        assert len(docs.read(name)) > 200, name
+        assert docs.read(name).count("\n") >= 3, name
 
 
 @pytest.mark.parametrize("topic", ["metrics", "columns", "keys"])

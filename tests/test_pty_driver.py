@@ -69,7 +69,7 @@ def test_n05_no_gpu_is_said(fake: Fake) -> None:
     fake.set("gpus", 0)
     with monitor(fake) as terminal:
         terminal.wait_for("0 GPUs")
-        terminal.wait_for("COMMAND")
+        terminal.wait_for("jobs and processes")
 
 
 def test_n06_n07_n08_a_gpu_that_is_lost_costs_its_row_only_and_comes_back(fake: Fake) -> None:
@@ -103,7 +103,7 @@ def test_n10_init_that_hangs_shows_everything_else(fake: Fake) -> None:
     fake.hang("nvmlInit*")
     with monitor(fake) as terminal:
         terminal.wait_for("waiting for", 10)
-        terminal.wait_for("COMMAND")
+        terminal.wait_for("jobs and processes")
 
 
 def test_n12_a_slow_driver_is_asked_less_often(fake: Fake) -> None:
@@ -147,8 +147,8 @@ def test_n26_n28_p02_hostile_and_dead_processes_on_a_gpu(fake: Fake) -> None:
         fake.add_process(gpu=number % 8, pid=living[-1].pid, vram_bytes=number << 20)
     try:
         with monitor(fake, size=(200, 60)) as terminal:
+            terminal.send("V")  # these two hold most
             terminal.wait_for("host PID 0")
-            terminal.send("end")
             terminal.wait_for("exited (driver still lists)")
             for key in ("f5", "end", "home", "f5", "*", "g", "g"):
                 terminal.send(key)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import time
 from statistics import median
 
+from gputop.demo import open_demo
 from tests.bench.measure import GPUTOP
 from tests.fakenvml import Fake
 from tests.ptys import Terminal
+from tests.screens import Stage, play
 
 PRESSES = 100
 
@@ -17,7 +18,7 @@ PRESSES = 100
 def keys(fake: Fake) -> float:
     """p99 of the time from a key to its effect on the screen, in ms: help opens, help closes."""
     times = []
-    with Terminal(GPUTOP.argv, size=(120, 40), env={**fake.env(), "HOME": "/nonexistent"}) as terminal:
+    with Terminal(GPUTOP.argv, size=(120, 40), env=fake.env()) as terminal:
         terminal.wait_for("Quit", 15)
         time.sleep(2)
         for _ in range(PRESSES // 2):
@@ -43,8 +44,16 @@ def once(fake: Fake) -> float:
     return median(times)
 
 
-def paint(demo: str) -> float:
+def paint(name: str) -> float:
     """Median time from a sampled frame to the screen that shows it, in ms, at 200x60."""
-    from tests.screens import painted
+    demo, times = open_demo(name, pace=False), []
+    frames = [demo.frame(demo.at_s + second) for second in range(12)]
 
-    return 1000 * asyncio.run(painted(demo, frames=10, size=(200, 60)))
+    async def scene(stage: Stage) -> None:
+        for frame in frames[1:]:
+            began = time.perf_counter()
+            await stage.show(frame)
+            times.append(time.perf_counter() - began)
+
+    play(scene, frames[0], size=(200, 60))
+    return 1000 * median(times)

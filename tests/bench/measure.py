@@ -81,7 +81,7 @@ def middle(runs: Sequence[Run]) -> Run:
 
 
 def _env(fake: Fake) -> dict[str, str | None]:
-    return {**fake.env(), "HOME": "/nonexistent", "PYTHONPATH": str(Path.cwd())}
+    return {**fake.env(), "HOME": str(fake.folder), "PYTHONPATH": str(Path.cwd())}
 
 
 def _tree(pid: int) -> list[int]:

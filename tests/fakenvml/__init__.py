@@ -66,8 +66,8 @@ class Fake:
 
     def __init__(self, folder: Path, gpus: int = 8, *, without: Collection[str] = (), **state: Value) -> None:
         self._library = library(tuple(sorted(without)))
-        self._folder = Path(folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._values: dict[str, Value] = {}
         self._xids: list[str] = []
         self.processes: list[Process] = []
@@ -135,7 +135,7 @@ class Fake:
         """Puts the state file in place, whole."""
         lines = [f"{key} {_written(value)}" for key, value in self._values.items()]
         lines += [process.line() for process in self.processes] + self._xids
-        aside = self._folder / "state.new"
+        aside = self.folder / "state.new"
         aside.write_text("\n".join((*lines, "")))
         aside.replace(self._state)
 
@@ -155,11 +155,11 @@ class Fake:
 
     @property
     def _state(self) -> Path:
-        return self._folder / "nvml.state"
+        return self.folder / "nvml.state"
 
     @property
     def _counters(self) -> Path:
-        return self._folder / "nvml.counts"
+        return self.folder / "nvml.counts"
 
 
 @cache
