@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol
 
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
@@ -18,7 +19,7 @@ from gputop.ui.arrange import Panes, Rect, arrange
 from gputop.ui.columns import beside
 from gputop.ui.dialogs import DelayDialog, OrderDialog, SortDialog
 from gputop.ui.draw import Line
-from gputop.ui.gpus import Density
+from gputop.ui.gpus import Density, furthest
 from gputop.ui.header import Status
 from gputop.ui.help import Help
 from gputop.ui.keybar import KeyBar
@@ -28,7 +29,7 @@ from gputop.ui.look import Look
 from gputop.ui.models import with_instances
 from gputop.ui.parts import Parts
 from gputop.ui.state import idle_for
-from gputop.ui.table import Table
+from gputop.ui.table import WHEEL, Table
 from gputop.ui.then import Then
 from gputop.ui.tree import View
 
@@ -166,13 +167,25 @@ class Main(Screen[None], inherit_bindings=False):
     # what the keys do
 
     def _moved(self, lines: int) -> None:
-        if self.focused is self.gpus:
-            self._first_gpu = max(0, self._first_gpu + lines)
-            self.redraw()
+        if self.focused is self.gpus or not (self._panes and self._panes.processes):
+            self._scroll_gpus(lines)
             return
         self.table.key()
         self.table.listing.move(lines)
         self.table.redraw()
+
+    def _scroll_gpus(self, lines: int) -> None:
+        panes, update = self._panes, self.shown
+        if panes and panes.gpus and update:
+            most = furthest(panes.density, *panes.gpus[2:], len(with_instances(update.frame.gpus)))
+            self._first_gpu = min(max(0, self._first_gpu + lines), most)
+            self.redraw()
+
+    @on(events.MouseScrollDown, "#gpus")
+    @on(events.MouseScrollUp, "#gpus")
+    def wheel(self, event: events.MouseEvent) -> None:
+        """The wheel over the GPUs; the table has its own."""
+        self._scroll_gpus(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
 
     def action_move(self, lines: int) -> None:
         """A line up or down."""
