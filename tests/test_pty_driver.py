@@ -147,7 +147,7 @@ def test_n26_n28_p02_hostile_and_dead_processes_on_a_gpu(fake: Fake) -> None:
         fake.add_process(gpu=number % 8, pid=living[-1].pid, vram_bytes=number << 20)
     try:
         with monitor(fake, size=(200, 60)) as terminal:
-            terminal.send("V")  # these two hold most
+            terminal.send("V", "home")  # these two hold most
             terminal.wait_for("host PID 0")
             terminal.wait_for("exited (driver still lists)")
             for key in ("f5", "end", "home", "f5", "*", "g", "g"):

@@ -53,7 +53,7 @@ def with_shares(
         processes.append(process)
     unseen = [_unseen(pid, found, table, listed_s) for pid, found in sorted(left.items())]
     shown = [process for process in unseen if process is not None]
-    notes = (*table.notes, *_notes(shown, len(shares)))
+    notes = (*table.notes, *_notes(shown, len(shares), table.private))
     return replace(table, processes=(*processes, *shown), notes=notes)
 
 
@@ -78,10 +78,10 @@ def _unseen(pid: int, shares: tuple[GpuShare, ...], table: ProcessTable, listed_
     return Process(pid=pid, started_ticks=0, verified=why != "foreign", unseen=why, gpus=shares)
 
 
-def _notes(unseen: list[Process], known: int) -> list[Note]:
+def _notes(unseen: list[Process], known: int, private: bool) -> list[Note]:
     notes = []
     foreign = [process for process in unseen if process.unseen == "foreign"]
-    if foreign:
+    if foreign and private:
         one = foreign[0]
         held = sum(share.vram_bytes or 0 for share in one.gpus)
         notes.append(
