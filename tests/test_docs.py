@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gputop import __version__, config, docs, model
+from gputop.cli import parser
 from gputop.config import SETTINGS
-from gputop.docs.tables import table
+from gputop.docs.tables import key_summary, table
 from gputop.model import metrics
 from gputop.ui.columns import COLUMNS
 from gputop.ui.keys import KEYS
@@ -101,3 +102,21 @@ def test_reading_the_manual_loads_no_screen() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"
+
+
+def test_the_readme_shows_the_keys_as_they_are(request: pytest.FixtureRequest) -> None:
+    readme = TESTS.parent / "README.md"
+    before, _, rest = readme.read_text(encoding="utf-8").partition("<!-- keys -->\n")
+    _, _, after = rest.partition("<!-- /keys -->\n")
+    wanted = f"{before}<!-- keys -->\n{key_summary()}\n<!-- /keys -->\n{after}"
+    if request.config.getoption("--golden"):
+        readme.write_text(wanted, encoding="utf-8")
+    assert readme.read_text(encoding="utf-8") == wanted, "write it with --golden"
+
+
+def test_every_command_of_the_readme_is_one() -> None:
+    readme = (TESTS.parent / "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"(?m)^(gputop\b[^#|\n]*)", readme) + re.findall(r"`(gputop [^`]+)`", readme)
+    assert len(found) > 8
+    for line in found:
+        parser().parse_args(line.split()[1:])

@@ -58,6 +58,14 @@ def key_tables() -> str:
     return "\n\n".join(parts)
 
 
+def key_summary() -> str:
+    """The keys as the help on the screen shows them, in one table: for the README."""
+    from gputop.ui.keys import GROUPS, told
+
+    rows = ((group.title(), f"`{names}`", text) for group in GROUPS for names, text in told(group))
+    return table(("", "keys", "do"), rows)
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table whose columns stand under each other in a terminal too."""
     body = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]

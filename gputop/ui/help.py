@@ -13,7 +13,7 @@ from gputop.model import Disk, Gpu, GpuShare, Host, Mount, Network, Process, met
 from gputop.ui import bindings, draw
 from gputop.ui.columns import COLUMNS
 from gputop.ui.draw import Line, Run
-from gputop.ui.keys import GROUPS, KEYS, Group, Key
+from gputop.ui.keys import GROUPS, Group, told
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
 
@@ -45,15 +45,9 @@ def _keys(look: Look, width: int) -> list[Line]:
 
 
 def _group(group: Group, width: int) -> list[list[Run]]:
-    """A group of keys; those that join share a line and are told by their titles."""
-    told: list[list[Key]] = []
-    for key in KEYS:
-        if key.group == group:
-            told = [*told[:-1], [*told[-1], key]] if key.joins else [*told, [key]]
+    """A group of keys under its name."""
     lines = [[Run(group, "bright", True)]]
-    for keys in told:
-        names = " ".join(name for key in keys for name in key.names)
-        text = keys[0].help if len(keys) == 1 else ", ".join(dict.fromkeys(key.title.lower() for key in keys))
+    for names, text in told(group):
         shown = f"  {names:{NAMES}} " if len(names) <= NAMES else f"  {names}  "
         for place, part in enumerate(wrap(text, max(10, width - len(shown)))):
             lines.append([Run(shown if place == 0 else " " * len(shown), "busy"), Run(part)])

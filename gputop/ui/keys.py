@@ -100,6 +100,21 @@ ORDERS: dict[str, str] = {
 }
 
 
+def told(group: Group) -> list[tuple[str, str]]:
+    """A group for people: names of keys and what they do; those that join share a line and are told by titles."""
+    lines: list[list[Key]] = []
+    for row in KEYS:
+        if row.group == group:
+            lines = [*lines[:-1], [*lines[-1], row]] if row.joins else [*lines, [row]]
+    return [
+        (
+            " ".join(name for row in keys for name in row.names),
+            keys[0].help if len(keys) == 1 else ", ".join(dict.fromkeys(row.title.lower() for row in keys)),
+        )
+        for keys in lines
+    ]
+
+
 def key(id: str) -> Key:
     """The key with this id; KeyError when there is none."""
     for row in KEYS:
