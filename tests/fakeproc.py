@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gputop.collect.names import Names
-from gputop.collect.procfs import ProcessReader
-from gputop.collect.scale import Scale
-from gputop.collect.shares import ProcessTable
+from gputop.collect.processes.names import Names
+from gputop.collect.processes.reader import ProcessReader
+from gputop.collect.processes.scale import Scale
+from gputop.collect.processes.shares import ProcessTable
 from gputop.model import Process
 from gputop.source import Interest
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputop.collect.jobs import jobs
+from gputop.collect.jobs.groups import jobs
 from gputop.model import GpuShare, Job, Process, Role
 
 GPUS = tuple(f"GPU-{number}" for number in range(8))

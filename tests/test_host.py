@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from gputop.collect import fills
-from gputop.collect.host import ELSEWHERE, HostReader
+from gputop.collect.host.reader import ELSEWHERE, HostReader
 from gputop.collect.kernel import read_file
 from gputop.model import Host, Reason, metrics
 from tests.host_tree import DISKSTATS, MOUNTINFO, NET_DEV, SNMP, Server, pressure, server

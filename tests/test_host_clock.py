@@ -35,7 +35,7 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 """
 PROGRAM = """
 import dataclasses, json, os, time
-from gputop.collect.host import HostReader
+from gputop.collect.host.reader import HostReader
 reader, looks = HostReader(), []
 for seconds in (0, 0, 3600, -3600, -int(time.time())):
     with open(os.environ["SHIFT_FILE"], "w") as file:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.disks import disk_counters
+from gputop.collect.host.disks import disk_counters
 from tests.host_tree import DISKSTATS, Server
 
 NUMBERS = "1 0 8 1 1 0 8 1 0 1 1"

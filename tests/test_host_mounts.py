@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gputop.collect import mountinfo
-from gputop.collect.capacity import Capacity, Size
+from gputop.collect.host.capacity import Capacity, Size
+from gputop.collect.host.mounts import Mounts, data_mounts
 from gputop.collect.kernel import Kernel
-from gputop.collect.mounts import Mounts, data_mounts
 from gputop.model import Missing
 from tests.host_tree import Server, server
 from tests.trees import write_tree

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.readings import UNLOCK_DELAYS
+from gputop.collect.processes.readings import UNLOCK_DELAYS
 from gputop.model import Missing, Process, metrics
 from tests.fakeproc import STAT, FakeProc, find, named
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect import facts
-from gputop.collect.cgroup import place
-from gputop.collect.names import Wanted
+from gputop.collect.processes import facts
+from gputop.collect.processes.cgroup import place
+from gputop.collect.processes.names import Wanted
 from gputop.model import Identity, Missing
 from tests import hostile
 from tests.fakeproc import FakeProc, named, until

@@ -12,8 +12,8 @@ from subprocess import DEVNULL, Popen
 import psutil
 import pytest
 
-from gputop.collect.jobs import jobs
-from gputop.collect.shares import ProcessTable, with_shares
+from gputop.collect.jobs.groups import jobs
+from gputop.collect.processes.shares import ProcessTable, with_shares
 from gputop.model import GpuShare, Job, Process, Role
 from tests.watching import ROOT, Watch, running, watch
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from gputop.collect.names import Names
-from gputop.collect.procfs import ProcessReader
-from gputop.collect.shares import ProcessTable
+from gputop.collect.processes.names import Names
+from gputop.collect.processes.reader import ProcessReader
+from gputop.collect.processes.shares import ProcessTable
 from gputop.model import Process
 from gputop.source import Interest
 

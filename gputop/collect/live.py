@@ -9,11 +9,11 @@ from dataclasses import replace
 from threading import Event
 
 from gputop.collect.gpus import GpuLane
-from gputop.collect.host import HostReader
-from gputop.collect.jobs import jobs
+from gputop.collect.host.reader import HostReader
+from gputop.collect.jobs.groups import jobs
 from gputop.collect.lane import Lane
-from gputop.collect.names import Names
-from gputop.collect.procfs import ProcessReader, ProcessTable, with_shares
+from gputop.collect.processes.names import Names
+from gputop.collect.processes.reader import ProcessReader, ProcessTable, with_shares
 from gputop.model import Frame, Host, Note
 from gputop.safe.text import clean
 from gputop.source import Interest

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gputop.collect.processes.scale import Scale
 from gputop.collect.rates import Counters
-from gputop.collect.scale import Scale
 from gputop.model import Missing, Reason
 from gputop.safe.identity import Stat
 from gputop.safe.text import decode

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from math import inf
 
 from gputop.collect import mountinfo
-from gputop.collect.capacity import Capacity, Size, size_of
+from gputop.collect.host.capacity import Capacity, Size, size_of
+from gputop.collect.host.nfs import Nfs, Traffic
 from gputop.collect.kernel import Kernel, reason
 from gputop.collect.mountinfo import Mounted
-from gputop.collect.nfs import Nfs, Traffic
 from gputop.model import Host, Missing, Mount
 from gputop.safe.text import clean
 

@@ -8,9 +8,9 @@ from collections import deque
 from typing import Literal
 
 from gputop.collect.files import slurp, why
+from gputop.collect.processes.readings import Reading, Values, missing, stat_values
+from gputop.collect.processes.scale import Scale
 from gputop.collect.rates import Counters
-from gputop.collect.readings import Reading, Values, missing, stat_values
-from gputop.collect.scale import Scale
 from gputop.model import Identity, Missing, Process, Reason
 from gputop.safe.identity import parse_stat
 

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 
-from gputop.collect.growth import Ledger
+from gputop.collect.host.growth import Ledger
 from gputop.collect.kernel import Kernel
 from gputop.model import Host, Missing
 

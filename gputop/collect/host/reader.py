@@ -10,17 +10,17 @@ from math import inf
 from typing import Any, Protocol
 
 from gputop.collect import fills
-from gputop.collect.cpu import Cpu
-from gputop.collect.disks import Disks
-from gputop.collect.growth import total
+from gputop.collect.host.cpu import Cpu
+from gputop.collect.host.disks import Disks
+from gputop.collect.host.growth import total
+from gputop.collect.host.limits import Limits
+from gputop.collect.host.machine import Machine, Uptime
+from gputop.collect.host.memory import Memory, Paging, SharedMemory
+from gputop.collect.host.mounts import Mounts
+from gputop.collect.host.networks import Networks, Tcp
+from gputop.collect.host.pressure import Pressures
+from gputop.collect.host.speeds import Speeds
 from gputop.collect.kernel import Kernel, Read, read_file, reason
-from gputop.collect.limits import Limits
-from gputop.collect.machine import Machine, Uptime
-from gputop.collect.memory import Memory, Paging, SharedMemory
-from gputop.collect.mounts import Mounts
-from gputop.collect.networks import Networks, Tcp
-from gputop.collect.pressure import Pressures
-from gputop.collect.speeds import Speeds
 from gputop.model import Cgroup, Disk, Host, Missing, Mount, Network, Pressure, metrics
 
 

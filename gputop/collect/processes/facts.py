@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gputop.collect.readings import Values
+from gputop.collect.processes.readings import Values
 from gputop.safe.text import LIMIT, decode
 
 MOST_ARGUMENTS = 512

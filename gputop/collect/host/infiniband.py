@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gputop.collect.growth import Growth, Ledger, total
+from gputop.collect.host.growth import Growth, Ledger, total
 from gputop.collect.kernel import Kernel
 from gputop.model import Network
 

@@ -6,8 +6,8 @@ import os
 from math import inf
 from typing import NamedTuple
 
-from gputop.collect.growth import Ledger
 from gputop.collect.hierarchy import UNIFIED, Cgroups, Group, Limit, membership, smallest
+from gputop.collect.host.growth import Ledger
 from gputop.collect.kernel import Kernel
 from gputop.model import Cgroup, Host
 

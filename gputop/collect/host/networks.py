@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from gputop.collect.growth import Growth, Ledger, total
-from gputop.collect.infiniband import Ports
+from gputop.collect.host.growth import Growth, Ledger, total
+from gputop.collect.host.infiniband import Ports
 from gputop.collect.kernel import Kernel
 from gputop.model import Host, Network
 from gputop.safe.text import decode

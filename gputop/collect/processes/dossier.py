@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from gputop.collect import facts
-from gputop.collect.cgroup import Place, place
 from gputop.collect.files import slurp_all, why
-from gputop.collect.readings import UNLOCK_DENIED, Values
+from gputop.collect.processes import facts
+from gputop.collect.processes.cgroup import Place, place
+from gputop.collect.processes.readings import UNLOCK_DENIED, Values
 from gputop.model import Identity, Missing, Reason
 from gputop.safe.identity import Stat, read_stat
 

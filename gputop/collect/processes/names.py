@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import NamedTuple
 
-from gputop.collect.dossier import Dossier
+from gputop.collect.processes.dossier import Dossier
 from gputop.model import Identity
 from gputop.safe.text import clean
 

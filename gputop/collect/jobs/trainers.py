@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from gputop.collect.kin import LOADER, Tree
-from gputop.collect.launchers import is_notebook, is_python, is_service, is_spawned, launcher
+from gputop.collect.jobs.kin import LOADER, Tree
+from gputop.collect.jobs.launchers import is_notebook, is_python, is_service, is_spawned, launcher
 from gputop.model import Process
 
 BUSY_PERCENT = 20.0  # of one core, now or on the whole: a torch program that does less trains nothing

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from gputop.collect.cgroup import Place, Quotas
-from gputop.collect.readings import READINGS, Values
-from gputop.collect.scale import Scale
-from gputop.collect.seen import Seen
-from gputop.collect.threads import Threads
+from gputop.collect.processes.cgroup import Place, Quotas
+from gputop.collect.processes.readings import READINGS, Values
+from gputop.collect.processes.scale import Scale
+from gputop.collect.processes.seen import Seen
+from gputop.collect.processes.threads import Threads
 
 SLOW_EVERY_S = 5.0  # status and the like; of what somebody looks at, on each tick
 

@@ -8,8 +8,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from gputop.collect.files import slurp
+from gputop.collect.processes.readings import Values, line, run_and_wait, switches, waited_percent
 from gputop.collect.rates import Counters
-from gputop.collect.readings import Values, line, run_and_wait, switches, waited_percent
 from gputop.model import Identity
 from gputop.safe.text import decode
 

@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from gputop.collect.cgroup import QUOTA_FILLS, Place
-from gputop.collect.closely import Closely
-from gputop.collect.dossier import WEIGHT_FILLS
 from gputop.collect.files import slurp, why
 from gputop.collect.fills import check
-from gputop.collect.kin import LOADER, Tree
-from gputop.collect.names import Names, Wanted
+from gputop.collect.jobs.kin import LOADER, Tree
+from gputop.collect.processes.cgroup import QUOTA_FILLS, Place
+from gputop.collect.processes.closely import Closely
+from gputop.collect.processes.dossier import WEIGHT_FILLS
+from gputop.collect.processes.names import Names, Wanted
+from gputop.collect.processes.readings import READINGS, STAT_FILLS
+from gputop.collect.processes.scale import Scale
+from gputop.collect.processes.seen import RETRY_S, TURNS_S, Gone, Seen
+from gputop.collect.processes.shares import ProcessTable, with_shares
+from gputop.collect.processes.threads import THREAD_FILLS
 from gputop.collect.rates import SHORTEST_S
-from gputop.collect.readings import READINGS, STAT_FILLS
-from gputop.collect.scale import Scale
-from gputop.collect.seen import RETRY_S, TURNS_S, Gone, Seen
-from gputop.collect.shares import ProcessTable, with_shares
-from gputop.collect.threads import THREAD_FILLS
 from gputop.model import Identity, Note, Process, metrics
 from gputop.safe.identity import initial_pid_namespace
 from gputop.source import Interest

@@ -1,0 +1,1 @@
+"""Jobs, told from processes alone: launcher, ranks, loaders. Pure."""
