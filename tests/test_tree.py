@@ -129,13 +129,13 @@ def test_a_process_without_gpu_kin_is_shown_when_it_is_busy(fields: dict, shown:
     assert tree.build(only, View(tree=nested, every_process=True))
 
 
-def test_helpers_of_a_job_are_shown_when_they_do_something() -> None:
+def test_other_children_of_a_job_are_shown_when_they_do_something() -> None:
     job, members = training("one", 100, ranks=1, loaders=0)
     quiet = process(300, 200, job="one", command=("compile-worker",))
     loud = process(301, 200, job="one", command=("rsync",), cpu_percent=150.0)
     rows = tree.build(frame((job, [*members, quiet, loud])), View(level=2))
     assert [row.text for row in rows[2:]] == ["rsync"]
-    assert rows[0].figures.cpu_percent == 250, "a hidden helper still counts in the sum"
+    assert rows[0].figures.cpu_percent == 250, "a hidden child still counts in the sum"
 
 
 def test_a_loader_below_a_shell_of_its_rank_belongs_to_the_rank() -> None:

@@ -221,7 +221,7 @@ def _loaders(loaders: list[Process], above: Key, frame: Frame, view: View) -> li
 
 
 def _others(processes: list[Process], frame: Frame, everything: bool) -> list[Row]:
-    """Launchers and helpers of a job: a line only for one that does something."""
+    """Launchers and other children of a job: a line only for one that does something."""
     return [_leaf(process, frame) for process in processes if everything or process.gpus or busy(process)]
 
 
