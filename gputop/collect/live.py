@@ -10,7 +10,7 @@ from threading import Event
 
 from gputop.collect.gpus import GpuLane
 from gputop.collect.host.reader import HostReader
-from gputop.collect.jobs.groups import jobs
+from gputop.collect.jobs.memory import Jobs
 from gputop.collect.lane import Lane
 from gputop.collect.processes.names import Names
 from gputop.collect.processes.reader import ProcessReader, ProcessTable, with_shares
@@ -36,6 +36,7 @@ class Live:
         self._reader = ProcessReader(names=self._names)
         self._processes = Lane("processes", self._read_processes, ProcessTable.EMPTY)
         self._host = Lane("host", HostReader().read, Host())
+        self._jobs = Jobs()
         self._hostname = clean(socket.gethostname())
 
     def past(self) -> Iterator[Frame]:
@@ -76,7 +77,7 @@ class Live:
     def _compose(self, now_s: float, late_s: float, spent_s: float) -> Frame:
         driver, hosted = self._gpus.latest(), self._host.latest
         table = with_shares(self._processes.latest, driver.shares, driver.taken_s)
-        processes, found = jobs(table.processes, tuple(gpu.uuid for gpu in driver.gpus))
+        processes, found = self._jobs.of(table.processes, tuple(gpu.uuid for gpu in driver.gpus))
         return Frame(
             wall_s=time.time(),
             mono_s=now_s,

@@ -71,7 +71,7 @@ class People:
                 found[process.pid] = process
             elif is_python(process) and launcher(process) is None and not is_service(process):
                 perhaps.append(process)
-        for process in filter(_at_work, perhaps):
+        for process in filter(at_work, perhaps):
             original = self._original(process)
             if original.pid not in found and self._on_its_own(original, found):
                 found[original.pid] = original
@@ -102,12 +102,12 @@ class People:
     def _on_its_own(self, process: Process, found: dict[int, Process]) -> bool:
         """Whether no ancestor does the training for it; children inherit the environment and the libraries."""
         for parent in self.above(process):
-            if parent.pid in found or (is_python(parent) and launcher(parent) is None and _at_work(parent)):
+            if parent.pid in found or (is_python(parent) and launcher(parent) is None and at_work(parent)):
                 return parent.rank != process.rank and process.local_rank is not None
         return True
 
 
-def _at_work(process: Process) -> bool:
+def at_work(process: Process) -> bool:
     """Whether a process without a GPU trains: one of several ranks, or torch that is or has been busy."""
     if process.rank is not None and (process.world_size or 0) > 1:
         return True
