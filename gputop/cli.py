@@ -6,15 +6,18 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, NoReturn
 
 from gputop import __version__, config, units
 from gputop.safe import files, identity
+from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
+    from gputop.monitor import Update
     from gputop.source import Source
 
 OK, FAILED, USAGE = 0, 1, 64
@@ -150,14 +153,20 @@ def demo(args: argparse.Namespace, settings: Settings) -> int:
 
 def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     """Print what the screen would show, `count` times; what is wrong with the driver goes to standard error."""
-    from gputop.export import FORMATS
-    from gputop.monitor import Monitor
-
     if args.count < 1:
         raise Failure(f"--count {args.count} prints nothing: use 1 or more", USAGE)
+    from gputop.monitor import Monitor
+
+    arrived: SimpleQueue[Update | Exception | None] = SimpleQueue()
+    Monitor(open_source(getattr(args, "source", "live"), settings)).start(arrived.put, arrived.put)
+    # late: the source has its first look meanwhile
+    from gputop.export import FORMATS
+
     write = FORMATS[args.format](sys.stdout, ascii=settings.ascii == "on")
-    run = Monitor(open_source(getattr(args, "source", "live"), settings))
-    for number, update in enumerate(run.updates(), 1):
+    updates: Iterator[Update | Exception] = iter(arrived.get, None)
+    for number, update in enumerate(updates, 1):
+        if isinstance(update, Exception):
+            raise Failure(f"collection failed: {type(update).__name__}: {clean(str(update))}")
         if number == 1:
             for note in update.frame.notes:
                 if note.subject == "driver":
@@ -166,7 +175,6 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
         sys.stdout.flush()
         if number == args.count:
             break
-    run.stop()
     return OK
 
 
