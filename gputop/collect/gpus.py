@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock, Thread
 
+from gputop.collect.lane import pause
 from gputop.collect.nvml import trouble
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import HANG_S, Call, Gate, Late
@@ -62,7 +63,7 @@ class GpuLane:
         self._reader = Reader(clock=clock, sys_root=sys_root, proc_root=proc_root, gpm_mode=gpm)
         self._workers: list[Worker] = []  # at most one that is stuck and one that works, which is the last
         self._watching = Lock()
-        self._stopped, self._released = Event(), Event()
+        self._stopped, self._released, self._swept = Event(), Event(), Event()
         self._broken: Note | None = None
         self._shares: tuple[tuple[Mapping[int, GpuShare], ...], Mapping[int, tuple[GpuShare, ...]]] = ((), {})
 
@@ -70,6 +71,12 @@ class GpuLane:
         """Begin to read."""
         if self._enabled:
             self._hire()
+        else:
+            self._swept.set()
+
+    def settled(self, until_s: float) -> bool:
+        """Wait for the first sweep, no longer than until this time of the clock; a hung driver has none."""
+        return self._swept.wait(max(0.0, until_s - self._clock()))
 
     def stop(self) -> None:
         """Let the thread end after the call it is in; nobody waits for that."""
@@ -127,8 +134,8 @@ class GpuLane:
             while not self._stopped.is_set():
                 began_s, tick = self._clock(), self._reader.tick
                 self._sweep(worker)
-                wait_s = PRIME_S if tick == 0 < self._reader.tick else self.interval_s * self._reader.pace.factor
-                self._stopped.wait(max(0.0, began_s + wait_s - self._clock()))
+                self._swept.set()
+                self._rest(began_s, first=tick == 0 < self._reader.tick)
         except Late:
             pass  # another thread has taken over
         finally:
@@ -136,6 +143,13 @@ class GpuLane:
                 self._reader.stop()
             with self._watching:
                 self._workers = [other for other in self._workers if other is not worker]
+
+    def _rest(self, began_s: float, *, first: bool) -> None:
+        def left_s() -> float:
+            wait_s = PRIME_S if first else self.interval_s * self._reader.pace.factor
+            return began_s + wait_s - self._clock()
+
+        pause(self._stopped, left_s)
 
     def _sweep(self, worker: Worker) -> None:
         held = frozenset(other.holds for other in self._workers if other is not worker and other.holds is not None)

@@ -8,6 +8,15 @@ from threading import Event, Thread
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+NOTICE_S = 0.5  # how soon a pause takes notice of another interval
+
+
+def pause(stopped: Event, left_s: Callable[[], float]) -> bool:
+    """Wait until nothing is left of a time that may change meanwhile; True as soon as it is over for good."""
+    while (rest_s := left_s()) > 0:
+        if stopped.wait(min(rest_s, NOTICE_S)):
+            return True
+    return stopped.is_set()
 
 
 class Lane(Generic[T]):

@@ -11,7 +11,7 @@ from threading import Event
 from gputop.collect.gpus import GpuLane
 from gputop.collect.host.reader import HostReader
 from gputop.collect.jobs.memory import Jobs
-from gputop.collect.lane import Lane
+from gputop.collect.lane import Lane, pause
 from gputop.collect.processes.names import Names
 from gputop.collect.processes.reader import ProcessReader, ProcessTable, with_shares
 from gputop.model import Frame, Host, Note
@@ -21,6 +21,9 @@ from gputop.source import Interest
 PATIENCE_S = 0.25  # how long a tick waits for a lane; a later result belongs to the next frame
 PRIME_S = 0.2  # rates need two looks: the first is not shown
 FIRST_PATIENCE_S = 1.0  # a first frame without processes would be a lie that lasts a second
+DRIVER_PATIENCE_S = (
+    0.4  # who is on a GPU is followed, and named, from the first look on; a hung driver is not waited for
+)
 
 
 class Live:
@@ -37,6 +40,7 @@ class Live:
         self._processes = Lane("processes", self._read_processes, ProcessTable.EMPTY)
         self._host = Lane("host", HostReader().read, Host())
         self._jobs = Jobs()
+        self._spent: tuple[float, float] | None = None  # at the last frame: the time, and CPU time so far
         self._hostname = clean(socket.gethostname())
 
     def past(self) -> Iterator[Frame]:
@@ -50,15 +54,18 @@ class Live:
         self._names.start()
         for lane in lanes:
             lane.start()
+        self._gpus.settled(time.monotonic() + DRIVER_PATIENCE_S)
         self._look(FIRST_PATIENCE_S)
-        due_s = time.monotonic() + PRIME_S
-        spent_s = time.process_time()
-        while not stop.wait(max(0.0, due_s - time.monotonic())):
-            now_s = time.monotonic()
+        due_s = time.monotonic() + PRIME_S - self.interval_s  # of the last frame, had there been one
+
+        def left_s() -> float:
+            return due_s + self.interval_s - time.monotonic()
+
+        while not pause(stop, left_s):
+            now_s, late_s = time.monotonic(), max(0.0, -left_s())
             self._look()
-            yield self._compose(now_s, late_s=max(0.0, now_s - due_s), spent_s=time.process_time() - spent_s)
-            spent_s = time.process_time()
-            due_s = max(due_s + self.interval_s, time.monotonic())
+            yield self._compose(now_s, late_s)
+            due_s = max(due_s + self.interval_s, time.monotonic() - self.interval_s)
         for stopped in (*lanes, self._gpus, self._names):
             stopped.stop()
 
@@ -74,7 +81,7 @@ class Live:
         self._processes.settled(until_s)
         self._host.settled(until_s)
 
-    def _compose(self, now_s: float, late_s: float, spent_s: float) -> Frame:
+    def _compose(self, now_s: float, late_s: float) -> Frame:
         driver, hosted = self._gpus.latest(), self._host.latest
         table = with_shares(self._processes.latest, driver.shares, driver.taken_s)
         processes, found = self._jobs.of(table.processes, tuple(gpu.uuid for gpu in driver.gpus))
@@ -93,9 +100,14 @@ class Live:
             jobs=found,
             notes=(*driver.notes, *table.notes, *self._broken()),
             late_s=late_s,
-            cost_percent=100 * spent_s / self.interval_s,
+            cost_percent=self._cost_percent(),
             driver_percent=driver.driver_percent,
         )
+
+    def _cost_percent(self) -> float | None:
+        """CPU time of this program since the last frame, of one core; the first has none to begin with."""
+        before, self._spent = self._spent, (time.monotonic(), time.process_time())
+        return 100 * (self._spent[1] - before[1]) / (self._spent[0] - before[0]) if before else None
 
     def _broken(self) -> Iterator[Note]:
         for lane in (self._processes, self._host):

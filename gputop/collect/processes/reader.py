@@ -82,8 +82,9 @@ class ProcessReader:
         except OSError as error:
             return replace(self._table, notes=(_lost(error.strerror or str(error)),))
         looked = self._look_at_all(pids, interest, now_s)
+        told = self._take_names()  # first: what is followed closely is read by its cgroup
         self._follow(gpu_pids, interest, now_s)
-        told = self._take_names(interest, looked)
+        self._ask_names(interest, looked)
         for seen in dict.fromkeys((*looked, *self._tracked.values(), *told)):
             seen.made(None if seen.uid is None else self._names.user(seen.uid), self._scale)
         self._absent = {pid: self._absent.get(pid, now_s) for pid in gpu_pids if pid not in self._seen}
@@ -234,8 +235,8 @@ class ProcessReader:
         inherited = parent is not None and parent.named.get("rank") == named.get("rank")
         return (named.get("rank") is not None and not inherited) or "torch" in named.get("libraries", ())
 
-    def _take_names(self, interest: Interest, looked: Iterable[Seen]) -> list[Seen]:
-        """Ask the names lane about those followed, and take what it has found meanwhile."""
+    def _ask_names(self, interest: Interest, looked: Iterable[Seen]) -> None:
+        """Ask the names lane about those followed."""
         wanted = []
         for pid, seen in self._tracked.items():
             weigh = pid in self._weighed or seen.stat.parent_pid in self._loader_parents
@@ -244,6 +245,9 @@ class ProcessReader:
             others = dict.fromkeys((*looked, *(seen for seen in self._seen.values() if not seen.named)))
             wanted += [Wanted(seen.identity, seen.stat.comm, deep=False) for seen in others if not seen.tracked]
         self._names.want(wanted)
+
+    def _take_names(self) -> list[Seen]:
+        """Take what the names lane has found meanwhile; of whom."""
         told = []
         for news in self._names.fresh():
             if isinstance(news, Identity):

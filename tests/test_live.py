@@ -1,0 +1,90 @@
+"""The live source: what its first frame knows, how it keeps time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Timer
+
+import pytest
+
+from gputop.collect.live import Live
+from gputop.model import Frame
+from tests.fakenvml import Fake
+
+LAUNCHER = """
+import os, subprocess, sys
+ranks = [subprocess.Popen([sys.executable, "train.py"], env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"})
+         for rank in (0, 1)]
+print(*(rank.pid for rank in ranks), flush=True)
+sys.stdin.read()
+for rank in ranks:
+    rank.kill()
+"""
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[list[int]]:
+    """The pids of two ranks of a launcher, which sleep and have no loaders: only the driver makes them stand out."""
+    folder = tmp_path / "llama"
+    folder.mkdir()
+    (folder / "torchrun").write_text(LAUNCHER)
+    (folder / "train.py").write_text("import time\ntime.sleep(600)\n")
+    command = [sys.executable, "torchrun", "train.py"]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout
+        yield list(map(int, launcher.stdout.readline().split()))
+        launcher.communicate()
+
+
+def test_the_first_frame_names_the_job_on_the_gpus(fake: Fake, ranks: list[int]) -> None:
+    for gpu, pid in enumerate(ranks):
+        fake.add_process(gpu=gpu, pid=pid, vram_bytes=1 << 30, sm=50)
+    command = [sys.executable, "-m", "gputop", "--json"]
+    done = subprocess.run(command, env=fake.env(), capture_output=True, text=True, timeout=60, check=True)
+    frame = json.loads(done.stdout)["frame"]
+    by_pid = {process["pid"]: process for process in frame["processes"]}
+    (job,) = [job for job in frame["jobs"] if job["key"] == by_pid[ranks[0]]["job"]]
+    assert (job["name"], job["launcher"]) == ("llama/train", "torchrun")
+    assert [identity[0] for identity in job["ranks"]] == ranks
+    for number, pid in enumerate(ranks):
+        process = by_pid[pid]
+        assert process["rank"] == number
+        assert process["command"][1:] == ["train.py"]
+        assert process["read_bytes_per_s"] == 0
+        assert "run_wait_percent" in process
+        assert "allowed_cpus" in process
+
+
+@pytest.fixture
+def live() -> Iterator[tuple[Live, Iterator[Frame]]]:
+    source, stop = Live(interval_s=60, nvml=False), Event()
+    frames = source.frames(stop)
+    yield source, frames
+    stop.set()
+    assert next(frames, None) is None
+
+
+def test_another_interval_holds_at_once(live: tuple[Live, Iterator[Frame]]) -> None:
+    source, frames = live
+    first = next(frames)
+    Timer(0.2, setattr, (source, "interval_s", 0.25)).start()
+    second = next(frames)
+    assert second.mono_s - first.mono_s < 30
+    assert next(frames).mono_s > second.mono_s
+
+
+def test_its_cost_is_of_the_time_that_passed(live: tuple[Live, Iterator[Frame]]) -> None:
+    source, frames = live
+    source.interval_s = 0.25
+    assert next(frames).cost_percent is None
+    until_s = time.monotonic() + 1.0
+    while time.monotonic() < until_s:
+        pass
+    cost = next(frames).cost_percent
+    assert cost is not None
+    assert 10 < cost < 350
