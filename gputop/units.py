@@ -1,4 +1,4 @@
-"""Numbers to short text and back: 66.1G, 1.9G/s, 6m 12s, 50M."""
+"""Numbers to short text and back: 66.1G, 1.9G/s, 6m 12s."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 
 UNKNOWN = "·"
 _STEPS = ("", "K", "M", "G", "T", "P", "E")
-_SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -79,14 +78,6 @@ def duration(text: str) -> float:
     if not match:
         raise ValueError(f"{text!r} is not a duration: use a number with s, m or h, as in 60s")
     return float(match[1]) * _SECONDS[match[2]]
-
-
-def quantity(text: str) -> float:
-    """A number with a binary suffix, as a filter takes it: 50M, 1.5G, 12; ValueError says what is wrong."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?(?:/s)?\s*", text.lower())
-    if not match:
-        raise ValueError(f"{text!r} is not a number: use for example 50M")
-    return float(match[1]) * _SIZES[match[2]]
 
 
 def ranges(numbers: tuple[int, ...]) -> str:
