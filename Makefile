@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-SIZE   ?= 120x40
 
 .DEFAULT_GOAL := help
 
