@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -37,7 +38,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where help is; exit 64."""
-        sys.stderr.write(f"gputop: {message}; see {self.prog} --help\n")
+        # a glob puts the names of other people's files on the command line
+        sys.stderr.write(f"gputop: {clean(message)}; see {self.prog} --help\n")
         raise SystemExit(USAGE)
 
 
@@ -162,7 +164,7 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     # late: the source has its first look meanwhile
     from gputop.export import FORMATS
 
-    write = FORMATS[args.format](sys.stdout, ascii=settings.ascii == "on")
+    write = FORMATS[args.format](sys.stdout, ascii=config.plain(settings.ascii, sys.stdout.encoding))
     updates: Iterator[Update | Exception] = iter(arrived.get, None)
     for number, update in enumerate(updates, 1):
         if isinstance(update, Exception):
@@ -255,6 +257,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = _chosen(args)
         if name not in SCREENS:
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(errors="replace")  # what the locale's encoding does not have is `?`
         return COMMANDS[name](args, _settings(args))
     except Failure as failure:
         sys.stderr.write(f"gputop: {failure}\n")

@@ -94,6 +94,11 @@ BY_KEY = {setting.key: setting for setting in SETTINGS}
 FLAGS = frozenset(BY_KEY)  # what the command line may overrule, by the names it has there
 
 
+def plain(ascii: str, encoding: str | None) -> bool:
+    """Whether a stream of this encoding gets ASCII only; `ascii` is the setting: auto, on or off."""
+    return ascii == "on" or (ascii != "off" and (encoding or "").lower().replace("-", "") != "utf8")
+
+
 def default_path(environ: Mapping[str, str]) -> str | None:
     """Where the file is looked for; None where neither XDG_CONFIG_HOME nor HOME says."""
     base = Path(environ.get("XDG_CONFIG_HOME", ""))

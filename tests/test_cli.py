@@ -138,6 +138,21 @@ def test_completions_are_those_of_the_command_line(shell: str) -> None:
     assert run("completions", shell).stdout == shipped
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("args", [["--once", "--source", "demo:showcase"], ["docs", "metrics"], ["--json"]])
+def test_t12_without_utf8_everything_prints(args: list[str], encoding: str) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([*GPUTOP, *args, "--no-nvml"], capture_output=True, timeout=60, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii() or args[0] == "docs"
+
+
+def test_p01_a_hostile_file_name_on_the_command_line_is_harmless() -> None:
+    done = run("--once", "--x\x1b]0;owned\x07")
+    assert done.returncode == 64
+    assert done.stderr.strip().isprintable()
+
+
 def test_reset_terminal_without_a_terminal_says_so() -> None:
     done = subprocess.run(
         [*GPUTOP, "reset-terminal"], capture_output=True, text=True, start_new_session=True, check=False

@@ -197,6 +197,12 @@ def test_whatever_the_driver_says_the_pane_keeps_its_width(
             assert look.glyphs is not ASCII or strip.text.isascii()
 
 
+def test_cards_say_how_many_there_is_no_room_for() -> None:
+    cards = [gpu(number) for number in range(8)]
+    assert pane(120, 18, *cards, density="card")[-1].endswith("  6 more")
+    assert "more" not in "".join(pane(120, 60, *cards, density="card"))
+
+
 def test_nothing_to_draw() -> None:
     assert gpus(frame(), History(), 80, 10, Look()) == []
     assert gpus(frame((gpu(0),)), History(), 0, 10, Look()) == []

@@ -162,7 +162,7 @@ def test_a_note_is_one_line() -> None:
     assert one.text.rstrip() == " 3 of 3 GPU processes are outside this container."
     two = note_line(frame(cards, notes=(FOREIGN, hidden)), 50, READABLE)
     assert two
-    assert two.text.rstrip() == " 3 of 3 GPU processes are outside t…  +1 more: F1"
+    assert two.text.rstrip() == " 3 of 3 GPU processes are outside t…  F1: 2 notes"
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,13 @@ def test_t01_q_ends_it_within_a_second(monitor: Program) -> None:
     endings.ends_by_key(monitor)
 
 
+@pytest.mark.parametrize("flags", [(), ("--readonly",)], ids=["", "readonly"])
+def test_nothing_is_written_when_it_is_read_only(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    argv = (*ARGV, "demo", "healthy", *flags)
+    with Program(argv, "Quit", env={"XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}).start():
+        assert any(tmp_path.rglob("*")) == (not flags)
+
+
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
 def test_t01_a_signal_gives_the_terminal_back(monitor: Program, number: int) -> None:
     endings.ends_by_signal(monitor, number)

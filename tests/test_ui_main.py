@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from textual.events import MouseScrollDown, MouseScrollUp
 
 from gputop.model import Frame, Note
 from gputop.ui.look import ASCII, DARK, PLAIN, UNICODE, Look
@@ -120,6 +119,25 @@ def test_a_note_takes_one_line() -> None:
     play(scene, frame(LLAMA, notes=(note,)))
 
 
+def test_what_a_note_advises_is_in_the_help() -> None:
+    outside = Note(
+        subject="processes", key="foreign-pids", text="3 of 3 GPU processes are outside this container.",
+        help=("To see them: run gputop on the host",),
+    )  # fmt: skip
+    hidden = Note(subject="processes", key="hidden-pids", text="2 belong to others.", help=("sudo gputop shows them",))
+
+    async def scene(stage: Stage) -> None:
+        assert any("outside this container" in line and line.endswith("F1: 2 notes") for line in stage.lines)
+        await stage.press("f1", "shift+tab")
+        assert "help: notes" in stage.lines[0]
+        for said in (outside.text, *outside.help, hidden.text, *hidden.help):
+            assert said in stage.text
+        await stage.press("tab")
+        assert "help: keys" in stage.lines[0]
+
+    play(scene, frame(LLAMA, notes=(outside, hidden)))
+
+
 def test_an_idle_job_says_what_it_holds() -> None:
     shown = frame(JUPYTER, gpus=8)
 
@@ -218,36 +236,6 @@ def test_the_cursor_keeps_its_process_over_a_resize() -> None:
         assert before in stage.pids
 
     play(scene, server(8))
-
-
-@pytest.mark.parametrize("density", ["card", "row", "cell"])
-def test_sixty_four_gpus_scroll_to_the_last_and_no_further(density: str) -> None:
-    async def scene(stage: Stage) -> None:
-        await stage.press("tab", *["pagedown"] * 8)
-        assert any(" 63 " in f" {line}" for line in stage.lines)
-        last = stage.text
-        await stage.press("down")
-        assert stage.text == last
-        await stage.press("up")
-        assert stage.text != last
-        await stage.press("home")
-        top = stage.text
-        await stage.pilot._post_mouse_events([MouseScrollDown], "#gpus", offset=(5, 5))
-        assert stage.text != top
-        await stage.pilot._post_mouse_events([MouseScrollUp], "#gpus", offset=(5, 5))
-        await stage.press("escape")
-        assert stage.lines[:-1] == top.splitlines()[:-1]
-
-    play(scene, frame(gpus=64), size=(80, 24), density=density)
-
-
-def test_a_small_screen_scrolls_its_gpus() -> None:
-    async def scene(stage: Stage) -> None:
-        assert " 63 " not in stage.text
-        await stage.press("end")
-        assert " 63 " in stage.text
-
-    play(scene, frame(gpus=64), size=(40, 12))
 
 
 def test_hostile_strings_are_drawn_as_text_on_every_screen() -> None:

@@ -165,4 +165,4 @@ class Gputop(GuardedApp, inherit_bindings=False):
 def show(monitor: Monitor, mailbox: Mailbox, settings: Settings) -> NoReturn:
     """Show a running monitor on this terminal until somebody quits; ends the process."""
     look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
-    run_guarded(lambda guard: Gputop(monitor, mailbox, settings, look, guard), mouse=settings.mouse)
+    run_guarded(lambda guard: Gputop(monitor, mailbox, settings, look, guard), settings.mouse, settings.readonly)

@@ -25,8 +25,7 @@ def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
     notes = [note for note in frame.notes if note.subject == "driver" and note.key not in _ASIDE]
     if not notes:
         notes = [Note(subject="driver", key="no-gpus", text="0 GPUs: the driver answers and lists none.")]
-    width_of_text = min(width, _WIDEST)
-    rows = [row for note in notes for row in _said(note, width_of_text)]
+    rows = [row for note in notes for row in said(note, width)]
     rows.append([Run("  Processes and host are shown below.", "dim")])
     return [draw.blank(width, look), *(Line(look).runs(row).strip(width) for row in rows), draw.blank(width, look)]
 
@@ -56,16 +55,18 @@ def noted(frame: Frame) -> Sequence[Note]:
 
 
 def note_line(frame: Frame, width: int, look: Look) -> Strip | None:
-    """The first such note in one line, and how many more there are; None where there is none."""
+    """The first such note in one line, and where the rest is; None where there is none."""
     notes = noted(frame)
     if not notes:
         return None
-    more = f"  +{len(notes) - 1} more: F1" if len(notes) > 1 else ""
+    more = f"  F1: {len(notes)} notes" if len(notes) > 1 else "  F1: more" if notes[0].help else ""
     line = Line(look).add(" ").add(draw.cut(notes[0].text, max(0, width - len(more) - 2)), "dim").add(more, "dim")
     return line.strip(width)
 
 
-def _said(note: Note, width: int) -> list[list[Run]]:
+def said(note: Note, width: int) -> list[list[Run]]:
+    """A note in full: what is missing, and what helps."""
+    width = min(width, _WIDEST)
     rows: list[list[Run]] = [[Run("  "), Run(line, "bright", True)] for line in wrap(note.text, width - 4)]
     offered = note.key not in _OFFERS_DEMO or any("gputop demo" in line for line in note.help)
     helps = [*note.help] if offered else [*note.help, _LOOKING]

@@ -52,10 +52,15 @@ def pick(width: int, height: int, count: int) -> Density:
     return "tiny"
 
 
+def fitting(density: Density, height: int) -> int:
+    """How many GPUs, or lines of cells, a pane shows at once."""
+    return max(1, height // CARD_LEAST if density == "card" else height - 1)
+
+
 def furthest(density: Density, width: int, height: int, count: int) -> int:
     """The highest `first` that still fills the pane."""
     if density == "card":
-        return max(0, count - max(1, height // CARD_LEAST))
+        return max(0, count - fitting(density, height))
     return max(0, math.ceil(count / columns(density, width, height, count)) - max(0, height - 1))
 
 
@@ -77,11 +82,15 @@ def gpus(
 
 
 def _cards(scene: Scene, width: int, height: int, first: int) -> list[Strip]:
-    room = max(1, height // CARD_LEAST)
+    room = fitting("card", height)
     first = max(0, min(first, furthest("card", width, height, len(scene.gpus))))
     shown = scene.gpus[first : first + room]
     each = height // len(shown)
-    return [strip for gpu in shown for strip in card(gpu, scene, width, each)][:height]
+    strips = [strip for gpu in shown for strip in card(gpu, scene, width, each)][:height]
+    if hidden := len(scene.gpus) - len(shown):
+        end = Line(scene.look).add(f"  {hidden} more", "dim")
+        strips[-1] = Strip.join([strips[-1].crop(0, max(0, width - end.cells)), end.strip(min(width, end.cells))])
+    return strips
 
 
 def _table(scene: Scene, fields: Sequence[Field], width: int, height: int, first: int, many: int) -> list[Strip]:

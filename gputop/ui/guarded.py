@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NoReturn
 from textual.app import App
 from textual.binding import Binding
 
+from gputop.safe.crash import Crashes
 from gputop.safe.terminal import Guard
 from gputop.ui.driver import TerminalDriver
 
@@ -71,9 +72,12 @@ class GuardedApp(App[None]):
             self._fatal_error()
 
 
-def run_guarded(make: Callable[[Guard], GuardedApp], mouse: bool = True) -> NoReturn:
-    """Makes the app, runs it, and ends the process with it. Where the terminal cannot show it was asked before."""
-    guard = Guard()
+def run_guarded(make: Callable[[Guard], GuardedApp], mouse: bool = True, readonly: bool = False) -> NoReturn:
+    """Makes the app, runs it, and ends the process with it. Where the terminal cannot show it was asked before.
+
+    With `readonly` no report of a crash is kept.
+    """
+    guard = Guard(Crashes(None, "read-only") if readonly else None)
 
     def start() -> int:
         app = make(guard)

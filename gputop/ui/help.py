@@ -1,7 +1,8 @@
-"""Help: keys, columns and metrics, all of it made of the declarations."""
+"""Help: what is missing now; keys, columns and metrics, all of them made of the declarations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -9,22 +10,24 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.strip import Strip
 
-from gputop.model import Disk, Gpu, GpuShare, Host, Mount, Network, Process, metrics
-from gputop.ui import bindings, draw
+from gputop.model import Disk, Gpu, GpuShare, Host, Mount, Network, Note, Process, metrics
+from gputop.ui import bindings, draw, empty
 from gputop.ui.columns import COLUMNS
 from gputop.ui.draw import Line, Run
 from gputop.ui.keys import GROUPS, Group, told
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
 
-PAGES = ("keys", "columns", "metrics")
 LEFT: tuple[Group, ...] = ("MOVE", "LEAVE")
 NAMES = 9  # cells for the names of keys
 
 
-def pages(look: Look, width: int) -> dict[str, list[Line]]:
-    """The lines of each page at a width."""
-    return {"keys": _keys(look, width), "columns": _columns(look, width), "metrics": _metrics(look, width)}
+def pages(look: Look, width: int, notes: Sequence[Note] = ()) -> dict[str, list[Line]]:
+    """The lines of each page at a width; that of the notes only where there are any."""
+    found = {"keys": _keys(look, width), "columns": _columns(look, width), "metrics": _metrics(look, width)}
+    if notes:
+        found["notes"] = [Line(look).runs(row) for note in notes for row in empty.said(note, width)]
+    return found
 
 
 def _keys(look: Look, width: int) -> list[Line]:
@@ -104,9 +107,10 @@ class Help(ModalScreen[None], inherit_bindings=False):
         *bindings.everywhere(),
     ]
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, notes: Sequence[Note] = ()) -> None:
         super().__init__()
         self.look = look
+        self._notes = notes
         self._page = 0
         self._first = 0
 
@@ -120,7 +124,7 @@ class Help(ModalScreen[None], inherit_bindings=False):
 
     def action_turn(self, step: int) -> None:
         """The next page."""
-        self._page, self._first = (self._page + step) % len(PAGES), 0
+        self._page, self._first = self._page + step, 0
         self.redraw()
 
     def action_scroll_by(self, lines: int) -> None:
@@ -131,16 +135,17 @@ class Help(ModalScreen[None], inherit_bindings=False):
     def redraw(self) -> None:
         """Draw the page."""
         width, height = self.app.size
-        lines = pages(self.look, width)[PAGES[self._page]]
+        found = pages(self.look, width, self._notes)
+        names = list(found)
+        name = names[self._page % len(names)]
+        lines = found[name]
         room = max(0, height - 2)
         self._first = min(max(0, self._first), max(0, len(lines) - room))
         body = [line.strip(width) for line in lines[self._first : self._first + room]]
         body += [draw.blank(width, self.look)] * (room - len(body))
-        self.query_one(Lines).show([self._title(width), *body, self._foot(width, len(lines) > room)])
-
-    def _title(self, width: int) -> Strip:
         dot = f" {self.look.glyphs.dot} "
-        return draw.rule(f"help: {PAGES[self._page]}", width, self.look, right=f"Tab: {dot.join(PAGES)}")
+        title = draw.rule(f"help: {name}", width, self.look, right=f"Tab: {dot.join(names)}")
+        self.query_one(Lines).show([title, *body, self._foot(width, len(lines) > room)])
 
     def _foot(self, width: int, more: bool) -> Strip:
         line = Line(self.look, "raised").add(" Esc", "busy", bold=True).add(" closes  ", "dim")

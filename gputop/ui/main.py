@@ -19,7 +19,7 @@ from gputop.ui.arrange import Panes, Rect, arrange
 from gputop.ui.columns import beside
 from gputop.ui.dialogs import DelayDialog, OrderDialog, SortDialog
 from gputop.ui.draw import Line
-from gputop.ui.gpus import Density, furthest
+from gputop.ui.gpus import Density, fitting, furthest
 from gputop.ui.header import Status
 from gputop.ui.help import Help
 from gputop.ui.keybar import KeyBar
@@ -167,12 +167,15 @@ class Main(Screen[None], inherit_bindings=False):
     # what the keys do
 
     def _moved(self, lines: int) -> None:
-        if self.focused is self.gpus or not (self._panes and self._panes.processes):
+        if self._moves_gpus():
             self._scroll_gpus(lines)
             return
         self.table.key()
         self.table.listing.move(lines)
         self.table.redraw()
+
+    def _moves_gpus(self) -> bool:
+        return self.focused is self.gpus or not (self._panes and self._panes.processes)
 
     def _scroll_gpus(self, lines: int) -> None:
         panes, update = self._panes, self.shown
@@ -188,20 +191,15 @@ class Main(Screen[None], inherit_bindings=False):
         self._scroll_gpus(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
 
     def action_move(self, lines: int) -> None:
-        """A line up or down."""
+        """Lines up or down."""
         self._moved(lines)
 
     def action_page(self, pages: int) -> None:
         """A page up or down."""
-        self._moved(pages * max(1, self.table.listing.height - 1))
-
-    def action_first(self) -> None:
-        """To the first line."""
-        self._moved(-1_000_000)
-
-    def action_last(self) -> None:
-        """To the last line."""
-        self._moved(1_000_000)
+        panes, height = self._panes, self.table.listing.height
+        if panes and panes.gpus and self._moves_gpus():
+            height = fitting(panes.density, panes.gpus.height)
+        self._moved(pages * max(1, height - 1))
 
     def action_fold(self) -> None:
         """Fold, or go to the parent."""
@@ -275,7 +273,8 @@ class Main(Screen[None], inherit_bindings=False):
         self._first_gpu = 0
         self.place()
         self.redraw()
-        self.bar.say(f"GPUs: {self.density or 'what fits best'}")
+        fits = not self._panes or self.density in (None, self._panes.density)
+        self.bar.say(f"GPUs: {self.density or 'what fits best'}" if fits else f"GPUs: no room for a {self.density}")
 
     def action_freeze(self) -> None:
         """Hold the picture."""
@@ -287,7 +286,7 @@ class Main(Screen[None], inherit_bindings=False):
 
     def action_help(self) -> None:
         """Help."""
-        self.app.push_screen(Help(self.look))
+        self.app.push_screen(Help(self.look, empty.noted(self.shown.frame) if self.shown else ()))
 
     def action_back(self) -> None:
         """End what is frozen or said."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from textual.theme import BUILTIN_THEMES, Theme
 
+from gputop.config import plain
 from gputop.ui.look import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look, Palette
 
 PALETTES: dict[str, Palette] = {"dark": DARK, "light": LIGHT, "terminal": TERMINAL}
@@ -20,8 +21,7 @@ def choose(theme: str, ascii: str, encoding: str | None, environ: Mapping[str, s
     colours = Console(force_terminal=True, _environ=environ).color_system
     automatic = DARK if colours in ("256", "truecolor") else TERMINAL
     palette = PLAIN if environ.get("NO_COLOR") else PALETTES.get(theme, automatic)
-    utf8 = (encoding or "").lower().replace("-", "") == "utf8"
-    return Look(palette, ASCII if ascii == "on" or (ascii != "off" and not utf8) else UNICODE)
+    return Look(palette, ASCII if plain(ascii, encoding) else UNICODE)
 
 
 def is_native(look: Look) -> bool:

@@ -1,0 +1,59 @@
+"""The GPU pane on the screen: it scrolls as far as there are GPUs, and never claims room it has not."""
+
+from __future__ import annotations
+
+import pytest
+from textual.events import MouseScrollDown, MouseScrollUp
+
+from tests.screens import Stage, play
+from tests.scripted import frame
+
+
+@pytest.mark.parametrize("density", ["card", "row", "cell"])
+def test_sixty_four_gpus_scroll_to_the_last_and_no_further(density: str) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("tab", "end")
+        assert any(" 63 " in f" {line}" for line in stage.lines)
+        last = stage.text
+        await stage.press("down")
+        assert stage.text == last
+        await stage.press("up")
+        assert stage.text != last
+        await stage.press("home")
+        top = stage.text
+        await stage.pilot._post_mouse_events([MouseScrollDown], "#gpus", offset=(5, 5))
+        assert stage.text != top
+        await stage.pilot._post_mouse_events([MouseScrollUp], "#gpus", offset=(5, 5))
+        await stage.press("escape")
+        assert stage.lines[:-1] == top.splitlines()[:-1]
+
+    play(scene, frame(gpus=64), size=(80, 24), density=density)
+
+
+def test_a_small_screen_scrolls_its_gpus() -> None:
+    async def scene(stage: Stage) -> None:
+        assert " 63 " not in stage.text
+        await stage.press("end")
+        assert " 63 " in stage.text
+
+    play(scene, frame(gpus=64), size=(40, 12))
+
+
+@pytest.mark.parametrize("size", [(40, 12), (80, 24)])
+def test_a_page_of_gpus_is_a_page(size: tuple[int, int]) -> None:
+    async def scene(stage: Stage) -> None:
+        last = int(stage.lines[stage.app.main.gpus.size.height].split()[0])
+        await stage.press("tab", "pagedown")
+        assert int(stage.lines[2].split()[0]) == last
+        await stage.press("pageup")
+        assert int(stage.lines[2].split()[0]) == 0
+
+    play(scene, frame(gpus=64), size=size)
+
+
+def test_a_density_without_room_is_not_claimed() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("g")
+        assert "GPUs: no room for a card" in stage.lines[-1]
+
+    play(scene, frame(), size=(60, 20))
