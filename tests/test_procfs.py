@@ -11,7 +11,7 @@ import pytest
 
 from gputop.collect.processes.readings import UNLOCK_DELAYS
 from gputop.model import Missing, Process, metrics
-from tests.fakeproc import STAT, FakeProc, find, named
+from tests.fakeproc import STAT, FakeProc, find, named, opened
 
 
 @pytest.fixture
@@ -94,6 +94,28 @@ def test_sleepers_take_turns(proc: FakeProc) -> None:
     fresh = [after - before for before, after in itertools.pairwise(seen)]
     assert sum(fresh) == 100
     assert max(fresh) <= 40
+
+
+def sleepers(proc: FakeProc, idle_cores: float, seconds: int) -> list[int]:
+    """How many stat files of a hundred sleepers are read at each tick, while so many of eight CPUs are idle."""
+    counts = []
+    for _ in range(seconds):
+        proc.write("uptime", f"{10_000 + proc.now_s + 1} {idle_cores * (proc.now_s + 1)}\n")
+        counts.append(opened(proc.proc, proc.look) - 3)
+    return counts
+
+
+def test_sound_sleepers_are_looked_at_rarely_while_nobody_unseen_works(proc: FakeProc) -> None:
+    for pid in range(1000, 1100):
+        proc.add(pid, comm="bash")
+    light = sleepers(proc, 7.9, 30)
+    assert 90 <= sum(light[10:15]) <= 130
+    sleepers(proc, 7.9, 30)
+    calm = sleepers(proc, 7.9, 15)
+    assert sum(calm) <= 130, "each once in fifteen seconds"
+    busy = sleepers(proc, 7.0, 15)
+    assert 280 <= sum(busy) <= 380, "each once in five: one core is used by nobody we follow"
+    assert max(busy) <= 40, "in turns"
 
 
 def test_who_works_is_followed_and_left_again(proc: FakeProc) -> None:

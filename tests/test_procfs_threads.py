@@ -64,6 +64,27 @@ def test_a_single_thread_needs_no_listing(proc: FakeProc) -> None:
     assert (process.busy_threads, process.run_wait_percent) == (1, 50.0)
 
 
+def test_parked_threads_are_read_rarely_and_still_count(proc: FakeProc) -> None:
+    threads = Threads(str(proc.proc), proc.clock)
+    (identity,) = crowd(proc, range(100, 101), 40, 0)
+    reads = []
+    for second in range(1, 30):
+        for tid in (100_000, 100_001):
+            proc.write(f"100/task/{tid}/schedstat", f"{second * SECOND + 1} 0 9\n")
+        proc.now_s += 1
+        reads.append(opened(proc.proc, lambda: threads.sample([identity], ())))
+        found = threads.values(identity, {}, 40)
+    assert max(reads[:2]) >= 80, "names too at first"
+    assert max(reads[12:]) < 40 / 4 + 8
+    assert sum(reads[12:]) < 17 / 3 * 18 + 20, "a pass every three seconds"
+    assert (found["busy_threads"], found["thread_names"]) == (2, (("busy", 40),))
+    for second in range(30, 48):
+        crowd(proc, range(100, 101), 40, second)
+        proc.now_s += 1
+        threads.sample([identity], ())
+    assert threads.values(identity, {}, 40)["busy_threads"] == 40, "who wakes up is noticed"
+
+
 def test_a_thread_in_state_d_counts_as_a_blocked_look(proc: FakeProc) -> None:
     proc.add(42, threads=2)
     for second in range(8):
@@ -120,15 +141,15 @@ def test_threads_come_and_go(proc: FakeProc) -> None:
                     file.unlink()
                 folder.rmdir()
         crowd(proc, range(100, 101), count, second)
-        proc.now_s += 1
+        proc.now_s += 3
         threads.sample([identity], ())
         found = threads.values(identity, {}, count)
     assert found["busy_threads"] == 4
     crowd(proc, range(100, 101), 12, 0)
     for second in (5, 6, 7):
         crowd(proc, range(100, 101), 12, second)
-        proc.now_s += 1
+        proc.now_s += 3
         threads.sample([identity], ())
     assert threads.values(identity, {}, 12)["busy_threads"] == 12
     threads.sample([], ())
-    assert threads.values(identity, {}, 12) == {"run_wait_percent": None}
+    assert threads.values(identity, {}, 12) == {"busy_threads": None, "run_wait_percent": None}

@@ -35,7 +35,7 @@ def jobs(processes: Sequence[Process], gpus: Sequence[str] = ()) -> tuple[tuple[
     people = People(processes)
     groups = _groups(people, people.trainers(hinted))
     heads = {root.pid for group in groups for root in group.roots}
-    parts: dict[int, Process] = {}  # by the id of the process as it came: a pid may be there twice
+    cast = list(processes)
     found = []
     for group in groups:
         ranked = _ranked(group, gpus)
@@ -45,7 +45,7 @@ def jobs(processes: Sequence[Process], gpus: Sequence[str] = ()) -> tuple[tuple[
         for process, role, rank in _members(people, group, {process.pid: rank for rank, process in ranked}, heads):
             members.append(process.identity)
             if (process.role, process.job, process.rank) != (role, key, rank):
-                parts[id(process)] = changed(process, role=role, job=key, rank=rank)
+                cast[people.places[process.pid]] = changed(process, role=role, job=key, rank=rank)
         found.append(
             Job(
                 key=key,
@@ -58,7 +58,7 @@ def jobs(processes: Sequence[Process], gpus: Sequence[str] = ()) -> tuple[tuple[
                 members=tuple(members),
             )
         )
-    return tuple([parts.get(id(process), process) for process in processes]), tuple(found)
+    return tuple(cast), tuple(found)
 
 
 def _groups(people: People, trainers: dict[int, Process]) -> list[_Group]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
-from gputop.collect.jobs.kin import LOADER, Tree
+from gputop.collect.jobs.kin import DEEPEST, LOADER
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_service, is_spawned, launcher
 from gputop.model import Process
 
 BUSY_PERCENT = 20.0  # of one core, now or on the whole: a torch program that does less trains nothing
 _SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm")
+
+
+_pid = attrgetter("pid")
 
 
 class Origin(NamedTuple):
@@ -26,7 +31,7 @@ def hints(processes: Iterable[Process]) -> list[Process]:
     return [
         process
         for process in processes
-        if process.gpus or process.rank is not None or process.libraries or process.name.startswith(LOADER)
+        if process.gpus or process.rank is not None or process.libraries or process.name[: len(LOADER)] == LOADER
     ]
 
 
@@ -40,21 +45,25 @@ class People:
     """Processes by pid, with their trees; those that /proc does not show are in none."""
 
     def __init__(self, processes: Sequence[Process]) -> None:
-        self.by_pid = {process.pid: process for process in processes if process.unseen is None}
-        self._tree = Tree({pid: process.parent_pid for pid, process in self.by_pid.items()})
-        self._children: dict[int, list[Process]] = {}
+        self.places = {process.pid: place for place, process in enumerate(processes) if process.unseen is None}
+        self._processes = processes
+        self._children: defaultdict[int, list[Process]] = defaultdict(list)
+        for process in processes:
+            self._children[process.parent_pid].append(process)
 
     def above(self, process: Process) -> Iterator[Process]:
         """Ancestors, the nearest first."""
-        return (self.by_pid[pid] for pid in self._tree.above(process.pid))
+        for _ in range(DEEPEST):
+            place = self.places.get(process.parent_pid)
+            if place is None:
+                return
+            process = self._processes[place]
+            yield process
 
     def children(self, process: Process) -> list[Process]:
-        """Children, the oldest pid first."""
-        known = self._children.get(process.pid)
-        if known is None:
-            known = [self.by_pid[pid] for pid in sorted(self._tree.children.get(process.pid, ()))]
-            self._children[process.pid] = known
-        return known
+        """Children, the lowest pid first."""
+        found = self._children.get(process.pid)
+        return [] if found is None else sorted((child for child in found if child.unseen is None), key=_pid)
 
     def trainers(self, hinted: Iterable[Process]) -> dict[int, Process]:
         """Those that train: they compute on a GPU, have loaders, are a rank, or run torch and are busy."""

@@ -12,6 +12,7 @@ from gputop.collect.processes.threads import Threads
 
 SLOW_EVERY_S = 5.0  # status and the like; of what somebody looks at, on each tick
 
+_VOLUNTARY, _INVOLUNTARY = "voluntary_switches_per_s", "involuntary_switches_per_s"
 _QUICK = tuple(reading for reading in READINGS if not reading.slow)
 _SLOW = tuple(reading for reading in READINGS if reading.slow)
 
@@ -27,7 +28,7 @@ class Closely:
     def read(self, seen: Seen, opened: bool, place: Place | None, scale: Scale) -> None:
         """One tick of one process; a zombie and a thread of the kernel have nothing more to tell."""
         if seen.stat.kernel_thread or (seen.stat.state in "ZX" and (seen.stat.threads or 0) <= 1):
-            seen.parts.clear()
+            seen.bare()
             return
         now_s = self._clock()
         for reading in _QUICK:
@@ -37,24 +38,22 @@ class Closely:
             seen.slow_s = now_s + SLOW_EVERY_S * (1 - part)
             for reading in _SLOW:
                 seen.read(reading, now_s, scale)
-            affinity = seen.parts.get("status", {}).get("affinity")
+            seen.main_switches = seen.fields.get(_VOLUNTARY), seen.fields.get(_INVOLUNTARY)
+            affinity = seen.fields.get("affinity")
             if seen.named:  # else its quota is not known yet
-                seen.parts["quota"] = self._limits(place, None if affinity is None else scale.cpus(affinity), now_s)
+                seen.fields.update(self._limits(place, None if affinity is None else scale.cpus(affinity), now_s))
 
     def sample(self, trainers: Iterable[Seen], opened: Iterable[Seen], everyone: Collection[Seen]) -> None:
         """Threads of trainers in turn, all threads of what is open; then what follows from them for everyone."""
         self._threads.sample([seen.identity for seen in trainers], [seen.identity for seen in opened])
         now_s = self._clock()
         for seen in everyone:
-            seen.parts.pop("threads", None)
-            main, status = seen.parts.get("schedstat", {}), seen.parts.get("status", {})
-            values = dict(self._threads.values(seen.identity, main, seen.stat.threads))
-            names = ("voluntary_switches_per_s", "involuntary_switches_per_s")
-            for name, others in zip(names, self._threads.switching(seen.identity), strict=True):
-                if status.get(name) is not None:
-                    values[name] = status[name] + others
-            seen.parts["threads"] = values  # the last part: it adds to what status says
-            seen.watch(now_s, self._threads.blocked(seen.identity))
+            fields, identity = seen.fields, seen.identity
+            fields.update(self._threads.values(identity, fields, seen.stat.threads))
+            (asked, forced), others = seen.main_switches, self._threads.switching(identity)
+            if others is not None and asked is not None and forced is not None:
+                fields[_VOLUNTARY], fields[_INVOLUNTARY] = asked + others[0], forced + others[1]
+            seen.watch(now_s, self._threads.blocked(identity))
 
     def _limits(self, place: Place | None, allowed: int | None, now_s: float) -> Values:
         if place is None:

@@ -16,9 +16,10 @@ from gputop.collect.processes.dossier import WEIGHT_FILLS
 from gputop.collect.processes.names import Names, Wanted
 from gputop.collect.processes.readings import READINGS, STAT_FILLS
 from gputop.collect.processes.scale import Scale
-from gputop.collect.processes.seen import RETRY_S, TURNS_S, Gone, Seen
+from gputop.collect.processes.seen import RETRY_S, Gone, Seen
 from gputop.collect.processes.shares import ProcessTable, with_shares
 from gputop.collect.processes.threads import THREAD_FILLS
+from gputop.collect.processes.turns import Turns
 from gputop.collect.rates import SHORTEST_S
 from gputop.model import Identity, Note, Process, metrics
 from gputop.safe.identity import initial_pid_namespace
@@ -29,9 +30,7 @@ __all__ = ["ProcessReader", "ProcessTable", "with_shares"]
 FILLS = (*STAT_FILLS, *QUOTA_FILLS, *WEIGHT_FILLS, *THREAD_FILLS, *(name for r in READINGS for name in r.fills))
 check((metric.name for metric in metrics(Process)), FILLS)
 
-SLEEPERS_A_S = 1000.0  # with all of them on screen: each tick, but no more of them a second than this
 LIST_EVERY_S = 5.0  # even when nobody seems to have been born: a container may have its /proc/loadavg made up
-EARLY_S = 0.1  # ticks are not on the dot
 MACHINE_EVERY_S = 10.0  # what may change about the machine itself
 
 
@@ -58,6 +57,7 @@ class ProcessReader:
         self._closely = Closely(root, sys, clock)
         self._scale = scale or Scale()
         self._scale_s: float | None = None
+        self._turns = Turns(root)
         self._private = not initial_pid_namespace(root)
         self._seen: dict[int, Seen] = {}
         self._pids, self._tasks, self._listed_s = set[int](), list[bytes](), 0.0
@@ -83,7 +83,7 @@ class ProcessReader:
             return replace(self._table, notes=(_lost(error.strerror or str(error)),))
         looked = self._look_at_all(pids, interest, now_s)
         told = self._take_names()  # first: what is followed closely is read by its cgroup
-        self._follow(gpu_pids, interest, now_s)
+        self._follow(gpu_pids, interest, looked, now_s)
         self._ask_names(interest, looked)
         for seen in dict.fromkeys((*looked, *self._tracked.values(), *told)):
             seen.made(None if seen.uid is None else self._names.user(seen.uid), self._scale)
@@ -94,7 +94,7 @@ class ProcessReader:
     def _made(self, now_s: float, count: int) -> ProcessTable:
         return ProcessTable(
             taken_s=now_s,
-            processes=tuple(seen.process for seen in self._seen.values() if seen.process is not None),
+            processes=tuple([seen.process for seen in self._seen.values() if seen.process is not None]),
             count=count,
             notes=self._notes(),
             absent=self._absent,
@@ -123,26 +123,30 @@ class ProcessReader:
 
     def _look_at_all(self, pids: set[int], interest: Interest, now_s: float) -> list[Seen]:
         """Read the stat of the new, the followed, and the sleepers whose turn it is; who of them is not as before."""
-        self._unreadable_s = {pid: retry_s for pid, retry_s in self._unreadable_s.items() if retry_s > now_s}
-        every_s = TURNS_S
-        if interest.every_process:
-            every_s = len(pids) / SLEEPERS_A_S if len(pids) > SLEEPERS_A_S else 0.0
-        late_s = now_s - every_s + EARLY_S
-        due = [seen for seen in self._seen.values() if seen.turn_s <= late_s or seen.tracked]
-        new = [pid for pid in pids - self._seen.keys() if pid not in self._unreadable_s]
+        if self._unreadable_s:
+            self._unreadable_s = {pid: retry_s for pid, retry_s in self._unreadable_s.items() if retry_s > now_s}
+        new = pids - self._seen.keys() - self._unreadable_s.keys()
         looked = [seen for pid in new if (seen := self._look(pid, now_s)) is not None]
-        for known in due:
+        sleepers = self._turns.take(now_s, interest, self._followed_cores(), self._scale.cpu_count)
+        for known in (*self._tracked.values(), *sleepers):
             try:
                 raw = slurp(known.stat_file)
             except OSError as error:
                 self._fail(known.identity.pid, error, now_s)
+                self._turns.put(known)
                 continue
             if raw == known.raw and known.rest(now_s):
+                self._turns.put(known)
                 continue
             seen = self._take(known.identity.pid, raw, now_s)
             if seen is not None:
                 looked.append(seen)
+        for seen in looked:
+            self._turns.put(seen)
         return looked
+
+    def _followed_cores(self) -> float:
+        return sum(seen.values["cpu_percent"] or 0.0 for seen in self._tracked.values()) / 100
 
     def _look(self, pid: int, now_s: float) -> Seen | None:
         """Read the stat of a process; None if it has ended or may not be read."""
@@ -188,11 +192,12 @@ class ProcessReader:
     def _drop(self, pid: int) -> None:
         seen = self._seen.pop(pid, None)
         if seen is not None:
+            seen.gone = True
             self._tracked.pop(pid, None)
             self._names.forget(seen.identity)
             self._tree_changed = True
 
-    def _follow(self, gpu_pids: Collection[int], interest: Interest, now_s: float) -> None:
+    def _follow(self, gpu_pids: Collection[int], interest: Interest, looked: Iterable[Seen], now_s: float) -> None:
         """Choose whom to follow closely, and do."""
         if self._tree_changed:
             self._tree = Tree({pid: seen.stat.parent_pid or 0 for pid, seen in self._seen.items()})
@@ -201,9 +206,11 @@ class ProcessReader:
             self._tree_changed = False
         roots = {pid for pid in gpu_pids if self._vouched(pid)} | self._loader_parents
         chosen = self._tree.kin(roots) | (self._seen.keys() & {*gpu_pids, *interest.pids})
-        chosen.update(pid for pid, seen in self._seen.items() if seen.busy_until_s > now_s)
+        chosen.update(seen.identity.pid for seen in (*looked, *self._tracked.values()) if seen.busy_until_s > now_s)
         for pid in self._tracked.keys() - chosen:
-            self._tracked.pop(pid).leave()
+            left = self._tracked.pop(pid)
+            left.leave()
+            self._turns.put(left)
         for pid in chosen:
             seen = self._seen[pid] if self._seen[pid].looked_s >= now_s else self._look(pid, now_s)
             if seen is not None:

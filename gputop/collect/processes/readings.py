@@ -63,7 +63,7 @@ def stat_values(stat: Stat, counters: Counters, now_s: float, scale: Scale) -> V
     }
 
 
-_IO = (b"read_bytes:", b"write_bytes:", b"rchar:", b"wchar:", b"syscr:", b"syscw:")
+_IO = (b"rchar:", b"wchar:", b"syscr:", b"syscw:", b"read_bytes:", b"write_bytes:")
 
 
 @reading(
@@ -73,9 +73,12 @@ _IO = (b"read_bytes:", b"write_bytes:", b"rchar:", b"wchar:", b"syscr:", b"syscw
 def io(raw: bytes, counters: Counters, now_s: float, _: Scale) -> Values:
     """Bytes and calls, of storage and of everything else; the owner's alone."""
     words = raw.split()
-    found = dict(zip(words[::2], words[1::2], strict=False))
-    rates = counters.rates(now_s, [int(found[name]) if name in found else None for name in _IO])
-    read, written, read_chars, written_chars, reads, writes = rates
+    if tuple(words[:12:2]) == _IO:  # every kernel but a made-up one
+        counts: list[int | None] = [int(word) for word in words[1:12:2]]
+    else:
+        found = dict(zip(words[::2], words[1::2], strict=False))
+        counts = [int(found[name]) if name in found else None for name in _IO]
+    read_chars, written_chars, reads, writes, read, written = counters.rates(now_s, counts)
     return {
         "read_bytes_per_s": read,
         "write_bytes_per_s": written,

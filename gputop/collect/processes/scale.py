@@ -32,6 +32,11 @@ class Scale:
             return None
         return len(allowed if self.online is None else allowed & self.online) or None
 
+    @property
+    def cpu_count(self) -> int:
+        """How many CPUs there are."""
+        return len(self.online) if self.online else os.cpu_count() or 1
+
     def renewed(self, first: bool, boot_s: float, proc: str, sys: str) -> Scale:
         """The same after another look at what may change."""
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import deque
 from typing import Literal
@@ -16,7 +15,7 @@ from gputop.safe.identity import parse_stat
 
 BUSY_PERCENT = 5.0  # of one core
 BUSY_FOR_S = 10.0  # how long it counts as busy after it was
-TURNS_S = 5.0  # how far apart the looks of a sleeper are
+DEEP_LOOKS = 6  # at which it did not move, and it sleeps soundly
 BLOCKED_OVER_S = 10.0
 FEWEST_LOOKS = 3  # a share of fewer says nothing
 RETRY_S = 30.0  # a file that was refused is asked for again after this
@@ -42,17 +41,19 @@ class Seen:
         self.uid: int | None = None
         self.age_s = 0.0
         self.looked_s = 0.0
-        self.turn_s = 0.0  # when it was last its turn: a made-up time once, so that not all take theirs together
         self.busy_until_s = self.slow_s = 0.0
-        self.tracked = False
-        self.values: Values = {}  # of stat
-        self.parts: dict[str, Values] = {}  # of the other files
-        self.named: Values = {}  # what the names lane found
+        self.main_switches: tuple[float | None, float | None] = (None, None)
+        self.tracked = False  # followed closely
+        self.waiting = False  # for its turn
+        self.unsettled = False  # worth another look at once
+        self.gone = False
+        self.fields: Values = {}  # of the Process: every source updates its own, and unsets them when it fails
+        self.values: Values = {}  # those from stat
+        self.named: Values = {}  # those that the names lane found
         self.troubles: dict[str, Reason] = {}
         self.process: Process | None = None
-        self._spread = False
         self._made_s = 0.0
-        self.still = False  # nothing moved between the last two looks, and its Process says so
+        self._still = 0  # looks in a row at which nothing had moved, and its Process says so
         self._refused_s: dict[str, float] = {}
         self._counters = {"stat": Counters()}
         self._looks: deque[tuple[float, bool]] = deque()
@@ -60,7 +61,7 @@ class Seen:
     def look(self, raw: bytes, now_s: float, boot_s: float, scale: Scale) -> None:
         """Take in its stat record; Gone if this is another process by now."""
         self.age_s = max(0.0, boot_s - self.identity.started_ticks / scale.ticks_per_s)
-        first, self.looked_s, self.turn_s = not self.raw, now_s, now_s
+        first, self.looked_s = not self.raw, now_s
         if raw != self.raw:
             stat = parse_stat(raw)
             if stat is None or stat.started_ticks != self.identity.started_ticks:
@@ -70,20 +71,28 @@ class Seen:
                 self.uid = self._owner()
             self.stat = stat
         values = stat_values(self.stat, self._counters["stat"], now_s, scale)
-        self.still = raw == self.raw and values == self.values and not values["cpu_percent"]
+        moved = raw != self.raw or values != self.values or values["cpu_percent"]
+        self._still = 0 if moved else self._still + 1
         self.raw, self.values = raw, values
-        moved = (values["cpu_percent"] or 0) > BUSY_PERCENT or (values["major_faults_per_s"] or 0) > 0
-        if moved or self.stat.state == "D":
+        self.fields.update(values)
+        works = (values["cpu_percent"] or 0) > BUSY_PERCENT or (values["major_faults_per_s"] or 0) > 0
+        if works or self.stat.state == "D":
             self.busy_until_s = now_s + BUSY_FOR_S
-        if not self._spread:
-            self._take_turn(first)
+        # at the first look all there is to go by is its age, and its CPU time on the whole
+        self.unsettled = first and (self.age_s < YOUNG_S or (values["cpu_time_s"] or 0) > RESTING * self.age_s)
+
+    @property
+    def deep(self) -> bool:
+        """Whether it sleeps soundly: it has not moved for long."""
+        return self._still >= DEEP_LOOKS
 
     def rest(self, now_s: float) -> bool:
         """Take in that its stat record is the one of the last look; whether the Process made then still says it all."""
         late_s = now_s - self._made_s
-        if not self.still or self.tracked or late_s >= max(AGE_LATE_S, AGE_LATE * self.age_s):
+        if not self._still or self.tracked or late_s >= max(AGE_LATE_S, AGE_LATE * self.age_s):
             return False
-        self.looked_s = self.turn_s = self._counters["stat"].taken_s = now_s
+        self.looked_s = self._counters["stat"].taken_s = now_s
+        self._still += 1
         return True
 
     def read(self, reading: Reading, now_s: float, scale: Scale) -> None:
@@ -93,70 +102,64 @@ class Seen:
         try:
             raw = slurp(f"{self.root}/{reading.file}", reading.size)
             counters = self._counters.setdefault(reading.file, Counters())
-            self.parts[reading.file] = reading.values(raw, counters, now_s, scale)
-            self.troubles.pop(reading.file, None)
+            self.fields.update(reading.values(raw, counters, now_s, scale))
+            if self.troubles:
+                self.troubles.pop(reading.file, None)
         except OSError as error:
-            self._refuse(reading.file, why(error), now_s)
+            self._refuse(reading, why(error), now_s)
         except (ValueError, IndexError):
-            self._refuse(reading.file, "unsupported", now_s)
+            self._refuse(reading, "unsupported", now_s)
 
     def watch(self, now_s: float, blocked: bool) -> None:
         """Remember whether it was seen in state D, and whether it moved anything."""
         self._looks.append((now_s, blocked or self.stat.state == "D"))
         while now_s - self._looks[0][0] > BLOCKED_OVER_S:
             self._looks.popleft()
-        if self.parts.get("io", {}).get("read_bytes_per_s") or self.parts.get("io", {}).get("write_bytes_per_s"):
+        if self.fields.get("read_bytes_per_s") or self.fields.get("write_bytes_per_s"):
             self.busy_until_s = now_s + BUSY_FOR_S
+        count = len(self._looks)
+        blocked_looks = sum([blocked for _, blocked in self._looks])
+        self.fields["blocked_percent"] = 100 * blocked_looks / count if count >= FEWEST_LOOKS else None
+
+    def bare(self) -> None:
+        """Keep only what everybody's stat tells, and the names."""
+        self.fields = {**self.values, **self.named}
+        self.troubles.clear()
 
     def leave(self) -> None:
         """Forget what is only read of processes that are followed closely."""
-        self.tracked = self.still = False
-        self.parts.clear()
-        self.troubles.clear()
+        self.tracked, self._still = False, 0
+        self.bare()
         self._looks.clear()
         self._counters = {"stat": self._counters["stat"]}
 
     def rename(self, named: Values | None = None) -> None:
         """Take in what the names lane found, about it or about its user."""
-        self.still = False
+        self._still = 0
         if named is not None:
+            for name in self.named.keys() - named.keys():
+                self.fields.pop(name, None)
             self.named = named
+            self.fields.update(named)
             self.slow_s = 0.0  # its limits are those of its cgroup
 
     def made(self, user: str | None, scale: Scale) -> Process:
         """The process as it is known now."""
         self._made_s = self.looked_s
-        self.process = Process(**self._known(user, scale))
-        return self.process
-
-    def _take_turn(self, first: bool) -> None:
-        """Look at it again at once if it is young or has been at work, on the whole; then when its turn comes."""
-        resting = self.age_s > YOUNG_S and (self.values["cpu_time_s"] or 0) < RESTING * self.age_s
-        if first and not resting:
-            self.turn_s = -math.inf
-        else:
-            self._spread = True
-            self.turn_s -= TURNS_S * (self.identity.pid % 50) / 50
-
-    def _known(self, user: str | None, scale: Scale) -> Values:
-        known: Values = {
-            "pid": self.identity.pid,
-            "started_ticks": self.identity.started_ticks,
-            "parent_pid": self.stat.parent_pid or 0,
-            "user": user,
-            "uid": self.uid,
-            "name": self.stat.comm,
-            "state": self.stat.state,
-            "age_s": self.age_s,
-            **self.values,
-            **self.named,
-        }
-        for part in self.parts.values():
-            known.update(part)
         if self.tracked:
-            known["missing"] = (*known.get("missing", ()), *self._missing(scale))
-            known["blocked_percent"] = self._blocked_percent()
-        return known
+            self.fields["missing"] = (*self.named.get("missing", ()), *self._missing(scale))
+        self.process = Process(
+            pid=self.identity.pid,
+            started_ticks=self.identity.started_ticks,
+            parent_pid=self.stat.parent_pid or 0,
+            user=user,
+            uid=self.uid,
+            name=self.stat.comm,
+            state=self.stat.state,
+            age_s=self.age_s,
+            **self.fields,
+        )
+        return self.process
 
     def _missing(self, scale: Scale) -> tuple[Missing, ...]:
         troubles = tuple(self.troubles.items())
@@ -164,22 +167,17 @@ class Seen:
             troubles += (("io_wait_percent", "unsupported"),)
         return missing(troubles)
 
-    def _blocked_percent(self) -> float | None:
-        if len(self._looks) < FEWEST_LOOKS:
-            return None
-        return 100 * sum(blocked for _, blocked in self._looks) / len(self._looks)
-
     def _owner(self) -> int | None:
         try:
             return os.stat(self.root).st_uid  # the effective uid, whatever the files below it say
         except OSError:
             return self.uid
 
-    def _refuse(self, file: str, error: Reason | Literal["gone"], now_s: float) -> None:
-        self.parts.pop(file, None)
+    def _refuse(self, reading: Reading, error: Reason | Literal["gone"], now_s: float) -> None:
+        self.fields.update(dict.fromkeys(reading.fills))
         # gone: the process has ended, or this kernel has no such file
-        here: Reason = "unsupported" if os.path.exists(f"{self.root}/stat") else "lost"
+        here: Reason = "unsupported" if os.path.exists(self.stat_file) else "lost"
         reason = here if error == "gone" else error
-        self.troubles[file] = reason
+        self.troubles[reading.file] = reason
         if reason in ("denied", "unsupported"):
-            self._refused_s[file] = now_s + RETRY_S
+            self._refused_s[reading.file] = now_s + RETRY_S

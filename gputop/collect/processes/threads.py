@@ -16,6 +16,8 @@ from gputop.safe.text import decode
 THREAD_FILLS = ("busy_threads", "run_wait_percent")
 READS_A_TICK = 250  # over all processes that nobody looks at; a pass over more threads takes several ticks
 READS_OPEN = 2000  # of one process that somebody looks at
+PASS_EVERY_S = 3.0  # over the threads of one process, unless somebody looks
+PARKED_PASSES, PARKED_EVERY = 2, 4  # a thread that did not run at all in so many passes is read at every fourth
 BUSY = 0.10  # share of its time that a thread ran or wanted to: CPU share alone misses starved threads
 MOST_NAMES = 64
 
@@ -23,7 +25,7 @@ MOST_NAMES = 64
 class _Thread:
     """One thread from pass to pass."""
 
-    __slots__ = ("counters", "name", "run", "switches", "switching", "wait")
+    __slots__ = ("counters", "name", "parked", "run", "switches", "switching", "wait")
 
     def __init__(self) -> None:
         self.name: str | None = None
@@ -31,6 +33,7 @@ class _Thread:
         self.run: float | None = None  # nanoseconds a second
         self.wait: float | None = None
         self.switching: tuple[float | None, ...] = (None, None)
+        self.parked = 0  # passes in a row in which it did nothing
 
     @property
     def busy(self) -> bool:
@@ -45,14 +48,19 @@ class _Family:
         self.identity, self.folder = identity, f"{root}/{identity.pid}/task"
         self.threads: dict[int, _Thread] = {}
         self.left: list[int] = []
+        self.passes, self.began_s = 0, 0.0
         self.values: Values = {}
-        self.blocked = False  # a thread was in state D in this tick
+        self.blocked = False  # a thread was in state D in this pass
         self.others = (0.0, 0.0)  # context switches a second of busy threads, the main one excluded
 
-    def step(self, reads: int, clock: Callable[[], float]) -> int:
+    def due(self, now_s: float) -> bool:
+        """Whether to go on with a pass or to begin another; rates need two, so those come soon."""
+        return bool(self.left) or self.passes < 2 or now_s - self.began_s >= PASS_EVERY_S
+
+    def step(self, reads: int, clock: Callable[[], float], every: bool = False) -> int:
         """Go on with the pass for this many reads; how many are left over. At its end the values are new."""
         if not self.left:
-            self._begin()
+            self._begin(clock(), every)
             reads -= 1
         while self.left and reads > 0:
             tid = self.left.pop()
@@ -68,18 +76,23 @@ class _Family:
             self._end()
         return reads
 
-    def _begin(self) -> None:
+    def _begin(self, now_s: float, every: bool) -> None:
         try:
-            self.left = [int(name) for name in os.listdir(self.folder)]
+            here = {int(name) for name in os.listdir(self.folder)}
         except (OSError, ValueError):
-            self.left = []
-        here = set(self.left)
+            here = set()
+        self.passes, self.began_s, self.blocked = self.passes + 1, now_s, False
         self.threads = {tid: thread for tid, thread in self.threads.items() if tid in here}
+        if not every:
+            parked = (tid for tid, thread in self.threads.items() if thread.parked >= PARKED_PASSES)
+            here.difference_update([tid for tid in parked if (tid + self.passes) % PARKED_EVERY])
+        self.left = list(here)
 
     def _read(self, tid: int, thread: _Thread, now_s: float) -> int:
         reads = 1
         rates = thread.counters.rates(now_s, run_and_wait(slurp(f"{self.folder}/{tid}/schedstat", 128)))
         thread.run, thread.wait = rates
+        thread.parked = 0 if thread.run or thread.wait or thread.run is None else thread.parked + 1
         if thread.name is None:
             thread.name = decode(slurp(f"{self.folder}/{tid}/comm", 64).rstrip(b"\n"))
             reads += 1
@@ -126,14 +139,12 @@ class Threads:
             self._families[identity] = _Family(identity, self._root)
             self._turns.append(identity)
         self._turns = deque(identity for identity in self._turns if identity in here)
-        for family in self._families.values():
-            family.blocked = False
         for identity in open_now:
-            self._families[identity].step(READS_OPEN, self._clock)
-        reads = READS_A_TICK
+            self._families[identity].step(READS_OPEN, self._clock, every=True)
+        reads, now_s = READS_A_TICK, self._clock()
         for _ in range(len(self._turns)):
             family = self._families[self._turns[0]]
-            if family.identity not in open_now:
+            if family.identity not in open_now and family.due(now_s):
                 if reads <= 0:
                     break
                 reads = family.step(reads, self._clock)
@@ -142,24 +153,24 @@ class Threads:
             self._turns.rotate(-1)
 
     def blocked(self, identity: Identity) -> bool:
-        """Whether a sampled thread of it was in state D at this tick."""
+        """Whether a busy thread of it was in state D when it was last looked at."""
         family = self._families.get(identity)
         return family is not None and family.blocked
 
     def values(self, identity: Identity, main: Values, threads: int | None) -> Values:
-        """Fields of a Process from its threads; where none but the main one is sampled, from that one."""
+        """Fields of a Process from its threads; where none but the main one is sampled, from what that one shows."""
         family = self._families.get(identity)
         sampled = {} if family is None else family.values
         if sampled.get("busy_threads") is not None:
             return sampled
         percent, waited = main.get("main_thread_percent"), main.get("main_run_wait_percent")
-        values: Values = {**sampled, "run_wait_percent": waited}
+        busy = None
         if threads == 1 and percent is not None and waited is not None:
             wanted = 100 * percent / (100 - waited) if waited < 100 else 100.0
-            values["busy_threads"] = int(wanted >= 100 * BUSY)
-        return values
+            busy = int(wanted >= 100 * BUSY)
+        return {**sampled, "busy_threads": busy, "run_wait_percent": waited}
 
-    def switching(self, identity: Identity) -> tuple[float, float]:
+    def switching(self, identity: Identity) -> tuple[float, float] | None:
         """Context switches a second of its busy threads other than the main one: asked for, forced on them."""
         family = self._families.get(identity)
-        return family.others if family is not None else (0.0, 0.0)
+        return None if family is None else family.others
