@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -143,11 +144,11 @@ def own(path: Path, uid: int) -> None:
 
 
 def opened(folder: Path | str, work: Callable[[], object]) -> int:
-    """How many files `work` opens below a folder."""
-    seen, on = [0], [True]
+    """How many files `work` opens below a folder, in this thread."""
+    seen, on, here = [0], [True], threading.get_ident()
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if on[0] and event == "open" and str(args[0]).startswith(f"{folder}/"):
+        if on[0] and event == "open" and threading.get_ident() == here and str(args[0]).startswith(f"{folder}/"):
             seen[0] += 1
 
     sys.addaudithook(hook)
