@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from threading import Event, Thread
 
 from gputop.diagnose import Abstained, Class, Finding
+from gputop.ended import Departures, Ended
 from gputop.history import History
 from gputop.model import Frame
 from gputop.source import Source
@@ -20,6 +21,7 @@ class Update:
     findings: tuple[Finding, ...] = ()
     abstained: tuple[Abstained, ...] = ()
     classes: tuple[Class, ...] = ()
+    last_job: Ended | None = None
 
 
 class Monitor:
@@ -28,15 +30,20 @@ class Monitor:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.history = History()
+        self._departures = Departures()
         self._stop = Event()
 
     def updates(self) -> Iterator[Update]:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
         for frame in self.source.past():
-            self.history.add(frame, self.source.interval_s)
+            self._remember(frame)
         for frame in self.source.frames(self._stop):
-            self.history.add(frame, self.source.interval_s)
-            yield Update(frame=frame)
+            self._remember(frame)
+            yield Update(frame=frame, last_job=self._departures.last)
+
+    def _remember(self, frame: Frame) -> None:
+        self.history.add(frame, self.source.interval_s)
+        self._departures.add(frame)
 
     def start(self, publish: Callable[[Update], None], ended: Callable[[Exception | None], None]) -> None:
         """Run in a daemon thread: nothing ever waits for it, because it may wait for a driver that does not answer."""

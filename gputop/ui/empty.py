@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 
 from textual.strip import Strip
 
+from gputop import units
+from gputop.ended import Ended
 from gputop.model import Frame, Note
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
@@ -30,7 +33,7 @@ def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
     return [draw.blank(width, look), *(Line(look).runs(row).strip(width) for row in rows), draw.blank(width, look)]
 
 
-def no_gpu_process(frame: Frame, width: int, look: Look) -> list[Strip]:
+def no_gpu_process(frame: Frame, width: int, look: Look, last_job: Ended | None = None) -> list[Strip]:
     """What stands in the process pane while no process uses a GPU."""
     gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
     busy = [gpu.index for gpu in gpus if (gpu.busy_percent or 0) >= _BUSY_PERCENT]
@@ -42,7 +45,18 @@ def no_gpu_process(frame: Frame, width: int, look: Look) -> list[Strip]:
         text = f"  No process uses a GPU now. {len(gpus)} GPU{'s' * (len(gpus) != 1)} idle{rest}."
     else:
         text = "  No process to show."
-    return [draw.blank(width, look), Line(look).add(draw.cut(text, width)).strip(width)]
+    strips = [draw.blank(width, look), Line(look).add(draw.cut(text, width)).strip(width)]
+    if last_job:
+        line = Line(look).add(draw.cut(f"    {_farewell(last_job)}", width), "dim")
+        strips += [draw.blank(width, look), line.strip(width)]
+    return strips
+
+
+def _farewell(job: Ended) -> str:
+    said = f"last job: {job.name} ({job.user or 'unknown'})"
+    said += f" ended {time.strftime('%H:%M:%S', time.localtime(job.wall_s))}, exit unknown"
+    said += f", {units.ago(job.ran_s)}" if job.ran_s is not None else ""
+    return said + (f", avg busy {job.busy_percent:.0f} %" if job.busy_percent is not None else "")
 
 
 def _gpus(count: int) -> str:

@@ -110,7 +110,7 @@ class Main(Screen[None], inherit_bindings=False):
         self.place()
         self.redraw()
         try:
-            self.table.feed(update.frame, lambda uuid: idle_for(uuid, self.past))
+            self.table.feed(update.frame, lambda uuid: idle_for(uuid, self.past), update.last_job)
         except Exception as error:
             self.table.show([self._failed(error, "processes", self.table.size.width)])
 

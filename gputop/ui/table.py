@@ -9,6 +9,7 @@ from dataclasses import replace
 from textual import events
 from textual.strip import Strip
 
+from gputop.ended import Ended
 from gputop.model import Frame, Role
 from gputop.ui import draw, rows
 from gputop.ui.columns import BY_ID, Place, fit
@@ -36,12 +37,13 @@ class Table(Lines, can_focus=True):
         self._clock = clock
         self._shift = 0
         self._frame: Frame | None = None
+        self._last_job: Ended | None = None
         self._drawn: dict[Key, tuple[Says, Strip]] = {}
         self._places: tuple[Place, ...] = ()
 
-    def feed(self, frame: Frame, idle: Idle) -> None:
+    def feed(self, frame: Frame, idle: Idle, last_job: Ended | None = None) -> None:
         """Show a frame."""
-        self._frame = frame
+        self._frame, self._last_job = frame, last_job
         self.listing.feed(frame, self._clock(), idle)
         self.redraw()
 
@@ -59,7 +61,7 @@ class Table(Lines, can_focus=True):
         listing, view = self.listing, self.listing.view
         top = draw.rule(self._title(width), width, self.look, right=self._facts(self._frame))
         if not listing.rows:
-            self.show([top, *no_gpu_process(self._frame, width, self.look)][:height])
+            self.show([top, *no_gpu_process(self._frame, width, self.look, self._last_job)][:height])
             return
         titles = rows.header(self._places, view, width, self.look)
         window = listing.rows[listing.top : listing.top + listing.height]
