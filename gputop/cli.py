@@ -257,11 +257,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = _chosen(args)
         if name not in SCREENS:
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
+            if sys.stdout is None:
+                raise Failure("standard output is closed")
             if isinstance(sys.stdout, io.TextIOWrapper):
                 sys.stdout.reconfigure(errors="replace")  # what the locale's encoding does not have is `?`
-        return COMMANDS[name](args, _settings(args))
+        code = COMMANDS[name](args, _settings(args))
+        sys.stdout.flush()
+        return code
     except Failure as failure:
         sys.stderr.write(f"gputop: {failure}\n")
         return failure.code
+    except OSError as error:  # a full disk; nothing of what is left is tried again at exit
+        sys.stderr.write(f"gputop: not everything could be written: {error.strerror}\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

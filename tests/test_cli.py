@@ -147,6 +147,21 @@ def test_t12_without_utf8_everything_prints(args: list[str], encoding: str) -> N
     assert done.stdout.isascii() or args[0] == "docs"
 
 
+@pytest.mark.parametrize("args", [["docs"], ["metrics"], ["--json", "--source", "demo:healthy"]])
+def test_a_full_disk_is_one_line(args: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*GPUTOP, *args], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "gputop: not everything could be written: No space left on device\n"
+
+
+def test_a_closed_output_is_one_line() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *GPUTOP, "--json"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "gputop: standard output is closed\n")
+
+
 def test_p01_a_hostile_file_name_on_the_command_line_is_harmless() -> None:
     done = run("--once", "--x\x1b]0;owned\x07")
     assert done.returncode == 64
