@@ -153,9 +153,16 @@ def test_runtime_folder_is_the_sessions_own(place: Path) -> None:
     folder.close()
 
 
-@pytest.mark.parametrize("environ", [{}, {"XDG_RUNTIME_DIR": "/nonexistent"}, {"XDG_RUNTIME_DIR": "x"}])
-def test_runtime_folder_in_tmp_bears_the_uid(place: Path, environ: dict[str, str]) -> None:
-    folder = runtime_folder(environ, shared=str(place))
+def test_a_home_that_is_not_there_is_not_made(place: Path) -> None:
+    with pytest.raises(Refused, match="HOME does not exist"):
+        state_folder({"HOME": str(place / "nobody")})
+    assert not (place / "nobody").exists()
+
+
+@pytest.mark.parametrize("runtime", [None, "nowhere/at/all", "x"])
+def test_runtime_folder_in_tmp_bears_the_uid(place: Path, runtime: str | None) -> None:
+    named = str(place / runtime) if runtime and "/" in runtime else runtime
+    folder = runtime_folder({"XDG_RUNTIME_DIR": named} if named else {}, shared=str(place))
     assert folder.path == f"{place}/gputop-{os.geteuid()}"
     assert mode(folder.path) == 0o700
     folder.close()
