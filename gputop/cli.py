@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gputop.source import Source
 
 OK, FAILED, USAGE = 0, 1, 64
+PATIENCE_S = 5.0  # a table without the GPUs of a driver that takes seconds to open would say that there are none
 SHELLS = ("bash", "zsh", "tcsh")
 
 
@@ -101,12 +102,20 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def open_source(spec: str, settings: Settings, *, pace: bool = True) -> Source:
-    """The source a --source spelling names. Without pace a demo runs to its end as fast as it can."""
-    if spec == "live":
-        from gputop.collect.live import Live
+def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s: float | None = None) -> Source:
+    """The source a --source spelling names. Without pace a demo runs to its end as fast as it can.
 
-        return Live(interval_s=settings.interval_s, nvml=settings.nvml, gpm=settings.gpm)
+    `patience_s` is how long a first frame waits for a driver that is slow to open; else not for long.
+    """
+    if spec == "live":
+        from gputop.collect.live import DRIVER_PATIENCE_S, Live
+
+        return Live(
+            interval_s=settings.interval_s,
+            nvml=settings.nvml,
+            gpm=settings.gpm,
+            driver_patience_s=DRIVER_PATIENCE_S if patience_s is None else patience_s,
+        )
     kind, _, name = spec.partition(":")
     if kind == "demo" and name:
         from gputop.demo import open_demo
@@ -160,7 +169,8 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.monitor import Monitor
 
     arrived: SimpleQueue[Update | Exception | None] = SimpleQueue()
-    Monitor(open_source(getattr(args, "source", "live"), settings)).start(arrived.put, arrived.put)
+    source = open_source(getattr(args, "source", "live"), settings, patience_s=PATIENCE_S)
+    Monitor(source).start(arrived.put, arrived.put)
     # late: the source has its first look meanwhile
     from gputop.export import FORMATS
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Timer
+from typing import Any
 
 import pytest
 
@@ -44,9 +45,7 @@ def ranks(tmp_path: Path) -> Iterator[list[int]]:
 def test_the_first_frame_names_the_job_on_the_gpus(fake: Fake, ranks: list[int]) -> None:
     for gpu, pid in enumerate(ranks):
         fake.add_process(gpu=gpu, pid=pid, vram_bytes=1 << 30, sm=50)
-    command = [sys.executable, "-m", "gputop", "--json"]
-    done = subprocess.run(command, env=fake.env(), capture_output=True, text=True, timeout=60, check=True)
-    frame = json.loads(done.stdout)["frame"]
+    frame, _ = printed(fake)
     by_pid = {process["pid"]: process for process in frame["processes"]}
     (job,) = [job for job in frame["jobs"] if job["key"] == by_pid[ranks[0]]["job"]]
     assert (job["name"], job["launcher"]) == ("llama/train", "torchrun")
@@ -58,6 +57,33 @@ def test_the_first_frame_names_the_job_on_the_gpus(fake: Fake, ranks: list[int])
         assert process["read_bytes_per_s"] == 0
         assert "run_wait_percent" in process
         assert "allowed_cpus" in process
+
+
+def printed(fake: Fake) -> tuple[dict[str, Any], str]:
+    """What `gputop --json` prints of its frame, and on standard error."""
+    command = [sys.executable, "-m", "gputop", "--json"]
+    done = subprocess.run(command, env=fake.env(), capture_output=True, text=True, timeout=60, check=True)
+    return json.loads(done.stdout)["frame"], done.stderr
+
+
+def test_one_frame_waits_for_a_driver_that_opens_slowly(fake: Fake) -> None:
+    fake.hang("nvmlInit*", 1.5)
+    frame, said = printed(fake)
+    assert len(frame["gpus"]) == 8
+    assert said == ""
+
+
+def test_n09_one_frame_has_the_gpus_beside_one_that_hangs(fake: Fake) -> None:
+    fake.hang("nvmlDeviceGetFieldValues", gpu=3)
+    frame, _ = printed(fake)
+    assert [gpu["condition"] for gpu in frame["gpus"]] == ["ok"] * 3 + ["hung"] + ["ok"] * 4
+
+
+def test_n10_one_frame_says_that_the_driver_does_not_open(fake: Fake) -> None:
+    fake.hang("nvmlInit*")
+    frame, said = printed(fake)
+    assert frame["gpus"] == []
+    assert "waiting for driver" in said
 
 
 @pytest.fixture

@@ -64,6 +64,7 @@ class GpuLane:
         self._workers: list[Worker] = []  # at most one that is stuck and one that works, which is the last
         self._watching = Lock()
         self._stopped, self._released, self._swept = Event(), Event(), Event()
+        self._started_s = clock()
         self._broken: Note | None = None
         self._shares: tuple[tuple[Mapping[int, GpuShare], ...], Mapping[int, tuple[GpuShare, ...]]] = ((), {})
 
@@ -76,7 +77,11 @@ class GpuLane:
 
     def settled(self, until_s: float) -> bool:
         """Wait for the first sweep, no longer than until this time of the clock; a hung driver has none."""
-        return self._swept.wait(max(0.0, until_s - self._clock()))
+        while not self._swept.wait(max(0.0, min(0.2, until_s - self._clock()))):
+            if self._clock() >= until_s:
+                return False
+            self.latest()  # replaces a thread that is stuck
+        return True
 
     def stop(self) -> None:
         """Let the thread end after the call it is in; nobody waits for that."""
@@ -184,7 +189,9 @@ class GpuLane:
         if self._released.is_set():
             yield trouble.RELEASED
         for at in [worker.gate.at for worker in workers]:
-            if at is not None and at.gpu is None and now_s - at.since_s > WAIT_S:
+            if not self._swept.is_set() and not self._reader.fleet.rows:
+                yield trouble.waiting(now_s - self._started_s)
+            elif at is not None and at.gpu is None and now_s - at.since_s > WAIT_S:
                 yield trouble.waiting(now_s - at.since_s)
         yield from self._reader.notes()
         if self._reader.pace.factor > 1:

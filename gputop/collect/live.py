@@ -31,8 +31,16 @@ class Live:
 
     label = "live"
 
-    def __init__(self, *, interval_s: float = 1.0, nvml: bool = True, gpm: str = "auto") -> None:
+    def __init__(
+        self,
+        *,
+        interval_s: float = 1.0,
+        nvml: bool = True,
+        gpm: str = "auto",
+        driver_patience_s: float = DRIVER_PATIENCE_S,
+    ) -> None:
         self.interval_s = interval_s
+        self._driver_patience_s = driver_patience_s
         self.interest = Interest()
         self._gpus = GpuLane(interval_s, gpm, nvml)
         self._names = Names()
@@ -54,7 +62,7 @@ class Live:
         self._names.start()
         for lane in lanes:
             lane.start()
-        self._gpus.settled(time.monotonic() + DRIVER_PATIENCE_S)
+        self._gpus.settled(time.monotonic() + self._driver_patience_s)
         self._look(FIRST_PATIENCE_S)
         due_s = time.monotonic() + PRIME_S - self.interval_s  # of the last frame, had there been one
 
