@@ -24,6 +24,7 @@ FIRST_PATIENCE_S = 1.0  # a first frame without processes would be a lie that la
 DRIVER_PATIENCE_S = (
     0.4  # who is on a GPU is followed, and named, from the first look on; a hung driver is not waited for
 )
+NAMES_PATIENCE_S = 0.5  # on a busy machine the names come later than the second look, and jobs are told by them
 
 
 class Live:
@@ -65,6 +66,7 @@ class Live:
         self._gpus.settled(time.monotonic() + self._driver_patience_s)
         self._look(FIRST_PATIENCE_S)
         due_s = time.monotonic() + PRIME_S - self.interval_s  # of the last frame, had there been one
+        self._names.settled(time.monotonic() + NAMES_PATIENCE_S)
 
         def left_s() -> float:
             return due_s + self.interval_s - time.monotonic()

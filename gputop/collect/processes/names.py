@@ -21,6 +21,7 @@ MORE_RARELY = 3.0  # then after this many times that,
 LONGEST_S = 300.0  # and so on up to this: libraries appear as imports go on
 WEIGH_EVERY_S = 30.0  # PSS: the kernel walks every page for it,
 WEIGH_SHARE = 0.01  # so no more of the time than this goes into it
+LOOK_AGAIN_S = 0.01
 MOST_USERS = 4096
 MOST_ASKS = 100_000  # that wait, when nobody answers
 
@@ -138,6 +139,14 @@ class Names:
         while self._fresh:
             found.append(self._fresh.popleft())
         return found
+
+    def settled(self, until_s: float) -> bool:
+        """Wait until all that was asked is answered, no longer than until this time of the clock."""
+        while not (self._asks.empty() and self._active.ask is None):
+            if self._clock() >= until_s:
+                return False
+            time.sleep(LOOK_AGAIN_S)
+        return True
 
     def forget(self, identity: Identity) -> None:
         """Drop what is known of a process that ended."""
