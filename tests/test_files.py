@@ -287,8 +287,7 @@ def test_f12_settings_too_big_or_no_file_are_refused(place: Path) -> None:
 
 @needs_root
 def test_f12_settings_of_another_user_are_refused_for_root(place: Path) -> None:
-    path = place / "config.toml"
-    path.touch()
+    (path := place / "config.toml").touch()
     os.chown(path, OTHER_UID, OTHER_UID)
     with pytest.raises(Refused, match="belongs to another user"):
         read_settings(str(path))
