@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Queue
 from typing import TYPE_CHECKING, NoReturn
 
 from gputop import __version__, config, units
@@ -168,7 +168,9 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(f"--count {args.count} prints nothing: use 1 or more", USAGE)
     from gputop.monitor import Monitor
 
-    arrived: SimpleQueue[Update | Exception | None] = SimpleQueue()
+    arrived: Queue[Update | Exception | None] = Queue(
+        maxsize=8
+    )  # a reader that stalls stops the source, not the machine
     source = open_source(getattr(args, "source", "live"), settings, patience_s=PATIENCE_S)
     Monitor(source).start(arrived.put, arrived.put)
     # late: the source has its first look meanwhile

@@ -234,5 +234,5 @@ def test_sixteen_gpus_hide_the_io_of_the_other_user() -> None:
     assert all(process.read_bytes_per_s is process.write_bytes_per_s is None for process in bob)
     assert {missing.reason for process in bob for missing in process.missing} == {"denied"}
     assert all(process.read_bytes_per_s is not None for process in frame.processes if process.user == "alice")
-    assert (note := frame.note("io-denied"))
+    assert (note := frame.note("denied-io"))
     assert f" {sum(process.user != 'alice' for process in frame.processes)} " in note.text

@@ -43,7 +43,7 @@ def notes(server: Server, processes: tuple[Process, ...]) -> tuple[Note, ...]:
         return ()
     text = f"I/O of {hidden} processes of other users is hidden (/proc/PID/io is readable by the owner only)."
     help = "Their READ/s, WRITE/s show '·', not 0. sudo gputop shows them. Nothing else is missing."
-    return (Note(subject="processes", key="io-denied", text=text, help=(help,)),)
+    return (Note(subject="processes", key="denied-io", text=text, help=(help,)),)
 
 
 def others(server: Server, t: float) -> tuple[Process, ...]:
