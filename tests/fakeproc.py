@@ -70,7 +70,7 @@ class FakeProc:
         (self.sys / "devices/system/cpu").mkdir(parents=True)
         (self.sys / "devices/system/cpu/online").write_text("0-7\n")
         self.add(1, "systemd", parent=0, started=1)
-        self.names = Names(str(self.proc), self.clock, find_user=self.find_user)
+        self.names = Names(str(self.proc), self.clock, find_user=self.find_user, passwd=str(folder / "passwd"))
         self.reader = ProcessReader(
             str(self.proc),
             self.clock,

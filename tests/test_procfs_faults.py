@@ -241,5 +241,5 @@ def test_p16_p17_a_rate_is_of_two_looks_that_make_a_pair(looks: list, expected: 
 
 def test_an_unstarted_names_lane_costs_nothing(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path)
-    reader = ProcessReader(str(proc.proc), proc.clock, sys=str(proc.sys), boot=lambda: BOOT_S)
+    reader = ProcessReader(str(proc.proc), proc.clock, proc.names, sys=str(proc.sys), boot=lambda: BOOT_S)
     assert reader.read((), Interest()).processes[0].user == "0"

@@ -152,6 +152,15 @@ def test_p13_a_user_without_a_name_is_a_number_and_is_asked_once(proc: FakeProc)
     assert proc.asked.count(12345) == 1
 
 
+def test_p13_local_users_have_a_name_at_the_first_look(tmp_path: Path) -> None:
+    (tmp_path / "passwd").write_bytes(b"root:x:0:0::/:\n\x1b[2J:x:7:7::/:\nnonsense\nbob:x:0:0::/:\n::\n+::::\n")
+    proc = FakeProc(tmp_path)
+    proc.add(42)
+    os.chown(proc.proc / "42", 7, 7)
+    assert [process.user for process in proc.look().processes] == ["root", "␛[2J"]
+    assert proc.asked == []
+
+
 def test_p13_a_directory_that_hangs_blocks_nobody(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path)
     let_go = threading.Event()

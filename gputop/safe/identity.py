@@ -18,6 +18,11 @@ _STATE = 3
 _PARENT, _GROUP, _SESSION, _TERMINAL, _FLAGS = 4, 5, 6, 7, 9
 _MAJOR_FAULTS, _USER, _SYSTEM, _NICE, _THREADS, _STARTED = 12, 14, 15, 19, 20, 22
 _RSS, _CPU, _IO_WAIT = 24, 39, 42
+_WANTED = (
+    _PARENT, _GROUP, _SESSION, _TERMINAL, _FLAGS, _MAJOR_FAULTS, _USER, _SYSTEM, _NICE, _THREADS, _STARTED, _RSS, _CPU,
+    _IO_WAIT,
+)  # fmt: skip
+_PLACES = tuple(field - _STATE for field in _WANTED)
 
 
 class Stat(NamedTuple):
@@ -48,30 +53,23 @@ def parse_stat(raw: bytes) -> Stat | None:
     if not 0 <= start < end or not fields:
         return None
 
-    def number(field: int) -> int | None:
-        try:
-            return int(fields[field - _STATE])
-        except (IndexError, ValueError):
-            return None
-
+    try:
+        numbers: list[int | None] = [int(fields[place]) for place in _PLACES]
+    except (IndexError, ValueError):  # an old kernel, or no kernel at all: what there is
+        numbers = [_number(fields, place) for place in _PLACES]
+    parent, group, session, terminal, flags, faults, user, system, nice, threads, started, rss, cpu, io_wait = numbers
+    kernel_thread = bool((flags or 0) & _KERNEL_THREAD)
     return Stat(
-        comm=decode(raw[start + 1 : end]),
-        state=decode(fields[0][:1]),
-        parent_pid=number(_PARENT),
-        group=number(_GROUP),
-        session=number(_SESSION),
-        terminal=number(_TERMINAL),
-        kernel_thread=bool((number(_FLAGS) or 0) & _KERNEL_THREAD),
-        major_faults=number(_MAJOR_FAULTS),
-        user_ticks=number(_USER),
-        system_ticks=number(_SYSTEM),
-        nice=number(_NICE),
-        threads=number(_THREADS),
-        started_ticks=number(_STARTED),
-        rss_pages=number(_RSS),
-        cpu=number(_CPU),
-        io_wait_ticks=number(_IO_WAIT),
-    )
+        decode(raw[start + 1 : end]), decode(fields[0][:1]), parent, group, session, terminal, kernel_thread, faults,
+        user, system, nice, threads, started, rss, cpu, io_wait,
+    )  # fmt: skip
+
+
+def _number(fields: list[bytes], place: int) -> int | None:
+    try:
+        return int(fields[place])
+    except (IndexError, ValueError):
+        return None
 
 
 def read_stat(pid: int, proc: str = "/proc") -> Stat | None:

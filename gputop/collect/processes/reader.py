@@ -16,13 +16,13 @@ from gputop.collect.processes.dossier import WEIGHT_FILLS
 from gputop.collect.processes.names import Names, Wanted
 from gputop.collect.processes.readings import READINGS, STAT_FILLS
 from gputop.collect.processes.scale import Scale
-from gputop.collect.processes.seen import RETRY_S, Gone, Seen
+from gputop.collect.processes.seen import RETRY_S, Seen
 from gputop.collect.processes.shares import ProcessTable, with_shares
 from gputop.collect.processes.threads import THREAD_FILLS
 from gputop.collect.processes.turns import Turns
 from gputop.collect.rates import SHORTEST_S
 from gputop.model import Identity, Note, Process, metrics
-from gputop.safe.identity import initial_pid_namespace
+from gputop.safe.identity import initial_pid_namespace, parse_stat
 from gputop.source import Interest
 
 __all__ = ["ProcessReader", "ProcessTable", "with_shares"]
@@ -170,23 +170,18 @@ class ProcessReader:
     def _take(self, pid: int, raw: bytes, now_s: float) -> Seen | None:
         """Take in a stat record: of the process known by this pid, or of another one that has it now."""
         seen = self._seen.get(pid)
-        try:
-            if seen is not None:
-                return self._update(seen, raw)
-        except Gone:
+        stat = seen.stat if seen is not None and raw == seen.raw else parse_stat(raw)
+        if stat is None or stat.started_ticks is None:  # no stat record at all
             self._drop(pid)
-        try:
-            seen = self._seen[pid] = Seen(pid, self._root, raw)
-        except Gone:  # no stat record at all
             self._unreadable_s[pid] = now_s + RETRY_S
             return None
-        self._tree_changed = True
-        return self._update(seen, raw)
-
-    def _update(self, seen: Seen, raw: bytes) -> Seen:
-        now_s, parent, comm = self._clock(), seen.stat.parent_pid, seen.stat.comm
-        seen.look(raw, now_s, self._boot(), self._scale)
-        self._tree_changed |= (parent, comm) != (seen.stat.parent_pid, seen.stat.comm)
+        if seen is None or seen.identity.started_ticks != stat.started_ticks:
+            self._drop(pid)
+            seen = self._seen[pid] = Seen(pid, self._root, stat, stat.started_ticks)
+            self._tree_changed = True
+        elif (stat.parent_pid, stat.comm) != (seen.stat.parent_pid, seen.stat.comm):
+            self._tree_changed = True
+        seen.look(raw, stat, self._clock(), self._boot(), self._scale)
         return seen
 
     def _drop(self, pid: int) -> None:

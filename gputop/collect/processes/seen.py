@@ -11,11 +11,11 @@ from gputop.collect.processes.readings import Reading, Values, missing, stat_val
 from gputop.collect.processes.scale import Scale
 from gputop.collect.rates import Counters
 from gputop.model import Identity, Missing, Process, Reason
-from gputop.safe.identity import parse_stat
+from gputop.safe.identity import Stat
 
 BUSY_PERCENT = 5.0  # of one core
 BUSY_FOR_S = 10.0  # how long it counts as busy after it was
-DEEP_LOOKS = 6  # at which it did not move, and it sleeps soundly
+DEEP_LOOKS = 3  # at which it did not move, and it sleeps soundly
 BLOCKED_OVER_S = 10.0
 FEWEST_LOOKS = 3  # a share of fewer says nothing
 RETRY_S = 30.0  # a file that was refused is asked for again after this
@@ -23,18 +23,11 @@ YOUNG_S, RESTING = 10.0, 0.01  # younger, or of more CPU time than this share of
 AGE_LATE_S, AGE_LATE = 30.0, 0.05  # how old the age of a sleeper may be, or which share of it
 
 
-class Gone(Exception):
-    """The process is not there any more, or its pid is another process now."""
-
-
 class Seen:
     """One process between its first look and its end."""
 
-    def __init__(self, pid: int, root: str, raw: bytes) -> None:
-        stat = parse_stat(raw)
-        if stat is None or stat.started_ticks is None:
-            raise Gone
-        self.identity = Identity(pid, stat.started_ticks)
+    def __init__(self, pid: int, root: str, stat: Stat, started_ticks: int) -> None:
+        self.identity = Identity(pid, started_ticks)
         self.root = f"{root}/{pid}"
         self.stat_file = f"{root}/{pid}/stat"
         self.stat, self.raw = stat, b""
@@ -58,18 +51,14 @@ class Seen:
         self._counters = {"stat": Counters()}
         self._looks: deque[tuple[float, bool]] = deque()
 
-    def look(self, raw: bytes, now_s: float, boot_s: float, scale: Scale) -> None:
-        """Take in its stat record; Gone if this is another process by now."""
+    def look(self, raw: bytes, stat: Stat, now_s: float, boot_s: float, scale: Scale) -> None:
+        """Take in its stat record."""
         self.age_s = max(0.0, boot_s - self.identity.started_ticks / scale.ticks_per_s)
         first, self.looked_s = not self.raw, now_s
-        if raw != self.raw:
-            stat = parse_stat(raw)
-            if stat is None or stat.started_ticks != self.identity.started_ticks:
-                raise Gone
-            # the owner changes between fork and exec, at a login say; asking each time costs as much as it looks
-            if self.uid is None or stat.comm != self.stat.comm or self.age_s < YOUNG_S:
-                self.uid = self._owner()
-            self.stat = stat
+        # the owner changes between fork and exec, at a login say; asking each time would double the cost of a look
+        if first or stat.comm != self.stat.comm or self.age_s < YOUNG_S:
+            self.uid = self._owner()
+        self.stat = stat
         values = stat_values(self.stat, self._counters["stat"], now_s, scale)
         moved = raw != self.raw or values != self.values or values["cpu_percent"]
         self._still = 0 if moved else self._still + 1
