@@ -33,7 +33,7 @@ def test_n01_no_library(tmp_path: Path, fake: Fake) -> None:
     path = {"LD_LIBRARY_PATH": str(tmp_path)}
     with Child(fake, env=path, sys_root=str(tmp_path / "sys"), **BRISK) as child:
         child.start()
-        seen = child.until(lambda seen: seen.notes)
+        seen = child.until(lambda seen: "no-library" in seen.notes)
         assert not seen.gpus
         note = seen.notes["no-library"]
         assert note["text"] == "No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine."
