@@ -104,5 +104,6 @@ def test_t17_a_slow_line_gets_fewer_frames_and_says_so(showcase: Program) -> Non
 
 def test_every_process_is_on_the_list_when_that_is_set(tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path), "GPUTOP_SORT": "pid", "GPUTOP_EVERY_PROCESS": "1"}
-    with Program((*ARGV, "--no-nvml"), "Quit", env=env).start() as terminal:
+    with Program((*ARGV, "--no-nvml"), "COMMAND", env=env).start() as terminal:
+        terminal.send("home")  # the cursor follows its process, wherever others push it
         terminal.wait_for(lambda lines: any(line.split()[:1] == ["1"] for line in lines), 20)
