@@ -167,8 +167,11 @@ if subprocess.run(["umount", "-l", "/proc"]).returncode:
     sys.exit("umount")
 time.sleep(0.1)
 after = watch.look()
-assert after.taken_s == before.taken_s or after.count == 0, after
-fresh = ProcessReader()
-assert fresh.read((), Interest()).processes == ()
+assert (after.taken_s, after.processes) == (before.taken_s, before.processes)
+fresh = ProcessReader().read((), Interest())
+assert fresh.processes == ()
+for table in (after, fresh):
+    (note,) = table.notes
+    assert note.key == "processes-lost" and "/proc" in note.text
 """
     isolated(code, "unshare", "-m")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -116,6 +117,8 @@ class ProcessReader:
         tasks = [tasks[0].rpartition(b"/")[2], tasks[1]] if len(tasks) == 2 else []
         if not tasks or tasks != self._tasks or now_s - self._listed_s >= LIST_EVERY_S:
             self._pids = {int(name) for name in os.listdir(self._root) if name.isdigit()}
+            if not self._pids:
+                raise FileNotFoundError(errno.ENOENT, f"there is nothing in {self._root}")
             self._tasks, self._listed_s = tasks, now_s
             for pid in self._seen.keys() - self._pids:
                 self._drop(pid)

@@ -55,8 +55,8 @@ class Seen:
         """Take in its stat record."""
         self.age_s = max(0.0, boot_s - self.identity.started_ticks / scale.ticks_per_s)
         first, self.looked_s = not self.raw, now_s
-        # the owner changes between fork and exec, at a login say; asking each time would double the cost of a look
-        if first or stat.comm != self.stat.comm or self.age_s < YOUNG_S:
+        # the owner changes between fork and exec, at a login say; who is followed is looked at too often to ask always
+        if raw != self.raw and (not self.tracked or stat.comm != self.stat.comm or self.age_s < YOUNG_S):
             self.uid = self._owner()
         self.stat = stat
         values = stat_values(self.stat, self._counters["stat"], now_s, scale)
