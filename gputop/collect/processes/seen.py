@@ -19,7 +19,8 @@ DEEP_LOOKS = 3  # at which it did not move, and it sleeps soundly
 BLOCKED_OVER_S = 10.0
 FEWEST_LOOKS = 3  # a share of fewer says nothing
 RETRY_S = 30.0  # a file that was refused is asked for again after this
-YOUNG_S, RESTING = 10.0, 0.01  # younger, or of more CPU time than this share of its age: looked at again at once
+BORN_S, RESTING = 1.5, 0.01  # younger, or of more CPU time than this share of its age: looked at again at once
+YOUNG_S = 10.0  # until then it may be about to become somebody else's
 AGE_LATE_S, AGE_LATE = 30.0, 0.05  # how old the age of a sleeper may be, or which share of it
 
 
@@ -68,7 +69,7 @@ class Seen:
         if works or self.stat.state == "D":
             self.busy_until_s = now_s + BUSY_FOR_S
         # at the first look all there is to go by is its age, and its CPU time on the whole
-        self.unsettled = first and (self.age_s < YOUNG_S or (values["cpu_time_s"] or 0) > RESTING * self.age_s)
+        self.unsettled = first and (self.age_s < BORN_S or (values["cpu_time_s"] or 0) > RESTING * self.age_s)
 
     @property
     def deep(self) -> bool:
