@@ -29,6 +29,7 @@ def proc(tmp_path: Path) -> FakeProc:
 def test_what_a_process_says_of_itself(proc: FakeProc) -> None:
     proc.add(42)
     proc.more(42)
+    proc.write("42/smaps_rollup", "")
     proc.write("42/cmdline", b"python\0train.py\0--lr\0003\0")
     proc.write("42/environ", b"PATH=/bin\0RANK=3\0LOCAL_RANK=1\0WORLD_SIZE=8\0OMP_NUM_THREADS=4\0"
                b"CUDA_VISIBLE_DEVICES=1\0SLURM_JOB_ID=77\0SLURM_JOB_NAME=gpt\0HF_TOKEN=hf_secret\0")  # fmt: skip
