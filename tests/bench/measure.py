@@ -57,7 +57,7 @@ def measure(
     seconds: float,
     size: tuple[int, int] = (120, 40),
     args: Sequence[str] = (),
-    settle_s: float = 4.0,
+    settle_s: float = 16.0,  # sleepers are told from others by then; before, it is the start that is measured
 ) -> Run:
     """Run a program and measure `seconds` of its steady state."""
     started = time.monotonic()
