@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import os
@@ -18,8 +19,9 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.messages import InBandWindowResize
 
-MOST_QUEUED = 30
-_END_OF_FRAME = "\x1b[?2026l"
+from gputop.ui.delta import Delta
+
+_LOOK_AGAIN_S = 0.05  # at a terminal that is behind
 _READ_BYTES = 4096
 _ALERT_S = max(1.0, 2 * constants.ESCAPE_DELAY)
 _TICK_S = 0.05
@@ -78,7 +80,7 @@ class Output:
 
 
 class TerminalDriver(LinuxDriver):
-    """Clicks and wheel but no mouse moves, an input thread that ends with its line, writes that never wait."""
+    """Clicks and wheel but no mouse moves, an input thread that ends with its line, writes that wait for nobody."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -88,7 +90,8 @@ class TerminalDriver(LinuxDriver):
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._leaving = False
-        self._dropped = False
+        self._delta = Delta(*terminal_size())
+        self._later: asyncio.TimerHandle | None = None
 
     def start_application_mode(self) -> None:
         """Takes the terminal, or leaves it as it was."""
@@ -106,19 +109,21 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
     def write(self, data: str) -> None:
-        """Queues a write. A terminal far behind gets whole frames dropped and one full repaint when it is back."""
+        """Queues what differs from the picture: while the terminal is behind nothing, so that its next is newest."""
         thread = self._writer_thread
         assert thread is not None, "driver must be in application mode"
-        # bounded by dropping, below: a queue that is full would stop the event loop, and `q` with it
+        # a queue that is full would stop the event loop, and `q` with it
         thread._queue.maxsize = 0
-        waiting = thread._queue.qsize()
-        if waiting > MOST_QUEUED and not self._leaving and data != _END_OF_FRAME:
-            self._dropped = True
-            return
-        thread.write(data)
-        if self._dropped and waiting == 0:
-            self._dropped = False
-            self._app.refresh()
+        waits = thread._queue.qsize() > 0 and not self._leaving
+        out = self._delta.keep(data) if waits else self._delta.reduce(data)
+        if out:
+            thread.write(out)
+        if waits and self._later is None:
+            self._later = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._later = None
+        self.write("")
 
     def disable_input(self) -> None:
         """Ends the input thread at once."""
@@ -176,7 +181,13 @@ class TerminalDriver(LinuxDriver):
             self.process_message(message)
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        return terminal_size()
+        # asked for at the start, at a resize and back from the shell: what is on the terminal then, nobody knows
+        size = terminal_size()
+        if size == self._delta.size:
+            self._delta.forget()
+        else:
+            self._delta = Delta(*size)
+        return size
 
     def _enable_mouse_support(self) -> None:
         # not 1003: every move of the mouse would be traffic
