@@ -11,7 +11,7 @@ import pytest
 
 from tests.endings import Program
 from tests.oracle import oracle
-from tests.ptys import KEYS, Terminal
+from tests.ptys import KEYS, Terminal, wait_until
 
 ARGV = (sys.executable, "-m", "gputop")
 
@@ -77,8 +77,11 @@ def test_what_was_written_bit_by_bit_is_what_a_repaint_shows(showcase: Program) 
             terminal.wait_for(" frozen ")
             terminal.wait_quiet(0.3)
             bit_by_bit = terminal.screen()
-            terminal.resize(119, 39)
-            terminal.wait_for(lambda lines: "Quit" in lines[38])
+            # narrower, not lower: fewer lines would rightly scroll a cursor that stands on the last one
+            written = len(terminal.output)
+            terminal.resize(119, 40)
+            wait_until(lambda: len(terminal.output) > written, 5)
+            terminal.wait_quiet(0.3)
             terminal.resize(120, 40)
             terminal.wait_for(lambda lines: "Quit" in lines[39])
             terminal.wait_quiet(0.3)
