@@ -9,7 +9,7 @@ import unicodedata
 ALLOWED = re.compile(
     rb"\x1b\[(?:"
     rb"[\d;:]*m"  # colours and styles
-    rb"|\d*;?\d*H|\d*C"  # cursor
+    rb"|\d*;?\d*H"  # cursor
     rb"|\?(?:7|25|1000|1002|1003|1004|1006|1015|1016|1049|2004|2026|2048)[hl]"
     rb"|\?2026\$p"  # does the terminal know synchronised output?
     rb"|>\d+u|<u"  # keyboard protocol

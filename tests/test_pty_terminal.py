@@ -95,7 +95,7 @@ def test_t05_term_while_the_terminal_does_not_read(tiny: Program) -> None:
 
 
 def test_t05_a_whole_picture_after_a_stall(tiny: Program) -> None:
-    endings.goes_on_after_a_stall(tiny, 6, "drawn while it was behind")
+    endings.goes_on_after_a_stall(tiny, 6, "frames were dropped")
 
 
 def test_t18_q_while_the_terminal_does_not_read(tiny: Program) -> None:

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from gputop.safe.terminal import NO_TERMINAL, Guard, problem
-from gputop.ui.driver import behind
+from gputop.ui.driver import MOST_QUEUED, behind, queued
 from gputop.ui.guarded import GuardedApp, run_guarded
 
 
@@ -30,9 +30,9 @@ class Counter(Static):
     def step(self) -> None:
         self.count += 1
         size = self.size
-        if behind(self.app):
-            # drawn once, while nothing can be written
-            self.app.query_one("#note", Static).update("drawn while it was behind")
+        if queued(self.app) > MOST_QUEUED:
+            # drawn once, and this once is dropped: only a repaint of everything can show it
+            self.app.query_one("#note", Static).update("frames were dropped")
         # so much that a terminal that does not read is full at once
         lines = [f"ready {self.count} {self.app.size.width}x{self.app.size.height} behind {behind(self.app)}"]
         lines += [f"{self.count:>{size.width}}"] * (size.height - 1)
@@ -45,7 +45,7 @@ class TinyApp(GuardedApp):
     BINDINGS: ClassVar = [(key, f"do('{key}')", key) for key in "qwthb"]
 
     def compose(self) -> ComposeResult:
-        yield Static("never behind", id="note", markup=False)
+        yield Static("nothing dropped", id="note", markup=False)
         yield Counter()
 
     def action_do(self, key: str) -> None:

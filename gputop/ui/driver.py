@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import os
@@ -19,9 +18,8 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.messages import InBandWindowResize
 
-from gputop.ui.delta import Delta
-
-_LOOK_AGAIN_S = 0.05  # at a terminal that is behind
+MOST_QUEUED = 30
+_END_OF_FRAME = "\x1b[?2026l"
 _READ_BYTES = 4096
 _ALERT_S = max(1.0, 2 * constants.ESCAPE_DELAY)
 _TICK_S = 0.05
@@ -80,7 +78,7 @@ class Output:
 
 
 class TerminalDriver(LinuxDriver):
-    """Clicks and wheel but no mouse moves, an input thread that ends with its line, writes that wait for nobody."""
+    """Clicks and wheel but no mouse moves, an input thread that ends with its line, writes that never wait."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -90,8 +88,7 @@ class TerminalDriver(LinuxDriver):
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._leaving = False
-        self._delta = Delta(*terminal_size())
-        self._later: asyncio.TimerHandle | None = None
+        self._dropped = False
 
     def start_application_mode(self) -> None:
         """Takes the terminal, or leaves it as it was."""
@@ -109,21 +106,19 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
     def write(self, data: str) -> None:
-        """Queues what differs from the picture: while the terminal is behind nothing, so that its next is newest."""
+        """Queues a write. A terminal far behind gets whole frames dropped and one full repaint when it is back."""
         thread = self._writer_thread
         assert thread is not None, "driver must be in application mode"
-        # a queue that is full would stop the event loop, and `q` with it
+        # bounded by dropping, below: a queue that is full would stop the event loop, and `q` with it
         thread._queue.maxsize = 0
-        waits = thread._queue.qsize() > 0 and not self._leaving
-        out = self._delta.keep(data) if waits else self._delta.reduce(data)
-        if out:
-            thread.write(out)
-        if waits and self._later is None:
-            self._later = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
-
-    def _look_again(self) -> None:
-        self._later = None
-        self.write("")
+        waiting = thread._queue.qsize()
+        if waiting > MOST_QUEUED and not self._leaving and data != _END_OF_FRAME:
+            self._dropped = True
+            return
+        thread.write(data)
+        if self._dropped and waiting == 0:
+            self._dropped = False
+            self._app.refresh()
 
     def disable_input(self) -> None:
         """Ends the input thread at once."""
@@ -181,13 +176,7 @@ class TerminalDriver(LinuxDriver):
             self.process_message(message)
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        # asked for at the start, at a resize and back from the shell: what is on the terminal then, nobody knows
-        size = terminal_size()
-        if size == self._delta.size:
-            self._delta.forget()
-        else:
-            self._delta = Delta(*size)
-        return size
+        return terminal_size()
 
     def _enable_mouse_support(self) -> None:
         # not 1003: every move of the mouse would be traffic
