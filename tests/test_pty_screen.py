@@ -11,7 +11,7 @@ import pytest
 
 from tests.endings import Program
 from tests.oracle import oracle
-from tests.ptys import KEYS, Terminal, wait_until
+from tests.ptys import KEYS, Terminal
 
 ARGV = (sys.executable, "-m", "gputop")
 
