@@ -14,7 +14,8 @@ import pytest
 
 import gputop
 from gputop import docs
-from gputop.cli import SHELLS, parser
+from gputop.cli import parser
+from gputop.cli.shell import SHELLS
 from gputop.demo import SCENARIOS
 
 GPUTOP = [sys.executable, "-m", "gputop"]

@@ -1,0 +1,93 @@
+"""The command line: reads the settings, opens a source, picks a sink, and imports both late.
+
+A command is declared in one of the modules here and listed in its COMMANDS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gputop import __version__, config
+from gputop.cli import manual, printing, screens, shell
+from gputop.cli.line import FAILED, USAGE, Command, Failure, Parser, common
+from gputop.safe import files, identity
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+
+MONITOR = Command(name="monitor", help="the full-screen monitor", run=screens.monitor, screen=True)  # without a name
+COMMANDS: dict[str, Command] = {
+    command.name: command for module in (screens, printing, manual, shell) for command in module.COMMANDS
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line, as --help and the shell completions show it."""
+    everywhere = common()
+    top = Parser(
+        "gputop", description="Why is training slow? GPUs, jobs and processes on one screen.", parents=[everywhere]
+    )
+    top.add_argument("--version", action="version", version=f"gputop {__version__}")
+    top.add_argument("--once", action="store_true", help="print one table and exit (snapshot)")
+    top.add_argument("--json", action="store_true", help="print one JSON object and exit (snapshot --format json)")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for command in COMMANDS.values():
+        command.arguments(
+            commands.add_parser(command.name, help=command.help, description=command.help, parents=[everywhere])
+        )
+    return top
+
+
+def _chosen(args: argparse.Namespace) -> Command:
+    """The command, where --once and --json stand for one."""
+    if args.once or args.json:
+        if args.command:
+            raise Failure(f"--once and --json are commands of their own: leave out {args.command!r}", USAGE)
+        args.format, args.count = ("json" if args.json else "text"), 1
+        return COMMANDS["snapshot"]
+    return COMMANDS[args.command] if args.command else MONITOR
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    """The settings of this run; what could not be used is said in one line."""
+    flags = {key: value for key, value in vars(args).items() if key in config.FLAGS}
+    try:
+        settings, warnings = config.load(getattr(args, "config", None), os.environ, flags, files.read_settings)
+    except ValueError as error:
+        raise Failure(str(error), USAGE) from None
+    for warning in warnings:
+        sys.stderr.write(f"gputop: {warning}\n")
+    return settings
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code."""
+    args = parser().parse_args(argv)
+    try:
+        if refusal := identity.borrowed_rights():
+            raise Failure(refusal, USAGE)
+        command = _chosen(args)
+        if not command.screen:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
+            if sys.stdout is None:
+                raise Failure("standard output is closed")
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(errors="replace")  # what the locale's encoding does not have is `?`
+        code = command.run(args, _settings(args))
+        sys.stdout.flush()
+        return code
+    except Failure as failure:
+        sys.stderr.write(f"gputop: {failure}\n")
+        return failure.code
+    except OSError as error:  # a full disk; nothing of what is left is tried again at exit
+        sys.stderr.write(f"gputop: not everything could be written: {error.strerror}\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return FAILED
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT

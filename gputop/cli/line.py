@@ -1,0 +1,74 @@
+"""What every command line has: one line for what is wrong, the flags that go everywhere, what a command is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from gputop import units
+from gputop.safe.text import clean
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+
+OK, FAILED, USAGE = 0, 1, 64
+
+
+class Failure(Exception):
+    """A clear failure: one line that says what, why and what to do, and the exit code."""
+
+    def __init__(self, text: str, code: int = FAILED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one line for wrong usage, and our exit code for it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is; exit 64."""
+        # a glob puts the names of other people's files on the command line
+        sys.stderr.write(f"gputop: {clean(message)}; see {self.prog} --help\n")
+        raise SystemExit(USAGE)
+
+
+def duration(text: str) -> float:
+    try:
+        return units.duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def common() -> Parser:
+    """The flags that every command takes, before or after its name."""
+    common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    group = common.add_argument_group("everywhere")
+    group.add_argument("--source", metavar="live|demo:NAME", help="where the numbers come from")
+    group.add_argument("--interval", type=duration, metavar="S", help="seconds between samples (1)")
+    group.add_argument("--readonly", action="store_true", help="nothing that changes a process or a file")
+    group.add_argument("--ascii", action="store_const", const="on", help="draw with ASCII characters only")
+    group.add_argument("--no-mouse", dest="mouse", action="store_false", help="leave the mouse to the terminal")
+    group.add_argument("--no-nvml", dest="nvml", action="store_false", help="never call the NVIDIA driver")
+    group.add_argument(
+        "--gpm", choices=("on", "off", "auto"), help="read SM, tensor and DRAM activity (Hopper and newer)"
+    )
+    group.add_argument("--config", metavar="FILE", help="settings file (~/.config/gputop/config.toml)")
+    return common
+
+
+def _nothing(parser: argparse.ArgumentParser) -> None:
+    """A command that takes no more than the flags that go everywhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command: its words on the command line and what it does. What it needs is imported when it runs."""
+
+    name: str
+    help: str
+    run: Callable[[argparse.Namespace, Settings], int]  # the exit code
+    arguments: Callable[[argparse.ArgumentParser], None] = _nothing
+    screen: bool = False  # it opens the full-screen monitor; the others print

@@ -1,0 +1,60 @@
+"""The commands that print what the screen shows, and exit."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from queue import Queue
+from typing import TYPE_CHECKING
+
+from gputop import config
+from gputop.cli.line import OK, USAGE, Command, Failure
+from gputop.cli.opening import open_source
+from gputop.safe.text import clean
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+    from gputop.monitor import Update
+
+PATIENCE_S = 5.0  # a table without the GPUs of a driver that takes seconds to open would say that there are none
+
+
+def snapshot(args: argparse.Namespace, settings: Settings) -> int:
+    """Print what the screen would show, `count` times; what is wrong with the driver goes to standard error."""
+    if args.count < 1:
+        raise Failure(f"--count {args.count} prints nothing: use 1 or more", USAGE)
+    from gputop.monitor import Monitor
+
+    arrived: Queue[Update | Exception | None] = Queue(
+        maxsize=8
+    )  # a reader that stalls stops the source, not the machine
+    source = open_source(getattr(args, "source", "live"), settings, patience_s=PATIENCE_S)
+    Monitor(source).start(arrived.put, arrived.put)
+    # late: the source has its first look meanwhile
+    from gputop.export import FORMATS
+
+    write = FORMATS[args.format](sys.stdout, ascii=config.plain(settings.ascii, sys.stdout.encoding))
+    updates: Iterator[Update | Exception] = iter(arrived.get, None)
+    for number, update in enumerate(updates, 1):
+        if isinstance(update, Exception):
+            raise Failure(f"collection failed: {type(update).__name__}: {clean(str(update))}")
+        if number == 1:
+            for note in update.frame.notes:
+                if note.subject == "driver":
+                    sys.stderr.write(f"gputop: {note.text}\n")
+        write(update)
+        sys.stdout.flush()
+        if number == args.count:
+            break
+    return OK
+
+
+def _snapshot_arguments(snapshot: argparse.ArgumentParser) -> None:
+    snapshot.add_argument("--format", choices=("text", "json", "jsonl", "csv"), default="text")
+    snapshot.add_argument("--count", type=int, default=1, metavar="N", help="how many (1)")
+
+
+COMMANDS = (
+    Command(name="snapshot", help="print what the screen shows, and exit", run=snapshot, arguments=_snapshot_arguments),
+)
