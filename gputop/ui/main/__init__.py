@@ -1,0 +1,19 @@
+"""The main screen: the panes, and what every key does to them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from gputop.ui import bindings
+from gputop.ui.main.looking import Looking
+from gputop.ui.main.moving import Moving
+from gputop.ui.main.sorting import Sorting
+
+
+class Main(Moving, Sorting, Looking, inherit_bindings=False):
+    """GPUs above, jobs below, the host beside them where there is room."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings.main()
+    CSS = "Main Lines { position: absolute; display: none; width: 1; height: 1; }"

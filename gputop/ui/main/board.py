@@ -1,0 +1,158 @@
+"""The panes of the main screen: where they stand, and an update drawn in all of them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.strip import Strip
+
+from gputop.config import Settings
+from gputop.history import History
+from gputop.monitor import Update
+from gputop.source import Source
+from gputop.ui import empty
+from gputop.ui.arrange import Panes, Rect, arrange
+from gputop.ui.draw import Line
+from gputop.ui.gpus import Density
+from gputop.ui.header import Status
+from gputop.ui.keybar import KeyBar
+from gputop.ui.keys import KEYS
+from gputop.ui.lines import Lines
+from gputop.ui.look import Look
+from gputop.ui.models import with_instances
+from gputop.ui.parts import Parts
+from gputop.ui.state import idle_for
+from gputop.ui.table import Table
+from gputop.ui.then import Then
+from gputop.ui.tree import View
+
+AROUND = ("header", "gpus", "note", "host", "notice")  # the panes around the table
+_DENSITIES = ("auto", "card", "row", "cell")
+CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
+
+
+class Program(Protocol):
+    """What the screen asks of the program it belongs to."""
+
+    source: Source
+    frozen: bool
+
+    @property
+    def newest_s(self) -> float:
+        """The monotonic time of the newest frame, which may not be on the screen."""
+
+    def status(self) -> Status:
+        """What the header says of the monitor itself."""
+
+    def failed(self, error: Exception, where: str) -> str:
+        """Keep what went wrong; the line to show for it."""
+
+    def freeze(self) -> None:
+        """Hold the picture, or let it go on."""
+
+    def pace(self, seconds: float | None) -> None:
+        """Another time between two looks."""
+
+
+class Board(Screen[None], inherit_bindings=False):
+    """The panes and what is in them; what the keys do comes on top."""
+
+    AUTO_FOCUS = "#processes"
+
+    def __init__(self, program: Program, look: Look, settings: Settings, history: History) -> None:
+        super().__init__()
+        self.program = program
+        self.look = look
+        self.past = Then(history)
+        self.density = CHOICES[_DENSITIES.index(settings.density)]
+        view = View(
+            tree=settings.tree, sort=settings.sort, reverse=settings.reverse, every_process=settings.every_process
+        )
+        self.table = Table(look, view)
+        self.table.listing.follow = settings.follow
+        self.bar = KeyBar(look)
+        self.gpus = Lines(id="gpus")
+        self.gpus.can_focus = True
+        self.first_gpu = 0
+        self.shown: Update | None = None
+        self.panes: Panes | None = None
+
+    def compose(self) -> ComposeResult:
+        """Every pane; `arrange` says which are shown."""
+        for name in ("header", "note", "host", "notice"):
+            yield Lines(id=name)
+        yield self.gpus
+        yield self.table
+        yield self.bar
+
+    def on_mount(self) -> None:
+        """Everything has a place before the first frame is here."""
+        self.place()
+        self.redraw()
+
+    def on_resize(self) -> None:
+        """Arrange anew; the cursor keeps its process."""
+        self.place()
+        self.redraw()
+
+    def show(self, update: Update) -> None:
+        """Draw an update."""
+        self.shown = update
+        self.place()
+        self.redraw()
+        try:
+            self.table.feed(update.frame, lambda uuid: idle_for(uuid, self.past), update.last_job)
+        except Exception as error:
+            self.table.show([self._failed(error, "processes", self.table.size.width)])
+
+    def place(self) -> None:
+        """Give every pane its place, if that changed."""
+        width, height = self.app.size
+        frame = self.shown.frame if self.shown else None
+        gpu_count = len(with_instances(frame.gpus)) if frame else 0
+        panes = arrange(
+            width, height, gpu_count, density=self.density,
+            empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
+            note=bool(frame and empty.noted(frame)),
+        )  # fmt: skip
+        if panes == self.panes:
+            return
+        self.panes = panes
+        self.bar.offer([key for key in KEYS if panes.processes or key.group != "SORT"])
+        for name in (*AROUND, "processes", "keys"):
+            pane, rect = self.query_one(f"#{name}", Lines), getattr(panes, name)
+            pane.display = rect is not None
+            if rect:
+                pane.styles.offset = (rect.x, rect.y)
+                pane.styles.width, pane.styles.height = rect.width, rect.height
+
+    def redraw(self) -> None:
+        """Draw the newest update again in every pane but the table, which redraws itself."""
+        panes, update = self.panes, self.shown
+        if not panes:
+            return
+        if not update:
+            line = Line(self.look, "raised").add(" gputop ", "busy", bold=True, reverse=True).add("  looking", "dim")
+            self.query_one("#header", Lines).show([line.strip(self.app.size.width)])
+            return
+        self.past.lag_s = self.program.newest_s - update.frame.mono_s
+        parts = Parts(
+            frame=update.frame, past=self.past, status=self.program.status(), density=panes.density,
+            first_gpu=self.first_gpu, look=self.look,
+        )  # fmt: skip
+        for name in AROUND:
+            if rect := getattr(panes, name):
+                self._draw(name, rect, parts)
+
+    def _draw(self, name: str, rect: Rect, parts: Parts) -> None:
+        """A pane that cannot be drawn says so; the others live."""
+        try:
+            strips = parts.strips(name, rect)
+        except Exception as error:
+            strips = [self._failed(error, name, rect.width)]
+        self.query_one(f"#{name}", Lines).show(strips)
+
+    def _failed(self, error: Exception, name: str, width: int) -> Strip:
+        return Line(self.look).add(f" {self.program.failed(error, f'the {name} pane')}", "warn").strip(width)

@@ -1,0 +1,40 @@
+"""Keys that change what is looked at, and when: density, freeze, delay, help."""
+
+from __future__ import annotations
+
+from gputop.ui import empty
+from gputop.ui.dialogs import DelayDialog
+from gputop.ui.help import Help
+from gputop.ui.main.board import CHOICES, Board
+
+
+class Looking(Board):
+    """What the keys of the groups LOOK and TIME do, and Esc."""
+
+    def action_density(self) -> None:
+        """The GPUs in another size."""
+        place = CHOICES.index(self.density) + 1
+        self.density = CHOICES[place % len(CHOICES)]
+        self.first_gpu = 0
+        self.place()
+        self.redraw()
+        fits = not self.panes or self.density in (None, self.panes.density)
+        self.bar.say(f"GPUs: {self.density or 'what fits best'}" if fits else f"GPUs: no room for a {self.density}")
+
+    def action_freeze(self) -> None:
+        """Hold the picture."""
+        self.program.freeze()
+
+    def action_delay(self) -> None:
+        """Another time between two looks."""
+        self.app.push_screen(DelayDialog(self.look, self.program.source.interval_s), self.program.pace)
+
+    def action_help(self) -> None:
+        """Help."""
+        self.app.push_screen(Help(self.look, empty.noted(self.shown.frame) if self.shown else ()))
+
+    def action_back(self) -> None:
+        """End what is frozen or said."""
+        self.bar.hush()
+        if self.program.frozen:
+            self.program.freeze()

@@ -1,0 +1,42 @@
+"""Keys that sort."""
+
+from __future__ import annotations
+
+from gputop.ui.columns import beside
+from gputop.ui.dialogs import OrderDialog, SortDialog
+from gputop.ui.main.board import Board
+
+
+class Sorting(Board):
+    """What the keys of the group SORT do."""
+
+    def action_sort(self, column: str) -> None:
+        """Sort by a column."""
+        self.table.key()
+        self.table.sort(column)
+
+    def action_shift_sort(self, step: int) -> None:
+        """Sort by the column beside."""
+        self.action_sort(beside(self.table.listing.view.sort, step))
+
+    def action_reverse(self) -> None:
+        """Sort the other way round."""
+        self.table.key()
+        self.table.reverse()
+
+    def action_order(self) -> None:
+        """Sort by a letter."""
+        self.app.push_screen(OrderDialog(self.look), self._sort_by)
+
+    def action_choose_sort(self) -> None:
+        """Sort by a column from a list."""
+        self.app.push_screen(SortDialog(self.look, self.table.listing.view.sort), self._sort_by)
+
+    def _sort_by(self, column: str | None) -> None:
+        if column:
+            self.action_sort(column)
+
+    def action_tree(self) -> None:
+        """A tree or a flat list."""
+        self.table.key()
+        self.table.nest()
