@@ -75,6 +75,11 @@ class Ring:
         data[place : place + width] = cells
         self.state = (data, rows, max(oldest, slot - rows + 1), slot)
 
+    def rewind(self, slot: int) -> None:
+        """Forget everything after a slot."""
+        data, rows, oldest, newest = self.state
+        self.state = (data, rows, oldest, min(newest, slot)) if oldest <= slot else (data, rows, 0, -1)
+
     def _grow(self, needed: int) -> tuple[array[float], int]:
         old, old_rows, oldest, newest = self.state
         rows = min(self.limit, max(needed, old_rows * 4))
@@ -152,6 +157,14 @@ class History:
                 _thin(entry[1], entry[2], slot)
         if slot % 60 == 0:
             self._forget(slot)
+
+    def rewind(self, mono_s: float) -> None:
+        """Forget everything after this time: a recording was taken back."""
+        self._now_s = mono_s
+        for _, fine, coarse in list(self._rings.values()):
+            fine.rewind(int(mono_s / FINE_S))
+            if coarse:
+                coarse.rewind(int(mono_s / COARSE_S) - 1)
 
     def _forget(self, slot: int) -> None:
         keep_process, keep_device = FORGET_S / FINE_S, COARSE_SLOTS * COARSE_S / FINE_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Event, Thread
@@ -10,7 +11,7 @@ from gputop.diagnose import Abstained, Class, Finding
 from gputop.ended import Departures, Ended
 from gputop.history import History
 from gputop.model import Frame
-from gputop.source import Source
+from gputop.source import Seekable, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,18 +31,30 @@ class Monitor:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.history = History()
+        self.sinks: tuple[Callable[[Update], None], ...] = ()  # also get every update; swapped whole, by anybody
         self._departures = Departures()
+        self._newest_s = -math.inf
         self._stop = Event()
 
     def updates(self) -> Iterator[Update]:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
-        for frame in self.source.past():
-            self._remember(frame)
-        for frame in self.source.frames(self._stop):
-            self._remember(frame)
-            yield Update(frame=frame, last_job=self._departures.last)
+        while True:
+            for frame in self.source.past():
+                self._remember(frame)
+            for frame in self.source.frames(self._stop):
+                self._remember(frame)
+                update = Update(frame=frame, last_job=self._departures.last)
+                for take in self.sinks:
+                    take(update)
+                yield update
+            if self._stop.is_set() or not (isinstance(self.source, Seekable) and self.source.seeking):
+                return
 
     def _remember(self, frame: Frame) -> None:
+        if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
+            self.history.rewind(frame.mono_s)
+            self._departures = Departures()
+        self._newest_s = frame.mono_s
         self.history.add(frame, self.source.interval_s)
         self._departures.add(frame)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from threading import Event
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from gputop.model import Frame
 
@@ -31,4 +31,55 @@ class Source(Protocol):
 
     def frames(self, stop: Event) -> Iterator[Frame]:
         """Yield frames, the oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Something that happened in a recording, for the bar that shows where one is."""
+
+    at_s: float  # seconds after the first frame
+    text: str
+    severity: Literal["info", "warn", "crit"] = "info"
+
+
+@runtime_checkable
+class Seekable(Protocol):
+    """What a source has besides when one can go back in it. Positions are seconds after its first frame.
+
+    Positions only grow, whatever the clocks did when it was recorded. Any thread may ask and set.
+    """
+
+    speed: float  # times as fast as it was; 0 holds it, and everything else still works
+
+    @property
+    def position_s(self) -> float:
+        """Where it is: the frame yielded last, or where `seek` is going."""
+        ...
+
+    @property
+    def length_s(self) -> float:
+        """Position of the last frame as far as is known; grows while the file is looked through."""
+        ...
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Wall-clock time of the first and of the last frame, as far as is known."""
+        ...
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What happened, the oldest first, as far as is known."""
+        ...
+
+    def seek(self, position_s: float) -> None:
+        """Go there, returning at once; before the start is the start, behind the end is the end.
+
+        `frames` ends, and `past` and `frames` are to be called anew: `seeking` says so.
+        """
+        ...
+
+    @property
+    def seeking(self) -> bool:
+        """Whether `frames` ended, or will end, because of a `seek`, and has not begun anew."""
         ...

@@ -114,3 +114,24 @@ def test_windows(values, mean, p95, above, covered) -> None:
         above,
         covered,
     )
+
+
+def test_going_back_forgets_what_came_after_and_keeps_what_was_before() -> None:
+    history = History()
+    for t in range(100):
+        history.add(frame(t, busy=t))
+    history.rewind(50)
+    assert history.values("G", "busy_percent", 3) == [48, 49, 50]
+    history.add(frame(51, busy=7))
+    assert history.values("G", "busy_percent", 3) == [49, 50, 7]
+    coarse = history.values("G", "busy_percent", 75 * 15, 15)
+    assert coarse[-1] is None or coarse[-1] <= 50
+
+
+def test_going_back_before_everything_known_begins_anew() -> None:
+    history = History()
+    for t in range(1000, 1010):
+        history.add(frame(t, busy=t))
+    history.rewind(3)
+    history.add(frame(4, busy=1))
+    assert history.values("G", "busy_percent", 3) == [None, None, 1]
