@@ -54,6 +54,20 @@ Ip: 1 64 1725
 Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens InSegs OutSegs RetransSegs InErrs OutRsts
 Tcp: 1 200 120000 -1 17 2 1717 1267 40 0 12
 """
+NETSTAT = """\
+TcpExt: SyncookiesSent TCPLostRetransmit TCPTimeouts
+TcpExt: 0 2 7
+IpExt: InNoRoutes InOctets
+IpExt: 0 99
+"""
+NUMASTAT = """\
+numa_hit 1607463
+numa_miss {misses}
+numa_foreign 3
+interleave_hit 1131
+local_node 1607463
+other_node {remote}
+"""
 MOUNTINFO = """\
 22 27 0:21 / /proc rw,relatime shared:5 - proc proc rw
 27 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
@@ -75,6 +89,22 @@ def pressure(some: int = 5_000_000, full: int = 1_000_000, avg10: float = 0.33) 
     return PRESSURE.format(some=some, full=full, avg10=avg10)
 
 
+def node(number: int, misses: int = 0, remote: int = 0) -> dict[str, str]:
+    """One of two NUMA nodes."""
+    folder = f"sys/devices/system/node/node{number}"
+    return {
+        f"{folder}/cpulist": f"{number}\n",
+        f"{folder}/meminfo": f"Node {number} MemTotal:       528211686 kB\nNode {number} MemFree:        1024000 kB\n",
+        f"{folder}/numastat": NUMASTAT.format(misses=misses, remote=remote),
+    }
+
+
+def throttled(*counts: int) -> dict[str, str]:
+    """How often each core was too hot."""
+    folder = "sys/devices/system/cpu"
+    return {f"{folder}/cpu{core}/thermal_throttle/core_throttle_count": f"{n}\n" for core, n in enumerate(counts)}
+
+
 def server() -> dict[str, str]:
     """The files of a quiet server."""
     return {
@@ -88,6 +118,7 @@ def server() -> dict[str, str]:
         "proc/diskstats": DISKSTATS,
         "proc/net/dev": NET_DEV,
         "proc/net/snmp": SNMP,
+        "proc/net/netstat": NETSTAT,
         "proc/self/mountinfo": MOUNTINFO,
         "proc/self/cgroup": "0::/job\n",
         "proc/uptime": "123456.78 999999.99\n",
@@ -105,11 +136,29 @@ def server() -> dict[str, str]:
         "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "3000000\n",
         "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq": "3700000\n",
         "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq": "3700000\n",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_driver": "intel_pstate\n",
+        "sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference": "balance_performance\n",
+        "sys/devices/system/cpu/intel_pstate/no_turbo": "0\n",
+        "sys/devices/system/cpu/cpu1/cpufreq/scaling_max_freq": "2800000\n",
         "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": "2000000\n",
         "sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq": "3700000\n",
         "sys/class/hwmon/hwmon0/name": "k10temp\n",
         "sys/class/hwmon/hwmon0/temp1_label": "Tctl\n",
         "sys/class/hwmon/hwmon0/temp1_input": "61500\n",
+        "sys/class/thermal/thermal_zone0/type": "acpitz\n",
+        "sys/class/thermal/thermal_zone0/temp": "27800\n",
+        "sys/class/thermal/thermal_zone1/type": "nvme\n",
+        "sys/class/thermal/thermal_zone1/temp": "70000\n",
+        "sys/class/thermal/cooling_device0/type": "Processor\n",
+        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+        "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "512\n",
+        "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "500\n",
+        "sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "1\n",
+        "sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages": "0\n",
+        **throttled(5, 9),
+        **node(0),
+        **node(1),
     }
 
 

@@ -14,12 +14,15 @@ import psutil
 import pytest
 
 from gputop.collect import fills
+from gputop.collect.host.heat import Heat
+from gputop.collect.host.memory import HugePages
 from gputop.collect.host.reader import ELSEWHERE, HostReader
+from gputop.collect.host.speeds import Speeds
 from gputop.collect.kernel import read_file
 from gputop.model import Host, Reason, metrics
 from tests.host_tree import DISKSTATS, MOUNTINFO, NET_DEV, SNMP, Server, pressure, server
 from tests.test_host_mounts import MOUNTSTATS, NFS_MOUNT
-from tests.test_host_networks import infiniband
+from tests.test_host_networks import hardware, infiniband
 from tests.trees import write_tree
 
 MIB = 1 << 20
@@ -33,17 +36,19 @@ def known(things: Iterable[Any]) -> set[str]:
 
 
 def test_every_metric_of_the_host_has_a_value_on_a_server_that_shows_all(tmp_path: Path) -> None:
-    box = Server(tmp_path, {**server(), **infiniband(0, 0), "proc/self/mountinfo": MOUNTINFO + NFS_MOUNT})
+    ports = {**infiniband(0, 0), **hardware(0)}
+    box = Server(tmp_path, {**server(), **ports, "proc/self/mountinfo": MOUNTINFO + NFS_MOUNT})
     box.look(self_mountstats=MOUNTSTATS)
     write_tree(tmp_path, {**infiniband(1000, 1000), "sys/fs/cgroup/job/cpu.stat": "nr_periods 200\nnr_throttled 35\n"})
     host = box.look(
+        10.0,
         stat="cpu  300 0 100 1100 50 0 0 10 0 0\ncpu0 150 0 50 550 25 0 0 5 0 0\ncpu1 150 0 50 550 25 0 0 5 0 0\n",
         diskstats=DISKSTATS.replace("nvme0n1 1000", "nvme0n1 1100"),
         self_mountstats=MOUNTSTATS.replace("READ: 1000 1003", "READ: 1100 1103"),
     )
     wanted = {field.name for field in fields(Host)} - {*ELSEWHERE, "missing"}
     assert {name for name in wanted if getattr(host, name) in (None, ())} == set()
-    for parts in (host.disks, host.mounts, host.networks, (host.cgroup,), (host.cpu_pressure,)):
+    for parts in (host.disks, host.mounts, host.networks, host.nodes, (host.cgroup,), (host.cpu_pressure,)):
         assert known(parts) == {metric.name for metric in metrics(type(parts[0]))}
     assert host.cgroup is not None
     assert (host.cgroup.throttled_percent, host.cgroup.cpu_quota, host.cgroup.oom_kills) == (25, 1.5, 1)
@@ -153,7 +158,8 @@ def test_p23_without_sys_everything_of_proc_is_there(tmp_path: Path) -> None:
     box = Server(tmp_path, files={name: text for name, text in server().items() if name.startswith("proc/")})
     box.look()
     host = box.look(net_dev=NET_DEV.replace("1000000", "1008000"), net_snmp=SNMP.replace(" 40 ", " 42 "))
-    assert {missing.metric for missing in host.missing} == {"cpu_mhz", "cpu_max_mhz", "cpu_governor", "cpu_celsius"}
+    hidden = {*Speeds.fills, *Heat.fills, *HugePages.fills, "node"}
+    assert {missing.metric for missing in host.missing} == hidden
     assert [disk.name for disk in host.disks] == ["nvme0n1"]
     assert (host.receive_bytes_per_s, host.tcp_retransmits_per_s) == (8000, 2)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.host_tree import NET_DEV, Server, server
+from tests.host_tree import NET_DEV, NETSTAT, SNMP, Server, server
 from tests.trees import write_tree
 
 PORT = "sys/class/infiniband/mlx5_0/ports/1"
@@ -23,6 +23,18 @@ def infiniband(words: int, waits: int, layer: str = "InfiniBand", port: str = PO
         f"{port}/counters/port_rcv_errors": "4\n",
         f"{port}/counters/symbol_error": "5\n",
         f"{port}/counters/port_xmit_wait": f"{waits}\n",
+    }
+
+
+def hardware(many: int, port: str = PORT) -> dict[str, str]:
+    """Counters that the adapter's firmware keeps."""
+    return {
+        f"{port}/hw_counters/out_of_sequence": f"{10 * many}\n",
+        f"{port}/hw_counters/packet_seq_err": f"{20 * many}\n",
+        f"{port}/hw_counters/local_ack_timeout_err": f"{30 * many}\n",
+        f"{port}/hw_counters/np_cnp_sent": f"{40 * many}\n",
+        f"{port}/hw_counters/rp_cnp_handled": f"{50 * many}\n",
+        f"{port}/hw_counters/lifespan": "10\n",
     }
 
 
@@ -103,3 +115,35 @@ def test_p16_counters_of_a_port_that_was_reset_are_a_gap(tmp_path: Path) -> None
     host = box.look()
     assert (host.networks[1].receive_bytes_per_s, host.networks[1].send_wait_percent) == (None, None)
     assert host.receive_bytes_per_s is None
+
+
+def test_what_rdma_repaired_and_what_congestion_slowed(tmp_path: Path) -> None:
+    box = Server(tmp_path, {**server(), **infiniband(0, 0), **hardware(0)})
+    box.look()
+    write_tree(tmp_path, hardware(1))
+    early = box.look(1.0).networks[1]
+    assert early.out_of_order_per_s is None, "the firmware is not asked each second"
+    port = box.look(4.0).networks[1]
+    assert (port.out_of_order_per_s, port.sequence_errors_per_s, port.ack_timeouts_per_s) == (2, 4, 6)
+    assert (port.congestion_sent_per_s, port.congestion_handled_per_s) == (8, 10)
+    write_tree(tmp_path, hardware(9))
+    assert box.look(1.0).networks[1].out_of_order_per_s == 2, "the last answer stands until the next"
+
+
+def test_an_adapter_without_some_hardware_counters_has_no_numbers_for_them(tmp_path: Path) -> None:
+    some = {name: text for name, text in hardware(0).items() if "cnp" not in name}
+    box = Server(tmp_path, {**server(), **infiniband(0, 0), **some})
+    box.look()
+    port = box.look(5.0).networks[1]
+    assert (port.out_of_order_per_s, port.congestion_sent_per_s, port.congestion_handled_per_s) == (0, None, None)
+
+
+def test_tcp_timeouts_come_from_another_file_than_what_was_sent_again(tmp_path: Path) -> None:
+    box = Server(tmp_path)
+    box.look()
+    text = NETSTAT.replace(" 2 7", " 2 27")
+    assert box.look(1.0, net_snmp=SNMP.replace(" 40 ", " 42 "), net_netstat=text).tcp_retransmits_per_s == 2
+    assert box.look(4.0).tcp_timeouts_per_s == 4
+    host = box.look(5.0, net_netstat="")
+    assert (host.tcp_retransmits_per_s, host.tcp_timeouts_per_s) == (0, None)
+    assert [missing.metric for missing in host.missing] == ["tcp_timeouts_per_s"]

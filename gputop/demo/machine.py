@@ -6,7 +6,7 @@ from typing import Any
 
 from gputop.demo.generator import around, noise
 from gputop.demo.server import GIB, Server, Store
-from gputop.model import Cgroup, Disk, Host, Mount, Network, Pressure, Process, Role
+from gputop.model import Cgroup, Disk, Host, Mount, Network, Node, Pressure, Process, Role
 
 _SYSTEM_SHARE = 0.12  # of the CPU time
 _ETHERNET = 100e9 / 8
@@ -16,14 +16,25 @@ _STATIC: dict[str, Any] = {
     "steal_percent": 0.0,
     "cpu_mhz": 3500.0,
     "cpu_max_mhz": 3800.0,
+    "cpu_low_mhz": 3400.0,
+    "cpu_cap_mhz": 3800.0,
     "cpu_governor": "performance",
+    "cpu_driver": "intel_pstate",
+    "cpu_preference": "performance",
+    "cpu_turbo": True,
     "cpu_celsius": 61.0,
+    "zone_celsius": 61.0,
+    "cpu_throttles_per_s": 0.0,
+    "huge_total_bytes": 0,
+    "huge_free_bytes": 0,
+    "transparent_huge": "madvise",
     "swap_total_bytes": 0,
     "swap_used_bytes": 0,
     "swap_in_per_s": 0.0,
     "swap_out_per_s": 0.0,
     "refaults_per_s": 0.0,
     "tcp_retransmits_per_s": 0.0,
+    "tcp_timeouts_per_s": 0.0,
     "kernel": "6.8.0-51-generic",
     "cpu_model": "Intel(R) Xeon(R) Platinum 8480CL",
     "driver_version": "575.57.08",
@@ -82,11 +93,28 @@ def _memory(server: Server, t: float, processes: tuple[Process, ...]) -> dict[st
         "memory_used_bytes": used,
         "memory_available_bytes": server.memory_bytes - used,
         "memory_cached_bytes": cached,
+        "nodes": _nodes(server, used + cached),
         "memory_pressure": Pressure(some_percent=0.0, full_percent=0.0, some_avg10_percent=0.0),
         "shm_total_bytes": server.memory_bytes // 2,
         "shm_used_bytes": int(sum(process.role is Role.LOADER for process in processes) * 0.35 * GIB),
         "cgroup": Cgroup(path="/", oom_kills=0, memory_used_bytes=used + cached),
     }
+
+
+def _nodes(server: Server, taken: int) -> tuple[Node, ...]:
+    """A node for each socket, half of everything in each."""
+    half = server.cpus // 2
+    return tuple(
+        Node(
+            number=number,
+            cpus=f"{number * half}-{(number + 1) * half - 1}",
+            total_bytes=server.memory_bytes // 2,
+            free_bytes=(server.memory_bytes - taken) // 2,
+            misses_per_s=0.0,
+            remote_per_s=0.0,
+        )
+        for number in (0, 1)
+    )
 
 
 def _load(runnable: float, t: float) -> tuple[float, float, float]:
@@ -188,6 +216,9 @@ def _networks(server: Server, receive: float, send: float) -> tuple[Network, ...
             receive_bytes_per_s=0.0,
             send_bytes_per_s=0.0,
             send_wait_percent=0.0,
+            out_of_order_per_s=0.0,
+            sequence_errors_per_s=0.0,
+            ack_timeouts_per_s=0.0,
             **quiet,
         )
         for number in range(min(8, len(server.cards)))

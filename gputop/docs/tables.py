@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from gputop.config import SETTINGS
-from gputop.model import Cgroup, Disk, Gpu, GpuShare, Host, Mount, Network, Pressure, Process, Unit, metrics
+from gputop.model import Cgroup, Disk, Gpu, GpuShare, Host, Mount, Network, Node, Pressure, Process, Unit, metrics
 
 _WIDTH = 100
 # where each stands in a frame
@@ -19,6 +19,7 @@ _PLACES: dict[str, type] = {
     "host: disks": Disk,
     "host: mounts": Mount,
     "host: networks": Network,
+    "host: nodes": Node,
     "host: cgroup": Cgroup,
 }
 

@@ -2,7 +2,7 @@
 
 from gputop.model.frame import Frame, Note
 from gputop.model.gpu import Condition, Gpu, Samples, Throttle, Xid
-from gputop.model.host import Cgroup, Disk, Host, Mount, Network, Pressure
+from gputop.model.host import Cgroup, Disk, Host, Mount, Network, Node, Pressure
 from gputop.model.metric import Metric, Missing, Reason, Unit, metric, metrics
 from gputop.model.process import GpuShare, Identity, Job, Kind, Process, Role, Unseen
 
@@ -21,6 +21,7 @@ __all__ = [
     "Missing",
     "Mount",
     "Network",
+    "Node",
     "Note",
     "Pressure",
     "Process",

@@ -62,6 +62,23 @@ class Network:
     drops_per_s: float | None = metric(_N, "packets dropped, both ways")
     errors_per_s: float | None = metric(_N, "packets with errors, both ways")
     send_wait_percent: float | None = metric(_P, "time a port had data and could not send (InfiniBand)", top=100)
+    out_of_order_per_s: float | None = metric(_N, "packets that came out of order (RDMA)")
+    sequence_errors_per_s: float | None = metric(_N, "times the other side said that packets were lost (RDMA)")
+    ack_timeouts_per_s: float | None = metric(_N, "times no acknowledgement came in time (RDMA)")
+    congestion_sent_per_s: float | None = metric(_N, "notices of congestion sent: others are told to slow down (RoCE)")
+    congestion_handled_per_s: float | None = metric(_N, "notices of congestion obeyed: this port slowed down (RoCE)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One NUMA node: a part of the memory, and the CPUs that are near to it."""
+
+    number: int
+    cpus: str = ""  # as a list of ranges; none where a node is memory only
+    total_bytes: int | None = metric(_B, "memory of the node")
+    free_bytes: int | None = metric(_B, "of that, free; page cache is not")
+    misses_per_s: float | None = metric(_N, "pages taken here because the node that was wanted was full")
+    remote_per_s: float | None = metric(_N, "pages taken here by CPUs of other nodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +108,15 @@ class Host:
     load: tuple[float, float, float] | None = None  # 1, 5, 15 min
     cpu_mhz: float | None = metric(Unit.MHZ, "CPU clock, mean of the cores")
     cpu_max_mhz: float | None = metric(Unit.MHZ, "highest CPU clock")
+    cpu_low_mhz: float | None = metric(Unit.MHZ, "CPU clock of the slowest core")
+    cpu_cap_mhz: float | None = metric(Unit.MHZ, "CPU clock that the settings allow, lowest of the cores")
     cpu_governor: str | None = metric(Unit.WORD, "frequency governor")
+    cpu_driver: str | None = metric(Unit.WORD, "frequency driver")
+    cpu_preference: str | None = metric(Unit.WORD, "energy or performance, as the CPU is told to prefer")
+    cpu_turbo: bool | None = metric(Unit.FLAG, "clocks above the nominal one are allowed")
     cpu_celsius: float | None = metric(Unit.CELSIUS, "hottest CPU package")
+    zone_celsius: float | None = metric(Unit.CELSIUS, "hottest thermal zone, of CPUs and boards")
+    cpu_throttles_per_s: float | None = metric(_N, "times a core slowed down because it was too hot", history=True)
     memory_total_bytes: int | None = metric(_B, "memory installed")
     memory_used_bytes: int | None = metric(_B, "memory in use, page cache excluded", history=True)
     memory_available_bytes: int | None = metric(_B, "memory that can be had without swapping", history=True)
@@ -102,6 +126,9 @@ class Host:
     swap_in_per_s: float | None = metric(_N, "pages read back from swap", history=True)
     swap_out_per_s: float | None = metric(_N, "pages written to swap", history=True)
     refaults_per_s: float | None = metric(_N, "file pages read again soon after they were dropped", history=True)
+    huge_total_bytes: int | None = metric(_B, "memory set aside as huge pages")
+    huge_free_bytes: int | None = metric(_B, "of that, free")
+    transparent_huge: str | None = metric(Unit.WORD, "transparent huge pages: always, madvise or never")
     shm_total_bytes: int | None = metric(_B, "size of /dev/shm")
     shm_used_bytes: int | None = metric(_B, "used in /dev/shm", history=True)
     cpu_pressure: Pressure | None = None
@@ -112,9 +139,11 @@ class Host:
     receive_bytes_per_s: float | None = metric(_R, "received on all networks", history=True)
     send_bytes_per_s: float | None = metric(_R, "sent on all networks", history=True)
     tcp_retransmits_per_s: float | None = metric(_N, "TCP segments sent again", history=True)
+    tcp_timeouts_per_s: float | None = metric(_N, "times TCP waited in vain for an acknowledgement")
     disks: tuple[Disk, ...] = ()
     mounts: tuple[Mount, ...] = ()
     networks: tuple[Network, ...] = ()
+    nodes: tuple[Node, ...] = ()
     cgroup: Cgroup | None = None
     process_count: int | None = metric(Unit.COUNT, "processes on the machine")
     uptime_s: float | None = metric(_S, "time since boot")

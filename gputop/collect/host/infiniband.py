@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from gputop.collect.host.growth import Growth, Ledger, total
+from gputop.collect.host.rdma import Transport
 from gputop.collect.kernel import Kernel
 from gputop.model import Network
 
@@ -38,6 +40,7 @@ class Ports:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._counters: Ledger[str] = Ledger()
+        self._transport = Transport(kernel)
         self._ports: tuple[Port, ...] = ()
 
     def find(self) -> tuple[Port, ...]:
@@ -56,7 +59,8 @@ class Ports:
             for port in self._ports
         }
         grown = self._counters.grown(now_s, table)
-        return tuple(_network(port, grown.get(port.name)) for port in self._ports)
+        repaired = self._transport.rates(now_s, {port.name: port.folder for port in self._ports})
+        return tuple(replace(_network(port, grown.get(port.name)), **repaired[port.name]) for port in self._ports)
 
     def _port(self, adapter: str, number: str) -> Port:
         folder = f"class/infiniband/{adapter}/ports/{number}"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 
 from gputop.collect.host.growth import Ledger
 from gputop.collect.kernel import Kernel
 from gputop.model import Host, Missing
 
 _AMOUNT = re.compile(rb"^(\w+): +(\d+) kB$", re.MULTILINE)
+_HUGE_FOLDER, _HUGE = "kernel/mm/hugepages", re.compile(r"hugepages-(\d+)kB")
+_CHOSEN = re.compile(r"\[(\w+)\]")  # `always [madvise] never`
 _PAGES = re.compile(rb"^(pswpin|pswpout|workingset_refault(?:_file)?) (\d+)$", re.MULTILINE)
 
 
@@ -46,6 +50,34 @@ class Memory:
             swap_used_bytes=None if swap is None else swap - table.get(b"SwapFree", swap),
             missing=() if swap is not None else _unsupported("swap_total_bytes", "swap_used_bytes"),
         )
+
+
+class HugePages:
+    """Memory set aside as huge pages, and whether the kernel makes them of its own."""
+
+    fills = ("huge_total_bytes", "huge_free_bytes", "transparent_huge")
+    every_s = 10.0
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def read(self, now_s: float) -> Host:  # noqa: ARG002
+        """Those of all sizes; a kernel built without them has none to tell of."""
+        sizes = [_HUGE.fullmatch(name) for name in self._kernel.names(_HUGE_FOLDER)]
+        pools = {f"{_HUGE_FOLDER}/{size[0]}": int(size[1]) * 1024 for size in sizes if size}
+        chosen = _CHOSEN.search(self._kernel.word("kernel/mm/transparent_hugepage/enabled") or "")
+        host = Host(
+            huge_total_bytes=self._sum("nr_hugepages", pools),
+            huge_free_bytes=self._sum("free_hugepages", pools),
+            transparent_huge=chosen[1] if chosen else None,
+        )
+        unknown = (name for name in self.fills if getattr(host, name) is None)
+        return replace(host, missing=tuple(Missing(metric=name, reason="absent") for name in unknown))
+
+    def _sum(self, name: str, pools: Mapping[str, int]) -> int | None:
+        counts = [(self._kernel.number(f"{pool}/{name}"), each) for pool, each in pools.items()]
+        known = [count * each for count, each in counts if count is not None]
+        return sum(known) if known and len(known) == len(counts) else None
 
 
 class Paging:

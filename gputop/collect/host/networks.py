@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gputop.collect.host.growth import Growth, Ledger, total
 from gputop.collect.host.infiniband import Ports
+from gputop.collect.host.rdma import TRANSPORT_FILLS
 from gputop.collect.kernel import Kernel
 from gputop.model import Host, Network
 from gputop.safe.text import decode
@@ -46,6 +47,7 @@ class Networks:
         "network.drops_per_s",
         "network.errors_per_s",
         "network.send_wait_percent",
+        *(f"network.{name}" for name in TRANSPORT_FILLS),
     )
     every_s = 0.0
 
@@ -98,11 +100,32 @@ class Tcp:
 
     def read(self, now_s: float) -> Host:
         """Segments a second since the last look."""
-        names, values = (
-            line.split() for line in self._kernel.proc("net/snmp").splitlines() if line.startswith(b"Tcp:")
-        )
-        grown = self._counters.grown(now_s, {"tcp": (int(values[names.index(b"RetransSegs")]),)})
-        return Host(tcp_retransmits_per_s=grown["tcp"].per_s(0) if "tcp" in grown else None)
+        count = _named(self._kernel.proc("net/snmp"), b"Tcp:")[b"RetransSegs"]
+        growth = self._counters.grown(now_s, {"tcp": (count,)}).get("tcp")
+        return Host(tcp_retransmits_per_s=growth.per_s(0) if growth else None)
+
+
+class TcpTimeouts:
+    """How often an acknowledgement never came; in a long table that the kernel adds up over all CPUs."""
+
+    fills = ("tcp_timeouts_per_s",)
+    every_s = 5.0
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._counters: Ledger[str] = Ledger()
+
+    def read(self, now_s: float) -> Host:
+        """Timeouts a second since the last look."""
+        count = _named(self._kernel.proc("net/netstat"), b"TcpExt:")[b"TCPTimeouts"]
+        growth = self._counters.grown(now_s, {"tcp": (count,)}).get("tcp")
+        return Host(tcp_timeouts_per_s=growth.per_s(0) if growth else None)
+
+
+def _named(raw: bytes, protocol: bytes) -> dict[bytes, int]:
+    """Counters of a protocol, which stand in two lines: their names, and below them the numbers."""
+    names, values = (line.split()[1:] for line in raw.splitlines() if line.startswith(protocol))
+    return dict(zip(names, map(int, values), strict=True))
 
 
 def interface_counters(raw: bytes) -> Mapping[str, Sequence[int]]:

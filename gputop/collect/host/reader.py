@@ -13,15 +13,17 @@ from gputop.collect import fills
 from gputop.collect.host.cpu import Cpu
 from gputop.collect.host.disks import Disks
 from gputop.collect.host.growth import total
+from gputop.collect.host.heat import Heat
 from gputop.collect.host.limits import Limits
 from gputop.collect.host.machine import Machine, Uptime
-from gputop.collect.host.memory import Memory, Paging, SharedMemory
+from gputop.collect.host.memory import HugePages, Memory, Paging, SharedMemory
 from gputop.collect.host.mounts import Mounts
-from gputop.collect.host.networks import Networks, Tcp
+from gputop.collect.host.networks import Networks, Tcp, TcpTimeouts
+from gputop.collect.host.nodes import Nodes
 from gputop.collect.host.pressure import Pressures
 from gputop.collect.host.speeds import Speeds
 from gputop.collect.kernel import Kernel, Read, read_file, reason
-from gputop.model import Cgroup, Disk, Host, Missing, Mount, Network, Pressure, metrics
+from gputop.model import Cgroup, Disk, Host, Missing, Mount, Network, Node, Pressure, metrics
 
 
 class Reader(Protocol):
@@ -40,11 +42,12 @@ class Reader(Protocol):
 
 
 READERS = (
-    Cpu, Limits, Memory, Paging, SharedMemory, Pressures, Disks, Mounts, Networks, Tcp, Speeds, Machine, Uptime
+    Cpu, Limits, Memory, HugePages, Paging, SharedMemory, Nodes, Pressures, Disks, Mounts, Networks, Tcp, TcpTimeouts,
+    Speeds, Heat, Machine, Uptime,
 )  # fmt: skip
 COMPUTED = ("read_bytes_per_s", "write_bytes_per_s")  # here, from disks and mounts
 ELSEWHERE = ("driver_version", "cuda_version", "process_count")  # by the lanes of the driver and of the processes
-_PARTS = (Pressure, Disk, Mount, Network, Cgroup)
+_PARTS = (Pressure, Disk, Mount, Network, Node, Cgroup)
 
 fills.check(
     wanted=chain(

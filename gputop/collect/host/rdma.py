@@ -1,0 +1,49 @@
+"""What the transport of an RDMA port had to repair, and how often congestion slowed it, by its hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+from gputop.collect.host.growth import Growth, Ledger
+from gputop.collect.kernel import Kernel
+
+_EVERY_S = 5.0  # the driver asks the adapter's firmware for them
+# names of NVIDIA's drivers; other makers have some of them
+_COUNTERS = {
+    "out_of_order_per_s": "out_of_sequence",
+    "sequence_errors_per_s": "packet_seq_err",
+    "ack_timeouts_per_s": "local_ack_timeout_err",
+    "congestion_sent_per_s": "np_cnp_sent",
+    "congestion_handled_per_s": "rp_cnp_handled",
+}
+TRANSPORT_FILLS = tuple(_COUNTERS)
+
+Rates = Mapping[str, Any]  # fields of a Network
+
+
+class Transport:
+    """The last look at the hardware counters of every port."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._counters: Ledger[str] = Ledger()
+        self._rates: dict[str, Rates] = {}
+        self._looked_s = -inf
+
+    def rates(self, now_s: float, folders: Mapping[str, str]) -> Mapping[str, Rates]:
+        """Fields of a Network for each port, as of the last 5 s; `folders` are the ports' by name, below /sys."""
+        if now_s - self._looked_s >= _EVERY_S or self._rates.keys() != folders.keys():
+            self._looked_s = now_s
+            table = {port: self._counts(folder) for port, folder in folders.items()}
+            grown = self._counters.grown(now_s, table)
+            self._rates = {port: _rates(grown.get(port)) for port in folders}
+        return self._rates
+
+    def _counts(self, folder: str) -> tuple[int | None, ...]:
+        return tuple(self._kernel.number(f"{folder}/hw_counters/{name}") for name in _COUNTERS.values())
+
+
+def _rates(growth: Growth | None) -> Rates:
+    return {metric: growth.per_s(number) if growth else None for number, metric in enumerate(_COUNTERS)}
