@@ -89,6 +89,14 @@ def pressure(some: int = 5_000_000, full: int = 1_000_000, avg10: float = 0.33) 
     return PRESSURE.format(some=some, full=full, avg10=avg10)
 
 
+def memory_stat(refaults: int) -> str:
+    """What the memory of a group of version 2 is used for."""
+    return (
+        f"anon 8589934592\nfile 6442450944\nkernel 1000\nshmem 1073741824\n"
+        f"workingset_refault_anon 3\nworkingset_refault_file {refaults}\n"
+    )
+
+
 def node(number: int, misses: int = 0, remote: int = 0) -> dict[str, str]:
     """One of two NUMA nodes."""
     folder = f"sys/devices/system/node/node{number}"
@@ -129,10 +137,14 @@ def server() -> dict[str, str]:
         "sys/class/net/ens3/type": "1\n",
         "sys/class/net/ens3/device/vendor": "0x15b3\n",
         "sys/fs/cgroup/job/cpu.max": "150000 100000\n",
-        "sys/fs/cgroup/job/cpu.stat": "usage_usec 1\nnr_periods 100\nnr_throttled 10\n",
+        "sys/fs/cgroup/job/cpu.stat": "usage_usec 1\nnr_periods 100\nnr_throttled 10\nthrottled_usec 0\n",
         "sys/fs/cgroup/job/memory.max": "68719476736\n",
         "sys/fs/cgroup/job/memory.current": "17179869184\n",
-        "sys/fs/cgroup/job/memory.events": "low 0\noom 1\noom_kill 1\n",
+        "sys/fs/cgroup/job/memory.events": "low 0\nhigh 0\nmax 5\noom 2\noom_kill 1\n",
+        "sys/fs/cgroup/job/memory.stat": memory_stat(refaults=0),
+        "sys/fs/cgroup/job/cpu.pressure": pressure(),
+        "sys/fs/cgroup/job/memory.pressure": pressure(),
+        "sys/fs/cgroup/job/io.pressure": pressure(),
         "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "3000000\n",
         "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq": "3700000\n",
         "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",

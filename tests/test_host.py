@@ -39,7 +39,8 @@ def test_every_metric_of_the_host_has_a_value_on_a_server_that_shows_all(tmp_pat
     ports = {**infiniband(0, 0), **hardware(0)}
     box = Server(tmp_path, {**server(), **ports, "proc/self/mountinfo": MOUNTINFO + NFS_MOUNT})
     box.look(self_mountstats=MOUNTSTATS)
-    write_tree(tmp_path, {**infiniband(1000, 1000), "sys/fs/cgroup/job/cpu.stat": "nr_periods 200\nnr_throttled 35\n"})
+    limits = "nr_periods 200\nnr_throttled 35\nthrottled_usec 5000000\n"
+    write_tree(tmp_path, {**infiniband(1000, 1000), "sys/fs/cgroup/job/cpu.stat": limits})
     host = box.look(
         10.0,
         stat="cpu  300 0 100 1100 50 0 0 10 0 0\ncpu0 150 0 50 550 25 0 0 5 0 0\ncpu1 150 0 50 550 25 0 0 5 0 0\n",
@@ -51,7 +52,8 @@ def test_every_metric_of_the_host_has_a_value_on_a_server_that_shows_all(tmp_pat
     for parts in (host.disks, host.mounts, host.networks, host.nodes, (host.cgroup,), (host.cpu_pressure,)):
         assert known(parts) == {metric.name for metric in metrics(type(parts[0]))}
     assert host.cgroup is not None
-    assert (host.cgroup.throttled_percent, host.cgroup.cpu_quota, host.cgroup.oom_kills) == (25, 1.5, 1)
+    assert (host.cgroup.throttled_percent, host.cgroup.throttled_cpus, host.cgroup.cpu_quota) == (25, 0.5, 1.5)
+    assert (host.cgroup.oom_count, host.cgroup.oom_kills) == (2, 1)
     assert (host.cpu_mhz, host.cpu_max_mhz, host.cpu_governor, host.cpu_celsius) == (2500, 3700, "performance", 61.5)
     assert (host.kernel, host.cpu_model) == ("6.8.0-45-generic", "AMD EPYC 9654 96-Core Processor")
     assert host.uptime_s == 123456.78

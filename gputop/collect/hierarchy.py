@@ -34,6 +34,32 @@ class Limit(NamedTuple):
     group: Group
 
 
+class CpuCounts(NamedTuple):
+    """Periods of a CPU quota so far, those in which it ran out, and the time all its CPUs waited for the next one."""
+
+    periods: int
+    throttled: int
+    waited_us: int | None
+
+
+class MemoryEvents(NamedTuple):
+    """How often a group was slowed down at memory.high, hit its limit, was out of memory, lost a process to that."""
+
+    slowed: int | None
+    limit_hits: int | None
+    out_of_memory: int | None
+    kills: int | None
+
+
+class MemoryParts(NamedTuple):
+    """Bytes of programs, of page cache with shared memory, of shared memory; file pages dropped too early so far."""
+
+    anonymous: int | None
+    file: int | None
+    shared: int | None
+    refaults: int | None
+
+
 class _Hierarchy(NamedTuple):
     version: int
     root: str  # the group that its mount point shows
@@ -94,19 +120,34 @@ class Cgroups:
             f"{group.name}/{'memory.current' if group.version == 2 else 'memory.usage_in_bytes'}"
         )
 
-    def cpu_periods(self, group: Group) -> tuple[int, int] | None:
-        """(periods so far, periods in which the quota ran out); None where no quota is counted."""
+    def cpu_counts(self, group: Group) -> CpuCounts | None:
+        """How often a quota ran out; None where no quota is counted."""
         stat = self._table(f"{group.name}/cpu.stat")
-        try:
-            return stat["nr_periods"], stat["nr_throttled"]
-        except KeyError:
+        if "nr_periods" not in stat or "nr_throttled" not in stat:
             return None
+        nanoseconds = stat.get("throttled_time")  # version 1
+        waited_us = stat.get("throttled_usec") if nanoseconds is None else nanoseconds // 1000
+        return CpuCounts(stat["nr_periods"], stat["nr_throttled"], waited_us)
 
-    def oom_kills(self, group: Group) -> int | None:
-        """Processes killed so far because the group was at its memory limit."""
-        return self._table(f"{group.name}/{'memory.events' if group.version == 2 else 'memory.oom_control'}").get(
-            "oom_kill"
-        )
+    def memory_events(self, group: Group) -> MemoryEvents:
+        """What happened so far because of its memory limits."""
+        if group.version == 2:
+            found = self._table(f"{group.name}/memory.events").get
+            return MemoryEvents(found("high"), found("max"), found("oom"), found("oom_kill"))
+        hits = self._kernel.number(f"{group.name}/memory.failcnt")
+        return MemoryEvents(None, hits, None, self._table(f"{group.name}/memory.oom_control").get("oom_kill"))
+
+    def memory_parts(self, group: Group) -> MemoryParts:
+        """What the memory of a group is used for, descendants included."""
+        found = self._table(f"{group.name}/memory.stat").get
+        if group.version == 2:
+            refaults = found("workingset_refault_file", found("workingset_refault"))  # split in Linux 5.9
+            return MemoryParts(found("anon"), found("file"), found("shmem"), refaults)
+        return MemoryParts(found("total_rss"), found("total_cache"), found("total_shmem"), None)
+
+    def pressure(self, group: Group, resource: str) -> bytes:
+        """The text of its pressure file for cpu, memory or io; OSError where there is none, as in version 1."""
+        return self._kernel.sys(f"{group.name}/{resource}.pressure")
 
     def _cores(self, group: Group) -> float | None:
         if group.version == 2:
@@ -129,6 +170,14 @@ class Cgroups:
         except OSError:
             return {}
         return {key: int(value) for key, _, value in (line.partition(" ") for line in lines) if value.isdecimal()}
+
+
+def mounted(kernel: Kernel) -> Cgroups:
+    """The cgroup file systems of this machine; none where the mount table cannot be read."""
+    try:
+        return Cgroups(kernel, kernel.proc("self/mountinfo"))
+    except OSError:
+        return Cgroups(kernel, b"")
 
 
 def _walk(hierarchy: _Hierarchy, path: str) -> tuple[Group, ...]:

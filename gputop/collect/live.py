@@ -108,6 +108,7 @@ class Live:
             gpus=driver.gpus,
             processes=processes,
             jobs=found,
+            cgroups=table.cgroups,
             notes=(*driver.notes, *table.notes, *self._broken()),
             late_s=late_s,
             cost_percent=self._cost_percent(),

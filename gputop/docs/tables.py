@@ -15,12 +15,12 @@ _PLACES: dict[str, type] = {
     "processes": Process,
     "processes: gpus": GpuShare,
     "host": Host,
-    "host: cpu_pressure, memory_pressure, io_pressure": Pressure,
+    "host and cgroups: cpu_pressure, memory_pressure, io_pressure": Pressure,
     "host: disks": Disk,
     "host: mounts": Mount,
     "host: networks": Network,
     "host: nodes": Node,
-    "host: cgroup": Cgroup,
+    "cgroups and host: cgroup": Cgroup,
 }
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from gputop.model.gpu import Gpu
-from gputop.model.host import Host
+from gputop.model.host import Cgroup, Host
 from gputop.model.process import Identity, Job, Process
 
 Subject = Literal["driver", "processes", "host", "monitor"]
@@ -35,6 +35,7 @@ class Frame:
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[Process, ...] = ()
     jobs: tuple[Job, ...] = ()
+    cgroups: tuple[Cgroup, ...] = ()  # of trainers, each once
     notes: tuple[Note, ...] = ()
     late_s: float = 0.0  # how much later than planned it was taken
     cost_percent: float | None = None  # CPU time of this monitor since the last frame, of one core

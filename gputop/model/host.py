@@ -83,14 +83,30 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cgroup:
-    """The limits this monitor's own cgroup sets; in a container those of the job."""
+    """What confines some processes: the limits over their control group, and how hard they are hit.
 
-    path: str
+    CPU figures are of the group or ancestor whose quota runs out most, all others of the one with the smallest memory
+    limit, or of the group itself where there is no limit.
+    """
+
+    path: str  # as `Process.cgroup` has it
     cpu_quota: float | None = metric(Unit.COUNT, "cores the quota allows, smallest of all ancestors")
     throttled_percent: float | None = metric(_P, "periods in which the quota ran out", top=100)
+    throttled_cpus: float | None = metric(Unit.COUNT, "CPUs kept waiting because the quota had run out, mean")
     memory_limit_bytes: int | None = metric(_B, "memory limit, smallest of all ancestors")
     memory_used_bytes: int | None = metric(_B, "memory used, page cache included")
+    anonymous_bytes: int | None = metric(_B, "of that, memory of programs")
+    file_bytes: int | None = metric(_B, "of that, page cache and shared memory")
+    shared_bytes: int | None = metric(_B, "of that, shared memory: /dev/shm too")
+    refaults_per_s: float | None = metric(_N, "file pages read again soon after they were dropped")
+    slowed_per_s: float | None = metric(_N, "times it was slowed down for more memory than memory.high")
+    limit_hits_per_s: float | None = metric(_N, "times it wanted more memory than the limit")
+    oom_count: int | None = metric(Unit.COUNT, "times that nothing could be freed at the limit")
     oom_kills: int | None = metric(Unit.COUNT, "processes killed at the memory limit")
+    cpu_pressure: Pressure | None = None
+    memory_pressure: Pressure | None = None
+    io_pressure: Pressure | None = None
+    missing: tuple[Missing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +160,7 @@ class Host:
     mounts: tuple[Mount, ...] = ()
     networks: tuple[Network, ...] = ()
     nodes: tuple[Node, ...] = ()
-    cgroup: Cgroup | None = None
+    cgroup: Cgroup | None = None  # of this monitor; in a container that of the job
     process_count: int | None = metric(Unit.COUNT, "processes on the machine")
     uptime_s: float | None = metric(_S, "time since boot")
     kernel: str | None = metric(Unit.WORD, "kernel release")

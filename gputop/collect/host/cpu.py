@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputop.collect.host.growth import Growth, Ledger
+from gputop.collect.growth import Growth, Ledger
 from gputop.collect.kernel import Kernel
 from gputop.model import Host
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from gputop.collect.host.growth import Growth, Ledger, total
+from gputop.collect.growth import Growth, Ledger, total
 from gputop.collect.kernel import Kernel
 from gputop.model import Disk, Host
 from gputop.safe.text import decode

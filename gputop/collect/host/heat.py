@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputop.collect.host.growth import Ledger, total
+from gputop.collect.growth import Ledger, total
 from gputop.collect.host.speeds import hidden, sampled_cores
 from gputop.collect.kernel import Kernel
 from gputop.model import Host

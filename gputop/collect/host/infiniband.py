@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from gputop.collect.host.growth import Growth, Ledger, total
+from gputop.collect.growth import Growth, Ledger, total
 from gputop.collect.host.rdma import Transport
 from gputop.collect.kernel import Kernel
 from gputop.model import Network

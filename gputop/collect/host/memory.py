@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gputop.collect.host.growth import Ledger
+from gputop.collect.growth import Ledger
 from gputop.collect.kernel import Kernel
 from gputop.model import Host, Missing
 

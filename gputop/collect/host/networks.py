@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from gputop.collect.host.growth import Growth, Ledger, total
+from gputop.collect.growth import Growth, Ledger, total
 from gputop.collect.host.infiniband import Ports
 from gputop.collect.host.rdma import TRANSPORT_FILLS
 from gputop.collect.kernel import Kernel

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gputop.collect.host.growth import Growth, Ledger
+from gputop.collect.growth import Growth, Ledger
 from gputop.collect.mountinfo import unescape
 
 _DEVICE = re.compile(rb"device (.*) mounted on (.*) with fstype (\S+)(?: statvers=\S+)?")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from math import inf
 
-from gputop.collect.host.growth import Growth, Ledger
+from gputop.collect.growth import Growth, Ledger
 from gputop.collect.kernel import Kernel
 from gputop.model import Host, Node
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from gputop.collect.host.growth import Growth, Ledger
+from gputop.collect.growth import Growth, Ledger
 from gputop.collect.kernel import Kernel
 
 _EVERY_S = 5.0  # the driver asks the adapter's firmware for them

@@ -10,9 +10,9 @@ from math import inf
 from typing import Any, Protocol
 
 from gputop.collect import fills
+from gputop.collect.growth import total
 from gputop.collect.host.cpu import Cpu
 from gputop.collect.host.disks import Disks
-from gputop.collect.host.growth import total
 from gputop.collect.host.heat import Heat
 from gputop.collect.host.limits import Limits
 from gputop.collect.host.machine import Machine, Uptime

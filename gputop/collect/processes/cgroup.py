@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from math import inf
 
-from gputop.collect.hierarchy import UNIFIED, Cgroups, Group, Membership, membership, smallest
+from gputop.collect.hierarchy import UNIFIED, Cgroups, Group, Membership, membership, mounted, smallest
 from gputop.collect.kernel import Kernel
 from gputop.collect.rates import Counters
 from gputop.safe.text import decode
@@ -80,7 +80,7 @@ class Quotas:
     def over(self, place: Place, now_s: float) -> Quota:
         """The quota over a place; unknown where its part of the tree is not mounted here."""
         if self._cgroups is None:
-            self._cgroups = self._mounted()
+            self._cgroups = mounted(self._kernel)
         path = place.membership.get("cpu", place.membership.get(UNIFIED))
         if path not in self._over and len(self._over) >= MOST_PATHS:
             self._over.clear()
@@ -100,19 +100,13 @@ class Quotas:
             over.quota = Quota(over.quota.cores, self._throttled(self._cgroups, over, now_s))
         return over.quota
 
-    def _mounted(self) -> Cgroups:
-        try:
-            return Cgroups(self._kernel, self._kernel.proc("self/mountinfo"))
-        except OSError:
-            return Cgroups(self._kernel, b"")
-
     def _throttled(self, cgroups: Cgroups, over: _Over, now_s: float) -> float | None:
         """The largest share of periods in which a quota ran out; the last one where no period has passed since."""
         shares = []
         for group, counters in over.periods.items():
-            counts = cgroups.cpu_periods(group)
+            counts = cgroups.cpu_counts(group)
             grown = None if counts is None else counters.grown(now_s, counts)
-            periods, throttled = (None, None) if grown is None else grown[1]
+            periods, throttled, _ = (None, None, None) if grown is None else grown[1]
             if periods is not None and throttled is not None:
                 shares.append(min(100.0, 100 * throttled / periods) if periods else 0.0)
         return max(shares, default=over.quota.throttled_percent)

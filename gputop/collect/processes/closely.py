@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from gputop.collect.processes.cgroup import Place, Quotas
+from gputop.collect.processes.confined import Confined
 from gputop.collect.processes.readings import READINGS, Values
 from gputop.collect.processes.scale import Scale
 from gputop.collect.processes.seen import Seen
 from gputop.collect.processes.threads import Threads
+from gputop.model import Cgroup
 
 SLOW_EVERY_S = 5.0  # status and the like; of what somebody looks at, on each tick
 
@@ -24,6 +26,7 @@ class Closely:
         self._clock = clock
         self._quotas = Quotas(root, sys)
         self._threads = Threads(root, clock)
+        self._confined = Confined(root, sys)
 
     def read(self, seen: Seen, opened: bool, place: Place | None, scale: Scale) -> None:
         """One tick of one process; a zombie and a thread of the kernel have nothing more to tell."""
@@ -54,6 +57,10 @@ class Closely:
             if others is not None and asked is not None and forced is not None:
                 fields[_VOLUNTARY], fields[_INVOLUNTARY] = asked + others[0], forced + others[1]
             seen.watch(now_s, self._threads.blocked(identity))
+
+    def confined(self, places: Iterable[Place]) -> tuple[Cgroup, ...]:
+        """The control groups of these places."""
+        return self._confined.read(places, self._clock())
 
     def _limits(self, place: Place | None, allowed: int | None, now_s: float) -> Values:
         if place is None:

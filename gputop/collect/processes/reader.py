@@ -22,7 +22,7 @@ from gputop.collect.processes.shares import ProcessTable, with_shares
 from gputop.collect.processes.threads import THREAD_FILLS
 from gputop.collect.processes.turns import Turns
 from gputop.collect.rates import SHORTEST_S
-from gputop.model import Identity, Note, Process, metrics
+from gputop.model import Cgroup, Identity, Note, Process, metrics
 from gputop.safe.identity import initial_pid_namespace, parse_stat
 from gputop.source import Interest
 
@@ -66,6 +66,7 @@ class ProcessReader:
         self._tree_changed = True
         self._tracked: dict[int, Seen] = {}
         self._weighed: set[int] = set()
+        self._cgroups: tuple[Cgroup, ...] = ()
         self._unreadable_s: dict[int, float] = {}
         self._absent: dict[int, float] = {}
         self._lost: str | None = None  # what kept us from reading in this tick, other than the process's own state
@@ -97,6 +98,7 @@ class ProcessReader:
             taken_s=now_s,
             processes=tuple([seen.process for seen in self._seen.values() if seen.process is not None]),
             count=count,
+            cgroups=self._cgroups,
             notes=self._notes(),
             absent=self._absent,
             private=self._private,
@@ -218,6 +220,7 @@ class ProcessReader:
         trainers = {pid: seen for pid, seen in self._tracked.items() if self._trains(seen, gpu_pids)}
         opened = {pid: seen for pid, seen in self._tracked.items() if pid in interest.pids}
         self._closely.sample(trainers.values(), opened.values(), self._tracked.values())
+        self._cgroups = self._closely.confined(filter(None, map(self._place, trainers.values())))
         self._weighed = trainers.keys() | opened.keys()
 
     def _vouched(self, pid: int) -> bool:

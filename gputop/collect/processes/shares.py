@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from gputop import units
 from gputop.collect.changed import changed
-from gputop.model import GpuShare, Note, Process, Unseen
+from gputop.model import Cgroup, GpuShare, Note, Process, Unseen
 
 LIST_AGE_S = 2.5  # the driver's list is read every two seconds: who ended since then it does not list wrongly
 
@@ -25,6 +25,7 @@ class ProcessTable:
     taken_s: float = 0.0
     processes: tuple[Process, ...] = ()
     count: int = 0
+    cgroups: tuple[Cgroup, ...] = ()  # of trainers
     notes: tuple[Note, ...] = ()
     absent: Mapping[int, float] = field(default_factory=dict)
     private: bool = False  # in a pid namespace of its own: the driver's pids are those of another
