@@ -10,10 +10,12 @@ import pytest
 
 from gputop.history import History
 from gputop.model import Cgroup, Host, Note
+from gputop.ui import tree
 from gputop.ui.empty import no_gpu_process, note_line, without_gpus, wrap
 from gputop.ui.header import Status, header
 from gputop.ui.host import host
 from gputop.ui.look import ASCII, PLAIN, Look
+from tests.scripted import process
 from tests.servers import GIB, HOST, frame, gpu, idle, server
 
 READABLE = Look(PLAIN)
@@ -140,6 +142,17 @@ def test_n03_n04_n10_a_driver_in_trouble_does_not_offer_the_demo(key: str) -> No
     assert "waiting for driver 12 s" in said
     assert "    restart the container" in said
     assert "demo" not in said
+
+
+def test_n03_who_keeps_the_old_driver_loaded_is_counted_and_listed() -> None:
+    trouble = Note(
+        subject="driver", key="mismatch", text="NVML: driver/library version mismatch (kernel 1, library 2)."
+    )
+    user = replace(process(7), libraries=("torch", "cuda"))
+    shown = replace(frame(notes=(trouble,)), processes=(user, process(8)))
+    assert "At least 1 process uses it now: listed below." in text(*without_gpus(shown, 80, READABLE))
+    assert [row.label for row in tree.build(shown, tree.View())] == ["7"]
+    assert "listed below" not in text(*without_gpus(frame(notes=(trouble,)), 80, READABLE))
 
 
 def test_no_gpu_process() -> None:

@@ -39,10 +39,23 @@ def test_a_small_screen_scrolls_its_gpus() -> None:
     play(scene, frame(gpus=64), size=(40, 12))
 
 
+def test_cells_are_read_down_a_column_and_on_in_the_next_wherever_they_are_scrolled() -> None:
+    async def scene(stage: Stage) -> None:
+        for key in ("tab", "down", "down", "pagedown", "end", "up"):
+            await stage.press(key)
+            tall = stage.app.main.gpus.size.height
+            cells = [line.split("│") for line in stage.lines[2 : tall + 1]]
+            numbers = [int(line[column].split()[0]) for column in range(len(cells[0])) for line in cells]
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+    play(scene, frame(gpus=64), size=(80, 24), density="cell")
+
+
 @pytest.mark.parametrize("size", [(40, 12), (80, 24)])
 def test_a_page_of_gpus_is_a_page(size: tuple[int, int]) -> None:
     async def scene(stage: Stage) -> None:
-        last = int(stage.lines[stage.app.main.gpus.size.height].split()[0])
+        line = stage.lines[stage.app.main.gpus.size.height]
+        last = int(line.rpartition("│")[2].split()[0])
         await stage.press("tab", "pagedown")
         assert int(stage.lines[2].split()[0]) == last
         await stage.press("pageup")

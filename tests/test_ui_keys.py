@@ -109,6 +109,8 @@ async def unfold_level(stage: Stage) -> None:
 @does("fold-level")
 async def fold_level(stage: Stage) -> None:
     await stage.press("minus")
+    assert stage.pids == [pid for pid in FOLDED if pid not in ("41101", "41102", "+6 more")], "the rank that was open"
+    await stage.press("minus")
     assert stage.pids == ["llama", "sd3"]
 
 

@@ -147,6 +147,16 @@ def test_an_idle_job_says_what_it_holds() -> None:
     play(scene, shown, size=(159, 40), past=minute(shown))
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_and_says_it_where_there_is_little_room(width: int) -> None:
+    shown = frame(JUPYTER, gpus=8)
+
+    async def scene(stage: Stage) -> None:
+        assert "holds 2.1G, idle 1m" in stage.text
+
+    play(scene, shown, size=(width, 40), past=minute(shown))
+
+
 @pytest.mark.parametrize(
     ("pane", "still"), [("gpus", "41100"), ("host", "41100"), ("processes", "power cap"), ("header", "41100")]
 )

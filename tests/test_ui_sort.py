@@ -56,6 +56,16 @@ def test_a_sort_key_sorts_as_help_says(keys: tuple[str, ...], title: str) -> Non
     play(scene, BOTH)
 
 
+@pytest.mark.parametrize(("width", "key"), [(80, "r"), (100, "r"), (120, "o")])
+def test_the_arrow_keeps_its_distance_from_the_next_title(width: int, key: str) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press(key, "c")
+        titles = next(line for line in stage.lines if line.startswith(" PID"))
+        assert "▼ " in titles
+
+    play(scene, BOTH, size=(width, 40))
+
+
 def test_jobs_change_places() -> None:
     async def scene(stage: Stage) -> None:
         assert [pid for pid in stage.pids if not pid.isdecimal()] == ["llama", "+6 more", "sd3"]

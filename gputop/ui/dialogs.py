@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Generic, TypeVar
 
@@ -44,9 +45,9 @@ class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
         """Draw it."""
         self.redraw()
 
+    @abstractmethod
     def lines(self) -> Sequence[Line]:
         """What is in the box."""
-        raise NotImplementedError
 
     def line(self) -> Line:
         """An empty line of the box."""
@@ -72,9 +73,9 @@ class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
         else:
             self.press(event)
 
+    @abstractmethod
     def press(self, event: events.Key) -> None:
         """A key that is not Esc."""
-        raise NotImplementedError
 
 
 class SortDialog(Dialog[str]):

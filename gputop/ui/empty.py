@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from textual.strip import Strip
 
@@ -28,9 +29,19 @@ def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
     notes = [note for note in frame.notes if note.subject == "driver" and note.key not in _ASIDE]
     if not notes:
         notes = [Note(subject="driver", key="no-gpus", text="0 GPUs: the driver answers and lists none.")]
+    notes = [_with_users(note, frame) if note.key == "mismatch" else note for note in notes]
     rows = [row for note in notes for row in said(note, width)]
     rows.append([Run("  Processes and host are shown below.", "dim")])
     return [draw.blank(width, look), *(Line(look).runs(row).strip(width) for row in rows), draw.blank(width, look)]
+
+
+def _with_users(note: Note, frame: Frame) -> Note:
+    """Who has the driver's libraries mapped stands in the way of loading it anew; not everybody lets us see."""
+    users = sum("cuda" in process.libraries for process in frame.processes)
+    if not users:
+        return note
+    use = "process uses" if users == 1 else "processes use"
+    return replace(note, help=(*note.help, f"At least {users} {use} it now: listed below."))
 
 
 def no_gpu_process(frame: Frame, width: int, look: Look, last_job: Ended | None = None) -> list[Strip]:

@@ -52,22 +52,22 @@ def pick(width: int, height: int, count: int) -> Density:
     return "tiny"
 
 
-def fitting(density: Density, height: int) -> int:
-    """How many GPUs, or lines of cells, a pane shows at once."""
-    return max(1, height // CARD_LEAST if density == "card" else height - 1)
+def fitting(density: Density, width: int, height: int, count: int) -> int:
+    """How many GPUs a pane shows at once."""
+    if density == "card":
+        return max(1, height // CARD_LEAST)
+    return max(1, height - 1) * columns(density, width, height, count)
 
 
 def furthest(density: Density, width: int, height: int, count: int) -> int:
     """The highest `first` that still fills the pane."""
-    if density == "card":
-        return max(0, count - fitting(density, height))
-    return max(0, math.ceil(count / columns(density, width, height, count)) - max(0, height - 1))
+    return max(0, count - fitting(density, width, height, count))
 
 
 def gpus(
     frame: Frame, past: Past, width: int, height: int, look: Look, *, density: Density | None = None, first: int = 0
 ) -> list[Strip]:
-    """The pane's lines, at most `height`; `first` is the topmost GPU (or line of cells) where not all fit."""
+    """The pane's lines, at most `height`; `first` is the topmost GPU where not all fit."""
     shown = with_instances(frame.gpus)
     if not shown or width <= 0 or height <= 0:
         return []
@@ -82,7 +82,7 @@ def gpus(
 
 
 def _cards(scene: Scene, width: int, height: int, first: int) -> list[Strip]:
-    room = fitting("card", height)
+    room = fitting("card", width, height, len(scene.gpus))
     first = max(0, min(first, furthest("card", width, height, len(scene.gpus))))
     shown = scene.gpus[first : first + room]
     each = height // len(shown)
@@ -96,12 +96,14 @@ def _cards(scene: Scene, width: int, height: int, first: int) -> list[Strip]:
 def _table(scene: Scene, fields: Sequence[Field], width: int, height: int, first: int, many: int) -> list[Strip]:
     each = (width - 1 - (many - 1) * _BETWEEN) // many
     places, count = place(fields, scene, each), len(scene.gpus)
-    deep, room = math.ceil(count / many), max(0, height - 1)
-    first = max(0, min(first, deep - room))
-    strips = [_titles(places, each, many, width, count - many * room if deep > room else 0, scene.look)]
-    for y in range(first, min(deep, first + room)):
-        row = [_row(scene.gpus[n], places, scene) if n < count else [] for n in range(y, many * deep, deep)]
-        strips.append(_joined(row, each, scene.look).strip(width))
+    # read as a newspaper is: down a column, then the next one; scrolled, what leaves a column enters the one before
+    deep = min(math.ceil(count / many), max(0, height - 1))
+    first = max(0, min(first, count - many * deep))
+    shown = scene.gpus[first : first + many * deep]
+    strips = [_titles(places, each, many, width, count - len(shown), scene.look)]
+    for y in range(deep):
+        row = [_row(gpu, places, scene) for gpu in shown[y::deep]]
+        strips.append(_joined(row + [[]] * (many - len(row)), each, scene.look).strip(width))
     return strips
 
 

@@ -88,9 +88,17 @@ class Listing:
             self.at = at
 
     def level(self, step: int) -> None:
-        """Unfold (1) or fold (-1) a level everywhere; 0 unfolds everything, and again goes back."""
-        level = self.view.level + step if step else (1 if self.view.level == tree.LEVELS else tree.LEVELS)
-        self.look(replace(self.view, level=min(max(0, level), tree.LEVELS), folds={}))
+        """Unfold (1) or fold (-1) one level of what is to be seen; 0 unfolds everything, and again goes back."""
+        view = self.view
+        if step > 0:
+            level = min((tree.depth(row) for row in self.rows if row.open is False), default=view.level) + 1
+        elif step < 0:
+            level = max((tree.depth(row) for row in self.rows if row.open), default=0)
+            whole = view.level == tree.LEVELS or any(key[0] == "more" and open for key, open in view.folds.items())
+            level = tree.LEVELS - 1 if whole else level
+        else:
+            level = 1 if view.level == tree.LEVELS else tree.LEVELS
+        self.look(replace(view, level=min(max(0, level), tree.LEVELS), folds={}))
 
     def sort(self, column: str, now_s: float) -> None:
         """Sort by a column, the most interesting end first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from textual.strip import Strip
@@ -19,9 +20,11 @@ def header(places: Sequence[Place], view: View, width: int, look: Look) -> Strip
     """Titles above their columns; the one that sorts is brighter, an arrow in the gap behind it."""
     line = Line(look)
     arrow = look.glyphs.down if view.descending else look.glyphs.up
-    for place in places:
+    for place, after in itertools.zip_longest(places, places[1:]):
         column = place.column
         left = place.left + 1 if column.align == "left" else place.left + place.width - len(column.title)
+        if column.id == view.sort and column.align == "right" and after.column.align == "left":
+            left -= 1  # there is no gap behind it: the arrow ends the column
         line.to(left).add(column.title, "text" if column.id == view.sort else "dim")
         if column.id == view.sort:
             line.add(arrow, "busy")
@@ -31,7 +34,15 @@ def header(places: Sequence[Place], view: View, width: int, look: Look) -> Strip
 def texts(row: Row, places: Sequence[Place]) -> tuple[str, ...]:
     """What the line says, cell by cell."""
     figures = row.figures
-    return tuple(row.text if place.column.id == "command" else place.column.text(figures) for place in places)
+    return tuple(
+        _wording(row, place.width - 2) if place.column.id == "command" else place.column.text(figures)
+        for place in places
+    )
+
+
+def _wording(row: Row, room: int) -> str:
+    texts = row.texts
+    return next((text for text in texts if len(text) <= room), texts[-1])
 
 
 def line(

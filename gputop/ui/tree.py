@@ -55,7 +55,7 @@ class Row:
     members: list[Process]
     process: Process | None = None
     number: int | None = None  # of a loader in its rank
-    said: str = ""  # the words of a line that is not one process
+    said: tuple[str, ...] = ()  # the words of a line that is not one process, and the same in fewer and fewer
     user: str | None = None
     children: list[Row] = field(default_factory=list)
     rails: str = ""  # a letter for each level: s stem, b branch, l last branch, space
@@ -83,10 +83,15 @@ class Row:
     @property
     def text(self) -> str:
         """What it runs, in words."""
+        return self.texts[0]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What it runs, in words, and the same in fewer and fewer: the first that fits is the one to show."""
         if self.process is None:
             return self.said
         folded = sum(process.role is Role.LOADER for process in self.members) if self.open is False else 0
-        return words.command(self.process, self.number, folded)
+        return (words.command(self.process, self.number, folded),)
 
 
 @dataclass(slots=True)
@@ -115,6 +120,11 @@ def build(
     return rows
 
 
+def depth(row: Row) -> int:
+    """How many levels above a line are unfolded."""
+    return {"job": 0, "more": LEVELS - 1}.get(row.kind, 1)
+
+
 def first_rank(rows: Iterable[Row]) -> Key | None:
     """The first folded rank: what is opened at the start, to show what is inside."""
     return next((row.key for row in rows if row.kind == "process" and row.open is False and row.parent), None)
@@ -127,7 +137,7 @@ def _tops(frame: Frame, view: View, idle: Idle) -> list[Row]:
     for process in frame.processes:
         if process.job in by_job:
             by_job[process.job].append(process)
-        elif process.gpus or view.every_process or busy(process):
+        elif _shown(process, frame, view):
             rows.append(_leaf(process, frame))
     rows.extend(_job(jobs[key], members, frame, view, idle) for key, members in by_job.items() if members)
     return rows
@@ -135,7 +145,7 @@ def _tops(frame: Frame, view: View, idle: Idle) -> list[Row]:
 
 def _flat(frame: Frame, view: View) -> list[Row]:
     jobs = {job.key for job in frame.jobs}
-    shown = [p for p in frame.processes if p.job in jobs or p.gpus or view.every_process or busy(p)]
+    shown = [process for process in frame.processes if process.job in jobs or _shown(process, frame, view)]
     numbers: dict[tuple[str | None, int], int] = {}
     rows = []
     for process in sorted(shown, key=lambda process: process.pid):
@@ -145,6 +155,12 @@ def _flat(frame: Frame, view: View) -> list[Row]:
             numbers[process.job, process.parent_pid] = number + 1
         rows.append(_leaf(process, frame, number))
     return rows
+
+
+def _shown(process: Process, frame: Frame, view: View) -> bool:
+    """Whether a process without a job gets a line; without a driver who uses GPUs shows in what it has mapped."""
+    uses = process.gpus or (not frame.gpus and "cuda" in process.libraries)
+    return bool(uses) or view.every_process or busy(process)
 
 
 def busy(process: Process) -> bool:
@@ -163,7 +179,8 @@ def _job(job: Job, processes: list[Process], frame: Frame, view: View, idle: Idl
     everything = view.every_process or view.level >= LEVELS or not members.ranks
     row = Row(("job", job.key), "job", job.name, frame, processes, user=job.user)
     loaders = sum(map(len, members.loaders.values()))
-    row.said = words.job(job, members.ranks, loaders, len(processes)) + _held(processes, row.sums, idle)
+    made_of = words.job(job, members.ranks, loaders, len(processes))
+    row.said = _held(made_of, processes, row.sums, idle)
     for rank in members.ranks:
         below, others = members.loaders.get(rank.identity, []), members.others.get(rank.identity, [])
         child = _leaf(rank, frame)
@@ -175,13 +192,16 @@ def _job(job: Job, processes: list[Process], frame: Frame, view: View, idle: Idl
     return row
 
 
-def _held(processes: list[Process], figures: Figures, idle: Idle) -> str:
-    """What is said of a job that only holds its GPUs."""
+def _held(made_of: str, processes: list[Process], figures: Figures, idle: Idle) -> tuple[str, ...]:
+    """What a job is made of; of one that only holds its GPUs that it does, whatever the room."""
     if not figures.gpus or figures.gpu_percent:
-        return ""
+        return (made_of,)
     ages = [idle(share.uuid) for process in processes for share in process.gpus]
     known = [age for age in ages if age is not None]
-    return f" · {words.holding(figures.vram_bytes, min(known))}" if known and len(known) == len(ages) else ""
+    if not known or len(known) < len(ages):
+        return (made_of,)
+    holds, rests = words.holding(figures.vram_bytes, min(known)), words.holding(None, min(known))
+    return f"{made_of} · {holds}", holds, rests
 
 
 def _members(processes: list[Process]) -> _Members:
@@ -216,7 +236,7 @@ def _loaders(loaders: list[Process], above: Key, frame: Frame, view: View) -> li
         return [_leaf(process, frame, number) for number, process in enumerate(loaders)]
     shown, rest = loaders[: LOADERS_SHOWN - 1], loaders[LOADERS_SHOWN - 1 :]
     said = words.loaders(rest[0].name, len(shown), len(loaders) - 1)
-    more = Row(key, "more", f"+{len(rest)} more", frame, rest, said=said, user=rest[0].user)
+    more = Row(key, "more", f"+{len(rest)} more", frame, rest, said=(said,), user=rest[0].user)
     return [*(_leaf(process, frame, number) for number, process in enumerate(shown)), more]
 
 

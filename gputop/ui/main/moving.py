@@ -19,9 +19,9 @@ class Moving(Board):
 
     def action_page(self, pages: int) -> None:
         """A page up or down."""
-        panes, height = self.panes, self.table.listing.height
-        if panes and panes.gpus and self._moves_gpus():
-            height = fitting(panes.density, panes.gpus.height)
+        panes, height, update = self.panes, self.table.listing.height, self.shown
+        if panes and panes.gpus and update and self._moves_gpus():
+            height = fitting(panes.density, *panes.gpus[2:], len(with_instances(update.frame.gpus)))
         self._moved(pages * max(1, height - 1))
 
     def _moved(self, lines: int) -> None:
