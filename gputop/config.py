@@ -16,6 +16,8 @@ _NAMED = 3  # how many problems the warning names; the rest it counts
 _LONGEST = 200
 
 Read = Callable[[str], "bytes | None"]  # None: there is no such file; an exception says in one line why it is refused
+Keys = tuple[tuple[str, tuple[str, ...]], ...]  # other keys, by the id of what they do
+Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str]]"]  # of a table; and what of it is not used
 
 
 def _setting(default: Any, help: str, *, key: str = "", choices: str = "", low: float = 0, high: float = 0) -> Any:
@@ -46,6 +48,8 @@ class Settings:
     tree: bool = _setting(True, "show jobs as a tree; else a flat list")
     follow: bool = _setting(True, "keep the cursor on its process when rows change places")
     every_process: bool = _setting(False, "show also processes that have nothing to do with a GPU")
+
+    keys: Keys = ()  # the table [keys]: what differs from the declared ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,9 @@ class Setting:
 
 
 SETTINGS = tuple(
-    Setting(f.name, f.default, **{**f.metadata, "key": f.metadata["key"] or f.name}) for f in fields(Settings)
+    Setting(f.name, f.default, **{**f.metadata, "key": f.metadata["key"] or f.name})
+    for f in fields(Settings)
+    if f.metadata
 )
 BY_KEY = {setting.key: setting for setting in SETTINGS}
 FLAGS = frozenset(BY_KEY)  # what the command line may overrule, by the names it has there
@@ -108,18 +114,26 @@ def default_path(environ: Mapping[str, str]) -> str | None:
 
 
 def load(
-    path: str | None, environ: Mapping[str, str], flags: Mapping[str, object], read: Read
+    path: str | None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+    read: Read,
+    remap: Remap = lambda _: ({}, []),
 ) -> tuple[Settings, tuple[str, ...]]:
     """The settings, and at most one line that says what of the file and the environment is not used, and why.
 
-    `path` is a file that a person named; the usual one need not be there. ValueError for a flag that cannot be.
+    `path` is a file that a person named; the usual one need not be there. `remap` knows what keys there are.
+    ValueError for a flag that cannot be.
     """
     at = path or default_path(environ)
     chosen: dict[str, Any] = {}
     problems: list[str] = []
     if at:
         try:
-            unused = _take(_table(read(at), path is not None), "{0.key}", chosen)
+            table = _table(read(at), path is not None)
+            other_keys, clashes = remap(table.pop("keys")) if "keys" in table else ({}, [])
+            chosen["keys"] = tuple(other_keys.items())
+            unused = _take(table, "{0.key}", chosen) + clashes
         except Exception as error:  # a refusal of the reader, or what a parser makes of bytes that are none of its kind
             unused = [" ".join(str(error).split())[:_LONGEST] or type(error).__name__]
         if unused:

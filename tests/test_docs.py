@@ -16,6 +16,7 @@ from gputop.docs.tables import key_summary, table
 from gputop.model import metrics
 from gputop.ui.columns import COLUMNS
 from gputop.ui.keys import KEYS
+from gputop.ui.remap import remap
 from tests.faults import rows_of
 
 TESTS = Path(__file__).parent
@@ -66,14 +67,15 @@ def test_every_setting_column_and_key_is_in_the_manual() -> None:
     assert settings == [(setting.key, setting.help) for setting in SETTINGS]
     columns = [(f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS]
     assert items(docs.read("columns")) == columns
-    assert sorted(row[1] for row in rows(docs.read("keys"))) == sorted(key.help for key in KEYS)
+    assert sorted((row[1], row[2]) for row in rows(docs.read("keys"))) == sorted((key.id, key.help) for key in KEYS)
 
 
 def test_the_example_of_a_settings_file_is_one() -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", docs.read("configuration"), re.DOTALL)
-    chosen, warnings = config.load("/x", {}, {}, lambda path: example.encode())
+    chosen, warnings = config.load("/x", {}, {}, lambda path: example.encode(), remap)
     assert warnings == ()
     assert (chosen.interval_s, chosen.sort, chosen.gpm) == (2, "vram", "off")
+    assert chosen.keys == (("freeze", ("x",)), ("help", ("f1", "question_mark")))
 
 
 def test_every_fault_in_the_manual_has_a_test_and_every_change_its_version() -> None:

@@ -10,7 +10,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop import __version__, config
@@ -58,12 +58,18 @@ def _settings(args: argparse.Namespace) -> Settings:
     """The settings of this run; what could not be used is said in one line."""
     flags = {key: value for key, value in vars(args).items() if key in config.FLAGS}
     try:
-        settings, warnings = config.load(getattr(args, "config", None), os.environ, flags, files.read_settings)
+        settings, warnings = config.load(getattr(args, "config", None), os.environ, flags, files.read_settings, _remap)
     except ValueError as error:
         raise Failure(str(error), USAGE) from None
     for warning in warnings:
         sys.stderr.write(f"gputop: {warning}\n")
     return settings
+
+
+def _remap(table: object) -> tuple[Mapping[str, tuple[str, ...]], list[str]]:
+    from gputop.ui.remap import remap
+
+    return remap(table)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from gputop.config import Settings
 
 
-def page(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
+def page(args: argparse.Namespace, settings: Settings) -> int:
     """A page of the manual: a topic, or one of the lists that are made from the declarations."""
     from gputop import docs
+    from gputop.docs.tables import key_tables
+    from gputop.ui.remap import remapped
 
     topic = args.topic if args.command == "docs" else args.command
     if topic is None:
@@ -21,7 +23,7 @@ def page(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
             print(f"{name:15} {title}")
         return OK
     try:
-        print(docs.read(topic), end="")
+        print(docs.read(topic, {"keys": lambda: key_tables(remapped(settings.keys))}), end="")
     except KeyError:
         names = ", ".join(name for name, _ in docs.topics())
         raise Failure(f"there is no page {topic!r}: use one of {names}", USAGE) from None

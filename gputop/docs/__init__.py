@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gputop.docs.tables import TABLES
@@ -16,11 +17,11 @@ def topics() -> tuple[tuple[str, str], ...]:
     return tuple((topic, _text(topic).partition("\n")[0].removeprefix("# ")) for topic in TOPICS)
 
 
-def read(topic: str) -> str:
-    """One page in Markdown, its tables as they are declared now; KeyError where there is no such page."""
+def read(topic: str, instead: Mapping[str, Callable[[], str]] = {}) -> str:
+    """One page in Markdown, its tables as they are declared now, or these instead; KeyError where there is no page."""
     if topic not in TOPICS:
         raise KeyError(topic)
-    return _TABLE.sub(lambda line: TABLES[line[1]](), _text(topic))
+    return _TABLE.sub(lambda line: {**TABLES, **instead}[line[1]](), _text(topic))
 
 
 def _text(topic: str) -> str:

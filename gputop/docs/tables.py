@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from gputop.config import SETTINGS
 from gputop.model import Cgroup, Disk, Gpu, GpuShare, Host, Mount, Network, Node, Pressure, Process, Unit, metrics
+
+if TYPE_CHECKING:
+    from gputop.ui.keys import Key
 
 _WIDTH = 100
 # where each stands in a frame
@@ -48,14 +52,14 @@ def column_list() -> str:
     return listing((f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS)
 
 
-def key_tables() -> str:
-    """Every key, by group."""
+def key_tables(keys: Sequence[Key] | None = None) -> str:
+    """Every key, by group, with the id by which it is remapped; the declared ones, or these."""
     from gputop.ui.keys import GROUPS, KEYS
 
     parts = []
     for group in GROUPS:
-        rows = ((" ".join(key.names), key.help) for key in KEYS if key.group == group)
-        parts.append(f"## {group.title()}\n\n{table(('key', 'does'), rows)}")
+        rows = ((" ".join(key.names), key.id, key.help) for key in keys or KEYS if key.group == group)
+        parts.append(f"## {group.title()}\n\n{table(('key', 'id', 'does'), rows)}")
     return "\n\n".join(parts)
 
 

@@ -61,6 +61,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self._painter = Painter(self)
         self._drawn_s: deque[float] = deque(maxlen=4)
         self._interrupted_s = -AGAIN_S
+        self.set_keymap(bindings.keymap(settings.keys))
         self.main = Main(self, look, settings, monitor.history)
 
     def on_mount(self) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from textual.binding import Binding, BindingType
 
 from gputop.ui.keys import KEYS, Key
 
+NO_KEY = "no_key"  # no terminal sends it
 EVERYWHERE = frozenset({"quit", "interrupt", "suspend"})  # the app does these
 
 
@@ -15,13 +18,15 @@ def main() -> list[BindingType]:
 
 
 def everywhere(*, typing: bool = False) -> list[BindingType]:
-    """The keys that are the app's on any screen; where one types, a letter is a letter."""
-    return [
-        _binding(key, f"app.{key.action}", [name for name in key.keys if not typing or len(name) > 1])
-        for key in KEYS
-        if key.id in EVERYWHERE
-    ]
+    """The keys that are the app's on any screen; where one types, a letter is a letter, whatever it is remapped to."""
+    return [_binding(key, f"app.{key.action}", typing) for key in KEYS if key.id in EVERYWHERE]
 
 
-def _binding(key: Key, action: str, names: list[str] | None = None) -> Binding:
-    return Binding(",".join(key.keys if names is None else names), action, key.title, show=False)
+def keymap(changes: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, str]:
+    """Other keys for some actions, as `App.set_keymap` takes them."""
+    return {id: ",".join(keys) or NO_KEY for id, keys in changes}
+
+
+def _binding(key: Key, action: str, typing: bool = False) -> Binding:
+    names = [name for name in key.keys if not typing or len(name) > 1]
+    return Binding(",".join(names) or NO_KEY, action, key.title, show=False, id=None if typing else key.id)

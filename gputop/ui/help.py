@@ -14,7 +14,7 @@ from gputop.model import Disk, Gpu, GpuShare, Host, Mount, Network, Note, Proces
 from gputop.ui import bindings, draw, empty
 from gputop.ui.columns import COLUMNS
 from gputop.ui.draw import Line, Run
-from gputop.ui.keys import GROUPS, Group, told
+from gputop.ui.keys import GROUPS, KEYS, Group, Key, key, told
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
 
@@ -22,20 +22,20 @@ LEFT: tuple[Group, ...] = ("MOVE", "LEAVE")
 NAMES = 9  # cells for the names of keys
 
 
-def pages(look: Look, width: int, notes: Sequence[Note] = ()) -> dict[str, list[Line]]:
+def pages(look: Look, width: int, notes: Sequence[Note] = (), keys: Sequence[Key] = KEYS) -> dict[str, list[Line]]:
     """The lines of each page at a width; that of the notes only where there are any."""
-    found = {"keys": _keys(look, width), "columns": _columns(look, width), "metrics": _metrics(look, width)}
+    found = {"keys": _keys(look, width, keys), "columns": _columns(look, width), "metrics": _metrics(look, width)}
     if notes:
         found["notes"] = [Line(look).runs(row) for note in notes for row in empty.said(note, width)]
     return found
 
 
-def _keys(look: Look, width: int) -> list[Line]:
+def _keys(look: Look, width: int, keys: Sequence[Key]) -> list[Line]:
     half = width // 2 - 1
     columns = 2 if width >= 76 else 1
     room = half if columns == 2 else width - 2
-    left = [line for group in GROUPS if columns == 1 or group in LEFT for line in _group(group, room)]
-    right = [line for group in GROUPS if columns == 2 and group not in LEFT for line in _group(group, room)]
+    left = [line for group in GROUPS if columns == 1 or group in LEFT for line in _group(group, keys, room)]
+    right = [line for group in GROUPS if columns == 2 and group not in LEFT for line in _group(group, keys, room)]
     lines = []
     for place in range(max(len(left), len(right))):
         line = Line(look).add(" ")
@@ -47,10 +47,10 @@ def _keys(look: Look, width: int) -> list[Line]:
     return lines
 
 
-def _group(group: Group, width: int) -> list[list[Run]]:
+def _group(group: Group, keys: Sequence[Key], width: int) -> list[list[Run]]:
     """A group of keys under its name."""
     lines = [[Run(group, "bright", True)]]
-    for names, text in told(group):
+    for names, text in told(group, keys):
         shown = f"  {names:{NAMES}} " if len(names) <= NAMES else f"  {names}  "
         for place, part in enumerate(wrap(text, max(10, width - len(shown)))):
             lines.append([Run(shown if place == 0 else " " * len(shown), "busy"), Run(part)])
@@ -95,7 +95,8 @@ class Help(ModalScreen[None], inherit_bindings=False):
     """The help, a page at a time."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,h,question_mark", "dismiss", show=False),
+        Binding("escape", "dismiss", show=False),
+        Binding(",".join(key("help").keys), "dismiss", show=False, id="help"),
         Binding("tab", "turn(1)", show=False),
         Binding("shift+tab", "turn(-1)", show=False),
         Binding("up", "scroll_by(-1)", show=False),
@@ -107,9 +108,10 @@ class Help(ModalScreen[None], inherit_bindings=False):
         *bindings.everywhere(),
     ]
 
-    def __init__(self, look: Look, notes: Sequence[Note] = ()) -> None:
+    def __init__(self, look: Look, notes: Sequence[Note] = (), keys: Sequence[Key] = KEYS) -> None:
         super().__init__()
         self.look = look
+        self._keys = keys
         self._notes = notes
         self._page = 0
         self._first = 0
@@ -135,7 +137,7 @@ class Help(ModalScreen[None], inherit_bindings=False):
     def redraw(self) -> None:
         """Draw the page."""
         width, height = self.app.size
-        found = pages(self.look, width, self._notes)
+        found = pages(self.look, width, self._notes, self._keys)
         names = list(found)
         name = names[self._page % len(names)]
         lines = found[name]
@@ -152,4 +154,6 @@ class Help(ModalScreen[None], inherit_bindings=False):
         line.add("Tab", "busy", bold=True).add(" turns the page  ", "dim")
         if more:
             line.add("Down PgDn", "busy", bold=True).add(" more  ", "dim")
-        return line.add("q", "busy", bold=True).add(" quits gputop", "dim").strip(width)
+        for name in [name for each in self._keys if each.id == "quit" for name in each.names[:1]]:
+            line.add(name, "busy", bold=True).add(" quits gputop", "dim")
+        return line.strip(width)

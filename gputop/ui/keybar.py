@@ -20,7 +20,7 @@ Spot = tuple[int, int, Key]  # from cell, to cell, what a click there does
 
 def chosen(keys: Sequence[Key], width: int) -> list[Key]:
     """The keys that fit a line, the least important left out first, in the order they were declared."""
-    shown = [key for key in keys if key.keep]
+    shown = [key for key in keys if key.keep and key.keys]
     while shown and _width(shown) > width:
         shown.remove(min(reversed(shown), key=lambda key: key.keep))
     return shown
@@ -44,11 +44,11 @@ def _width(keys: Sequence[Key]) -> int:
 class KeyBar(Lines):
     """The key bar."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, keys: Sequence[Key] = KEYS) -> None:
         super().__init__(id="keys")
         self.look = look
         self._spots: list[Spot] = []
-        self._keys: Sequence[Key] = KEYS
+        self._keys = keys
         self._said = ""
         self._silence: Timer | None = None
 

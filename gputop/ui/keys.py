@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gputop.ui.keynames import shown
+
 Group = Literal["MOVE", "SORT", "LOOK", "TIME", "LEAVE"]
 GROUPS: tuple[Group, ...] = ("MOVE", "SORT", "LOOK", "TIME", "LEAVE")
-
-_NAMES = {
-    "escape": "Esc",
-    "pageup": "PgUp",
-    "pagedown": "PgDn",
-    "shift+tab": "S-Tab",
-    "question_mark": "?",
-    "comma": ",",
-    "full_stop": ".",
-    "plus": "+",
-    "minus": "-",
-    "asterisk": "*",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +28,7 @@ class Key:
     @property
     def names(self) -> tuple[str, ...]:
         """The keys as a person reads them: F10, PgUp, Ctrl+C, S-Tab, ?."""
-        return tuple(_name(key) for key in self.keys)
-
-
-def _name(key: str) -> str:
-    if key in _NAMES:
-        return _NAMES[key]
-    if key.startswith("ctrl+"):
-        return f"Ctrl+{key[5:].upper()}"
-    return key if len(key) == 1 else key.title()
+        return tuple(shown(key) for key in self.keys)
 
 
 KEYS: tuple[Key, ...] = (
@@ -100,18 +82,21 @@ ORDERS: dict[str, str] = {
 }
 
 
-def told(group: Group) -> list[tuple[str, str]]:
-    """A group for people: names of keys and what they do; those that join share a line and are told by titles."""
+def told(group: Group, keys: Sequence[Key] = KEYS) -> list[tuple[str, str]]:
+    """A group for people: names of keys and what they do; those that join share a line and are told by titles.
+
+    What has no key is not told.
+    """
     lines: list[list[Key]] = []
-    for row in KEYS:
-        if row.group == group:
+    for row in keys:
+        if row.group == group and row.keys:
             lines = [*lines[:-1], [*lines[-1], row]] if row.joins else [*lines, [row]]
     return [
         (
-            " ".join(name for row in keys for name in row.names),
-            keys[0].help if len(keys) == 1 else ", ".join(dict.fromkeys(row.title.lower() for row in keys)),
+            " ".join(name for row in line for name in row.names),
+            line[0].help if len(line) == 1 else ", ".join(dict.fromkeys(row.title.lower() for row in line)),
         )
-        for keys in lines
+        for line in lines
     ]
 
 

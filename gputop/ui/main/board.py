@@ -18,11 +18,11 @@ from gputop.ui.draw import Line
 from gputop.ui.gpus import Density
 from gputop.ui.header import Status
 from gputop.ui.keybar import KeyBar
-from gputop.ui.keys import KEYS
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
 from gputop.ui.models import with_instances
 from gputop.ui.parts import Parts
+from gputop.ui.remap import remapped
 from gputop.ui.state import idle_for
 from gputop.ui.table import Table
 from gputop.ui.then import Then
@@ -72,7 +72,8 @@ class Board(Screen[None], inherit_bindings=False):
         )
         self.table = Table(look, view)
         self.table.listing.follow = settings.follow
-        self.bar = KeyBar(look)
+        self.keys = remapped(settings.keys)
+        self.bar = KeyBar(look, self.keys)
         self.gpus = Lines(id="gpus")
         self.gpus.can_focus = True
         self.first_gpu = 0
@@ -120,7 +121,7 @@ class Board(Screen[None], inherit_bindings=False):
         if panes == self.panes:
             return
         self.panes = panes
-        self.bar.offer([key for key in KEYS if panes.processes or key.group != "SORT"])
+        self.bar.offer([key for key in self.keys if panes.processes or key.group != "SORT"])
         for name in (*AROUND, "processes", "keys"):
             pane, rect = self.query_one(f"#{name}", Lines), getattr(panes, name)
             pane.display = rect is not None

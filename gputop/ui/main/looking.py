@@ -31,7 +31,7 @@ class Looking(Board):
 
     def action_help(self) -> None:
         """Help."""
-        self.app.push_screen(Help(self.look, empty.noted(self.shown.frame) if self.shown else ()))
+        self.app.push_screen(Help(self.look, empty.noted(self.shown.frame) if self.shown else (), self.keys))
 
     def action_back(self) -> None:
         """End what is frozen or said."""
