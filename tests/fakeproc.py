@@ -109,6 +109,8 @@ class FakeProc:
         self.write(f"{pid}/schedstat", f"{run} {wait} {slices}\n")
         self.write(f"{pid}/statm", "27793 30000 10000 5 0 2000 0\n")
         self.write(f"{pid}/wchan", "do_poll")
+        if not (root := self.proc / f"{pid}/root").is_symlink():
+            root.symlink_to("/")  # its /dev/shm is that of this machine
 
     def thread(self, pid: int, tid: int, comm: str, run: int, wait: int = 0, voluntary: int = 0) -> None:
         self.write(f"{pid}/task/{tid}/schedstat", f"{run} {wait} 9\n")

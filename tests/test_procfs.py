@@ -38,6 +38,7 @@ def test_every_metric_of_a_gpu_process(proc: FakeProc) -> None:
     assert (process.main_thread_percent, process.main_run_wait_percent) == (30.0, 25.0)
     assert (process.run_wait_percent, process.busy_threads) == (25.0, 1)
     assert (process.last_cpu, process.nice, process.affinity, process.allowed_cpus) == (3, 5, "0-3,6", 5.0)
+    assert process.memory_nodes == "0"
     assert (process.read_bytes_per_s, process.write_bytes_per_s) == (4096.0, 1024.0)
     assert (process.read_chars_per_s, process.write_chars_per_s) == (4000.0, 100.0)
     assert (process.read_calls_per_s, process.write_calls_per_s, process.mean_read_bytes) == (2.0, 0.5, 2000.0)
@@ -56,7 +57,8 @@ def test_all_but_named_metrics_are_known(proc: FakeProc) -> None:
     for _ in range(3):
         process = proc.process(42, 42, open_=42)
     unknown = {metric.name for metric in metrics(Process) if getattr(process, metric.name) is None}
-    assert unknown == {"pss_bytes", "mean_read_bytes", "throttled_percent"}  # named later; no read; no cgroup yet
+    later = {"pss_bytes", "shm_total_bytes", "shm_used_bytes"}  # weighed by the names lane
+    assert unknown - later == {"mean_read_bytes", "throttled_percent"}  # no read; no cgroup yet
 
 
 def test_a_sleeper_is_read_every_five_seconds_and_stays_the_same_object(proc: FakeProc) -> None:

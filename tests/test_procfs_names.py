@@ -222,12 +222,42 @@ def test_pss_is_weighed(proc: FakeProc) -> None:
     assert proc.names.known(Identity(42, 500_000)).values["pss_bytes"] == 328 * 1024
 
 
+def weighed(proc: FakeProc, pid: int) -> dict:
+    """What the names lane says of a process after it was weighed."""
+
+    def done() -> bool:
+        proc.now_s += 0.06
+        proc.names.want([Wanted(Identity(pid, 500_000), "python", weigh=True)])
+        values = proc.names.known(Identity(pid, 500_000)).values
+        told = {missing.metric for missing in values.get("missing", ())}
+        return "shm_total_bytes" in values or "shm_total_bytes" in told
+
+    until(done)
+    return proc.names.known(Identity(pid, 500_000)).values
+
+
+def test_shared_memory_is_that_of_the_process_s_own_namespace(proc: FakeProc, tmp_path: Path) -> None:
+    proc.add(42)
+    (proc.proc / "42/root").symlink_to("/")
+    size, values = os.statvfs("/dev/shm"), weighed(proc, 42)
+    assert values["shm_total_bytes"] == size.f_blocks * size.f_frsize
+    assert 0 <= values["shm_used_bytes"] <= values["shm_total_bytes"]
+
+
+def test_a_folder_where_shared_memory_should_be_has_no_size(proc: FakeProc) -> None:
+    proc.add(42)
+    (proc.proc / "42/root/dev/shm").mkdir(parents=True)
+    missing = {missing.metric: missing.reason for missing in weighed(proc, 42)["missing"]}
+    assert (missing["shm_total_bytes"], missing["shm_used_bytes"]) == ("absent", "absent")
+
+
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [
         (b"", {}),
         (b"RANK=x\0LOCAL_RANK=\0WORLD_SIZE=99999999999999\0", {}),
         (b"rank=1\0XRANK=1\0", {}),
+        (b"OMP_NUM_THREADS=4\0MKL_NUM_THREADS=8\0", {"omp_threads": 4, "mkl_threads": 8}),
         (b"OMPI_COMM_WORLD_RANK=2\0OMPI_COMM_WORLD_LOCAL_RANK=0\0OMPI_COMM_WORLD_SIZE=4\0",
          {"rank": 2, "local_rank": 0, "world_size": 4}),
         (b"SLURM_PROCID=0\0SLURM_NTASKS=1\0", {}),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.processes.shares import with_shares
-from gputop.model import GpuShare, Missing
+from gputop.collect.processes.shares import ProcessTable, with_shares
+from gputop.model import GpuShare, Missing, Process
 from tests.watching import Watch, isolated, need_namespaces, one, root_only, running, watch
 
 __all__ = ["watch"]
@@ -175,3 +175,20 @@ for table in (after, fresh):
     assert note.key == "processes-lost" and "/proc" in note.text
 """
     isolated(code, "unshare", "-m")
+
+
+@root_only
+def test_shared_memory_of_a_container_is_its_own(watch: Watch) -> None:
+    need_namespaces("-m")
+    fill = "mount -t tmpfs -o size=1m none /dev/shm && head -c 65536 /dev/zero > /dev/shm/batch"
+    inside = f"{fill} && echo ready && exec sleep 60"
+    with running("unshare", "-m", "sh", "-c", inside) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+
+        def weighed(table: ProcessTable) -> Process | None:
+            process = one(table, child.pid)
+            return process if process and process.shm_total_bytes else None
+
+        process = watch.until(weighed, child.pid, open_=(child.pid,))
+    assert (process.shm_total_bytes, process.shm_used_bytes) == (1 << 20, 65536)

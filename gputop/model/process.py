@@ -97,6 +97,9 @@ class Process:
     pss_bytes: int | None = metric(_B, "resident memory, shared pages divided among their users", history=True)
     shared_bytes: int | None = metric(_B, "resident memory backed by files or shared memory")
     swap_bytes: int | None = metric(_B, "memory in swap")
+    shm_total_bytes: int | None = metric(_B, "size of /dev/shm as it sees it: a container has its own")
+    shm_used_bytes: int | None = metric(_B, "used in that /dev/shm, by all who share it")
+    memory_nodes: str | None = metric(Unit.WORD, "NUMA nodes its memory may come from, as a list of ranges")
 
     # GPUs
     gpus: tuple[GpuShare, ...] = ()
@@ -113,6 +116,7 @@ class Process:
     local_rank: int | None = None
     world_size: int | None = None
     omp_threads: int | None = None  # OMP_NUM_THREADS as it was started with
+    mkl_threads: int | None = None  # MKL_NUM_THREADS as it was started with
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES as it was started with
     libraries: tuple[str, ...] = ()  # of torch, cuda, openblas, mkl, gomp, iomp5: what it has mapped
 

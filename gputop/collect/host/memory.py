@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from gputop.collect.growth import Ledger
 from gputop.collect.kernel import Kernel
+from gputop.collect.shm import shared_memory
 from gputop.model import Host, Missing
 
 _AMOUNT = re.compile(rb"^(\w+): +(\d+) kB$", re.MULTILINE)
@@ -117,13 +116,8 @@ class SharedMemory:
 
     def read(self, now_s: float) -> Host:  # noqa: ARG002
         """Its size and use; OSError where it is not mounted."""
-        if os.stat(self._path).st_dev == os.stat(os.path.dirname(self._path)).st_dev:
-            raise FileNotFoundError(errno.ENOENT, "a folder, not a file system of its own", self._path)
-        size = os.statvfs(self._path)
-        return Host(
-            shm_total_bytes=size.f_blocks * size.f_frsize,
-            shm_used_bytes=(size.f_blocks - size.f_bfree) * size.f_frsize,
-        )
+        found = shared_memory(self._path)
+        return Host(shm_total_bytes=found.total, shm_used_bytes=found.used)
 
 
 def _unsupported(*names: str) -> tuple[Missing, ...]:

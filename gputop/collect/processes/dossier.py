@@ -9,13 +9,15 @@ from gputop.collect.files import slurp_all, why
 from gputop.collect.processes import facts
 from gputop.collect.processes.cgroup import Place, place
 from gputop.collect.processes.readings import UNLOCK_DENIED, Values
+from gputop.collect.shm import shared_memory
 from gputop.model import Identity, Missing, Reason
 from gputop.safe.identity import Stat, read_stat
 
-WEIGHT_FILLS = ("pss_bytes",)
+PSS_FILLS, SHM_FILLS = ("pss_bytes",), ("shm_total_bytes", "shm_used_bytes")
+WEIGHT_FILLS = (*PSS_FILLS, *SHM_FILLS)
 CGROUP, CMDLINE, ENVIRON, MAPS, ROLLUP = 1 << 16, 1 << 15, 1 << 20, 1 << 23, 1 << 14
 
-_FROM_ENVIRON = ("rank", "local_rank", "world_size", "omp_threads", "visible_gpus")
+_FROM_ENVIRON = ("rank", "local_rank", "world_size", "omp_threads", "mkl_threads", "visible_gpus")
 
 
 class Dossier:
@@ -31,20 +33,21 @@ class Dossier:
     def ask(self, deep: bool, tell: Callable[[], None]) -> None:
         """Read it all, what cannot hang first; `tell` after each answer. OSError when the process has ended."""
         stat = self._alive()
-        self._keep("cgroup", CGROUP, (), self._belongs, tell)
+        self._keep("cgroup", (), lambda: self._belongs(self._raw("cgroup", CGROUP)), tell)
         if stat.kernel_thread or stat.state in "ZX":  # nothing to ask, and of a zombie it would be a mistake
             return
-        self._keep("cmdline", CMDLINE, ("command",), lambda raw: {"command": facts.command(raw)}, tell)
+        self._keep("cmdline", ("command",), lambda: {"command": facts.command(self._raw("cmdline", CMDLINE))}, tell)
         if deep:
             self._answers["cwd"] = {"folder": self._folder()}
-            self._keep("environ", ENVIRON, _FROM_ENVIRON, facts.environment, tell)
-            self._keep("maps", MAPS, ("libraries",), lambda raw: {"libraries": facts.libraries(raw)}, tell)
+            self._keep("environ", _FROM_ENVIRON, lambda: facts.environment(self._raw("environ", ENVIRON)), tell)
+            self._keep("maps", ("libraries",), lambda: {"libraries": facts.libraries(self._raw("maps", MAPS))}, tell)
         self._alive()
 
     def weigh(self, tell: Callable[[], None]) -> None:
-        """Read its PSS: slow, as the kernel walks all its pages."""
+        """Read its PSS: slow, as the kernel walks all its pages; and its /dev/shm, which is another in a container."""
         self._alive()
-        self._keep("smaps_rollup", ROLLUP, WEIGHT_FILLS, lambda raw: {"pss_bytes": facts.pss(raw)}, tell)
+        self._keep("smaps_rollup", PSS_FILLS, lambda: {"pss_bytes": facts.pss(self._raw("smaps_rollup", ROLLUP))}, tell)
+        self._keep("root", SHM_FILLS, self._shm, tell, "absent")
 
     def lose(self) -> None:
         """Say that its command line does not come, if it has not."""
@@ -61,23 +64,43 @@ class Dossier:
         return stat
 
     def _keep(
-        self, file: str, size: int, names: tuple[str, ...], parse: Callable[[bytes], Values], tell: Callable[[], None]
+        self,
+        what: str,
+        names: tuple[str, ...],
+        read: Callable[[], Values],
+        tell: Callable[[], None],
+        gone: Reason = "unsupported",  # where the file is not there; nobody reads it if the process is not
     ) -> None:
         try:
-            self._answers[file] = parse(slurp_all(f"{self.root}/{self.identity.pid}/{file}", size))
-            self._missing.pop(file, None)
+            self._answers[what] = read()
+            self._missing.pop(what, None)
         except OSError as error:
             reason = why(error)
-            known: Reason = "unsupported" if reason == "gone" else reason  # nobody reads it if the process has gone
+            known: Reason = gone if reason == "gone" else reason
             unlock = UNLOCK_DENIED if reason == "denied" else None
-            self._answers.pop(file, None)
-            self._missing[file] = tuple(Missing(metric=name, reason=known, unlock=unlock) for name in names)
+            self._answers.pop(what, None)
+            self._missing[what] = tuple(Missing(metric=name, reason=known, unlock=unlock) for name in names)
         self._sum()
         tell()
 
+    def _raw(self, file: str, size: int) -> bytes:
+        return slurp_all(f"{self.root}/{self.identity.pid}/{file}", size)
+
+    def _shm(self) -> Values:
+        found = shared_memory(f"{self.root}/{self.identity.pid}/root/dev/shm")
+        return {"shm_total_bytes": found.total, "shm_used_bytes": found.used}
+
     def _sum(self) -> None:
         values: Values = {}
-        for file in ("environ", "cgroup", "cmdline", "cwd", "maps", "smaps_rollup"):  # the cgroup's Slurm job counts
+        for file in (
+            "environ",
+            "cgroup",
+            "cmdline",
+            "cwd",
+            "maps",
+            "smaps_rollup",
+            "root",
+        ):  # the cgroup's Slurm job counts
             values.update(self._answers.get(file, {}))
         values["missing"] = tuple(one for many in self._missing.values() for one in many)
         self.values = values

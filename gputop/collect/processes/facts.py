@@ -16,6 +16,7 @@ _NUMBERS: dict[str, tuple[bytes, ...]] = {
     "local_rank": (b"LOCAL_RANK", b"OMPI_COMM_WORLD_LOCAL_RANK", b"HOROVOD_LOCAL_RANK", b"MPI_LOCALRANKID"),
     "world_size": (b"WORLD_SIZE", b"OMPI_COMM_WORLD_SIZE", b"HOROVOD_SIZE", b"PMI_SIZE"),
     "omp_threads": (b"OMP_NUM_THREADS",),
+    "mkl_threads": (b"MKL_NUM_THREADS",),
 }
 _SLURM_NUMBERS = {"rank": b"SLURM_PROCID", "local_rank": b"SLURM_LOCALID", "world_size": b"SLURM_NTASKS"}
 _WORDS = {

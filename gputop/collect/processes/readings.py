@@ -122,14 +122,17 @@ def statm(raw: bytes, _: Counters, _now_s: float, scale: Scale) -> Values:
 
 
 @reading(
-    "status", "affinity", "swap_bytes", "voluntary_switches_per_s", "involuntary_switches_per_s", slow=True, size=16384
+    "status", "affinity", "memory_nodes", "swap_bytes", "voluntary_switches_per_s", "involuntary_switches_per_s",
+    slow=True, size=16384,
 )  # fmt: skip
 def status(raw: bytes, counters: Counters, now_s: float, _: Scale) -> Values:
     """Affinity, swap, and context switches: of the main thread; busy ones are added by who samples the threads."""
     affinity, swap = line(raw, b"\nCpus_allowed_list:"), line(raw, b"\nVmSwap:")
+    nodes = line(raw, b"\nMems_allowed_list:")
     voluntary, involuntary = counters.rates(now_s, switches(raw))
     return {
         "affinity": decode(affinity) if affinity else None,
+        "memory_nodes": decode(nodes) if nodes else None,
         "swap_bytes": int(swap.split()[0]) * 1024 if swap else None,
         "voluntary_switches_per_s": voluntary,
         "involuntary_switches_per_s": involuntary,
