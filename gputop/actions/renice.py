@@ -1,0 +1,121 @@
+"""Niceness: all threads of a process, since Linux keeps it for each thread (setpriority(2), "C library/kernel").
+
+setpriority has no pidfd form. So the process is checked by its pidfd before and after; a thread is checked after its
+turn, and if its number belongs to somebody else by then, that one gets back what it had.
+
+    hold = Hold(frame, process, rights)
+    run = RENICE.run(hold, Niceness(10, Scope.LOADERS), tell)
+    run.result.text                            # 9 processes have nice 10
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gputop import words
+from gputop.actions.action import Result, Run, begin
+from gputop.actions.aim import untouchable
+from gputop.actions.hold import Hold, Scope
+from gputop.actions.target import Declined, Outcome, Rights, Target, attempt
+from gputop.model import Process
+
+LOWEST, HIGHEST = -20, 19
+_PASSES = 5  # threads that are born meanwhile have the niceness of who made them, old or new
+
+
+@dataclass(frozen=True, slots=True)
+class Niceness:
+    """What a person decided: -20 is served first, 19 last; below what it has now needs root."""
+
+    nice: int
+    scope: Scope = Scope.PROCESS
+    insists: bool = False  # typed the pid although there are cautions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reniced(Result):
+    """What came of it, with an outcome for each process."""
+
+    outcomes: tuple[Outcome, ...] = ()
+
+
+class Renice:
+    """The action."""
+
+    id = "renice"
+    title = "Nice"
+
+    def why_not(self, process: Process, rights: Rights) -> str | None:
+        """Why its niceness cannot be changed: as for signals."""
+        return untouchable(process, rights)
+
+    def run(self, hold: Hold, options: Niceness, tell: Callable[[Run], object]) -> Run:
+        """Give everybody in the scope this niceness; it is done when `run.result` is there."""
+        return begin(f"nice {options.nice} for {hold.process.pid}", hold, lambda _: _renice(hold, options), tell)
+
+
+RENICE = Renice()
+
+
+def _renice(hold: Hold, options: Niceness) -> Reniced:
+    nice = options.nice
+    if not LOWEST <= nice <= HIGHEST:
+        return Reniced(text=f"nothing changed: nice goes from {LOWEST} to {HIGHEST}", good=False)
+    if why := hold.why_not(options.scope):
+        return Reniced(text=f"nothing changed: {why}", good=False)
+    held = hold.held(options.scope)
+    outcomes = tuple(attempt(one, options.insists, "no change", lambda target: _set(target, nice)) for one in held)
+    done = [outcome.pid for outcome in outcomes if outcome.kind == "done"]
+    said = tuple(outcome.text for outcome in outcomes if outcome.text)
+    missed = len(held) - len(done)
+    if not done:
+        text = said[0] if missed == 1 else f"no change to any of {words.amount(missed, 'process')}"
+    elif len(held) == 1:
+        text = f"{done[0]} has nice {nice}"
+    else:
+        text = f"{words.amount(len(done), 'process')} {'has' if len(done) == 1 else 'have'} nice {nice}"
+    if done and missed:
+        text += f"; {words.amount(missed, 'process')} left out"
+    return Reniced(text=text, good=not missed, lines=said, outcomes=outcomes)
+
+
+def _set(target: Target, nice: int) -> None:
+    _alive(target)
+    for _ in range(_PASSES):
+        if not sum(_thread(target, int(name), nice) for name in os.listdir(f"/proc/{target.pid}/task")):
+            break
+    _alive(target)
+
+
+def _thread(target: Target, thread: int, nice: int) -> bool:
+    """Whether it was another before; OSError says why not, and Declined that only root may lower it."""
+    try:
+        before = os.getpriority(os.PRIO_PROCESS, thread)
+        if before == nice or target.ended():
+            return False
+        os.setpriority(os.PRIO_PROCESS, thread, nice)
+    except ProcessLookupError:
+        return False
+    except PermissionError as error:
+        if error.errno == errno.EACCES:
+            raise Declined("only root may give it a lower niceness") from error
+        raise
+    if not os.path.exists(f"/proc/{target.pid}/task/{thread}") or target.ended():
+        _undo(thread, before)
+    return True
+
+
+def _undo(thread: int, before: int) -> None:
+    """The number may have passed to a thread of somebody else meanwhile: it gets back what it had."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, thread, before)
+    except OSError:
+        pass
+
+
+def _alive(target: Target) -> None:
+    if target.ended():
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))

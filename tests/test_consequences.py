@@ -1,0 +1,106 @@
+"""What a signal does to others: ranks that hang, launchers that start anew, loaders, notebooks. Told from a frame."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputop.actions.consequences import Effect, consequences
+from gputop.actions.hold import Scope, reaches
+from gputop.model import Frame, Identity, Process
+from tests.scripted import frame, notebook, process, training
+
+
+def server(**job: object) -> Frame:
+    """llama under torchrun on four GPUs: launcher 1000, ranks 1100 to 1400, eight loaders each."""
+    made, members = training("llama", 1000, 4, 8)
+    return frame((replace(made, **job), members), loose=(process(9),))  # type: ignore[arg-type]
+
+
+def told(now: Frame, effect: Effect, *pids: int) -> tuple[str, ...]:
+    return consequences(now, {one.identity for one in now.processes if one.pid in pids}, effect)
+
+
+def test_one_rank_of_four() -> None:
+    assert told(server(), "kill", 1100) == (
+        "killing one rank will hang the other 3 in NCCL until their timeout",
+        "torchrun notices and ends the others, or starts all ranks anew if --max-restarts is left",
+        "8 loaders will end with it within about 5 s",
+    )
+    assert told(server(launcher="python"), "end", 1100, 1200, 1300) == (
+        "ending 3 ranks will hang the other one in NCCL until their timeout",
+        "24 loaders will end with them",
+    )
+    assert told(server(), "interrupt", 1400)[0].startswith("stopping one rank will hang the other 3 in NCCL")
+
+
+def test_a_frozen_rank_ends_the_job_in_the_end() -> None:
+    assert told(server(), "freeze", 1100) == (
+        "freezing one rank will hang the other 3 in NCCL until their timeout",
+        "the timeout (often 10 min) then ends the job, also if it was only frozen for a look",
+        "frozen, it goes on holding 66.0G of GPU memory",
+    )
+
+
+def test_ranks_without_gpus_hang_elsewhere() -> None:
+    made, members = training("llama", 1000, 2, 0)
+    now = frame((made, [replace(member, gpus=()) for member in members]))
+    assert told(now, "kill", 1100)[0] == "killing one rank will hang the other one in their next collective until " + (
+        "their timeout"
+    )
+
+
+@pytest.mark.parametrize(
+    ("effect", "sentence"),
+    [
+        ("end", "torchrun passes it on: its 4 ranks end too"),
+        ("kill", "killed, torchrun cannot end its 4 ranks: they may stay behind and hold 264G of GPU memory; choose "
+                 "the whole job"),
+        ("freeze", "its 4 ranks train on; while it is frozen nobody notices if one of them fails"),
+    ],
+)  # fmt: skip
+def test_the_launcher_alone(effect: Effect, sentence: str) -> None:
+    assert told(server(), effect, 1000) == (sentence,)
+
+
+def test_a_loader_takes_its_trainer_with_it() -> None:
+    assert told(server(), "kill", 1101, 1102) == ("rank 0 (1100) ends with an error when a loader is gone",)
+    assert told(server(), "freeze", 1201) == ("rank 1 (1200) waits for its batches",)
+    assert told(server(), "end", 1100, *range(1101, 1109))[2:] == ()
+
+
+def test_a_whole_job_hurts_nobody_else() -> None:
+    now = server()
+    everybody = [one.pid for one in now.processes if one.job]
+    assert told(now, "end", *everybody) == ()
+    assert told(server(slurm_job="77"), "end", *everybody) == (
+        "Slurm will count job 77 as failed: scancel 77 ends it in order",
+    )
+    assert told(now, "none", *everybody) == ()
+    assert told(now, "kill", 9) == ()
+    assert consequences(now, {Identity(1100, 1)}, "kill") == ()  # a later process with its pid
+
+
+def test_a_notebook_loses_what_it_knows() -> None:
+    now = frame(notebook("jupyter", 500, 0))
+    assert told(now, "interrupt", 500) == ("the notebook's running cell stops; its variables and GPU memory stay",)
+    assert told(now, "kill", 500) == (
+        "the notebook loses all variables, what is on the GPU too; Jupyter may start a new, empty kernel",
+    )
+    assert told(now, "freeze", 500)[0] == "the notebook stops answering until it is thawed"
+
+
+def scopes(now: Frame, pid: int) -> dict[Scope, str]:
+    (one,) = (process for process in now.processes if process.pid == pid)
+    found = reaches(now, one)
+    assert all(isinstance(process, Process) for reach in found for process in reach.processes)
+    return {reach.scope: f"{reach.title}: {len(reach.processes)}" for reach in found}
+
+
+def test_scopes_are_those_that_differ() -> None:
+    whole = "the whole job: 4 ranks, 32 loaders, torchrun: 37"
+    assert scopes(server(), 1100) == {Scope.LOADERS: "its 8 loaders: 9", Scope.JOB: whole}
+    assert scopes(server(), 1000) == scopes(server(), 1101) == {Scope.JOB: whole}
+    assert scopes(server(), 9) == {}
+    assert scopes(frame(notebook("jupyter", 500, 0)), 500) == {}
