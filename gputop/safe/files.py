@@ -105,17 +105,21 @@ def state_folder(environ: Mapping[str, str] = os.environ, system: str = "/var/li
     return _private(base, "gputop")
 
 
-def runtime_folder(environ: Mapping[str, str] = os.environ, shared: str = "/tmp") -> Folder:
-    """$XDG_RUNTIME_DIR/gputop, or gputop-UID in the `shared` folder; Refused where somebody else sits on that name."""
+def runtime_place(environ: Mapping[str, str] = os.environ, shared: str = "/tmp") -> tuple[str, str]:
+    """The folder that holds our runtime folder, and its name there: $XDG_RUNTIME_DIR/gputop, else gputop-UID."""
     base = environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(base):
         try:
-            ours = os.stat(base).st_uid == os.geteuid()
+            if os.stat(base).st_uid == os.geteuid():
+                return base, "gputop"
         except OSError:
-            ours = False
-        if ours:
-            return _private(base, "gputop")
-    return _private(shared, f"gputop-{os.geteuid()}")
+            pass
+    return shared, f"gputop-{os.geteuid()}"
+
+
+def runtime_folder(environ: Mapping[str, str] = os.environ, shared: str = "/tmp") -> Folder:
+    """The runtime folder, made if needed; Refused where somebody else sits on its name."""
+    return _private(*runtime_place(environ, shared))
 
 
 def read_settings(path: str, limit: int = SETTINGS_LIMIT) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from gputop.collect.nvml import pci
 from gputop.collect.nvml.gate import (
@@ -44,10 +45,10 @@ def _seen(sys_root: str) -> tuple[str, ...]:
     return (_pair(f"lspci shows an NVIDIA GPU ({', '.join(found)})", _LOAD),) if found else ()
 
 
-def in_container(proc_root: str) -> bool:
+def in_container(proc_root: str, environ: Mapping[str, str] = os.environ, root: str = "") -> bool:
     """Whether this is a container, as far as its usual marks tell."""
-    marks = ("/.dockerenv", "/run/.containerenv")
-    named = "container" in os.environ or "KUBERNETES_SERVICE_HOST" in os.environ
+    marks = (f"{root}/.dockerenv", f"{root}/run/.containerenv")
+    named = "container" in environ or "KUBERNETES_SERVICE_HOST" in environ
     return named or any(map(os.path.exists, marks)) or not initial_pid_namespace(proc_root)
 
 

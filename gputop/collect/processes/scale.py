@@ -44,14 +44,15 @@ class Scale:
         except (OSError, ValueError):
             online = None
         since = self.delays_from_ticks
-        if not _delays_on(proc):
+        if not delays_on(proc):
             since = None
         elif since is None:
             since = 0.0 if first else boot_s * self.ticks_per_s
         return replace(self, online=online, delays_from_ticks=since)
 
 
-def _delays_on(proc: str) -> bool:
+def delays_on(proc: str) -> bool:
+    """Whether the kernel counts how long a process waits for storage, for those it starts from now on."""
     try:
         return slurp(f"{proc}/sys/kernel/task_delayacct", 64).strip() == b"1"
     except OSError as error:

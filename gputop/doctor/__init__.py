@@ -1,0 +1,11 @@
+"""What works on this machine and what does not, with the one command that unlocks each: `gputop doctor`."""
+
+from __future__ import annotations
+
+from gputop.doctor import advice, container, driver, kernel, python, terminal, tools  # noqa: F401  their checks
+from gputop.doctor.check import STATUSES, checks
+from gputop.doctor.machine import Machine
+from gputop.doctor.report import as_json, examine
+from gputop.doctor.text import render
+
+__all__ = ["STATUSES", "Machine", "as_json", "checks", "examine", "render"]

@@ -1,0 +1,69 @@
+"""A check: one question about this machine, and the lines that answer it. Declared once, where it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gputop.doctor.machine import Machine
+
+Status = Literal["ok", "limited", "missing", "unknown"]
+
+STATUSES: Mapping[Status, str] = {
+    "ok": "works",
+    "limited": "works in part",
+    "missing": "does not work",
+    "unknown": "could not be told",
+}
+GROUPS: Mapping[str, str] = {  # a group is a module of this package; this is their order
+    "driver": "NVIDIA driver",
+    "kernel": "What the kernel tells",
+    "container": "Container and limits",
+    "tools": "Stacks and traces",
+    "python": "Python in use",
+    "terminal": "Terminal",
+    "advice": "For training on this machine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What works and what does not, the one command that unlocks it, and the numbers behind it (units in names)."""
+
+    status: Status
+    what: str
+    unlock: str | None = None
+    value: Mapping[str, object] = field(default_factory=dict)
+
+
+Answer = Callable[[Machine], Iterable[Line]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A question, a short name for it, and the function that answers."""
+
+    name: str
+    question: str
+    group: str
+    answer: Answer
+
+
+_declared: list[Check] = []
+
+
+def check(name: str, question: str) -> Callable[[Answer], Answer]:
+    """Declares the function as the answer to a question; its module is its group."""
+
+    def declare(answer: Answer) -> Answer:
+        _declared.append(Check(name, question, answer.__module__.rpartition(".")[2], answer))
+        return answer
+
+    return declare
+
+
+def checks() -> tuple[Check, ...]:
+    """Every check that is declared, by group."""
+    order = list(GROUPS)
+    return tuple(sorted(_declared, key=lambda check: order.index(check.group)))

@@ -1,0 +1,119 @@
+"""Where this runs: container, PID namespace, and what its control group leaves of CPUs, memory and shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from gputop import units, words
+from gputop.collect.host.capacity import Size
+from gputop.collect.processes.cgroup import place
+from gputop.doctor.check import Line, check
+from gputop.doctor.machine import Machine
+from gputop.doctor.share import Share, share, shared_memory
+from gputop.safe.identity import initial_pid_namespace
+
+_GIB = 1 << 30
+_DOCKER_SHM = 64 << 20  # bytes a container gets if nobody asks for more
+
+
+@check("container", "Is this a container?")
+def container(machine: Machine) -> Iterator[Line]:
+    """By its usual marks."""
+    kinds = (
+        ("kubernetes", "KUBERNETES_SERVICE_HOST" in machine.environ),
+        ("docker", machine.there("/.dockerenv")),
+        ("podman", machine.there("/run/.containerenv")),
+    )
+    kind = next((name for name, is_so in kinds if is_so), machine.environ.get("container"))
+    try:
+        where = place(machine.kernel.proc("self/cgroup"))
+    except OSError:
+        where = place(b"")
+    value = {"container": machine.in_container, "kind": kind, "slurm_job": where.slurm_job}
+    if machine.in_container:
+        called = f" ({kind})" if kind else ""
+        yield Line("limited", f"a container{called}: commands with sudo below are for its host", value=value)
+    elif where.slurm_job:
+        yield Line("ok", f"no container; inside of Slurm job {where.slurm_job}", value=value)
+    else:
+        yield Line("ok", "no container", value=value)
+
+
+@check("pids", "Can the driver's pids be matched with processes here?")
+def pids(machine: Machine) -> Iterator[Line]:
+    """The driver names pids of the host."""
+    if initial_pid_namespace(machine.kernel.proc_root):
+        yield Line("ok", "pids here are those that the driver reports", value={"host_pids": True})
+    else:
+        what = "a PID namespace of its own: the driver's pids are the host's, so GPU processes have no names here"
+        yield Line("limited", what, "docker run --pid=host IMAGE", {"host_pids": False})
+
+
+@check("cpus", "How many CPUs may be used, and how many does PyTorch see?")
+def cpus(machine: Machine) -> Iterator[Line]:
+    """Affinity, which PyTorch honours, and the quota of the control group, which it does not know."""
+    got = share(machine)
+    value = {"online": got.online, "affinity": got.affinity, "quota_cores": got.quota, "allowed": got.allowed}
+    if got.quota is not None and ceil(got.quota) < got.affinity:
+        what = f"PyTorch sees {got.affinity} CPUs; the control group lets it use {got.quota:g} at a time"
+        yield Line("limited", what, f"export OMP_NUM_THREADS={got.threads}", value)
+    elif got.affinity < got.online:
+        what = f"{got.affinity} of {got.online} CPUs may be used; os.cpu_count() says {got.online}"
+        yield Line("ok", what, value=value)
+    else:
+        yield Line("ok", f"all {got.online} CPUs may be used", value=value)
+
+
+@check("memory", "How much memory may be used?")
+def memory(machine: Machine) -> Iterator[Line]:
+    """The limit of the control group, which programs do not see."""
+    got = share(machine)
+    value = {"limit_bytes": got.memory_limit, "total_bytes": got.memory_total}
+    if got.memory_limit is not None and (got.memory_total is None or got.memory_limit < got.memory_total):
+        seen = units.size(got.memory_total)
+        what = f"programs see {seen}; what uses more than {units.size(got.memory_limit)} is killed (control group)"
+        yield Line("limited", what, _more_memory(machine), value)
+    elif got.memory_total is None:
+        yield Line("unknown", "the kernel does not tell how much there is", value=value)
+    else:
+        yield Line("ok", f"all {units.size(got.memory_total)} may be used", value=value)
+
+
+@check("shm", "Is /dev/shm large enough for DataLoader workers?")
+def shm(machine: Machine) -> Iterator[Line]:
+    """Batches travel from workers to the trainer through shared memory."""
+    got = share(machine)
+    try:
+        size = shared_memory(machine)
+    except FileNotFoundError:
+        yield Line("missing", "there is no /dev/shm: DataLoader workers fail", _larger(machine, got))
+        return
+    value: dict[str, object] = {"total_bytes": size.total, "free_bytes": size.free, "need_bytes": got.shm_need}
+    yield _shm(machine, size, got, value)
+
+
+def _shm(machine: Machine, size: Size, got: Share, value: dict[str, object]) -> Line:
+    need = f"{words.amount(got.jobs * got.workers, 'worker')} may hold {units.size(got.shm_need)} (batches of 256 images)"
+    if size.free >= got.shm_need:
+        return Line("ok", f"/dev/shm has {units.size(size.free)} free; {need}", value=value)
+    if size.total <= _DOCKER_SHM:
+        what = f'/dev/shm is {units.size(size.total)} (Docker\'s default): workers die with "Bus error"; {need}'
+        return Line("missing", what, _larger(machine, got), value)
+    free = f"/dev/shm has {units.size(size.free)} of {units.size(size.total)} free"
+    if size.total >= got.shm_need:
+        return Line("limited", f"{free}; {need}; this shows who fills it", "ls -lS /dev/shm | head", value)
+    return Line("limited", f"{free}; {need}", _larger(machine, got), value)
+
+
+def _larger(machine: Machine, got: Share) -> str:
+    gib = max(1, ceil(1.25 * got.shm_need / _GIB))
+    if machine.in_container:
+        return f"docker run --shm-size={gib}g IMAGE"
+    return f"sudo mount -o remount,size={gib}G /dev/shm"
+
+
+def _more_memory(machine: Machine) -> str | None:
+    if "SLURM_JOB_ID" in machine.environ:
+        return "sbatch --mem=0 JOB"  # all of the node
+    return "docker run --memory=0 IMAGE" if machine.in_container else None

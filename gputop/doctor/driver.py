@@ -1,0 +1,100 @@
+"""The NVIDIA driver: whether it answers, whether module and library are of one version, whether a GPU is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gputop import words
+from gputop.doctor.check import Line, Status, check
+from gputop.doctor.machine import Machine
+from gputop.doctor.nvidia import PATIENCE_S, Facts
+
+LOG = "sudo dmesg | grep -E 'NVRM|Xid'"
+_CONTAINER = "docker run --gpus all IMAGE"
+# by the key of the note that says why it is closed: in a container, else on a host
+_CURES: dict[str, tuple[str | None, str | None]] = {
+    "no-library": (_CONTAINER, None),
+    "not-loaded": (_CONTAINER, "sudo modprobe nvidia"),
+    "no-permission": (_CONTAINER, "sudo gputop doctor"),
+    "lost-access": ("docker restart CONTAINER", None),
+    "unknown-error": (LOG, LOG),
+    "off": ("gputop doctor", "gputop doctor"),
+}
+_TOLD_ELSEWHERE = {  # by another line, with its cure
+    "mismatch": "no program can use a GPU: see the next line",
+    "shadowed-pynvml": "cannot be asked without nvidia-ml-py: see pynvml",
+}
+_NOT_ASKED = frozenset({"off", "asleep"})
+
+
+@check("driver", "Does the NVIDIA driver answer?")
+def answers(machine: Machine) -> Iterator[Line]:
+    """Its version and the GPUs it lists, or why not."""
+    facts = machine.driver.facts()
+    value = {"driver": facts.version, "cuda": facts.cuda, "gpus": len(facts.cards), "gpus_on_bus": facts.in_sys}
+    if facts.hanging:
+        what = f"the driver does not answer for {PATIENCE_S:g} s ({facts.hanging} does not return)"
+        yield Line("missing", what, LOG, value)
+    elif facts.note:
+        yield Line(*_closed(facts, machine.in_container), value)
+    elif not facts.cards:
+        yield Line("missing", f"driver {facts.version} answers, and lists no GPU", _cure(machine, _CONTAINER), value)
+    else:
+        counted = Counter(card.name for card in facts.cards if card.name)
+        listed = ", ".join(f"{number} x {name}" for name, number in counted.items())
+        yield Line("ok", f"driver {facts.version} answers: {listed or 'no GPU does'}", value=value)
+
+
+@check("match", "Are the kernel module and the library of one version?")
+def match(machine: Machine) -> Iterator[Line]:
+    """Both versions; after an upgrade they differ until a reboot."""
+    facts = machine.driver.facts()
+    kernel, library = facts.kernel, facts.library
+    value = {"kernel": kernel, "library": library}
+    if kernel is None:
+        yield Line("unknown", "no NVIDIA kernel module is loaded here", value=value)
+    elif library is None:
+        yield Line("unknown", f"kernel module {kernel}; the library did not tell its version", value=value)
+    elif kernel == library:
+        yield Line("ok", f"kernel module and library are both {kernel}", value=value)
+    else:
+        what = f"kernel module {kernel}, library {library}: new CUDA programs fail, running jobs go on"
+        yield Line("missing", what, "sudo reboot", value)
+
+
+@check("gpus", "Does every GPU answer?")
+def every_gpu(machine: Machine) -> Iterator[Line]:
+    """GPUs that are listed and silent, or on the bus and not listed."""
+    facts = machine.driver.facts()
+    silent = [index for index, card in enumerate(facts.cards) if card.name is None]
+    hidden = facts.in_sys - len(facts.cards)
+    value = {"silent": silent, "on_bus": facts.in_sys, "listed": len(facts.cards)}
+    if silent:
+        which = ", ".join(map(str, silent))
+        yield Line("missing", f"GPU {which} does not answer; the others do", LOG, value)
+    elif facts.hanging or facts.note:
+        what = f"{words.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, not asked" if facts.in_sys else "none seen"
+        yield Line("unknown", what, value=value)
+    elif hidden > 0:
+        what = f"{facts.in_sys} GPUs on the PCI bus, {len(facts.cards)} listed by the driver"
+        yield Line("limited", what, _CONTAINER if machine.in_container else LOG, value)
+    elif facts.cards:
+        yield Line("ok", f"{words.amount(len(facts.cards), 'GPU')}, each answers", value=value)
+
+
+def _closed(facts: Facts, in_container: bool) -> tuple[Status, str, str | None]:
+    """Status, text and cure of a driver that could not be opened."""
+    note = facts.note
+    assert note is not None
+    if note.key in _NOT_ASKED:
+        return "unknown", note.text, _CURES.get(note.key, (None, None))[1]
+    on_host = _CURES.get(note.key, (None, None))[1]
+    if note.key == "no-library" and not in_container:
+        on_host = "sudo ubuntu-drivers install" if facts.in_sys else "gputop demo"
+    text = _TOLD_ELSEWHERE.get(note.key, note.text)
+    return "missing", text.rstrip("."), _CURES.get(note.key, (None, None))[0] if in_container else on_host
+
+
+def _cure(machine: Machine, in_container: str) -> str:
+    return in_container if machine.in_container else LOG

@@ -1,0 +1,162 @@
+"""What the kernel tells about processes: who may read them, pressure, delays, waits for a CPU, I/O."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+
+from gputop.collect import mountinfo
+from gputop.collect.processes.scale import delays_on
+from gputop.doctor.check import Line, check
+from gputop.doctor.machine import Machine
+
+_YAMA = "sys/kernel/yama/ptrace_scope"
+_ALLOW = "sudo sysctl -w kernel.yama.ptrace_scope=0"
+_CAPABILITY = "docker run --cap-add SYS_PTRACE IMAGE"
+_HIDING = {"1", "2", "4", "noaccess", "invisible", "ptraceable"}
+_FOR_ALL = {"4", "ptraceable"}  # from the group of the option gid= too
+
+
+@check("ptrace", "Can py-spy read a process that runs?")
+def ptrace(machine: Machine) -> Iterator[Line]:
+    """The rules of ptrace(2) and Yama; with a process in question, what the kernel says about it."""
+    yield _one_process(machine, machine.pid) if machine.pid is not None else _in_general(machine)
+
+
+@check("hidepid", "Are the processes of other users visible?")
+def hidepid(machine: Machine) -> Iterator[Line]:
+    """The hidepid option of /proc."""
+    mounts = mountinfo.parse(machine.kernel.proc("self/mountinfo"))
+    options = next((mount.options for mount in reversed([*mounts]) if mount.path == "/proc"), ())
+    chosen = dict(option.partition("=")[::2] for option in options)
+    level = chosen.get("hidepid", "0")
+    value = {"hidepid": level}
+    if level not in _HIDING:
+        yield Line("ok", "/proc shows the processes of every user", value=value)
+    elif machine.may_trace_all or (level not in _FOR_ALL and chosen.get("gid", "0") in map(str, machine.groups)):
+        yield Line("ok", f"/proc hides other users' processes (hidepid={level}), not from you", value=value)
+    else:
+        what = f"/proc hides other users' processes (hidepid={level}): their GPU memory is shown, their names are not"
+        yield Line("limited", what, "sudo mount -o remount,hidepid=0 /proc", value)
+
+
+@check("psi", "Is it known how long tasks wait for CPU, memory and disks?")
+def pressure(machine: Machine) -> Iterator[Line]:
+    """Pressure stall information."""
+    try:
+        for resource in ("cpu", "memory", "io"):
+            machine.kernel.proc(f"pressure/{resource}")
+    except OSError as error:
+        what = f"no pressure stall information (/proc/pressure: {os.strerror(error.errno or 0)})"
+        yield Line("missing", f"{what}; boot with psi=1", _boot_option(machine), {"psi": False})
+    else:
+        yield Line("ok", "pressure of CPU, memory and I/O is measured", value={"psi": True})
+
+
+@check("delays", "Is it known how long a process waits for a disk?")
+def delays(machine: Machine) -> Iterator[Line]:
+    """Delay accounting, off by default since Linux 5.14."""
+    counted = delays_on(machine.kernel.proc_root)
+    value = {"task_delayacct": counted}
+    if counted:
+        yield Line("ok", "waits for storage are counted for each process (IO%)", value=value)
+    else:
+        what = "waits for storage are not counted (IO% is unknown); once on, for what starts from then on"
+        yield Line("limited", what, "sudo sysctl -w kernel.task_delayacct=1", value)
+
+
+@check("run-delay", "Is it known how long a thread waits for a CPU?")
+def run_delay(machine: Machine) -> Iterator[Line]:
+    """/proc/PID/schedstat."""
+    try:
+        counted = len(machine.kernel.proc("self/schedstat").split()) == 3
+    except OSError:
+        counted = False
+    if counted:
+        yield Line("ok", "waits for a CPU are counted for each thread (WAIT%)", value={"schedstat": True})
+    else:
+        what = "this kernel was built without CONFIG_SCHED_INFO: WAIT% is unknown"
+        yield Line("missing", what, value={"schedstat": False})
+
+
+@check("io", "Is it known what processes read and write?")
+def io(machine: Machine) -> Iterator[Line]:
+    """/proc/PID/io, which the kernel shows to the owner."""
+    try:
+        machine.kernel.proc(f"{machine.who}/io")
+    except FileNotFoundError:
+        yield Line("missing", "this kernel was built without CONFIG_TASK_IO_ACCOUNTING", value={"io": "absent"})
+    else:
+        if machine.pid is not None:
+            yield Line("ok", f"what process {machine.pid} reads and writes is known", value={"io": "process"})
+        elif machine.may_trace_all:
+            yield Line("ok", "what every process reads and writes is known", value={"io": "all"})
+        else:
+            what = "what your processes read and write is known, others' is not"
+            yield Line("limited", what, "sudo gputop", {"io": "own"})
+
+
+def scope(machine: Machine) -> int | None:
+    """Yama's ptrace_scope; 0 where the kernel has no Yama, None if it cannot be read."""
+    try:
+        return int(machine.kernel.proc(_YAMA))
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError):
+        return None
+
+
+def _in_general(machine: Machine) -> Line:
+    level = scope(machine)
+    value = {"ptrace_scope": level, "cap_sys_ptrace": machine.may_trace_all}
+    if level is None:
+        return Line("unknown", f"/proc/{_YAMA} cannot be read", value=value)
+    if level >= 3:
+        what = "nobody may read a running process until a reboot (ptrace_scope=3); this names who sets it"
+        return Line("missing", what, "grep -rs ptrace_scope /etc/sysctl.* /usr/lib/sysctl.d", value)
+    if machine.may_trace_all:
+        return Line("ok", "any process in sight can be read", value=value)
+    if level == 0:
+        whom = "processes of root in this container" if machine.uid == 0 else "your processes"
+        return Line("ok", f"{whom} can be read; for others' sudo is needed", value=value)
+    who = "the children of the reader" if level == 1 else "root"
+    unlock = _CAPABILITY if machine.in_container else _ALLOW
+    return Line("limited", f"running jobs cannot be read: only {who} may (ptrace_scope={level})", unlock, value)
+
+
+def _one_process(machine: Machine, pid: int) -> Line:
+    value = {"pid": pid, "ptrace_scope": scope(machine), "cap_sys_ptrace": machine.may_trace_all}
+    try:
+        # the kernel asks the same of this as of an attach, and nothing is read
+        os.close(os.open(f"{machine.kernel.proc_root}/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
+        return Line("ok", f"process {pid} can be read", value={**value, "readable": True})
+    except FileNotFoundError:
+        return Line("missing", f"there is no process {pid} here", value={**value, "readable": False})
+    except OSError:
+        what, unlock = _why_not(machine, pid)
+        return Line("missing", what, unlock, {**value, "readable": False})
+
+
+def _why_not(machine: Machine, pid: int) -> tuple[str, str | None]:
+    dump = f"sudo {shlex.quote(machine.which('py-spy') or 'py-spy')} dump --pid {pid}"
+    level = scope(machine) or 0
+    owner = int(machine.status(str(pid)).get("Uid", "-1").split()[0])
+    if level >= 3:
+        return f"process {pid} cannot be read by anybody until a reboot (ptrace_scope=3)", None
+    if owner != machine.uid and machine.uid != 0:
+        return f"process {pid} belongs to another user (uid {owner})", dump
+    if level > 0:
+        return f"process {pid} cannot be read (ptrace_scope={level})", _CAPABILITY if machine.in_container else _ALLOW
+    if machine.in_container:
+        return f"this container may not read process {pid}", _CAPABILITY
+    return f"process {pid} has made itself unreadable (it is not dumpable)", dump
+
+
+def _boot_option(machine: Machine) -> str | None:
+    """How this distribution adds an option to the kernel's command line."""
+    if machine.there("/usr/sbin/grubby") or machine.there("/sbin/grubby"):
+        return "sudo grubby --update-kernel=ALL --args=psi=1"
+    if machine.there("/usr/sbin/update-grub"):
+        return "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&psi=1 /' /etc/default/grub && sudo update-grub"
+    return None

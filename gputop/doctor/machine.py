@@ -1,0 +1,113 @@
+"""What the checks look at: this machine and one process on it, or a copy of their files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from gputop.collect.kernel import Kernel
+from gputop.collect.nvml import trouble
+from gputop.doctor.nvidia import Driver
+from gputop.safe.text import decode
+
+_SYS_PTRACE = 19  # capability.h
+_LONGEST = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where files are and who asks. `pid` is the process the questions are about; without, whoever starts next."""
+
+    kernel: Kernel = field(default_factory=Kernel)
+    root: str = ""  # before absolute paths outside of /proc, /sys and a home
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    uid: int = field(default_factory=os.geteuid)
+    groups: frozenset[int] = field(default_factory=lambda: frozenset((os.getegid(), *os.getgroups())))
+    terminal: tuple[int, int] | None = None  # columns and lines of the one on standard output
+    encoding: str = "utf-8"  # of standard output
+    pid: int | None = None
+    nvml: bool = True
+    driver: Driver = field(init=False)  # asked once for all checks
+
+    def __post_init__(self) -> None:
+        driver = Driver(self.kernel.sys_root, self.kernel.proc_root, enabled=self.nvml)
+        object.__setattr__(self, "driver", driver)
+
+    @cached_property
+    def in_container(self) -> bool:
+        """Whether this is a container, as far as its usual marks tell."""
+        return trouble.in_container(self.kernel.proc_root, self.environ, self.root)
+
+    @cached_property
+    def may_trace_all(self) -> bool:
+        """Whether we have CAP_SYS_PTRACE."""
+        try:
+            return bool(int(self.status("self")["CapEff"], 16) >> _SYS_PTRACE & 1)
+        except (OSError, KeyError, ValueError):
+            return False
+
+    @property
+    def who(self) -> str:
+        """The folder of /proc of the process in question."""
+        return "self" if self.pid is None else str(self.pid)
+
+    def status(self, who: str) -> dict[str, str]:
+        """The fields of /proc/WHO/status; OSError where it cannot be read."""
+        pairs = (line.partition(b":") for line in self.kernel.proc(f"{who}/status").split(b"\n"))
+        return {decode(key): decode(value.strip()) for key, colon, value in pairs if colon}
+
+    def there(self, path: str) -> bool:
+        """Whether a file exists outside of /proc and /sys."""
+        return Path(f"{self.root}{path}").exists()
+
+    def which(self, *names: str) -> str | None:
+        """The first of these programs that PATH has."""
+        path = self.environ.get("PATH", os.defpath)
+        return next(filter(None, (shutil.which(name, path=path) for name in names)), None)
+
+    def said(self, *command: str, seconds: float = 3.0) -> str | None:
+        """The first line that a program prints, clean; None if it cannot be run, fails, or takes longer."""
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                timeout=seconds, check=False, start_new_session=True, env=dict(self.environ),
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return decode(done.stdout.split(b"\n")[0].strip(), 200) if done.returncode == 0 else None
+
+    @cached_property
+    def settings(self) -> Mapping[str, str] | None:
+        """The environment the process was started with, or ours; None where it may not be read."""
+        if self.pid is None:
+            return self.environ
+        try:
+            raw = self.kernel.proc(f"{self.pid}/environ")
+        except OSError:
+            return None
+        pairs = (os.fsdecode(entry).partition("=") for entry in raw.split(b"\0"))
+        return {name: value for name, equals, value in pairs if equals}
+
+
+def text(path: Path) -> str:
+    """A small text file, as it is; nothing where it cannot be read. What is shown of it must be cleaned."""
+    try:
+        # a pipe without a writer would block us here for ever
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with os.fdopen(fd, "rb") as file:
+            return file.read(_LONGEST).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def names(folder: Path) -> tuple[str, ...]:
+    """What a folder holds, sorted; nothing where it cannot be read."""
+    try:
+        return tuple(sorted(entry.name for entry in folder.iterdir()))
+    except OSError:
+        return ()

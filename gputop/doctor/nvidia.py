@@ -1,0 +1,120 @@
+"""The NVIDIA driver, asked once in a daemon thread: what it says, why it does not, or the call it hangs in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+
+from gputop.collect.nvml import pci, trouble
+from gputop.collect.nvml.connection import Connection
+from gputop.collect.nvml.gate import DriverGone, Gate, Unanswered
+from gputop.collect.nvml.pace import Costs
+from gputop.model import Note
+
+PATIENCE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One GPU of the driver's list; one that does not answer has no name."""
+
+    name: str | None = None
+    capability: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What could be learned."""
+
+    note: Note | None = None  # why it is closed
+    hanging: str | None = None  # the call that does not return
+    kernel: str | None = None  # version of the module that is loaded
+    library: str | None = None
+    version: str | None = None
+    cuda: str | None = None  # the newest CUDA it can run
+    cards: tuple[Card, ...] = ()
+    in_sys: int = 0  # NVIDIA GPUs on the PCI bus, whatever the driver says
+
+
+class Driver:
+    """The question and, in time, its answer."""
+
+    def __init__(self, sys_root: str, proc_root: str, *, enabled: bool = True, patience_s: float = PATIENCE_S) -> None:
+        self._sys_root, self._proc_root = sys_root, proc_root
+        self._enabled, self._patience_s = enabled, patience_s
+        self._gate = Gate(Costs())
+        self._asked, self._answered = Lock(), Event()
+        self._facts = Facts()
+        self._begun = False
+
+    def facts(self) -> Facts:
+        """What it said; the first who asks starts the thread, everybody waits for it no longer than the patience."""
+        with self._asked:
+            if not self._begun:
+                self._begun = True
+                Thread(target=self._run, name="driver", daemon=True).start()
+        if self._answered.wait(self._patience_s):
+            return self._facts
+        call = self._gate.at
+        return Facts(hanging=call.name if call else "its library", kernel=self._kernel(), in_sys=self._in_sys())
+
+    def _run(self) -> None:
+        try:
+            self._facts = self._ask()
+        except Exception as error:  # an answer that nobody foresaw is an answer
+            self._facts = Facts(note=trouble.broken(f"{type(error).__name__}: {error}"))
+        self._answered.set()
+
+    def _ask(self) -> Facts:
+        slots = pci.gpus(self._sys_root)
+        if not self._enabled:
+            return Facts(note=trouble.OFF, kernel=self._kernel(), in_sys=len(slots))
+        if slots and all(slot.asleep for slot in slots):
+            return Facts(note=trouble.ASLEEP, kernel=self._kernel(), in_sys=len(slots))
+        connection = Connection(self._sys_root, self._proc_root)
+        opened = connection.open(self._gate)
+        try:
+            cards = _cards(self._gate) if opened else ()
+        except DriverGone as gone:
+            connection.lose(self._gate, gone.code)
+            cards = ()
+        library = None if _unusable(connection.note) else trouble.library_version(self._gate)
+        connection.close(self._gate)
+        return Facts(
+            note=connection.note,
+            kernel=self._kernel(),
+            library=library,
+            version=connection.driver_version,
+            cuda=connection.cuda_version,
+            cards=cards,
+            in_sys=len(slots),
+        )
+
+    def _kernel(self) -> str | None:
+        return trouble.kernel_version(self._sys_root, self._proc_root)
+
+    def _in_sys(self) -> int:
+        return len(pci.gpus(self._sys_root))
+
+
+def _unusable(note: Note | None) -> bool:
+    """Whether there is no library that could tell its version."""
+    return note is not None and note.key in ("no-library", "shadowed-pynvml")
+
+
+def _cards(gate: Gate) -> tuple[Card, ...]:
+    count: int = gate.call("nvmlDeviceGetCount")
+    return tuple(_card(gate, index) for index in range(count))
+
+
+def _card(gate: Gate, index: int) -> Card:
+    try:
+        handle = gate.call("nvmlDeviceGetHandleByIndex", index)
+        name: str = gate.call("nvmlDeviceGetName", handle)
+    except Unanswered:
+        return Card()
+    try:
+        major, minor = gate.call("nvmlDeviceGetCudaComputeCapability", handle)
+    except Unanswered:
+        return Card(name=name)
+    return Card(name=name, capability=(major, minor))

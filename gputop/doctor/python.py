@@ -1,0 +1,146 @@
+"""The Python that jobs use: PyTorch against driver and GPUs, NumPy's linear algebra, threads by the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gputop.doctor.check import Line, check
+from gputop.doctor.interpreter import Interpreter, in_use
+from gputop.doctor.machine import Machine, names
+from gputop.doctor.share import share
+
+_UPGRADE = "pip install --upgrade torch"
+# the first release whose wheels have kernels for a compute capability, by its major number: PyTorch's release notes
+_FIRST_FOR = {8: (1, 7), 9: (2, 0), 10: (2, 7), 12: (2, 7)}
+_BLAS_IN_USE = re.compile(r"/lib(mkl_rt|scipy_openblas|openblas|blis)[^/\n]*\.so")
+_BLAS_OF_BUILD = re.compile(r"""["']blas["']:\s*\{\s*["']name["']:\s*["']([\w.-]+)["']""")
+_BLAS_OF_CONDA = re.compile(r"(?:libblas|blas)-\d[^_]*?(?:_[^_]+)*?[-_](mkl|openblas|blis|netlib)\.json")
+_VENDORS = {"mkl": "MKL", "openblas": "OpenBLAS", "blis": "BLIS", "accelerate": "Accelerate"}
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@check("python", "Which Python do jobs use?")
+def python(machine: Machine) -> Iterator[Line]:
+    """Not ours, unless it is the same."""
+    found = in_use(machine)
+    if found is None:
+        what = "no Python" if machine.pid is None else f"process {machine.pid} is no Python"
+        yield Line("unknown", what, value={"path": None})
+    else:
+        version = f"Python {found.version}" if found.version else "Python of unknown version"
+        value = {"path": found.path, "version": found.version, "by": found.origin}
+        yield Line("ok", f"{version}: {found.path} ({found.origin})", value=value)
+
+
+@check("torch", "Does its PyTorch fit the driver and the GPUs?")
+def torch(machine: Machine) -> Iterator[Line]:
+    """Its version file is read; it is not imported."""
+    found = in_use(machine)
+    version, cuda = _torch(found) if found else (None, None)
+    value = {"version": version, "cuda": cuda}
+    if version is None:
+        yield Line("unknown", "no PyTorch in that Python", value=value)
+        return
+    facts = machine.driver.facts()
+    newest = max((card.capability for card in facts.cards if card.capability), default=None)
+    first = _FIRST_FOR.get(newest[0]) if newest else None
+    if cuda is None and (facts.cards or facts.in_sys):
+        what = f"PyTorch {version} is built without CUDA: it cannot use a GPU"
+        yield Line("missing", what, "pip install --force-reinstall torch", value)
+    elif cuda and facts.cuda and _major(cuda) > _major(facts.cuda):
+        what = f"PyTorch {version} needs CUDA {cuda}, this driver ends at {facts.cuda}: upgrade the driver, or"
+        yield Line("missing", what, f"pip install torch --index-url {_wheels(facts.cuda)}", value)
+    elif newest and first and _release(version) < first:
+        what = f"PyTorch {version} is older than these GPUs (compute capability {newest[0]}.{newest[1]})"
+        yield Line("limited", what, _UPGRADE, value)
+    else:
+        built = f"CUDA {cuda}" if cuda else "without CUDA"
+        yield Line("ok", f"PyTorch {version}, {built}", value=value)
+
+
+@check("blas", "Which linear algebra does its NumPy use?")
+def blas(machine: Machine) -> Iterator[Line]:
+    """OpenBLAS on an Intel CPU is slower than MKL, and known to keep every core busy while the GPU waits."""
+    found = in_use(machine)
+    vendor = _vendor(found) if found else None
+    intel = b"GenuineIntel" in machine.kernel.proc("cpuinfo")
+    value = {"blas": vendor, "intel": intel}
+    if found is None or vendor is None:
+        yield Line("unknown", "no NumPy whose BLAS is known in that Python", value=value)
+    elif vendor == "openblas" and intel:
+        what = "NumPy uses OpenBLAS on an Intel CPU: if all cores are busy and the GPU is not, this may be why"
+        yield Line("limited", what, _to_mkl(found), value)
+    else:
+        yield Line("ok", f"NumPy uses {_VENDORS.get(vendor, vendor)}", value=value)
+
+
+@check("threads", "How many compute threads does a job start?")
+def threads(machine: Machine) -> Iterator[Line]:
+    """OMP_NUM_THREADS and its like; unset, every process starts as many threads as it sees CPUs."""
+    got, settings = share(machine), machine.settings
+    if settings is None:
+        raise PermissionError(f"/proc/{machine.pid}/environ")
+    chosen = {name: settings[name] for name in _THREADS if settings.get(name)}
+    value = {"set": chosen, "suggested": got.threads}
+    unlock = f"export OMP_NUM_THREADS={got.threads}"
+    too_many = [f"{name}={text}" for name, text in chosen.items() if not text.isdecimal() or int(text) > got.allowed]
+    if too_many:
+        what = f"{' '.join(too_many)[:80]}, and {got.allowed} CPUs may be used"
+        yield Line("limited", what, unlock, value)
+    elif "OMP_NUM_THREADS" in chosen:
+        yield Line("ok", ", ".join(f"{name}={text}" for name, text in chosen.items()), value=value)
+    elif got.jobs > 1:
+        what = f"OMP_NUM_THREADS is unset: with a job on each of {got.jobs} GPUs, {got.jobs} x {got.affinity} threads"
+        yield Line("limited", f"{what} on {got.allowed} CPUs (torchrun sets 1)", unlock, value)
+    else:
+        yield Line("ok", f"OMP_NUM_THREADS is unset: one thread for each of {got.affinity} CPUs", value=value)
+
+
+def _torch(found: Interpreter) -> tuple[str | None, str | None]:
+    """Its version and the CUDA it was built for."""
+    source = found.source("torch/version.py")
+    version = re.search(r"^__version__ = '([^'\n]{1,40})'", source, re.MULTILINE)
+    cuda = re.search(r"^cuda(?:: Optional\[str\])? = '(\d+\.\d+)'", source, re.MULTILINE)
+    return version[1] if version else found.release("torch"), cuda[1] if cuda else None
+
+
+def _vendor(found: Interpreter) -> str | None:
+    """By what is mapped, the wheel's own libraries, conda's records, what NumPy says it was built with."""
+    if found.mapped is not None:
+        mapped = set(_BLAS_IN_USE.findall(found.mapped))
+        known = {name.removeprefix("scipy_").removesuffix("_rt") for name in mapped}
+        return next((name for name in ("mkl", "openblas", "blis") if name in known), None)
+    if any("openblas" in name for name in found.listed("numpy.libs")):
+        return "openblas"
+    for name in _records(found):
+        if record := _BLAS_OF_CONDA.fullmatch(name):
+            return record[1]
+    built = _BLAS_OF_BUILD.search(found.source("numpy/__config__.py"))
+    if built is None:
+        return None
+    name = built[1].lower()
+    return next((vendor for vendor in _VENDORS if vendor in name), name)
+
+
+def _records(found: Interpreter) -> tuple[str, ...]:
+    return names(found.prefix / "conda-meta") if found.prefix else ()
+
+
+def _to_mkl(found: Interpreter) -> str:
+    """Wheels of NumPy always bring OpenBLAS: without conda its threads can only be kept few."""
+    return 'conda install "libblas=*=*mkl" numpy' if _records(found) else "export OPENBLAS_NUM_THREADS=1"
+
+
+def _wheels(cuda: str) -> str:
+    """Where PyTorch keeps its builds for the CUDA of this driver: the last one of that major version."""
+    return f"https://download.pytorch.org/whl/{'cu118' if _major(cuda) <= 11 else 'cu126'}"
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
+
+
+def _release(version: str) -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

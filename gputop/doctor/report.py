@@ -1,0 +1,121 @@
+"""All checks at once, each in a daemon thread of its own: one that hangs costs its own lines only."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import Event, Thread
+
+from gputop import __version__
+from gputop.doctor.check import Check, Line, checks
+from gputop.doctor.machine import Machine
+from gputop.safe.text import clean
+
+VERSION = 1  # of the JSON
+PATIENCE_S = 6.0  # for all checks together; the driver alone has half of that
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A check and its lines. `failed` says that it is the doctor who is ill."""
+
+    check: Check
+    lines: tuple[Line, ...]
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What all checks said, by group."""
+
+    host: str
+    pid: int | None
+    in_container: bool
+    results: tuple[Result, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check broke."""
+        return any(result.failed for result in self.results)
+
+
+class _Exam:
+    """One check under way; its thread leaves the result here."""
+
+    def __init__(self, check: Check, machine: Machine) -> None:
+        self._check, self._machine = check, machine
+        self._done = Event()
+        self._result = Result(check, ())
+        Thread(target=self._run, name=f"doctor-{check.name}", daemon=True).start()
+
+    def result(self, until_s: float) -> Result:
+        """What it said, or that it did not, by this time of the monotonic clock."""
+        if self._done.wait(max(0.0, until_s - time.monotonic())):
+            return self._result
+        return Result(self._check, (Line("unknown", f"no answer in {PATIENCE_S:g} s"),))
+
+    def _run(self) -> None:
+        try:
+            lines = tuple(_cleaned(line) for line in self._check.answer(self._machine))
+            self._result = Result(self._check, lines)
+        except PermissionError as error:
+            pid = self._machine.pid
+            unlock = "sudo gputop doctor" + (f" --pid {pid}" if pid is not None else "")
+            self._result = self._unknown(f"may not be read by you: {error.filename or error}", unlock)
+        except OSError as error:
+            self._result = self._unknown(f"cannot be read: {error.filename}: {os.strerror(error.errno or 0)}")
+        except Exception as error:  # one broken check costs its own line
+            self._result = replace(self._unknown(f"this check broke: {type(error).__name__}: {error}"), failed=True)
+        self._done.set()
+
+    def _unknown(self, what: str, unlock: str | None = None) -> Result:
+        return Result(self._check, (_cleaned(Line("unknown", what, unlock)),))
+
+
+def examine(machine: Machine, hostname: str, of: Sequence[Check] | None = None) -> Report:
+    """Every check on this machine; never longer than PATIENCE_S."""
+    until_s = time.monotonic() + PATIENCE_S
+    exams = [_Exam(check, machine) for check in (checks() if of is None else of)]
+    results = tuple(exam.result(until_s) for exam in exams)
+    return Report(clean(hostname, 64), machine.pid, machine.in_container, results)
+
+
+def as_json(report: Report) -> dict[str, object]:
+    """The report as `gputop doctor --json` prints it."""
+    return {
+        "version": VERSION,
+        "gputop": __version__,
+        "host": report.host,
+        "pid": report.pid,
+        "in_container": report.in_container,
+        "lines": [
+            {
+                "check": result.check.name,
+                "group": result.check.group,
+                "question": result.check.question,
+                "status": line.status,
+                "what": line.what,
+                "unlock": line.unlock,
+                "value": dict(line.value),
+            }
+            for result in report.results
+            for line in result.lines
+        ],
+    }
+
+
+def _cleaned(line: Line) -> Line:
+    unlock = line.unlock and clean(line.unlock, 400)
+    return Line(line.status, clean(line.what, 400), unlock, {key: _harmless(at) for key, at in line.value.items()})
+
+
+def _harmless(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value, 400)
+    if isinstance(value, Mapping):
+        return {clean(str(key), 80): _harmless(inner) for key, inner in value.items()}
+    if isinstance(value, Iterable):
+        return [_harmless(inner) for inner in value]
+    return value

@@ -1,0 +1,90 @@
+"""What a training job may have of this machine: CPUs, memory, shared memory, and among how many it is divided."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import ceil
+
+from gputop.collect.hierarchy import Cgroups, membership, smallest
+from gputop.collect.host.capacity import Size, size_of
+from gputop.collect.processes.scale import cpus
+from gputop.doctor.machine import Machine
+
+WORKERS_MOST = 8
+PREFETCH = 4  # batches a worker prepares ahead
+_BATCH_BYTES = 256 * 3 * 224 * 224 * 4  # 256 images of 224 x 224, as float32
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """CPUs as programs count them and as the kernel gives them; `jobs` is one for each GPU that may be used."""
+
+    online: int
+    affinity: int  # what PyTorch and nproc see
+    quota: float | None  # cores a control group lets the job use at a time
+    memory_limit: int | None  # bytes
+    memory_total: int | None
+    jobs: int
+
+    @property
+    def allowed(self) -> int:
+        """CPUs that can be used at a time: the affinity, or the quota rounded up where that is less."""
+        return self.affinity if self.quota is None else max(1, min(self.affinity, ceil(self.quota)))
+
+    @property
+    def workers(self) -> int:
+        """DataLoader workers to start with, for each job: min(8, allowed // 2 // jobs)."""
+        return min(WORKERS_MOST, self.allowed // 2 // self.jobs)
+
+    @property
+    def threads(self) -> int:
+        """Compute threads for each job: allowed CPUs // jobs, at least 1."""
+        return max(1, self.allowed // self.jobs)
+
+    @property
+    def shm_need(self) -> int:
+        """Bytes of batches that all workers of all jobs may hold in shared memory, for a batch of 256 images."""
+        return self.jobs * self.workers * PREFETCH * _BATCH_BYTES
+
+
+def share(machine: Machine) -> Share:
+    """The share of the process in question; OSError where the kernel does not tell."""
+    kernel = machine.kernel
+    status = machine.status(machine.who)
+    seen = cpus(kernel.sys("devices/system/cpu/online").decode("ascii", "replace"))
+    groups = Cgroups(kernel, kernel.proc("self/mountinfo"))
+    own = membership(kernel.proc(f"{machine.who}/cgroup"))
+    quota = smallest(groups.cpu_quotas(groups.groups(own, "cpu")))
+    memory = smallest(groups.memory_limits(groups.groups(own, "memory")))
+    return Share(
+        online=len(seen),
+        affinity=len(cpus(status["Cpus_allowed_list"]) & seen) or len(seen),
+        quota=quota.value if quota else None,
+        memory_limit=int(memory.value) if memory else None,
+        memory_total=_memory_total(machine),
+        jobs=max(1, gpus(machine)),
+    )
+
+
+def gpus(machine: Machine) -> int:
+    """GPUs that a program started here would use: those of CUDA_VISIBLE_DEVICES, else all."""
+    visible = (machine.settings or {}).get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        facts = machine.driver.facts()
+        return len(facts.cards) or facts.in_sys
+    listed = [entry.strip() for entry in visible.split(",")]
+    # CUDA stops at the first that is none: -1, or nothing
+    return next((at for at, entry in enumerate(listed) if entry in ("", "-1")), len(listed))
+
+
+def shared_memory(machine: Machine) -> Size:
+    """The size of /dev/shm as the process in question has it; OSError where it has none."""
+    if machine.pid is None:
+        return size_of(machine.kernel.shm)
+    return size_of(f"{machine.kernel.proc_root}/{machine.pid}/root/dev/shm")
+
+
+def _memory_total(machine: Machine) -> int | None:
+    found = re.search(rb"^MemTotal:\s+(\d+) kB", machine.kernel.proc("meminfo"), re.MULTILINE)
+    return int(found[1]) * 1024 if found else None

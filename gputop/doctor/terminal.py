@@ -1,0 +1,75 @@
+"""The terminal: size, characters, colours, and whether what is copied arrives in the clipboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.doctor.check import Line, check
+from gputop.doctor.machine import Machine
+
+_LEAST = (80, 24)
+
+
+@check("size", "Is the terminal large enough?")
+def size(machine: Machine) -> Iterator[Line]:
+    """The screens are made for 80 x 24 and more."""
+    if machine.terminal is None:
+        yield Line("unknown", "standard output is no terminal", value={"columns": None, "lines": None})
+        return
+    columns, lines = machine.terminal
+    value = {"columns": columns, "lines": lines}
+    if columns >= _LEAST[0] and lines >= _LEAST[1]:
+        yield Line("ok", f"{columns} x {lines}", value=value)
+    else:
+        what = f"{columns} x {lines}: parts are left out below {_LEAST[0]} x {_LEAST[1]}; make the window larger"
+        yield Line("limited", what, value=value)
+
+
+@check("characters", "Can it show more than ASCII?")
+def characters(machine: Machine) -> Iterator[Line]:
+    """By the encoding of standard output."""
+    value = {"encoding": machine.encoding}
+    if machine.encoding.lower().replace("-", "").replace("_", "") == "utf8":
+        yield Line("ok", "UTF-8", value=value)
+    else:
+        what = f"{machine.encoding}: drawn with ASCII only"
+        yield Line("limited", what, "export LC_ALL=C.UTF-8", value)
+
+
+@check("colours", "How many colours can it show?")
+def colours(machine: Machine) -> Iterator[Line]:
+    """By TERM, COLORTERM and NO_COLOR, as every program does."""
+    term = machine.environ.get("TERM", "")
+    value = {"term": term}
+    if machine.environ.get("NO_COLOR"):
+        yield Line("limited", "none, because NO_COLOR is set", "unset NO_COLOR", {**value, "colours": 0})
+    elif term in ("", "dumb"):
+        what = f"TERM={term or 'is not set'}: no full screen"
+        yield Line("missing", what, "export TERM=xterm-256color", {**value, "colours": 0})
+    elif machine.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        yield Line("ok", "16 million", value={**value, "colours": 1 << 24})
+    elif "256" in term or term.endswith("-direct"):
+        what = "256; if this terminal has 16 million"
+        yield Line("ok", what, "export COLORTERM=truecolor", {**value, "colours": 256})
+    else:
+        yield Line("limited", f"16 (TERM={term})", "export TERM=xterm-256color", {**value, "colours": 16})
+
+
+@check("clipboard", "Does text that is copied reach your clipboard?")
+def clipboard(machine: Machine) -> Iterator[Line]:
+    """OSC 52, which multiplexers keep to themselves unless told."""
+    if "TMUX" in machine.environ:
+        chosen = machine.said("tmux", "show-options", "-sv", "set-clipboard")
+        value = {"through": "tmux", "set_clipboard": chosen}
+        if chosen == "on":
+            yield Line("ok", "tmux hands it on (OSC 52)", value=value)
+        elif chosen is None:
+            yield Line("unknown", "tmux does not answer", "tmux show-options -sv set-clipboard", value)
+        else:
+            what = f"tmux keeps it to itself (set-clipboard {chosen})"
+            yield Line("limited", what, "tmux set-option -s set-clipboard on", value)
+    elif "STY" in machine.environ:
+        yield Line("missing", "GNU screen keeps it to itself", "tmux", {"through": "screen"})
+    else:
+        what = "the terminal's own answer cannot be asked for; most take OSC 52"
+        yield Line("unknown", what, value={"through": None})

@@ -1,0 +1,133 @@
+"""What is needed for stacks and traces: py-spy, NVIDIA's Python binding, a way to torch.profiler, a private folder."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from gputop.collect.nvml.gate import Gate, Unanswered
+from gputop.collect.nvml.pace import Costs
+from gputop.doctor.check import Line, check
+from gputop.doctor.interpreter import in_use
+from gputop.doctor.kernel import scope
+from gputop.doctor.machine import Machine
+from gputop.safe.files import Refused, runtime_folder, runtime_place
+
+_PY_SPY = (0, 4)  # the oldest that reads Python 3.13
+_BINDING = (13, 580)
+_REMOTE_EXEC = (3, 14)  # sys.remote_exec, PEP 768
+
+
+@check("py-spy", "Can stacks be taken?")
+def py_spy(machine: Machine) -> Iterator[Line]:
+    """The program that reads stacks, beside our interpreter or on PATH."""
+    beside = str(Path(sys.executable).parent / "py-spy")
+    path = beside if os.access(beside, os.X_OK) else machine.which("py-spy")
+    if path is None:
+        yield Line("missing", "py-spy is not installed: no stacks, no profiles", pip("install py-spy"), {"path": None})
+        return
+    said = machine.said(path, "--version")
+    version = _numbers(said)
+    value = {"path": path, "version": said}
+    if not version:
+        yield Line("missing", f"{path} does not run", pip("install --force-reinstall py-spy"), value)
+    elif version < _PY_SPY:
+        yield Line("limited", f"{said} is too old for Python 3.13 and newer", pip("install --upgrade py-spy"), value)
+    else:
+        yield Line("ok", f"{said}", value=value)
+
+
+@check("pynvml", "Is the module pynvml NVIDIA's?")
+def pynvml(machine: Machine) -> Iterator[Line]:
+    """Another package, or a file in the way, may have taken its name."""
+    try:
+        spec = importlib.util.find_spec("pynvml")
+    except (ImportError, ValueError):
+        spec = None
+    origin = spec.origin if spec else None
+    value = {"path": origin, "version": _version("nvidia-ml-py")}
+    if origin is None:
+        yield Line("missing", "nvidia-ml-py is not installed: no GPU can be read", pip("install nvidia-ml-py"), value)
+        return
+    try:
+        Gate(Costs()).binding  # noqa: B018
+    except Unanswered:
+        yield Line("missing", f"{origin} is not NVIDIA's module: it hides it", _unshadow(origin, machine), value)
+        return
+    if _numbers(_version("nvidia-ml-py")) < _BINDING:
+        what = f"nvidia-ml-py {_version('nvidia-ml-py') or 'of unknown version'} is old: some values are unknown"
+        yield Line("limited", what, pip("install --upgrade nvidia-ml-py"), value)
+    else:
+        yield Line("ok", f"nvidia-ml-py {_version('nvidia-ml-py')}", value=value)
+
+
+@check("torch-trace", "Can torch.profiler be started in a job that runs?")
+def torch_trace(machine: Machine) -> Iterator[Line]:
+    """sys.remote_exec, which needs Python 3.14 and the rights of a debugger."""
+    found, settings = in_use(machine), machine.settings or {}
+    python = found.version if found else None
+    version = _numbers(python)
+    value = {"python": python, "kineto_daemon": settings.get("KINETO_USE_DAEMON") == "1"}
+    if not version:
+        yield Line("unknown", "the version of the job's Python is not known", value={**value, "route": None})
+    elif version < _REMOTE_EXEC:
+        what = f"stacks only: Python {python} lets no profiler in, 3.14 and newer do (sys.remote_exec)"
+        yield Line("limited", what, value={**value, "route": None})
+    elif settings.get("PYTHON_DISABLE_REMOTE_DEBUG"):
+        what = "remote debugging is switched off by PYTHON_DISABLE_REMOTE_DEBUG"
+        yield Line("missing", what, "unset PYTHON_DISABLE_REMOTE_DEBUG", {**value, "route": None})
+    elif scope(machine) and not machine.may_trace_all:
+        what = f"Python {python} allows it, the kernel does not (see ptrace)"
+        yield Line("limited", what, value={**value, "route": None})
+    else:
+        what = f"by sys.remote_exec of Python {python}"
+        yield Line("ok", what, value={**value, "route": "remote_exec"})
+
+
+@check("runtime", "Is our folder for sockets ours?")
+def runtime(machine: Machine) -> Iterator[Line]:
+    """Somebody else may sit on its name in /tmp. What is not there yet is not made."""
+    base, name = runtime_place(machine.environ, f"{machine.root}/tmp")
+    path = f"{base}/{name}"
+    value = {"path": path}
+    if not os.path.lexists(path):
+        yield Line("ok", f"{path} is made when it is needed", value=value)
+        return
+    try:
+        runtime_folder(machine.environ, f"{machine.root}/tmp").close()
+    except Refused as refused:
+        yield Line("missing", str(refused), f"ls -ld {shlex.quote(path)}", value)
+    else:
+        yield Line("ok", f"{path} is private", value=value)
+
+
+def pip(what: str) -> str:
+    """The command that does this in the environment gputop runs in."""
+    return f"{shlex.quote(sys.executable)} -m pip {what}"
+
+
+def _unshadow(origin: str, machine: Machine) -> str:
+    folders = filter(None, machine.environ.get("PYTHONPATH", "").split(os.pathsep))
+    if any(Path(origin).is_relative_to(folder) for folder in folders):
+        return "env -u PYTHONPATH gputop doctor"
+    again = pip("install --force-reinstall nvidia-ml-py")
+    return f"{pip('uninstall -y pynvml')}; {again}" if _version("pynvml") else again
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str | None) -> tuple[int, ...]:
+    """`py-spy 0.4.3` and `2.13.0+cpu` as numbers; nothing where there are none."""
+    found = re.search(r"\d+(?:\.\d+)+", version or "")
+    return tuple(map(int, found[0].split("."))) if found else ()
