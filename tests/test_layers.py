@@ -28,7 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "diagnose": {"model", "units", "history"},
     "monitor": {"source", "model", "history", "ended", "diagnose"},
     "export": PURE | {"figures", "words", "diagnose", "monitor"},
-    "docs": {"model", "units", "config", "ui.columns", "ui.keys"},
+    "doctor": PURE | {"words", "config", "collect"},
+    "docs": {"model", "units", "config", "ui.columns", "ui.keys", "doctor"},
     "ui": READING | {"ended", "figures", "words", "config", "diagnose", "monitor", "export", "docs", "actions"},
     "cli": {"*"},
     "__main__": {"cli"},
@@ -39,7 +40,7 @@ OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "textual": ("ui",),
     "rich": ("ui",),
     "pynvml": ("collect.nvml", "collect.gpm"),
-    "psutil": ("collect",),
+    "psutil": ("collect", "doctor"),
     "prometheus_client": ("export.prometheus",),
     "torch": (),
 }

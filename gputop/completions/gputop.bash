@@ -5,10 +5,11 @@
 #    source ~/.local/share/bash_completion/gputop
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gputop_subparsers=(demo snapshot metrics columns keys docs completions reset-terminal)
+_shtab_gputop_subparsers=(demo snapshot doctor metrics columns keys docs completions reset-terminal)
 
 _shtab_gputop_demo_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --list)
 _shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --format --count)
+_shtab_gputop_doctor_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --pid --json)
 _shtab_gputop_metrics_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_columns_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_keys_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
@@ -22,6 +23,7 @@ _shtab_gputop_option_strings=(-h --help --source --interval --readonly --ascii -
 _shtab_gputop_demo___gpm_choices=(on off auto)
 _shtab_gputop_snapshot___gpm_choices=(on off auto)
 _shtab_gputop_snapshot___format_choices=(text json jsonl csv)
+_shtab_gputop_doctor___gpm_choices=(on off auto)
 _shtab_gputop_metrics___gpm_choices=(on off auto)
 _shtab_gputop_columns___gpm_choices=(on off auto)
 _shtab_gputop_keys___gpm_choices=(on off auto)
@@ -29,7 +31,7 @@ _shtab_gputop_docs___gpm_choices=(on off auto)
 _shtab_gputop_completions_pos_0_choices=(bash zsh tcsh)
 _shtab_gputop_completions___gpm_choices=(on off auto)
 _shtab_gputop_reset_terminal___gpm_choices=(on off auto)
-_shtab_gputop_pos_0_choices=(demo snapshot metrics columns keys docs completions reset-terminal)
+_shtab_gputop_pos_0_choices=(demo snapshot doctor metrics columns keys docs completions reset-terminal)
 _shtab_gputop___gpm_choices=(on off auto)
 
 _shtab_gputop_demo__h_nargs=0
@@ -45,6 +47,13 @@ _shtab_gputop_snapshot___readonly_nargs=0
 _shtab_gputop_snapshot___ascii_nargs=0
 _shtab_gputop_snapshot___no_mouse_nargs=0
 _shtab_gputop_snapshot___no_nvml_nargs=0
+_shtab_gputop_doctor__h_nargs=0
+_shtab_gputop_doctor___help_nargs=0
+_shtab_gputop_doctor___readonly_nargs=0
+_shtab_gputop_doctor___ascii_nargs=0
+_shtab_gputop_doctor___no_mouse_nargs=0
+_shtab_gputop_doctor___no_nvml_nargs=0
+_shtab_gputop_doctor___json_nargs=0
 _shtab_gputop_metrics__h_nargs=0
 _shtab_gputop_metrics___help_nargs=0
 _shtab_gputop_metrics___readonly_nargs=0

@@ -10,10 +10,10 @@
 complete gputop \
         'c/--gpm=/(on off auto)/' \
         'c/--format=/(text json jsonl csv)/' \
-        'c/--/(ascii config count format gpm help interval json list no-mouse no-nvml once readonly source version)/' \
+        'c/--/(ascii config count format gpm help interval json list no-mouse no-nvml once pid readonly source version)/' \
         'c/-/(- h)/' \
         'n/--gpm/(on off auto)/' \
         'n/--format/(text json jsonl csv)/' \
-        'p/1/(demo snapshot metrics columns keys docs completions reset-terminal)/' \
+        'p/1/(demo snapshot doctor metrics columns keys docs completions reset-terminal)/' \
         'n/completions/(bash zsh tcsh)/' \
         'p/*/()/'

@@ -14,6 +14,7 @@ _shtab_gputop_commands() {
     completions:'print the completion script of a shell'
     demo:'the monitor on a simulated server'
     docs:'read the manual'
+    doctor:'what works on this machine, and the command that unlocks the rest'
     keys:'every key'
     metrics:'every metric, its unit and its meaning'
     reset-terminal:'heal a terminal that a crash left in a strange mode'
@@ -104,6 +105,23 @@ _shtab_gputop_docs_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_docs_defaults_added=0
 
+_shtab_gputop_doctor_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME:"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--pid[ask about this process too\: its limits, its Python]:PID:"
+  "--json[as one JSON object]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_doctor_defaults_added=0
+
 _shtab_gputop_keys_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[where the numbers come from]:live|demo:NAME:"
@@ -189,6 +207,7 @@ _shtab_gputop() {
         completions) _arguments -C -s $_shtab_gputop_completions_options ;;
         demo) _arguments -C -s $_shtab_gputop_demo_options ;;
         docs) _arguments -C -s $_shtab_gputop_docs_options ;;
+        doctor) _arguments -C -s $_shtab_gputop_doctor_options ;;
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;
         reset-terminal) _arguments -C -s $_shtab_gputop_reset_terminal_options ;;

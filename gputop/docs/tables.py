@@ -63,6 +63,17 @@ def key_tables(keys: Sequence[Key] | None = None) -> str:
     return "\n\n".join(parts)
 
 
+def check_list() -> str:
+    """Every check of the doctor, by group."""
+    from gputop.doctor import GROUPS, checks
+
+    parts = []
+    for group, title in GROUPS.items():
+        rows = ((f"`{check.name}`", check.question) for check in checks() if check.group == group)
+        parts.append(f"**{title}** (`{group}`)\n\n{listing(rows)}")
+    return "\n\n".join(parts)
+
+
 def key_summary() -> str:
     """The keys as the help on the screen shows them, in one table: for the README."""
     from gputop.ui.keys import GROUPS, told
@@ -102,4 +113,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": setting_list,
     "columns": column_list,
     "keys": key_tables,
+    "checks": check_list,
 }

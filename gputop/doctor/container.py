@@ -94,7 +94,8 @@ def shm(machine: Machine) -> Iterator[Line]:
 
 
 def _shm(machine: Machine, size: Size, got: Share, value: dict[str, object]) -> Line:
-    need = f"{words.amount(got.jobs * got.workers, 'worker')} may hold {units.size(got.shm_need)} (batches of 256 images)"
+    workers = words.amount(got.jobs * got.workers, "worker")
+    need = f"{workers} may hold {units.size(got.shm_need)} (batches of 256 images)"
     if size.free >= got.shm_need:
         return Line("ok", f"/dev/shm has {units.size(size.free)} free; {need}", value=value)
     if size.total <= _DOCKER_SHM:

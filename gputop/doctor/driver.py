@@ -81,6 +81,8 @@ def every_gpu(machine: Machine) -> Iterator[Line]:
         yield Line("limited", what, _CONTAINER if machine.in_container else LOG, value)
     elif facts.cards:
         yield Line("ok", f"{words.amount(len(facts.cards), 'GPU')}, each answers", value=value)
+    else:
+        yield Line("unknown", "none listed", value=value)
 
 
 def _closed(facts: Facts, in_container: bool) -> tuple[Status, str, str | None]:

@@ -31,7 +31,7 @@ def _all(report: Report) -> Iterator[str]:
             for result in results:
                 yield from _result(result, width)
     yield ""
-    yield "  ".join(f"{_WORDS[status]} {meaning}" for status, meaning in STATUSES.items()) + "   $ unlocks it"
+    yield "  ".join(f"{_WORDS[status]} {meaning}" for status, meaning in STATUSES.items()) + "  $ unlocks it"
 
 
 def _result(result: Result, width: int) -> Iterator[str]:

@@ -1,0 +1,53 @@
+"""What works on this machine, and what would unlock the rest."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputop import config
+from gputop.cli.line import FAILED, OK, Command, Failure
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+
+
+def doctor(args: argparse.Namespace, settings: Settings) -> int:
+    """Print the report; what is limited is no failure, a check that breaks is."""
+    from gputop.doctor import Machine, as_json, examine, render
+
+    if args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
+        raise Failure(f"there is no process {args.pid} that you may see")
+    size = shutil.get_terminal_size() if sys.stdout.isatty() else None
+    machine = Machine(
+        pid=args.pid,
+        nvml=settings.nvml,
+        encoding=sys.stdout.encoding or "ascii",
+        terminal=(size.columns, size.lines) if size else None,
+    )
+    report = examine(machine, os.uname().nodename)
+    if args.as_json:
+        print(json.dumps(as_json(report)))
+    else:
+        print(render(report, ascii=config.plain(settings.ascii, sys.stdout.encoding)), end="")
+    return FAILED if report.failed else OK
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pid", type=int, metavar="PID", help="ask about this process too: its limits, its Python")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+
+
+COMMANDS = (
+    Command(
+        name="doctor",
+        help="what works on this machine, and the command that unlocks the rest",
+        run=doctor,
+        arguments=_arguments,
+    ),
+)
