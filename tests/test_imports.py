@@ -21,6 +21,8 @@ HEAVY = ("textual", "rich", "prometheus_client", "torch")
         ["docs", "metrics"],
         ["keys"],
         ["columns"],
+        ["doctor"],
+        ["docs", "doctor"],
     ],
 )
 def test_headless_commands_load_no_screen(args: list[str]) -> None:
