@@ -202,7 +202,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     return {
         str: st.text(max_size=20).map(clean),
         int: st.integers(-(2**63) + 1, 2**63 - 1),
-        float: st.floats(allow_nan=False, allow_infinity=False),
+        float: st.floats(-codec.MOST, codec.MOST),
         bool: st.booleans(),
     }[hint]
 

@@ -29,8 +29,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "monitor": {"source", "model", "history", "ended", "diagnose"},
     "export": PURE | {"figures", "words", "diagnose", "monitor"},
     "doctor": PURE | {"words", "config", "collect"},
+    "record": {"source", "model", "safe", "monitor", "export.codec", "export.private"},
     "docs": {"model", "units", "config", "ui.columns", "ui.keys", "doctor"},
-    "ui": READING | {"ended", "figures", "words", "config", "diagnose", "monitor", "export", "docs", "actions"},
+    "ui": READING
+    | {"ended", "figures", "words", "config", "diagnose", "monitor", "export", "record", "docs", "actions"},
     "cli": {"*"},
     "__main__": {"cli"},
     "__init__": set(),

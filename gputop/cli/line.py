@@ -46,7 +46,7 @@ def common() -> Parser:
     """The flags that every command takes, before or after its name."""
     common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     group = common.add_argument_group("everywhere")
-    group.add_argument("--source", metavar="live|demo:NAME", help="where the numbers come from")
+    group.add_argument("--source", metavar="live|demo:NAME|FILE|-", help="where the numbers come from")
     group.add_argument("--interval", type=duration, metavar="S", help="seconds between samples (1)")
     group.add_argument("--readonly", action="store_true", help="nothing that changes a process or a file")
     group.add_argument("--ascii", action="store_const", const="on", help="draw with ASCII characters only")

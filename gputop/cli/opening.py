@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.cli.line import USAGE, Failure
+from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s: float | None = None) -> Source:
-    """The source a --source spelling names. Without pace a demo runs to its end as fast as it can.
+    """The source a --source spelling names. Without pace what is not live runs to its end as fast as it can.
 
     `patience_s` is how long a first frame waits for a driver that is slow to open; else not for long.
     """
@@ -26,6 +29,8 @@ def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s:
             driver_patience_s=DRIVER_PATIENCE_S if patience_s is None else patience_s,
         )
     kind, _, name = spec.partition(":")
+    if is_recorded(spec):
+        return _recorded(spec, pace)
     if kind == "demo" and name:
         from gputop.demo import open_demo
 
@@ -33,4 +38,29 @@ def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s:
             return open_demo(name, pace=pace, interval_s=settings.interval_s)
         except ValueError as error:
             raise Failure(str(error), USAGE) from None
-    raise Failure(f"{spec!r} is not a source: use live or demo:NAME; `gputop demo --list` names the demos", USAGE)
+    raise Failure(
+        f"{clean(spec)!r} is not a source: use live, demo:NAME, a recording or -; `gputop demo --list` names the demos",
+        USAGE,
+    )
+
+
+def is_recorded(spec: str) -> bool:
+    """Whether a --source spelling names a recording: a file, or - for standard input."""
+    return spec == "-" or "/" in spec or Path(spec).exists()
+
+
+def _recorded(spec: str, pace: bool) -> Source:
+    from gputop.safe.files import Refused
+
+    try:
+        if spec != "-":
+            from gputop.record.recording import Recording
+
+            return Recording(spec, pace=pace)
+        from gputop.record.stream import Stream
+
+        if os.isatty(0):
+            raise Failure("standard input is a terminal: use it as in gputop record - | gputop replay -", USAGE)
+        return Stream(os.dup(0), pace=pace)
+    except Refused as refused:
+        raise Failure(str(refused)) from None

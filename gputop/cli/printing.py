@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop import config
 from gputop.cli.line import OK, USAGE, Command, Failure
-from gputop.cli.opening import open_source
+from gputop.cli.opening import is_recorded, open_source
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     arrived: Queue[Update | Exception | None] = Queue(
         maxsize=8
     )  # a reader that stalls stops the source, not the machine
-    source = open_source(getattr(args, "source", "live"), settings, patience_s=PATIENCE_S)
+    spec = getattr(args, "source", "live")
+    source = open_source(spec, settings, pace=not is_recorded(spec), patience_s=PATIENCE_S)
     Monitor(source).start(arrived.put, arrived.put)
     # late: the source has its first look meanwhile
     from gputop.export import FORMATS

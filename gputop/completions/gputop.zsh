@@ -25,7 +25,7 @@ _shtab_gputop_commands() {
 
 _shtab_gputop_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
@@ -43,7 +43,7 @@ _shtab_gputop_defaults_added=0
 
 _shtab_gputop_columns_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
@@ -58,7 +58,7 @@ _shtab_gputop_columns_defaults_added=0
 
 _shtab_gputop_completions_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
@@ -74,7 +74,7 @@ _shtab_gputop_completions_defaults_added=0
 
 _shtab_gputop_demo_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
@@ -91,7 +91,7 @@ _shtab_gputop_demo_defaults_added=0
 
 _shtab_gputop_docs_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
@@ -107,7 +107,7 @@ _shtab_gputop_docs_defaults_added=0
 
 _shtab_gputop_doctor_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
@@ -124,7 +124,7 @@ _shtab_gputop_doctor_defaults_added=0
 
 _shtab_gputop_keys_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
@@ -139,7 +139,7 @@ _shtab_gputop_keys_defaults_added=0
 
 _shtab_gputop_metrics_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
@@ -154,7 +154,7 @@ _shtab_gputop_metrics_defaults_added=0
 
 _shtab_gputop_reset_terminal_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
@@ -169,7 +169,7 @@ _shtab_gputop_reset_terminal_defaults_added=0
 
 _shtab_gputop_snapshot_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import types
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
@@ -18,6 +18,7 @@ from gputop.safe.text import clean
 VERSION = 1
 MOST_CHARS = 64 * 1024 * 1024  # of one object; the largest real frame has a thousandth of it
 MOST_ITEMS = 200_000  # of one list
+MOST = 1e15  # of a number with a fraction; bytes and counters are whole and may be larger
 _MOST_INT = 2**63
 
 T = TypeVar("T")
@@ -58,6 +59,12 @@ def dumps(data: Any) -> str:
     return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
+def line(data: Mapping[str, Any]) -> str:
+    """An object as a line of a stream. Its last key is the CRC-32 of everything before it: damage is noticed."""
+    text = dumps(data)[:-1]
+    return f'{text},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'
+
+
 def loads(text: str) -> Any:
     """What `dumps` wrote; ValueError in one line for anything else."""
     if len(text) > MOST_CHARS:
@@ -73,6 +80,11 @@ def loads(text: str) -> Any:
 def header(hostname: str) -> dict[str, Any]:
     """The first line of a stream of frames."""
     return {"type": "header", "version": VERSION, "gputop": __version__, "host": hostname}
+
+
+def event(wall_s: float, mono_s: float, kind: str, text: str, severity: str = "info") -> dict[str, Any]:
+    """Something that happened at the frame before it, as a line of a stream: a gap, a finding."""
+    return {"type": "event", "wall_s": wall_s, "mono_s": mono_s, "kind": kind, "severity": severity, "text": text}
 
 
 def frame_line(frame: Frame) -> dict[str, Any]:
@@ -183,9 +195,9 @@ def _enum(kind: type[Enum]) -> Read:
 
 
 def _float(value: Any, where: str) -> float:
-    if type(value) is int and abs(value) < _MOST_INT:
+    if type(value) is int and abs(value) <= MOST:
         return float(value)
-    if type(value) is not float or not math.isfinite(value):
+    if type(value) is not float or not abs(value) <= MOST:
         raise _wrong(value, where, "a number")
     return value
 

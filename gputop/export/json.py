@@ -36,8 +36,8 @@ def lines(out: TextIO, *, ascii: bool = False) -> Write:  # noqa: ARG001
     def write(update: Update) -> None:
         nonlocal begun
         if not begun:
-            out.write(codec.dumps(codec.header(update.frame.hostname)) + "\n")
+            out.write(codec.line(codec.header(update.frame.hostname)))
             begun = True
-        out.write(codec.dumps(codec.frame_line(redacted(update.frame))) + "\n")
+        out.write(codec.line(codec.frame_line(redacted(update.frame))))
 
     return write

@@ -1,0 +1,84 @@
+"""Where in a recording which time is: found by a thread that looks through the file once, line by line."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from threading import Thread
+from typing import BinaryIO, NamedTuple
+
+from gputop.record.lines import Damage, read
+from gputop.record.parse import Event, Header, Newer, glance
+from gputop.record.timeline import Timeline
+from gputop.source import Mark
+
+EVERY = 30  # frames between two entries
+_MOST_MARKS = 10_000
+
+
+class Entry(NamedTuple):
+    """A place at which reading can begin, and the time that has passed until then."""
+
+    at_s: float
+    place: int
+    before: Timeline
+
+
+class Index:
+    """Grows while its thread works; what is there is right."""
+
+    def __init__(self, open_file: Callable[[], BinaryIO]) -> None:
+        self.entries: list[Entry] = []
+        self.marks: tuple[Mark, ...] = ()
+        self.length_s = 0.0
+        self.wall_s = 0.0  # of the last frame
+        self.complete = False
+        self._open = open_file
+        self._started = False
+
+    def start(self) -> None:
+        """Look through the file, in a daemon thread; once."""
+        if not self._started:
+            self._started = True
+            Thread(target=self._run, name="index", daemon=True).start()
+
+    def entry(self, at_s: float) -> Entry:
+        """The last place that is not after this time."""
+        if not self.entries:
+            return Entry(0.0, 0, Timeline())
+        found = bisect_right([entry.at_s for entry in self.entries], at_s)
+        return self.entries[max(0, found - 1)]
+
+    def _run(self) -> None:
+        try:
+            with self._open() as file:
+                self._look_through(file)
+        except (OSError, Newer):  # who reads the frames says so
+            pass
+        finally:
+            self.complete = True
+
+    def _look_through(self, file: BinaryIO) -> None:
+        time, since, due = Timeline(), EVERY, None
+        for place, line in read(file, 0, Damage()):
+            if place is not None and since >= EVERY and due is None:
+                due = (place, time.copy())
+            try:
+                found = glance(line)
+            except Newer:
+                raise
+            except ValueError:
+                continue
+            if isinstance(found, Header):
+                time.header()
+            elif isinstance(found, Event):
+                if len(self.marks) < _MOST_MARKS:
+                    mark = Mark(at_s=max(0.0, time.at_s), text=found.text, severity=found.severity)
+                    self.marks = (*self.marks, mark)
+            elif found is not None:
+                time.step(*found)
+                since += 1
+                if due:
+                    self.entries.append(Entry(time.at_s, *due))
+                    since, due = 0, None
+                self.length_s, self.wall_s = time.at_s, time.wall_s

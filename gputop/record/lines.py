@@ -1,0 +1,179 @@
+"""The lines of a recording, plain or packed, from any place where one can begin; damage is skipped and counted."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Generator, Iterator
+from typing import BinaryIO
+
+from gputop.export.codec import MOST_CHARS
+from gputop.record import member
+
+MOST_TEXT = 8 * 2**30  # bytes that a packed file may hold
+MOST_RATIO = 200  # bytes that a packed byte may hold, where it is not a small file
+_SMALL = 16 * 2**20
+_CHUNK = 1 << 16
+_MOST_AT_ONCE = 1 << 22
+_MOST_DAMAGE = 10_000  # places; who has more has made it up
+
+
+class Damage:
+    """What of a recording cannot be used: how often, and what it was first."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""
+
+    def add(self, what: str) -> None:
+        """One more."""
+        self.first = self.first or what
+        self.count += 1
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether to stop looking for something that is whole."""
+        return self.count >= _MOST_DAMAGE
+
+
+Line = tuple[int | None, bytes]  # where reading can begin so that this line comes first, if it can; the line
+
+
+def read(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
+    """The whole lines of an open file, from a place that was given with one of them, or 0."""
+    file.seek(0)
+    packed = file.read(len(member.MAGIC)) == member.MAGIC
+    return _packed(file, place, damage) if packed else _plain(file, place, damage)
+
+
+def _plain(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
+    file.seek(place)
+    while line := file.readline(MOST_CHARS):
+        if line.endswith((b"\n", b"}")):
+            yield place, line
+        elif len(line) < MOST_CHARS:
+            damage.add("the last line is cut")
+        else:
+            damage.add("a line without end")
+            while line and not line.endswith(b"\n"):
+                line = file.readline(MOST_CHARS)
+        if damage.hopeless:
+            return
+        place = file.tell()
+
+
+class Splitter:
+    """Text that arrives in pieces, as whole lines."""
+
+    def __init__(self, damage: Damage) -> None:
+        self.rest: list[bytes] = []  # of a line that has not ended
+        self._size = 0
+        self._damage = damage
+
+    def feed(self, text: bytes) -> Iterator[bytes]:
+        """The lines that end in this piece."""
+        *whole, rest = text.split(b"\n")
+        for line in whole:
+            if self._size + len(line) <= MOST_CHARS:
+                yield b"".join((*self.rest, line, b"\n"))
+            else:
+                self._damage.add("a line without end")
+            self.rest, self._size = [], 0
+        if rest:
+            self._size += len(rest)
+            if self._size <= MOST_CHARS:
+                self.rest.append(rest)
+
+
+class Bomb(Exception):
+    """A file that unpacks to more than a recording can hold."""
+
+
+class Unpacker:
+    """Packed bytes as text, piece by piece, within bounds."""
+
+    def __init__(self) -> None:
+        self._taken = self._given = 0
+        self._inflate = zlib.decompressobj(31)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The text of these bytes, up to the end of the member; zlib.error if they are damaged."""
+        self._taken += len(data)
+        text = b"..."
+        while text and not self._inflate.eof:
+            text = self._inflate.decompress(data, _MOST_AT_ONCE)
+            data = self._inflate.unconsumed_tail
+            self._given += len(text)
+            if self._given > MOST_TEXT or self._given > MOST_RATIO * self._taken + _SMALL:
+                raise Bomb
+            yield text
+        self._taken -= len(self._inflate.unused_data)
+
+    @property
+    def rest(self) -> bytes | None:
+        """What comes after the member; None as long as it has not ended."""
+        return self._inflate.unused_data if self._inflate.eof else None
+
+    def again(self) -> None:
+        """Another member."""
+        self._inflate = zlib.decompressobj(31)
+
+
+def _packed(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
+    unpack = Unpacker()
+    while True:
+        try:
+            ended = yield from _member(file, place, unpack, damage)
+        except Bomb:
+            damage.add(f"it unpacks to more than {MOST_RATIO} times its size")
+            return
+        if ended is None:
+            if damage.hopeless:
+                return
+            ended = _next(file, place + 1)
+            if ended is None:
+                return
+        place = ended
+        file.seek(place)
+        if not file.read(1):
+            return
+
+
+def _member(file: BinaryIO, place: int, unpack: Unpacker, damage: Damage) -> Generator[Line, None, int | None]:
+    """The lines of one member; returns where it ends, None if it is cut or damaged."""
+    unpack.again()
+    splitter = Splitter(damage)
+    begin: int | None = place
+    file.seek(place)
+    try:
+        while unpack.rest is None:
+            data = file.read(_CHUNK)
+            if not data:
+                if splitter.rest:
+                    damage.add("the last line is cut")
+                return None
+            for text in unpack.feed(data):
+                for line in splitter.feed(text):
+                    yield begin, line
+                    begin = None
+    except zlib.error:
+        damage.add("a damaged part")
+        return None
+    if splitter.rest:  # without a line end, as other programs may leave it
+        yield begin, b"".join(splitter.rest)
+    return file.tell() - len(unpack.rest)
+
+
+def _next(file: BinaryIO, place: int) -> int | None:
+    """Where the next member begins, from a place on."""
+    overlap = 4096
+    while True:
+        file.seek(place)
+        data = file.read(16 * _CHUNK + overlap)
+        found = data.find(member.MAGIC)
+        while 0 <= found < 16 * _CHUNK:
+            if member.begins(data, found):
+                return place + found
+            found = data.find(member.MAGIC, found + 1)
+        if len(data) < 16 * _CHUNK + overlap:
+            return None
+        place += 16 * _CHUNK

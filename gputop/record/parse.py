@@ -1,0 +1,112 @@
+"""Lines of a recording: what each says, checked, because somebody may have made the file up."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, cast
+
+from gputop.export import codec
+from gputop.model import Frame
+from gputop.safe.text import clean
+
+MOST_GPUS = 1024
+MOST_PROCESSES = 65_536
+_SEVERITIES = ("info", "warn", "crit")
+_CRC = re.compile(rb',"crc":"([0-9a-f]{8})"\}\s*\Z')
+_NUMBER = rb"(-?[0-9]{1,18}(?:\.[0-9]{1,18})?)"
+_OURS = re.compile(rb'\{"type":"frame","frame":\{"wall_s":' + _NUMBER + rb',"mono_s":' + _NUMBER + rb",")
+
+
+class Newer(ValueError):
+    """A recording of a later version than this program reads."""
+
+
+class Header(NamedTuple):
+    """What began here: a recording, or one that was gone on with."""
+
+    version: int
+    host: str
+
+
+class Times(NamedTuple):
+    """When a frame was taken, by both clocks."""
+
+    wall_s: float
+    mono_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at the frame before it."""
+
+    kind: str
+    text: str
+    severity: Literal["info", "warn", "crit"]
+
+
+def parse(line: bytes) -> Header | Frame | Event | None:
+    """What a line says, None for a type this version does not know; ValueError in one line if it is damaged."""
+    data = _object(line)
+    kind = data.get("type")
+    if kind == "frame":
+        frame = codec.decode(Frame, data.get("frame"))
+        if len(frame.gpus) > MOST_GPUS or len(frame.processes) > MOST_PROCESSES:
+            raise ValueError(f"{len(frame.gpus)} GPUs and {len(frame.processes)} processes are more than there can be")
+        return frame
+    return _small(kind, data)
+
+
+def glance(line: bytes) -> Header | Times | Event | None:
+    """As `parse`, but of a frame only its times, without a look at the rest if the line is one that we wrote."""
+    if times := _OURS.match(line):
+        _check(line)
+        return Times(float(times[1]), float(times[2]))
+    data = _object(line)
+    if data.get("type") == "frame":
+        frame = data.get("frame")
+        wall_s, mono_s = (frame.get("wall_s"), frame.get("mono_s")) if isinstance(frame, dict) else (None, None)
+        return Times(codec.decode(float, wall_s), codec.decode(float, mono_s))
+    return _small(data.get("type"), data)
+
+
+def _small(kind: Any, data: Mapping[str, Any]) -> Header | Event | None:
+    if kind == "header":
+        version, host = data.get("version"), data.get("host", "")
+        if type(version) is not int or version < 1 or type(host) is not str:
+            raise ValueError("a header without a version")
+        if version > codec.VERSION:
+            said = min(version, 10**6)
+            raise Newer(f"its format is version {said}, this gputop reads {codec.VERSION}: update gputop")
+        return Header(version, clean(host))
+    if kind == "event":
+        texts = [data.get(name, "") for name in ("kind", "text")]
+        if not all(type(text) is str for text in texts):
+            raise ValueError("an event without a text")
+        severity = data.get("severity")
+        known = severity if severity in _SEVERITIES else "info"
+        return Event(clean(texts[0], 40), clean(texts[1], 200), cast(Literal["info", "warn", "crit"], known))
+    return None
+
+
+def _check(line: bytes) -> bool:
+    """Whether the line has a checksum; ValueError if it is the wrong one."""
+    crc = _CRC.search(line, max(0, len(line) - 40))
+    if crc and zlib.crc32(line[: crc.start()]) != int(crc[1], 16):
+        raise ValueError("its checksum is not that of its text")
+    return crc is not None
+
+
+def _object(line: bytes) -> Mapping[str, Any]:
+    checked = _check(line)
+    try:
+        data = codec.loads(line.decode())
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None
+    if type(data) is not dict:
+        raise ValueError("not an object")
+    if "crc" in data and not checked:
+        raise ValueError("its checksum is not its last key")
+    return cast(Mapping[str, Any], data)

@@ -1,0 +1,218 @@
+"""A recorded file as a source: paced as it was, faster, or as fast as it goes; one can go anywhere in it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from threading import Event as Signal
+from typing import BinaryIO
+
+from gputop.model import Frame
+from gputop.record.index import Entry, Index
+from gputop.record.lines import Damage, read
+from gputop.record.parse import Header, Newer, glance
+from gputop.record.step import Step, shown, stepped
+from gputop.record.timeline import Timeline
+from gputop.safe.files import Refused
+from gputop.safe.text import clean
+from gputop.source import Interest, Mark
+
+MOST_BYTES = 4 * 2**30
+NEAR_S, FAR_S, FAR_STEP_S = 150.0, 900.0, 15.0  # of the past: what rules look back on, and what charts do
+_KNOWN_S = 300.0  # so much of the past is still in the history after going back
+_LONGEST_WAIT_S = 5.0  # a gap in the recording is not waited for
+_NOTICE_S = 0.1
+_ENDS = 1e-6  # of a second: times are sums
+
+
+class Recording:
+    """A file of frames. Without pace it ends after its last frame; with pace it waits there, as one may go back."""
+
+    def __init__(self, path: str, *, pace: bool = True) -> None:
+        """Refused says in one line why this is no recording that can be read."""
+        self._path = path
+        self.label = clean(Path(path).name)
+        self.interval_s = 1.0
+        self.interest = Interest()
+        self.speed = 1.0
+        self._pace = pace
+        self._damage = Damage()
+        self._index = Index(self._open)
+        self._steps: Iterator[Step] = iter(())
+        self._now = Timeline()
+        self._since_s = 0.0  # the history has everything from this position on
+        self._top_s = 0.0  # the furthest that the history has been since
+        self._asked: deque[float] = deque(maxlen=1)  # where `seek` wants to go
+        self._heading_s: float | None = None  # where it is going
+        self._woken = Signal()
+        self._first = self._checked()
+
+    @property
+    def position_s(self) -> float:
+        """Where it is, or where it is going."""
+        going = self._heading_s
+        return max(0.0, self._now.at_s) if going is None else going
+
+    @property
+    def length_s(self) -> float:
+        """Position of the last frame as far as is known."""
+        return max(self._index.length_s, self._now.at_s, 0.0)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Wall-clock time of the first and of the last frame, as far as is known."""
+        return self._first.wall_s, max(self._index.wall_s, self._now.wall_s, self._first.wall_s)
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What happened, the oldest first, as far as is known."""
+        return self._index.marks
+
+    @property
+    def complete(self) -> bool:
+        """Whether length, span and marks are those of the whole file."""
+        return self._index.complete
+
+    def seek(self, position_s: float) -> None:
+        """Go there; returns at once."""
+        most_s = self.length_s if self._index.complete else position_s
+        self._heading_s = max(0.0, min(position_s, most_s))
+        self._asked.append(self._heading_s)
+        self._woken.set()
+
+    @property
+    def seeking(self) -> bool:
+        """Whether `frames` ends because of a `seek`."""
+        return bool(self._asked)
+
+    def past(self) -> Iterator[Frame]:
+        """After a `seek`, what the history lacks of the time before: coarsely, then one by one."""
+        if not self._asked:
+            self._steps = self._from(Entry(0.0, 0, Timeline()))
+            if self._pace:
+                self._index.start()
+            return
+        self._heading_s = self._reachable()
+        yield from self._approach(self._heading_s)
+
+    def frames(self, stop: Signal) -> Iterator[Frame]:
+        """Frames from where it stands."""
+        owed_s: float | None = None  # the first is shown at once
+        for step in self._steps:
+            if owed_s is not None:
+                owed_s = self._waited(step.time.at_s - self._now.at_s + owed_s, stop)
+            if stop.is_set() or self.seeking:
+                self._steps = chain((step,), self._steps)
+                return
+            frame = self._frame(step)
+            owed_s, self._heading_s = owed_s or 0.0, None
+            if frame:
+                yield frame
+        while self._pace and not stop.is_set() and not self.seeking:
+            self._woken.wait(_NOTICE_S)
+            self._woken.clear()
+
+    def _waited(self, ahead_s: float, stop: Signal) -> float:
+        """Wait for as much of recorded time; returns by how much less than nothing is left, which is owed."""
+        if not self._pace:
+            return 0.0
+        ahead_s, looked_s = min(ahead_s, max(_LONGEST_WAIT_S, 3 * self.interval_s)), time.monotonic()
+        while ahead_s > 0 and not stop.is_set() and not self.seeking:
+            self._woken.wait(min(_NOTICE_S, ahead_s / self.speed) if self.speed > 0 else _NOTICE_S)
+            self._woken.clear()
+            now_s = time.monotonic()
+            ahead_s, looked_s = ahead_s - (now_s - looked_s) * self.speed, now_s
+        return max(ahead_s, -_NOTICE_S * self.speed)
+
+    def _reachable(self) -> float:
+        """Where a seek leads, once the index has come so far."""
+        self._index.start()
+        target_s = 0.0
+        while True:
+            if self._asked:
+                target_s = self._asked.pop()
+            complete = self._index.complete
+            if complete or target_s < self._index.length_s:
+                return min(target_s, self._index.length_s)
+            self._woken.wait(_NOTICE_S)
+            self._woken.clear()
+
+    def _approach(self, target_s: float) -> Iterator[Frame]:
+        """The past of a position, as far as the history does not have it; the frame there is the next one."""
+        here_s = self._now.at_s
+        near_s, far_s = target_s - NEAR_S, target_s - FAR_S
+        if 0 <= here_s <= target_s <= here_s + NEAR_S:
+            steps, near_s = self._steps, here_s
+        elif target_s <= here_s and target_s - max(self._since_s, self._top_s - FAR_S) >= min(_KNOWN_S, target_s):
+            steps, near_s, far_s = self._from(self._index.entry(target_s)), target_s, target_s
+        else:
+            steps = self._from(self._index.entry(max(0.0, far_s)))
+            self._since_s = self._top_s = max(0.0, near_s)
+        last: Step | None = None
+        for step in steps:
+            if self.seeking or step.time.at_s > target_s + _ENDS:
+                steps = chain((step,), steps)
+                break
+            if last and (last.time.at_s >= near_s or last.time.at_s >= far_s):
+                frame = self._frame(last)
+                far_s = last.time.at_s + FAR_STEP_S
+                if frame:
+                    yield frame
+            last = step
+        self._steps = chain((last,), steps) if last else steps
+
+    def _frame(self, step: Step) -> Frame | None:
+        """A step as a frame in growing time; None if it is damaged."""
+        self._now = step.time
+        self._top_s = max(self._top_s, step.time.at_s)
+        self.interval_s = step.time.interval_s
+        return shown(step, self._damage)
+
+    def _from(self, entry: Entry) -> Iterator[Step]:
+        """Everything from a place on."""
+        self._damage = damage = Damage()
+        time = entry.before.copy()
+        with self._open() as file:
+            for _, line in read(file, entry.place, damage):
+                try:
+                    if stepped(time, line):
+                        yield Step(time.copy(), line)
+                except ValueError as error:
+                    damage.add(str(error))
+
+    def _checked(self) -> Timeline:
+        """The time of the first frame of a file that can be read."""
+        first = Timeline()
+        try:
+            with self._open() as file:
+                for number, (_, line) in enumerate(read(file, 0, self._damage)):
+                    if number == 0 and not isinstance(glance(line), Header):
+                        raise Refused(f"{self._path} is not a recording: it does not begin with a header")
+                    if number and not stepped(first, line):
+                        continue
+                    if number:
+                        return first
+        except OSError as error:
+            raise Refused(f"{self._path}: {os.strerror(error.errno or 0)}") from None
+        except Newer as error:
+            raise Refused(f"{self._path} cannot be read: {error}") from None
+        except ValueError as error:
+            raise Refused(f"{self._path} is not a recording: {error}") from None
+        finally:
+            self._damage = Damage()
+        raise Refused(f"{self._path} holds no frame: nothing to show")
+
+    def _open(self) -> BinaryIO:
+        fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        info = os.fstat(fd)
+        if stat.S_ISREG(info.st_mode) and info.st_size <= MOST_BYTES:
+            return os.fdopen(fd, "rb")
+        os.close(fd)
+        if stat.S_ISREG(info.st_mode):
+            raise Refused(f"{self._path} is larger than {MOST_BYTES >> 30} GiB: not read")
+        raise Refused(f"{self._path} is not a regular file; a stream is read with -")

@@ -1,0 +1,132 @@
+"""A recording that arrives on a pipe as a source: frames as they come, the newest wins where somebody looks on."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from threading import Event as Signal
+from threading import Thread
+
+from gputop.model import Frame, Note
+from gputop.record.lines import Bomb, Damage, Splitter, Unpacker
+from gputop.record.member import MAGIC
+from gputop.record.parse import Header, Newer, glance
+from gputop.record.step import Step, shown, stepped
+from gputop.record.timeline import Timeline
+from gputop.safe.files import Refused
+from gputop.source import Interest
+
+_CHUNK = 1 << 16
+_NOTICE_S = 0.1
+_USE = "use it as in gputop record - | gputop replay -"
+
+
+class Stream:
+    """Frames from a descriptor. With pace a slow screen misses some; without, every one is yielded."""
+
+    def __init__(self, fd: int, *, pace: bool = True) -> None:
+        """Waits for the first line; Refused says in one line why this is no recording."""
+        self.label = "stream"
+        self.interval_s = 1.0
+        self.interest = Interest()
+        self._fd = fd
+        self._pace = pace
+        self._damage = Damage()
+        self._lines = self._read()
+        self._check(next(self._lines, b""))
+
+    def past(self) -> Iterator[Frame]:
+        """Nobody knows what was before."""
+        return iter(())
+
+    def frames(self, stop: Signal) -> Iterator[Frame]:
+        """Frames until the stream ends; who looks on then sees the last one with a note."""
+        last: Frame | None = None
+        for step in self._newest(stop) if self._pace else self._steps():
+            if stop.is_set():
+                return
+            frame = shown(step, self._damage)
+            self.interval_s = step.time.interval_s
+            if frame:
+                last = frame
+                yield frame
+        if last and self._pace and not stop.is_set():
+            note = Note(subject="monitor", key="stream-ended", text="the stream has ended: this is its last frame")
+            yield replace(last, notes=(*last.notes, note))
+
+    def _newest(self, stop: Signal) -> Iterator[Step]:
+        arrived, some, ended = deque[Step](maxlen=1), Signal(), Signal()
+
+        def run() -> None:
+            for step in self._steps():
+                arrived.append(step)
+                some.set()
+            ended.set()
+            some.set()
+
+        Thread(target=run, name="stream", daemon=True).start()
+        while not stop.is_set():
+            over = ended.is_set()
+            some.clear()
+            if arrived:
+                yield arrived.pop()
+            elif over:
+                return
+            else:
+                some.wait(_NOTICE_S)
+
+    def _steps(self) -> Iterator[Step]:
+        time = Timeline()
+        for line in self._lines:
+            try:
+                if stepped(time, line):
+                    yield Step(time.copy(), line)
+            except ValueError as error:
+                self._damage.add(str(error))
+
+    def _check(self, line: bytes) -> None:
+        if not line:
+            raise Refused(f"standard input ended before a recording began: {_USE}")
+        try:
+            if isinstance(glance(line), Header):
+                return
+        except Newer as error:
+            raise Refused(f"the stream cannot be read: {error}") from None
+        except ValueError:
+            pass
+        raise Refused(f"standard input is not a recording: {_USE}")
+
+    def _read(self) -> Iterator[bytes]:
+        """Whole lines, plain or packed, until the stream ends."""
+        splitter, pieces = Splitter(self._damage), self._pieces()
+        first = next(pieces, b"")
+        unpack = Unpacker() if first.startswith(MAGIC) else None
+        try:
+            for data in chain((first,), pieces):
+                for text in _texts(unpack, data) if unpack else (data,):
+                    yield from splitter.feed(text)
+        except (zlib.error, Bomb, OSError) as error:
+            self._damage.add(f"it cannot be read any further: {error}")
+        if splitter.rest:
+            self._damage.add("the last line is cut")
+
+    def _pieces(self) -> Iterator[bytes]:
+        first = b""
+        while len(first) < len(MAGIC) and (more := os.read(self._fd, _CHUNK)):
+            first += more
+        if first:
+            yield first
+        while data := os.read(self._fd, _CHUNK):
+            yield data
+
+
+def _texts(unpack: Unpacker, data: bytes) -> Iterator[bytes]:
+    while data:
+        yield from unpack.feed(data)
+        data = unpack.rest or b""
+        if unpack.rest is not None:
+            unpack.again()
