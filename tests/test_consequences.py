@@ -64,17 +64,25 @@ def test_the_launcher_alone(effect: Effect, sentence: str) -> None:
     assert told(server(), effect, 1000) == (sentence,)
 
 
+@pytest.mark.parametrize("effect", ["interrupt", "end", "kill"])
+def test_a_script_that_started_ranks_may_leave_them_behind(effect: Effect) -> None:
+    sentence = "its 4 ranks may stay behind and hold 264G of GPU memory: choose the whole job"
+    assert told(server(launcher="python"), effect, 1000) == (sentence,)
+
+
 def test_a_loader_takes_its_trainer_with_it() -> None:
     assert told(server(), "kill", 1101, 1102) == ("rank 0 (1100) ends with an error when a loader is gone",)
     assert told(server(), "freeze", 1201) == ("rank 1 (1200) waits for its batches",)
-    assert told(server(), "end", 1100, *range(1101, 1109))[2:] == ()
+    assert told(server(), "end", 1100, *range(1101, 1109))[2:] == (
+        "loaders are ended too: a trainer that saves a checkpoint when asked to end may fail for want of them",
+    )
 
 
 def test_a_whole_job_hurts_nobody_else() -> None:
     now = server()
     everybody = [one.pid for one in now.processes if one.job]
-    assert told(now, "end", *everybody) == ()
-    assert told(server(slurm_job="77"), "end", *everybody) == (
+    assert told(now, "kill", *everybody) == ()
+    assert told(server(slurm_job="77"), "kill", *everybody) == (
         "Slurm will count job 77 as failed: scancel 77 ends it in order",
     )
     assert told(now, "none", *everybody) == ()

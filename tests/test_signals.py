@@ -265,6 +265,9 @@ def test_a_whole_job_its_loaders_and_their_titles() -> None:
         frozen = {process.pid for process in frame.processes if state(process.pid) == "T"}
         assert frozen == {process.pid for process in target.who(Scope.LOADERS)}
         assert send(target, "CONT", scope=Scope.LOADERS).text == "3 processes run again"
+        assert warnings(target, Scope.JOB, BY_NAME["USR1"]) == (
+            "each of 7 processes does not handle USR1: it will end",
+        )
         result = send(target, "KILL", scope=Scope.JOB, confirmed=True)
         assert result.text.startswith("7 processes ended after ")
         assert [outcome.pid for outcome in result.outcomes] == [process.pid for process in frame.processes]

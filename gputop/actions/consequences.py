@@ -18,9 +18,12 @@ _ON_LOSS = {
     "deepspeed": "deepspeed notices and ends the others",
     "mpirun": "mpirun notices and ends the others",
     "horovod": "horovod notices and ends the others, or goes on with fewer if it is elastic",
+    "composer": "composer notices and ends the others",
     "slurm": "Slurm ends the others only with srun --kill-on-bad-exit",
     "ray": "Ray counts it as failed and may start it anew",
 }
+
+_PASS_ON = set(_ON_LOSS) - {"slurm", "ray"}  # asked to end, they first end their ranks; a script may just end
 
 
 def consequences(frame: Frame, chosen: Collection[Identity], effect: Effect) -> tuple[str, ...]:
@@ -80,18 +83,20 @@ def _launcher(job: Job, left: list[Process], effect: Effect) -> str:
     name, ranks = job.launcher or "the launcher", words.amount(len(left), "rank")
     if effect == "freeze":
         return f"its {ranks} train on; while it is frozen nobody notices if one of them fails"
-    if effect != "kill":
+    if effect != "kill" and job.launcher in _PASS_ON:
         return f"{name} passes it on: its {ranks} end too"
     held = sum(share.vram_bytes or 0 for rank in left for share in rank.gpus)
     memory = f" and hold {units.size(held)} of GPU memory" if held else ""
-    return f"killed, {name} cannot end its {ranks}: they may stay behind{memory}; choose the whole job"
+    if job.launcher in _PASS_ON:
+        return f"killed, {name} cannot end its {ranks}: they may stay behind{memory}; choose the whole job"
+    return f"its {ranks} may stay behind{memory}: choose the whole job"
 
 
 def _loaders(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iterator[str]:
     hit = {process.identity for process in mine}
     members = [frame.by_identity[member] for member in job.members if member in frame.by_identity]
     trainers = {process.pid: process for process in members if process.role is Role.TRAINER}
-    spared = 0
+    spared = joining = 0
     starving: dict[int, Process] = {}
     parents = {process.pid: process.parent_pid for process in members}
     for loader in (process for process in members if process.role is Role.LOADER):
@@ -103,12 +108,15 @@ def _loaders(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Ite
             continue
         if trainer.identity in hit:
             spared += loader.identity not in hit
+            joining += loader.identity in hit
         elif loader.identity in hit:
             starving[trainer.pid] = trainer
     for trainer in starving.values():
         name = f"rank {trainer.rank}" if trainer.rank is not None and len(job.ranks) > 1 else "its trainer"
         after = "waits for its batches" if effect == "freeze" else "ends with an error when a loader is gone"
         yield f"{name} ({trainer.pid}) {after}"
+    if joining and effect == "end":
+        yield "loaders are ended too: a trainer that saves a checkpoint when asked to end may fail for want of them"
     if spared and effect in ("end", "kill"):
         late = " within about 5 s" if effect == "kill" else ""
         yield f"{words.amount(spared, 'loader')} will end with {'it' if len(mine) == 1 else 'them'}{late}"

@@ -104,18 +104,27 @@ def warnings(hold: Hold, scope: Scope, choice: Choice) -> tuple[str, ...]:
 
 def _reactions(hold: Hold, scope: Scope, choice: Choice) -> Iterator[str]:
     targets = [held for held in hold.held(scope) if isinstance(held, Target)]
-    trainers = [target for target in targets if target.process.role is Role.TRAINER] or targets[:1]
-    for target in trainers:
-        reaction, pid = target.reaction(choice.number), target.pid
-        if choice.name == "USR1" and reaction == "default":
-            yield f"{pid} does not handle USR1: it will end"
-        elif reaction == "ignored" and choice.name not in ("KILL", "STOP", "CONT"):
-            yield f"{pid} ignores {choice.name}"
-        state = target.state()
-        if state == "T" and choice.effect in ("interrupt", "end"):
-            yield f"{pid} is frozen: it gets {choice.name} when it is thawed (CONT)"
-        elif state == "D" and choice.effect != "none":
-            yield f"{pid} waits in the kernel (state D): no signal reaches it before that is over"
+    trainers = [target for target in targets if target.process.role is Role.TRAINER]
+    # a loader does as its trainer does, but for a message that it was never told of
+    asked = targets if choice.effect == "none" else trainers or targets[:1]
+    found: dict[str, list[int]] = {}
+    for target in asked:
+        for reaction in _reacts(target, choice):
+            found.setdefault(reaction, []).append(target.pid)
+    for reaction, pids in found.items():
+        yield f"{pids[0] if len(pids) == 1 else f'each of {len(pids)} processes'} {reaction}"
+
+
+def _reacts(target: Target, choice: Choice) -> Iterator[str]:
+    reaction, state = target.reaction(choice.number), target.state()
+    if choice.name == "USR1" and reaction == "default":
+        yield "does not handle USR1: it will end"
+    elif choice.effect in ("interrupt", "end") and reaction == "ignored":
+        yield f"ignores {choice.name}"
+    if choice.effect in ("interrupt", "end") and state == "T":
+        yield f"is frozen: it gets {choice.name} when it is thawed (CONT)"
+    elif choice.effect != "none" and state == "D":
+        yield "waits in the kernel (state D): no signal reaches it before that is over"
 
 
 def _send(hold: Hold, order: Order, run: Run) -> Signalled:

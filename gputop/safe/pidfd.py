@@ -10,6 +10,8 @@ import ctypes
 import os
 import select
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
 _SEND, _OPEN = 424, 434  # the same on all architectures but alpha; include/uapi/asm-generic/unistd.h
 
@@ -33,10 +35,15 @@ def ended(fds: Iterable[int], wait_s: float = 0.0) -> set[int]:
 
 
 def _call(number: int, *arguments: int) -> int:
-    syscall = ctypes.CDLL(None, use_errno=True).syscall
-    syscall.restype = ctypes.c_long
-    result: int = syscall(*map(ctypes.c_long, (number, *arguments)))
+    result: int = _syscall()(*map(ctypes.c_long, (number, *arguments)))
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))  # of the right kind: PermissionError, ProcessLookupError
     return result
+
+
+@cache
+def _syscall() -> Any:
+    function = ctypes.CDLL(None, use_errno=True).syscall
+    function.restype = ctypes.c_long
+    return function
