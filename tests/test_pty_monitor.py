@@ -46,6 +46,18 @@ def test_nothing_is_written_when_it_is_read_only(tmp_path: Path, flags: tuple[st
         assert any(tmp_path.rglob("*")) == (not flags)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="not covered: only root does not take these from its caller")
+def test_a20_root_takes_no_settings_of_textual_from_its_caller(tmp_path: Path) -> None:
+    (tmp_path / "hostile.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\nclass Driver: pass\n")
+    paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    hostile = {"TEXTUAL_DRIVER": "hostile:Driver", "TEXTUAL_LOG": str(tmp_path / "log"), "PYTHONPATH": paths}
+    program = Program((*ARGV, "demo", "showcase"), "Quit", env={"XDG_STATE_HOME": str(tmp_path / "state"), **hostile})
+    with program.start() as terminal:
+        terminal.wait_for("llama-7b")
+    assert not (tmp_path / "imported").exists()
+    assert not (tmp_path / "log").exists()
+
+
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
 def test_t01_a_signal_gives_the_terminal_back(monitor: Program, number: int) -> None:
     endings.ends_by_signal(monitor, number)

@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gputop.actions import ACTIONS, SIGNAL, Rights, Scope
+from gputop.actions import SIGNAL, Rights, Scope
 from gputop.actions.aim import aim
 from gputop.actions.signals import BY_NAME, CHOICES, warnings
 from gputop.actions.target import Target
-from gputop.model import Role, Unseen
-from gputop.safe.identity import read_stat
+from gputop.model import Role
 from tests.acting import born_as, hold, job, kill, moment, program, row, send, state, unharmed, until
-from tests.watching import Watch, built, isolated, one, root_only, watch
+from tests.watching import Watch, built, one, running, watch
 
 __all__ = ["watch"]
 
@@ -81,6 +78,18 @@ def test_usr1_is_a_message_to_those_who_handle_it() -> None:
         target = hold(row(pid))
         assert warnings(target, Scope.PROCESS, BY_NAME["USR1"]) == (f"{pid} does not handle USR1: it will end",)
         assert send(target, "USR1").text.startswith(f"USR1 sent: {pid} ended within 0.")
+        target.close()
+
+
+def test_what_waits_in_the_kernel_is_said_to(tmp_path: Path) -> None:
+    with running(built("workloads/blocked.c", tmp_path)) as child:
+        until(lambda: state(child.pid) == "D")
+        target = hold(row(child.pid))
+        why = f"{child.pid} waits in the kernel (state D)"
+        assert warnings(target, Scope.PROCESS, BY_NAME["TERM"]) == (f"{why}: it may end only when that is over",)
+        result = send(target, "TERM", watch_s=0.3)
+        assert result.still == (child.pid,)
+        assert result.lines[0].startswith(f"{why}, often for storage or the driver")
         target.close()
 
 
@@ -152,105 +161,6 @@ def test_a02_the_list_changes_under_the_dialog(tmp_path: Path, watch: Watch) -> 
     out, _ = births.communicate(timeout=30)
     assert births.returncode == 0
     assert int(out) > 100
-
-
-@root_only
-def test_a03_another_user() -> None:
-    code = """
-from tests.acting import *
-from gputop.actions import SIGNAL, RENICE, Rights
-from gputop.actions.renice import Niceness
-victim = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-os.setgroups([]); os.setgid(12345); os.setuid(12345)
-seen = row(victim.pid, user="root")
-why = "it belongs to root: only root may do that"
-assert SIGNAL.why_not(seen, Rights()) == why, SIGNAL.why_not(seen, Rights())
-held = hold(seen)
-result = send(held, "KILL", confirmed=True)
-assert (result.text, result.outcomes[0].kind) == (f"nothing sent to {victim.pid}: {why}", "denied"), result
-result = finished(RENICE, held, Niceness(10))
-assert result.text == f"no change to {victim.pid}: {why}", result
-own = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-mine = hold(row(own.pid))
-assert finished(RENICE, mine, Niceness(5)).text == f"{own.pid} has nice 5"
-result = finished(RENICE, mine, Niceness(0))
-assert result.text == f"no change to {own.pid}: only root may give it a lower niceness", result
-own.kill()
-assert unharmed(victim.pid)
-"""
-    isolated(code)
-
-
-@pytest.mark.parametrize("pid", [1, 0, -1, -5])
-def test_a03_never_pid_one_and_never_a_group(pid: int) -> None:
-    seen = replace(row(1), pid=pid)
-    why = SIGNAL.why_not(seen, Rights())
-    assert why is not None
-    assert f"pid {pid} " in why
-    target = hold(seen)
-    assert [outcome.kind for outcome in send(target, "TERM", insists=True).outcomes] == ["refused"]
-
-
-def test_a03_a_thread_of_the_kernel() -> None:
-    stat = read_stat(2)
-    if stat is None or not stat.kernel_thread:
-        pytest.skip("not covered: pid 2 is no kernel thread here")
-    assert SIGNAL.why_not(row(2), Rights()) == "it is a thread of the kernel"
-    assert send(hold(row(2)), "STOP", insists=True).text == "nothing sent to 2: it is a thread of the kernel"
-
-
-def test_a03_gputop_itself_only_if_a_person_insists() -> None:
-    code = """
-from tests.acting import *
-got = []
-signal.signal(signal.SIGUSR1, lambda *_: got.append(1))
-held = hold(row(os.getpid()))
-assert held.cautions(Scope.PROCESS) == (f"{os.getpid()}: this is gputop itself",)
-assert send(held, "USR1").text == f"nothing sent to {os.getpid()}: this is gputop itself"
-assert not got
-assert send(held, "USR1", insists=True, watch_s=0.2).text == f"USR1 sent to {os.getpid()}"
-until(lambda: got)
-parent = hold(row(os.getppid()))
-assert send(parent, "STOP").text.endswith("gputop runs inside it and may end with it")
-"""
-    isolated(code)
-
-
-@pytest.mark.parametrize("unseen", ["foreign", "hidden", "exited"])
-def test_a03_what_is_not_verified(unseen: Unseen) -> None:
-    with program(WAITS) as (pid, _):
-        seen = row(pid)
-        for doubtful in (replace(seen, verified=False), replace(seen, unseen=unseen)):
-            assert SIGNAL.why_not(doubtful, Rights())
-            assert not send(hold(doubtful), "TERM", insists=True).good
-        assert unharmed(pid)
-
-
-def test_a03_read_only_or_not_of_this_machine() -> None:
-    with program(WAITS) as (pid, _):
-        for rights, why in (
-            (Rights(readonly=True), "gputop was started with --readonly"),
-            (Rights(elsewhere="a demo"), "these are processes of a demo, not of this machine"),
-        ):
-            assert [action.why_not(row(pid), rights) for action in ACTIONS] == [why] * len(ACTIONS)
-            assert send(hold(row(pid), rights=rights), "KILL", confirmed=True, insists=True).text.endswith(why)
-        assert unharmed(pid)
-
-
-def test_a03_a_zombie_and_a_thread() -> None:
-    ended = subprocess.Popen(["true"])
-    until(lambda: state(ended.pid) == "Z")
-    why = f"it has ended; its parent {os.getpid()} has not collected it yet"
-    assert SIGNAL.why_not(row(ended.pid), Rights()) == why
-    ended.wait()
-    stop = threading.Event()
-    thread = threading.Thread(target=stop.wait)
-    thread.start()
-    try:
-        assert SIGNAL.why_not(row(thread.native_id or 0), Rights()) == "it is a thread, not a process"
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_a_whole_job_its_loaders_and_their_titles() -> None:

@@ -97,7 +97,7 @@ class Action(Protocol[Options]):
         """What a person calls it."""
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
-        """Why it cannot be done to this process now, as one clear line; None if it can. Asks the kernel: about 0.1 ms."""
+        """Why it cannot be done to this process now, as one line; None if it can. Asks the kernel: about 0.1 ms."""
 
     def run(self, hold: Hold, options: Options, tell: Callable[[Run], object]) -> Run:
         """Begin to do it to what the hold has; returns at once."""

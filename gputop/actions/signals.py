@@ -124,7 +124,7 @@ def _reacts(target: Target, choice: Choice) -> Iterator[str]:
     if choice.effect in ("interrupt", "end") and state == "T":
         yield f"is frozen: it gets {choice.name} when it is thawed (CONT)"
     elif choice.effect != "none" and state == "D":
-        yield "waits in the kernel (state D): no signal reaches it before that is over"
+        yield "waits in the kernel (state D): it may end only when that is over"
 
 
 def _send(hold: Hold, order: Order, run: Run) -> Signalled:
@@ -181,7 +181,7 @@ def _none(outcomes: tuple[Outcome, ...]) -> str:
 def _why_still(target: Target, choice: Choice) -> str:
     state = target.state()
     if state == "D":
-        return "waits in the kernel (state D), often for storage or the driver; no signal ends it before that is over"
+        return "waits in the kernel (state D), often for storage or the driver: it may end only when that is over"
     if choice.effect == "kill":
         return "is being ended by the kernel; freeing much memory takes a while"
     if state == "T" and _goal(choice) == "end":
