@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Event
 from typing import Literal, Protocol, runtime_checkable
 
-from gputop.model import Frame
+from gputop.model import PARTS, Detail, Frame, Identity, Missing, Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +16,18 @@ class Interest:
 
     pids: frozenset[int] = frozenset()  # processes that are open or selected
     every_process: bool = False  # the whole list is on screen, not only GPU kin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What somebody wants to see of one process. Secrets are shown one by one, and only while they are asked for."""
+
+    parts: Collection[Part] = PARTS
+    revealed: frozenset[str] = frozenset()  # names of the variables whose values are shown whole
+    others_environment: bool = False  # root only: show that of another user's process, as asked for by a key
+
+
+EVERYTHING = Look()
 
 
 class Source(Protocol):
@@ -31,6 +43,14 @@ class Source(Protocol):
 
     def frames(self, stop: Event) -> Iterator[Frame]:
         """Yield frames, the oldest first."""
+        ...
+
+    def inspect(self, identity: Identity, look: Look = EVERYTHING) -> Detail | Missing:
+        """The newest details of a process: never waits, and asking is what keeps them coming.
+
+        Ask again at every frame while it is on screen; parts of it that have not been read yet are `stale`. A Missing
+        instead: the process has ended or was never there (`lost`), or this source has no details (`absent`).
+        """
         ...
 
 

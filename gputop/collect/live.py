@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from threading import Event
 
+from gputop.collect.details.inspector import Inspector
 from gputop.collect.gpus import GpuLane
 from gputop.collect.host.reader import HostReader
 from gputop.collect.jobs.memory import Jobs
 from gputop.collect.lane import Lane, pause
 from gputop.collect.processes.names import Names
 from gputop.collect.processes.reader import ProcessReader, ProcessTable, with_shares
-from gputop.model import Frame, Host, Note
+from gputop.model import Detail, Frame, Host, Identity, Missing, Note
 from gputop.safe.text import clean
-from gputop.source import Interest
+from gputop.source import EVERYTHING, Interest, Look
 
 PATIENCE_S = 0.25  # how long a tick waits for a lane; a later result belongs to the next frame
 PRIME_S = 0.2  # rates need two looks: the first is not shown
@@ -48,6 +49,7 @@ class Live:
         self._reader = ProcessReader(names=self._names)
         self._processes = Lane("processes", self._read_processes, ProcessTable.EMPTY)
         self._host = Lane("host", HostReader().read, Host())
+        self._inspector = Inspector(lambda: self._processes.latest.processes)
         self._jobs = Jobs()
         self._spent: tuple[float, float] | None = None  # at the last frame: the time, and CPU time so far
         self._hostname = clean(socket.gethostname())
@@ -78,6 +80,10 @@ class Live:
             due_s = max(due_s + self.interval_s, time.monotonic() - self.interval_s)
         for stopped in (*lanes, self._gpus, self._names):
             stopped.stop()
+
+    def inspect(self, identity: Identity, look: Look = EVERYTHING) -> Detail | Missing:
+        """The newest details of a process, read by threads of their own."""
+        return self._inspector.inspect(identity, look)
 
     def _read_processes(self) -> ProcessTable:
         return self._reader.read(self._gpus.latest().shares, self.interest)

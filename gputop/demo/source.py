@@ -8,12 +8,13 @@ from threading import Event
 
 from gputop.demo.bystanders import hide, notes, others
 from gputop.demo.cards import Tenant
+from gputop.demo.details import detail
 from gputop.demo.gpu import Slot
 from gputop.demo.machine import host
 from gputop.demo.programs import Crew
 from gputop.demo.server import Job, Scenario
-from gputop.model import Frame, Host, Process
-from gputop.source import Interest
+from gputop.model import Detail, Frame, Host, Identity, Missing, Process
+from gputop.source import EVERYTHING, Interest, Look
 
 HISTORY_S = 900
 _DAEMONS_S = 5.0
@@ -43,6 +44,7 @@ class Demo:
         self.at_s = scenario.open_at_s if at_s is None else at_s
         self._pace = pace
         self._anchor_s = (time.time() if anchor_s is None else anchor_s) - self.at_s
+        self._newest: tuple[float, Frame] | None = None  # swapped whole: who asks for details runs elsewhere
         self._tick = -1.0
         self._found: tuple[tuple[Process, ...], tuple[Process, ...]] = ((), ())
         server = scenario.server
@@ -81,11 +83,24 @@ class Demo:
         """Frames from the opening on: paced without end, or without pace to the scenario's end."""
         t, due = self.at_s, time.monotonic()
         while not stop.is_set() and (self._pace or t <= self.scenario.length_s):
-            yield self.frame(t)
+            frame = self.frame(t)
+            self._newest = t, frame
+            yield frame
             t += self.interval_s
             if self._pace:
                 due = max(due + self.interval_s, time.monotonic())
                 stop.wait(due - time.monotonic())
+
+    def inspect(self, identity: Identity, look: Look = EVERYTHING) -> Detail | Missing:
+        """The details of a process at the newest frame."""
+        if self._newest is None:
+            return Missing(metric="details", reason="stale")
+        t, frame = self._newest
+        process = frame.by_identity.get(identity)
+        if process is None:
+            return Missing(metric="details", reason="lost")
+        job = next((job for job in self.scenario.server.jobs if job.name == process.job), None)
+        return detail(self.scenario.server, frame, process, job, t, look)
 
     def _coarse(self, t: float) -> Frame:
         server = self.scenario.server

@@ -110,3 +110,20 @@ def redact_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
             out.append(whole[1] + MASK if whole else redact(entry))
         is_value = not is_value and _OPTION_NAME.fullmatch(entry) is not None
     return tuple(out)
+
+
+# a variable whose value is a secret whatever it looks like; not TOKENIZERS_PARALLELISM, not PWD, not AUTHOR
+_SECRET_VARIABLE = re.compile(
+    r"pass(?:word|wd|phrase|code)|(?:^|_)pass$|_pwd$|token(?!i[sz]e)|secret|credential|_creds?$|api_?key|private|"
+    r"(?:^|_)auth(?:$|_)|(?:^|_)key$|cookie|session_?(?:id|key)$|(?:^|_)dsn$|connection_?string|webhook|(?:^|_)jwt(?:$|_)|"
+    r"(?:^|_)(?:pat|otp|pin)$",
+    re.IGNORECASE,
+)
+_KEY_FILE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)
+
+
+def redact_variable(name: str, value: str) -> str:
+    """The value of a variable of the environment: masked whole if its name says that it is a secret, else redacted."""
+    if value and _SECRET_VARIABLE.search(name):
+        return MASK
+    return _KEY_FILE.sub(MASK, redact(value))

@@ -1,0 +1,1 @@
+"""The details of one open process, read from /proc part by part, each part in a lane of its own."""

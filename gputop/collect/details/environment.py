@@ -1,0 +1,51 @@
+"""The environment a process was started with. Secrets are masked as it is read: nothing else ever holds them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+
+from gputop.collect.files import slurp, slurp_all
+from gputop.collect.processes.readings import UNLOCK_DENIED, Values, line
+from gputop.model import Identity, Missing, Variable
+from gputop.safe.text import LIMIT, clean, decode, redact_variable
+
+FILLS = ("environment",)
+MOST_BYTES, MOST_VARIABLES, LONGEST = 1 << 20, 2000, 1 << 16
+UNLOCK_OTHERS = "it belongs to another user: ask for it by its key"
+
+
+class Environment:
+    """Reads the variables of one process. What somebody asked to see is set by who looks."""
+
+    def __init__(self, root: str, identity: Identity, uid: int | None = None) -> None:
+        self._folder = f"{root}/{identity.pid}"
+        self._uid = os.geteuid() if uid is None else uid
+        self.revealed: Collection[str] = frozenset()
+        self.others = False
+
+    def read(self) -> Values:
+        """The variables by name; OSError when they may not be read."""
+        if not self._own() and not (self._uid == 0 and self.others):
+            unlock = UNLOCK_OTHERS if self._uid == 0 else UNLOCK_DENIED
+            return {"missing": (Missing(metric="environment", reason="denied", unlock=unlock),)}
+        raw = slurp_all(f"{self._folder}/environ", MOST_BYTES)
+        return {"environment": variables(raw, self.revealed)}
+
+    def _own(self) -> bool:
+        """Whether it runs with our uid alone, by its status: its folder's owner is root where it may not be dumped."""
+        uids = line(slurp(f"{self._folder}/status", 16384), b"\nUid:").split()[:3]
+        return bool(uids) and {int(uid) for uid in uids} == {self._uid}
+
+
+def variables(raw: bytes, revealed: Collection[str]) -> tuple[Variable, ...]:
+    """The variables of an environ file, by name; an entry without a `=` is one without a value."""
+    entries = [entry.partition(b"=") for entry in raw.split(b"\x00")[:MOST_VARIABLES] if entry]
+    return tuple(sorted((_variable(name, value, revealed) for name, _, value in entries), key=lambda one: one.name))
+
+
+def _variable(raw_name: bytes, raw_value: bytes, revealed: Collection[str]) -> Variable:
+    name, value = decode(raw_name, 256), decode(raw_value, LONGEST)
+    masked = redact_variable(name, value)  # before it is cut: the half of a token is no token, but half a secret
+    shown = name in revealed
+    return Variable(name=name, value=clean(value if shown else masked, LIMIT), secret=masked != value, revealed=shown)
