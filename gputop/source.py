@@ -19,7 +19,7 @@ class Interest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Wish:
     """What somebody wants to see of one process. Secrets are shown one by one, and only while they are asked for."""
 
     parts: Collection[Part] = PARTS
@@ -27,7 +27,7 @@ class Look:
     others_environment: bool = False  # root only: show that of another user's process, as asked for by a key
 
 
-EVERYTHING = Look()
+EVERYTHING = Wish()
 
 
 class Source(Protocol):
@@ -45,7 +45,7 @@ class Source(Protocol):
         """Yield frames, the oldest first."""
         ...
 
-    def inspect(self, identity: Identity, look: Look = EVERYTHING) -> Detail | Missing:
+    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
         """The newest details of a process: never waits, and asking is what keeps them coming.
 
         Ask again at every frame while it is on screen; parts of it that have not been read yet are `stale`. A Missing

@@ -14,9 +14,9 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from gputop.config import Settings
-from gputop.model import Frame
+from gputop.model import Detail, Frame, Identity, Missing
 from gputop.monitor import Monitor
-from gputop.source import Interest
+from gputop.source import EVERYTHING, Interest, Wish
 from gputop.ui.app import Gputop
 from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
@@ -41,6 +41,7 @@ class Feed:
         self.label = "live"
         self.interval_s = 1.0
         self.interest = Interest()
+        self.details: dict[Identity, Detail] = {}
         self._past = tuple(past)
         self._next: queue.SimpleQueue[Frame | Exception | None] = queue.SimpleQueue()
 
@@ -52,6 +53,10 @@ class Feed:
             if isinstance(item, Exception):
                 raise item
             yield item
+
+    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
+        """What the test put there."""
+        return self.details.get(identity, Missing(metric="details", reason="lost"))
 
     def give(self, item: Frame | Exception | None) -> None:
         """A frame; an exception that collection fails with; None for the end."""

@@ -17,7 +17,7 @@ from gputop.collect.processes.names import Names
 from gputop.collect.processes.reader import ProcessReader, ProcessTable, with_shares
 from gputop.model import Detail, Frame, Host, Identity, Missing, Note
 from gputop.safe.text import clean
-from gputop.source import EVERYTHING, Interest, Look
+from gputop.source import EVERYTHING, Interest, Wish
 
 PATIENCE_S = 0.25  # how long a tick waits for a lane; a later result belongs to the next frame
 PRIME_S = 0.2  # rates need two looks: the first is not shown
@@ -81,9 +81,9 @@ class Live:
         for stopped in (*lanes, self._gpus, self._names):
             stopped.stop()
 
-    def inspect(self, identity: Identity, look: Look = EVERYTHING) -> Detail | Missing:
+    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
         """The newest details of a process, read by threads of their own."""
-        return self._inspector.inspect(identity, look)
+        return self._inspector.inspect(identity, wish)
 
     def _read_processes(self) -> ProcessTable:
         return self._reader.read(self._gpus.latest().shares, self.interest)

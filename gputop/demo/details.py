@@ -25,7 +25,7 @@ from gputop.model import (
     Thread,
     Variable,
 )
-from gputop.source import Look
+from gputop.source import Wish
 
 _MASK = "***"
 _INVENTED = "this server is simulated and has no secrets"
@@ -53,7 +53,7 @@ _LIMITS: tuple[tuple[str, LimitUnit, float, float], ...] = (
 )
 
 
-def detail(server: Server, frame: Frame, process: Process, job: Job | None, t: float, look: Look) -> Detail:
+def detail(server: Server, frame: Frame, process: Process, job: Job | None, t: float, wish: Wish) -> Detail:
     """The process at t seconds of the scenario, as the viewer may see it."""
     work = job.phase(t)[1] if job else None
     files = tuple(_files(process, job, work, t))
@@ -66,26 +66,26 @@ def detail(server: Server, frame: Frame, process: Process, job: Job | None, t: f
         "memory": _memory(process, job),
         "overview": _overview(process, frame),
         "limits": tuple(_limits(process, frame, len(files))),
-        "environment": tuple(_environment(process, job, look)),
+        "environment": tuple(_environment(process, job, wish)),
         "children": tuple(
             Relative(identity=child.identity, name=child.name, file=_now(_files(child, job, work, t)))
             for child in children
         ),
     }
-    values: dict[str, Any] = {part: parts[part] for part in look.parts}
+    values: dict[str, Any] = {part: parts[part] for part in wish.parts}
     if "threads" in values:
         values["threads_count"] = len(threads)
     if "files" in values:
         values |= {"files_count": len(files), "file_now": _now(files)}
-    return _hidden(Detail(identity=process.identity, mono_s=frame.mono_s, **values), process, server, look)
+    return _hidden(Detail(identity=process.identity, mono_s=frame.mono_s, **values), process, server, wish)
 
 
-def _hidden(found: Detail, process: Process, server: Server, look: Look) -> Detail:
+def _hidden(found: Detail, process: Process, server: Server, wish: Wish) -> Detail:
     """What somebody without rights on it sees; root has them, but looks into the environment of others on purpose."""
     if server.viewer == process.uid:
         return found
     if server.viewer is None:
-        if process.uid == 0 or look.others_environment or "environment" not in look.parts:
+        if process.uid == 0 or wish.others_environment or "environment" not in wish.parts:
             return found
         secret = Missing(metric="environment", reason="denied", unlock=_UNLOCK_OTHERS)
         return replace(found, environment=None, missing=(secret,))
@@ -242,7 +242,7 @@ def _limits(process: Process, frame: Frame, files: int) -> Iterator[Limit]:
         yield Limit(name=name, unit=unit, soft=soft, hard=hard, used=used.get(name))
 
 
-def _environment(process: Process, job: Job | None, look: Look) -> Iterator[Variable]:
+def _environment(process: Process, job: Job | None, wish: Wish) -> Iterator[Variable]:
     """What launchers and people set, by name."""
     found: dict[str, object] = {"HOME": f"/home/{process.user}", "LANG": "C.UTF-8", "USER": process.user}
     secrets: tuple[str, ...] = ()
@@ -261,6 +261,6 @@ def _environment(process: Process, job: Job | None, look: Look) -> Iterator[Vari
             found |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "NCCL_DEBUG": "WARN"}
     known = {name: str(value) for name, value in found.items() if value is not None}
     for name in sorted((*known, *secrets)):
-        shown = name in look.revealed
+        shown = name in wish.revealed
         value = known.get(name, _INVENTED if shown else _MASK)
         yield Variable(name=name, value=value, secret=name in secrets, revealed=shown)

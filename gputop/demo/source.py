@@ -14,7 +14,7 @@ from gputop.demo.machine import host
 from gputop.demo.programs import Crew
 from gputop.demo.server import Job, Scenario
 from gputop.model import Detail, Frame, Host, Identity, Missing, Process
-from gputop.source import EVERYTHING, Interest, Look
+from gputop.source import EVERYTHING, Interest, Wish
 
 HISTORY_S = 900
 _DAEMONS_S = 5.0
@@ -91,7 +91,7 @@ class Demo:
                 due = max(due + self.interval_s, time.monotonic())
                 stop.wait(due - time.monotonic())
 
-    def inspect(self, identity: Identity, look: Look = EVERYTHING) -> Detail | Missing:
+    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
         """The details of a process at the newest frame."""
         if self._newest is None:
             return Missing(metric="details", reason="stale")
@@ -100,7 +100,7 @@ class Demo:
         if process is None:
             return Missing(metric="details", reason="lost")
         job = next((job for job in self.scenario.server.jobs if job.name == process.job), None)
-        return detail(self.scenario.server, frame, process, job, t, look)
+        return detail(self.scenario.server, frame, process, job, t, wish)
 
     def _coarse(self, t: float) -> Frame:
         server = self.scenario.server

@@ -7,13 +7,31 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.config import SETTINGS
-from gputop.model import Cgroup, Disk, Gpu, GpuShare, Host, Mount, Network, Node, Pressure, Process, Unit, metrics
+from gputop.model import (
+    Cgroup,
+    Disk,
+    File,
+    Gpu,
+    GpuShare,
+    Host,
+    Io,
+    Memory,
+    Mount,
+    Network,
+    Node,
+    Overview,
+    Pressure,
+    Process,
+    Thread,
+    Unit,
+    metrics,
+)
 
 if TYPE_CHECKING:
     from gputop.ui.keys import Key
 
 _WIDTH = 100
-# where each stands in a frame
+# where each stands in a frame, or in the details of one process
 _PLACES: dict[str, type] = {
     "gpus": Gpu,
     "processes": Process,
@@ -25,11 +43,16 @@ _PLACES: dict[str, type] = {
     "host: networks": Network,
     "host: nodes": Node,
     "cgroups and host: cgroup": Cgroup,
+    "details: overview": Overview,
+    "details: threads": Thread,
+    "details: files": File,
+    "details: io": Io,
+    "details: memory": Memory,
 }
 
 
 def metric_tables() -> str:
-    """Every metric, by its place in a frame."""
+    """Every metric, by its place."""
     parts = []
     for place, owner in _PLACES.items():
         rows = ((f"`{metric.name}`", _unit(metric.unit), metric.help) for metric in metrics(owner))

@@ -114,9 +114,9 @@ def redact_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 # a variable whose value is a secret whatever it looks like; not TOKENIZERS_PARALLELISM, not PWD, not AUTHOR
 _SECRET_VARIABLE = re.compile(
-    r"pass(?:word|wd|phrase|code)|(?:^|_)pass$|_pwd$|token(?!i[sz]e)|secret|credential|_creds?$|api_?key|private|"
-    r"(?:^|_)auth(?:$|_)|(?:^|_)key$|cookie|session_?(?:id|key)$|(?:^|_)dsn$|connection_?string|webhook|(?:^|_)jwt(?:$|_)|"
-    r"(?:^|_)(?:pat|otp|pin)$",
+    r"pass(?:word|wd|phrase|code)|token(?!i[sz]e)|secret|credential|api[-_]?key|private|cookie|webhook|"
+    r"session[-_]?(?:id|key)|connection[-_]?string|"
+    r"(?<![A-Za-z])(?:pass|creds?|auth|key|dsn|jwt|pat|otp|pin)(?![A-Za-z])|[-_]pwd$",
     re.IGNORECASE,
 )
 _KEY_FILE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from gputop.collect.files import slurp, slurp_all
 from gputop.collect.processes.readings import UNLOCK_DENIED, Values, line
 from gputop.model import Identity, Missing, Variable
-from gputop.safe.text import LIMIT, clean, decode, redact_variable
+from gputop.safe.text import LIMIT, clean, decode, redact, redact_variable
 
 FILLS = ("environment",)
 MOST_BYTES, MOST_VARIABLES, LONGEST = 1 << 20, 2000, 1 << 16
@@ -45,7 +45,9 @@ def variables(raw: bytes, revealed: Collection[str]) -> tuple[Variable, ...]:
 
 
 def _variable(raw_name: bytes, raw_value: bytes, revealed: Collection[str]) -> Variable:
-    name, value = decode(raw_name, 256), decode(raw_value, LONGEST)
-    masked = redact_variable(name, value)  # before it is cut: the half of a token is no token, but half a secret
+    told, value = decode(raw_name, LONGEST), decode(raw_value, LONGEST)
+    # before they are cut: the half of a token does not look like one; a name may be anything, a command line say
+    name, masked = clean(redact(told), 256), redact_variable(told, value)
     shown = name in revealed
-    return Variable(name=name, value=clean(value if shown else masked, LIMIT), secret=masked != value, revealed=shown)
+    secret = masked != value or name != told
+    return Variable(name=name, value=clean(value if shown else masked, LIMIT), secret=secret, revealed=shown)

@@ -13,7 +13,7 @@ from gputop.collect.lane import Lane
 from gputop.collect.processes.readings import UNLOCK_DENIED, Values
 from gputop.model import PARTS, Detail, Identity, Missing, Part, Process, Reason
 from gputop.safe.identity import parse_stat
-from gputop.source import Look
+from gputop.source import Wish
 
 TICK_S = 0.9  # how often at most: whoever looks asks once a second, more or less
 STUCK_S = 2.0  # a read that takes longer counts as one that never answers
@@ -46,7 +46,7 @@ class _Section:
         now_s = self._clock()
         if self._asked_s is None:
             self._lane.start()
-        elif not self._lane.settled(0) or (now_s - self._asked_s < self._every_s and not soon):
+        elif not self.settled(0) or (now_s - self._asked_s < self._every_s and not soon):
             return
         self._asked_s = now_s
         self._lane.nudge()
@@ -54,7 +54,7 @@ class _Section:
     @property
     def stuck(self) -> bool:
         """Whether its thread is inside a read that does not end."""
-        return self._asked_s is not None and not self._lane.settled(0) and self._clock() - self._asked_s >= STUCK_S
+        return self._asked_s is not None and not self.settled(0) and self._clock() - self._asked_s >= STUCK_S
 
     def values(self) -> Values:
         """The newest of it, or why there is none."""
@@ -62,6 +62,10 @@ class _Section:
             return self._none("lost")
         answer, oldest_s = self._lane.latest, self._clock() - max(STALE_S, 3 * self._every_s)
         return self._none("stale") if answer.taken_s is None or answer.taken_s < oldest_s else answer.values
+
+    def settled(self, until_s: float) -> bool:
+        """Wait for the read that is under way, no longer than until this time of the monotonic clock."""
+        return self._asked_s is None or self._lane.settled(until_s)
 
     def stop(self) -> None:
         """Let its thread end when it comes back."""
@@ -111,14 +115,14 @@ class Inspection:
         self._sections = {part: _Section(part, self._whole(reads[part][1]), reads[part][0], clock) for part in PARTS}
         self._sizes = _Section("size_bytes", self._whole(self._measure), TICK_S, clock)
 
-    def ask(self, look: Look) -> None:
+    def ask(self, wish: Wish) -> None:
         """Have the parts that somebody looks at read again."""
-        asked = (frozenset(look.revealed), look.others_environment)
+        asked = (frozenset(wish.revealed), wish.others_environment)
         changed = asked != (self._environment.revealed, self._environment.others)
         self._environment.revealed, self._environment.others = asked
-        for part in look.parts:
+        for part in wish.parts:
             self._sections[part].ask(soon=changed and part == "environment")
-        if "files" in look.parts or "children" in look.parts:
+        if "files" in wish.parts or "children" in wish.parts:
             self._sizes.ask()
 
     def detail(self, parts: Collection[Part], revealed: Collection[str]) -> Detail:
@@ -140,12 +144,20 @@ class Inspection:
     @property
     def stuck(self) -> bool:
         """Whether a thread of it does not come back."""
-        return any(section.stuck for section in (*self._sections.values(), self._sizes))
+        return any(section.stuck for section in self._all)
+
+    def settled(self, until_s: float) -> bool:
+        """Wait for what is being read, no longer than until this time of the monotonic clock."""
+        return all(section.settled(until_s) for section in self._all)
 
     def stop(self) -> None:
         """Let its threads end."""
-        for section in (*self._sections.values(), self._sizes):
+        for section in self._all:
             section.stop()
+
+    @property
+    def _all(self) -> tuple[_Section, ...]:
+        return (*self._sections.values(), self._sizes)
 
     def _measure(self) -> Values:
         self._children.measure()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from gputop.collect.details.inspection import Inspection
 from gputop.model import Detail, Identity, Missing, Process
-from gputop.source import EVERYTHING, Look
+from gputop.source import EVERYTHING, Wish
 
 CLOSED_AFTER_S = 30.0
 MOST_OPEN = 8
@@ -29,7 +29,7 @@ class Inspector:
         self._open: dict[Identity, Inspection] = {}  # who was asked for last stands last
         self._asked_s: dict[Identity, float] = {}
 
-    def inspect(self, identity: Identity, look: Look = EVERYTHING) -> Detail | Missing:
+    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
         """The newest details of a process, and have them read again."""
         if (unseen := self._unseen(identity)) is not None:
             return unseen
@@ -40,8 +40,12 @@ class Inspector:
         self._close_others()
         if inspection.ended:
             return Missing(metric="details", reason="lost")
-        inspection.ask(look)
-        return inspection.detail(look.parts, look.revealed)
+        inspection.ask(wish)
+        return inspection.detail(wish.parts, wish.revealed)
+
+    def settled(self, until_s: float) -> bool:
+        """Wait until all that was asked is read, no longer than until this time of the monotonic clock."""
+        return all(inspection.settled(until_s) for inspection in self._open.values())
 
     def _unseen(self, identity: Identity) -> Missing | None:
         """Why there are no details of a process that only the driver knows."""
