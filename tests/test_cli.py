@@ -47,6 +47,8 @@ def run(*args: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.C
         (["--once", "metrics"], "metrics"),
         (["docs", "nonsense"], "nonsense"),
         (["completions", "fish"], "fish"),
+        (["--once", "--int=5"], "--int"),
+        (["snapshot", "--form", "csv"], "--form"),
     ],
 )
 def test_wrong_usage_is_one_line_and_64(args: list[str], says: str) -> None:
@@ -137,6 +139,13 @@ def test_completions_are_those_of_the_command_line(shell: str) -> None:
     shipped = (Path(gputop.__file__).parent / "completions" / f"gputop.{shell}").read_text()
     assert shipped.strip() == shtab.complete(parser(), shell).strip(), "run make completions"
     assert run("completions", shell).stdout == shipped
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_names_of_demos_and_pages_are_completed(shell: str) -> None:
+    script = run("completions", shell).stdout
+    assert " ".join(SCENARIOS) in script
+    assert " ".join(name for name, _ in docs.topics()) in script
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

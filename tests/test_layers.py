@@ -46,6 +46,10 @@ OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("export.prometheus",),
     "torch": (),
 }
+IO_MODULES = {
+    "asyncio", "datetime", "fcntl", "glob", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets",
+    "select", "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "urllib",
+}  # fmt: skip
 FILES = sorted(ROOT.rglob("*.py"))
 
 
@@ -83,6 +87,16 @@ def test_imports_follow_the_layers(path: Path) -> None:
             assert not within(inner, NEVER.get(layer, set())), f"{here} must not import {name}"
         elif top in OUTSIDE_ONLY_IN:
             assert within(here, OUTSIDE_ONLY_IN[top]), f"{here} must not import {top}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if within(dotted(path), {"diagnose"})], ids=dotted)
+def test_diagnose_has_no_io(path: Path) -> None:
+    """It is arithmetic on frames: the same frames make the same findings, on any machine and at any time."""
+    assert {name.partition(".")[0] for name in imports(path)} & IO_MODULES == set()
+    called = {
+        getattr(node.func, "id", "") for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
+    }
+    assert called & {"open", "print", "input"} == set()
 
 
 @pytest.mark.parametrize("path", FILES, ids=dotted)

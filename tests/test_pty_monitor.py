@@ -102,9 +102,9 @@ def test_t10_other_terminals_draw(monitor: Program, term: str | None) -> None:
         ({"NO_COLOR": "1"}, r"[0127]|2[1-9]", "1"),
         ({"TERM": "xterm", "COLORTERM": None}, r"[0127]|2[1-9]|[34][0-79]|9[0-7]", "34"),
         ({"TERM": "xterm-256color", "COLORTERM": None}, r"[0127]|2[1-9]|[34][0-79]|9[0-7]|[34]8;5;\d+", "38;5;74"),
-        ({"COLORTERM": "truecolor"}, r"[0127]|2[1-9]|[34]9|[34]8;2;\d+;\d+;\d+", "38;2;88;166;214"),
+        ({"COLORTERM": "truecolor", "NO_COLOR": ""}, r"[0127]|2[1-9]|[34]9|[34]8;2;\d+;\d+;\d+", "38;2;88;166;214"),
     ],
-    ids=["no colour", "16", "256", "true colour"],
+    ids=["no colour", "16", "256", "true colour, NO_COLOR empty"],
 )
 def test_t11_colours(monitor: Program, env: dict[str, str], allowed: str, ever: str) -> None:
     with Program(monitor.argv, "Quit", env={**monitor.env, **env}).start() as terminal:

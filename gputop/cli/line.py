@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputop import units
 from gputop.safe.text import clean
@@ -26,13 +26,29 @@ class Failure(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one line for wrong usage, and our exit code for it."""
+    """argparse with one line for wrong usage, and our exit code for it; a flag is spelled out: another may come."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where help is; exit 64."""
         # a glob puts the names of other people's files on the command line
         sys.stderr.write(f"gputop: {clean(message)}; see {self.prog} --help\n")
         raise SystemExit(USAGE)
+
+
+class Names:
+    """What a shell offers for an argument; that a name is none of them is said by the command, in better words."""
+
+    def __init__(self, find: Callable[[], Iterable[str]]) -> None:
+        self._find = find  # late: only the completions need them
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._find())
+
+    def __contains__(self, name: object) -> bool:
+        return True
 
 
 def duration(text: str) -> float:

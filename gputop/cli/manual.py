@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gputop.cli.line import OK, USAGE, Command, Failure
+from gputop.cli.line import OK, USAGE, Command, Failure, Names
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -31,7 +32,15 @@ def page(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _docs_arguments(docs: argparse.ArgumentParser) -> None:
-    docs.add_argument("topic", nargs="?", metavar="TOPIC", help="one page; without it, the list of pages")
+    docs.add_argument(
+        "topic", nargs="?", metavar="TOPIC", choices=Names(_topics), help="one page; without it, the list of pages"
+    )
+
+
+def _topics() -> Iterable[str]:
+    from gputop import docs
+
+    return docs.TOPICS
 
 
 COMMANDS = (

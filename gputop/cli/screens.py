@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import TYPE_CHECKING
 
-from gputop.cli.line import OK, USAGE, Command, Failure
+from gputop.cli.line import OK, USAGE, Command, Failure, Names
 from gputop.cli.opening import open_source
 
 if TYPE_CHECKING:
@@ -50,8 +50,16 @@ def demo(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _demo_arguments(demo: argparse.ArgumentParser) -> None:
-    demo.add_argument("name", nargs="?", default="showcase", metavar="NAME", help="which one (showcase)")
+    demo.add_argument(
+        "name", nargs="?", default="showcase", metavar="NAME", choices=Names(_scenarios), help="which one (showcase)"
+    )
     demo.add_argument("--list", action="store_true", help="name them all")
+
+
+def _scenarios() -> Iterable[str]:
+    from gputop.demo import SCENARIOS
+
+    return SCENARIOS
 
 
 COMMANDS = (

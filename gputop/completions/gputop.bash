@@ -20,6 +20,7 @@ _shtab_gputop_option_strings=(-h --help --source --interval --readonly --ascii -
 
 
 
+_shtab_gputop_demo_pos_0_choices=(showcase healthy idle 16gpu 64gpu)
 _shtab_gputop_demo___gpm_choices=(on off auto)
 _shtab_gputop_snapshot___gpm_choices=(on off auto)
 _shtab_gputop_snapshot___format_choices=(text json jsonl csv)
@@ -27,6 +28,7 @@ _shtab_gputop_doctor___gpm_choices=(on off auto)
 _shtab_gputop_metrics___gpm_choices=(on off auto)
 _shtab_gputop_columns___gpm_choices=(on off auto)
 _shtab_gputop_keys___gpm_choices=(on off auto)
+_shtab_gputop_docs_pos_0_choices=(keys columns metrics configuration doctor performance security faults changelog)
 _shtab_gputop_docs___gpm_choices=(on off auto)
 _shtab_gputop_completions_pos_0_choices=(bash zsh tcsh)
 _shtab_gputop_completions___gpm_choices=(on off auto)

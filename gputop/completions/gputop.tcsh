@@ -15,5 +15,7 @@ complete gputop \
         'n/--gpm/(on off auto)/' \
         'n/--format/(text json jsonl csv)/' \
         'p/1/(demo snapshot doctor metrics columns keys docs completions reset-terminal)/' \
+        'n/demo/(showcase healthy idle 16gpu 64gpu)/' \
+        'n/docs/(keys columns metrics configuration doctor performance security faults changelog)/' \
         'n/completions/(bash zsh tcsh)/' \
         'p/*/()/'

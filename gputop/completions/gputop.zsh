@@ -83,7 +83,7 @@ _shtab_gputop_demo_options=(
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
   "--list[name them all]"
-  ":which one (showcase):"
+  ":which one (showcase):(showcase healthy idle 16gpu 64gpu)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -99,7 +99,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
-  ":one page\; without it, the list of pages:"
+  ":one page\; without it, the list of pages:(keys columns metrics configuration doctor performance security faults changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
