@@ -28,6 +28,7 @@ class Wish:
 
 
 EVERYTHING = Wish()
+UNRECORDED = Missing(metric="details", reason="absent", unlock="recordings hold no details: open the process live")
 
 
 class Source(Protocol):

@@ -14,7 +14,7 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Finding, Subject
-from gputop.model import Frame
+from gputop.model import Frame, Identity
 from gputop.monitor import Monitor, Update
 from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
@@ -167,6 +167,12 @@ def test_it_plays_on_from_where_it_was_taken_to_and_waits_at_the_end(watched: Wa
     watched.source.seek(125)
     watched.until(SOME[129])
     assert watched.shown[-5:] == SOME[125:]
+
+
+def test_a_recording_has_no_details_and_says_so(watched: Watched) -> None:
+    missing = watched.source.inspect(Identity(1, 1))
+    assert (missing.metric, missing.reason) == ("details", "absent")
+    assert "live" in (missing.unlock or "")
 
 
 def test_findings_are_marks(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event as Signal
 from typing import BinaryIO
 
-from gputop.model import Frame
+from gputop.model import Frame, Identity, Missing
 from gputop.record.index import Entry, Index
 from gputop.record.lines import Damage, read
 from gputop.record.parse import Header, Newer, glance
@@ -20,7 +20,7 @@ from gputop.record.step import Step, shown, stepped
 from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
-from gputop.source import Interest, Mark
+from gputop.source import EVERYTHING, UNRECORDED, Interest, Mark, Wish
 
 MOST_BYTES = 4 * 2**30
 NEAR_S, FAR_S, FAR_STEP_S = 150.0, 900.0, 15.0  # of the past: what rules look back on, and what charts do
@@ -116,6 +116,10 @@ class Recording:
         while self._pace and not stop.is_set() and not self.seeking:
             self._woken.wait(_NOTICE_S)
             self._woken.clear()
+
+    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Missing:  # noqa: ARG002
+        """Details are read of what somebody looks at, and are in no file."""
+        return UNRECORDED
 
     def _waited(self, ahead_s: float, stop: Signal) -> float:
         """Wait for as much of recorded time; returns by how much less than nothing is left, which is owed."""

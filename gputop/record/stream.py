@@ -11,14 +11,14 @@ from itertools import chain
 from threading import Event as Signal
 from threading import Thread
 
-from gputop.model import Frame, Note
+from gputop.model import Frame, Identity, Missing, Note
 from gputop.record.lines import Bomb, Damage, Splitter, Unpacker
 from gputop.record.member import MAGIC
 from gputop.record.parse import Header, Newer, glance
 from gputop.record.step import Step, shown, stepped
 from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
-from gputop.source import Interest
+from gputop.source import EVERYTHING, UNRECORDED, Interest, Wish
 
 _CHUNK = 1 << 16
 _NOTICE_S = 0.1
@@ -57,6 +57,10 @@ class Stream:
         if last and self._pace and not stop.is_set():
             note = Note(subject="monitor", key="stream-ended", text="the stream has ended: this is its last frame")
             yield replace(last, notes=(*last.notes, note))
+
+    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Missing:  # noqa: ARG002
+        """Details are read of what somebody looks at, and do not travel."""
+        return UNRECORDED
 
     def _newest(self, stop: Signal) -> Iterator[Step]:
         arrived, some, ended = deque[Step](maxlen=1), Signal(), Signal()
