@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from gputop.demo.generator import around, noise
@@ -44,11 +45,11 @@ _STATIC: dict[str, Any] = {
 
 def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
     """The machine, from its processes before anything of them is hidden."""
-    busy = min(99.0, sum(process.cpu_percent or 0.0 for process in processes) / server.cpus)
-    blocked = sum(process.blocked_percent or 0.0 for process in processes) / 100
+    busy = min(99.0, _sum(processes, "cpu_percent") / server.cpus)
+    blocked = _sum(processes, "blocked_percent") / 100
     iowait = min(100 - busy, 100 * blocked / server.cpus)
     mounts = _mounts(server, t, processes)
-    from_network = sum(mount.read_bytes_per_s or 0.0 for mount in mounts)
+    from_network = _sum(mounts, "read_bytes_per_s")
     receive, send = 1.01 * from_network + around(4e6, 0.3, 801, t), around(9e6, 0.3, 802, t)
     disks = _disks(server, t, processes)
     return Host(
@@ -62,8 +63,8 @@ def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
         load=_load(busy / 100 * server.cpus + blocked, t),
         cpu_pressure=_pressure(server, t, "cpu_pressure", 0.0),
         io_pressure=_pressure(server, t, "io_pressure", 0.6),
-        read_bytes_per_s=from_network + sum(disk.read_bytes_per_s or 0.0 for disk in disks),
-        write_bytes_per_s=sum(disk.write_bytes_per_s or 0.0 for disk in disks),
+        read_bytes_per_s=from_network + _sum(disks, "read_bytes_per_s"),
+        write_bytes_per_s=_sum(disks, "write_bytes_per_s"),
         receive_bytes_per_s=receive,
         send_bytes_per_s=send,
         disks=disks,
@@ -76,6 +77,11 @@ def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
     )
 
 
+def _sum(things: Iterable[object], metric: str) -> float:
+    """A metric of many things added up; who has none adds nothing."""
+    return sum(getattr(thing, metric) or 0.0 for thing in things)
+
+
 def _cores(cpus: int, mean: float, t: float) -> tuple[float, ...]:
     """The cores around their mean, never below 0 or above 100."""
     wander = [noise(600 + core, t / 2) for core in range(cpus)]
@@ -86,7 +92,7 @@ def _cores(cpus: int, mean: float, t: float) -> tuple[float, ...]:
 
 def _memory(server: Server, t: float, processes: tuple[Process, ...]) -> dict[str, Any]:
     """What the processes hold, and in the page cache what they have read."""
-    used = int(server.memory_base_bytes + sum(process.pss_bytes or 0 for process in processes))
+    used = int(server.memory_base_bytes + _sum(processes, "pss_bytes"))
     cached = int(min(server.cached_bytes + _read_so_far(server, t), 0.9 * (server.memory_bytes - used)))
     return {
         "memory_total_bytes": server.memory_bytes,
@@ -148,7 +154,7 @@ def _readers(server: Server, store: Store, processes: tuple[Process, ...]) -> tu
     """Bytes and calls a second that jobs ask of a store."""
     keys = {job.name for job in server.jobs if job.data == store.path}
     asking = [process for process in processes if process.job in keys]
-    read = sum(process.read_bytes_per_s or 0.0 for process in asking)
+    read = _sum(asking, "read_bytes_per_s")
     calls = sum((process.read_bytes_per_s or 0.0) / (process.mean_read_bytes or 1.0) for process in asking)
     return read, calls
 
@@ -181,7 +187,7 @@ def _mount(store: Store, t: float, read: float, calls: float) -> Mount:
 
 def _disks(server: Server, t: float, processes: tuple[Process, ...]) -> tuple[Disk, ...]:
     local = [store for store in server.stores if not store.network]
-    written = sum(process.write_bytes_per_s or 0.0 for process in processes)
+    written = _sum(processes, "write_bytes_per_s")
     found = []
     for number, store in enumerate(local):
         read, calls = _readers(server, store, processes)

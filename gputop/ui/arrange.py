@@ -13,7 +13,6 @@ Pane = Literal["gpus", "host", "processes"]
 WIDTH_FOR_PROCESSES, HEIGHT_FOR_PROCESSES = 80, 24
 WIDTH_FOR_HOST = 160
 GPU_SHARE = 0.45  # of the height, at most
-PROCESS_LINES = 8  # at least
 
 
 class Rect(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from textual.strip import Strip
 
 from gputop import units
+from gputop.figures import mean
 from gputop.model import Gpu
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
@@ -91,14 +92,14 @@ def _charts(gpu: Gpu, scene: Scene, seconds: int) -> list[Chart]:
         return list(scene.past.values(gpu.uuid, metric, max(1, seconds)))
 
     busy = past("busy_percent")
-    charts = [Chart("busy %", f"now {_number(gpu.busy_percent)}  avg {_number(_mean(busy))}", busy, 100, "busy area")]
+    charts = [Chart("busy %", f"now {_number(gpu.busy_percent)}  avg {_number(mean(busy))}", busy, 100, "busy area")]
     if gpu.vram_total_bytes:
         used = past("vram_used_bytes")
         said = f"{units.size(gpu.vram_used_bytes)}  peak {units.size(_most(used))}"
         charts.append(Chart("vram %", said, used, gpu.vram_total_bytes, "memory area"))
     if gpu.power_limit_watts:
         watts = past("power_watts")
-        said = f"{_number(gpu.power_watts)} of {gpu.power_limit_watts:.0f} W  avg {_number(_mean(watts))}"
+        said = f"{_number(gpu.power_watts)} of {gpu.power_limit_watts:.0f} W  avg {_number(mean(watts))}"
         charts.append(Chart("power", said, watts, gpu.power_limit_watts, "busy area"))
     rates = past("pcie_rx_bytes_per_s")
     if (most := _most(rates)) is not None:
@@ -106,11 +107,6 @@ def _charts(gpu: Gpu, scene: Scene, seconds: int) -> list[Chart]:
         said = f"{units.rate(gpu.pcie_rx_bytes_per_s)}/s  peak {units.rate(most)}/s  axis {units.rate(top)}/s"
         charts.append(Chart("pcie rx", said, rates, top, "busy area"))
     return charts
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _most(values: Sequence[float | None]) -> float | None:

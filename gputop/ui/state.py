@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from gputop.figures import mean
 from gputop.model import Gpu
 from gputop.ui.look import Token
 from gputop.units import ago
@@ -82,8 +83,8 @@ def _power_capped(gpu: Gpu, past: Past) -> bool:
 
 def _share(past: Past, uuid: str, metric: str) -> float:
     """Mean percent of the last seconds; -1 where the driver has no such counter."""
-    known = [value for value in past.values(uuid, metric, HELD_S) if value is not None]
-    return sum(known) / len(known) if known else -1.0
+    known = mean(past.values(uuid, metric, HELD_S))
+    return -1.0 if known is None else known
 
 
 def idle_for(uuid: str, past: Past) -> float | None:
