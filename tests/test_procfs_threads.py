@@ -72,7 +72,7 @@ def test_parked_threads_are_read_rarely_and_still_count(proc: FakeProc) -> None:
         for tid in (100_000, 100_001):
             proc.write(f"100/task/{tid}/schedstat", f"{second * SECOND + 1} 0 9\n")
         proc.now_s += 1
-        reads.append(opened(proc.proc, lambda: threads.sample([identity], ())))
+        reads.append(opened(proc.proc, lambda: threads.sample({identity: None}, {})))
         found = threads.values(identity, {}, 40)
     assert max(reads[:2]) >= 80, "names too at first"
     assert max(reads[12:]) < 40 / 4 + 8
@@ -81,7 +81,7 @@ def test_parked_threads_are_read_rarely_and_still_count(proc: FakeProc) -> None:
     for second in range(30, 48):
         crowd(proc, range(100, 101), 40, second)
         proc.now_s += 1
-        threads.sample([identity], ())
+        threads.sample({identity: None}, {})
     assert threads.values(identity, {}, 40)["busy_threads"] == 40, "who wakes up is noticed"
 
 
@@ -114,7 +114,7 @@ def test_p20_a_tick_reads_no_more_than_its_budget(proc: FakeProc) -> None:
     for second in range(1, 9):
         proc.now_s += 1
         crowd(proc, range(100, 103), 110, second)
-        assert opened(proc.proc, lambda: threads.sample(identities, ())) <= READS_A_TICK + 3
+        assert opened(proc.proc, lambda: threads.sample(dict.fromkeys(identities), {})) <= READS_A_TICK + 3
         known.append([threads.values(identity, {}, 110).get("busy_threads") for identity in identities])
     assert known[-1] == [110] * 3
     assert all(sum(row[place] is not None for row in known) >= 2 for place in range(3)), "each has its turn"
@@ -126,7 +126,7 @@ def test_the_open_process_is_sampled_whole_at_each_tick(proc: FakeProc) -> None:
     for second in range(1, 3):
         proc.now_s += 1
         crowd(proc, range(100, 102), 300, second)
-        threads.sample(identities, identities[1:])
+        threads.sample(dict.fromkeys(identities), {identities[1]: 300})
     assert threads.values(identities[1], {}, 300)["busy_threads"] == 300
 
 
@@ -142,14 +142,33 @@ def test_threads_come_and_go(proc: FakeProc) -> None:
                 folder.rmdir()
         crowd(proc, range(100, 101), count, second)
         proc.now_s += 3
-        threads.sample([identity], ())
+        threads.sample({identity: count}, {})
         found = threads.values(identity, {}, count)
     assert found["busy_threads"] == 4
     crowd(proc, range(100, 101), 12, 0)
     for second in (5, 6, 7):
         crowd(proc, range(100, 101), 12, second)
         proc.now_s += 3
-        threads.sample([identity], ())
+        threads.sample({identity: 12}, {})
     assert threads.values(identity, {}, 12)["busy_threads"] == 12
-    threads.sample([], ())
+    threads.sample({}, {})
     assert threads.values(identity, {}, 12) == {"busy_threads": None, "run_wait_percent": None}
+
+
+def test_a_thread_that_takes_the_place_of_another_is_found_though_their_number_is_the_same(proc: FakeProc) -> None:
+    threads = Threads(str(proc.proc), proc.clock)
+    (identity,) = crowd(proc, range(100, 101), 3, 0)
+    for second in range(1, 8):
+        if second == 3:
+            old = proc.proc / "100/task/100002"
+            for file in old.iterdir():
+                file.unlink()
+            old.rmdir()
+            proc.thread(100, 100_007, "new", run=1)
+        crowd(proc, range(100, 101), 2 if second >= 3 else 3, second)
+        if second >= 3:
+            proc.write("100/task/100007/schedstat", f"{second * SECOND + 1} 0 9\n")
+        proc.now_s += 3
+        threads.sample({identity: 3}, {})
+    found = threads.values(identity, {}, 3)
+    assert (found["busy_threads"], found["thread_names"]) == (3, (("busy", 2), ("new", 1)))

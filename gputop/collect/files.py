@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from typing import Literal
 
 from gputop.model import Reason
@@ -49,3 +50,52 @@ def slurp_all(path: str, limit: int) -> bytes:
 def why(error: OSError) -> Reason | Literal["gone"]:
     """What an error says about a process's file; `gone` is the process, or a file that this kernel does not have."""
     return _REASONS.get(error.errno, "lost")
+
+
+class Shelf:
+    """Room for files of /proc that stay open: to open and close one costs more than to read it.
+
+    Only the kernel's own files may stay open. It answers each read anew, for the process that was there when the file
+    was opened: once that has ended the file says so, and never speaks of another process with its pid.
+    """
+
+    MOST = 2048
+    OTHERS = 256  # descriptors left to everything else
+
+    def __init__(self, root: str = "/proc") -> None:
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.room = 0 if root != "/proc" else max(0, min(self.MOST, (soft - self.OTHERS) // 2))
+
+
+class Kept:
+    """One file that is read again and again, open in between where the shelf has room."""
+
+    __slots__ = ("_fd", "_path", "_shelf")
+
+    def __init__(self, path: str, shelf: Shelf) -> None:
+        self._path, self._shelf = path, shelf
+        self._fd = -1
+
+    def read(self, size: int = 4096) -> bytes:
+        """What one read gives, at most `size` bytes; OSError as the kernel gave it."""
+        if self._fd >= 0:
+            return os.pread(self._fd, size, 0)
+        fd = os.open(self._path, _FLAGS)
+        try:
+            raw = os.read(fd, size)
+        except OSError:
+            os.close(fd)
+            raise
+        if self._shelf.room > 0:
+            self._shelf.room -= 1
+            self._fd = fd
+        else:
+            os.close(fd)
+        return raw
+
+    def close(self) -> None:
+        """Give the room back; the next read opens the file again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self._shelf.room += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from gputop.collect.files import Shelf
 from gputop.collect.processes.cgroup import Place, Quotas
 from gputop.collect.processes.confined import Confined
 from gputop.collect.processes.readings import READINGS, Values
@@ -22,38 +23,43 @@ _SLOW = tuple(reading for reading in READINGS if reading.slow)
 class Closely:
     """Reads the other files of the few."""
 
-    def __init__(self, root: str, sys: str, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, root: str, sys: str, clock: Callable[[], float], shelf: Shelf) -> None:
+        self._clock, self._shelf = clock, shelf
         self._quotas = Quotas(root, sys)
-        self._threads = Threads(root, clock)
+        self._threads = Threads(root, clock, shelf)
         self._confined = Confined(root, sys)
 
     def read(self, seen: Seen, opened: bool, place: Place | None, scale: Scale) -> None:
         """One tick of one process; a zombie and a thread of the kernel have nothing more to tell."""
+        followed = seen.follow(self._shelf)
         if seen.stat.kernel_thread or (seen.stat.state in "ZX" and (seen.stat.threads or 0) <= 1):
-            seen.bare()
+            followed.bare()
             return
-        now_s = self._clock()
+        now_s, fields = self._clock(), followed.fields
         for reading in _QUICK:
-            seen.read(reading, now_s, scale)
-        if opened or now_s >= seen.slow_s:
-            part = seen.identity.pid % 10 / 10 if seen.slow_s == 0 else 0.0  # not all of them at the same tick
-            seen.slow_s = now_s + SLOW_EVERY_S * (1 - part)
+            followed.read(reading, now_s, scale)
+        if opened or now_s >= followed.slow_s:
+            part = seen.identity.pid % 10 / 10 if followed.slow_s == 0 else 0.0  # not all of them at the same tick
+            followed.slow_s = now_s + SLOW_EVERY_S * (1 - part)
             for reading in _SLOW:
-                seen.read(reading, now_s, scale)
-            seen.main_switches = seen.fields.get(_VOLUNTARY), seen.fields.get(_INVOLUNTARY)
-            affinity = seen.fields.get("affinity")
+                followed.read(reading, now_s, scale)
+            followed.main_switches = fields.get(_VOLUNTARY), fields.get(_INVOLUNTARY)
+            affinity = fields.get("affinity")
             if seen.named:  # else its quota is not known yet
-                seen.fields.update(self._limits(place, None if affinity is None else scale.cpus(affinity), now_s))
+                fields.update(self._limits(place, None if affinity is None else scale.cpus(affinity), now_s))
 
     def sample(self, trainers: Iterable[Seen], opened: Iterable[Seen], everyone: Collection[Seen]) -> None:
         """Threads of trainers in turn, all threads of what is open; then what follows from them for everyone."""
-        self._threads.sample([seen.identity for seen in trainers], [seen.identity for seen in opened])
+        self._threads.sample(
+            {seen.identity: seen.stat.threads for seen in trainers},
+            {seen.identity: seen.stat.threads for seen in opened},
+        )
         now_s = self._clock()
         for seen in everyone:
-            fields, identity = seen.fields, seen.identity
+            followed, identity = seen.follow(self._shelf), seen.identity
+            fields = followed.fields
             fields.update(self._threads.values(identity, fields, seen.stat.threads))
-            (asked, forced), others = seen.main_switches, self._threads.switching(identity)
+            (asked, forced), others = followed.main_switches, self._threads.switching(identity)
             if others is not None and asked is not None and forced is not None:
                 fields[_VOLUNTARY], fields[_INVOLUNTARY] = asked + others[0], forced + others[1]
             seen.watch(now_s, self._threads.blocked(identity))

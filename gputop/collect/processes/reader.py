@@ -8,16 +8,18 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from gputop.collect.files import slurp, why
+from gputop.collect.files import Shelf, slurp, why
 from gputop.collect.fills import check
 from gputop.collect.jobs.kin import LOADER, Tree
 from gputop.collect.processes.cgroup import QUOTA_FILLS, Place
 from gputop.collect.processes.closely import Closely
 from gputop.collect.processes.dossier import WEIGHT_FILLS
+from gputop.collect.processes.followed import RETRY_S
 from gputop.collect.processes.names import Names, Wanted
+from gputop.collect.processes.notes import denied_io, lost
 from gputop.collect.processes.readings import READINGS, STAT_FILLS
 from gputop.collect.processes.scale import Scale
-from gputop.collect.processes.seen import RETRY_S, Seen
+from gputop.collect.processes.seen import Seen
 from gputop.collect.processes.shares import ProcessTable, with_shares
 from gputop.collect.processes.threads import THREAD_FILLS
 from gputop.collect.processes.turns import Turns
@@ -32,6 +34,7 @@ FILLS = (*STAT_FILLS, *QUOTA_FILLS, *WEIGHT_FILLS, *THREAD_FILLS, *(name for r i
 check((metric.name for metric in metrics(Process)), FILLS)
 
 LIST_EVERY_S = 5.0  # even when nobody seems to have been born: a container may have its /proc/loadavg made up
+ASK_EVERY_S = 3.0  # whether something is to be named anew
 MACHINE_EVERY_S = 10.0  # what may change about the machine itself
 
 
@@ -55,7 +58,7 @@ class ProcessReader:
     ) -> None:
         self._root, self._sys, self._clock, self._boot = root, sys, clock, boot
         self._names = names or Names(root, clock)
-        self._closely = Closely(root, sys, clock)
+        self._closely = Closely(root, sys, clock, Shelf(root))
         self._scale = scale or Scale()
         self._scale_s: float | None = None
         self._turns = Turns(root)
@@ -66,6 +69,7 @@ class ProcessReader:
         self._tree_changed = True
         self._tracked: dict[int, Seen] = {}
         self._weighed: set[int] = set()
+        self._asked, self._asked_s = set[int](), 0.0
         self._cgroups: tuple[Cgroup, ...] = ()
         self._unreadable_s: dict[int, float] = {}
         self._absent: dict[int, float] = {}
@@ -82,11 +86,11 @@ class ProcessReader:
         try:
             pids = self._list(now_s)
         except OSError as error:
-            return replace(self._table, notes=(_lost(error.strerror or str(error)),))
+            return replace(self._table, notes=(lost(error.strerror or str(error)),))
         looked = self._look_at_all(pids, interest, now_s)
         told = self._take_names()  # first: what is followed closely is read by its cgroup
         self._follow(gpu_pids, interest, looked, now_s)
-        self._ask_names(interest, looked)
+        self._ask_names(interest, looked, now_s)
         for seen in dict.fromkeys((*looked, *self._tracked.values(), *told)):
             seen.made(None if seen.uid is None else self._names.user(seen.uid), self._scale)
         self._absent = {pid: self._absent.get(pid, now_s) for pid in gpu_pids if pid not in self._seen}
@@ -135,7 +139,7 @@ class ProcessReader:
         sleepers = self._turns.take(now_s, interest, self._followed_cores(), self._scale.cpu_count)
         for known in (*self._tracked.values(), *sleepers):
             try:
-                raw = slurp(known.stat_file)
+                raw = known.stat_record()
             except OSError as error:
                 self._fail(known.identity.pid, error, now_s)
                 self._turns.put(known)
@@ -185,7 +189,7 @@ class ProcessReader:
             seen = self._seen[pid] = Seen(pid, self._root, stat, stat.started_ticks)
             self._tree_changed = True
         elif (stat.parent_pid, stat.comm) != (seen.stat.parent_pid, seen.stat.comm):
-            self._tree_changed = True
+            self._tree_changed, self._asked_s = True, 0.0
         seen.look(raw, stat, self._clock(), self._boot(), self._scale)
         return seen
 
@@ -193,6 +197,7 @@ class ProcessReader:
         seen = self._seen.pop(pid, None)
         if seen is not None:
             seen.gone = True
+            seen.end()
             self._tracked.pop(pid, None)
             self._names.forget(seen.identity)
             self._tree_changed = True
@@ -214,7 +219,6 @@ class ProcessReader:
         for pid in chosen:
             seen = self._seen[pid] if self._seen[pid].looked_s >= now_s else self._look(pid, now_s)
             if seen is not None:
-                seen.tracked = True
                 self._tracked[pid] = seen
                 self._closely.read(seen, pid in interest.pids, self._place(seen), self._scale)
         trainers = {pid: seen for pid, seen in self._tracked.items() if self._trains(seen, gpu_pids)}
@@ -243,8 +247,10 @@ class ProcessReader:
         inherited = parent is not None and parent.named.get("rank") == named.get("rank")
         return (named.get("rank") is not None and not inherited) or "torch" in named.get("libraries", ())
 
-    def _ask_names(self, interest: Interest, looked: Iterable[Seen]) -> None:
-        """Ask the names lane about those followed."""
+    def _ask_names(self, interest: Interest, looked: Iterable[Seen], now_s: float) -> None:
+        """Ask the names lane about those followed: as soon as there are others, and now and then."""
+        if now_s - self._asked_s < ASK_EVERY_S and self._tracked.keys() == self._asked and not interest.every_process:
+            return
         wanted = []
         for pid, seen in self._tracked.items():
             weigh = pid in self._weighed or seen.stat.parent_pid in self._loader_parents
@@ -253,6 +259,7 @@ class ProcessReader:
             others = dict.fromkeys((*looked, *(seen for seen in self._seen.values() if not seen.named)))
             wanted += [Wanted(seen.identity, seen.stat.comm, deep=False) for seen in others if not seen.tracked]
         self._names.want(wanted)
+        self._asked, self._asked_s = set(self._tracked), now_s
 
     def _take_names(self) -> list[Seen]:
         """Take what the names lane has found meanwhile; of whom."""
@@ -271,28 +278,6 @@ class ProcessReader:
         return told
 
     def _notes(self) -> tuple[Note, ...]:
-        others = (seen for seen in self._tracked.values() if seen.uid != os.geteuid())
-        denied = sum(seen.troubles.get("io") == "denied" for seen in others)
-        notes = []
-        if denied:
-            notes.append(
-                Note(
-                    subject="processes",
-                    key="denied-io",
-                    text=f"I/O of {denied} {'process' if denied == 1 else 'processes'} of other users is hidden "
-                    "(/proc/PID/io is readable by the owner only).",
-                    help=("Their READ/s, WRITE/s show '·', not 0. sudo gputop shows them. Nothing else is missing.",),
-                )
-            )
-        if self._lost:
-            notes.append(_lost(self._lost))
-        return tuple(notes)
-
-
-def _lost(problem: str) -> Note:
-    return Note(
-        subject="processes",
-        key="processes-lost",
-        text=f"Some processes could not be read: {problem}. They show what was known of them before.",
-        help=("With too many open files: ulimit -n 1024",),
-    )
+        others = [seen.followed for seen in self._tracked.values() if seen.uid != os.geteuid()]
+        denied = sum(followed is not None and followed.troubles.get("io") == "denied" for followed in others)
+        return (*((denied_io(denied),) if denied else ()), *((lost(self._lost),) if self._lost else ()))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from gputop.collect.files import slurp
+from gputop.collect.files import Kept, Shelf, slurp
 from gputop.collect.processes.readings import Values, line, run_and_wait, switches, waited_percent
 from gputop.collect.rates import Counters
 from gputop.model import Identity
@@ -18,16 +18,21 @@ READS_A_TICK = 250  # over all processes that nobody looks at; a pass over more 
 READS_OPEN = 2000  # of one process that somebody looks at
 PASS_EVERY_S = 3.0  # over the threads of one process, unless somebody looks
 PARKED_PASSES, PARKED_EVERY = 2, 4  # a thread that did not run at all in so many passes is read at every fourth
+LIST_EVERY = 10  # passes
 BUSY = 0.10  # share of its time that a thread ran or wanted to: CPU share alone misses starved threads
 MOST_NAMES = 64
+
+
+Counts = Mapping[Identity, int | None]  # how many threads each process has, where that is known
 
 
 class _Thread:
     """One thread from pass to pass."""
 
-    __slots__ = ("counters", "name", "parked", "run", "switches", "switching", "wait")
+    __slots__ = ("counters", "name", "parked", "run", "schedstat", "switches", "switching", "wait")
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str, shelf: Shelf) -> None:
+        self.schedstat = Kept(f"{folder}/schedstat", shelf)
         self.name: str | None = None
         self.counters, self.switches = Counters(), Counters()
         self.run: float | None = None  # nanoseconds a second
@@ -44,53 +49,74 @@ class _Thread:
 class _Family:
     """The threads of one process. A pass may be interrupted when a tick's reads are used up."""
 
-    def __init__(self, identity: Identity, root: str) -> None:
+    def __init__(self, identity: Identity, root: str, shelf: Shelf) -> None:
         self.identity, self.folder = identity, f"{root}/{identity.pid}/task"
+        self._shelf = shelf
         self.threads: dict[int, _Thread] = {}
         self.left: list[int] = []
         self.passes, self.began_s = 0, 0.0
         self.values: Values = {}
         self.blocked = False  # a thread was in state D in this pass
+        self._listed = 0  # in which pass the threads were listed
         self.others = (0.0, 0.0)  # context switches a second of busy threads, the main one excluded
 
     def due(self, now_s: float) -> bool:
         """Whether to go on with a pass or to begin another; rates need two, so those come soon."""
         return bool(self.left) or self.passes < 2 or now_s - self.began_s >= PASS_EVERY_S
 
-    def step(self, reads: int, clock: Callable[[], float], every: bool = False) -> int:
-        """Go on with the pass for this many reads; how many are left over. At its end the values are new."""
+    def step(self, reads: int, clock: Callable[[], float], count: int | None, every: bool = False) -> int:
+        """Go on with the pass for this many reads; how many are left over. At its end the values are new.
+
+        `count` is how many threads there are, None if that is not known.
+        """
         if not self.left:
-            self._begin(clock(), every)
+            self._begin(clock(), count, every)
             reads -= 1
         while self.left and reads > 0:
             tid = self.left.pop()
             thread = self.threads.get(tid)
             if thread is None:
-                thread = self.threads[tid] = _Thread()
+                thread = self.threads[tid] = _Thread(f"{self.folder}/{tid}", self._shelf)
             try:
                 reads -= self._read(tid, thread, clock())
             except (OSError, ValueError):
-                self.threads.pop(tid, None)
+                self._forget([tid])
                 reads -= 1
         if not self.left:
             self._end()
         return reads
 
-    def _begin(self, now_s: float, every: bool) -> None:
-        try:
-            here = {int(name) for name in os.listdir(self.folder)}
-        except (OSError, ValueError):
-            here = set()
+    def _begin(self, now_s: float, count: int | None, every: bool) -> None:
         self.passes, self.began_s, self.blocked = self.passes + 1, now_s, False
-        self.threads = {tid: thread for tid, thread in self.threads.items() if tid in here}
+        here = self._list(count)
         if not every:
             parked = (tid for tid, thread in self.threads.items() if thread.parked >= PARKED_PASSES)
             here.difference_update([tid for tid in parked if (tid + self.passes) % PARKED_EVERY])
         self.left = list(here)
 
+    def _list(self, count: int | None) -> set[int]:
+        """All threads: as many as known, and each of them answered, are the same as before, or soon found not to be."""
+        if len(self.threads) == count and self.passes - self._listed < LIST_EVERY:
+            return set(self.threads)
+        try:
+            here = {int(name) for name in os.listdir(self.folder)}
+        except (OSError, ValueError):
+            here = set()
+        self._listed = self.passes
+        self._forget(self.threads.keys() - here)
+        return here
+
+    def close(self) -> None:
+        """Keep no file open."""
+        self._forget(list(self.threads))
+
+    def _forget(self, tids: Iterable[int]) -> None:
+        for tid in tids:
+            self.threads.pop(tid).schedstat.close()
+
     def _read(self, tid: int, thread: _Thread, now_s: float) -> int:
         reads = 1
-        rates = thread.counters.rates(now_s, run_and_wait(slurp(f"{self.folder}/{tid}/schedstat", 128)))
+        rates = thread.counters.rates(now_s, run_and_wait(thread.schedstat.read(128)))
         thread.run, thread.wait = rates
         thread.parked = 0 if thread.run or thread.wait or thread.run is None else thread.parked + 1
         if thread.name is None:
@@ -124,30 +150,31 @@ class _Family:
 class Threads:
     """Samples the threads of the processes it is told to, in turn, within a budget of reads."""
 
-    def __init__(self, root: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
-        self._root, self._clock = root, clock
+    def __init__(
+        self, root: str = "/proc", clock: Callable[[], float] = time.monotonic, shelf: Shelf | None = None
+    ) -> None:
+        self._root, self._clock, self._shelf = root, clock, shelf or Shelf(root)
         self._families: dict[Identity, _Family] = {}
         self._turns: deque[Identity] = deque()
 
-    def sample(self, wanted: Iterable[Identity], opened: Iterable[Identity]) -> None:
+    def sample(self, wanted: Counts, opened: Counts) -> None:
         """One tick: all threads of what is open, and as many of the others as the budget allows."""
-        open_now = set(opened)
-        here = open_now | set(wanted)
-        for identity in self._families.keys() - here:
-            del self._families[identity]
-        for identity in sorted(here - self._families.keys()):
-            self._families[identity] = _Family(identity, self._root)
+        here = {**wanted, **opened}
+        for identity in self._families.keys() - here.keys():
+            self._families.pop(identity).close()
+        for identity in sorted(here.keys() - self._families.keys()):
+            self._families[identity] = _Family(identity, self._root, self._shelf)
             self._turns.append(identity)
         self._turns = deque(identity for identity in self._turns if identity in here)
-        for identity in open_now:
-            self._families[identity].step(READS_OPEN, self._clock, every=True)
+        for identity, count in opened.items():
+            self._families[identity].step(READS_OPEN, self._clock, count, every=True)
         reads, now_s = READS_A_TICK, self._clock()
         for _ in range(len(self._turns)):
             family = self._families[self._turns[0]]
-            if family.identity not in open_now and family.due(now_s):
+            if family.identity not in opened and family.due(now_s):
                 if reads <= 0:
                     break
-                reads = family.step(reads, self._clock)
+                reads = family.step(reads, self._clock, here[family.identity])
                 if family.left:
                     break  # its pass goes on at the next tick
             self._turns.rotate(-1)

@@ -1,0 +1,26 @@
+"""What the process lane has to say when it could not read everything."""
+
+from __future__ import annotations
+
+from gputop.model import Note
+
+
+def denied_io(count: int) -> Note:
+    """The I/O of so many followed processes is not for us to read."""
+    return Note(
+        subject="processes",
+        key="denied-io",
+        text=f"I/O of {count} {'process' if count == 1 else 'processes'} of other users is hidden "
+        "(/proc/PID/io is readable by the owner only).",
+        help=("Their READ/s, WRITE/s show '·', not 0. sudo gputop shows them. Nothing else is missing.",),
+    )
+
+
+def lost(problem: str) -> Note:
+    """Something kept us from reading, other than the processes themselves."""
+    return Note(
+        subject="processes",
+        key="processes-lost",
+        text=f"Some processes could not be read: {problem}. They show what was known of them before.",
+        help=("With too many open files: ulimit -n 1024",),
+    )
