@@ -38,6 +38,7 @@ Uid:\t1000\t1000\t1000\t1000
 Groups:\t4 24 27 30 46 116 1000
 NStgid:\t{pid}
 VmPeak:\t  113840 kB
+VmSize:\t  113840 kB
 VmRSS:\t  120000 kB
 RssAnon:\t   80000 kB
 RssFile:\t   36000 kB

@@ -60,7 +60,6 @@ class OpenProc(FakeProc):
         self.write(f"{pid}/smaps_rollup", ROLLUP)
         self.write(f"{pid}/numa_maps", NUMA)
         self.write(f"{pid}/environ", environ)
-        self.write(f"{pid}/cgroup", "0::/system.slice/x\n")
         self.write(f"{pid}/oom_score", "667\n")
         self.write(f"{pid}/oom_score_adj", "-5\n")
         for name, target in {"exe": "/usr/bin/python3", "cwd": "/home/alice/llama"}.items():

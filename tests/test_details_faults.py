@@ -31,12 +31,12 @@ def test_what_is_not_read_yet_is_stale_and_nothing_is_waited_for(proc: OpenProc)
     assert (first.environment, why(first)) == (None, {"environment": ("stale", None)})
 
 
-@pytest.mark.parametrize("part", ["environ", "smaps_rollup", "limits", "io", "cgroup"])
+@pytest.mark.parametrize("part", ["environ", "smaps_rollup", "limits", "io", "oom_score"])
 def test_p08_a_file_that_never_answers_costs_its_own_part_alone(proc: OpenProc, part: str) -> None:
     identity = proc.whole(42)
     (proc.proc / f"42/{part}").unlink()
     os.mkfifo(proc.proc / f"42/{part}")
-    lost = {"environ": "environment", "smaps_rollup": "memory", "cgroup": "overview"}.get(part, part)
+    lost = {"environ": "environment", "smaps_rollup": "memory", "oom_score": "overview"}.get(part, part)
 
     def rest() -> bool:
         detail = proc.inspector.inspect(identity)
@@ -112,3 +112,34 @@ def test_what_nobody_asks_for_any_more_is_closed(proc: OpenProc) -> None:
     assert len(proc.inspector._open) == 8
     proc.detail(identities[0], Wish(parts=("limits",)), after_s=31.0)
     assert list(proc.inspector._open) == [identities[0]]
+
+
+@pytest.mark.parametrize("how", ["zombie", "of the kernel"])
+def test_p04_a_process_without_memory_has_neither_memory_nor_environment(proc: OpenProc, how: str) -> None:
+    identity = proc.whole(42, b"")
+    path = proc.proc / "42/stat"
+    new = (
+        path.read_text().replace(" S ", " Z ")
+        if how == "zombie"
+        else path.read_text().replace(" 4194304 ", " 2129984 ")
+    )
+    path.write_text(new)
+    status = (proc.proc / "42/status").read_text().splitlines()
+    proc.write("42/status", "\n".join(row for row in status if not row.startswith("Vm")) + "\n")
+    detail = proc.detail(identity)
+    assert why(detail) == {"environment": ("absent", None), "memory": ("absent", None)}
+
+
+def test_children_are_stale_until_the_list_of_processes_is_there(proc: OpenProc) -> None:
+    identity = proc.whole(42)
+    known = proc.processes.pop()
+    assert why(proc.detail(identity)) == {"children": ("stale", None)}
+    proc.processes.append(known)
+    assert proc.detail(identity, after_s=1.0).children == ()
+
+
+def test_a_file_that_cannot_be_opened_now_is_not_the_end_of_a_process(proc: OpenProc) -> None:
+    identity = proc.whole(42)
+    (proc.proc / "42/limits").unlink()
+    (proc.proc / "42/limits").symlink_to("limits")  # ELOOP: neither gone nor denied
+    assert why(proc.detail(identity)) == {"limits": ("lost", None)}

@@ -158,6 +158,6 @@ for name in denied:
 assert detail.files is detail.io is detail.environment is None
 assert detail.limits and detail.threads[0].name == "sleep" and detail.threads[0].waiting_in is None
 assert detail.memory.anonymous_bytes and detail.memory.pss_bytes is None
-assert detail.overview.exe is None and detail.overview.affinity
+assert detail.overview.exe is None and detail.overview.policy == "other"
 """
     isolated(code)

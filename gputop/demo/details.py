@@ -107,8 +107,10 @@ def _threads(process: Process, t: float) -> Iterator[Thread]:
         name for name, count in process.thread_names or ((process.name, process.threads or 1),) for _ in range(count)
     ]
     others = names[names.index(process.name) + 1 :] if process.name in names else names[1:]
-    pool = max(0, (process.busy_threads or 0) - (main > 10))
-    each = ((process.cpu_percent or 0.0) - main) / pool if pool else 0.0
+    rest = (process.cpu_percent or 0.0) - main
+    busy = max(0, (process.busy_threads or 0) - (main > 10))
+    pool = busy or (sum(name not in _SLEEPERS for name in others) if rest > 0 else 0)
+    each = rest / pool if pool else 0.0
     yield _thread(process, t, 0, process.name, main, process.waiting_in, 0.3)
     for place, name in enumerate(others, start=1):
         share, asleep_in = _SLEEPERS.get(name, (0.0, "futex_do_wait"))
@@ -215,12 +217,7 @@ def _overview(process: Process, frame: Frame) -> Overview:
         exe="/opt/conda/bin/python3.12" if process.job else next(iter(process.command), None),
         folder=f"/home/{process.user}/{process.folder}" if process.job else "/",
         parents=tuple(parents),
-        cgroup=process.cgroup,
-        container=process.container,
-        affinity=process.affinity,
-        allowed_nodes="0-1",
         policy="other",
-        nice=process.nice,
         oom_score=667 if process.job else 0,
         oom_adjust=0,
         own_namespaces=("mnt", "pid") if process.container else (),

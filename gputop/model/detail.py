@@ -119,17 +119,12 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Where it runs and with which rights."""
+    """Where it runs and with which rights, beyond what the Process of a frame says."""
 
     exe: str | None = None
     folder: str | None = None  # its working folder, in its mount namespace
     parents: tuple[Relative, ...] = ()  # the nearest first
-    cgroup: str | None = None
-    container: str | None = None
-    affinity: str | None = metric(Unit.WORD, "CPUs it may run on, as a list of ranges")
-    allowed_nodes: str | None = metric(Unit.WORD, "NUMA nodes it may have memory on, as a list of ranges")
     policy: str | None = metric(Unit.WORD, "scheduling policy")
-    nice: int | None = metric(Unit.COUNT, "scheduling niceness")
     oom_score: int | None = metric(Unit.COUNT, "how soon it is killed when memory runs out; 1000 is first")
     oom_adjust: int | None = metric(Unit.COUNT, "what was added to that by hand, -1000 to 1000")
     tracer_pid: int | None = None  # of a debugger or profiler that holds it; None: nobody

@@ -31,10 +31,13 @@ class Children:
         self._files: dict[Identity, OpenFiles] = {}  # swapped whole: another thread measures
 
     def read(self) -> Values:
-        """The children by pid."""
+        """The children by pid; stale as long as the list does not know the process itself."""
+        processes = list(self._processes())
+        if not any(process.identity == self._identity for process in processes):
+            return {"missing": (Missing(metric="children", reason="stale"),)}
         born = sorted(
             (process.identity, process.name)
-            for process in self._processes()
+            for process in processes
             if process.parent_pid == self._identity.pid and process.started_ticks >= self._identity.started_ticks
         )
         looked = [identity for identity, _ in born[:MOST]]

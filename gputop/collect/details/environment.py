@@ -8,6 +8,7 @@ from collections.abc import Collection
 from gputop.collect.files import slurp, slurp_all
 from gputop.collect.processes.readings import UNLOCK_DENIED, Values, line
 from gputop.model import Identity, Missing, Variable
+from gputop.safe.identity import parse_stat
 from gputop.safe.text import LIMIT, clean, decode, redact, redact_variable
 
 FILLS = ("environment",)
@@ -29,6 +30,9 @@ class Environment:
         if not self._own() and not (self._uid == 0 and self.others):
             unlock = UNLOCK_OTHERS if self._uid == 0 else UNLOCK_DENIED
             return {"missing": (Missing(metric="environment", reason="denied", unlock=unlock),)}
+        stat = parse_stat(slurp(f"{self._folder}/stat"))
+        if stat is None or stat.kernel_thread or stat.state in "ZX":  # its file is empty, which says nothing
+            return {"missing": (Missing(metric="environment", reason="absent"),)}
         raw = slurp_all(f"{self._folder}/environ", MOST_BYTES)
         return {"environment": variables(raw, self.revealed)}
 

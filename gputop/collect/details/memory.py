@@ -49,6 +49,8 @@ class Weight:
         """The memory, pages walked or not; OSError when not even its status may be read."""
         raw = slurp(f"{self._folder}/status", 16384)
         plain: dict[str, Any] = {name: _kilobytes(raw, field) for name, field in _STATUS.items()}
+        if plain["virtual_bytes"] is None:  # it has ended, or belongs to the kernel
+            return {"missing": (Missing(metric="memory", reason="absent"),)}
         began_s = self._clock()
         if self._again_s is None or began_s >= self._again_s:
             self._walk()

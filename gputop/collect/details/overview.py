@@ -1,11 +1,10 @@
-"""Where a process runs and with which rights: program, folder, parents, cgroup, scheduler, namespaces."""
+"""Where a process runs and with which rights: program, folder, parents, scheduler, namespaces."""
 
 from __future__ import annotations
 
 import os
 
 from gputop.collect.files import slurp, why
-from gputop.collect.processes.cgroup import Place, place
 from gputop.collect.processes.readings import UNLOCK_DENIED, Values, line
 from gputop.model import Identity, Missing, Overview, Relative
 from gputop.safe.identity import parse_stat, read_stat
@@ -30,21 +29,15 @@ class Situation:
         self._missing = []
         raw = slurp(f"{self._folder}/stat")
         stat, status = parse_stat(raw), slurp(f"{self._folder}/status", 16384)
-        where = self._place()
-        tracer = _word(status, b"\nTracerPid:")
+        tracer = line(status, b"\nTracerPid:")
         overview = Overview(
             exe=self._link("exe", "exe"),
             folder=self._link("cwd", "folder"),
             parents=self._parents(stat.parent_pid if stat else None),
-            cgroup=where.path if where else None,
-            container=where.container if where else None,
-            affinity=_word(status, b"\nCpus_allowed_list:"),
-            allowed_nodes=_word(status, b"\nMems_allowed_list:"),
             policy=_policy(raw),
-            nice=stat.nice if stat else None,
             oom_score=self._number("oom_score"),
             oom_adjust=self._number("oom_score_adj"),
-            tracer_pid=int(tracer) if tracer and tracer.isdigit() and tracer != "0" else None,
+            tracer_pid=int(tracer) if tracer.isdigit() and tracer != b"0" else None,
             own_namespaces=self._namespaces(),
             capabilities=_capabilities(status),
             seccomp=_seccomp(status),
@@ -61,12 +54,6 @@ class Situation:
     def _note(self, metric: str, error: OSError) -> None:
         if why(error) == "denied":
             self._missing.append(Missing(metric=metric, reason="denied", unlock=UNLOCK_DENIED))
-
-    def _place(self) -> Place | None:
-        try:
-            return place(slurp(f"{self._folder}/cgroup", 1 << 16))
-        except OSError:
-            return None
 
     def _number(self, name: str) -> int | None:
         try:
@@ -95,10 +82,6 @@ class Situation:
         except OSError as error:
             self._note("own_namespaces", error)
             return None
-
-
-def _word(status: bytes, field: bytes) -> str | None:
-    return decode(line(status, field), 256) or None
 
 
 def _policy(raw: bytes) -> str | None:
