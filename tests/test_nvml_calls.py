@@ -53,19 +53,20 @@ def test_each_call_at_its_cadence(fake: Fake) -> None:
         child.sweep(60)
     made = {name: count / 8 for name, count in (calls(fake) - before).items()}
     each_minute = {
-        60: ["ClockInfo"],  # and the memory clock, below
-        120: ["Samples"],
+        60 + 2 * 6: ["ClockInfo"],  # SM; memory and graphics
+        60 + 4 * 6: ["Samples"],  # busy; memory, power and two clocks
         30: ["MemoryInfo_v2", "TemperatureV", "CurrentClocksEventReasons", "ComputeRunningProcesses_v3"],
-        6: ["GraphicsRunningProcesses_v3", "MPSComputeRunningProcesses_v3", "PerformanceState", "CurrPcieLinkWidth"],
+        6: ["GraphicsRunningProcesses_v3", "MPSComputeRunningProcesses_v3", "PerformanceState", "PcieSpeed"],
         2: ["EnforcedPowerLimit"],
         1: ["MigMode"],
     }
     for times, names in each_minute.items():
         for name in names:
-            assert made[f"nvmlDeviceGet{name}"] == times + (6 if name == "ClockInfo" else 0), name
-    assert made["nvmlDeviceGetFieldValues"] == 60 + 6 + 2
+            assert made[f"nvmlDeviceGet{name}"] == times, name
+    assert made["nvmlDeviceGetFieldValues"] == 60 + 2 * 6 + 2 * 2
     assert made["nvmlDeviceGetProcessUtilization"] == 60
     never = {"nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlInitWithFlags", "nvmlDeviceGetPcieThroughput"}
+    never |= {"nvmlDeviceGetViolationStatus", "nvmlDeviceGetCpuAffinityWithinScope"}
     assert not never & set(made)
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.gate import ABSENT, OK, DriverGone, Gate, No, Unanswered, refusal
+from gputop.collect.nvml.gate import OK, DriverGone, Gate, No, Unanswered, refusal
 from gputop.collect.nvml.probe import Answers, probe
-from gputop.model import Note
+from gputop.model import Engine, Note
 from gputop.safe.text import decode
 
 _MIB = 1024 * 1024
@@ -39,7 +39,19 @@ RATES = {
     60: "nvlink_rx_bytes_per_s",
     61: "nvlink_tx_bytes_per_s",
 }
-_ALL = SHARES | RATES
+CHIP_TO_CHIP = {100: "c2c_tx_bytes_per_s", 101: "c2c_rx_bytes_per_s"}
+_UNITS, _DETAILS = "gpm", "gpm details"  # the two looks
+_ALL = SHARES | RATES | CHIP_TO_CHIP
+CACHES = {160: "host_cache_hit_percent", 162: "peer_cache_hit_percent", 164: "memory_cache_hit_percent"}
+ENGINES = {
+    **{30 + number: f"decoder {number}" for number in range(8)},
+    **{40 + number: f"jpeg {number}" for number in range(8)},
+    **{166 + number: f"encoder {number}" for number in range(4)},
+}
+_BYTES = frozenset({*RATES, *CHIP_TO_CHIP, *range(62, 98)})
+_FIRST_LINK, _LINKS = 62, 18  # received by link 0, sent by link 0, received by link 1, ...
+
+Value = float | No | None
 
 
 @dataclass(slots=True)
@@ -52,32 +64,71 @@ class Samples:
     primed: bool = False  # `before` holds a sample
 
 
-@probe(every_s=1, fills=tuple(SHARES.values()), backs=tuple(RATES.values()))
+@probe(every_s=1, fills=(*SHARES.values(), *CHIP_TO_CHIP.values()), backs=tuple(RATES.values()))
 def gpm(card: Card) -> Answers:
-    """What the units did since the last look: one call takes a sample, one compares it with the one before."""
+    """What the units did since the last look."""
     if card.gpm is not None:
-        card.kept.pop("gpm", None)
+        release(card)
         return dict.fromkeys(_ALL.values(), card.gpm)
-    samples: Samples | None = card.kept.get("gpm")
+    found = _measure(card, _UNITS, tuple(_ALL))
+    return {name: found.get(number) for number, name in _ALL.items()}
+
+
+@probe(every_s=10, fills=("engines", "nvlink_bytes_per_s", *CACHES.values()))
+def gpm_details(card: Card) -> Answers:
+    """What each video engine, each NVLink and each cache did since the last look."""
+    if card.gpm is not None:
+        return dict.fromkeys(("engines", "nvlink_bytes_per_s", *CACHES.values()), card.gpm)
+    links = [_FIRST_LINK + 2 * link for link in range(min(card.links, _LINKS))]
+    found = _measure(card, _DETAILS, (*ENGINES, *CACHES, *(way for rx in links for way in (rx, rx + 1))))
+    engines = [(name, found.get(number)) for number, name in ENGINES.items()]
+    traffic = [(found.get(rx + 1), found.get(rx)) for rx in links]
+    return {
+        "engines": _or_why(
+            [Engine(name=name, busy_percent=value) for name, value in engines if isinstance(value, float)],
+            [value for _, value in engines],
+        ),
+        "nvlink_bytes_per_s": _or_why(
+            [(_number(tx), _number(rx)) for tx, rx in traffic if isinstance(tx, float) or isinstance(rx, float)],
+            [tx for tx, _ in traffic] or [No("unsupported")],
+        ),
+        **{name: found.get(number) for number, name in CACHES.items()},
+    }
+
+
+def _number(value: Value) -> float | None:
+    return value if isinstance(value, float) else None
+
+
+def _or_why(there: list[Any], values: list[Value]) -> tuple[Any, ...] | No | None:
+    """What is there; if nothing is, why not."""
+    if there:
+        return tuple(there)
+    return next((value for value in values if isinstance(value, No)), None)
+
+
+def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value]:
+    """Metrics since the last look of this name, none at the first: one call takes a sample, one compares it."""
+    samples: Samples | None = card.kept.get(name)
     if samples is None:
         question = "nvmlGpmQueryDeviceSupport"
         if not card.call(question).isSupportedDevice:
             refused = Unanswered(No("unsupported", "Hopper or newer"))
             card.hush((question,), refused)
             raise refused
-        samples = card.kept["gpm"] = _allocate(card.gate)
+        samples = card.kept[name] = _allocate(card.gate, metrics)
     _take(card, samples.now)
     try:
-        return _compare(card, samples) if samples.primed else dict.fromkeys(_ALL.values(), ABSENT)
+        return _compare(card, samples) if samples.primed else {}
     finally:
         samples.before, samples.now, samples.primed = samples.now, samples.before, True
 
 
-def _allocate(gate: Gate) -> Samples:
+def _allocate(gate: Gate, metrics: tuple[int, ...]) -> Samples:
     request = gate.binding.c_nvmlGpmMetricsGet_t()
     request.version = gate.binding.NVML_GPM_METRICS_GET_VERSION
-    request.numMetrics = len(_ALL)
-    for place, number in enumerate(_ALL):
+    request.numMetrics = len(metrics)
+    for place, number in enumerate(metrics):
         request.metrics[place].metricId = number
     return Samples(gate.call("nvmlGpmSampleAlloc"), gate.call("nvmlGpmSampleAlloc"), request)
 
@@ -89,18 +140,18 @@ def _take(card: Card, sample: Any) -> None:
         card.parent.call("nvmlGpmMigSampleGet", card.instance, since=(sample,))
 
 
-def _compare(card: Card, samples: Samples) -> Answers:
+def _compare(card: Card, samples: Samples) -> dict[int, Value]:
     request = samples.request
     request.sample1, request.sample2 = samples.before, samples.now
     card.gate.call("nvmlGpmMetricsGet", request, gpu=card.index)
-    return {_ALL[metric.metricId]: _value(metric) for metric in request.metrics[: len(_ALL)]}
+    return {metric.metricId: _value(metric) for metric in request.metrics[: request.numMetrics]}
 
 
-def _value(metric: Any) -> float | No | None:
+def _value(metric: Any) -> Value:
     if metric.nvmlReturn != OK:
         return refusal(metric.nvmlReturn).no
     value: float = metric.value
-    if metric.metricId in RATES:
+    if metric.metricId in _BYTES:
         value *= _MIB
         return value if 0 <= value <= _MOST_BYTES_PER_S else None
     # a mean over a second may stand a little above its maximum; NaN is no value
@@ -109,13 +160,12 @@ def _value(metric: Any) -> float | No | None:
 
 def release(card: Card) -> None:
     """Give the samples back before the driver is closed."""
-    samples: Samples | None = card.kept.pop("gpm", None)
-    if samples is not None:
-        for sample in (samples.before, samples.now):
-            try:
-                card.gate.call("nvmlGpmSampleFree", sample)
-            except (Unanswered, DriverGone):
-                pass
+    kept: list[Samples] = [card.kept.pop(name) for name in (_UNITS, _DETAILS) if name in card.kept]
+    for sample in [sample for samples in kept for sample in (samples.before, samples.now)]:
+        try:
+            card.gate.call("nvmlGpmSampleFree", sample)
+        except (Unanswered, DriverGone):
+            pass
 
 
 class Switch:

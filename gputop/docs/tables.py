@@ -10,6 +10,7 @@ from gputop.config import SETTINGS
 from gputop.model import (
     Cgroup,
     Disk,
+    Engine,
     File,
     Gpu,
     GpuShare,
@@ -19,7 +20,9 @@ from gputop.model import (
     Mount,
     Network,
     Node,
+    NvLink,
     Overview,
+    PcieErrors,
     Pressure,
     Process,
     Thread,
@@ -34,6 +37,9 @@ _WIDTH = 100
 # where each stands in a frame, or in the details of one process
 _PLACES: dict[str, type] = {
     "gpus": Gpu,
+    "gpus: engines": Engine,
+    "gpus: nvlinks": NvLink,
+    "gpus: pcie_errors": PcieErrors,
     "processes": Process,
     "processes: gpus": GpuShare,
     "host": Host,

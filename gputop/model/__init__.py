@@ -16,8 +16,9 @@ from gputop.model.detail import (
     Variable,
 )
 from gputop.model.frame import Frame, Note
-from gputop.model.gpu import Condition, Gpu, Samples, Throttle, Xid
+from gputop.model.gpu import Condition, Engine, Gpu, Samples, Series, Throttle, Xid
 from gputop.model.host import Cgroup, Disk, Host, Mount, Network, Node, Pressure
+from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Metric, Missing, Reason, Unit, metric, metrics
 from gputop.model.process import GpuShare, Identity, Job, Kind, Process, Role, Unseen
 
@@ -27,6 +28,7 @@ __all__ = [
     "Condition",
     "Detail",
     "Disk",
+    "Engine",
     "File",
     "FileKind",
     "Frame",
@@ -46,14 +48,17 @@ __all__ = [
     "Network",
     "Node",
     "Note",
+    "NvLink",
     "Overview",
     "Part",
+    "PcieErrors",
     "Pressure",
     "Process",
     "Reason",
     "Relative",
     "Role",
     "Samples",
+    "Series",
     "Thread",
     "Throttle",
     "Unit",

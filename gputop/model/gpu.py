@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Missing, Unit, metric
 
 Condition = Literal["ok", "hung", "lost", "asleep"]
@@ -33,6 +34,23 @@ class Xid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """What the driver measured between two looks: values at an even step, oldest first."""
+
+    wall_s: float  # of the last value
+    step_s: float
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One video engine."""
+
+    name: str  # decoder 0, jpeg 0, encoder 0
+    busy_percent: float | None = metric(_P, "time the engine was busy, since the last look (GPM)", top=100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One device. `uuid` is the identity; `index` is for people and changes when a card is lost."""
 
@@ -55,8 +73,10 @@ class Gpu:
     memory_busy_percent: float | None = metric(
         _P, "time device memory was read or written; not memory in use, not bandwidth", top=100, history=True
     )
+    memory_busy_series: Series | None = None
     encoder_percent: float | None = metric(_P, "time the video encoder was busy", top=100)
     decoder_percent: float | None = metric(_P, "time the video decoder was busy", top=100)
+    engines: tuple[Engine, ...] = ()  # one by one (GPM)
 
     # memory
     vram_total_bytes: int | None = metric(_B, "device memory installed")
@@ -69,10 +89,19 @@ class Gpu:
     temperature_margin_celsius: float | None = metric(_C, "distance to the nearest slow-down", history=True)
     slowdown_celsius: float | None = metric(_C, "temperature at which the driver slows this GPU")
     shutdown_celsius: float | None = metric(_C, "temperature at which the GPU switches off")
+    gpu_max_celsius: float | None = metric(_C, "temperature above which the GPU may go below its base clock")
+    memory_max_celsius: float | None = metric(_C, "memory temperature at which the driver slows the GPU (before Ada)")
     power_watts: float | None = metric(_W, "board power, averaged by the driver", history=True)
     power_instant_watts: float | None = metric(_W, "board power now", history=True)
+    power_series: Series | None = None
+    power_module_watts: float | None = metric(_W, "power of GPU and CPU of a superchip, averaged by the driver")
+    power_module_instant_watts: float | None = metric(_W, "power of GPU and CPU of a superchip now")
+    power_memory_watts: float | None = metric(_W, "power of the device memory, averaged by the driver")
+    power_memory_instant_watts: float | None = metric(_W, "power of the device memory now")
     power_limit_watts: float | None = metric(_W, "power limit in force", history=True)
     power_default_limit_watts: float | None = metric(_W, "power limit as delivered")
+    power_requested_limit_watts: float | None = metric(_W, "power limit that was set; the one in force may be lower")
+    power_min_limit_watts: float | None = metric(_W, "lowest power limit that can be set")
     power_max_limit_watts: float | None = metric(_W, "highest power limit that can be set")
     energy_joules: float | None = metric(Unit.JOULES, "energy used since the driver was loaded")
     fan_percent: float | None = metric(_P, "fan speed wanted by the card", top=100)
@@ -80,8 +109,13 @@ class Gpu:
     # clocks and what holds them down
     sm_clock_mhz: float | None = metric(_M, "clock of the multiprocessors", history=True)
     sm_clock_max_mhz: float | None = metric(_M, "highest clock of the multiprocessors")
+    sm_clock_series: Series | None = None
+    graphics_clock_mhz: float | None = metric(_M, "graphics clock")
+    graphics_clock_max_mhz: float | None = metric(_M, "highest graphics clock")
+    boost_clock_max_mhz: float | None = metric(_M, "highest graphics clock that can be chosen on this card")
     memory_clock_mhz: float | None = metric(_M, "memory clock", history=True)
     memory_clock_max_mhz: float | None = metric(_M, "highest memory clock")
+    memory_clock_series: Series | None = None
     performance_state: int | None = metric(_N, "P-state: 0 is full performance, 15 the lowest")
     throttle_reasons: frozenset[Throttle] | None = metric(Unit.WORD, "what holds the clocks down now")
     throttled_power_percent: float | None = metric(_P, "time slowed by the power limit", top=100, history=True)
@@ -95,19 +129,29 @@ class Gpu:
     throttled_board_percent: float | None = metric(_P, "time slowed by board limits", top=100)
     throttled_sync_percent: float | None = metric(_P, "time slowed to match other GPUs (sync boost)", top=100)
     throttled_reliability_percent: float | None = metric(_P, "time slowed for reliable voltage", top=100)
+    throttled_low_use_percent: float | None = metric(_P, "time slowed because there was little to do", top=100)
+    throttled_base_percent: float | None = metric(_P, "time below the base clock, whatever the reason", top=100)
 
     # links
     pcie_tx_bytes_per_s: float | None = metric(_R, "device to host over PCIe", history=True)
     pcie_rx_bytes_per_s: float | None = metric(_R, "host to device over PCIe", history=True)
     pcie_generation: int | None = metric(_N, "PCIe generation now; drops while idle")
     pcie_generation_max: int | None = metric(_N, "highest PCIe generation of device and slot")
+    pcie_generation_device_max: int | None = metric(_N, "highest PCIe generation of the device, in a better slot too")
+    pcie_lane_bytes_per_s: float | None = metric(_R, "raw speed of one PCIe lane now; drops while idle")
     pcie_width: int | None = metric(_N, "PCIe lanes now")
     pcie_width_max: int | None = metric(_N, "highest number of PCIe lanes of device and slot")
     pcie_replays: int | None = metric(_N, "PCIe packets sent again since the driver was loaded")
+    pcie_errors: PcieErrors | None = None
     nvlink_tx_bytes_per_s: float | None = metric(_R, "sent over all NVLinks", history=True)
     nvlink_rx_bytes_per_s: float | None = metric(_R, "received over all NVLinks", history=True)
+    nvlink_max_bytes_per_s: float | None = metric(_R, "what the NVLinks that are up can carry, each way")
+    nvlink_bytes_per_s: tuple[tuple[float | None, float | None], ...] = ()  # sent, received, by link (GPM)
     nvlinks_active: int | None = metric(_N, "NVLinks that are up")
     nvlink_errors: int | None = metric(_N, "NVLink CRC, replay and recovery errors")
+    nvlinks: tuple[NvLink, ...] = ()
+    c2c_tx_bytes_per_s: float | None = metric(_R, "device to CPU inside a superchip (GPM)")
+    c2c_rx_bytes_per_s: float | None = metric(_R, "CPU to device inside a superchip (GPM)")
 
     # health
     ecc_corrected: int | None = metric(_N, "corrected memory errors since the driver was loaded")
@@ -117,6 +161,9 @@ class Gpu:
     remap_pending: bool | None = metric(Unit.FLAG, "a row waits for the next reset to be replaced")
     remap_failed: bool | None = metric(Unit.FLAG, "a row could not be replaced: the card needs service")
     retired_pages: int | None = metric(_N, "memory pages retired (before Ampere)")
+    retirement_pending: bool | None = metric(
+        Unit.FLAG, "a page waits for the next reboot to be retired (before Ampere)"
+    )
     recovery_action: str | None = metric(Unit.WORD, "what the driver asks for: none, reset, reboot, drain")
     xids: tuple[Xid, ...] = ()
 
@@ -133,6 +180,13 @@ class Gpu:
     fp64_percent: float | None = metric(_P, "fp64 pipe active (GPM)", top=100)
     fp32_percent: float | None = metric(_P, "fp32 pipe active (GPM)", top=100, history=True)
     fp16_percent: float | None = metric(_P, "fp16 pipe active, tensor cores excluded (GPM)", top=100)
+    memory_cache_hit_percent: float | None = metric(
+        _P, "accesses of device memory that the cache served (GPM)", top=100
+    )
+    peer_cache_hit_percent: float | None = metric(
+        _P, "accesses of other GPUs' memory that the cache served (GPM)", top=100
+    )
+    host_cache_hit_percent: float | None = metric(_P, "accesses of host memory that the cache served (GPM)", top=100)
     mma_stall_percent: float | None = metric(_P, "time matrix instructions waited", top=100)
     context_switch_percent: float | None = metric(_P, "time a context was switched in (GPM)", top=100)
 

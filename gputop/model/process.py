@@ -38,6 +38,8 @@ class GpuShare:
     kind: Kind = "compute"
     busy_percent: float | None = metric(_P, "time its kernels were resident on this GPU", top=100)
     memory_busy_percent: float | None = metric(_P, "time its kernels used device memory", top=100)
+    encoder_percent: float | None = metric(_P, "time it kept the video encoder busy", top=100)
+    decoder_percent: float | None = metric(_P, "time it kept the video decoder busy", top=100)
     vram_bytes: int | None = metric(_B, "device memory it holds on this GPU")
 
 

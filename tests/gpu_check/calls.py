@@ -7,9 +7,14 @@ from typing import Any, NamedTuple
 
 from tests.gpu_check.driver import MEMORY_V2
 
-STREAM = (185, 186, 83, 82, 74, 269, 270, 271, 77, 76, 79, 197, 198, (138, 0xFFFFFFFF), (139, 0xFFFFFFFF), 297)
-HEALTH = (3, 4, 142, 143, 144, 145, 230, 29, 30)
-LINKS = (94, *((number, link) for number in (165, 161, 162, 163) for link in range(18)))
+POWER = tuple((number, scope) for number in (185, 186) for scope in (0, 1, 2))
+SLOWED = (74, 269, 270, 271, 77, 76, 79, 78, 81)
+STREAM = (*POWER, 83, 82, *SLOWED, 197, 198, (138, 0xFFFFFFFF), (139, 0xFFFFFFFF), 297)
+HEALTH = (3, 4, 142, 143, 144, 145, 230, 31, 29, 30)
+LIMITS = (187, 188, 189, 192, 190)
+PCIE = (94, 95, 169, *range(173, 184))
+NVLINKS = (165, 164, 161, 162, 163, 215, 214, 219, 220, 221, 222)
+LINKS = tuple((number, link) for number in NVLINKS for link in range(18))
 
 
 class Call(NamedTuple):
@@ -44,21 +49,29 @@ def calls() -> list[Call]:
         Call("nvmlDeviceGetGraphicsRunningProcesses"),
         Call("nvmlDeviceGetMPSComputeRunningProcesses"),
         Call("nvmlDeviceGetPerformanceState"),
+        *(Call("nvmlDeviceGetSamples", (kind, now_us - 10_000_000), f"type {kind}, 10 s") for kind in (0, 2, 5, 6)),
         Call("nvmlDeviceGetClockInfo", (2,), "memory"),
+        Call("nvmlDeviceGetClockInfo", (0,), "graphics"),
         Call("nvmlDeviceGetFanSpeed"),
         Call("nvmlDeviceGetMarginTemperature"),
         Call("nvmlDeviceGetEncoderUtilization"),
         Call("nvmlDeviceGetDecoderUtilization"),
         Call("nvmlDeviceGetCurrPcieLinkGeneration"),
         Call("nvmlDeviceGetCurrPcieLinkWidth"),
+        Call("nvmlDeviceGetPcieSpeed"),
         Call("nvmlDeviceGetPcieReplayCounter"),
+        Call("nvmlDeviceGetFieldValues", (list(PCIE),), "PCIe"),
         Call("nvmlDeviceGetFieldValues", (list(LINKS),), "NVLinks"),
         Call("nvmlDeviceGetFieldValues", (list(HEALTH),), "health"),
+        Call("nvmlDeviceGetFieldValues", (list(LIMITS),), "limits"),
         Call("nvmlDeviceGetEnforcedPowerLimit"),
         *(Call(f"nvmlDeviceGet{mode}") for mode in ("PersistenceMode", "ComputeMode", "MigMode", "EccMode")),
         Call("nvmlDeviceGetVirtualizationMode"),
         Call("nvmlDeviceGetMaxPcieLinkGeneration"),
         Call("nvmlDeviceGetMaxPcieLinkWidth"),
+        Call("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
+        Call("nvmlDeviceGetMaxClockInfo", (0,), "graphics"),
+        Call("nvmlDeviceGetMaxCustomerBoostClock", (0,), "graphics"),
         Call("nvmlDeviceGetMaxClockInfo", (1,), "SM"),
         Call("nvmlDeviceGetMaxClockInfo", (2,), "memory"),
         Call("nvmlDeviceGetTemperatureThreshold", (1,), "slow-down"),

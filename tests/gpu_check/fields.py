@@ -16,6 +16,7 @@ QUESTIONS = (
     *((number, 0) for number in (3, 4, 29, 30, *range(74, 84), 91, 94, *range(142, 146), 161, 162, 163, 165)),
     *POWER,
     *((number, 0) for number in (*range(187, 199), 202, 204, 215, 230, 269, 270, 271, 297)),
+    *((number, 0) for number in (31, 95, 164, 169, *range(173, 184), 213, 214, *range(219, 223))),
     (138, ALL_LINKS),
     (139, ALL_LINKS),
 )
@@ -35,6 +36,8 @@ NEEDED = {
     76: "time slowed by sync boost",
     77: "time slowed by board limits",
     79: "time slowed for reliability",
+    78: "time slowed for want of work",
+    81: "time below the base clock",
     94: "PCIe replays (nvmlDeviceGetPcieReplayCounter stands in)",
     230: "what the driver asks for",
 }

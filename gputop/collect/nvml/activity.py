@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import NOT_SUPPORTED, No, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
+from gputop.collect.nvml.samples import BUFFER_S, BUSY, Stamped, fresh
 
-BUFFER_S = 16.0  # about what the driver keeps
-_BUSY_SAMPLES = 1  # NVML_GPU_UTILIZATION_SAMPLES
 _MEMORY_V2 = 0x02000028  # the version word of the struct that tells reserved memory apart
 _MOST_BYTES = 1 << 50
 
@@ -24,12 +23,12 @@ def percent(value: int) -> float | None:
 class Buffer:
     """The samples of the last seconds, as (driver's time in microseconds, percent), oldest first."""
 
-    samples: list[tuple[int, float]] = field(default_factory=list)
+    samples: list[Stamped] = field(default_factory=list)
     newest_us: int = 0
 
-    def add(self, fresh: list[tuple[int, float]]) -> list[float]:
+    def add(self, fresh: list[Stamped]) -> list[float]:
         """Append what is new, drop what is old; the values of the last second."""
-        self.samples += sorted({stamp: value for stamp, value in fresh if stamp > self.newest_us}.items())
+        self.samples += fresh
         if not self.samples:
             return []
         self.newest_us = self.samples[-1][0]
@@ -48,15 +47,12 @@ class Buffer:
 def busy(card: Card) -> Answers:
     """Time a kernel was resident: the mean of the driver's own samples of the last second."""
     buffer: Buffer = card.kept.setdefault("busy", Buffer())
-    fresh: list[tuple[int, float]] = []
     try:
-        _, samples = card.call("nvmlDeviceGetSamples", _BUSY_SAMPLES, since=(buffer.newest_us,))
-        fresh = [(one.timeStamp, float(one.sampleValue.uiVal)) for one in samples if one.sampleValue.uiVal <= 100]
+        samples = fresh(card, BUSY, buffer.newest_us)
     except Unanswered as silent:
-        if silent.no.reason != "absent":  # absent is "nothing new"
-            rates = card.call("nvmlDeviceGetUtilizationRates")
-            return {"busy_percent": percent(rates.gpu), "busy_samples": silent.no}
-    last = buffer.add(fresh)
+        rates = card.call("nvmlDeviceGetUtilizationRates")
+        return {"busy_percent": percent(rates.gpu), "busy_samples": silent.no}
+    last = buffer.add([(stamp, float(value)) for stamp, value in samples if value <= 100])
     now_us = time.time_ns() // 1000
     return {"busy_percent": sum(last) / len(last) if last else None, "busy_samples": buffer.ages(now_us)}
 

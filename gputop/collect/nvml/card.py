@@ -90,9 +90,12 @@ class Card:
         """
         return self._ask((name, *args), lambda: self.gate.call(name, self.handle, *args, *since, gpu=self.index))
 
-    def symbol(self, name: str, *args: Any) -> int:
-        """The return code of a C function on this GPU, as in call: OK or INSUFFICIENT_SIZE."""
-        code: int = self._ask((name,), lambda: self.gate.symbol(name, self.handle, *args, gpu=self.index))
+    def symbol(self, name: str, *args: Any, about: int = 0) -> int:
+        """The return code of a C function on this GPU, as in call: OK or INSUFFICIENT_SIZE.
+
+        `about` tells questions apart that are refused one by one.
+        """
+        code: int = self._ask((name, about), lambda: self.gate.symbol(name, self.handle, *args, gpu=self.index))
         return code
 
     def first(self, *calls: tuple[Any, ...]) -> Any:

@@ -28,6 +28,7 @@ class Answer(NamedTuple):
     stamp_us: int
 
 
+Answered = dict[Source, Answer | No]
 Make = Callable[[Card, str, Answer], Any]
 
 
@@ -103,9 +104,8 @@ def share(card: Card, name: str, answer: Answer) -> float | None:
 def read(card: Card, wanted: Iterable[Field]) -> dict[str, Any]:
     """The fields by name, from one driver call for all of them."""
     wanted = tuple(wanted)
-    questions = dict.fromkeys(source for one in wanted for source in _questions(card, one))
-    answers = _ask(card, list(questions))
-    return {one.name: _choose(card, one, answers) for one in wanted}
+    answers = ask(card, (source for one in wanted for source in questions(card, one)))
+    return {one.name: choose(card, one, answers) for one in wanted}
 
 
 def _links(card: Card, source: Source) -> list[Source]:
@@ -113,7 +113,7 @@ def _links(card: Card, source: Source) -> list[Source]:
     return [(number, link) for link in range(card.links)] if scope == EACH else [source]
 
 
-def _questions(card: Card, one: Field) -> list[Source]:
+def questions(card: Card, one: Field) -> list[Source]:
     """The sources up to the first that answered last time: a lesser one is asked only where the better are silent."""
     asked: list[Source] = []
     for source in one.sources:
@@ -124,7 +124,8 @@ def _questions(card: Card, one: Field) -> list[Source]:
     return asked
 
 
-def _choose(card: Card, one: Field, answers: dict[Source, Answer | No]) -> Any:
+def choose(card: Card, one: Field, answers: Answered) -> Any:
+    """The field's value from the best source that answered, or why there is none."""
     no: No | None = None
     for source in one.sources:
         found = [answers[link] for link in _links(card, source) if link in answers]
@@ -136,17 +137,17 @@ def _choose(card: Card, one: Field, answers: dict[Source, Answer | No]) -> Any:
     return no or No("unsupported")
 
 
-def _ask(card: Card, asked: list[Source]) -> dict[Source, Answer | No]:
+def ask(card: Card, asked: Iterable[Source]) -> Answered:
     """One nvmlDeviceGetFieldValues; what this GPU refused lately is left out of it."""
-    answers: dict[Source, Answer | No] = {}
-    questions = []
-    for source in asked:
+    answers: Answered = {}
+    left = []
+    for source in dict.fromkeys(asked):
         if refused := card.silent(source):
             answers[source] = refused.no
         else:
-            questions.append(source)
-    if questions:
-        for number, scope, stamp_us, _, kind, code, raw in _call(card, questions):
+            left.append(source)
+    if left:
+        for number, scope, stamp_us, _, kind, code, raw in _call(card, left):
             answers[number, scope] = answer = _answer(card, (number, scope), stamp_us, kind, code, raw)
             (card.proven.add if isinstance(answer, Answer) else card.proven.discard)((number, scope))
     return answers

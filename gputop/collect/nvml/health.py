@@ -24,6 +24,7 @@ HEALTH = (
     field("remap_pending", flag, 144),
     field("remap_failed", flag, 145),
     field("recovery_action", _action, 230),
+    field("retirement_pending", flag, 31),
 )
 _RETIRED = (field("single", count(), 29), field("double", count(), 30))
 

@@ -1,75 +1,19 @@
-"""Heat, clocks and what holds them down, fans, power limits."""
+"""Heat, fans, power limits."""
 
 from __future__ import annotations
 
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.fields import field, gauge, read
+from gputop.collect.nvml.fields import Field, field, gauge, read
 from gputop.collect.nvml.gate import Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.collect.nvml.stream import WATTS
-from gputop.model import Throttle
 
-_SM, _MEMORY = 1, 2  # clock domains
-_SHUTDOWN, _SLOWDOWN = 0, 1  # temperature thresholds
-_REASONS: tuple[tuple[int, Throttle], ...] = (
-    (0x1, "idle"),
-    (0x2, "settings"),
-    (0x4, "power cap"),
-    (0x8, "hardware"),
-    (0x10, "sync boost"),
-    (0x20, "heat"),
-    (0x40, "hard heat"),
-    (0x80, "power brake"),
-    (0x100, "display"),
-)
-
-
-def mhz(value: int) -> float | None:
-    """A clock; none runs at 10 GHz."""
-    return float(value) if 0 <= value < 10_000 else None
+_SHUTDOWN, _SLOWDOWN, _MEMORY_MAX, _GPU_MAX = 0, 1, 2, 3  # temperature thresholds
 
 
 def celsius(value: float) -> float | None:
     """A temperature inside a running machine."""
     return float(value) if 1 <= value <= 150 else None
-
-
-@probe(every_s=1, fills=("sm_clock_mhz",))
-def sm_clock(card: Card) -> Answers:
-    """Clock of the multiprocessors."""
-    return {"sm_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _SM))}
-
-
-@probe(every_s=10, fills=("memory_clock_mhz",))
-def memory_clock(card: Card) -> Answers:
-    """Memory clock."""
-    return {"memory_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _MEMORY))}
-
-
-@probe(every_s=0, fills=("sm_clock_max_mhz",))
-def sm_clock_max(card: Card) -> Answers:
-    """Highest clock of the multiprocessors."""
-    return {"sm_clock_max_mhz": mhz(card.call("nvmlDeviceGetMaxClockInfo", _SM))}
-
-
-@probe(every_s=0, fills=("memory_clock_max_mhz",))
-def memory_clock_max(card: Card) -> Answers:
-    """Highest memory clock."""
-    return {"memory_clock_max_mhz": mhz(card.call("nvmlDeviceGetMaxClockInfo", _MEMORY))}
-
-
-@probe(every_s=10, fills=("performance_state",))
-def performance_state(card: Card) -> Answers:
-    """P-state; 32 is the driver's "unknown"."""
-    state: int = card.call("nvmlDeviceGetPerformanceState")
-    return {"performance_state": state if 0 <= state <= 15 else None}
-
-
-@probe(every_s=2, fills=("throttle_reasons",))
-def throttle_reasons(card: Card) -> Answers:
-    """What holds the clocks down at this moment."""
-    mask: int = card.first(("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",))
-    return {"throttle_reasons": frozenset(word for bit, word in _REASONS if mask & bit)}
 
 
 @probe(every_s=2, fills=("temperature_celsius",))
@@ -97,33 +41,45 @@ def margin_from_limit(card: Card) -> Answers:
     return {"temperature_margin_celsius": limit - now}
 
 
-_LIMITS = (
-    field("shutdown_celsius", gauge(low=-100, high=100), 193),
-    field("slowdown_celsius", gauge(low=-100, high=100), 194),
-)
+_BELOW = gauge(low=-100, high=100)
+_LIMITS = (field("shutdown_celsius", _BELOW, 193), field("slowdown_celsius", _BELOW, 194))
+_HIGHEST = (field("gpu_max_celsius", _BELOW, 196),)
 
 
-@probe(every_s=0, fills=("shutdown_celsius", "slowdown_celsius"))
+@probe(every_s=0, fills=tuple(one.name for one in _LIMITS))
 def thresholds(card: Card) -> Answers:
-    """Temperatures at which the driver slows the GPU and switches it off.
-
-    From Ada on they are given as distance below the margin's zero, so zero is found from temperature and margin.
-    """
+    """Temperatures at which the driver slows the GPU and switches it off."""
     given = {}
     for name, threshold in (("shutdown_celsius", _SHUTDOWN), ("slowdown_celsius", _SLOWDOWN)):
         try:
             given[name] = celsius(card.call("nvmlDeviceGetTemperatureThreshold", threshold))
         except Unanswered:
-            return _relative(card)
+            return _relative(card, _LIMITS)
     return given
 
 
-def _relative(card: Card) -> Answers:
-    below = read(card, _LIMITS)
+@probe(every_s=0, fills=tuple(one.name for one in _HIGHEST))
+def gpu_max(card: Card) -> Answers:
+    """Temperature above which the GPU may go below its base clock."""
+    try:
+        return {"gpu_max_celsius": celsius(card.call("nvmlDeviceGetTemperatureThreshold", _GPU_MAX))}
+    except Unanswered:
+        return _relative(card, _HIGHEST)
+
+
+def _relative(card: Card, limits: tuple[Field, ...]) -> Answers:
+    """From Ada on they are given as distance below the margin's zero: it is found from temperature and margin."""
+    below = read(card, limits)
     zero = card.first(("nvmlDeviceGetTemperatureV", 0), ("nvmlDeviceGetTemperature", 0)) + card.call(
         "nvmlDeviceGetMarginTemperature"
     )
     return {name: celsius(zero - value) if isinstance(value, (int, float)) else value for name, value in below.items()}
+
+
+@probe(every_s=0, fills=("memory_max_celsius",))
+def memory_max(card: Card) -> Answers:
+    """Temperature at which hot memory slows the GPU. From Ada on the driver gives no number of degrees for it."""
+    return {"memory_max_celsius": celsius(card.call("nvmlDeviceGetTemperatureThreshold", _MEMORY_MAX))}
 
 
 @probe(every_s=10, fills=("fan_percent",))
@@ -140,10 +96,16 @@ def power_limit(card: Card) -> Answers:
     return {"power_limit_watts": milliwatts / 1e3 if 0 < milliwatts < 10_000_000 else None}
 
 
-_POWER = (field("power_default_limit_watts", WATTS, 189), field("power_max_limit_watts", WATTS, 188))
+_POWER = (
+    field("power_min_limit_watts", WATTS, 187),
+    field("power_max_limit_watts", WATTS, 188),
+    field("power_default_limit_watts", WATTS, 189),
+    field("power_requested_limit_watts", WATTS, 192),
+)
+_IN_FORCE = field("power_limit_watts", WATTS, 190)
 
 
-@probe(every_s=0, fills=tuple(one.name for one in _POWER))
+@probe(every_s=30, fills=tuple(one.name for one in _POWER), backs=(_IN_FORCE.name,))
 def power_limits(card: Card) -> Answers:
-    """The limit as delivered and the highest one: they do not change."""
-    return read(card, _POWER)
+    """What can be set, what was set and what came of it, in one call."""
+    return read(card, (*_POWER, _IN_FORCE))

@@ -21,7 +21,8 @@ _SPARE = 8
 LISTS = frozenset({"processes", "processes_graphics", "processes_mps", "processes_busy"})  # what becomes shares
 
 Listed = Mapping[int, int | None]  # pid to bytes of device memory
-Busy = Mapping[int, tuple[float | None, float | None]]  # pid to percent of time and of memory time
+Used = tuple[float | None, float | None, float | None, float | None]  # percent of time: GPU, memory, encoder, decoder
+Busy = Mapping[int, Used]  # by pid
 
 
 class _Entry(Structure):
@@ -112,7 +113,10 @@ def process_utilization(card: Card) -> Answers:
     fresh = sorted((record for record in records if record.timeStamp > last_us), key=lambda record: record.timeStamp)
     if fresh:
         card.kept["utilization_us"] = fresh[-1].timeStamp
-    busy = {record.pid: (percent(record.smUtil), percent(record.memUtil)) for record in fresh}
+    busy = {
+        one.pid: (percent(one.smUtil), percent(one.memUtil), percent(one.encUtil), percent(one.decUtil))
+        for one in fresh
+    }
     if busy and not busy.keys() & running.keys():
         return {"processes_busy": ABSENT}  # these pids are of another namespace than the list's
     return {"processes_busy": busy}
@@ -136,13 +140,23 @@ def _lists(card: Card) -> dict[int, tuple[Kind, int | None]]:
     return found
 
 
+_UNKNOWN: Used = (None, None, None, None)
+_IDLE: Used = (0.0, 0.0, 0.0, 0.0)
+
+
 def shares(card: Card) -> Mapping[int, GpuShare]:
     """What each process has of this GPU."""
     busy: Busy | No = card.answers.get("process_utilization", {}).get("processes_busy", ABSENT)
     found = {}
     for pid, (kind, held) in _lists(card).items():
-        time_percent, memory_percent = (None, None) if isinstance(busy, No) else busy.get(pid, (0.0, 0.0))
+        used = _UNKNOWN if isinstance(busy, No) else busy.get(pid, _IDLE)
         found[pid] = GpuShare(
-            uuid=card.uuid, kind=kind, busy_percent=time_percent, memory_busy_percent=memory_percent, vram_bytes=held
+            uuid=card.uuid,
+            kind=kind,
+            busy_percent=used[0],
+            memory_busy_percent=used[1],
+            encoder_percent=used[2],
+            decoder_percent=used[3],
+            vram_bytes=held,
         )
     return found

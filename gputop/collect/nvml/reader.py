@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from gputop.collect import gpm
-from gputop.collect.nvml import activity, health, heat, links, processes, settings, stream, trouble
+from gputop.collect.nvml import (
+    activity,
+    clocks,
+    health,
+    heat,
+    nvlinks,
+    pcie,
+    processes,
+    samples,
+    settings,
+    stream,
+    trouble,
+)
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.connection import Connection
 from gputop.collect.nvml.events import Xids
@@ -17,7 +29,19 @@ from gputop.collect.nvml.probe import PROBES, ask, settle, sources
 from gputop.collect.nvml.topology import Topology
 from gputop.model import Gpu, Missing, Note
 
-READS = (activity, gpm, health, heat, links, processes, settings, stream)  # who declares probes
+READS = (
+    activity,
+    clocks,
+    gpm,
+    health,
+    heat,
+    nvlinks,
+    pcie,
+    processes,
+    samples,
+    settings,
+    stream,
+)  # who declares probes
 FILLED = sources(PROBES)
 FAST_S = 2  # probes up to this cadence go first: the screen shows them
 COUNT_EVERY = 10  # ticks between two looks at how many GPUs there are

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from gputop import units
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import No
 from gputop.collect.nvml.probe import Answers, probe
 
 _COMPUTE = ("default", "exclusive thread", "prohibited", "exclusive")
+_NODE = 0  # scope of an affinity: the NUMA node, not the socket
+_CPU_WORDS, _NODE_WORDS = 128, 16  # of 64 bits: as many CPUs and nodes as Linux can be built for
 _VIRTUAL = ("none", "passthrough", "vgpu", "host", "host")
 
 
@@ -55,3 +60,21 @@ def place(card: Card) -> Answers:
         return dict.fromkeys(("numa_node", "local_cpus"), No("absent"))
     node, cpus = card.slot.read("numa_node"), card.slot.read("local_cpulist")
     return {"numa_node": int(node) if node and node.isdigit() else None, "local_cpus": cpus or None}
+
+
+def _set_bits(words: Iterable[int]) -> tuple[int, ...]:
+    return tuple(64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1)
+
+
+@probe(every_s=0, backs=("local_cpus",))
+def near_cpus(card: Card) -> Answers:
+    """CPUs near the card from the driver, where the kernel does not say."""
+    words = card.call("nvmlDeviceGetCpuAffinityWithinScope", _CPU_WORDS, _NODE)
+    return {"local_cpus": units.ranges(_set_bits(words)) or None}
+
+
+@probe(every_s=0, backs=("numa_node",))
+def near_memory(card: Card) -> Answers:
+    """NUMA node of the memory near the card; more than one is not a place."""
+    nodes = _set_bits(card.call("nvmlDeviceGetMemoryAffinity", _NODE_WORDS, _NODE))
+    return {"numa_node": nodes[0] if len(nodes) == 1 else None}

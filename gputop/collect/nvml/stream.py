@@ -7,11 +7,16 @@ from gputop.collect.nvml.fields import ALL, EACH, Field, field, gauge, rate, rea
 from gputop.collect.nvml.probe import Answers, probe
 
 WATTS = gauge(1e-3, low=0.001, high=10_000)  # mW; some drivers say 65,535 W for "unknown"
+_MODULE, _MEMORY = 1, 2  # scopes of power; 0 is the board
 CELSIUS = gauge(low=1, high=150)
 
 STREAM = (
     field("power_watts", WATTS, 185),
     field("power_instant_watts", WATTS, 186),
+    field("power_module_watts", WATTS, 185, scope=_MODULE),
+    field("power_module_instant_watts", WATTS, 186, scope=_MODULE),
+    field("power_memory_watts", WATTS, 185, scope=_MEMORY),
+    field("power_memory_instant_watts", WATTS, 186, scope=_MEMORY),
     field("energy_joules", total(1e-3), 83, 191),
     field("memory_temperature_celsius", CELSIUS, 82),
     field("throttled_power_percent", share, 74),
@@ -22,6 +27,8 @@ STREAM = (
     field("throttled_board_percent", share, 77),
     field("throttled_sync_percent", share, 76),
     field("throttled_reliability_percent", share, 79),
+    field("throttled_low_use_percent", share, 78),
+    field("throttled_base_percent", share, 81),
     field("pcie_tx_bytes_per_s", rate(), 197),
     field("pcie_rx_bytes_per_s", rate(), 198),
     # KiB over all links; from Blackwell on bytes, link by link

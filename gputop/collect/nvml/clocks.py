@@ -1,0 +1,111 @@
+"""Clocks, and what holds them down."""
+
+from __future__ import annotations
+
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.fields import Answer, share
+from gputop.collect.nvml.gate import ABSENT, No
+from gputop.collect.nvml.probe import Answers, Ask, probe
+from gputop.model import Throttle
+
+_GRAPHICS, _SM, _MEMORY = 0, 1, 2  # clock domains
+_REASONS: tuple[tuple[int, Throttle], ...] = (
+    (0x1, "idle"),
+    (0x2, "settings"),
+    (0x4, "power cap"),
+    (0x8, "hardware"),
+    (0x10, "sync boost"),
+    (0x20, "heat"),
+    (0x40, "hard heat"),
+    (0x80, "power brake"),
+    (0x100, "display"),
+)
+
+
+def mhz(value: int) -> float | None:
+    """A clock; none runs at 10 GHz."""
+    return float(value) if 0 <= value < 10_000 else None
+
+
+@probe(every_s=1, fills=("sm_clock_mhz",))
+def sm_clock(card: Card) -> Answers:
+    """Clock of the multiprocessors."""
+    return {"sm_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _SM))}
+
+
+@probe(every_s=10, fills=("memory_clock_mhz",))
+def memory_clock(card: Card) -> Answers:
+    """Memory clock."""
+    return {"memory_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _MEMORY))}
+
+
+@probe(every_s=10, fills=("graphics_clock_mhz",))
+def graphics_clock(card: Card) -> Answers:
+    """Graphics clock."""
+    return {"graphics_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _GRAPHICS))}
+
+
+@probe(every_s=0, fills=("graphics_clock_max_mhz",))
+def graphics_clock_max(card: Card) -> Answers:
+    """Highest graphics clock."""
+    return {"graphics_clock_max_mhz": mhz(card.call("nvmlDeviceGetMaxClockInfo", _GRAPHICS))}
+
+
+@probe(every_s=0, fills=("boost_clock_max_mhz",))
+def boost_clock_max(card: Card) -> Answers:
+    """Highest graphics clock that may be chosen on this card; it can be below the highest there is."""
+    return {"boost_clock_max_mhz": mhz(card.call("nvmlDeviceGetMaxCustomerBoostClock", _GRAPHICS))}
+
+
+@probe(every_s=0, fills=("sm_clock_max_mhz",))
+def sm_clock_max(card: Card) -> Answers:
+    """Highest clock of the multiprocessors."""
+    return {"sm_clock_max_mhz": mhz(card.call("nvmlDeviceGetMaxClockInfo", _SM))}
+
+
+@probe(every_s=0, fills=("memory_clock_max_mhz",))
+def memory_clock_max(card: Card) -> Answers:
+    """Highest memory clock."""
+    return {"memory_clock_max_mhz": mhz(card.call("nvmlDeviceGetMaxClockInfo", _MEMORY))}
+
+
+@probe(every_s=10, fills=("performance_state",))
+def performance_state(card: Card) -> Answers:
+    """P-state; 32 is the driver's "unknown"."""
+    state: int = card.call("nvmlDeviceGetPerformanceState")
+    return {"performance_state": state if 0 <= state <= 15 else None}
+
+
+@probe(every_s=2, fills=("throttle_reasons",))
+def throttle_reasons(card: Card) -> Answers:
+    """What holds the clocks down at this moment."""
+    mask: int = card.first(("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",))
+    return {"throttle_reasons": frozenset(word for bit, word in _REASONS if mask & bit)}
+
+
+# what the driver's counters are called in the call of older drivers (nvmlPerfPolicyType_t)
+_POLICIES = {
+    "throttled_power_percent": 0,
+    "throttled_heat_percent": 1,
+    "throttled_sync_percent": 2,
+    "throttled_board_percent": 3,
+    "throttled_low_use_percent": 4,
+    "throttled_reliability_percent": 5,
+    "throttled_base_percent": 11,
+}
+
+
+def _violation(name: str, policy: int) -> Ask:
+    def ask(card: Card) -> Answers:
+        told = card.answers.get("stream", {}).get(name)
+        if not isinstance(told, No) or told.reason != "unsupported":
+            return {name: ABSENT}  # the field value is there, or will be at its second look
+        spent = card.call("nvmlDeviceGetViolationStatus", policy)
+        return {name: share(card, f"violation {name}", Answer(spent.violationTime, spent.referenceTime))}
+
+    ask.__name__ = f"violation_{policy}"
+    return ask
+
+
+for _name, _policy in _POLICIES.items():
+    probe(every_s=10, backs=(_name,))(_violation(_name, _policy))

@@ -1,0 +1,94 @@
+"""NVLinks: which are up, how fast, how faulty, all in one call; those that say the same are told as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from gputop import units
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.fields import EACH, Answer, Answered, Field, Source, ask, choose, count, tally
+from gputop.collect.nvml.gate import No
+from gputop.collect.nvml.probe import Answers, probe
+from gputop.model import NvLink
+
+_MB = 1e6
+_STATE, _SPEED = 165, 164
+_UP = Field("nvlinks_active", count(), ((_STATE, EACH),))
+# replay, recovery and CRC; from Blackwell on there are recovery events instead
+ERRORS = (161, 162, 163)
+EVENTS = (215,)
+_FAULTS = tuple(Field(str(one), tally, ((one, EACH),)) for one in (*ERRORS, *EVENTS))
+_COUNTS = {
+    "replays": (161,),
+    "recoveries": (162, 215),
+    "recoveries_failed": (214,),
+    "crc_errors": (163,),
+    "effective_errors": (219,),
+    "symbol_errors": (221,),
+}
+_RATES = {"effective_error_rate": 220, "symbol_error_rate": 222}
+_EACH = (_STATE, _SPEED, *ERRORS, *EVENTS, 214, 219, 220, 221, 222)
+_MOST = 2**53
+_FASTEST = 1e6  # in the driver's MB/s
+_UNKNOWN = NvLink(numbers="")
+
+
+@probe(every_s=10, fills=("nvlinks_active", "nvlink_errors", "nvlink_max_bytes_per_s", "nvlinks"))
+def nvlinks(card: Card) -> Answers:
+    """State, speed and errors of every NVLink, in one call."""
+    answers = ask(card, [(number, link) for number in _EACH for link in range(card.links)])
+    faults = {one.name: choose(card, one, answers) for one in _FAULTS}
+    summed = [faults[str(one)] for one in ERRORS if isinstance(faults[str(one)], int)]
+    each = [_link(answers, link) for link in range(card.links)]
+    speeds = [one.speed_bytes_per_s for one in each if one.up and one.speed_bytes_per_s is not None]
+    return {
+        "nvlinks_active": choose(card, _UP, answers),
+        "nvlink_errors": sum(summed) if summed else faults[str(EVENTS[0])],
+        "nvlink_max_bytes_per_s": sum(speeds) if speeds else _no(answers, _SPEED),
+        "nvlinks": tuple(_alike(each)) if any(one != _UNKNOWN for one in each) else _no(answers, _STATE),
+    }
+
+
+def _no(answers: Answered, number: int) -> No:
+    refused = (answer for source, answer in answers.items() if source[0] == number and isinstance(answer, No))
+    return next(refused, No("unsupported"))
+
+
+def _link(answers: Answered, link: int) -> NvLink:
+    """What one link says, its number left open."""
+    found = {number: _value(answers, (number, link)) for number in _EACH}
+    state, speed = found[_STATE], found[_SPEED]
+    given: dict[str, Any] = {name: _first(found, numbers) for name, numbers in _COUNTS.items()}
+    given |= {name: _error_rate(found[number]) for name, number in _RATES.items()}
+    return NvLink(
+        numbers="",
+        up=bool(state) if state in (0, 1) else None,
+        speed_bytes_per_s=speed * _MB if speed is not None and 0 < speed < _FASTEST else None,
+        **given,
+    )
+
+
+def _value(answers: Answered, source: Source) -> float | None:
+    answer = answers.get(source)
+    return answer.value if isinstance(answer, Answer) else None
+
+
+def _first(found: dict[int, float | None], numbers: tuple[int, ...]) -> int | None:
+    return next((int(value) for one in numbers if (value := found[one]) is not None and 0 <= value <= _MOST), None)
+
+
+def _error_rate(packed: float | None) -> float | None:
+    """Bits 0-7 are a negative exponent of ten, bits 8-11 the number before it (as DCGM reads it)."""
+    if packed is None or not 0 <= packed <= 0xFFF:
+        return None
+    number, exponent = divmod(int(packed), 0x100)
+    return float(f"{number}e-{exponent}")
+
+
+def _alike(each: Iterable[NvLink]) -> Iterator[NvLink]:
+    groups: dict[NvLink, list[int]] = {}
+    for number, one in enumerate(each):
+        groups.setdefault(one, []).append(number)
+    return (replace(one, numbers=units.ranges(tuple(numbers))) for one, numbers in groups.items())

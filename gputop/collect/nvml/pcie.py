@@ -1,0 +1,96 @@
+"""PCIe: how wide, how fast, how faulty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.fields import count, field, read, tally
+from gputop.collect.nvml.gate import No
+from gputop.collect.nvml.probe import Answers, probe
+from gputop.model import PcieErrors
+
+_MOST_LANES = 32
+_NEWEST_GENERATION = 10
+_FASTEST_LANE = 2_000_000  # Mbit/s
+
+
+def _small(value: int, high: int) -> int | None:
+    return value if 0 < value <= high else None
+
+
+@probe(every_s=10, fills=("pcie_generation",))
+def pcie_generation(card: Card) -> Answers:
+    """PCIe generation now; it drops while the GPU idles."""
+    return {"pcie_generation": _small(card.call("nvmlDeviceGetCurrPcieLinkGeneration"), _NEWEST_GENERATION)}
+
+
+@probe(every_s=10, fills=("pcie_width",))
+def pcie_width(card: Card) -> Answers:
+    """PCIe lanes now."""
+    return {"pcie_width": _small(card.call("nvmlDeviceGetCurrPcieLinkWidth"), _MOST_LANES)}
+
+
+@probe(every_s=0, fills=("pcie_generation_max",))
+def pcie_generation_max(card: Card) -> Answers:
+    """Highest generation that device and slot can do together."""
+    return {"pcie_generation_max": _small(card.call("nvmlDeviceGetMaxPcieLinkGeneration"), _NEWEST_GENERATION)}
+
+
+@probe(every_s=0, fills=("pcie_width_max",))
+def pcie_width_max(card: Card) -> Answers:
+    """Most lanes that device and slot can do together."""
+    return {"pcie_width_max": _small(card.call("nvmlDeviceGetMaxPcieLinkWidth"), _MOST_LANES)}
+
+
+@probe(every_s=0, fills=("pcie_generation_device_max",))
+def pcie_generation_device_max(card: Card) -> Answers:
+    """Highest generation of the device alone, in whatever slot."""
+    newest: int = card.call("nvmlDeviceGetGpuMaxPcieLinkGeneration")
+    return {"pcie_generation_device_max": _small(newest, _NEWEST_GENERATION)}
+
+
+@probe(every_s=10, fills=("pcie_lane_bytes_per_s",))
+def pcie_speed(card: Card) -> Answers:
+    """Speed of one lane now; the driver says it in Mbit/s."""
+    speed: int = card.call("nvmlDeviceGetPcieSpeed")
+    return {"pcie_lane_bytes_per_s": speed * 125_000.0 if 0 < speed < _FASTEST_LANE else None}
+
+
+_PCIE = {
+    "replay_rollovers": 95,
+    "recoveries": 169,
+    "correctable": 173,
+    "naks_received": 174,
+    "receiver_errors": 175,
+    "bad_packets": 176,
+    "naks_sent": 177,
+    "bad_link_packets": 178,
+    "non_fatal": 179,
+    "fatal": 180,
+    "unsupported_requests": 181,
+    "checksum_errors": 182,
+    "lane_errors": 183,
+}
+
+
+@probe(every_s=10, fills=("pcie_replays", "pcie_errors"))
+def pcie_errors(card: Card) -> Answers:
+    """What went wrong on PCIe, in one call."""
+    given = read(card, (field("pcie_replays", tally, 94), *(field(name, count(), one) for name, one in _PCIE.items())))
+    return {"pcie_replays": given.pop("pcie_replays"), "pcie_errors": _counted(given)}
+
+
+def _counted(given: Mapping[str, Any]) -> PcieErrors | No | None:
+    """The counters this card has; if it has none, why."""
+    known = {name: value for name, value in given.items() if isinstance(value, int)}
+    if known:
+        return PcieErrors(**known)
+    return next((value for value in given.values() if isinstance(value, No)), None)
+
+
+@probe(every_s=10, backs=("pcie_replays",))
+def pcie_replays(card: Card) -> Answers:
+    """PCIe replays from the call of older drivers."""
+    return {"pcie_replays": card.call("nvmlDeviceGetPcieReplayCounter")}

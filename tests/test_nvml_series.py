@@ -1,0 +1,101 @@
+"""The driver's sample buffers: read in one call, nothing lost, nothing invented."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from gputop.collect.nvml.samples import series
+from tests.fakenvml import Fake, square
+from tests.nvml_child import Child, Seen
+
+NAMES = {"memory_busy_series": 33, "power_series": 412.0, "sm_clock_series": 1740, "memory_clock_series": 2619}
+
+
+@pytest.fixture
+def child(fake: Fake) -> Iterator[Child]:
+    fake.set("gpus", 1)
+    with Child(fake, gpm="off") as child:
+        yield child
+
+
+def test_the_buffer_shows_what_a_mean_hides(fake: Fake, child: Child) -> None:
+    fake.set("gpu.0.util", square(0, 100, period_s=1.0, duty=0.5))
+    samples = child.rest_and_sweep().gpu(0)["busy_samples"]
+    ages = [age for age, _ in samples]
+    assert ages == sorted(ages, reverse=True)
+    assert len(set(ages)) == len(ages)
+    assert 0 <= ages[-1] < 0.5
+    assert 14 < ages[0] < 16.5
+    assert {0.0, 100.0} <= {value for _, value in samples}
+
+
+def test_a_first_look_finds_the_whole_buffer(child: Child) -> None:
+    gpu = child.sweep().gpu(0)
+    for name, value in NAMES.items():
+        assert gpu[name]["values"] == pytest.approx([value] * 100), name
+        assert gpu[name]["step_s"] == pytest.approx(1 / 6, abs=1e-3)
+        assert 0 <= time.time() - gpu[name]["wall_s"] < 5
+
+
+def test_later_looks_bring_what_is_new_and_lose_nothing(fake: Fake, child: Child) -> None:
+    fake.update({"sample_hz": 50, "gpu.0.power_mw": square(100_000, 600_000, period_s=0.4, duty=0.5)})
+    found = [child.sweep().gpu(0)["power_series"]]
+    for _ in range(40):
+        one = child.rest_and_sweep(0.02).gpu(0)["power_series"]
+        if one != found[-1]:
+            found.append(one)
+    # made-up seconds pass faster than real ones: the next look comes ten sweeps later
+    assert len(found) >= 3
+    for before, after in pairwise(found):
+        first_s = after["wall_s"] - after["step_s"] * (len(after["values"]) - 1)
+        assert first_s - before["wall_s"] == pytest.approx(0.02, abs=2e-3)
+    assert {100, 600} <= {round(value) for one in found[1:] for value in one["values"]}
+
+
+def test_one_call_a_look_after_the_first(fake: Fake, child: Child) -> None:
+    child.sweep()
+    assert fake.counts()["nvmlDeviceGetSamples"] == 5 * 2  # the size of each buffer once
+    child.sweep(10)
+    assert fake.counts()["nvmlDeviceGetSamples"] == 5 * 2 + 10 + 4
+
+
+def test_a_kind_that_is_refused_is_refused_alone(fake: Fake, child: Child) -> None:
+    fake.set("gpu.0.mem_clock", None)
+    seen = child.sweep(3)
+    assert seen.reasons(0)["memory_clock_series"] == "unsupported"
+    assert seen.gpu(0)["memory_clock_series"] is None
+    assert seen.gpu(0)["sm_clock_series"]["values"][-1] == 1740
+    assert seen.gpu(0)["busy_percent"] == 58
+
+
+def test_nothing_new_is_absent_and_not_an_old_value(fake: Fake, child: Child) -> None:
+    fake.set("sample_hz", 0)
+    seen = child.sweep()
+    assert seen.reasons(0)["power_series"] == "absent"
+    assert seen.gpu(0)["power_series"] is None
+
+
+def test_n15_samples_that_are_none_are_left_out(fake: Fake, child: Child) -> None:
+    fake.update({"gpu.0.mem_util": 4294967295, "gpu.0.sm_clock": 4294967295})
+    seen = child.sweep()
+    assert (seen.gpu(0)["memory_busy_series"], seen.gpu(0)["sm_clock_series"]) == (None, None)
+    assert seen.reasons(0)["memory_busy_series"] == "absent"
+
+
+def test_a_gap_ends_a_series() -> None:
+    stamps = [0, 100, 200, 5_000, 5_100, 5_200, 5_300]
+    found = series([(1_000 * stamp, stamp) for stamp in stamps], 0.1)
+    assert found is not None
+    assert (found.values, found.step_s) == ((500.0, 510.0, 520.0, 530.0), pytest.approx(0.1))
+    assert series([(1_000, 1.0)], 1) is None
+    assert series([], 1) is None
+
+
+def test_nothing_new_in_the_buffer_is_no_loss(fake: Fake, child: Child) -> None:
+    fake.set("sample_hz", 0.5)
+    seen: list[Seen] = [child.rest_and_sweep(0.1) for _ in range(3)]
+    assert [one.gpu(0)["busy_percent"] for one in seen] == [58.0] * 3
