@@ -71,10 +71,10 @@ class Line:
         """The line, cut or filled to a width."""
         ink, on = self._look.ink, self._on
         segments = [ink(text, token, on=on, bold=bold, reverse=reverse) for text, token, bold, reverse in self._runs]  # type: ignore[arg-type]
-        strip = Strip(segments, self.cells)
-        return (
-            strip if self.cells == width else strip.adjust_cell_length(max(0, width), self._look.style("text", on=on))
-        )
+        if self.cells < width:
+            segments.append(ink(" " * (width - self.cells), on=on))
+        strip = Strip(segments, max(self.cells, width))
+        return strip if self.cells <= width else strip.crop(0, max(0, width))
 
 
 def blank(width: int, look: Look) -> Strip:
@@ -130,7 +130,15 @@ def sparkline(values: Sequence[float | None], width: int, top: float, look: Look
     """The newest `width` values, newest at the right, on a fixed axis; gaps stay blank."""
     steps = look.glyphs.levels
     newest = values[-width:] if width > 0 else ()
-    return "".join(level(value, top, steps) for value in newest).rjust(max(0, width))
+    if not top > 0:
+        return " " * max(0, width)
+    count = len(steps)
+    # `level` for each of them, without the price of a call: nothing is drawn more often
+    glyphs = [
+        " " if value is None else steps[min(count - 1, int(min(top, max(0.0, value)) / top * count))]
+        for value in newest
+    ]
+    return "".join(glyphs).rjust(max(0, width))
 
 
 def chart(values: Sequence[float | None], width: int, height: int, top: float, look: Look) -> list[str]:
