@@ -61,7 +61,15 @@ class Kernel:
 
     def names(self, name: str) -> tuple[str, ...]:
         """What a folder of /sys holds, sorted; nothing where it is not there."""
-        try:
-            return tuple(sorted(os.listdir(f"{self.sys_root}/{name}")))
-        except OSError:
-            return ()
+        return _names(f"{self.sys_root}/{name}")
+
+    def proc_names(self, name: str) -> tuple[str, ...]:
+        """The same of a folder of /proc."""
+        return _names(f"{self.proc_root}/{name}")
+
+
+def _names(folder: str) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(os.listdir(folder)))
+    except OSError:
+        return ()

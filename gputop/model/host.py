@@ -43,9 +43,9 @@ class Mount:
     network: bool = False
     total_bytes: int | None = metric(_B, "size of the file system")
     free_bytes: int | None = metric(_B, "free for ordinary users")
-    read_bytes_per_s: float | None = metric(_R, "read from the server (NFS)", history=True)
-    write_bytes_per_s: float | None = metric(_R, "written to the server (NFS)", history=True)
-    read_rtt_s: float | None = metric(_S, "round trip of a read, mean (NFS)")
+    read_bytes_per_s: float | None = metric(_R, "read from the server (NFS, Lustre)", history=True)
+    write_bytes_per_s: float | None = metric(_R, "written to the server (NFS, Lustre)", history=True)
+    read_rtt_s: float | None = metric(_S, "round trip of a read, mean (NFS, Lustre)")
     read_queue_s: float | None = metric(_S, "time a read waited before it was sent, mean (NFS)")
     retransmits_per_s: float | None = metric(_N, "requests sent again (NFS)")
 

@@ -1,13 +1,15 @@
-"""File systems that hold data: local disks, NFS, Lustre, FUSE; their size, and what NFS moves."""
+"""File systems that hold data: local disks, NFS, Lustre, FUSE; their size, and what NFS and Lustre move."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from math import inf
 
 from gputop.collect import mountinfo
 from gputop.collect.host.capacity import Capacity, Size, size_of
+from gputop.collect.host.lustre import Lustre, file_system_of
 from gputop.collect.host.nfs import Nfs, Traffic
 from gputop.collect.kernel import Kernel, reason
 from gputop.collect.mountinfo import Mounted
@@ -47,13 +49,13 @@ class Mounts:
     def __init__(self, kernel: Kernel, capacity: Capacity | None = None) -> None:
         self._kernel = kernel
         self._capacity = capacity or Capacity()
-        self._nfs = Nfs()
+        self._nfs, self._lustre = Nfs(), Lustre(kernel)
         self._mounts: tuple[Mounted, ...] = ()
         self._local: dict[str, Size | OSError] = {}
         self._looked_s = -inf
 
     def read(self, now_s: float) -> Host:
-        """Sizes as of the last 10 to 30 s, NFS rates since the last look."""
+        """Sizes as of the last 10 to 30 s, rates of NFS and Lustre since the last look."""
         if now_s - self._looked_s >= _MOUNTS_EVERY_S:
             self._mounts = data_mounts(mountinfo.parse(self._kernel.proc("self/mountinfo")))
             self._local = {mount.path: _ask(mount.path) for mount in self._mounts if not is_network(mount)}
@@ -67,12 +69,16 @@ class Mounts:
         )
 
     def _traffic(self, now_s: float) -> dict[str, Traffic]:
-        if not any(mount.kind.startswith("nfs") for mount in self._mounts):
-            return {}
-        try:
-            return self._nfs.traffic(now_s, self._kernel.proc("self/mountstats"))
-        except OSError:
-            return {}
+        """Of NFS and Lustre, by path; others do not say."""
+        found: dict[str, Traffic] = {}
+        if any(mount.kind.startswith("nfs") for mount in self._mounts):
+            with suppress(OSError):
+                found |= self._nfs.traffic(now_s, self._kernel.proc("self/mountstats"))
+        if lustre := [mount for mount in self._mounts if mount.kind == "lustre"]:
+            traffic = self._lustre.traffic(now_s)
+            known = ((mount.path, traffic.get(file_system_of(mount.source))) for mount in lustre)
+            found |= {path: rates for path, rates in known if rates}
+        return found
 
     def _size(self, mount: Mounted, now_s: float) -> Size | OSError | None:
         if is_network(mount):

@@ -121,7 +121,9 @@ class HostReader:
 
 
 def _storage(name: str, values: Mapping[str, Any]) -> float | None:
-    """A rate of all physical disks and NFS mounts: neither is part of the other."""
+    """A rate of all physical disks, and of NFS and Lustre mounts: none is part of another."""
     disks, mounts = values.get("disks", ()), values.get("mounts", ())
-    nfs = (mount for mount in mounts if mount.file_system.startswith("nfs"))
-    return total(getattr(source, name) for source in (*disks, *nfs))
+    nfs = [mount for mount in mounts if mount.file_system.startswith("nfs")]
+    # its counters may be for root only, and then the disks are better than nothing
+    lustre = [mount for mount in mounts if mount.file_system == "lustre" and getattr(mount, name) is not None]
+    return total(getattr(source, name) for source in (*disks, *nfs, *lustre))
