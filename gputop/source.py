@@ -28,6 +28,8 @@ class Wish:
 
 
 EVERYTHING = Wish()
+# what stands in a Detail for root that did not ask for it: the key that does belongs beside it
+OTHERS_ENVIRONMENT = Missing(metric="environment", reason="denied", unlock="it belongs to another user: ask by its key")
 UNRECORDED = Missing(metric="details", reason="absent", unlock="recordings hold no details: open the process live")
 
 

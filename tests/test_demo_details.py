@@ -8,7 +8,7 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.model import PARTS, Detail, Frame, Identity, Missing, Process, Role
-from gputop.source import Wish
+from gputop.source import OTHERS_ENVIRONMENT, Wish
 
 NAMES = sorted(SCENARIOS)
 
@@ -95,7 +95,7 @@ def test_root_of_a_demo_needs_the_key_for_the_environment_of_others() -> None:
     rank = next(one for one in frame.processes if one.role is Role.TRAINER)
     detail = details(demo, rank, Wish())
     assert detail.environment is None
-    assert [one.metric for one in detail.missing] == ["environment"]
+    assert detail.missing == (OTHERS_ENVIRONMENT,)
 
 
 def test_only_the_parts_that_are_wanted_are_there() -> None:

@@ -25,11 +25,10 @@ from gputop.model import (
     Thread,
     Variable,
 )
-from gputop.source import Wish
+from gputop.source import OTHERS_ENVIRONMENT, Wish
 
 _MASK = "***"
 _INVENTED = "this server is simulated and has no secrets"
-_UNLOCK_OTHERS = "it belongs to another user: ask for it by its key"
 _SHARD_BYTES = 384 * MIB
 _DENIED = ("files", "io", "environment", "system_call", "waiting_in", "exe", "folder", "own_namespaces", "pss_bytes")
 _CALLS = {"futex_do_wait": "futex", "do_poll": "poll", "do_wait": "wait4"}
@@ -87,8 +86,7 @@ def _hidden(found: Detail, process: Process, server: Server, wish: Wish) -> Deta
     if server.viewer is None:
         if process.uid == 0 or wish.others_environment or "environment" not in wish.parts:
             return found
-        secret = Missing(metric="environment", reason="denied", unlock=_UNLOCK_OTHERS)
-        return replace(found, environment=None, missing=(secret,))
+        return replace(found, environment=None, missing=(OTHERS_ENVIRONMENT,))
     missing = tuple(Missing(metric=name, reason="denied", unlock="sudo gputop") for name in _DENIED)
     threads = found.threads and tuple(replace(one, waiting_in=None, system_call=None) for one in found.threads)
     children = found.children and tuple(replace(one, file=None) for one in found.children)
@@ -149,8 +147,9 @@ def _files(process: Process, job: Job | None, work: Work | None, t: float) -> It
         return
     yield File(fd=3, path="anon_inode:[eventpoll]", kind="other")
     for number, share in enumerate(process.gpus):
-        yield File(fd=4 + number, path=f"/dev/nvidia{number}", kind="device", mode="rw")
-        yield File(fd=20 + number, path=f"socket:[{process.pid * 7 + len(share.uuid)}]", kind="socket")
+        card = int(share.uuid.rpartition("-")[2], 16)
+        yield File(fd=4 + number, path=f"/dev/nvidia{card}", kind="device", mode="rw")
+        yield File(fd=20 + number, path=f"socket:[{process.pid * 7 + card}]", kind="socket")
     if process.role is Role.LOADER:
         yield File(fd=12, path=f"pipe:[{process.pid * 11}]", kind="pipe")
         yield File(fd=15, path=f"/dev/shm/torch_{process.pid}_{process.pid * 31}_0", kind="shared memory", mode="rw")

@@ -10,10 +10,11 @@ from gputop.collect.processes.readings import UNLOCK_DENIED, Values, line
 from gputop.model import Identity, Missing, Variable
 from gputop.safe.identity import parse_stat
 from gputop.safe.text import LIMIT, clean, decode, redact, redact_variable
+from gputop.source import OTHERS_ENVIRONMENT
 
-FILLS = ("environment",)
+FILLS, OTHERS = ("environment",), "others"
 MOST_BYTES, MOST_VARIABLES, LONGEST = 1 << 20, 2000, 1 << 16
-UNLOCK_OTHERS = "it belongs to another user: ask for it by its key"
+_DENIED = Missing(metric="environment", reason="denied", unlock=UNLOCK_DENIED)
 
 
 class Environment:
@@ -26,15 +27,15 @@ class Environment:
         self.others = False
 
     def read(self) -> Values:
-        """The variables by name; OSError when they may not be read."""
-        if not self._own() and not (self._uid == 0 and self.others):
-            unlock = UNLOCK_OTHERS if self._uid == 0 else UNLOCK_DENIED
-            return {"missing": (Missing(metric="environment", reason="denied", unlock=unlock),)}
+        """The variables by name, and whether they are another user's; OSError when they may not be read."""
+        others, revealed = not self._own(), self.revealed
+        if others and not (self._uid == 0 and self.others):
+            return {"missing": (OTHERS_ENVIRONMENT if self._uid == 0 else _DENIED,)}
         stat = parse_stat(slurp(f"{self._folder}/stat"))
         if stat is None or stat.kernel_thread or stat.state in "ZX":  # its file is empty, which says nothing
             return {"missing": (Missing(metric="environment", reason="absent"),)}
         raw = slurp_all(f"{self._folder}/environ", MOST_BYTES)
-        return {"environment": variables(raw, self.revealed)}
+        return {"environment": variables(raw, revealed), OTHERS: others}
 
     def _own(self) -> bool:
         """Whether it runs with our uid alone, by its status: its folder's owner is root where it may not be dumped."""

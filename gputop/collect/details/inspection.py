@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from gputop.collect.details import children, environment, files, limits, memory, overview, threads
@@ -41,15 +41,16 @@ class _Section:
         self._lane = Lane(name, self._answer, _Answer({}))
         self._asked_s: float | None = None
 
-    def ask(self, soon: bool = False) -> None:
-        """Have it read, unless it was just now or does not come back from the last time."""
+    def ask(self, soon: bool = False) -> bool:
+        """Have it read, unless it was just now or does not come back from the last time; whether it will be."""
         now_s = self._clock()
         if self._asked_s is None:
             self._lane.start()
         elif not self.settled(0) or (now_s - self._asked_s < self._every_s and not soon):
-            return
+            return False
         self._asked_s = now_s
         self._lane.nudge()
+        return True
 
     @property
     def stuck(self) -> bool:
@@ -102,6 +103,7 @@ class Inspection:
         self._files = files.OpenFiles(root, identity, clock)
         self._children = children.Children(root, identity, processes, self._files, clock)
         self._environment = environment.Environment(root, identity, uid)
+        self._asked: tuple[frozenset[str], bool] = (frozenset(), False)  # of the environment, when it was read last
         reads: dict[Part, tuple[float, Callable[[], Values]]] = {
             "threads": (TICK_S, threads.Tasks(root, identity, clock).read),
             "files": (TICK_S, self._files.read),
@@ -118,26 +120,27 @@ class Inspection:
     def ask(self, wish: Wish) -> None:
         """Have the parts that somebody looks at read again."""
         asked = (frozenset(wish.revealed), wish.others_environment)
-        changed = asked != (self._environment.revealed, self._environment.others)
         self._environment.revealed, self._environment.others = asked
         for part in wish.parts:
-            self._sections[part].ask(soon=changed and part == "environment")
+            if self._sections[part].ask(soon=part == "environment" and asked != self._asked) and part == "environment":
+                self._asked = asked
         if "files" in wish.parts or "children" in wish.parts:
             self._sizes.ask()
 
-    def detail(self, parts: Collection[Part], revealed: Collection[str]) -> Detail:
-        """The newest of these parts. What is no longer asked to be shown is masked at once."""
+    def detail(self, wish: Wish) -> Detail:
+        """The newest of these parts. What is no longer asked to be shown is not, at once."""
         values: dict[str, Any] = {}
         missing: list[Missing] = []
-        for section in (*(self._sections[part] for part in PARTS if part in parts), self._sizes):
+        for section in (*(self._sections[part] for part in PARTS if part in wish.parts), self._sizes):
             found = dict(section.values())
             told = found.pop("missing", ())
             if section is not self._sizes or section.stuck:  # sizes that are not there yet are no news
                 missing += told
             values.update(found)
-        shown = values.get("environment") or ()
-        if any(variable.revealed and variable.name not in revealed for variable in shown):
-            values.pop("environment")
+        shown, others = values.get("environment") or (), values.pop(environment.OTHERS, False)
+        more = any(variable.revealed and variable.name not in wish.revealed for variable in shown)
+        if more or (others and not wish.others_environment):
+            del values["environment"]
             missing.append(Missing(metric="environment", reason="stale"))
         return Detail(identity=self.identity, mono_s=self._clock(), missing=tuple(missing), **values)
 

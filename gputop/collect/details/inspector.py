@@ -41,7 +41,7 @@ class Inspector:
         if inspection.ended:
             return Missing(metric="details", reason="lost")
         inspection.ask(wish)
-        return inspection.detail(wish.parts, wish.revealed)
+        return inspection.detail(wish)
 
     def settled(self, until_s: float) -> bool:
         """Wait until all that was asked is read, no longer than until this time of the monotonic clock."""
