@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import RENICE, SIGNAL, Hold, Result, Rights, Run, Scope
-from gputop.actions.renice import Niceness
+from gputop.actions.aim import aim
+from gputop.actions.renice import Niceness, set_thread
 from gputop.actions.signals import BY_NAME, Order
+from gputop.actions.target import Target
 from gputop.safe import pidfd
 from tests.acting import born_as, finished, hold, job, kill, moment, program, row, unharmed, until
 from tests.watching import isolated
@@ -59,6 +61,19 @@ def test_a05_niceness_and_a_pid_that_is_used_again() -> None:
         kill(other)
 
 
+def test_a05_a_thread_whose_number_is_of_another_gets_its_niceness_back() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not covered: needs root to lower niceness")
+    with program(THREADS) as (pid, _), program(THREADS) as (other, _):
+        target = aim(row(pid), Rights())
+        assert isinstance(target, Target)
+        assert set_thread(target, pid, 4)
+        assert not set_thread(target, pid, 4)
+        set_thread(target, other, 9)
+        assert (os.getpriority(os.PRIO_PROCESS, pid), os.getpriority(os.PRIO_PROCESS, other)) == (4, 0)
+        target.close()
+
+
 # a filter of system calls in front of pidfd_open and pidfd_send_signal, as old container profiles have
 SECCOMP = """
 import ctypes, struct
@@ -98,12 +113,37 @@ assert any("no pidfd here" in line for line in result.lines), result
 victim.wait()
 assert send(held, "TERM", insists=True).text == f"nothing sent to {{victim.pid}}: it has ended"
 """
+    _unless_no_filter(code)
+
+
+def _unless_no_filter(code: str) -> None:
     try:
         isolated(code)
     except AssertionError as why:
         if "no seccomp" in str(why):
             pytest.skip("not covered: this kernel has no filter of system calls")
         raise
+
+
+def test_signals_go_through_the_handle_and_no_other_way() -> None:
+    kill_call = {"x86_64": 62, "aarch64": 129}.get(os.uname().machine)
+    if kill_call is None:
+        pytest.skip("not covered: the number of kill(2) is not known here")
+    code = f"""
+import errno
+from tests.acting import *
+{SECCOMP}
+victim = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+without(errno.EPERM, {kill_call})
+held = hold(row(victim.pid))
+assert held.cautions(Scope.PROCESS) == ()
+assert send(held, "TERM").text.startswith(f"{{victim.pid}} ended after ")
+try: os.kill(victim.pid, 0)
+except PermissionError: pass
+else: sys.exit("kill was not denied")
+victim.wait()
+"""
+    _unless_no_filter(code)
 
 
 def test_more_than_may_be_open() -> None:

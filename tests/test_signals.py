@@ -174,7 +174,9 @@ def test_a_whole_job_its_loaders_and_their_titles() -> None:
         assert send(target, "STOP", scope=Scope.LOADERS).text == "3 processes are frozen"
         frozen = {process.pid for process in frame.processes if state(process.pid) == "T"}
         assert frozen == {process.pid for process in target.who(Scope.LOADERS)}
-        assert send(target, "CONT", scope=Scope.LOADERS).text == "3 processes run again"
+        result = send(target, "CONT", scope=Scope.LOADERS)
+        assert result.text == "3 processes run again"
+        assert [outcome.pid for outcome in result.outcomes][-1] == first.pid  # a trainer wakes after its loaders
         assert warnings(target, Scope.JOB, BY_NAME["USR1"]) == (
             "each of 7 processes does not handle USR1: it will end",
         )

@@ -87,7 +87,7 @@ def _never(process: Process) -> str | None:
     if process.pid <= 0:
         return f"pid {process.pid} is no process but a group of them"
     if process.pid == 1:
-        return "pid 1 keeps the machine or the container alive"
+        return "pid 1 keeps the machine or the container alive: end that from outside"
     if process.unseen is not None:
         return _UNSEEN[process.unseen]
     return None if process.verified else _UNSEEN["foreign"]

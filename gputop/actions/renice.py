@@ -85,13 +85,16 @@ def _renice(hold: Hold, options: Niceness) -> Reniced:
 def _set(target: Target, nice: int) -> None:
     _alive(target)
     for _ in range(_PASSES):
-        if not sum(_thread(target, int(name), nice) for name in os.listdir(f"/proc/{target.pid}/task")):
+        if not sum(set_thread(target, int(name), nice) for name in os.listdir(f"/proc/{target.pid}/task")):
             break
     _alive(target)
 
 
-def _thread(target: Target, thread: int, nice: int) -> bool:
-    """Whether it was another before; OSError says why not, and Declined that only root may lower it."""
+def set_thread(target: Target, thread: int, nice: int) -> bool:
+    """Give one thread of a process this niceness, or give back what it had if it turns out to be of another.
+
+    Whether it had another before. OSError says why it cannot be, Declined that only root may lower it.
+    """
     try:
         before = os.getpriority(os.PRIO_PROCESS, thread)
         if before == nice or target.ended():
