@@ -46,7 +46,7 @@ def fake(tmp_path: Path) -> Fake:
     try:
         return Fake(tmp_path / "driver")
     except NoCompiler as why:
-        pytest.skip(str(why))
+        pytest.skip(f"not covered: {why}")
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ print(json.dumps(looks))
 """
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc) for the clock")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="not covered: needs a C compiler (cc) for the clock")
 def test_p14_a_wall_clock_that_jumps_moves_no_rate(tmp_path: Path) -> None:
     (tmp_path / "shim.c").write_text(SHIM)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", "shim.so", "shim.c", "-ldl"], cwd=tmp_path, check=True)

@@ -28,7 +28,7 @@ def crowd(tmp_path: Path) -> Iterator[int]:
         lines = []
         while (line := child.stdout.readline().strip()) != "ready":
             if not line:
-                pytest.skip(f"this machine does not start {SLEEPERS} processes")
+                pytest.skip(f"not covered: this machine does not start {SLEEPERS} processes")
             lines.append(line)
         yield int(lines[0])
 

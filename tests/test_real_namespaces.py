@@ -105,7 +105,7 @@ for attempt in range(20):
         isolated(code, "unshare", "-p", "-f", "--mount-proc")
     except AssertionError as error:
         if "ns_last_pid" in str(error):
-            pytest.skip("the kernel does not let us choose pids (CONFIG_CHECKPOINT_RESTORE)")
+            pytest.skip("not covered: the kernel does not let us choose pids (CONFIG_CHECKPOINT_RESTORE)")
         raise
 
 
@@ -149,7 +149,7 @@ def test_n28_a_process_that_ended_while_the_driver_lists_it(watch: Watch) -> Non
 def test_p09_delay_accounting_that_is_off_is_named(watch: Watch) -> None:
     path = Path("/proc/sys/kernel/task_delayacct")
     if not path.exists() or path.read_text().strip() != "0":
-        pytest.skip("delay accounting is on here, or the kernel has no switch for it")
+        pytest.skip("not covered: delay accounting is on here, or the kernel has no switch for it")
     process = watch.until(lambda table: one(table, os.getpid()), os.getpid())
     missing = Missing(metric="io_wait_percent", reason="unsupported", unlock="sudo sysctl kernel.task_delayacct=1")
     assert process.io_wait_percent is None

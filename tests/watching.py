@@ -22,7 +22,7 @@ from gputop.model import Process
 from gputop.source import Interest
 
 ROOT = Path(__file__).parent.parent
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="not covered: needs root")
 
 
 class Watch:
@@ -99,14 +99,14 @@ def need_namespaces(*flags: str) -> None:
     """Skip, with the reason, where this user may not make namespaces."""
     done = subprocess.run(["unshare", *flags, "true"], capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"unshare {' '.join(flags)}: {done.stderr.strip()}")
+        pytest.skip(f"not covered: unshare {' '.join(flags)}: {done.stderr.strip()}")
 
 
 def built(source: str, folder: Path, *flags: str) -> str:
     """The path of a C program from a folder of the tests; a skip without a compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.skip("needs a C compiler")
+        pytest.skip("not covered: needs a C compiler")
     target = folder / Path(source).stem
     subprocess.run([compiler, "-O1", *flags, "-o", str(target), str(ROOT / "tests" / source)], check=True)
     return str(target)
