@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from gputop import units
+from gputop import toml, units
 
 VERSION = 1  # of the file; a later one is not guessed at
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -20,11 +19,20 @@ Keys = tuple[tuple[str, tuple[str, ...]], ...]  # other keys, by the id of what 
 Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str]]"]  # of a table; and what of it is not used
 
 
-def _setting(default: Any, help: str, *, key: str = "", choices: str = "", low: float = 0, high: float = 0) -> Any:
-    return field(
-        default=default,
-        metadata={"key": key, "help": help, "choices": tuple(choices.split()), "low": low, "high": high},
-    )
+def _setting(
+    default: Any, help: str, *, key: str = "", choices: str = "", low: float = 0, high: float = 0, later: bool = False
+) -> Any:
+    more = {"choices": tuple(choices.split()), "low": low, "high": high, "later": later}
+    return field(default=default, metadata={"key": key, "help": help, **more})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where the settings of this run come from, for who wants to change them."""
+
+    path: str | None = None  # of the file, which need not be there
+    trouble: str = ""  # why nothing of the file is used: then it is not written either
+    overruled: Mapping[str, str] = field(default_factory=dict)  # by key: the flag or variable that overrules the file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +40,13 @@ class Settings:
     """What was chosen. The text beside each setting is its page in the manual."""
 
     interval_s: float = _setting(1.0, "time between two looks", key="interval", low=0.25, high=3600)
-    nvml: bool = _setting(True, "ask the NVIDIA driver; without it no GPU is shown, and nothing touches the driver")
-    gpm: str = _setting("auto", "read SM, tensor and memory activity (Hopper and newer)", choices="auto on off")
-    readonly: bool = _setting(False, "do nothing that changes a process or writes a file")
+    nvml: bool = _setting(
+        True, "ask the NVIDIA driver; without it no GPU is shown, and nothing touches the driver", later=True
+    )
+    gpm: str = _setting(
+        "auto", "read SM, tensor and memory activity (Hopper and newer)", choices="auto on off", later=True
+    )
+    readonly: bool = _setting(False, "do nothing that changes a process or writes a file", later=True)
     theme: str = _setting("auto", "colours; auto is dark, or the terminal's own 16", choices="auto dark light terminal")
     ascii: str = _setting("auto", "draw with ASCII only; auto does where there is no UTF-8", choices="auto on off")
     mouse: bool = _setting(True, "clicks and wheel; without, the terminal selects text as usual")
@@ -50,6 +62,7 @@ class Settings:
     every_process: bool = _setting(False, "show also processes that have nothing to do with a GPU")
 
     keys: Keys = ()  # the table [keys]: what differs from the declared ones
+    origin: Origin = field(default_factory=Origin, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,7 @@ class Setting:
     choices: tuple[str, ...]
     low: float
     high: float
+    later: bool  # a change means something at the next start only
 
     @property
     def variable(self) -> str:
@@ -128,6 +142,7 @@ def load(
     at = path or default_path(environ)
     chosen: dict[str, Any] = {}
     problems: list[str] = []
+    trouble = ""
     if at:
         try:
             table = _table(read(at), path is not None)
@@ -135,7 +150,8 @@ def load(
             chosen["keys"] = tuple(other_keys.items())
             unused = _take(table, "{0.key}", chosen) + clashes
         except Exception as error:  # a refusal of the reader, or what a parser makes of bytes that are none of its kind
-            unused = [" ".join(str(error).split())[:_LONGEST] or type(error).__name__]
+            trouble = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
+            unused = [trouble]
         if unused:
             why = _brief(unused)
             problems.append(why if at in why else f"{why} ({at})")
@@ -144,7 +160,25 @@ def load(
         problems.append(_brief(unused))
     for problem in _take(flags, "--{0.key}", chosen):
         raise ValueError(problem)
-    return Settings(**chosen), (_warning(problems),) if problems else ()
+    by_flags = {key: f"--no-{key}" if value is False else f"--{key}" for key, value in flags.items()}
+    by_variables = {key: BY_KEY[key].variable for key in given}
+    origin = Origin(path=at, trouble=trouble, overruled={**by_variables, **by_flags})
+    return Settings(**chosen, origin=origin), (_warning(problems),) if problems else ()
+
+
+def store(path: str, setting: Setting, value: Any, read: Read, write: Callable[[str, bytes], None]) -> None:
+    """Put one setting into the file, whatever else it says; an exception in one line where that cannot be.
+
+    A default is only written over something else.
+    """
+    raw = read(path)
+    table = _table(raw, wanted=False)
+    try:
+        said = setting.value(table[setting.key]) if setting.key in table else setting.default
+    except ValueError:
+        said = None
+    if said != value:
+        write(path, toml.edited(raw or toml.BEGIN.encode(), setting.key, value))
 
 
 def _take(given: Mapping[str, object], called: str, chosen: dict[str, Any]) -> list[str]:
@@ -168,25 +202,11 @@ def _table(raw: bytes | None, wanted: bool) -> dict[str, object]:
         if wanted:
             raise ValueError("there is no such file")
         return {}
-    table = _parse(raw)
+    table = toml.parse(raw)
     version = table.pop("version", VERSION)
     if version != VERSION:
         raise ValueError(f"it is of version {version!a:.20}, this gputop reads {VERSION}")
     return table
-
-
-def _parse(raw: bytes) -> dict[str, object]:
-    # only imported where there is a file to read
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        return dict(tomllib.loads(raw.decode()))
-    except UnicodeDecodeError:
-        raise ValueError("it is not text in UTF-8") from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
 
 
 def _brief(problems: list[str]) -> str:

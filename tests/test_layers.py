@@ -15,7 +15,8 @@ READING = PURE | {"source", "history"}
 MAY_IMPORT: dict[str, set[str]] = {
     "model": set(),
     "units": set(),
-    "config": {"units"},
+    "toml": set(),
+    "config": {"units", "toml"},
     "safe": set(),
     "figures": {"model"},
     "words": {"model", "units"},
@@ -32,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.private"},
     "docs": {"model", "units", "config", "ui.columns", "ui.keys", "doctor"},
     "ui": READING
-    | {"ended", "figures", "words", "config", "diagnose", "monitor", "export", "record", "docs", "actions"},
+    | {"ended", "figures", "words", "config", "toml", "diagnose", "monitor", "export", "record", "docs", "actions"},
     "cli": {"*"},
     "__main__": {"cli"},
     "__init__": set(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -33,26 +34,11 @@ class Folder:
 
     def create(self, name: str) -> int:
         """A descriptor of a new file of mode 0600, open for writing; Refused if the name exists or the disk says no."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            return os.open(_plain(name), flags, 0o600, dir_fd=self._fd)
-        except OSError as error:
-            raise _refused(f"{self.path}/{name}", error) from None
+        return _create(self._fd, self.path, _plain(name))
 
     def replace(self, name: str, data: bytes) -> None:
         """The file now holds these bytes, or still the old ones: never a part, never through a link."""
-        self._check_ours(_plain(name))
-        temporary = f"new-{secrets.token_hex(8)}"
-        fd = self.create(temporary)
-        try:
-            with open(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-        except OSError as error:
-            self.remove(temporary)
-            raise _refused(f"{self.path}/{name}", error) from None
+        _replace(self._fd, self.path, _plain(name), data)
 
     def remove(self, name: str) -> None:
         """Unlinks a file; one that is not there is no error."""
@@ -76,14 +62,6 @@ class Folder:
     def close(self) -> None:
         """Lets go of the descriptor."""
         os.close(self._fd)
-
-    def _check_ours(self, name: str) -> None:
-        try:
-            info = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-        except OSError:
-            return
-        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
-            raise Refused(f"{self.path}/{name} is not a file of ours: not written; remove it")
 
 
 def state_folder(environ: Mapping[str, str] = os.environ, system: str = "/var/lib") -> Folder:
@@ -144,6 +122,26 @@ def read_settings(path: str, limit: int = SETTINGS_LIMIT) -> bytes | None:
     return data
 
 
+def write_settings(path: str, data: bytes) -> None:
+    """The settings file now holds these bytes, mode 0600, in a folder that is made if needed; or Refused.
+
+    Never through a link, never over what is not ours, never where anybody else may write.
+    """
+    base, name = os.path.split(os.path.abspath(path))
+    if os.path.islink(path):
+        raise Refused(f"{path} is a link: not written; change the file it leads to")
+    try:
+        os.makedirs(base, mode=0o700, exist_ok=True)
+        fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _refused(base, error) from None
+    try:
+        _check_parent(base, os.fstat(fd))
+        _replace(fd, base, name, data)
+    finally:
+        os.close(fd)
+
+
 def _check_settings(path: str, info: os.stat_result) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise Refused(f"{path} is not a regular file: not read")
@@ -151,6 +149,39 @@ def _check_settings(path: str, info: os.stat_result) -> None:
         raise Refused(f"{path} belongs to another user (uid {info.st_uid}): not read")
     if info.st_mode & stat.S_IWOTH:
         raise Refused(f"{path} can be written by everyone: not read; chmod o-w it")
+
+
+def _create(folder: int, path: str, name: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(name, flags, 0o600, dir_fd=folder)
+    except OSError as error:
+        raise _refused(f"{path}/{name}", error) from None
+
+
+def _replace(folder: int, path: str, name: str, data: bytes) -> None:
+    _check_ours(folder, path, name)
+    temporary = f"new-{secrets.token_hex(8)}"
+    fd = _create(folder, path, temporary)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise _refused(f"{path}/{name}", error) from None
+
+
+def _check_ours(folder: int, path: str, name: str) -> None:
+    try:
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return
+    if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
+        raise Refused(f"{path}/{name} is not a file of ours: not written; remove it")
 
 
 def _private(base: str, name: str) -> Folder:

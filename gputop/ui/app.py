@@ -20,7 +20,8 @@ from gputop.config import Settings
 from gputop.monitor import Monitor
 from gputop.safe.terminal import Guard
 from gputop.ui import bindings, theme
-from gputop.ui.driver import behind
+from gputop.ui.aside import Aside
+from gputop.ui.driver import TerminalDriver, behind
 from gputop.ui.guarded import GuardedApp, run_guarded
 from gputop.ui.header import Status
 from gputop.ui.look import Look
@@ -58,6 +59,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.look = look
         self.frozen = False
         self._ended = ""
+        self.aside = Aside(self)
         self._painter = Painter(self)
         self._drawn_s: deque[float] = deque(maxlen=4)
         self._interrupted_s = -AGAIN_S
@@ -66,9 +68,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Show the main screen, and what has been collected meanwhile."""
-        chosen = theme.textual_theme(self.look)
-        self.register_theme(chosen)
-        self.theme = chosen.name
+        self._ground()
         self.push_screen(self.main)
         self.mailbox.open(lambda: self.post_message(Arrived()))
 
@@ -122,6 +122,23 @@ class Gputop(GuardedApp, inherit_bindings=False):
             self._drawn_s.clear()
             self.main.redraw()
             self.main.bar.say(f"a look every {seconds:g}s")
+
+    def wear(self, look: Look) -> None:
+        """Other colours or glyphs, at once."""
+        self.look = look
+        self._ground()
+        self.main.wear(look)
+
+    def _ground(self) -> None:
+        chosen = theme.textual_theme(self.look)
+        self.register_theme(chosen)
+        self.ansi_color = theme.is_native(self.look)
+        self.theme = chosen.name
+
+    def listen_to_mouse(self, on: bool) -> None:
+        """Have the terminal report clicks and the wheel, or leave them to it."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.listen_to_mouse(on)
 
     def tell(self, line: str) -> None:
         """Show that something failed while the rest goes on."""

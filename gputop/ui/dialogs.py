@@ -31,6 +31,7 @@ class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings.everywhere(typing=True)
     DEFAULT_CSS = "Dialog { align: center middle; background: transparent; }"
     TITLE_TEXT = ""
+    FOOT = "Esc leaves it as it is"
     WIDTH = 56
 
     def __init__(self, look: Look) -> None:
@@ -53,11 +54,23 @@ class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
         """An empty line of the box."""
         return Line(self.look, "raised").add("  ")
 
+    def heading(self) -> Line:
+        """The first line of the box."""
+        return self.line().add(self.TITLE_TEXT, "bright", bold=True)
+
+    @property
+    def width(self) -> int:
+        """Cells of the box."""
+        return min(self.WIDTH, self.app.size.width)
+
+    def on_resize(self) -> None:
+        """Another place for the box."""
+        self.redraw()
+
     def redraw(self) -> None:
         """Draw the box anew."""
-        width = min(self.WIDTH, self.app.size.width)
-        title = self.line().add(self.TITLE_TEXT, "bright", bold=True)
-        body = [title, self.line(), *self.lines(), self.line(), self.line().add("Esc leaves it as it is", "dim")]
+        width = self.width
+        body = [self.heading(), self.line(), *self.lines(), self.line(), self.line().add(self.FOOT, "dim")]
         strips: list[Strip] = [line.strip(width) for line in body]
         box = self.query_one(Lines)
         box.styles.width, box.styles.height = width, min(len(strips), self.app.size.height)

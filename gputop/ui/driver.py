@@ -120,6 +120,14 @@ class TerminalDriver(LinuxDriver):
             self._dropped = False
             self._app.refresh()
 
+    def listen_to_mouse(self, on: bool) -> None:
+        """Have the terminal report clicks and the wheel, or let it select text with the mouse as usual."""
+        if not on:
+            self._disable_mouse_support()
+        self._mouse = on
+        self._enable_mouse_support()
+        self.flush()
+
     def disable_input(self) -> None:
         """Ends the input thread at once."""
         with contextlib.suppress(OSError):

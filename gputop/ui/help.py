@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -18,7 +19,6 @@ from gputop.ui.keys import GROUPS, KEYS, Group, Key, key, told
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
 
-LEFT: tuple[Group, ...] = ("MOVE", "LEAVE")
 NAMES = 9  # cells for the names of keys
 
 
@@ -34,8 +34,9 @@ def _keys(look: Look, width: int, keys: Sequence[Key]) -> list[Line]:
     half = width // 2 - 1
     columns = 2 if width >= 76 else 1
     room = half if columns == 2 else width - 2
-    left = [line for group in GROUPS if columns == 1 or group in LEFT for line in _group(group, keys, room)]
-    right = [line for group in GROUPS if columns == 2 and group not in LEFT for line in _group(group, keys, room)]
+    groups = [_group(group, keys, room) for group in GROUPS]
+    cut = min(range(len(groups)), key=lambda cut: _taller(groups, cut)) if columns == 2 else len(groups)
+    left, right = [*chain(*groups[:cut])], [*chain(*groups[cut:])]
     lines = []
     for place in range(max(len(left), len(right))):
         line = Line(look).add(" ")
@@ -45,6 +46,11 @@ def _keys(look: Look, width: int, keys: Sequence[Key]) -> list[Line]:
             line.to(half + 2).runs(right[place])
         lines.append(line)
     return lines
+
+
+def _taller(groups: Sequence[Sequence[object]], cut: int) -> int:
+    """Lines of the taller of two columns."""
+    return max(sum(map(len, groups[:cut])), sum(map(len, groups[cut:])))
 
 
 def _group(group: Group, keys: Sequence[Key], width: int) -> list[list[Run]]:

@@ -52,6 +52,11 @@ class KeyBar(Lines):
         self._said = ""
         self._silence: Timer | None = None
 
+    def restyle(self, look: Look) -> None:
+        """Draw with other colours or glyphs."""
+        self.look = look
+        self.redraw()
+
     def offer(self, keys: Sequence[Key]) -> None:
         """Show these keys, those that do something on this screen."""
         if keys != self._keys:

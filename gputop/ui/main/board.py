@@ -14,6 +14,7 @@ from gputop.monitor import Update
 from gputop.source import Source
 from gputop.ui import empty
 from gputop.ui.arrange import Panes, Rect, arrange
+from gputop.ui.aside import Aside
 from gputop.ui.draw import Line
 from gputop.ui.gpus import Density
 from gputop.ui.header import Status
@@ -38,6 +39,7 @@ class Program(Protocol):
 
     source: Source
     frozen: bool
+    aside: Aside
 
     @property
     def newest_s(self) -> float:
@@ -55,6 +57,12 @@ class Program(Protocol):
     def pace(self, seconds: float | None) -> None:
         """Another time between two looks."""
 
+    def wear(self, look: Look) -> None:
+        """Other colours or glyphs."""
+
+    def listen_to_mouse(self, on: bool) -> None:
+        """Have the terminal report clicks and the wheel, or leave them to it."""
+
 
 class Board(Screen[None], inherit_bindings=False):
     """The panes and what is in them; what the keys do comes on top."""
@@ -65,6 +73,8 @@ class Board(Screen[None], inherit_bindings=False):
         super().__init__()
         self.program = program
         self.look = look
+        self.settings = settings
+        self.readonly = settings.readonly
         self.past = Then(history)
         self.density = CHOICES[_DENSITIES.index(settings.density)]
         view = View(

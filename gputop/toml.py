@@ -1,0 +1,67 @@
+"""TOML: read, and one value of it changed with everything else, comments included, left as it is."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+BEGIN = "# settings of gputop: `gputop docs configuration` says what there is\n"
+_HEAD = re.compile(r"\s*\[")
+_VALUE = r"""("[^"\n]*"|'[^'\n]*'|[^\s#"'\[{]+)"""
+
+
+def parse(raw: bytes) -> dict[str, object]:
+    """What a file says; ValueError in one line when it is no TOML."""
+    # only imported where there is a file to read
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return dict(tomllib.loads(raw.decode()))
+    except UnicodeDecodeError:
+        raise ValueError("it is not text in UTF-8") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def written(value: object) -> str:
+    """A plain value as one writes it in the file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else f"{value:g}"
+
+
+def edited(raw: bytes, key: str, value: bool | float | str) -> bytes:
+    """The file with one value above its first table set; ValueError where that cannot be done by changing one line."""
+    before = parse(raw)
+    lines = raw.decode().splitlines(keepends=True)
+    top = next((place for place, line in enumerate(lines) if _HEAD.match(line)), len(lines))
+    assignment = re.compile(rf"(\s*{re.escape(key)}\s*=\s*){_VALUE}(\s*(?:#.*)?)", re.DOTALL)
+    for place, line in enumerate(lines[:top]):
+        if found := assignment.fullmatch(line):
+            lines[place] = f"{found[1]}{written(value)}{found[3]}"
+            break
+    else:
+        _insert(lines, top, f"{key} = {written(value)}")
+    after = "".join(lines).encode()
+    if _parsed(after) != {**before, key: value}:
+        raise ValueError(f"it says what {key} is in a way that only a person can change")
+    return after
+
+
+def _insert(lines: list[str], top: int, line: str) -> None:
+    """Below the last value; comments and blank lines above a table belong to it."""
+    end = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
+    while top and top < len(lines) and lines[top - 1].lstrip()[:1] in ("", "#"):
+        top -= 1
+    if top and not lines[top - 1].endswith("\n"):
+        lines[top - 1] += end
+    lines.insert(top, line + end)
+
+
+def _parsed(raw: bytes) -> dict[str, object] | None:
+    try:
+        return parse(raw)
+    except ValueError:
+        return None

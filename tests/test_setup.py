@@ -1,0 +1,312 @@
+"""Setup: what it shows, that a change is seen and saved at once, and files that are left alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop import config, toml
+from gputop.config import BY_KEY, SETTINGS, Origin
+from gputop.safe.files import Refused, read_settings, write_settings
+from gputop.ui.look import DARK, LIGHT, TERMINAL, UNICODE, Look
+from gputop.ui.setup import LADDER_S, beside
+from tests.endings import Program
+from tests.oracle import modes_ever_on, modes_left_on
+from tests.screens import Stage, play, strips
+from tests.scripted import frame, process, training
+from tests.test_files import OTHER_UID, needs_root
+
+ARGV = (sys.executable, "-m", "gputop")
+SHOWN = frame(training("llama", 41000, ranks=2, loaders=2), loose=(process(7),), gpus=8)
+FILE = """\
+# mine
+interval = 2   # seconds
+theme = 'dark'
+
+# where the keys are
+[keys]
+freeze = "x"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value", "after"),
+    [
+        ("", "tree", False, "tree = false\n"),
+        (FILE, "interval", 0.5, FILE.replace("= 2 ", "= 0.5 ")),
+        (FILE, "theme", "light", FILE.replace("'dark'", '"light"')),
+        (FILE, "sort", "gpu-busy", FILE.replace("'dark'\n", "'dark'\nsort = \"gpu-busy\"\n")),
+        ("[keys]\nfreeze = 'x'", "tree", True, "tree = true\n[keys]\nfreeze = 'x'"),
+        ("tree=true", "tree", False, "tree=false"),
+        ("tree = true", "sort", "pid", 'tree = true\nsort = "pid"\n'),
+        ("tree = true\r\n", "sort", "pid", 'tree = true\r\nsort = "pid"\r\n'),
+        ("# end", "tree", False, "# end\ntree = false\n"),
+        ('sort = "#pid" # here', "sort", "cpu", 'sort = "cpu" # here'),
+    ],
+)
+def test_one_value_changes_and_nothing_else(text: str, key: str, value: object, after: str) -> None:
+    assert toml.edited(text.encode(), key, value) == after.encode()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text", ['"tree" = true', "tree = [\n1]", "tree.of = 1", 'a = """\ntree = true\n"""\ntree = ""']
+)
+def test_f12_what_one_line_cannot_change_is_left_to_a_person(text: str) -> None:
+    with pytest.raises(ValueError, match="only a person can change"):
+        toml.edited(text.encode(), "tree", False)
+
+
+LINES = st.sampled_from(
+    ["", "# tree = 1", "interval = 2 # x", "mouse = false", "sort='pid'", "[keys]", "freeze = 'x'", "[[a]]"]
+)
+
+
+@given(st.lists(LINES, max_size=8), st.sampled_from(SETTINGS), st.data())
+def test_f12_whatever_was_in_the_file_is_still_there(
+    lines: list[str], setting: config.Setting, data: st.DataObject
+) -> None:
+    raw = "\n".join(lines).encode()
+    try:
+        before = toml.parse(raw)
+    except ValueError:
+        return
+    value = data.draw(
+        st.sampled_from(LADDER_S if isinstance(setting.default, float) else setting.choices or (True, False))
+    )
+    after = toml.edited(raw, setting.key, value)
+    assert toml.parse(after) == {**before, setting.key: value}
+    comments = re.compile(rb"#.*")
+    assert comments.findall(after) == comments.findall(raw)
+
+
+def test_every_value_is_reached_by_steps_and_may_be_written() -> None:
+    for setting in SETTINGS:
+        seen = [setting.default]
+        for step in (1, -1):
+            for _ in range(len(setting.choices) + len(LADDER_S)):
+                seen.append(beside(setting, seen[-1], step))
+        assert all(setting.value(value) == value for value in seen)
+        assert set(seen) == set(setting.choices or (LADDER_S if isinstance(setting.default, float) else (True, False)))
+
+
+def test_a_settings_file_is_private_whole_and_never_a_link(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "gputop" / "config.toml"
+    write_settings(str(path), b"tree = false")
+    assert path.read_bytes() == b"tree = false"
+    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
+    path.chmod(0o644)
+    write_settings(str(path), b"tree = true")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(path.parent) == ["config.toml"]
+    link, pipe, target = (tmp_path / name for name in ("link", "pipe", "target"))
+    target.write_text("x")
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    for refused in (link, pipe):
+        with pytest.raises(Refused, match="not written"):
+            write_settings(str(refused), b"y")
+    assert target.read_text() == "x"
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    with pytest.raises(Refused, match="can be written by everyone"):
+        write_settings(str(open_to_all / "config.toml"), b"y")
+
+
+@needs_root
+def test_f07_somebody_elses_settings_are_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("tree = true")
+    os.chown(path, OTHER_UID, -1)
+    with pytest.raises(Refused, match="not a file of ours"):
+        write_settings(str(path), b"y")
+    os.chown(path, 0, -1)
+    os.chown(tmp_path, OTHER_UID, -1)
+    with pytest.raises(Refused, match="belongs to another user"):
+        write_settings(str(path), b"y")
+    assert path.read_text() == "tree = true"
+
+
+async def change(stage: Stage, key: str, *pressed: str) -> None:
+    """Open setup, go to a setting, press keys."""
+    place = [setting.key for setting in SETTINGS].index(key)
+    await stage.press("escape", "f2", "home", *["down"] * place, *pressed)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_setup(size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
+    async def scene(stage: Stage) -> None:
+        await change(stage, "theme")
+        golden(f"setup-{size[0]}x{size[1]}.txt", stage.text)
+
+    origin = Origin(path="/home/alice/.config/gputop/config.toml", overruled={"theme": "GPUTOP_THEME"})
+    play(scene, SHOWN, size=size, origin=origin)
+
+
+def test_a_change_is_seen_and_saved_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(FILE)
+
+    async def scene(stage: Stage) -> None:
+        await change(stage, "interval", "right")
+        assert stage.feed.interval_s == 2.0
+        await stage.until(lambda: "saved: interval = 2" in stage.text, "saving")
+        await change(stage, "density", "right")
+        assert stage.app.main.density == "card"
+        await change(stage, "sort", "right")
+        await change(stage, "tree", "space")
+        await change(stage, "follow", "left")
+        await change(stage, "every_process", "enter", "escape")
+        assert " flat · RSS▼ · not following · " in stage.text
+        assert stage.feed.interest.every_process
+        await stage.until(lambda: "every_process" in path.read_text(), "saving")
+
+    play(scene, SHOWN, origin=Origin(path=str(path)), sort="threads")
+    assert path.read_text() == FILE.replace(
+        "'dark'\n", '\'dark\'\ndensity = "card"\nsort = "rss"\ntree = false\nfollow = false\nevery_process = true\n'
+    )
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_keys_have_changed_is_what_setup_shows() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("V", "g", "d", "5", "enter")
+        await change(stage, "interval")
+        assert "interval       < 5s >" in stage.text
+        assert "density          card" in stage.text
+        assert "sort             vram" in stage.text
+
+    play(scene, SHOWN)
+
+
+def colours(stage: Stage) -> set[str]:
+    """Every colour of letters on the screen."""
+    styles = [segment.style for strip in strips(stage.app) for segment in strip]
+    return {style.color.name for style in styles if style and style.color}
+
+
+def test_themes_change_at_once() -> None:
+    async def scene(stage: Stage) -> None:
+        for palette, others in ((LIGHT, (DARK,)), (TERMINAL, (DARK, LIGHT)), (DARK, (LIGHT,))):
+            stage.app.wear(Look(palette, UNICODE))
+            await stage.pilot.pause()
+            seen = colours(stage)
+            assert palette.text in seen or palette is TERMINAL
+            assert palette.busy in seen
+            assert not {other.text for other in others} & seen
+            await stage.press("g")
+
+    play(scene, SHOWN)
+
+
+def test_what_overrules_the_file_is_said_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    origin = Origin(path=str(path), overruled={"sort": "GPUTOP_SORT", "nvml": "--no-nvml"})
+
+    async def scene(stage: Stage) -> None:
+        await change(stage, "sort", "right")
+        assert "from GPUTOP_SORT, which overrules the file" in stage.text
+        assert "until you leave: GPUTOP_SORT overrules the file" in stage.text
+        assert stage.app.main.table.listing.view.sort == "rss"
+        await change(stage, "nvml", "right")
+        assert "not changed: --no-nvml overrules the file" in stage.text
+        assert "takes effect at the next start" in stage.text
+        assert "nvml             off" in stage.text
+
+    play(scene, SHOWN, origin=origin, sort="threads", nvml=False)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("text", ["interval == 2", "version = 9"])
+def test_f12_a_bad_file_is_never_overwritten(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    chosen, (_,) = config.load(str(path), {}, {}, read_settings)
+
+    async def scene(stage: Stage) -> None:
+        await change(stage, "tree", "right")
+        assert "until you leave: the file is not used: " in stage.text
+        await stage.press("escape")
+        assert " flat · " in stage.text
+
+    play(scene, SHOWN, origin=chosen.origin)
+    assert path.read_text() == text
+
+
+def test_f12_a_file_that_went_bad_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+
+    async def scene(stage: Stage) -> None:
+        path.write_text("tree == oak")
+        await change(stage, "tree", "right")
+        await stage.until(lambda: "not saved: " in stage.text, "the refusal")
+
+    play(scene, SHOWN, origin=Origin(path=str(path)))
+    assert path.read_text() == "tree == oak"
+
+
+def test_read_only_saves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+
+    async def scene(stage: Stage) -> None:
+        await change(stage, "tree", "right")
+        assert "until you leave: gputop is read-only" in stage.text
+        await change(stage, "readonly", "right")
+        assert "not changed: gputop is read-only" in stage.text
+        await stage.press("escape")
+        assert " flat · " in stage.text
+
+    play(scene, SHOWN, origin=Origin(path=str(path)), readonly=True)
+    assert not path.exists()
+
+
+def test_where_a_setting_comes_from() -> None:
+    found, _ = config.load(
+        "/x", {"GPUTOP_SORT": "pid", "GPUTOP_TREE": ""}, {"mouse": False, "interval": 2.0}, lambda _: b""
+    )
+    assert found.origin == Origin(
+        path="/x", overruled={"sort": "GPUTOP_SORT", "mouse": "--no-mouse", "interval": "--interval"}
+    )
+    assert config.load("/x", {}, {}, lambda _: b"x")[0].origin.trouble
+    assert config.load(None, {}, {}, lambda _: None)[0].origin.path is None
+    assert BY_KEY["nvml"].later
+
+
+def test_the_mouse_in_setup() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("f2")
+        y = next(place for place, line in enumerate(stage.lines) if " tree    " in line)
+        await stage.pilot.click(offset=(40, y))
+        assert not stage.app.main.table.listing.view.tree
+        assert "tree           < off >" in stage.text
+
+    play(scene, SHOWN)
+
+
+def test_a_change_on_a_real_terminal_is_there_at_the_next_start(tmp_path: Path) -> None:
+    env = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    program = Program((*ARGV, "demo", "healthy"), "Quit", env=env)
+    with program.start() as terminal:
+        terminal.send("f2")
+        terminal.wait_for("every_process")
+        terminal.send(*["down"] * 4, "right", "right")
+        terminal.wait_for("< light >")
+        terminal.wait_for('saved: theme = "light"')
+        assert b"38;2;36;41;47" in terminal.output
+        terminal.send("down", "down", "right")
+        terminal.wait_for("< off >")
+        terminal.send("f10")
+        assert terminal.wait_exit() == 0
+        assert not modes_left_on(terminal.output)
+    assert (tmp_path / "gputop" / "config.toml").read_text() == f'{toml.BEGIN}theme = "light"\nmouse = false\n'
+    with program.start() as terminal:
+        assert b"38;2;36;41;47" in terminal.output
+        assert not modes_ever_on(terminal.output) & {1000, 1006}
