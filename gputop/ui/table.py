@@ -47,6 +47,12 @@ class Table(Lines, can_focus=True):
         self.listing.feed(frame, self._clock(), idle)
         self.redraw()
 
+    def restyle(self, look: Look) -> None:
+        """Draw with other colours or glyphs."""
+        self.look = look
+        self._drawn.clear()
+        self.redraw()
+
     def redraw(self) -> None:
         """Draw what the listing has in its window."""
         width, height = self.size
