@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "diagnose": {"model", "units", "history"},
     "monitor": {"source", "model", "history", "ended", "diagnose"},
     "export": PURE | {"figures", "words", "diagnose", "monitor"},
-    "doctor": PURE | {"words", "config", "collect"},
+    "doctor": PURE | {"words", "collect"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.private"},
     "docs": {"model", "units", "config", "ui.columns", "ui.keys", "doctor"},
     "ui": READING
@@ -43,7 +43,7 @@ OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "textual": ("ui",),
     "rich": ("ui",),
     "pynvml": ("collect.nvml", "collect.gpm"),
-    "psutil": ("collect", "doctor"),
+    "psutil": ("collect",),
     "prometheus_client": ("export.prometheus",),
     "torch": (),
 }

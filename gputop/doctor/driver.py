@@ -17,7 +17,7 @@ _CURES: dict[str, tuple[str | None, str | None]] = {
     "no-library": (_CONTAINER, None),
     "not-loaded": (_CONTAINER, "sudo modprobe nvidia"),
     "no-permission": (_CONTAINER, "sudo gputop doctor"),
-    "lost-access": ("docker restart CONTAINER", None),
+    "lost-access": ("docker restart CONTAINER", LOG),
     "unknown-error": (LOG, LOG),
     "off": ("gputop doctor", "gputop doctor"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from gputop.collect import mountinfo
 from gputop.collect.processes.scale import delays_on
@@ -146,11 +147,13 @@ def _why_not(machine: Machine, pid: int) -> tuple[str, str | None]:
         return f"process {pid} cannot be read by anybody until a reboot (ptrace_scope=3)", None
     if owner != machine.uid and machine.uid != 0:
         return f"process {pid} belongs to another user (uid {owner})", dump
+    if Path(machine.kernel.proc_root, str(pid), "mem").stat().st_uid != owner:
+        return f"process {pid} has made itself unreadable (it is not dumpable)", dump
     if level > 0:
         return f"process {pid} cannot be read (ptrace_scope={level})", _CAPABILITY if machine.in_container else _ALLOW
     if machine.in_container:
         return f"this container may not read process {pid}", _CAPABILITY
-    return f"process {pid} has made itself unreadable (it is not dumpable)", dump
+    return f"the kernel forbids to read process {pid}", dump
 
 
 def _boot_option(machine: Machine) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +31,7 @@ class Machine:
     groups: frozenset[int] = field(default_factory=lambda: frozenset((os.getegid(), *os.getgroups())))
     terminal: tuple[int, int] | None = None  # columns and lines of the one on standard output
     encoding: str = "utf-8"  # of standard output
+    program: str = sys.executable  # the Python that gputop runs in
     pid: int | None = None
     nvml: bool = True
     driver: Driver = field(init=False)  # asked once for all checks
@@ -57,8 +59,9 @@ class Machine:
         return "self" if self.pid is None else str(self.pid)
 
     def status(self, who: str) -> dict[str, str]:
-        """The fields of /proc/WHO/status; OSError where it cannot be read."""
-        pairs = (line.partition(b":") for line in self.kernel.proc(f"{who}/status").split(b"\n"))
+        """The fields of /proc/WHO/status, with blanks for its tabs; OSError where it cannot be read."""
+        lines = self.kernel.proc(f"{who}/status").replace(b"\t", b" ").split(b"\n")
+        pairs = (line.partition(b":") for line in lines)
         return {decode(key): decode(value.strip()) for key, colon, value in pairs if colon}
 
     def there(self, path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
@@ -45,15 +46,15 @@ class Driver:
         self._gate = Gate(Costs())
         self._asked, self._answered = Lock(), Event()
         self._facts = Facts()
-        self._begun = False
+        self._begun, self._until_s = False, 0.0
 
     def facts(self) -> Facts:
         """What it said; the first who asks starts the thread, everybody waits for it no longer than the patience."""
         with self._asked:
             if not self._begun:
-                self._begun = True
+                self._begun, self._until_s = True, time.monotonic() + self._patience_s
                 Thread(target=self._run, name="driver", daemon=True).start()
-        if self._answered.wait(self._patience_s):
+        if self._answered.wait(max(0.0, self._until_s - time.monotonic())):
             return self._facts
         call = self._gate.at
         return Facts(hanging=call.name if call else "its library", kernel=self._kernel(), in_sys=self._in_sys())

@@ -44,7 +44,7 @@ def colours(machine: Machine) -> Iterator[Line]:
     if machine.environ.get("NO_COLOR"):
         yield Line("limited", "none, because NO_COLOR is set", "unset NO_COLOR", {**value, "colours": 0})
     elif term in ("", "dumb"):
-        what = f"TERM={term or 'is not set'}: no full screen"
+        what = f"TERM={term}: no full screen" if term else "TERM is not set: no full screen"
         yield Line("missing", what, "export TERM=xterm-256color", {**value, "colours": 0})
     elif machine.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         yield Line("ok", "16 million", value={**value, "colours": 1 << 24})

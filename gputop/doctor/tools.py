@@ -27,7 +27,7 @@ _REMOTE_EXEC = (3, 14)  # sys.remote_exec, PEP 768
 @check("py-spy", "Can stacks be taken?")
 def py_spy(machine: Machine) -> Iterator[Line]:
     """The program that reads stacks, beside our interpreter or on PATH."""
-    beside = str(Path(sys.executable).parent / "py-spy")
+    beside = str(Path(machine.program).parent / "py-spy")
     path = beside if os.access(beside, os.X_OK) else machine.which("py-spy")
     if path is None:
         yield Line("missing", "py-spy is not installed: no stacks, no profiles", pip("install py-spy"), {"path": None})

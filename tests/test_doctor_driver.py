@@ -1,0 +1,163 @@
+"""The doctor under a fake NVIDIA driver: answering, hanging, of another version, without a GPU; PyTorch against it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doctored import ROOT, told
+from tests.fakenvml import Fake
+
+INIT = "nvmlInit*"
+SITE = "env/lib/python3.12/site-packages"
+CODE = """
+import json, sys
+from pathlib import Path
+from gputop.doctor import as_json, examine
+from tests.doctored import machine
+root, files = Path(sys.argv[1]), json.loads(sys.argv[2])
+environ = {"PATH": "/x", "VIRTUAL_ENV": f"{root}/env"}
+print(json.dumps(as_json(examine(machine(root, files, nvml=True, environ=environ), "box"))))
+"""
+
+
+def seen(fake: Fake, root: Path, files: Mapping[str, str | None] | None = None) -> dict[str, Any]:
+    """What a machine with this driver is told, by check."""
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, str(root), json.dumps(files or {})],
+        cwd=ROOT, env=fake.env(), capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return {line["check"]: line for line in reversed(json.loads(done.stdout)["lines"])}
+
+
+def module(version: str) -> dict[str, str]:
+    return {"proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Wed Jan 15\n"}
+
+
+def torch(version: str, cuda: str | None) -> dict[str, str]:
+    written = f"'{cuda}'" if cuda else "None"
+    return {
+        "env/bin/python": "",
+        "env/pyvenv.cfg": "version = 3.12.3\n",
+        f"{SITE}/torch/version.py": f"__version__ = '{version}'\ndebug = False\ncuda: Optional[str] = {written}\n",
+    }
+
+
+def test_a_driver_that_answers(fake: Fake, tmp_path: Path) -> None:
+    said = seen(fake, tmp_path, torch("2.8.0+cu128", "12.8"))
+    assert (said["driver"]["status"], said["driver"]["value"]["gpus"]) == ("ok", 8)
+    assert said["driver"]["what"].startswith("driver 580.65.06 answers: 8 x NVIDIA H100")
+    assert said["match"]["what"] == "kernel module and library are both 580.65.06"
+    assert said["gpus"]["what"] == "8 GPUs, each answers"
+    assert said["torch"]["what"] == "PyTorch 2.8.0+cu128, CUDA 12.8"
+    assert said["loader"]["value"] | {"sweep": None} == {
+        "num_workers": 2, "prefetch_factor": 4, "pin_memory": True, "persistent_workers": True, "allowed_cpus": 32,
+        "jobs": 8, "sweep": None,
+    }  # fmt: skip
+    assert fake.counts()["nvmlShutdown"] == 1
+
+
+def test_n09_n10_a_driver_that_hangs_is_said_and_the_rest_is_answered(fake: Fake) -> None:
+    fake.hang(INIT)
+    said = told(env=fake.env())
+    assert said["driver"]["status"] == "missing"
+    assert said["driver"]["what"].startswith("the driver does not answer for 3 s (nvmlInit")
+    assert said["driver"]["unlock"] == "sudo dmesg | grep -E 'NVRM|Xid'"
+    assert said["psi"]["status"] != "unknown"
+    assert said["loader"]["value"]["num_workers"] is not None
+
+
+def test_n09_a_single_gpu_that_hangs(fake: Fake, tmp_path: Path) -> None:
+    fake.hang("nvmlDeviceGetName", gpu=3)
+    assert "(nvmlDeviceGetName does not return)" in seen(fake, tmp_path)["driver"]["what"]
+
+
+def test_n03_module_and_library_differ(fake: Fake, tmp_path: Path) -> None:
+    fake.fail(INIT, 18)
+    said = seen(fake, tmp_path, module("570.86.10"))
+    assert (said["driver"]["status"], said["driver"]["unlock"]) == ("missing", None)
+    assert said["match"]["what"].startswith("kernel module 570.86.10, library 580.65.06: new CUDA programs fail")
+    assert (said["match"]["status"], said["match"]["unlock"]) == ("missing", "sudo reboot")
+
+
+@pytest.mark.parametrize(
+    ("code", "on_host", "in_container"),
+    [
+        (9, "sudo modprobe nvidia", "docker run --gpus all IMAGE"),
+        (4, "sudo gputop doctor", "docker run --gpus all IMAGE"),
+        (999, "sudo dmesg | grep -E 'NVRM|Xid'", "docker restart CONTAINER"),
+        (15, "sudo dmesg | grep -E 'NVRM|Xid'", "sudo dmesg | grep -E 'NVRM|Xid'"),
+    ],
+)
+def test_n02_n04_a_driver_that_does_not_open(
+    fake: Fake, tmp_path: Path, code: int, on_host: str, in_container: str
+) -> None:
+    fake.fail(INIT, code)
+    said = seen(fake, tmp_path / "host")["driver"]
+    assert (said["status"], said["unlock"]) == ("missing", on_host)
+    if code != 999:  # whose container is known by the real mark
+        said = seen(fake, tmp_path / "box", {".dockerenv": ""})["driver"]
+        assert (said["status"], said["unlock"]) == ("missing", in_container)
+
+
+def test_n05_n06_no_gpu_a_silent_one_and_one_that_is_hidden(fake: Fake, tmp_path: Path) -> None:
+    fake.fail("nvmlDeviceGetHandleByIndex*", 15, gpu=2)
+    said = seen(fake, tmp_path / "a")
+    assert said["gpus"]["what"] == "GPU 2 does not answer; the others do"
+    assert said["driver"]["what"].startswith("driver 580.65.06 answers: 7 x ")
+    fake.clear("*")
+    fake.set("gpus", 0)
+    said = seen(fake, tmp_path / "b", {".dockerenv": ""})
+    assert (said["driver"]["status"], said["driver"]["unlock"]) == ("missing", "docker run --gpus all IMAGE")
+    assert said["gpus"]["status"] == "unknown"
+    fake.set("gpus", 1)
+    files = {}
+    for slot in ("1b", "1c"):
+        place = f"sys/bus/pci/devices/0000:{slot}:00.0"
+        files |= {f"{place}/vendor": "0x10de\n", f"{place}/class": "0x030200\n"}
+    said = seen(fake, tmp_path / "c", files)["gpus"]
+    assert (said["status"], said["what"]) == ("limited", "2 GPUs on the PCI bus, 1 listed by the driver")
+
+
+def test_n32_sleeping_gpus_are_not_woken(fake: Fake, tmp_path: Path) -> None:
+    place = "sys/bus/pci/devices/0000:1b:00.0"
+    files = {f"{place}/vendor": "0x10de\n", f"{place}/class": "0x030200\n"}
+    said = seen(fake, tmp_path, {**files, f"{place}/power/runtime_status": "suspended\n"})
+    assert (said["driver"]["status"], said["gpus"]["what"]) == ("unknown", "1 NVIDIA GPU on the PCI bus, not asked")
+    assert sum(fake.counts().values()) == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "state", "status", "unlock"),
+    [
+        ("2.8.0+cpu", None, {}, "missing", "pip install --force-reinstall torch"),
+        (
+            "2.9.0+cu130", "13.0", {"cuda_version": 12040}, "missing",
+            "pip install torch --index-url https://download.pytorch.org/whl/cu126",
+        ),
+        ("2.4.0+cu124", "12.4", {"cuda_version": 12020}, "ok", None),
+        ("1.13.1+cu117", "11.7", {}, "limited", "pip install --upgrade torch"),
+        ("2.0.1+cu118", "11.8", {}, "ok", None),
+    ],
+)  # fmt: skip
+def test_pytorch_against_driver_and_gpus(
+    fake: Fake, tmp_path: Path, version: str, cuda: str | None, state: dict[str, int], status: str, unlock: str | None
+) -> None:
+    fake.update(state)
+    said = seen(fake, tmp_path, torch(version, cuda))["torch"]
+    assert (said["status"], said["unlock"]) == (status, unlock)
+    assert said["value"] == {"version": version, "cuda": cuda}
+
+
+def test_n01_without_a_library(tmp_path: Path, fake: Fake) -> None:
+    if told()["driver"]["status"] == "ok":
+        pytest.skip("not covered: there is a real driver here")
+    said = told()["driver"]
+    assert said["status"] == "missing"
+    assert said["unlock"] in ("docker run --gpus all IMAGE", "gputop demo", "sudo ubuntu-drivers install")
