@@ -15,6 +15,7 @@ class Interest:
     """What somebody looks at, so that costly signals are read only where they are seen."""
 
     pids: frozenset[int] = frozenset()  # processes that are open or selected
+    sight: frozenset[int] = frozenset()  # those on the screen in columns that not every process is read for
     every_process: bool = False  # the whole list is on screen, not only GPU kin
 
 

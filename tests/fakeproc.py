@@ -110,6 +110,8 @@ class FakeProc:
         self.write(f"{pid}/schedstat", f"{run} {wait} {slices}\n")
         self.write(f"{pid}/statm", "27793 30000 10000 5 0 2000 0\n")
         self.write(f"{pid}/wchan", "do_poll")
+        for number in range(3):
+            self.write(f"{pid}/fd/{number}", "")
         if not (root := self.proc / f"{pid}/root").is_symlink():
             root.symlink_to("/")  # its /dev/shm is that of this machine
 
@@ -124,11 +126,13 @@ class FakeProc:
     def remove(self, pid: int) -> None:
         shutil.rmtree(self.proc / str(pid))
 
-    def look(self, *gpu_pids: int, after_s: float = 1.0, open_: int | None = None, every: bool = False) -> ProcessTable:
+    def look(
+        self, *gpu_pids: int, after_s: float = 1.0, open_: int | None = None, every: bool = False, sight: int | None = None
+    ) -> ProcessTable:
         """Let time pass and look."""
         self.now_s += after_s
-        pids = frozenset() if open_ is None else frozenset({open_})
-        return self.reader.read(gpu_pids, Interest(pids=pids, every_process=every))
+        pids, shown = (frozenset(() if pid is None else (pid,)) for pid in (open_, sight))
+        return self.reader.read(gpu_pids, Interest(pids=pids, sight=shown, every_process=every))
 
     def process(self, pid: int, *gpu_pids: int, **how: Any) -> Process:
         """Look and give this one."""

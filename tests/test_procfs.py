@@ -45,7 +45,7 @@ def test_every_metric_of_a_gpu_process(proc: FakeProc) -> None:
     assert (process.major_faults_per_s, process.io_wait_percent, process.blocked_percent) == (1.0, 10.0, 0.0)
     assert (process.voluntary_switches_per_s, process.involuntary_switches_per_s) == (50.0, 5.0)
     assert (process.rss_bytes, process.shared_bytes, process.swap_bytes) == (4_096_000, 40_960_000, 131_072)
-    assert process.waiting_in == "do_poll"
+    assert (process.waiting_in, process.open_files) == ("do_poll", 3)
     assert process.missing == ()
 
 
@@ -131,6 +131,21 @@ def test_who_works_is_followed_and_left_again(proc: FakeProc) -> None:
         process = proc.process(42)
     assert process.read_bytes_per_s is None
     assert process.missing == ()
+
+
+def test_what_is_in_sight_is_read_every_few_seconds_and_forgotten_out_of_sight(proc: FakeProc) -> None:
+    proc.add(42, comm="bash")
+    proc.more(42)
+    assert proc.process(42).open_files is None
+    process = proc.process(42, sight=42)
+    assert (process.open_files, process.waiting_in, process.missing) == (3, "do_poll", ())
+    proc.write("42/fd/3", "")
+    seen = [proc.process(42, sight=42).open_files for _ in range(6)]
+    assert seen == sorted(seen, key=lambda count: count or 0)
+    assert set(seen) == {3, 4}
+    assert proc.process(42).open_files is None
+    watched = [proc.process(42, 42, open_=42).open_files, proc.process(42, 42).open_files]
+    assert watched == [4, None], "also of one that is followed on"
 
 
 def test_kin_of_a_gpu_process_is_followed(proc: FakeProc) -> None:

@@ -18,6 +18,7 @@ _HIDDEN = (
     "write_calls_per_s",
     "mean_read_bytes",
     "pss_bytes",
+    "open_files",
 )
 
 
@@ -72,6 +73,11 @@ def _daemon(server: Server, t: float, pid: int, user: str, uid: int, command: st
         pss_bytes=(6 + pid % 31) * MIB,
         shared_bytes=(4 + pid % 7) * MIB,
         last_cpu=pid % server.cpus,
+        affinity=f"0-{server.cpus - 1}",
+        waiting_in="do_epoll_wait",
+        voluntary_switches_per_s=around(40 * cpu + 1, 0.3, pid + 1, t),
+        involuntary_switches_per_s=around(cpu, 0.3, pid + 2, t),
+        open_files=9 + pid % 53,
         allowed_cpus=float(server.cpus),
         **_QUIET,
     )

@@ -165,6 +165,7 @@ class Crew:
             "last_cpu": (identity.pid * 7 + int(t) // 9) % self.server.cpus,
             "rss_bytes": resident,
             "shared_bytes": int(shared * resident),
+            "open_files": 24 + identity.pid % 17,
             "pss_bytes": int((1 - 0.8 * shared) * resident),
         }
 

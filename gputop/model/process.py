@@ -93,6 +93,7 @@ class Process:
     blocked_percent: float | None = metric(_P, "looks at which a thread of it was in state D", top=100, history=True)
     major_faults_per_s: float | None = metric(_N, "page faults served from storage", history=True)
     waiting_in: str | None = metric(Unit.WORD, "kernel function its main thread sleeps in")
+    open_files: int | None = metric(Unit.COUNT, "files, sockets and pipes it has open; only while somebody looks")
 
     # memory
     rss_bytes: int | None = metric(_B, "resident memory; forked loaders share much of it", history=True)

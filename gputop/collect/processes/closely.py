@@ -16,8 +16,9 @@ from gputop.model import Cgroup
 SLOW_EVERY_S = 5.0  # status and the like; of what somebody looks at, on each tick
 
 _VOLUNTARY, _INVOLUNTARY = "voluntary_switches_per_s", "involuntary_switches_per_s"
-_QUICK = tuple(reading for reading in READINGS if not reading.slow)
-_SLOW = tuple(reading for reading in READINGS if reading.slow)
+_QUICK = tuple(reading for reading in READINGS if reading.when == "tick")
+_SLOW = tuple(reading for reading in READINGS if reading.when == "slow")
+_SEEN = tuple(reading for reading in READINGS if reading.when == "seen")
 
 
 class Closely:
@@ -29,7 +30,7 @@ class Closely:
         self._threads = Threads(root, clock, shelf)
         self._confined = Confined(root, sys)
 
-    def read(self, seen: Seen, opened: bool, place: Place | None, scale: Scale) -> None:
+    def read(self, seen: Seen, opened: bool, shown: bool, place: Place | None, scale: Scale) -> None:
         """One tick of one process; a zombie and a thread of the kernel have nothing more to tell."""
         followed = seen.follow(self._shelf)
         if seen.stat.kernel_thread or (seen.stat.state in "ZX" and (seen.stat.threads or 0) <= 1):
@@ -38,10 +39,12 @@ class Closely:
         now_s, fields = self._clock(), followed.fields
         for reading in _QUICK:
             followed.read(reading, now_s, scale)
+        if shown != followed.shown:
+            followed.show(shown, _SEEN, now_s)
         if opened or now_s >= followed.slow_s:
             part = seen.identity.pid % 10 / 10 if followed.slow_s == 0 else 0.0  # not all of them at the same tick
             followed.slow_s = now_s + SLOW_EVERY_S * (1 - part)
-            for reading in _SLOW:
+            for reading in (*_SLOW, *_SEEN) if shown else _SLOW:
                 followed.read(reading, now_s, scale)
             followed.main_switches = fields.get(_VOLUNTARY), fields.get(_INVOLUNTARY)
             affinity = fields.get("affinity")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Iterable
 from typing import Literal
 
-from gputop.collect.files import Kept, Shelf, slurp, why
+from gputop.collect.files import Kept, Shelf, why
 from gputop.collect.processes.readings import Reading, Values, missing
 from gputop.collect.processes.scale import Scale
 from gputop.collect.rates import Counters
@@ -24,6 +25,7 @@ class Followed:
         self.stat = Kept(f"{root}/stat", shelf)
         self.fields: Values = {}  # of the Process: every reading updates its own, and unsets them when it fails
         self.troubles: dict[str, Reason] = {}  # by file
+        self.shown = False  # somebody looks at it
         self.slow_s = 0.0  # when the slow files are due
         self.main_switches: tuple[float | None, float | None] = (None, None)
         self._root, self._shelf = root, shelf
@@ -47,8 +49,8 @@ class Followed:
             self._refuse(reading, "unsupported", now_s)
 
     def _raw(self, reading: Reading) -> bytes:
-        if reading.slow:
-            return slurp(f"{self._root}/{reading.file}", reading.size)
+        if reading.when != "tick":
+            return reading.take(f"{self._root}/{reading.file}", reading.size)
         file = self._files.get(reading.file)
         if file is None:
             file = self._files[reading.file] = Kept(f"{self._root}/{reading.file}", self._shelf)
@@ -72,6 +74,16 @@ class Followed:
         blocked_looks = sum([blocked for _, blocked in self._looks])
         self.fields["blocked_percent"] = 100 * blocked_looks / count if count >= FEWEST_LOOKS else None
         return bool(self.fields.get("read_bytes_per_s") or self.fields.get("write_bytes_per_s"))
+
+    def show(self, shown: bool, only: Iterable[Reading], now_s: float) -> None:
+        """Somebody begins to look at it, and all is read anew; or looks elsewhere, and what is read `only` then ends."""
+        self.shown = shown
+        if shown:
+            self.slow_s = min(self.slow_s, now_s)
+            return
+        for reading in only:
+            self.fields.update(dict.fromkeys(reading.fills))
+            self.troubles.pop(reading.file, None)
 
     def bare(self) -> None:
         """It has nothing more to tell than its stat record."""

@@ -209,8 +209,9 @@ class ProcessReader:
             loaders = [seen for seen in self._seen.values() if seen.stat.comm.startswith(LOADER)]
             self._loader_parents = frozenset(seen.stat.parent_pid or 0 for seen in loaders)
             self._tree_changed = False
+        shown = interest.pids | interest.sight
         roots = {pid for pid in gpu_pids if self._vouched(pid)} | self._loader_parents
-        chosen = self._tree.kin(roots) | (self._seen.keys() & {*gpu_pids, *interest.pids})
+        chosen = self._tree.kin(roots) | (self._seen.keys() & {*gpu_pids, *shown})
         chosen.update(seen.identity.pid for seen in (*looked, *self._tracked.values()) if seen.busy_until_s > now_s)
         for pid in self._tracked.keys() - chosen:
             left = self._tracked.pop(pid)
@@ -220,12 +221,12 @@ class ProcessReader:
             seen = self._seen[pid] if self._seen[pid].looked_s >= now_s else self._look(pid, now_s)
             if seen is not None:
                 self._tracked[pid] = seen
-                self._closely.read(seen, pid in interest.pids, self._place(seen), self._scale)
+                self._closely.read(seen, pid in interest.pids, pid in shown, self._place(seen), self._scale)
         trainers = {pid: seen for pid, seen in self._tracked.items() if self._trains(seen, gpu_pids)}
         opened = {pid: seen for pid, seen in self._tracked.items() if pid in interest.pids}
         self._closely.sample(trainers.values(), opened.values(), self._tracked.values())
         self._cgroups = self._closely.confined(filter(None, map(self._place, trainers.values())))
-        self._weighed = trainers.keys() | opened.keys()
+        self._weighed = trainers.keys() | shown
 
     def _vouched(self, pid: int) -> bool:
         """Whether a pid of the driver is the process that has it here; in a private namespace it must show it."""

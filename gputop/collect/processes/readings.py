@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
+from gputop.collect.files import entries, slurp
 from gputop.collect.processes.scale import Scale
 from gputop.collect.rates import Counters
 from gputop.model import Missing, Reason
@@ -14,6 +15,7 @@ from gputop.safe.identity import Stat
 from gputop.safe.text import decode
 
 Values = dict[str, Any]  # fields of a Process
+When = Literal["tick", "slow", "seen"]  # slow: every few seconds; seen: so, but only while somebody looks at it
 
 UNLOCK_DENIED = "sudo gputop"
 UNLOCK_DELAYS = "sudo sysctl kernel.task_delayacct=1"
@@ -26,15 +28,16 @@ class Reading:
     file: str
     fills: tuple[str, ...]
     values: Callable[[bytes, Counters, float, Scale], Values]
-    slow: bool  # every few seconds; on each tick only while somebody looks
+    when: When
     size: int  # as long as it gets: one read takes it whole
+    take: Callable[[str, int], bytes]
 
 
 def reading(
-    file: str, *fills: str, slow: bool = False, size: int = 4096
+    file: str, *fills: str, when: When = "tick", size: int = 4096, take: Callable[[str, int], bytes] = slurp
 ) -> Callable[[Callable[[bytes, Counters, float, Scale], Values]], Reading]:
     """Declares the function below it as the one source of these metrics."""
-    return lambda values: Reading(file, fills, values, slow, size)
+    return lambda values: Reading(file, fills, values, when, size, take)
 
 
 # counted by Seen, which reads it first and for everyone
@@ -115,7 +118,7 @@ def waited_percent(run: float | None, wait: float | None) -> float | None:
     return 100 * wait / (run + wait) if wait else 0.0
 
 
-@reading("statm", "shared_bytes", slow=True, size=256)
+@reading("statm", "shared_bytes", when="slow", size=256)
 def statm(raw: bytes, _: Counters, _now_s: float, scale: Scale) -> Values:
     """Resident pages of files and shared memory."""
     return {"shared_bytes": int(raw.split()[2]) * scale.page_bytes}
@@ -123,7 +126,7 @@ def statm(raw: bytes, _: Counters, _now_s: float, scale: Scale) -> Values:
 
 @reading(
     "status", "affinity", "memory_nodes", "swap_bytes", "voluntary_switches_per_s", "involuntary_switches_per_s",
-    slow=True, size=16384,
+    when="slow", size=16384,
 )  # fmt: skip
 def status(raw: bytes, counters: Counters, now_s: float, _: Scale) -> Values:
     """Affinity, swap, and context switches: of the main thread; busy ones are added by who samples the threads."""
@@ -155,14 +158,20 @@ def line(raw: bytes, name: bytes) -> bytes:
     return raw[start : end if end >= 0 else len(raw)].strip()
 
 
-@reading("wchan", "waiting_in", slow=True, size=128)
+@reading("wchan", "waiting_in", when="slow", size=128)
 def wchan(raw: bytes, _: Counters, _now_s: float, _scale: Scale) -> Values:
     """Where in the kernel the main thread sleeps; 0 is nowhere, or not for us to know."""
     name = decode(raw.strip(b"\x00\n"))
     return {"waiting_in": name if name not in ("", "0") else None}
 
 
-READINGS: tuple[Reading, ...] = (io, schedstat, statm, status, wchan)
+@reading("fd", "open_files", when="seen", take=entries)
+def descriptors(raw: bytes, _: Counters, _now_s: float, _scale: Scale) -> Values:
+    """How many files are open: the owner's alone, and a walk over all of them for the kernel."""
+    return {"open_files": int(raw)}
+
+
+READINGS: tuple[Reading, ...] = (io, schedstat, statm, status, wchan, descriptors)
 
 
 @lru_cache(maxsize=256)
