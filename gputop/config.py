@@ -54,7 +54,8 @@ class Settings:
     sort: str = _setting(
         "cpu",
         "the column by which processes are ordered",
-        choices="pid user gpu gpu-busy vram cpu threads rss wait read write io time",
+        choices="pid user gpu gpu-busy vram cpu threads rss pss shm swap faults wait asked forced last-cpu affinity "
+        "numa nice read write rchar syscr mean-read io state wchan files time",
     )
     reverse: bool = _setting(False, "order them the other way round")
     tree: bool = _setting(True, "show jobs as a tree; else a flat list")

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from gputop.model import Frame, GpuShare, Process, Role
+from gputop.model import Frame, GpuShare, Node, Process, Role
+
+Plain = TypeVar("Plain", int, str)
+_ADD = (
+    "cpu_percent", "threads", "rss_bytes", "read_bytes_per_s", "write_bytes_per_s", "read_chars_per_s",
+    "read_calls_per_s", "open_files", "pss_bytes", "shared_bytes", "swap_bytes", "major_faults_per_s",
+    "voluntary_switches_per_s", "involuntary_switches_per_s",
+)  # fmt: skip
+_SAME = ("waiting_in", "last_cpu", "affinity", "nice")
+_PLAIN = (*_ADD, *_SAME, "age_s", "mean_read_bytes", "state")
+_URGENT = "DZtTRXSI"  # blocked, dead and not reaped, stopped, running, ... asleep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """What the columns show. None is unknown; without `gpus` the GPU figures do not apply."""
 
+    count: int = 1  # processes; of many, what does not add up and is not the same in all of them is None
     pid: int | None = None
     user: str | None = None
     gpus: tuple[str, ...] = ()  # indexes
@@ -25,44 +37,61 @@ class Figures:
     write_bytes_per_s: float | None = None
     io_percent: float | None = None
     age_s: float | None = None
+    read_chars_per_s: float | None = None
+    read_calls_per_s: float | None = None
+    mean_read_bytes: float | None = None
+    state: str | None = None
+    waiting_in: str | None = None
+    open_files: int | None = None
+    pss_bytes: int | None = None
+    shared_bytes: int | None = None
+    swap_bytes: int | None = None
+    major_faults_per_s: float | None = None
+    voluntary_switches_per_s: float | None = None
+    involuntary_switches_per_s: float | None = None
+    last_cpu: int | None = None
+    affinity: str | None = None
+    nodes: tuple[Node, ...] = ()  # of the host
+    nice: int | None = None
 
 
 def one(process: Process, frame: Frame) -> Figures:
     """The figures of one process."""
     shares = process.gpus
+    plain: dict[str, Any] = {name: getattr(process, name) for name in _PLAIN}
     return Figures(
         pid=process.pid,
         user=process.user,
         gpus=_indexes(shares, frame) if shares else (),
         gpu_percent=mean(share.busy_percent for share in shares) if shares else None,
         vram_bytes=add(share.vram_bytes for share in shares) if shares else None,
-        cpu_percent=process.cpu_percent,
-        threads=process.threads,
-        rss_bytes=process.rss_bytes,
         wait_percent=process.run_wait_percent,
-        read_bytes_per_s=process.read_bytes_per_s,
-        write_bytes_per_s=process.write_bytes_per_s,
         io_percent=io_percent(process),
-        age_s=process.age_s,
+        nodes=frame.host.nodes,
+        **plain,
     )
 
 
 def together(processes: Sequence[Process], frame: Frame, user: str | None) -> Figures:
     """Sums over processes; percentages that do not add up are means, what is unknown is left out of both."""
     shares = tuple(share for process in processes for share in process.gpus)
+    sums: dict[str, Any] = {name: add(getattr(process, name) for process in processes) for name in _ADD}
+    alike: dict[str, Any] = {name: same(getattr(process, name) for process in processes) for name in _SAME}
+    chars, calls = sums["read_chars_per_s"], sums["read_calls_per_s"]
     return Figures(
+        count=len(processes),
         user=user,
         gpus=_indexes(shares, frame),
         gpu_percent=mean(share.busy_percent for share in shares),
         vram_bytes=add(share.vram_bytes for share in shares),
-        cpu_percent=add(process.cpu_percent for process in processes),
-        threads=add(process.threads for process in processes),
-        rss_bytes=add(process.rss_bytes for process in processes),
         wait_percent=waited(processes),
-        read_bytes_per_s=add(process.read_bytes_per_s for process in processes),
-        write_bytes_per_s=add(process.write_bytes_per_s for process in processes),
         io_percent=_worst_io(processes),
         age_s=max((process.age_s for process in processes if process.age_s is not None), default=None),
+        mean_read_bytes=chars / calls if calls and chars is not None else None,
+        state=min((process.state for process in processes if process.state), key=_urgency, default=None),
+        nodes=frame.host.nodes,
+        **sums,
+        **alike,
     )
 
 
@@ -93,10 +122,20 @@ def add(values: Iterable[float | None]) -> int | None:
     return round(sum(known)) if known else None
 
 
+def same(values: Iterable[Plain | None]) -> Plain | None:
+    """The value that all have; None when they differ, or one is unknown."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
 def mean(values: Iterable[float | None]) -> float | None:
     """The mean of what is known; None when nothing is."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def _urgency(state: str) -> int:
+    return _URGENT.find(state) % (len(_URGENT) + 1)
 
 
 def _worst_io(processes: Iterable[Process]) -> float | None:

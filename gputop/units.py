@@ -89,3 +89,15 @@ def ranges(numbers: tuple[int, ...]) -> str:
         else:
             parts.append([number])
     return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+
+
+def listed(text: str) -> tuple[int, ...]:
+    """The numbers of a list of ranges: 0-2,5 is (0, 1, 2, 5); ValueError when it is none, or of a million and more."""
+    found: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        span = range(int(first), int(last or first) + 1)
+        if len(span) + len(found) >= 1_000_000:
+            raise ValueError(f"{text[:40]!r} is a list of too many numbers")
+        found += span
+    return tuple(found)

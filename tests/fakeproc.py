@@ -127,7 +127,12 @@ class FakeProc:
         shutil.rmtree(self.proc / str(pid))
 
     def look(
-        self, *gpu_pids: int, after_s: float = 1.0, open_: int | None = None, every: bool = False, sight: int | None = None
+        self,
+        *gpu_pids: int,
+        after_s: float = 1.0,
+        open_: int | None = None,
+        every: bool = False,
+        sight: int | None = None,
     ) -> ProcessTable:
         """Let time pass and look."""
         self.now_s += after_s

@@ -7,8 +7,9 @@ import itertools
 import pytest
 
 from gputop.figures import Figures
-from gputop.ui.columns import BY_ID, COLUMNS, SORTABLE, beside, fit
+from gputop.ui.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, beside, of
 from gputop.ui.keys import GROUPS, KEYS, ORDERS, key
+from gputop.ui.places import fit
 
 GIB = 1024**3
 

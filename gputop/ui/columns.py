@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from gputop import units
 from gputop.figures import Figures
 
 Value = float | str | None
+Preset = Literal["main", "io", "memory", "scheduling"]
+Kind = Literal["number", "bytes", "seconds", "word"]
+PRESETS: dict[Preset, str] = {"main": "main", "io": "I/O", "memory": "memory", "scheduling": "scheduling"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +29,9 @@ class Column:
     keep: int  # the lowest yields first when the screen is narrow
     align: Literal["left", "right"] = "right"
     ease: int = 0  # cells more where there is room
+    presets: Collection[Preset] = ("main",)
+    kind: Kind = "number"  # how a person writes a value of it
     noisy: bool = False  # sorted by two digits: what is nearly equal does not change places
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A column on the screen: the cells from `left` on, its gap included."""
-
-    column: Column
-    left: int
-    width: int
 
 
 def _gpus(figures: Figures) -> str:
@@ -62,13 +59,57 @@ def _time(seconds: float | None) -> str:
     return text if seconds is None or len(text) <= 8 else f"{int(seconds) // 86400}d"
 
 
+def _of_many(figures: Figures, value: object, text: str) -> str:
+    """Nothing for processes that differ: only what is unknown of one process is unknown."""
+    return "" if value is None and figures.count > 1 else text
+
+
+def _affinity(figures: Figures) -> str:
+    text = figures.affinity
+    if text is None or len(text) <= _AFFINITY:
+        return _of_many(figures, text, text or units.UNKNOWN)
+    return f"{len(_cpus(text))} CPUs"
+
+
+def _nodes(figures: Figures) -> str | None:
+    """The NUMA nodes whose CPUs it may run on."""
+    if figures.affinity is None or not figures.nodes:
+        return None
+    return _near(figures.affinity, tuple((node.number, node.cpus) for node in figures.nodes))
+
+
+@lru_cache(maxsize=256)
+def _near(affinity: str, nodes: tuple[tuple[int, str], ...]) -> str | None:
+    allowed = _cpus(affinity)
+    return units.ranges(tuple(number for number, cpus in nodes if allowed & _cpus(cpus))) or None
+
+
+@lru_cache(maxsize=256)
+def _cpus(ranges: str) -> frozenset[int]:
+    try:
+        return frozenset(units.listed(ranges))
+    except ValueError:
+        return frozenset()
+
+
+def _whole(value: float | None) -> str:
+    return units.UNKNOWN if value is None else f"{value:.0f}"
+
+
+_AFFINITY = 10  # cells
+_ALL: tuple[Preset, ...] = ("main", "io", "memory", "scheduling")
+_LOOKED_AT = "Read only of processes that a preset shows or that have to do with a GPU"
+
 COLUMNS: tuple[Column, ...] = (
     Column(
         "pid", "PID", 15, "process id; on a job's line its name",
-        lambda f: f.pid, lambda f: "" if f.pid is None else str(f.pid), 100, "left", 2,
+        lambda f: f.pid, lambda f: "" if f.pid is None else str(f.pid), 100, "left", 2, _ALL,
     ),
-    Column("user", "USER", 7, "owner", lambda f: f.user, lambda f: f.user or units.UNKNOWN, 80, "left", 2),
-    Column("gpu", "GPU", 5, "GPUs it has memory on, by index", _gpu_value, _gpus, 95),
+    Column(
+        "user", "USER", 7, "owner", lambda f: f.user, lambda f: f.user or units.UNKNOWN, 80, "left", 2,
+        ("main", "io", "memory"), "word",
+    ),
+    Column("gpu", "GPU", 5, "GPUs it has memory on, by index", _gpu_value, _gpus, 95, kind="word"),
     Column(
         "gpu-busy", "GPU%", 6,
         "time its kernels were resident on its GPUs, mean. 100 does not mean efficient: one tiny kernel, or a hung "
@@ -78,38 +119,124 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "vram", "VRAM", 6, "device memory it holds, all GPUs",
         lambda f: f.vram_bytes, lambda f: _if_gpu(f, units.size(f.vram_bytes)), 85, ease=1,
+        presets=("main", "memory"), kind="bytes",
     ),
     Column(
         "cpu", "CPU%", 6, "CPU time; 100 is one core",
         lambda f: f.cpu_percent, lambda f: _cpu(f.cpu_percent), 90, noisy=True,
     ),
-    Column("threads", "THR", 5, "threads", lambda f: f.threads, lambda f: units.count(f.threads), 60),
+    Column(
+        "threads", "THR", 5, "threads", lambda f: f.threads, lambda f: units.count(f.threads), 60,
+        presets=("main", "scheduling"),
+    ),
     Column(
         "rss", "RSS", 6, "resident memory; a sum counts the pages that forked loaders share more than once",
         lambda f: f.rss_bytes, lambda f: units.size(f.rss_bytes), 65, ease=1, noisy=True,
+        presets=("main", "memory"), kind="bytes",
+    ),
+    Column(
+        "pss", "PSS", 6, f"resident memory, shared pages divided among their users: this adds up. {_LOOKED_AT}",
+        lambda f: f.pss_bytes, lambda f: units.size(f.pss_bytes), 64, ease=1, noisy=True,
+        presets=("memory",), kind="bytes",
+    ),
+    Column(
+        "shm", "SHM", 6, f"resident memory of files and shared memory, among it batches on their way. {_LOOKED_AT}",
+        lambda f: f.shared_bytes, lambda f: units.size(f.shared_bytes), 57, ease=1, noisy=True,
+        presets=("memory",), kind="bytes",
+    ),
+    Column(
+        "swap", "SWAP", 6, f"memory in swap. {_LOOKED_AT}",
+        lambda f: f.swap_bytes, lambda f: units.size(f.swap_bytes), 70, ease=1,
+        presets=("memory",), kind="bytes",
+    ),
+    Column(
+        "faults", "MAJFLT/s", 9, "page faults a second that had to read from storage",
+        lambda f: f.major_faults_per_s, lambda f: units.count(f.major_faults_per_s), 59, noisy=True,
+        presets=("memory",),
     ),
     Column(
         "wait", "WAIT%", 7, "time its threads waited for a free CPU, of waiting and running",
         lambda f: f.wait_percent, lambda f: units.percent(f.wait_percent), 55, noisy=True,
+        presets=("main", "scheduling"),
+    ),
+    Column(
+        "asked", "VOL/s", 7, f"context switches a second that it asked for: it waited for something. {_LOOKED_AT}",
+        lambda f: f.voluntary_switches_per_s, lambda f: units.count(f.voluntary_switches_per_s), 52, noisy=True,
+        presets=("scheduling",),
+    ),
+    Column(
+        "forced", "INVOL/s", 9, f"context switches a second forced on it: others wanted its CPU. {_LOOKED_AT}",
+        lambda f: f.involuntary_switches_per_s, lambda f: units.count(f.involuntary_switches_per_s), 56, noisy=True,
+        presets=("scheduling",),
+    ),
+    Column(
+        "last-cpu", "CPU", 5, "CPU its main thread last ran on",
+        lambda f: f.last_cpu, lambda f: _of_many(f, f.last_cpu, _whole(f.last_cpu)), 40, presets=("scheduling",),
+    ),
+    Column(
+        "affinity", "AFFINITY", 12, f"CPUs it may run on, by number, or how many. {_LOOKED_AT}",
+        lambda f: f.affinity, _affinity, 48, "left", presets=("scheduling",), kind="word",
+    ),
+    Column(
+        "numa", "NUMA", 6, f"NUMA nodes of these CPUs. {_LOOKED_AT}",
+        _nodes, lambda f: _of_many(f, f.affinity, _nodes(f) or units.UNKNOWN), 46,
+        presets=("scheduling",), kind="word",
+    ),
+    Column(
+        "nice", "NICE", 6, "scheduling niceness: the higher, the more it gives way",
+        lambda f: f.nice, lambda f: _of_many(f, f.nice, _whole(f.nice)), 38, presets=("scheduling",),
     ),
     Column(
         "read", "READ/s", 8, "bytes a second read from storage, page cache excluded",
         lambda f: f.read_bytes_per_s, lambda f: units.rate(f.read_bytes_per_s), 75, noisy=True,
+        presets=("main", "io"), kind="bytes",
     ),
     Column(
         "write", "WRITE/s", 9, "bytes a second written to storage, page cache excluded",
         lambda f: f.write_bytes_per_s, lambda f: units.rate(f.write_bytes_per_s), 50, noisy=True,
+        presets=("main", "io"), kind="bytes",
+    ),
+    Column(
+        "rchar", "RCHAR/s", 8, "bytes a second read through system calls: page cache, pipes and sockets included",
+        lambda f: f.read_chars_per_s, lambda f: units.rate(f.read_chars_per_s), 49, noisy=True,
+        presets=("io",), kind="bytes",
+    ),
+    Column(
+        "syscr", "SYSCR/s", 8, "read system calls a second",
+        lambda f: f.read_calls_per_s, lambda f: units.count(f.read_calls_per_s), 48, noisy=True, presets=("io",),
+    ),
+    Column(
+        "mean-read", "MEAN-READ", 10, "bytes a read call, mean: a few K are many small files, or an unbuffered reader",
+        lambda f: f.mean_read_bytes, lambda f: units.size(f.mean_read_bytes), 54, noisy=True,
+        presets=("io",), kind="bytes",
     ),
     Column(
         "io", "IO%", 5,
         "time blocked on storage: measured by delay accounting (sysctl kernel.task_delayacct=1), else the share of "
         "looks in which it was in state D. Of a job: its ranks or its loaders, whichever wait more",
-        lambda f: f.io_percent, lambda f: units.percent(f.io_percent), 58, noisy=True,
+        lambda f: f.io_percent, lambda f: units.percent(f.io_percent), 58, noisy=True, presets=("main", "io"),
     ),
-    Column("time", "TIME", 9, "time since it started", lambda f: f.age_s, lambda f: _time(f.age_s), 30),
+    Column(
+        "state", "STATE", 7,
+        "D blocked, R running, S asleep, I idle, T stopped, Z ended and not reaped. Of many: the first of D Z T R S I "
+        "that one of them is in",
+        lambda f: f.state, lambda f: f.state or units.UNKNOWN, 53, "left", presets=("io",), kind="word",
+    ),
+    Column(
+        "wchan", "WCHAN", 12, f"kernel function its main thread sleeps in. {_LOOKED_AT}",
+        lambda f: f.waiting_in, lambda f: _of_many(f, f.waiting_in, f.waiting_in or units.UNKNOWN), 47, "left", 12,
+        presets=("io",), kind="word",
+    ),
+    Column(
+        "files", "FILES", 6, "files, sockets and pipes it has open. Read only of processes that this preset shows",
+        lambda f: f.open_files, lambda f: units.count(f.open_files), 45, presets=("io",),
+    ),
+    Column(
+        "time", "TIME", 9, "time since it started", lambda f: f.age_s, lambda f: _time(f.age_s), 30, kind="seconds",
+    ),
     Column(
         "command", "COMMAND", 1, "what it runs; its rank in the job; loaders by number",
-        lambda _: None, lambda _: "", 100, "left",
+        lambda _: None, lambda _: "", 100, "left", presets=_ALL, kind="word",
     ),
 )  # fmt: skip
 
@@ -117,28 +244,12 @@ BY_ID: dict[str, Column] = {column.id: column for column in COLUMNS}
 SORTABLE: tuple[Column, ...] = tuple(column for column in COLUMNS if column.id != "command")
 
 
-def beside(id: str, step: int) -> str:
-    """The column left (-1) or right (1) of one, around the ends."""
-    ids = [column.id for column in SORTABLE]
-    return ids[(ids.index(id) + step) % len(ids)]
+def of(preset: Preset) -> tuple[Column, ...]:
+    """The columns of a preset, from the left."""
+    return tuple(column for column in COLUMNS if preset in column.presets)
 
 
-def fit(width: int) -> tuple[Place, ...]:
-    """Which columns a table of this width shows, and where; the command gets what is left."""
-    command = 32 if width >= 100 else 25  # besides its gap
-    chosen = sorted(COLUMNS, key=lambda column: -column.keep)
-    while len(chosen) > 2 and sum(column.width for column in chosen) + command > width:
-        chosen.pop()
-    spare = width - sum(column.width for column in chosen) - command
-    sizes = {}
-    for column in sorted(chosen, key=lambda column: column.ease):
-        ease = column.ease if column.ease <= spare else 0
-        sizes[column.id] = column.width + ease
-        spare -= ease
-    places: list[Place] = []
-    left = 0
-    for column in (column for column in COLUMNS if column in chosen):
-        size = max(0, width - left) if column.id == "command" else sizes[column.id]
-        places.append(Place(column, left, size))
-        left += size
-    return tuple(places)
+def beside(id: str, step: int, preset: Preset = "main") -> str:
+    """The column of a preset left (-1) or right (1) of one, around the ends; its first where it has not that one."""
+    ids = [column.id for column in of(preset) if column in SORTABLE]
+    return ids[(ids.index(id) + step) % len(ids)] if id in ids else ids[0]

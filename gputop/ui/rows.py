@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from textual.strip import Strip
 
 from gputop.ui import draw
-from gputop.ui.columns import Place
 from gputop.ui.draw import Line
 from gputop.ui.look import Ground, Look, Token
+from gputop.ui.places import Place
 from gputop.ui.tree import Row, View
 
 _NOTHING = frozenset({"0", "0:00", "·"})

@@ -12,11 +12,12 @@ from textual.strip import Strip
 from gputop.ended import Ended
 from gputop.model import Frame, Role
 from gputop.ui import draw, rows
-from gputop.ui.columns import BY_ID, Place, fit
+from gputop.ui.columns import BY_ID, PRESETS, Preset
 from gputop.ui.empty import no_gpu_process
 from gputop.ui.lines import Lines
 from gputop.ui.listing import Listing
 from gputop.ui.look import Ground, Look
+from gputop.ui.places import Place, fit
 from gputop.ui.tree import Idle, Key, Row, View
 from gputop.words import amount
 
@@ -87,7 +88,9 @@ class Table(Lines, can_focus=True):
         listing, glyphs = self.listing, self.look.glyphs
         arrow = glyphs.down if listing.view.descending else glyphs.up
         shape = "tree" if listing.view.tree else "flat"
-        parts = [shape, f"{BY_ID[listing.view.sort].title}{arrow}"]
+        preset = listing.view.preset
+        parts = [] if preset == "main" else [PRESETS[preset]]
+        parts += [shape, f"{BY_ID[listing.view.sort].title}{arrow}"]
         if not listing.follow:
             parts.append("not following")
         roles = [process.role for process in frame.processes if process.job]
@@ -97,9 +100,18 @@ class Table(Lines, can_focus=True):
 
     def on_resize(self) -> None:
         """Fit the columns to the width and the window to the height."""
-        self._places = fit(self.size.width)
-        self._drawn.clear()
+        self._fit()
         self.listing.resize(self.size.height - HEAD)
+        self.redraw()
+
+    def _fit(self) -> None:
+        self._places = fit(self.size.width, self.listing.view.preset)
+        self._drawn.clear()
+
+    def preset(self, preset: Preset) -> None:
+        """Other columns; what sorts goes on sorting, seen or not."""
+        self.listing.view = replace(self.listing.view, preset=preset)
+        self._fit()
         self.redraw()
 
     def key(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gputop import words
 from gputop.figures import Figures, one, together
 from gputop.model import Frame, Identity, Job, Process, Role
-from gputop.ui.columns import BY_ID, Column
+from gputop.ui.columns import BY_ID, Column, Preset
 
 Key = tuple[str | int, ...]  # ("job", key), ("process", pid, started), ("more", pid, started)
 Kind = Literal["job", "process", "loader", "more"]
@@ -33,12 +33,13 @@ class View:
     level: int = 1  # unfolded down to here, where `folds` says nothing else
     folds: Mapping[Key, bool] = field(default_factory=dict)  # True is open
     every_process: bool = False
+    preset: Preset = "main"
 
     @property
     def descending(self) -> bool:
         """Whether the highest value is on top: amounts begin so, names and numbers of things do not."""
         column = BY_ID[self.sort]
-        return self.reverse != (column.align == "right" and column.id != "gpu")
+        return self.reverse != (column.align == "right" and column.kind != "word")
 
 
 @dataclass(slots=True)

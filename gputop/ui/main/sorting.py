@@ -17,7 +17,8 @@ class Sorting(Board):
 
     def action_shift_sort(self, step: int) -> None:
         """Sort by the column beside."""
-        self.action_sort(beside(self.table.listing.view.sort, step))
+        view = self.table.listing.view
+        self.action_sort(beside(view.sort, step, view.preset))
 
     def action_reverse(self) -> None:
         """Sort the other way round."""
