@@ -3,45 +3,68 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from gputop.figures import Figures
-from gputop.ui.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, beside, of
+from gputop.figures import Figures, together
+from gputop.model import Node
+from gputop.ui.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, Preset, beside, of
 from gputop.ui.keys import GROUPS, KEYS, ORDERS, key
 from gputop.ui.places import fit
+from tests.scripted import frame, process
 
 GIB = 1024**3
 
 
-def ids(width: int) -> list[str]:
-    return [place.column.id for place in fit(width)]
+def ids(width: int, preset: Preset = "main") -> list[str]:
+    return [place.column.id for place in fit(width, preset)]
 
 
 def test_columns_yield_the_least_important_first() -> None:
     assert ids(80) == ["pid", "user", "gpu", "gpu-busy", "vram", "cpu", "read", "command"]
-    assert ids(120) == [column.id for column in COLUMNS if column.id != "time"]
-    assert ids(140) == [column.id for column in COLUMNS]
+    assert ids(120) == [column.id for column in of("main") if column.id != "time"]
+    assert ids(140) == [column.id for column in of("main")]
 
 
-def test_columns_lie_side_by_side_and_fill_the_width() -> None:
+@pytest.mark.parametrize(
+    ("preset", "titles"),
+    [
+        ("main", "PID USER GPU GPU% VRAM CPU% THR RSS WAIT% READ/s WRITE/s IO% TIME COMMAND"),
+        ("io", "PID USER READ/s WRITE/s RCHAR/s SYSCR/s MEAN-READ IO% STATE WCHAN FILES COMMAND"),
+        ("memory", "PID USER VRAM RSS PSS SHM SWAP MAJFLT/s COMMAND"),
+        ("scheduling", "PID THR WAIT% VOL/s INVOL/s CPU AFFINITY NUMA NICE COMMAND"),
+    ],
+)
+def test_presets(preset: Preset, titles: str) -> None:
+    assert [column.title for column in of(preset)] == titles.split()
+    assert ids(140, preset) == [column.id for column in of(preset)]
+    assert preset == "main" or ids(120, preset) == ids(140, preset)
+    assert preset in PRESETS
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_columns_lie_side_by_side_and_fill_the_width(preset: Preset) -> None:
     for width in range(301):
-        places = fit(width)
+        places = fit(width, preset)
         assert (places[0].column.id, places[-1].column.id) == ("pid", "command")
         for place, after in itertools.pairwise(places):
             assert place.left + place.width == after.left
         assert width < 16 or places[-1].left + places[-1].width == width
 
 
-def test_a_wider_table_never_loses_a_column() -> None:
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_wider_table_never_loses_a_column(preset: Preset) -> None:
     for width in range(40, 300):
         if width != 100:  # names get more room from here on
-            assert set(ids(width - 1)) <= set(ids(width)), width
+            assert set(ids(width - 1, preset)) <= set(ids(width, preset)), width
 
 
 def test_neighbours_go_around() -> None:
     assert beside("pid", 1) == "user"
     assert beside("pid", -1) == "time"
+    assert beside("numa", 1, "scheduling") == "nice"
+    assert beside("cpu", 1, "memory") == "pid", "where it is not, from the left"
 
 
 EXTREME = Figures(
@@ -57,6 +80,22 @@ EXTREME = Figures(
     write_bytes_per_s=99.9 * GIB,
     io_percent=100.0,
     age_s=400 * 86_400.0,
+    read_chars_per_s=99.9 * GIB,
+    read_calls_per_s=12e6,
+    mean_read_bytes=99.94 * 1024**2,
+    state="D",
+    waiting_in="rpc_wait_bit_killable",
+    open_files=1_000_000,
+    pss_bytes=int(99.94 * GIB),
+    shared_bytes=int(99.94 * GIB),
+    swap_bytes=int(99.94 * GIB),
+    major_faults_per_s=999_000.0,
+    voluntary_switches_per_s=999_000.0,
+    involuntary_switches_per_s=999_000.0,
+    last_cpu=1023,
+    affinity="0,2,4,6,8,10,12,14",
+    nodes=tuple(Node(number=number, cpus=f"{number}") for number in range(8)),
+    nice=-20,
 )
 
 
@@ -81,10 +120,39 @@ def test_a_number_fits_its_column_with_a_gap(column, figures: Figures) -> None:
         ("time", Figures(age_s=12 * 3600 + 31 * 60 + 2), "12:31:02"),
         ("time", Figures(age_s=100 * 86_400.0), "100d"),
         ("user", Figures(), "·"),
+        ("affinity", EXTREME, "8 CPUs"),
+        ("affinity", Figures(affinity="0-127"), "0-127"),
+        ("affinity", Figures(), "·"),
+        ("affinity", Figures(count=2), ""),
+        ("numa", EXTREME, "4x"),
+        ("numa", Figures(affinity="0-7"), "·"),
+        ("numa", Figures(affinity="0-7", nodes=(Node(number=0, cpus="0-3"), Node(number=1, cpus="4-7"))), "0-1"),
+        ("nice", Figures(nice=0), "0"),
+        ("nice", Figures(count=2), ""),
+        ("last-cpu", Figures(), "·"),
+        ("wchan", Figures(count=2), ""),
+        ("wchan", Figures(), "·"),
+        ("state", Figures(state="D"), "D"),
+        ("faults", Figures(major_faults_per_s=0.2), "0"),
+        ("files", Figures(), "·"),
+        ("mean-read", Figures(mean_read_bytes=31 * 1024.0), "31.0K"),
     ],
 )
 def test_what_a_cell_says(column: str, figures: Figures, text: str) -> None:
     assert BY_ID[column].text(figures) == text
+
+
+def test_what_does_not_add_up_over_processes() -> None:
+    same = {"nice": 5, "affinity": "0-3", "last_cpu": 1, "waiting_in": "do_poll", "state": "S"}
+    first = process(1, **same, read_chars_per_s=300.0, read_calls_per_s=3.0, swap_bytes=GIB)
+    second = process(2, **same, read_chars_per_s=100.0, read_calls_per_s=1.0, swap_bytes=None)
+    alike = together([first, second], frame(), None)
+    assert (alike.nice, alike.affinity, alike.last_cpu, alike.waiting_in) == (5, "0-3", 1, "do_poll")
+    assert (alike.mean_read_bytes, alike.swap_bytes, alike.state) == (100.0, GIB, "S")
+    other = replace(second, nice=0, affinity=None, state="D", read_calls_per_s=0.0, read_chars_per_s=0.0)
+    mixed = together([first, other], frame(), None)
+    assert (mixed.nice, mixed.affinity, mixed.state, mixed.mean_read_bytes) == (None, None, "D", 100.0)
+    assert together([replace(first, state=state) for state in "SRZ"], frame(), None).state == "Z"
 
 
 @pytest.mark.parametrize("column", SORTABLE, ids=lambda c: c.id)

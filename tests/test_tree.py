@@ -10,7 +10,8 @@ from gputop import words
 from gputop.figures import waited
 from gputop.model import GpuShare, Process, Role
 from gputop.ui import tree
-from gputop.ui.tree import Row, View
+from gputop.ui.row import Key, Row, process_key
+from gputop.ui.tree import View
 from tests.hostile import STRINGS
 from tests.scripted import GIB, MIB, frame, process, training
 
@@ -28,7 +29,7 @@ def find(rows: list[Row], label: str) -> Row:
     return next(row for row in rows if row.label == label)
 
 
-def key(pid: int) -> tree.Key:
+def key(pid: int) -> Key:
     return ("process", pid, pid * 10)
 
 
@@ -189,7 +190,7 @@ def test_a_given_order_is_kept_and_new_lines_follow() -> None:
 def test_what_is_nearly_equal_keeps_its_place(reverse: bool) -> None:
     for values in (201.0, 204.0, 199.0), (0.2, 0.4, 0.1):
         loose = tuple(process(pid, cpu_percent=value) for pid, value in enumerate(values, 1))
-        order = {tree.process_key(process): place for place, process in enumerate((loose[1], loose[2], loose[0]))}
+        order = {process_key(process): place for place, process in enumerate((loose[1], loose[2], loose[0]))}
         rows = tree.build(frame(loose=loose), View(reverse=reverse, every_process=True), order)
         assert [row.label for row in rows] == ["2", "3", "1"]
 

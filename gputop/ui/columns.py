@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -29,7 +29,7 @@ class Column:
     keep: int  # the lowest yields first when the screen is narrow
     align: Literal["left", "right"] = "right"
     ease: int = 0  # cells more where there is room
-    presets: Collection[Preset] = ("main",)
+    presets: tuple[Preset, ...] = ("main",)
     kind: Kind = "number"  # how a person writes a value of it
     noisy: bool = False  # sorted by two digits: what is nearly equal does not change places
 
@@ -76,6 +76,12 @@ def _nodes(figures: Figures) -> str | None:
     if figures.affinity is None or not figures.nodes:
         return None
     return _near(figures.affinity, tuple((node.number, node.cpus) for node in figures.nodes))
+
+
+def _few(nodes: str | None) -> str:
+    if nodes is None:
+        return units.UNKNOWN
+    return nodes if len(nodes) < 6 else f"{len(_cpus(nodes))}x"
 
 
 @lru_cache(maxsize=256)
@@ -179,7 +185,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "numa", "NUMA", 6, f"NUMA nodes of these CPUs. {_LOOKED_AT}",
-        _nodes, lambda f: _of_many(f, f.affinity, _nodes(f) or units.UNKNOWN), 46,
+        _nodes, lambda f: _of_many(f, f.affinity, _few(_nodes(f))), 46,
         presets=("scheduling",), kind="word",
     ),
     Column(

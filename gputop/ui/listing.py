@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from gputop.model import Frame
 from gputop.ui import tree
-from gputop.ui.tree import Key, Row, View
+from gputop.ui.row import LEVELS, Key, Row, depth
+from gputop.ui.tree import View
 
 CALM_S = 3.0  # lines change places at most this often, and not this soon after a key
 
@@ -91,14 +92,14 @@ class Listing:
         """Unfold (1) or fold (-1) one level of what is to be seen; 0 unfolds everything, and again goes back."""
         view = self.view
         if step > 0:
-            level = min((tree.depth(row) for row in self.rows if row.open is False), default=view.level) + 1
+            level = min((depth(row) for row in self.rows if row.open is False), default=view.level) + 1
         elif step < 0:
-            level = max((tree.depth(row) for row in self.rows if row.open), default=0)
-            whole = view.level == tree.LEVELS or any(key[0] == "more" and open for key, open in view.folds.items())
-            level = tree.LEVELS - 1 if whole else level
+            level = max((depth(row) for row in self.rows if row.open), default=0)
+            whole = view.level == LEVELS or any(key[0] == "more" and open for key, open in view.folds.items())
+            level = LEVELS - 1 if whole else level
         else:
-            level = 1 if view.level == tree.LEVELS else tree.LEVELS
-        self.look(replace(view, level=min(max(0, level), tree.LEVELS), folds={}))
+            level = 1 if view.level == LEVELS else LEVELS
+        self.look(replace(view, level=min(max(0, level), LEVELS), folds={}))
 
     def sort(self, column: str, now_s: float) -> None:
         """Sort by a column, the most interesting end first."""

@@ -19,7 +19,7 @@ class Place:
 def fit(width: int, preset: Preset = "main") -> tuple[Place, ...]:
     """Which columns of a preset a table of this width shows, and where; the command gets what is left."""
     columns = of(preset)
-    command = 32 if width >= 100 and preset == "main" else 25  # besides its gap
+    command = 24 if preset != "main" else 32 if width >= 100 else 25  # besides its gap
     chosen = sorted(columns, key=lambda column: -column.keep)
     while len(chosen) > 2 and sum(column.width for column in chosen) + command > width:
         chosen.pop()

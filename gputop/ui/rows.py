@@ -11,9 +11,11 @@ from gputop.ui import draw
 from gputop.ui.draw import Line
 from gputop.ui.look import Ground, Look, Token
 from gputop.ui.places import Place
-from gputop.ui.tree import Row, View
+from gputop.ui.row import Row
+from gputop.ui.tree import View
 
 _NOTHING = frozenset({"0", "0:00", "·"})
+_NAMES = frozenset({"pid", "user"})
 
 
 def header(places: Sequence[Place], view: View, width: int, look: Look) -> Strip:
@@ -35,9 +37,11 @@ def texts(row: Row, places: Sequence[Place]) -> tuple[str, ...]:
     """What the line says, cell by cell."""
     figures = row.figures
     return tuple(
-        _wording(row, place.width - 2) if place.column.id == "command" else place.column.text(figures)
+        _wording(row, place.width - 2) if place.column.id == "command"
+        else place.column.text(figures) if figures.count or place.column.id in _NAMES
+        else ""
         for place in places
-    )
+    )  # fmt: skip
 
 
 def _wording(row: Row, room: int) -> str:
@@ -72,7 +76,7 @@ def weight(row: Row) -> Token:
     """How much a line wants to be read: jobs first, loaders and what does nothing last."""
     if row.kind == "job":
         return "bright"
-    if row.kind != "process":
+    if row.kind != "process" or row.context:
         return "dim"
     figures = row.figures
     quiet = not figures.gpu_percent and (figures.cpu_percent or 0) < 1

@@ -18,7 +18,8 @@ from gputop.ui.lines import Lines
 from gputop.ui.listing import Listing
 from gputop.ui.look import Ground, Look
 from gputop.ui.places import Place, fit
-from gputop.ui.tree import Idle, Key, Row, View
+from gputop.ui.row import Key, Row
+from gputop.ui.tree import Idle, View
 from gputop.words import amount
 
 HEAD = 2  # the rule and the titles

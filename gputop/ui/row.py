@@ -1,0 +1,83 @@
+"""One line of the table before it is drawn: a job, a process, or what speaks for many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from gputop import words
+from gputop.figures import Figures, one, together
+from gputop.model import Frame, Process, Role
+
+Key = tuple[str | int, ...]  # ("job", key), ("process", pid, started), ("more", pid, started)
+Kind = Literal["job", "process", "loader", "more"]
+
+LEVELS = 3  # jobs; ranks; loaders; everything
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the table; `members` are the processes it speaks for while what is below it is folded.
+
+    Figures and words are made when they are asked for: of thousands of lines a screen shows fifty.
+    """
+
+    key: Key
+    kind: Kind
+    label: str
+    frame: Frame
+    members: list[Process]
+    process: Process | None = None
+    number: int | None = None  # of a loader in its rank
+    said: tuple[str, ...] = ()  # the words of a line that is not one process, and the same in fewer and fewer
+    user: str | None = None
+    children: list[Row] = field(default_factory=list)
+    rails: str = ""  # a letter for each level: s stem, b branch, l last branch, space
+    open: bool | None = None  # None: nothing to fold
+    context: bool = False  # not one of those looked for, but what they stand below
+    parent: Key | None = None
+    _sums: Figures | None = None
+
+    @property
+    def sums(self) -> Figures:
+        """The figures of its processes together: what it is sorted by, folded or not."""
+        if self._sums is None:
+            if self.process is None:
+                self._sums = together(self.members, self.frame, self.user)
+            elif len(self.members) == 1 and self.members[0] is self.process:
+                self._sums = one(self.process, self.frame)
+            else:
+                self._sums = replace(together(self.members, self.frame, self.process.user), pid=self.process.pid)
+        return self._sums
+
+    @property
+    def figures(self) -> Figures:
+        """What it shows: of its own process when what is below stands on lines of its own."""
+        if self.process is None or not self.open:
+            return self.sums
+        if self.context:
+            return Figures(count=0, pid=self.process.pid, user=self.process.user)
+        return one(self.process, self.frame)
+
+    @property
+    def text(self) -> str:
+        """What it runs, in words."""
+        return self.texts[0]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What it runs, in words, and the same in fewer and fewer: the first that fits is the one to show."""
+        if self.process is None:
+            return self.said
+        folded = sum(process.role is Role.LOADER for process in self.members) if self.open is False else 0
+        return (words.command(self.process, self.number, folded),)
+
+
+def process_key(process: Process) -> Key:
+    """The key of a process's line: its identity, so a reused pid is another line."""
+    return ("process", process.pid, process.started_ticks)
+
+
+def depth(row: Row) -> int:
+    """How many levels above a line are unfolded."""
+    return {"job": 0, "more": LEVELS - 1}.get(row.kind, 1)
