@@ -167,6 +167,21 @@ async def density(stage: Stage) -> None:
     assert seen == ["card", "row", "cell", "what"]
 
 
+@does("view")
+async def view(stage: Stage) -> None:
+    assert stage.feed.interest.sight == frozenset()
+    for title, preset in (("MEAN-READ", "I/O"), ("MAJFLT/s", "memory"), ("AFFINITY", "scheduling")):
+        await stage.press("v")
+        assert title in stage.text
+        assert f" {preset} · tree · CPU%▼ · " in stage.text
+        assert stage.feed.interest.sight >= {41100, 41101, 41103, 52100}, "also of what is folded"
+    await stage.press("v")
+    assert "READ/s" in stage.text
+    assert stage.feed.interest.sight == frozenset()
+    await stage.app.main.run_action("preset('memory')")
+    assert "MAJFLT/s" in stage.text
+
+
 @does("freeze")
 async def freeze(stage: Stage) -> None:
     await stage.press("Z")

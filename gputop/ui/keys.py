@@ -63,6 +63,7 @@ KEYS: tuple[Key, ...] = (
     Key("tree", ("f5",), "Tree", "jobs as a tree, or a flat list of processes", "SORT", "tree", keep=60),
     Key("density", ("g",), "GPUs", "GPUs as cards, rows or cells, or what fits best", "LOOK", "density", keep=50),
     Key("setup", ("f2",), "Setup", "every setting; a change is saved at once", "LOOK", "setup", keep=65),
+    Key("view", ("v",), "View", "columns: main, I/O, memory, scheduling", "LOOK", "next_preset", keep=15),
     Key("freeze", ("Z",), "Freeze", "hold the picture; collection goes on", "TIME", "freeze", keep=70),
     Key("delay", ("d",), "Delay", "time between two looks", "TIME", "delay", keep=40),
     Key("back", ("escape",), "Back", "back; ends what is open or frozen", "LEAVE", "back"),

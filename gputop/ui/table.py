@@ -23,6 +23,7 @@ from gputop.ui.tree import Idle, View
 from gputop.words import amount
 
 HEAD = 2  # the rule and the titles
+SIGHT = 200  # processes that are looked at closely because they are on the screen, at most
 WHEEL = 3  # lines a notch
 Says = tuple[object, ...]  # all that a line is drawn from
 SHIFT = 8  # cells a key scrolls the commands of the flat list
@@ -104,6 +105,17 @@ class Table(Lines, can_focus=True):
         self._fit()
         self.listing.resize(self.size.height - HEAD)
         self.redraw()
+
+    @property
+    def sight(self) -> frozenset[int]:
+        """Pids of what is on the screen, where the columns ask for more than is read of every process."""
+        listing = self.listing
+        if listing.view.preset == "main":
+            return frozenset()
+        window = listing.rows[listing.top : listing.top + listing.height]
+        own = [row.process.pid for row in window if row.process is not None]
+        folded = [process.pid for row in window if not row.open for process in row.members]
+        return frozenset([*own, *folded][:SIGHT])
 
     def _fit(self) -> None:
         self._places = fit(self.size.width, self.listing.view.preset)

@@ -76,7 +76,7 @@ class Followed:
         return bool(self.fields.get("read_bytes_per_s") or self.fields.get("write_bytes_per_s"))
 
     def show(self, shown: bool, only: Iterable[Reading], now_s: float) -> None:
-        """Somebody begins to look at it, and all is read anew; or looks elsewhere, and what is read `only` then ends."""
+        """Somebody begins to look at it, and all is read; or looks elsewhere, and what is read `only` then is gone."""
         self.shown = shown
         if shown:
             self.slow_s = min(self.slow_s, now_s)

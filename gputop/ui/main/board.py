@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from textual.app import ComposeResult
@@ -117,6 +118,14 @@ class Board(Screen[None], inherit_bindings=False):
             self.table.feed(update.frame, lambda uuid: idle_for(uuid, self.past), update.last_job)
         except Exception as error:
             self.table.show([self._failed(error, "processes", self.table.size.width)])
+        self.look_closer()
+
+    def look_closer(self) -> None:
+        """Tell the source what is on the screen: some of it is only read then."""
+        source = self.program.source
+        wanted = replace(source.interest, sight=self.table.sight, every_process=self.table.listing.view.every_process)
+        if wanted != source.interest:
+            source.interest = wanted
 
     def place(self) -> None:
         """Give every pane its place, if that changed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gputop.ui import empty
+from gputop.ui.columns import PRESETS, Preset
 from gputop.ui.dialogs import DelayDialog
 from gputop.ui.help import Help
 from gputop.ui.main.board import CHOICES, Board
@@ -20,6 +21,19 @@ class Looking(Board):
         self.redraw()
         fits = not self.panes or self.density in (None, self.panes.density)
         self.bar.say(f"GPUs: {self.density or 'what fits best'}" if fits else f"GPUs: no room for a {self.density}")
+
+    def action_next_preset(self) -> None:
+        """The columns of the next preset."""
+        presets = list(PRESETS)
+        place = presets.index(self.table.listing.view.preset) + 1
+        self.action_preset(presets[place % len(presets)])
+
+    def action_preset(self, preset: Preset) -> None:
+        """The columns of a preset; KeyError when there is none of this id."""
+        said = PRESETS[preset]
+        self.table.preset(preset)
+        self.look_closer()
+        self.bar.say(f"columns: {said}")
 
     def action_freeze(self) -> None:
         """Hold the picture."""
