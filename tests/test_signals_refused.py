@@ -25,7 +25,7 @@ def test_a03_another_user() -> None:
 from tests.acting import *
 from gputop.actions import SIGNAL, RENICE, Rights
 from gputop.actions.renice import Niceness
-victim = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+victim = subprocess.Popen(["sleep", "15"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
 seen = row(victim.pid, user="root")
 why = "it belongs to root: only root may do that"
