@@ -128,6 +128,7 @@ def test_a29_shared_memory_against_what_workers_hold(
     said = _shm(machine(tmp_path, {".dockerenv": ""} if container else {}), Size(total, free), of(), {})
     assert (said.status, said.unlock) == (status, unlock)
     assert "8 workers may hold 4.6G" in said.what
+    assert "1 worker may hold 588M" in _shm(machine(tmp_path), Size(total, free), of(1), {}).what
 
 
 def test_no_shared_memory_and_that_of_a_process(tmp_path: Path) -> None:

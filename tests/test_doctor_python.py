@@ -125,7 +125,7 @@ def test_the_way_of_the_profiler(
     ("environ", "status", "says"),
     [
         ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, "ok", "16 million"),
-        ({"TERM": "xterm-256color"}, "ok", "256"),
+        ({"TERM": "xterm-256color"}, "ok", "256; where"),
         ({"TERM": "linux"}, "limited", "16 (TERM=linux)"),
         ({"TERM": "dumb"}, "missing", "TERM=dumb"),
         ({}, "missing", "TERM is not set"),

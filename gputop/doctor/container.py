@@ -33,7 +33,7 @@ def container(machine: Machine) -> Iterator[Line]:
     value = {"container": machine.in_container, "kind": kind, "slurm_job": where.slurm_job}
     if machine.in_container:
         called = f" ({kind})" if kind else ""
-        yield Line("limited", f"a container{called}: commands with sudo below are for its host", value=value)
+        yield Line("limited", f"a container{called}: commands with sudo are for its host", value=value)
     elif where.slurm_job:
         yield Line("ok", f"no container; inside of Slurm job {where.slurm_job}", value=value)
     else:
@@ -94,7 +94,7 @@ def shm(machine: Machine) -> Iterator[Line]:
 
 
 def _shm(machine: Machine, size: Size, got: Share, value: dict[str, object]) -> Line:
-    workers = words.amount(got.jobs * got.workers, "worker")
+    workers = words.amount(got.shm_users, "worker")
     need = f"{workers} may hold {units.size(got.shm_need)} (batches of 256 images)"
     if size.free >= got.shm_need:
         return Line("ok", f"/dev/shm has {units.size(size.free)} free; {need}", value=value)

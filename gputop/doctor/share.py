@@ -43,9 +43,14 @@ class Share:
         return max(1, self.allowed // self.jobs)
 
     @property
+    def shm_users(self) -> int:
+        """Workers of all jobs together, at least one each."""
+        return self.jobs * max(1, self.workers)
+
+    @property
     def shm_need(self) -> int:
-        """Bytes of batches that all workers of all jobs may hold in shared memory, for a batch of 256 images."""
-        return self.jobs * self.workers * PREFETCH * _BATCH_BYTES
+        """Bytes of batches that those may hold in shared memory, for a batch of 256 images."""
+        return self.shm_users * PREFETCH * _BATCH_BYTES
 
 
 def share(machine: Machine) -> Share:

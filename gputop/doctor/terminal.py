@@ -49,7 +49,7 @@ def colours(machine: Machine) -> Iterator[Line]:
     elif machine.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         yield Line("ok", "16 million", value={**value, "colours": 1 << 24})
     elif "256" in term or term.endswith("-direct"):
-        what = "256; if this terminal has 16 million"
+        what = "256; where the terminal has 16 million, this says so"
         yield Line("ok", what, "export COLORTERM=truecolor", {**value, "colours": 256})
     else:
         yield Line("limited", f"16 (TERM={term})", "export TERM=xterm-256color", {**value, "colours": 16})
@@ -71,5 +71,5 @@ def clipboard(machine: Machine) -> Iterator[Line]:
     elif "STY" in machine.environ:
         yield Line("missing", "GNU screen keeps it to itself", "tmux", {"through": "screen"})
     else:
-        what = "the terminal's own answer cannot be asked for; most take OSC 52"
+        what = "up to the terminal; most take it (OSC 52)"
         yield Line("unknown", what, value={"through": None})
