@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import stat
 import zlib
-from pathlib import Path
 
-from gputop.export import codec
 from gputop.record import member
 from gputop.record.parse import Header, parse
+from gputop.safe.appended import Appended
 from gputop.safe.files import Refused
 
 _TAIL = 64 * 1024 * 1024  # in which the last member or line must begin
 _TRIES = 64
 _FIRST_LINE = 64 * 1024
-_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_HEADER = b'{"type":"header"'
 
 
 class Target:
     """A recording that is open for appending: whole blocks of lines, or what was there before."""
 
-    def __init__(self, fd: int, size: int, packed: bool) -> None:
-        self.size = size  # in bytes, as far as all is whole
-        self._fd = fd
+    def __init__(self, file: Appended, packed: bool) -> None:
+        self._file = file
         self._packed = packed
         self._member: member.Member | None = None
         self._unended = b""  # what ends a member that could not be ended
 
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._file.size
+
     def append(self, text: bytes) -> None:
         """Write lines; OSError leaves the file as it was before."""
         if not self._packed:
-            self._write(text)
+            self._file.append(text)
             return
         if self._member and self._member.frames == member.FRAMES:
             self._end()
@@ -41,7 +41,7 @@ class Target:
         self._member = self._member or member.Member()
         block = self._member.block(text)
         try:
-            self._write(self._unended + block)
+            self._file.append(self._unended + block)
         except OSError:
             # what the compressor remembers is not in the file: the next block begins a new member
             self._unended, self._member = self._unended or before, None
@@ -53,25 +53,12 @@ class Target:
         try:
             self._end()
         finally:
-            os.close(self._fd)
+            self._file.close()
 
     def _end(self) -> None:
-        ending = self._unended or (self._member.end if self._member else b"")
-        if ending and self._packed:
-            self._unended, self._member = ending, None
-            self._write(ending)
-        self._unended, self._member = b"", None
-
-    def _write(self, data: bytes) -> None:
-        done = 0
-        try:
-            while done < len(data):
-                done += os.pwrite(self._fd, data[done:], self.size + done)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self.size)
-            raise
-        self.size += done
+        self._unended, self._member = self._unended or (self._member.end if self._member else b""), None
+        self._file.append(self._unended)
+        self._unended = b""
 
 
 class Stream:
@@ -98,51 +85,28 @@ def open_target(path: str) -> Target:
 
     What is new is packed if its name ends in .gz. A cut end of an older recording is mended first.
     """
+    file = Appended(path)
     try:
-        fd = _open(path)
+        return Target(file, _mended(file) if file.size else path.endswith(".gz"))
     except OSError as error:
+        file.close()
         raise Refused(f"{path}: {os.strerror(error.errno or 0)}: not recorded there; choose another file") from None
-    try:
-        return _checked(path, fd)
-    except BaseException:
-        os.close(fd)
+    except Refused:
+        file.close()
         raise
 
 
-def _open(path: str) -> int:
-    try:
-        return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        pass
-    if Path(path).is_symlink():
-        raise Refused(f"{path} is a link: not written through; name the file itself")
-    return os.open(path, _FLAGS)
+def _mended(file: Appended) -> bool:
+    """Whether a recording is packed, once its end is whole; Refused if it is none."""
+    packed = file.read(len(member.MAGIC), 0) == member.MAGIC
+    if not _ours(file.read(_FIRST_LINE, 0), packed):
+        raise Refused(f"{file.path} exists and is not a recording: not touched; choose another file")
+    if not (_mend_member(file) if packed else file.cut_line(_TAIL)):
+        raise Refused(f"the end of {file.path} is damaged: not appended to; choose another file")
+    return packed
 
 
-def _checked(path: str, fd: int) -> Target:
-    info = os.fstat(fd)
-    if not stat.S_ISREG(info.st_mode):
-        raise Refused(f"{path} is not a regular file: not recorded there; use - for a stream")
-    if info.st_uid != os.geteuid():
-        raise Refused(f"{path} belongs to another user (uid {info.st_uid}): not written; choose another file")
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise Refused(f"{path} is being recorded to by another gputop: choose another file") from None
-    except OSError:
-        pass  # a file system without locks
-    size = os.fstat(fd).st_size
-    if size == 0:
-        return Target(fd, 0, path.endswith(".gz"))
-    packed = os.pread(fd, len(member.MAGIC), 0) == member.MAGIC
-    if not _ours(fd, packed):
-        raise Refused(f"{path} exists and is not a recording: not touched; choose another file")
-    good = _mended(path, fd, size) if packed else _last_line(path, fd, size)
-    return Target(fd, good, packed)
-
-
-def _ours(fd: int, packed: bool) -> bool:
-    start = os.pread(fd, _FIRST_LINE, 0)
+def _ours(start: bytes, packed: bool) -> bool:
     if packed:
         try:
             start = zlib.decompressobj(31).decompress(start, _FIRST_LINE)
@@ -150,43 +114,32 @@ def _ours(fd: int, packed: bool) -> bool:
             return False
     first, ended, _ = start.partition(b"\n")
     if not ended:  # a crash may have cut the very first line
-        return codec.dumps({"type": "header"})[:-1].encode().startswith(first[:16])
+        return _HEADER.startswith(first[: len(_HEADER)])
     try:
         return isinstance(parse(first), Header)
     except ValueError:
         return False
 
 
-def _last_line(path: str, fd: int, size: int) -> int:
-    """Where the last whole line ends; what a crash left after it is cut off."""
-    begin = max(0, size - _TAIL)
-    good = begin + os.pread(fd, size - begin, begin).rfind(b"\n") + 1
-    if good == begin and begin:
-        raise _beyond_repair(path)
-    os.ftruncate(fd, good)
-    return good
-
-
-def _mended(path: str, fd: int, size: int) -> int:
-    """Where the last member ends; a member that a crash left open is cut after its last whole line and ended."""
-    begin = max(0, size - _TAIL)
-    data = os.pread(fd, size - begin, begin)
+def _mend_member(file: Appended) -> bool:
+    """Cut a member that a crash left open after its last whole line, and end it there; False if that cannot be done."""
+    begin = max(0, file.size - _TAIL)
+    data = file.read(file.size - begin, begin)
     place = data.rfind(member.MAGIC)
     while place >= 0 and not (member.begins(data, place) or begin + place == 0):
         place = data.rfind(member.MAGIC, 0, place)
     if place < 0:
-        raise _beyond_repair(path)
+        return False
     last = data[place:]
-    whole, text = _unpacked(last)
-    if whole:
-        good, ending = whole, b""
-    else:
+    good, text = _unpacked(last)
+    ending = b""
+    if not good:
         good, ending = _cut(last)
         if not good and b"\n" in text:  # somebody else packed it: cutting would lose lines
-            raise _beyond_repair(path)
-    os.ftruncate(fd, begin + place + good)
-    os.pwrite(fd, ending, begin + place + good)
-    return begin + place + good + len(ending)
+            return False
+    file.cut(begin + place + good)
+    file.append(ending)
+    return True
 
 
 def _unpacked(data: bytes) -> tuple[int, bytes]:
@@ -214,7 +167,3 @@ def _cut(data: bytes) -> tuple[int, bytes]:
         if text.endswith(b"\n"):
             return good, member.end(zlib.crc32(text), len(text))
     return 0, b""
-
-
-def _beyond_repair(path: str) -> Refused:
-    return Refused(f"the end of {path} is damaged: not appended to; choose another file")

@@ -1,0 +1,89 @@
+"""A file of ours that only grows: opened with care, written in whole pieces."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from gputop.safe.files import Refused
+
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+
+class Appended:
+    """A file of mode 0600, or one that was there and is ours, locked against a second writer."""
+
+    def __init__(self, path: str) -> None:
+        """Refused says in one line what cannot be written to and why."""
+        self.path = path
+        try:
+            self._fd = _open(path)
+        except OSError as error:
+            raise Refused(f"{path}: {os.strerror(error.errno or 0)}: not written; choose another file") from None
+        try:
+            self.size = _checked(path, self._fd)  # in bytes, of what is whole
+        except Refused:
+            os.close(self._fd)
+            raise
+
+    def read(self, size: int, place: int) -> bytes:
+        """Bytes from a place on, as many as there are; OSError if the disk says no."""
+        return os.pread(self._fd, size, place)
+
+    def append(self, data: bytes) -> None:
+        """Write all of it; OSError leaves the file as it was before."""
+        done = 0
+        try:
+            while done < len(data):
+                done += os.pwrite(self._fd, data[done:], self.size + done)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self.size)
+            raise
+        self.size += done
+
+    def cut(self, size: int) -> None:
+        """Let go of everything after so many bytes: what a crash left there is not whole."""
+        os.ftruncate(self._fd, size)
+        self.size = size
+
+    def cut_line(self, most: int) -> bool:
+        """Let go of a last line that does not end; False if it is longer than this."""
+        begin = max(0, self.size - most)
+        whole = self.read(self.size - begin, begin).rfind(b"\n") + 1
+        if not whole and begin:
+            return False
+        self.cut(begin + whole)
+        return True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        pass
+    if Path(path).is_symlink():
+        raise Refused(f"{path} is a link: not written through; name the file itself")
+    return os.open(path, _FLAGS)
+
+
+def _checked(path: str, fd: int) -> int:
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        raise Refused(f"{path} is not a regular file: not written; choose another file")
+    if info.st_uid != os.geteuid():
+        raise Refused(f"{path} belongs to another user (uid {info.st_uid}): not written; choose another file")
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Refused(f"{path} is being written by another gputop: choose another file") from None
+    except OSError:
+        pass  # a file system without locks
+    return os.fstat(fd).st_size
