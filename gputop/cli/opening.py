@@ -30,7 +30,7 @@ def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s:
         )
     kind, _, name = spec.partition(":")
     if is_recorded(spec):
-        return _recorded(spec, pace)
+        return open_recording(spec, pace=pace)
     if kind == "demo" and name:
         from gputop.demo import open_demo
 
@@ -49,7 +49,8 @@ def is_recorded(spec: str) -> bool:
     return spec == "-" or "/" in spec or Path(spec).exists()
 
 
-def _recorded(spec: str, pace: bool) -> Source:
+def open_recording(spec: str, *, pace: bool) -> Source:
+    """A recorded file, or - for a stream on standard input; with pace the keyboard then is the terminal's."""
     from gputop.safe.files import Refused
 
     try:
@@ -61,6 +62,19 @@ def _recorded(spec: str, pace: bool) -> Source:
 
         if os.isatty(0):
             raise Failure("standard input is a terminal: use it as in gputop record - | gputop replay -", USAGE)
-        return Stream(os.dup(0), pace=pace)
+        stream = os.dup(0)
+        if pace:
+            _keyboard()
+        return Stream(stream, pace=pace)
     except Refused as refused:
         raise Failure(str(refused)) from None
+
+
+def _keyboard() -> None:
+    """Standard input was a pipe: from here on it is the terminal, if there is one."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return  # the screen says that there is none
+    os.dup2(terminal, 0)
+    os.close(terminal)

@@ -12,13 +12,18 @@ from gputop.cli.opening import open_source
 
 if TYPE_CHECKING:
     from gputop.config import Settings
+    from gputop.source import Source
 
 
 def monitor(args: argparse.Namespace, settings: Settings) -> int:
     """The full-screen monitor."""
+    return show(open_source(getattr(args, "source", "live"), settings), settings)
+
+
+def show(source: Source, settings: Settings) -> int:
+    """The monitor on a source; Failure where there is no terminal."""
     from gputop.safe import terminal
 
-    source = open_source(getattr(args, "source", "live"), settings)
     if problem := terminal.problem():
         raise Failure(f"{problem}; `gputop --once` prints one table instead", USAGE)
     _calm(os.environ)

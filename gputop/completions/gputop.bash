@@ -5,10 +5,13 @@
 #    source ~/.local/share/bash_completion/gputop
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gputop_subparsers=(demo snapshot doctor metrics columns keys docs completions reset-terminal)
+_shtab_gputop_subparsers=(demo snapshot record replay log doctor metrics columns keys docs completions reset-terminal)
 
 _shtab_gputop_demo_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --list)
 _shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --format --count)
+_shtab_gputop_record_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for)
+_shtab_gputop_replay_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
+_shtab_gputop_log_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for)
 _shtab_gputop_doctor_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --pid --json)
 _shtab_gputop_metrics_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_columns_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
@@ -24,6 +27,9 @@ _shtab_gputop_demo_pos_0_choices=(showcase healthy idle 16gpu 64gpu)
 _shtab_gputop_demo___gpm_choices=(on off auto)
 _shtab_gputop_snapshot___gpm_choices=(on off auto)
 _shtab_gputop_snapshot___format_choices=(text json jsonl csv)
+_shtab_gputop_record___gpm_choices=(on off auto)
+_shtab_gputop_replay___gpm_choices=(on off auto)
+_shtab_gputop_log___gpm_choices=(on off auto)
 _shtab_gputop_doctor___gpm_choices=(on off auto)
 _shtab_gputop_metrics___gpm_choices=(on off auto)
 _shtab_gputop_columns___gpm_choices=(on off auto)
@@ -33,7 +39,7 @@ _shtab_gputop_docs___gpm_choices=(on off auto)
 _shtab_gputop_completions_pos_0_choices=(bash zsh tcsh)
 _shtab_gputop_completions___gpm_choices=(on off auto)
 _shtab_gputop_reset_terminal___gpm_choices=(on off auto)
-_shtab_gputop_pos_0_choices=(demo snapshot doctor metrics columns keys docs completions reset-terminal)
+_shtab_gputop_pos_0_choices=(demo snapshot record replay log doctor metrics columns keys docs completions reset-terminal)
 _shtab_gputop___gpm_choices=(on off auto)
 
 _shtab_gputop_demo__h_nargs=0
@@ -49,6 +55,24 @@ _shtab_gputop_snapshot___readonly_nargs=0
 _shtab_gputop_snapshot___ascii_nargs=0
 _shtab_gputop_snapshot___no_mouse_nargs=0
 _shtab_gputop_snapshot___no_nvml_nargs=0
+_shtab_gputop_record__h_nargs=0
+_shtab_gputop_record___help_nargs=0
+_shtab_gputop_record___readonly_nargs=0
+_shtab_gputop_record___ascii_nargs=0
+_shtab_gputop_record___no_mouse_nargs=0
+_shtab_gputop_record___no_nvml_nargs=0
+_shtab_gputop_replay__h_nargs=0
+_shtab_gputop_replay___help_nargs=0
+_shtab_gputop_replay___readonly_nargs=0
+_shtab_gputop_replay___ascii_nargs=0
+_shtab_gputop_replay___no_mouse_nargs=0
+_shtab_gputop_replay___no_nvml_nargs=0
+_shtab_gputop_log__h_nargs=0
+_shtab_gputop_log___help_nargs=0
+_shtab_gputop_log___readonly_nargs=0
+_shtab_gputop_log___ascii_nargs=0
+_shtab_gputop_log___no_mouse_nargs=0
+_shtab_gputop_log___no_nvml_nargs=0
 _shtab_gputop_doctor__h_nargs=0
 _shtab_gputop_doctor___help_nargs=0
 _shtab_gputop_doctor___readonly_nargs=0

@@ -10,11 +10,11 @@
 complete gputop \
         'c/--gpm=/(on off auto)/' \
         'c/--format=/(text json jsonl csv)/' \
-        'c/--/(ascii config count format gpm help interval json list no-mouse no-nvml once pid readonly source version)/' \
+        'c/--/(ascii config count for format gpm help interval json list no-mouse no-nvml once pid readonly source version)/' \
         'c/-/(- h)/' \
         'n/--gpm/(on off auto)/' \
         'n/--format/(text json jsonl csv)/' \
-        'p/1/(demo snapshot doctor metrics columns keys docs completions reset-terminal)/' \
+        'p/1/(demo snapshot record replay log doctor metrics columns keys docs completions reset-terminal)/' \
         'n/demo/(showcase healthy idle 16gpu 64gpu)/' \
         'n/docs/(keys columns metrics configuration doctor performance security faults changelog)/' \
         'n/completions/(bash zsh tcsh)/' \

@@ -16,7 +16,10 @@ _shtab_gputop_commands() {
     docs:'read the manual'
     doctor:'what works on this machine, and the command that unlocks the rest'
     keys:'every key'
+    log:'log every GPU to a CSV file'
     metrics:'every metric, its unit and its meaning'
+    record:'record what is seen, for replay'
+    replay:'the monitor on a recording'
     reset-terminal:'heal a terminal that a crash left in a strange mode'
     snapshot:'print what the screen shows, and exit'
   )
@@ -137,6 +140,23 @@ _shtab_gputop_keys_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_keys_defaults_added=0
 
+_shtab_gputop_log_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--for[how long\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
+  ":a new file, or an older log, which is gone on with:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_log_defaults_added=0
+
 _shtab_gputop_metrics_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
@@ -151,6 +171,39 @@ _shtab_gputop_metrics_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_metrics_defaults_added=0
+
+_shtab_gputop_record_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--for[how long\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
+  ":a file, packed if it ends in .gz\; - to print:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_record_defaults_added=0
+
+_shtab_gputop_replay_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  ":a recording\; - for standard input:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_replay_defaults_added=0
 
 _shtab_gputop_reset_terminal_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -209,7 +262,10 @@ _shtab_gputop() {
         docs) _arguments -C -s $_shtab_gputop_docs_options ;;
         doctor) _arguments -C -s $_shtab_gputop_doctor_options ;;
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
+        log) _arguments -C -s $_shtab_gputop_log_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;
+        record) _arguments -C -s $_shtab_gputop_record_options ;;
+        replay) _arguments -C -s $_shtab_gputop_replay_options ;;
         reset-terminal) _arguments -C -s $_shtab_gputop_reset_terminal_options ;;
         snapshot) _arguments -C -s $_shtab_gputop_snapshot_options ;;
       esac

@@ -27,10 +27,12 @@ class Recorder:
     A recording that exists is gone on with. `path` is shown as it was given. Refused says what cannot be recorded to.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, wait: bool = False) -> None:
+        """With `wait`, `take` waits for the disk: for a source that is not paced."""
         self.path = clean(path)
         self.frames = 0  # that are in the file
         self._target: Target | Stream = Stream(os.dup(1)) if path == "-" else open_target(path)
+        self._wait = wait
         self._arrived: Queue[Update | None] = Queue(WAITING)
         self._closing, self._closed = Event(), Event()
         self._began_s = time.monotonic()
@@ -63,11 +65,11 @@ class Recorder:
         return self._trouble or ("recording falls behind: the disk is too slow" if self._arrived.full() else None)
 
     def take(self, update: Update) -> None:
-        """Have an update written, if there is room to wait for the disk; returns at once."""
+        """Have an update written, if there is room to wait for the disk; from any one thread, returns at once."""
         if self._closing.is_set():
             return
         try:
-            self._arrived.put_nowait(update)
+            self._arrived.put(update, block=self._wait)
         except Full:
             self._dropped += 1
 

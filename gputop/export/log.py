@@ -1,0 +1,116 @@
+"""A log for spreadsheets and notebooks: a row for each GPU of each update, in a file that is gone on with."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from gputop.export.csv import text
+from gputop.export.private import redacted
+from gputop.model import Frame, Gpu, Host, metrics
+from gputop.monitor import Update
+from gputop.safe.appended import Appended
+from gputop.safe.files import Refused
+
+_MIB = 1024**2
+_LONGEST_LINE = 1 << 20
+Cell = Callable[[Frame, Gpu], object]
+
+
+def _number(value: object) -> str:
+    """A number without noise; empty where it is unknown, as a table program reads it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return f"{round(value, 3):g}" if isinstance(value, float) and abs(value) < 1e6 else f"{value:.0f}"  # type: ignore
+
+
+def _mib(value: int | None) -> float | None:
+    return None if value is None else value / _MIB
+
+
+def _metric(name: str) -> Cell:
+    return lambda _, gpu: getattr(gpu, name)
+
+
+def _of_host(name: str) -> Cell:
+    return lambda frame, _: getattr(frame.host, name)
+
+
+def _jobs(frame: Frame, gpu: Gpu) -> str:
+    """The jobs that hold the GPU, by name."""
+    held = {process.job for process in frame.processes for share in process.gpus if share.uuid == gpu.uuid}
+    return " ".join(job.name for job in frame.jobs if job.key in held)
+
+
+_FIRST: Mapping[str, Cell] = {
+    "timestamp": lambda frame, _: datetime.fromtimestamp(frame.wall_s).astimezone().isoformat(timespec="milliseconds"),
+    "gpu_idx": lambda _, gpu: gpu.index,
+    "util_pct": lambda _, gpu: gpu.busy_percent,
+    "mem_used_mb": lambda _, gpu: _mib(gpu.vram_used_bytes),
+    "mem_total_mb": lambda _, gpu: _mib(gpu.vram_total_bytes),
+    "temp_c": lambda _, gpu: gpu.temperature_celsius,
+    "power_w": lambda _, gpu: gpu.power_watts,
+}
+_SAID = {"busy_percent", "vram_used_bytes", "temperature_celsius", "power_watts"}
+COLUMNS: Mapping[str, Cell] = {
+    **_FIRST,
+    "wall_s": lambda frame, _: f"{frame.wall_s:.3f}",
+    "host": lambda frame, _: frame.hostname,
+    "gpu_uuid": lambda _, gpu: gpu.uuid,
+    "gpu_name": lambda _, gpu: gpu.name,
+    "gpu_state": lambda _, gpu: gpu.condition,
+    "jobs": _jobs,
+    **{metric.name: _metric(metric.name) for metric in metrics(Gpu) if metric.history and metric.name not in _SAID},
+    **{f"host_{metric.name}": _of_host(metric.name) for metric in metrics(Host) if metric.history},
+}
+
+
+class Log:
+    """The file; `take` is a sink. Times are local with their offset, sizes MiB under the first names, else bytes."""
+
+    def __init__(self, path: str) -> None:
+        """Goes on with a file that has the same columns; Refused says in one line why it cannot."""
+        self.problem: str | None = None  # why the last rows could not be written
+        self.missed = 0  # updates that are not in it
+        self._file = Appended(path)
+        header = (_rows([list(COLUMNS)])).encode()
+        try:
+            if not self._file.size:
+                self._file.append(header)
+            elif self._file.read(len(header), 0) != header:
+                raise Refused(f"{path} exists and has other columns: not touched; choose another file")
+            elif not self._file.cut_line(_LONGEST_LINE):
+                raise Refused(f"the end of {path} is damaged: not appended to; choose another file")
+        except OSError as error:
+            raise Refused(f"{path} cannot be written: {error.strerror}; choose another file") from None
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the file is."""
+        return self._file.size
+
+    def take(self, update: Update) -> None:
+        """Write the rows of an update, all or none of them."""
+        frame = redacted(update.frame)
+        rows = [[_cell(cell(frame, gpu)) for cell in COLUMNS.values()] for gpu in frame.gpus if not gpu.parent_uuid]
+        try:
+            self._file.append(_rows(rows).encode())
+        except OSError as error:
+            self.missed += 1
+            self.problem = f"log paused: {error.strerror}"
+        else:
+            self.problem = None
+
+
+def _cell(value: object) -> str:
+    return text(value) if isinstance(value, str) else _number(value)
+
+
+def _rows(rows: list[list[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
