@@ -12,7 +12,8 @@ import pytest
 from gputop import __version__, config, docs, model
 from gputop.cli import parser
 from gputop.config import SETTINGS
-from gputop.docs.tables import key_summary, table
+from gputop.docs.markdown import table
+from gputop.docs.tables import key_summary
 from gputop.model import metrics
 from gputop.ui.columns import COLUMNS
 from gputop.ui.keys import KEYS

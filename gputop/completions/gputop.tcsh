@@ -16,6 +16,6 @@ complete gputop \
         'n/--format/(text json jsonl csv)/' \
         'p/1/(demo snapshot record replay log doctor metrics columns keys docs completions reset-terminal)/' \
         'n/demo/(showcase healthy idle 16gpu 64gpu)/' \
-        'n/docs/(keys columns metrics configuration doctor performance security faults changelog)/' \
+        'n/docs/(keys columns metrics configuration doctor recording performance security faults changelog)/' \
         'n/completions/(bash zsh tcsh)/' \
         'p/*/()/'

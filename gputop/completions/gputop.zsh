@@ -102,7 +102,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
-  ":one page\; without it, the list of pages:(keys columns metrics configuration doctor performance security faults changelog)"
+  ":one page\; without it, the list of pages:(keys columns metrics configuration doctor recording performance security faults changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -8,7 +8,18 @@ from pathlib import Path
 
 from gputop.docs.tables import TABLES
 
-TOPICS = ("keys", "columns", "metrics", "configuration", "doctor", "performance", "security", "faults", "changelog")
+TOPICS = (
+    "keys",
+    "columns",
+    "metrics",
+    "configuration",
+    "doctor",
+    "recording",
+    "performance",
+    "security",
+    "faults",
+    "changelog",
+)
 _TABLE = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)  # a line {{metrics}} is the table of that name
 
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gputop.docs.markdown import table
-from gputop.model import Frame
+from gputop.model import Frame, Unit
 
 _WORDS: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
@@ -19,7 +19,10 @@ def field_tables() -> str:
     parts = []
     for kind in _kinds(Frame):
         hints = get_type_hints(kind)
-        rows = ((f"`{field.name}`", _type(hints[field.name], field), _help(field)) for field in fields(kind))
+        rows = (
+            (f"`{field.name}`", _type(hints[field.name], field), _help(hints[field.name], field))
+            for field in fields(kind)
+        )
         parts.append(f"### {kind.__name__.lower()}\n\n{table(('field', 'type', 'meaning'), rows)}")
     return "\n\n".join(parts)
 
@@ -52,18 +55,32 @@ def _word(hint: Any) -> str:
     if origin in (Union, types.UnionType):
         return _word(next(part for part in parts if part is not type(None)))
     if origin is Literal:
-        return " or ".join(map(str, parts))
+        return "word"
     if origin is frozenset:
         return f"list of {_word(parts[0])}"
     if origin is tuple:
         return f"list of {_word(parts[0])}" if parts[-1] is Ellipsis else f"[{', '.join(map(_word, parts))}]"
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return " or ".join(str(member.value) for member in hint)
-    if is_dataclass(hint):
-        return f"{getattr(hint, '__name__').lower()}"  # noqa: B009
+        return "word"
+    if isinstance(hint, type) and is_dataclass(hint):
+        return hint.__name__.lower()
     return f"[{', '.join(get_type_hints(hint))}]"
 
 
-def _help(field: Any) -> str:
-    unit = field.metadata.get("unit")
-    return f"{field.metadata['help']}{f' ({unit.value})' if unit.value else ''}" if unit else ""
+def _help(hint: Any, field: Any) -> str:
+    unit, words = field.metadata.get("unit"), ", ".join(_words(hint))
+    if not unit:
+        return words
+    said = [unit.value] if unit not in (Unit.WORD, Unit.FLAG, Unit.COUNT) else []
+    return " ".join([field.metadata["help"], *(f"({more})" for more in (*said, words) if more)])
+
+
+def _words(hint: Any) -> Iterator[str]:
+    """The words that a field may hold, where there are only some."""
+    if get_origin(hint) is Literal:
+        yield from map(str, get_args(hint))
+    elif isinstance(hint, type) and issubclass(hint, Enum):
+        yield from (str(member.value) for member in hint)
+    elif not is_dataclass(hint):
+        for part in get_args(hint):
+            yield from _words(part)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.config import SETTINGS
+from gputop.docs.fields import field_tables
+from gputop.docs.markdown import listing, table
 from gputop.model import (
     Cgroup,
     Disk,
@@ -33,7 +34,6 @@ from gputop.model import (
 if TYPE_CHECKING:
     from gputop.ui.keys import Key
 
-_WIDTH = 100
 # where each stands in a frame, or in the details of one process
 _PLACES: dict[str, type] = {
     "gpus": Gpu,
@@ -111,23 +111,6 @@ def key_summary() -> str:
     return table(("", "keys", "do"), rows)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table whose columns stand under each other in a terminal too."""
-    body = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
-    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
-    body.insert(1, ["-" * width for width in widths])
-    widths[-1] = 0  # the last one may be as long as it likes
-    return "\n".join(f"| {' | '.join(map(str.ljust, row, widths))} |" for row in body)
-
-
-def listing(rows: Iterable[tuple[str, str]]) -> str:
-    """A Markdown list of names and what they are, for texts that are too long for a table."""
-    return "\n".join(
-        textwrap.fill(f"* {name}: {text}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-        for name, text in rows
-    )
-
-
 def _unit(unit: Unit) -> str:
     return unit.value or "number"
 
@@ -143,4 +126,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "columns": column_list,
     "keys": key_tables,
     "checks": check_list,
+    "fields": field_tables,
 }

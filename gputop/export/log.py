@@ -25,7 +25,9 @@ def _number(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return str(int(value))
-    return f"{round(value, 3):g}" if isinstance(value, float) and abs(value) < 1e6 else f"{value:.0f}"  # type: ignore
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return str(value)
 
 
 def _mib(value: int | None) -> float | None:

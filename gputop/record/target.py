@@ -12,6 +12,7 @@ from gputop.safe.files import Refused
 
 _TAIL = 64 * 1024 * 1024  # in which the last member or line must begin
 _TRIES = 64
+_MOST_ANEW = 8 * 1024 * 1024  # of text that is packed anew
 _FIRST_LINE = 64 * 1024
 _HEADER = b'{"type":"header"'
 
@@ -101,7 +102,7 @@ def _mended(file: Appended) -> bool:
     packed = file.read(len(member.MAGIC), 0) == member.MAGIC
     if not _ours(file.read(_FIRST_LINE, 0), packed):
         raise Refused(f"{file.path} exists and is not a recording: not touched; choose another file")
-    if not (_mend_member(file) if packed else file.cut_line(_TAIL)):
+    if not (_mend_member(file) if packed else _mend_line(file)):
         raise Refused(f"the end of {file.path} is damaged: not appended to; choose another file")
     return packed
 
@@ -121,8 +122,21 @@ def _ours(start: bytes, packed: bool) -> bool:
         return False
 
 
+def _mend_line(file: Appended) -> bool:
+    """End a last line that lacks no more than its end, and let go of one that a crash cut."""
+    begin = max(0, file.size - _TAIL)
+    last = file.read(file.size - begin, begin).rpartition(b"\n")[2]
+    if last:
+        try:
+            parse(last)
+        except ValueError:
+            return file.cut_line(_TAIL)
+        file.append(b"\n")
+    return True
+
+
 def _mend_member(file: Appended) -> bool:
-    """Cut a member that a crash left open after its last whole line, and end it there; False if that cannot be done."""
+    """End a member that a crash left open after its last whole line; False if that cannot be done."""
     begin = max(0, file.size - _TAIL)
     data = file.read(file.size - begin, begin)
     place = data.rfind(member.MAGIC)
@@ -135,8 +149,11 @@ def _mend_member(file: Appended) -> bool:
     ending = b""
     if not good:
         good, ending = _cut(last)
-        if not good and b"\n" in text:  # somebody else packed it: cutting would lose lines
+    if not good and (lines := text[: text.rfind(b"\n") + 1]):  # whole ones, but no place at which to cut
+        if len(lines) > _MOST_ANEW:
             return False
+        anew = member.Member()
+        ending = anew.block(lines) + anew.end
     file.cut(begin + place + good)
     file.append(ending)
     return True
