@@ -27,12 +27,12 @@ class Recorder:
     A recording that exists is gone on with. `path` is shown as it was given. Refused says what cannot be recorded to.
     """
 
-    def __init__(self, path: str, *, wait: bool = False) -> None:
-        """With `wait`, `take` waits for the disk: for a source that is not paced."""
+    def __init__(self, path: str, *, wait: bool = False, retry_s: float = RETRY_S) -> None:
+        """With `wait`, `take` waits for the disk: for a source that is not paced. `retry_s`: after it was full."""
         self.path = clean(path)
         self.frames = 0  # that are in the file
         self._target: Target | Stream = Stream(os.dup(1)) if path == "-" else open_target(path)
-        self._wait = wait
+        self._wait, self._retry_s = wait, retry_s
         self._arrived: Queue[Update | None] = Queue(WAITING)
         self._closing, self._closed = Event(), Event()
         self._began_s = time.monotonic()
@@ -107,7 +107,7 @@ class Recorder:
             self._target.append(text)
         except OSError as error:
             self._failed += 1
-            self._again_s = now_s + RETRY_S
+            self._again_s = now_s + self._retry_s
             since = time.strftime("%H:%M")
             why = "disk full" if error.errno in _FULL else error.strerror
             self._trouble = self._trouble or f"recording paused {since}: {why}"
