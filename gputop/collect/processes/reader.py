@@ -143,6 +143,9 @@ class ProcessReader:
             except OSError as error:
                 self._fail(known.identity.pid, error, now_s)
                 self._turns.put(known)
+                # its open file is of who has ended; the pid may be somebody else's already
+                if known.gone and (heir := self._look(known.identity.pid, now_s)) is not None:
+                    looked.append(heir)
                 continue
             if raw == known.raw and known.rest(now_s):
                 self._turns.put(known)
