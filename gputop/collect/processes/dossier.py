@@ -44,9 +44,13 @@ class Dossier:
         self._alive()
 
     def weigh(self, tell: Callable[[], None]) -> None:
-        """Read its PSS: slow, as the kernel walks all its pages; and its /dev/shm, which is another in a container."""
+        """Read its PSS: slow, as the kernel walks all its pages."""
         self._alive()
         self._keep("smaps_rollup", PSS_FILLS, lambda: {"pss_bytes": facts.pss(self._raw("smaps_rollup", ROLLUP))}, tell)
+
+    def ask_shm(self, tell: Callable[[], None]) -> None:
+        """Read how full its /dev/shm is, which is another one in a container."""
+        self._alive()
         self._keep("root", SHM_FILLS, self._shm, tell, "absent")
 
     def lose(self) -> None:

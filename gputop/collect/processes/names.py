@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from gputop.collect.files import slurp_all
 from gputop.collect.processes.dossier import Dossier
@@ -22,6 +22,7 @@ MORE_RARELY = 3.0  # then after this many times that,
 LONGEST_S = 300.0  # and so on up to this: libraries appear as imports go on
 WEIGH_EVERY_S = 30.0  # PSS: the kernel walks every page for it,
 WEIGH_SHARE = 0.01  # so no more of the time than this goes into it
+SHM_EVERY_S = 10.0
 LOOK_AGAIN_S = 0.01
 MOST_USERS, PASSWD = 4096, 1 << 18
 MOST_ASKS = 100_000  # that wait, when nobody answers
@@ -33,12 +34,12 @@ class Wanted(NamedTuple):
     identity: Identity
     comm: str
     deep: bool = True  # environment, folder and libraries too
-    weigh: bool = False  # PSS too
+    weigh: bool = False  # PSS and its /dev/shm too
 
 
 class _Ask(NamedTuple):
     subject: Identity | int  # a process, or the uid of a user
-    weigh: bool = False
+    about: Literal["names", "weight", "shm"] = "names"
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class _Card:
     again_s: float
     pause_s: float = AGAIN_S
     weigh_s: float = 0.0
+    shm_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -129,7 +131,10 @@ class Names:
                 self._asks.put(_Ask(want.identity))
             elif want.weigh and now_s >= max(card.weigh_s, self._weigh_after_s):
                 card.weigh_s = now_s + WEIGH_EVERY_S
-                self._asks.put(_Ask(want.identity, weigh=True))
+                self._asks.put(_Ask(want.identity, "weight"))
+            elif want.weigh and now_s >= card.shm_s:
+                card.shm_s = now_s + SHM_EVERY_S
+                self._asks.put(_Ask(want.identity, "shm"))
 
     def known(self, identity: Identity) -> Dossier | None:
         """What is known of a process so far; None before it was asked for."""
@@ -214,8 +219,10 @@ class Names:
         def tell() -> None:
             self._fresh.append(identity)
 
-        if not ask.weigh:
+        if ask.about == "names":
             card.dossier.ask(card.deep, tell)
+        elif ask.about == "shm":
+            card.dossier.ask_shm(tell)
         elif self._clock() >= self._weigh_after_s:
             began_s = self._clock()
             card.dossier.weigh(tell)
