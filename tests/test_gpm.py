@@ -42,6 +42,37 @@ def test_a_metric_that_fails_costs_only_itself(fake: Fake, on: Child) -> None:
     assert seen.gpu(1)["tensor_percent"] == 38.5
 
 
+def test_engines_links_and_caches_every_ten_seconds(fake: Fake, on: Child) -> None:
+    fake.update({"gpu.0.nvlink_count": 2, "gpu.0.gpm.30": 12.5, "gpu.0.gpm.47": 1.5, "gpu.0.gpm.169": 99})
+    fake.update({"gpu.0.gpm.63": 20, "gpu.0.gpm.62": 10, "gpu.0.gpm.65": 40, "gpu.0.gpm.64": "error 999"})
+    fake.update({"gpu.0.gpm.66": 1, "gpu.0.gpm.164": 88.5, "gpu.0.gpm.160": "nan"})
+    assert on.sweep().reasons(0)["engines"] == "absent"
+    seen = on.sweep(10)
+    gpu, mib = seen.gpu(0), 1 << 20
+    assert gpu["engines"] == [
+        {"name": "decoder 0", "busy_percent": 12.5},
+        {"name": "jpeg 7", "busy_percent": 1.5},
+        {"name": "encoder 3", "busy_percent": 99},
+    ]
+    assert gpu["nvlink_bytes_per_s"] == [[20 * mib, 10 * mib], [40 * mib, None]]
+    assert gpu["memory_cache_hit_percent"] == 88.5
+    why = {name: seen.reasons(0)[name] for name in ("host_cache_hit_percent", "peer_cache_hit_percent")}
+    assert why == {"host_cache_hit_percent": "absent", "peer_cache_hit_percent": "unsupported"}
+    other = {name: seen.reasons(1)[name] for name in ("engines", "nvlink_bytes_per_s")}
+    assert other == dict.fromkeys(other, "unsupported")
+
+
+def test_switched_off_later_samples_are_given_back(fake: Fake, tmp_path: Path) -> None:
+    fake.set("gpus", 1)
+    with Child(fake, gpm="auto", proc_root=str(tmp_path)) as child:
+        child.call("want_gpm", True)
+        child.sweep(2)
+        child.call("want_gpm", False)
+        seen = child.sweep()
+    assert fake.counts()["nvmlGpmSampleFree"] == fake.counts()["nvmlGpmSampleAlloc"] == 4
+    assert seen.reasons(0)["c2c_tx_bytes_per_s"] == "absent"
+
+
 def test_bytes_come_from_gpm_where_the_fields_are_not_there(fake: Fake, on: Child) -> None:
     fake.update({f"gpu.*.field.{number}": None for number in (138, 139, 197, 198)})
     gpu = on.sweep(2).gpu(0)

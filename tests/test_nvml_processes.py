@@ -137,6 +137,24 @@ def test_utilization_in_another_namespace_is_unknown(fake: Fake, child: Child) -
     assert share(child.sweep(), 7)[2:] == (None, None)
 
 
+def test_encoder_and_decoder_by_process(fake: Fake, child: Child) -> None:
+    fake.processes += [Process(0, 101, GIB, sm=5, enc=40, dec=70), Process(0, 102, GIB), Process(0, 103, GIB, enc=101)]
+    fake.write()
+    seen = child.sweep()
+    used = {pid: (held[0]["encoder_percent"], held[0]["decoder_percent"]) for pid, held in seen.shares.items()}
+    assert used == {101: (40, 70), 102: (0, 0), 103: (None, 0)}
+
+
+def test_more_busy_processes_than_expected(fake: Fake, child: Child) -> None:
+    fake.processes += [Process(0, 1000 + at, GIB, sm=1) for at in range(50)]
+    fake.write()
+    seen = child.sweep()
+    assert [share(seen, 1000 + at)[2] for at in range(50)] == [1.0] * 50
+    before = fake.counts(0)["nvmlDeviceGetProcessUtilization"]
+    child.sweep(2)
+    assert fake.counts(0)["nvmlDeviceGetProcessUtilization"] == before + 1
+
+
 def test_utilization_that_is_unsupported_is_unknown(fake: Fake, child: Child) -> None:
     fake.add_process(gpu=0, pid=101, sm=5)
     fake.fail("nvmlDeviceGetProcessUtilization", 3)

@@ -205,7 +205,7 @@ static const Key GPU_KEYS[] = {
     {"nvlink_count", "18", 0},               /* at most 36 */
     {"nvlink_rcv_xmit_bytes", "unsupported", 0}, /* 1: fields 202 and 204 answer, as on Blackwell */
     {"nvlink.*.state", "1", 0},
-    {"nvlink.*.speed", "26562", 0},          /* Mbit/s */
+    {"nvlink.*.speed", "26562", 0},          /* MB/s */
     {"nvlink.*.tx_bytes", "7000000000000", 0},
     {"nvlink.*.tx_bytes_per_s", "1100000000", 0},
     {"nvlink.*.rx_bytes", "5000000000000", 0},

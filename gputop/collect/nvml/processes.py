@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ctypes import Structure, byref, c_uint, c_ulonglong
 from typing import Any
 
@@ -36,6 +36,14 @@ class _Entry(Structure):
 
 class _OldEntry(Structure):
     _fields_ = (("pid", c_uint), ("bytes", c_ulonglong))
+
+
+class _Record(Structure):
+    _fields_ = (
+        ("pid", c_uint),
+        ("stamp_us", c_ulonglong),
+        *((name, c_uint) for name in ("gpu", "memory", "encoder", "decoder")),
+    )
 
 
 # nvidia-ml-py has a wrapper for the newest only
@@ -74,13 +82,20 @@ def _listed(card: Card, function: str) -> Listed:
 
 
 def _entries(card: Card, function: str, layout: type[Structure]) -> Listed:
-    """The list in a buffer of our own: one call where the wrapper makes two, more only while the list grows."""
+    return _merged(_filled(card, function, layout, lambda count, buffer: (byref(count), buffer)))
+
+
+def _filled(card: Card, function: str, layout: type[Structure], order: Callable[..., tuple[Any, ...]]) -> list[Any]:
+    """What a call fills a buffer of ours with: one call where the wrapper makes two, more only while it grows.
+
+    `order` makes the call's arguments of the number of entries and the buffer.
+    """
     room = card.kept.get(function, 0) + _SPARE
     for _ in range(1 + _RETRIES):
         count, buffer = c_uint(room), (layout * room)()
-        if card.symbol(function, byref(count), buffer) == OK:
+        if card.symbol(function, *order(count, buffer)) == OK:
             card.kept[function] = min(count.value, room)
-            return _merged(buffer[: min(count.value, room)])
+            return list(buffer[: min(count.value, room)])
         room = max(2 * room, count.value + _SPARE)
     raise Unanswered(No("stale"))
 
@@ -104,22 +119,27 @@ def process_utilization(card: Card) -> Answers:
     # a window shorter than the driver's own would find nobody at work
     a_second_ago_us = int((time.time() - 1) * 1e6)
     last_us = min(card.kept.get("utilization_us", a_second_ago_us), a_second_ago_us)
-    try:
-        records = card.call("nvmlDeviceGetProcessUtilization", since=(last_us,))
-    except Unanswered as silent:
-        if silent.code != OK and silent.no is not ABSENT:  # both mean that nobody worked
-            raise
-        records = []
-    fresh = sorted((record for record in records if record.timeStamp > last_us), key=lambda record: record.timeStamp)
+    fresh = [record for record in _records(card, last_us) if record.stamp_us > last_us]
+    fresh.sort(key=lambda record: int(record.stamp_us))
     if fresh:
-        card.kept["utilization_us"] = fresh[-1].timeStamp
+        card.kept["utilization_us"] = fresh[-1].stamp_us
     busy = {
-        one.pid: (percent(one.smUtil), percent(one.memUtil), percent(one.encUtil), percent(one.decUtil))
-        for one in fresh
+        one.pid: (percent(one.gpu), percent(one.memory), percent(one.encoder), percent(one.decoder)) for one in fresh
     }
     if busy and not busy.keys() & running.keys():
         return {"processes_busy": ABSENT}  # these pids are of another namespace than the list's
     return {"processes_busy": busy}
+
+
+def _records(card: Card, last_us: int) -> list[Any]:
+    """One record of each process that worked since then; often several of one."""
+    function, since_us = "nvmlDeviceGetProcessUtilization", c_ulonglong(last_us)
+    try:
+        return _filled(card, function, _Record, lambda count, buffer: (buffer, byref(count), since_us))
+    except Unanswered as silent:
+        if silent.no is ABSENT:  # nobody worked
+            return []
+        raise
 
 
 _KINDS: tuple[tuple[str, str, Kind], ...] = (

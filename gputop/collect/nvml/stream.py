@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.fields import ALL, EACH, Field, field, gauge, rate, read, share, total
+from gputop.collect.nvml.gate import No
 from gputop.collect.nvml.probe import Answers, probe
 
 WATTS = gauge(1e-3, low=0.001, high=10_000)  # mW; some drivers say 65,535 W for "unknown"
@@ -36,6 +37,12 @@ STREAM = (
     Field("nvlink_rx_bytes_per_s", rate(1024), ((139, ALL),)),
     field("mma_stall_percent", gauge(high=100), 297),
 )
+_SCOPED = {
+    "power_module_watts": "power_watts",
+    "power_module_instant_watts": "power_instant_watts",
+    "power_memory_watts": "power_watts",
+    "power_memory_instant_watts": "power_instant_watts",
+}
 BY_LINK = (
     Field("nvlink_tx_bytes_per_s", rate(), ((202, EACH),)),
     Field("nvlink_rx_bytes_per_s", rate(), ((204, EACH),)),
@@ -45,7 +52,11 @@ BY_LINK = (
 @probe(every_s=1, fills=tuple(one.name for one in STREAM))
 def stream(card: Card) -> Answers:
     """One nvmlDeviceGetFieldValues with everything that is wanted every second."""
-    return read(card, STREAM)
+    given = read(card, STREAM)
+    for name, board in _SCOPED.items():
+        if given[name] == given[board]:  # a driver that does not know scopes says the board's power for all
+            given[name] = No("unsupported")
+    return given
 
 
 @probe(every_s=1, backs=tuple(one.name for one in BY_LINK))
