@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
@@ -50,6 +51,13 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
     streamed = args.file == "-"
     if settings.readonly and not streamed:
         raise Failure("--readonly writes no file: record to - or leave it out", USAGE)
+    if (
+        not streamed
+        and Path(args.file).exists()
+        and Path(_spec(args)).exists()
+        and Path(args.file).samefile(_spec(args))
+    ):
+        raise Failure(f"{clean(args.file)} is what would be read: record to another file", USAGE)
     source = _opened(args, settings)
     try:
         recorder = Recorder(args.file, wait=is_recorded(_spec(args)))

@@ -33,7 +33,7 @@ class Recorder:
         self.frames = 0  # that are in the file
         self._target: Target | Stream = Stream(os.dup(1)) if path == "-" else open_target(path)
         self._wait, self._retry_s = wait, retry_s
-        self._arrived: Queue[Update | None] = Queue(WAITING)
+        self._arrived: Queue[tuple[Update, int] | None] = Queue(WAITING)  # with what was dropped before
         self._closing, self._closed = Event(), Event()
         self._began_s = time.monotonic()
         self._said: frozenset[tuple[str, object]] = frozenset()  # findings that were there at the last frame
@@ -62,14 +62,14 @@ class Recorder:
     @property
     def problem(self) -> str | None:
         """Why nothing is written now, in one line; None again when it goes on."""
-        return self._trouble or ("recording falls behind: the disk is too slow" if self._arrived.full() else None)
+        return self._trouble or ("recording falls behind: the disk is too slow" if self.missed > self._told else None)
 
     def take(self, update: Update) -> None:
         """Have an update written, if there is room to wait for the disk; from any one thread, returns at once."""
         if self._closing.is_set():
             return
         try:
-            self._arrived.put(update, block=self._wait)
+            self._arrived.put((update, self._dropped), block=self._wait)
         except Full:
             self._dropped += 1
 
@@ -83,20 +83,20 @@ class Recorder:
         return self._closed.wait(patience_s)
 
     def _run(self) -> None:
-        for update in iter(self._arrived.get, None):
-            self._record(update)
+        for update, dropped in iter(self._arrived.get, None):
+            self._record(update, dropped)
         try:
             self._target.close()
         except OSError as error:
             self._trouble = f"the end of the recording could not be written: {error.strerror}"
         self._closed.set()
 
-    def _record(self, update: Update) -> None:
+    def _record(self, update: Update, dropped: int) -> None:
         now_s = time.monotonic()
         if now_s < self._again_s and not self._closing.is_set():
             self._failed += 1
             return
-        missed = self.missed
+        missed = dropped + self._failed
         try:
             text = "".join(map(codec.line, self._lines(update, missed - self._told))).encode()
         except Exception as error:  # one frame is lost, the recording goes on

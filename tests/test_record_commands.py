@@ -1,0 +1,219 @@
+"""record, replay and log as a user runs them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputop import docs
+from gputop.record.recording import Recording
+from tests.ptys import Terminal, wait_until
+from tests.record_child import frames
+from tests.test_record import NAMES, record, replayed
+
+GPUTOP = (sys.executable, "-m", "gputop")
+DEMO = ("--source", "demo:idle", "--interval", "0.25")
+FIRST = "timestamp,gpu_idx,util_pct,mem_used_mb,mem_total_mb,temp_c,power_w"
+
+
+def run(*args: str, **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*GPUTOP, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, **more
+    )  # type: ignore[call-overload, no-any-return]
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    script = command.replace("gputop ", f"{shlex.join(GPUTOP)} ")
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_record_ends_by_itself_and_can_be_asked(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    done = run("record", str(path), *DEMO, "--for", "1s")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{path}: 4 frames, ")
+    assert len(replayed(path)) == 4
+    lines = run("snapshot", "--source", str(path), "--format", "jsonl", "--count", "99").stdout.splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["header", *["frame"] * 4]
+    assert json.loads(run("--json", "--source", str(path)).stdout)["frame"]["hostname"] == "dgx-07"
+    itself = run("record", str(path), "--source", str(path))
+    assert (itself.returncode, itself.stderr.count("\n")) == (64, 1)
+    other = tmp_path / f"other-{name}"
+    assert run("record", str(other), "--source", str(path)).returncode == 0
+    assert replayed(other) == replayed(path)
+
+
+def test_a_pipe_holds_a_recording() -> None:
+    flags = shlex.join(DEMO)
+    done = shell(f"gputop record - {flags} --for 2s | gputop snapshot --source - --count 99 --format csv")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 1 + 8 * 8
+
+
+def test_a_packed_pipe_holds_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl.gz"
+    record(path, frames(70))
+    done = shell(f"cat {path} {path} | gputop snapshot --source - --count 999 --format csv")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 1 + 8 * 140
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("name", NAMES)
+def test_t01_a_signal_ends_a_recording_whole(tmp_path: Path, name: str, number: signal.Signals) -> None:
+    path = tmp_path / name
+    argv = [*GPUTOP, "record", str(path), *DEMO]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: path.exists() and path.stat().st_size > 0, 30)
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (128 + number, "")
+    assert int(re.findall(r": (\d+) frames", out)[0]) == len(replayed(path)) > 0
+    if name.endswith(".gz"):
+        subprocess.run(["gzip", "-t", str(path)], check=True)
+
+
+def test_t05_a_pipe_that_nobody_reads_stops_nothing_and_the_gap_is_said() -> None:
+    argv = [*GPUTOP, "record", "-", "--source", "demo:showcase", "--interval", "0.25"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        assert b"too slow" in process.stderr.readline()
+        lines = (json.loads(process.stdout.readline()) for _ in range(200))
+        gap = next(line for line in lines if line["type"] == "event")
+        process.kill()
+    assert gap["kind"] == "gap"
+    assert re.fullmatch(r"\d+ frames could not be written", gap["text"])
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("replay", "/nonexistent/run.jsonl"), "No such file or directory"),
+        (("replay", "/dev/null"), "not a regular file"),
+        (("--once", "--source", "/etc/passwd"), "not a recording"),
+        (("record", "/nonexistent/run.jsonl", "--source", "demo:idle"), "No such file or directory"),
+        (("record", "/dev/null", "--source", "demo:idle"), "not a regular file"),
+        (("record", "/etc/passwd", "--source", "demo:idle"), "not a recording"),
+        (("log", "/etc/passwd", "--source", "demo:idle"), "other columns"),
+        (("replay", "-"), "standard input ended"),
+        (("--once", "--source", "-"), "standard input ended"),
+    ],
+)
+def test_f07_what_cannot_be_used_is_one_line_and_1(args: tuple[str, ...], says: str) -> None:
+    done = run(*args)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("gputop: ")
+    assert says in done.stderr
+
+
+def test_read_only_writes_no_file(tmp_path: Path) -> None:
+    for command in ("record", "log"):
+        done = run(command, str(tmp_path / "x"), "--readonly", *DEMO)
+        assert (done.returncode, done.stderr.count("\n")) == (64, 1)
+    assert not any(tmp_path.iterdir())
+
+
+def test_t04_replay_without_a_terminal_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    record(path, frames(2))
+    done = run("replay", str(path))
+    assert (done.returncode, done.stderr.count("\n")) == (64, 1)
+    assert "--once" in done.stderr
+
+
+def test_log_has_the_agreed_columns_first_and_is_gone_on_with(tmp_path: Path) -> None:
+    path, recorded = tmp_path / "gpu_metrics.csv", tmp_path / "run.jsonl"
+    record(recorded, frames(21))
+    done = run("log", str(path), "--source", str(recorded), "--interval", "5")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    text = path.read_text()
+    assert text.startswith(f"{FIRST},")
+    assert FIRST in docs.read("recording").replace("`", "")
+    rows = list(csv.DictReader(text.splitlines()))
+    gpus = frames(1)[0].gpus
+    assert len(rows) == 5 * len(gpus)
+    assert (rows[0]["gpu_idx"], rows[0]["gpu_uuid"]) == (gpus[0].index, gpus[0].uuid)
+    assert float(rows[0]["mem_total_mb"]) == pytest.approx((gpus[0].vram_total_bytes or 0) / 2**20, abs=0.01)
+    assert float(rows[0]["power_w"]) == pytest.approx(gpus[0].power_watts, abs=0.01)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", rows[0]["timestamp"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.write_text(text + "2026-11-19T22:0")  # as a crash leaves it
+    assert run("log", str(path), "--source", str(recorded), "--interval", "20", "--for", "5").returncode == 0
+    assert path.read_text().startswith(text)
+    assert len(list(csv.DictReader(path.read_text().splitlines()))) == 6 * len(gpus)
+
+
+def test_a_recording_written_by_hand_is_replayed(tmp_path: Path) -> None:
+    page = docs.read("recording")
+    (block,) = [part for part in re.findall(r"```\n(.*?)```", page, re.DOTALL) if part.startswith('{"type":"header"')]
+    path = tmp_path / "by-hand.jsonl"
+    path.write_text(block)
+    found = replayed(path)
+    assert [(frame.hostname, frame.gpus[0].busy_percent) for frame in found] == [("node07", 97.0), ("node07", 3.0)]
+    subprocess.run(["gzip", "-k", str(path)], check=True)
+    assert replayed(path.with_name("by-hand.jsonl.gz")) == found
+    (checked,) = re.findall(r'`(\{"type":"header","version":1,"crc":"\w{8}"\})`', page)
+    path.write_text(checked + "\n" + block.split("\n", 1)[1])
+    assert replayed(path) == found
+    path.write_text(checked.replace('version":1', 'version":01') + "\n" + block.split("\n", 1)[1])
+    assert run("--once", "--source", str(path)).returncode == 1
+    source = Recording(str(tmp_path / "by-hand.jsonl.gz"))
+    next(iter(source.past()), None)
+    wait_until(lambda: source.complete, 30)
+    assert [(mark.at_s, mark.text, mark.severity) for mark in source.marks] == [(1.0, "the loader stopped", "warn")]
+
+
+def test_every_field_of_a_frame_is_documented() -> None:
+    page = docs.read("recording")
+    documented = set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE))
+
+    def names(data: object) -> set[str]:
+        if isinstance(data, dict):
+            return set(data).union(*map(names, data.values()))
+        return set().union(*map(names, data)) if isinstance(data, list) else set()
+
+    golden = json.loads((Path(__file__).parent / "golden" / "frame-v1.json").read_text())
+    assert names(golden) <= documented
+
+
+def test_replay_shows_the_monitor_and_waits_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl.gz"
+    record(path, frames(3))
+    with Terminal((*GPUTOP, "replay", str(path)), env={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
+        terminal.wait_for("run.jsonl.gz", 30)
+        terminal.wait_for("dgx-07")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+
+
+def test_replay_of_a_pipe_takes_keys_from_the_terminal(tmp_path: Path) -> None:
+    pipe = f"{shlex.join(GPUTOP)} record - {shlex.join(DEMO)} | {shlex.join(GPUTOP)} replay -"
+    with Terminal(("bash", "-c", pipe), env={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
+        terminal.wait_for("dgx-07", 30)
+        terminal.wait_for("stream")
+        terminal.send("q")
+        assert terminal.wait_exit(10) == 0
+
+
+def test_a_stream_that_ends_leaves_its_last_frame(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    record(path, frames(3))
+    pipe = f"cat {path} | {shlex.join(GPUTOP)} replay -"
+    with Terminal(("bash", "-c", pipe), env={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
+        terminal.wait_for("dgx-07", 30)
+        terminal.wait_for("ended")
+        terminal.send("q")
+        assert terminal.wait_exit(10) == 0
