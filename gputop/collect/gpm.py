@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from ctypes import byref, string_at
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any
 
 from gputop.collect.nvml.card import Card
@@ -50,6 +52,9 @@ ENGINES = {
 }
 _BYTES = frozenset({*RATES, *CHIP_TO_CHIP, *range(62, 98)})
 _FIRST_LINK, _LINKS = 62, 18  # received by link 0, sent by link 0, received by link 1, ...
+
+# nvmlGpmMetric_t: id, return code, value, and three texts nobody needs; the wrapper reads it attribute by attribute
+_METRIC = Struct("=IId24x")
 
 Value = float | No | None
 
@@ -144,14 +149,14 @@ def _compare(card: Card, samples: Samples) -> dict[int, Value]:
     request = samples.request
     request.sample1, request.sample2 = samples.before, samples.now
     card.gate.call("nvmlGpmMetricsGet", request, gpu=card.index)
-    return {metric.metricId: _value(metric) for metric in request.metrics[: request.numMetrics]}
+    answered = string_at(byref(request, type(request).metrics.offset), request.numMetrics * _METRIC.size)
+    return {number: _value(number, code, value) for number, code, value in _METRIC.iter_unpack(answered)}
 
 
-def _value(metric: Any) -> Value:
-    if metric.nvmlReturn != OK:
-        return refusal(metric.nvmlReturn).no
-    value: float = metric.value
-    if metric.metricId in _BYTES:
+def _value(number: int, code: int, value: float) -> Value:
+    if code != OK:
+        return refusal(code).no
+    if number in _BYTES:
         value *= _MIB
         return value if 0 <= value <= _MOST_BYTES_PER_S else None
     # a mean over a second may stand a little above its maximum; NaN is no value

@@ -108,10 +108,10 @@ class Card:
                     raise
         return self.call(*calls[-1])
 
-    def silent(self, key: tuple[Any, ...]) -> Unanswered | None:
-        """What this question was refused with lately."""
+    def silent(self, key: tuple[Any, ...]) -> No | None:
+        """Why this question was refused lately."""
         known = self._silent.get(key)
-        return Unanswered(*known[1:]) if known and self.gate.clock() < known[0] else None
+        return known[1] if known and self.gate.clock() < known[0] else None
 
     def hush(self, key: tuple[Any, ...], refused: Unanswered) -> None:
         """Do not ask this again for a while."""
@@ -139,8 +139,8 @@ class Card:
         return (value - before.value) / seconds if seconds > 0 else None
 
     def _ask(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        if refused := self.silent(key):
-            raise refused
+        if no := self.silent(key):
+            raise Unanswered(no, self._silent[key][2])
         try:
             return make()
         except Unanswered as refused:

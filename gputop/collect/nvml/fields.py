@@ -128,13 +128,20 @@ def choose(card: Card, one: Field, answers: Answered) -> Any:
     """The field's value from the best source that answered, or why there is none."""
     no: No | None = None
     for source in one.sources:
-        found = [answers[link] for link in _links(card, source) if link in answers]
-        good = [answer for answer in found if isinstance(answer, Answer)]
-        if good:
-            total_of_links = Answer(sum(answer.value for answer in good), good[0].stamp_us)
-            return one.make(card, one.name, total_of_links)
-        no = no or next((answer for answer in found if isinstance(answer, No)), None)
+        answer = _summed(card, source, answers) if source[1] == EACH else answers.get(source)
+        if isinstance(answer, Answer):
+            return one.make(card, one.name, answer)
+        no = no or answer
     return no or No("unsupported")
+
+
+def _summed(card: Card, source: Source, answers: Answered) -> Answer | No | None:
+    """The sum of every link that answered; if none did, why."""
+    found = [answers[link] for link in _links(card, source) if link in answers]
+    good = [answer for answer in found if isinstance(answer, Answer)]
+    if good:
+        return Answer(sum(answer.value for answer in good), good[0].stamp_us)
+    return found[0] if found else None
 
 
 def ask(card: Card, asked: Iterable[Source]) -> Answered:
@@ -142,8 +149,8 @@ def ask(card: Card, asked: Iterable[Source]) -> Answered:
     answers: Answered = {}
     left = []
     for source in dict.fromkeys(asked):
-        if refused := card.silent(source):
-            answers[source] = refused.no
+        if no := card.silent(source):
+            answers[source] = no
         else:
             left.append(source)
     if left:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from gputop.collect.nvml.card import Card
@@ -24,18 +25,30 @@ class Probe:
     backs: tuple[str, ...]
     ask: Ask
 
-    def due(self, card: Card, tick: int, phase: int) -> bool:
-        """Whether this tick is its turn. The phase spreads GPUs over ticks; a fresh card is read whole."""
-        if tick == card.born:
-            return True
-        if self.every_s:
-            return (tick + phase) % self.every_s == 0
-        return (tick + phase) % 60 == 0 and any(
-            isinstance(given, No) and given.reason == "stale" for given in card.answers.get(self.name, {}).values()
-        )
+    def failed(self, card: Card) -> bool:
+        """Whether its last answer was an error that may pass."""
+        given = card.answers.get(self.name, _NOTHING).values()
+        return any(isinstance(one, No) and one.reason == "stale" for one in given)
 
 
 PROBES: list[Probe] = []
+FAST_S = 2  # probes up to this cadence go first: the screen shows them
+_ROUND = 60  # ticks after which the turns repeat: every cadence divides it
+
+
+@cache
+def turns(slow: bool, place: int) -> tuple[Probe, ...]:
+    """Whose turn it is at this place of the round; what is asked once has a second chance there."""
+    asked = [one for one in PROBES if (0 < one.every_s <= FAST_S) != slow]
+    return tuple(one for order, one in enumerate(asked) if (place + order) % (one.every_s or _ROUND) == 0)
+
+
+def due(card: Card, tick: int, slow: bool) -> Iterable[Probe]:
+    """The probes to ask on this tick. The card's index spreads GPUs over ticks; a fresh card is read whole."""
+    if tick == card.born:
+        return [one for one in PROBES if (0 < one.every_s <= FAST_S) != slow]
+    turn = turns(slow, (tick + card.index) % _ROUND)
+    return [one for one in turn if one.every_s or one.failed(card)] if slow else turn
 
 
 def probe(*, every_s: int, fills: tuple[str, ...] = (), backs: tuple[str, ...] = ()) -> Callable[[Ask], Ask]:

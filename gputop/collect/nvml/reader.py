@@ -25,7 +25,7 @@ from gputop.collect.nvml.events import Xids
 from gputop.collect.nvml.fleet import Fleet
 from gputop.collect.nvml.gate import UNKNOWN, DriverGone, Gate, Late, Lost, Unanswered
 from gputop.collect.nvml.pace import Costs, Pace
-from gputop.collect.nvml.probe import PROBES, ask, settle, sources
+from gputop.collect.nvml.probe import PROBES, ask, due, settle, sources
 from gputop.collect.nvml.topology import Topology
 from gputop.model import Gpu, Missing, Note
 
@@ -43,7 +43,6 @@ READS = (
     stream,
 )  # who declares probes
 FILLED = sources(PROBES)
-FAST_S = 2  # probes up to this cadence go first: the screen shows them
 COUNT_EVERY = 10  # ticks between two looks at how many GPUs there are
 CHILDREN_EVERY = 30  # ticks between two looks at MIG instances
 REOPEN_S = 60.0  # between two attempts to open the driver anew while every GPU is lost
@@ -171,9 +170,8 @@ class Reader:
             self._publish(card)
 
     def _read(self, card: Card, slow: bool) -> None:
-        for order, one in enumerate(PROBES):
-            if (0 < one.every_s <= FAST_S) != slow and one.due(card, self.tick, card.index + order):
-                names = ask(one, card)
+        for one in due(card, self.tick, slow):
+            if names := ask(one, card):
                 settle(card, names, FILLED)
                 card.lists_changed |= not processes.LISTS.isdisjoint(names)
         if slow and card.parent is None and (self.tick == card.born or (self.tick + card.index) % CHILDREN_EVERY == 0):
