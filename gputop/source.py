@@ -58,6 +58,13 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class Releasable(Protocol):
+    """What a source has besides when it holds the driver and can let go of it. Any thread may ask and set."""
+
+    released: bool  # True: nothing is held, so that an administrator can reset a GPU; False takes it again
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """Something that happened in a recording, for the bar that shows where one is."""

@@ -127,22 +127,23 @@ def play(
     size: tuple[int, int] = (120, 40),
     past: Iterable[Frame] = (),
     look: Look | None = None,
+    feed: Feed | None = None,
     **settings: Any,
 ) -> None:
     """Run the program on a frame and let a test act on it."""
 
     async def run() -> None:
-        feed = Feed(past)
-        monitor, mailbox = Monitor(feed), Mailbox()
+        source = feed or Feed(past)
+        monitor, mailbox = Monitor(source), Mailbox()
         monitor.start(mailbox.put, mailbox.close)
         app = Gputop(monitor, mailbox, Settings(**settings), look or Look())
         try:
             async with app.run_test(size=size) as pilot:
-                stage = Stage(app, pilot, feed)
+                stage = Stage(app, pilot, source)
                 if frame is not None:
                     await stage.show(frame)
                 await scene(stage)
         finally:
-            feed.give(None)
+            source.give(None)
 
     asyncio.run(run())

@@ -216,6 +216,18 @@ async def setup(stage: Stage) -> None:
     assert stage.app.main.table.listing.view.every_process
 
 
+@does("palette")
+async def palette(stage: Stage) -> None:
+    await stage.press("ctrl+p", *"levels", "enter")
+    assert "41108" in stage.pids
+
+
+@does("driver")
+async def driver(stage: Stage) -> None:
+    await stage.press("D")
+    assert "driver: this is no live machine" in stage.lines[-1]
+
+
 @does("help")
 async def help(stage: Stage) -> None:
     for key in ("f1", "h", "question_mark"):
@@ -261,7 +273,7 @@ def test_no_other_key_does_anything() -> None:
     async def scene(stage: Stage) -> None:
         before = stage.text
         await stage.press(*"ax4sptnucelkRYySzH1230j")
-        await stage.press("f3", "f4", "f7", "f8", "f9", "enter", "space", "ctrl+p", "ctrl+q", "ctrl+s", "slash")
+        await stage.press("f3", "f4", "f7", "f8", "f9", "enter", "space", "ctrl+q", "ctrl+s", "slash")
         assert stage.text == before
 
     play(scene, BOTH)

@@ -91,6 +91,11 @@ class GpuLane:
         """Say whether somebody needs the activity of the units: rules, a recording."""
         self._reader.gpm.wanted = wanted
 
+    @property
+    def released(self) -> bool:
+        """Whether the driver was let go of, and not taken again."""
+        return self._released.is_set()
+
     def release(self) -> None:
         """Let go of the driver, so that an administrator can reset a GPU; `resume` takes it again."""
         self._released.set()

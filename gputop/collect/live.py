@@ -54,6 +54,15 @@ class Live:
         self._spent: tuple[float, float] | None = None  # at the last frame: the time, and CPU time so far
         self._hostname = clean(socket.gethostname())
 
+    @property
+    def released(self) -> bool:
+        """Whether the driver is let go of, so that an administrator can reset a GPU; False takes it again."""
+        return self._gpus.released
+
+    @released.setter
+    def released(self, released: bool) -> None:
+        (self._gpus.release if released else self._gpus.resume)()
+
     def past(self) -> Iterator[Frame]:
         """A live machine has no past."""
         return iter(())

@@ -20,6 +20,8 @@ _AROUND = 4  # lines of the box that are not ours: its title, its foot, a blank 
 class ListDialog(Dialog[Answer]):
     """What is in the list, and what a line does, the subclass says."""
 
+    ROWS = 0  # always so many lines, where they fit, blank ones too; 0: as many as there are
+
     def __init__(self, look: Look) -> None:
         super().__init__(look)
         self.at = 0
@@ -52,11 +54,13 @@ class ListDialog(Dialog[Answer]):
         self.at = min(max(0, self.at), max(0, self.count - 1))
         above, below = self.above(), self.below()
         room = max(1, self.app.size.height - _AROUND - len(above) - len(below))
+        room = min(room, self.ROWS or room)
         self._top = min(max(self._top, self.at - room + 1), self.at, max(0, self.count - room))
         self._shown = min(room, self.count)
         places = range(self._top, self._top + self._shown)
         rows = [self.row(place, Line(self.look, "selected" if place == self.at else "raised")) for place in places]
-        return [*above, *rows, *below]
+        blank = [self.line() for _ in range(len(rows), room if self.ROWS else 0)]
+        return [*above, *rows, *blank, *below]
 
     def press(self, event: events.Key) -> None:
         """Move, or take a line."""

@@ -25,6 +25,18 @@ FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, 60.0
 Answer = TypeVar("Answer")
 
 
+def framed(strips: Sequence[Strip], width: int, look: Look) -> list[Strip]:
+    """A box that has no ground of its own gets a frame: in its margins, and in its first and last line."""
+    side, rule = Strip([look.ink(look.glyphs.column, "faint")]), look.glyphs.rule
+    inner = [Strip.join([side, strip.crop(1, width - 1), side]) for strip in strips[1:-1]]
+    ends = []
+    for strip in (strips[0], strips[-1]):
+        text = len(strip.text.rstrip()) + 1
+        fill = [Strip([look.ink(rule * cells, "faint")]) for cells in (1, width - text)]
+        ends.append(Strip.join([fill[0], strip.crop(1, text), fill[1]]))
+    return [ends[0], *inner, ends[1]]
+
+
 class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
     """A box on the raised ground; Esc leaves it without an answer, whatever it asks."""
 
@@ -72,6 +84,8 @@ class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
         width = self.width
         body = [self.heading(), self.line(), *self.lines(), self.line(), self.line().add(self.FOOT, "dim")]
         strips: list[Strip] = [line.strip(width) for line in body]
+        if self.look.palette.raised is None:
+            strips = framed(strips, width, self.look)
         box = self.query_one(Lines)
         box.styles.width, box.styles.height = width, min(len(strips), self.app.size.height)
         box.show(strips)

@@ -64,7 +64,7 @@ def _group(group: Group, keys: Sequence[Key], width: int) -> list[list[Run]]:
 
 
 def _columns(look: Look, width: int) -> list[Line]:
-    return [line for column in COLUMNS for line in _said(column.title, 9, column.help, look, width)]
+    return [line for column in COLUMNS for line in _said(column.title, 10, column.help, look, width)]
 
 
 def _metrics(look: Look, width: int) -> list[Line]:

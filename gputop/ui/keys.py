@@ -32,7 +32,7 @@ class Key:
 
 
 KEYS: tuple[Key, ...] = (
-    Key("help", ("f1", "h", "question_mark"), "Help", "this help", "LEAVE", "help", keep=100),
+    Key("help", ("f1", "h", "question_mark"), "Help", "help", "LEAVE", "help", keep=100),
     Key("up", ("up",), "Move", "one line up", "MOVE", "move(-1)"),
     Key("down", ("down",), "Move", "one line down", "MOVE", "move(1)", joins=True),
     Key("page-up", ("pageup",), "Move", "one page up", "MOVE", "page(-1)", joins=True),
@@ -64,6 +64,8 @@ KEYS: tuple[Key, ...] = (
     Key("density", ("g",), "GPUs", "GPUs as cards, rows or cells, or what fits best", "LOOK", "density", keep=50),
     Key("setup", ("f2",), "Setup", "every setting; a change is saved at once", "LOOK", "setup", keep=65),
     Key("view", ("v",), "View", "columns: main, I/O, memory, scheduling", "LOOK", "next_preset", keep=15),
+    Key("palette", ("ctrl+p",), "All", "everything that can be done, by name; themes", "LOOK", "palette", keep=30),
+    Key("driver", ("D",), "Driver", "let go of the driver, to reset a GPU; take it again", "LOOK", "driver"),
     Key("freeze", ("Z",), "Freeze", "hold the picture; collection goes on", "TIME", "freeze", keep=70),
     Key("delay", ("d",), "Delay", "time between two looks", "TIME", "delay", keep=40),
     Key("back", ("escape",), "Back", "back; ends what is open or frozen", "LEAVE", "back"),

@@ -145,10 +145,12 @@ class Look:
 def _style(palette: Palette, token: Token, on: Ground, bold: bool, reverse: bool) -> Style:
     colour, ground = getattr(palette, token.replace(" ", "_")), getattr(palette, on)
     without_ground = ground is None
+    if without_ground and on == "selected":  # reversed: one colour, or it would be a chequerboard
+        return Style(bold=bold or None, reverse=True)
     return Style(
         color=colour,
         bgcolor=ground,
         bold=bold or (colour is None and token in _BOLD) or None,
         dim=(palette is PLAIN and token in _FADED) or None,
-        reverse=reverse or (without_ground and on == "selected") or None,
+        reverse=reverse or None,
     )

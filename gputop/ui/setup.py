@@ -16,6 +16,7 @@ from gputop.ui.look import Look, Token
 
 NAME, VALUE = 15, 14  # cells
 DETAIL_LINES = 3
+MOST_TOLD = 6  # choices that are named; more of them are found by stepping
 LADDER_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 
 
@@ -93,13 +94,15 @@ class Setup(ListDialog[None]):
         """What the chosen one means, what it may be, where it comes from and what became of the last change."""
         setting, current = SETTINGS[self.at], self._changes.current()
         room = max(20, self.width - 4)
-        help: list[tuple[str, Token]] = [(text, "text") for text in wrap(f"{setting.help}; {setting.allowed}", room)]
+        told = 0 < len(setting.choices) <= MOST_TOLD or isinstance(setting.default, float)
+        means = f"{setting.help}; {setting.allowed}" if told else setting.help
+        help: list[tuple[str, Token]] = [(text, "text") for text in wrap(means, room)]
         origin = current.origin.overruled.get(setting.key)
         where = [f"from {origin}, which overrules the file"] if origin else []
         where += ["takes effect at the next start"] if setting.later else []
         texts: list[tuple[str, Token]] = [*help, ("; ".join(where), "dim"), ("", "dim"), ("", "dim")][:DETAIL_LINES]
-        told = draw.cut(self._told or self._changes.fixed(setting), room, self.look.glyphs.more)
-        return [self.line(), *(self.line().add(*text) for text in texts), self.line().add(told, "bright")]
+        result = draw.cut(self._told or self._changes.fixed(setting), room, self.look.glyphs.more)
+        return [self.line(), *(self.line().add(*text) for text in texts), self.line().add(result, "bright")]
 
     def take(self, place: int) -> None:
         """The next value."""

@@ -141,7 +141,9 @@ def slow(interval_s: float, call_s: float) -> Note:
 
 
 OFF = note("off", "The NVIDIA driver is not asked (--no-nvml).")
-RELEASED = note("released", "The driver is released: nothing of gputop holds a GPU.")
+RELEASED = note(
+    "released", "The driver is released: nothing of gputop holds a GPU. The key that did it takes it again."
+)
 NO_GPUS = note("no-gpus", "0 GPUs: the driver is loaded and lists none.", _CONTAINER)
 ASLEEP = note("asleep", "Every GPU is asleep; reading it would wake it.")
 OLD = note("old-driver", "old driver: process lists come in its older form")

@@ -7,13 +7,13 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from gputop.ui import bindings
-from gputop.ui.main.changing import Changing
+from gputop.ui.main.doing import Doing
 from gputop.ui.main.looking import Looking
 from gputop.ui.main.moving import Moving
 from gputop.ui.main.sorting import Sorting
 
 
-class Main(Moving, Sorting, Looking, Changing, inherit_bindings=False):
+class Main(Moving, Sorting, Looking, Doing, inherit_bindings=False):
     """GPUs above, jobs below, the host beside them where there is room."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.main()

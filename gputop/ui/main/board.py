@@ -14,12 +14,13 @@ from gputop.history import History
 from gputop.monitor import Update
 from gputop.source import Source
 from gputop.ui import empty
-from gputop.ui.arrange import Panes, Rect, arrange
+from gputop.ui.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Panes, Rect, arrange
 from gputop.ui.aside import Aside
 from gputop.ui.draw import Line
 from gputop.ui.gpus import Density
 from gputop.ui.header import Status
 from gputop.ui.keybar import KeyBar
+from gputop.ui.keys import Key
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
 from gputop.ui.models import with_instances
@@ -140,13 +141,19 @@ class Board(Screen[None], inherit_bindings=False):
         if panes == self.panes:
             return
         self.panes = panes
-        self.bar.offer([key for key in self.keys if panes.processes or key.group != "SORT"])
+        self.bar.offer([key for key in self.keys if not self.why_not(key)])
         for name in (*AROUND, "processes", "keys"):
             pane, rect = self.query_one(f"#{name}", Lines), getattr(panes, name)
             pane.display = rect is not None
             if rect:
                 pane.styles.offset = (rect.x, rect.y)
                 pane.styles.width, pane.styles.height = rect.width, rect.height
+
+    def why_not(self, key: Key) -> str:
+        """Why a key does nothing now; empty if it does."""
+        if key.group == "SORT" and self.panes and not self.panes.processes:
+            return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} for processes"
+        return ""
 
     def redraw(self) -> None:
         """Draw the newest update again in every pane but the table, which redraws itself."""

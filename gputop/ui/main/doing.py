@@ -1,0 +1,64 @@
+"""Everything that can be done, by name; and letting go of the driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+
+from gputop.config import BY_KEY
+from gputop.source import Releasable
+from gputop.ui.bindings import EVERYWHERE
+from gputop.ui.columns import PRESETS
+from gputop.ui.keys import Key
+from gputop.ui.main.changing import Changing
+from gputop.ui.palette import Deed, Palette
+
+_THEMES = {"auto": "dark, or the terminal's own 16 colours", "terminal": "the terminal's own 16 colours"}
+
+
+class Doing(Changing):
+    """The palette."""
+
+    def action_palette(self) -> None:
+        """Choose what to do."""
+        self.app.push_screen(Palette(self.look, list(self.deeds())), self._do)
+
+    def deeds(self) -> Iterator[Deed]:
+        """What every key does, those that only move last; presets of columns, themes."""
+        for key in sorted(self.keys, key=lambda key: key.group == "MOVE"):
+            if key.id != "palette":
+                action = f"app.{key.action}" if key.id in EVERYWHERE else key.action
+                yield Deed(key.id, key.help, partial(self._act, action), " ".join(key.names), self.why_not(key))
+        for preset, title in PRESETS.items():
+            yield Deed(f"columns-{preset}", f"columns: {title}", partial(self._act, f"preset('{preset}')"))
+        setting, no_colour = BY_KEY["theme"], "NO_COLOR is set" if os.environ.get("NO_COLOR") else ""
+        for theme in setting.choices:
+            change = partial(self.change, setting, theme, self.bar.say)
+            yield Deed(f"theme-{theme}", f"colours: {_THEMES.get(theme, theme)}", change, why_not=no_colour)
+
+    async def _act(self, action: str) -> None:
+        await self.run_action(action)
+
+    async def _do(self, deed: Deed | None) -> None:
+        if deed:
+            done = deed.do()
+            if done is not None:
+                await done
+
+    def why_not(self, key: Key) -> str:
+        """Why a key does nothing now; empty if it does."""
+        if key.id == "driver" and not isinstance(self.program.source, Releasable):
+            return "this is no live machine"
+        if key.id == "driver" and not self.settings.nvml:
+            return "the driver is not asked"
+        return super().why_not(key)
+
+    def action_driver(self) -> None:
+        """Let go of the driver, or take it again."""
+        source = self.program.source
+        if reason := next((self.why_not(key) for key in self.keys if key.id == "driver"), ""):
+            self.bar.say(f"driver: {reason}")
+        elif isinstance(source, Releasable):
+            source.released = not source.released
+            self.bar.say("the driver is let go of" if source.released else "the driver is asked again")
