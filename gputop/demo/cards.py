@@ -8,11 +8,13 @@ from typing import Any
 
 from gputop.demo.generator import Activity, Gated, Phases, Pulse, Scaled
 from gputop.demo.server import MIB, Card, Dip, Job, Server, Work
+from gputop.model import Engine, NvLink, PcieErrors
 
 IDLE_WATTS = 71.0
 FULL_WATTS = 700.0
 FULL_MHZ, IDLE_MHZ = 1980.0, 345.0
 _QUIET = Pulse(1.0, 0.0)
+_NVLINK_BYTES_PER_S = 26_562e6
 _BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
 
 
@@ -112,11 +114,19 @@ _H100: dict[str, Any] = {
     "vram_reserved_bytes": 551 * MIB,
     "slowdown_celsius": 90.0,
     "shutdown_celsius": 95.0,
+    "gpu_max_celsius": 87.0,
     "power_default_limit_watts": FULL_WATTS,
+    "power_requested_limit_watts": FULL_WATTS,
+    "power_min_limit_watts": 200.0,
     "power_max_limit_watts": FULL_WATTS,
     "encoder_percent": 0.0,
     "decoder_percent": 0.0,
+    "engines": tuple(
+        Engine(name=f"{kind} {number}", busy_percent=0.0) for kind in ("decoder", "jpeg") for number in range(7)
+    ),
     "sm_clock_max_mhz": FULL_MHZ,
+    "graphics_clock_max_mhz": FULL_MHZ,
+    "boost_clock_max_mhz": FULL_MHZ,
     "memory_clock_mhz": 2619.0,
     "memory_clock_max_mhz": 2619.0,
     "performance_state": 0,
@@ -124,11 +134,19 @@ _H100: dict[str, Any] = {
     "throttled_board_percent": 0.0,
     "throttled_sync_percent": 0.0,
     "throttled_reliability_percent": 0.0,
+    "throttled_low_use_percent": 0.0,
+    "throttled_base_percent": 0.0,
     "pcie_generation_max": 5,
+    "pcie_generation_device_max": 5,
+    "pcie_errors": PcieErrors(replay_rollovers=0, recoveries=0, correctable=0, non_fatal=0, fatal=0),
     "pcie_width": 16,
     "pcie_width_max": 16,
     "pcie_replays": 0,
+    "nvlink_max_bytes_per_s": 18 * _NVLINK_BYTES_PER_S,
     "nvlinks_active": 18,
+    "nvlinks": (
+        NvLink(numbers="0-17", up=True, speed_bytes_per_s=_NVLINK_BYTES_PER_S, replays=0, recoveries=0, crc_errors=0),
+    ),
     "nvlink_errors": 0,
     "ecc_corrected": 0,
     "ecc_uncorrected": 0,

@@ -64,7 +64,9 @@ class Slot:
             **slowed,
             vram_used_bytes=4 * MIB + sum(tenant.vram_bytes(t) for tenant in self.tenants),
             sm_clock_mhz=clock,
+            graphics_clock_mhz=clock,
             pcie_generation=5 if moment.awake else 1,
+            pcie_lane_bytes_per_s=4e9 if moment.awake else 312.5e6,
         )
 
     def glance(self, t: float, window_s: float) -> Gpu:

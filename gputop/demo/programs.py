@@ -217,6 +217,8 @@ class Crew:
             uuid=uuid(card),
             busy_percent=float(round(100 * on)),
             memory_busy_percent=float(round(min(100.0, 1.35 * on * tenant.work(t).dram))),
+            encoder_percent=0.0,
+            decoder_percent=0.0,
             vram_bytes=tenant.vram_bytes(t),
         )
 
