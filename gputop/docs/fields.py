@@ -44,8 +44,10 @@ def _inside(hint: Any) -> Iterator[Any]:
 
 
 def _type(hint: Any, field: Any) -> str:
-    needed = field.default is field.default_factory is MISSING
-    return f"{_word(hint)}, needed" if needed else _word(hint)
+    if field.default is field.default_factory is MISSING:
+        return f"{_word(hint)}, needed"
+    default = getattr(field.default, "value", field.default)  # of an enum
+    return _word(hint) if default in (None, ()) else f"{_word(hint)}, else {str(default).lower().removesuffix('.0')}"
 
 
 def _word(hint: Any) -> str:

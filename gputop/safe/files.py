@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import stat
 from collections.abc import Mapping
 
@@ -161,7 +160,7 @@ def _create(folder: int, path: str, name: str) -> int:
 
 def _replace(folder: int, path: str, name: str, data: bytes) -> None:
     _check_ours(folder, path, name)
-    temporary = f"new-{secrets.token_hex(8)}"
+    temporary = f"new-{os.urandom(8).hex()}"  # `secrets` loads OpenSSL: 4 MB
     fd = _create(folder, path, temporary)
     try:
         with open(fd, "wb") as file:
