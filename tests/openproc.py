@@ -67,7 +67,8 @@ class OpenProc(FakeProc):
         (self.proc / f"{pid}/ns").mkdir()
         for name in ("mnt", "pid", "net", "user"):
             (self.proc / f"{pid}/ns/{name}").symlink_to(f"{name}:[{2 if name == 'mnt' else 1}]")
-        (self.proc / f"{pid}/fd").mkdir()
+        for descriptor in (self.proc / f"{pid}/fd").iterdir():
+            descriptor.unlink()
         self.processes.append(Process(pid=pid, started_ticks=STARTED, parent_pid=parent, uid=OWNER, threads=3))
         return Identity(pid, STARTED)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gputop.collect.jobs import memory
@@ -61,6 +61,7 @@ CHANGES = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(CHANGES, max_size=12))
+@example([("gone", 1), ("exec", 1)])  # an ancestor that is seen only later
 def test_it_never_differs_from_telling_anew(changes: list[tuple[str, int]]) -> None:
     remembers, now = Jobs(), dict(enumerate(CAST))
     for what, place in [("", 0), *changes]:

@@ -28,6 +28,7 @@ class Jobs:
         self._parts: dict[Key, Part] = {}
         self._pids: set[int] = set()  # of members and of who might become one: their new children matter
         self._kin: set[int] = set()  # these and their ancestors
+        self._lost: set[int] = set()  # parents of kin that are not there, or not to be seen yet
         self._signs: dict[Key, Any] = {}  # of the kin
         self._found: tuple[Job, ...] = ()
         self._placed: dict[int, tuple[Process, Process]] = {}  # by the id of what came: that, and what it became
@@ -59,6 +60,7 @@ class Jobs:
         tree = Tree(parents)
         self._pids = {process.pid for process in matter} | {pid for pid, _ in self._parts}
         self._kin = self._pids | {above for pid in self._pids for above in tree.above(pid)}
+        self._lost = {parents[pid] for pid in self._kin if pid in parents} - parents.keys()
         self._signs = {(p.pid, p.started_ticks): _sign(p) for p in processes if p.pid in self._kin}
 
     def _as_before(self, processes: Sequence[Process]) -> bool:
@@ -69,7 +71,8 @@ class Jobs:
                 continue
             sign = signs.get((process.pid, process.started_ticks))
             if sign is None:
-                if process.parent_pid in pids or process.pid in self._kin or hints((process,)):
+                known = process.pid in self._kin or process.pid in self._lost
+                if known or process.parent_pid in pids or hints((process,)):
                     return False
             elif sign != _sign(process):
                 return False
