@@ -16,6 +16,7 @@ import pytest
 
 from gputop import docs
 from gputop.record.recording import Recording
+from tests.fakenvml import Fake
 from tests.ptys import Terminal, wait_until
 from tests.record_child import frames
 from tests.test_record import NAMES, record, replayed
@@ -117,6 +118,14 @@ def test_f07_what_cannot_be_used_is_one_line_and_1(args: tuple[str, ...], says: 
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("gputop: ")
     assert says in done.stderr
+
+
+def test_a_recording_holds_how_busy_the_units_are(tmp_path: Path, fake: Fake) -> None:
+    fake.set("gpus", 2)
+    path = tmp_path / "run.jsonl"
+    done = run("record", str(path), "--for", "4s", env=fake.env())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert replayed(path)[-1].gpus[0].sm_active_percent == 83.25
 
 
 def test_read_only_writes_no_file(tmp_path: Path) -> None:

@@ -104,7 +104,11 @@ def _spec(args: argparse.Namespace) -> str:
 
 
 def _opened(args: argparse.Namespace, settings: Settings) -> Source:
-    return open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
+    from gputop.source import Interest
+
+    source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
+    source.interest = Interest(activity=True)
+    return source
 
 
 def _follow(source: Source, sink: Sink, seconds: float | None, apart_s: float = 0.0) -> int:

@@ -47,7 +47,9 @@ def _type(hint: Any, field: Any) -> str:
     if field.default is field.default_factory is MISSING:
         return f"{_word(hint)}, needed"
     default = getattr(field.default, "value", field.default)  # of an enum
-    return _word(hint) if default in (None, ()) else f"{_word(hint)}, else {str(default).lower().removesuffix('.0')}"
+    if default in (None, (), ""):
+        return _word(hint)
+    return f"{_word(hint)}, else {str(default).lower().removesuffix('.0')}"
 
 
 def _word(hint: Any) -> str:

@@ -27,6 +27,7 @@ NEAR_S, FAR_S, FAR_STEP_S = 150.0, 900.0, 15.0  # of the past: what rules look b
 _KNOWN_S = 300.0  # so much of the past is still in the history after going back
 _LONGEST_WAIT_S = 5.0  # a gap in the recording is not waited for
 _NOTICE_S = 0.1
+_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
 _ENDS = 1e-6  # of a second: times are sums
 
 
@@ -212,7 +213,7 @@ class Recording:
         raise Refused(f"{self._path} holds no frame: nothing to show")
 
     def _open(self) -> BinaryIO:
-        fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        fd = os.open(self._path, _FLAGS)
         info = os.fstat(fd)
         if stat.S_ISREG(info.st_mode) and info.st_size <= MOST_BYTES:
             return os.fdopen(fd, "rb")

@@ -56,7 +56,7 @@ class Stream:
                 yield frame
         if last and self._pace and not stop.is_set():
             note = Note(subject="monitor", key="stream-ended", text="the stream has ended: this is its last frame")
-            yield replace(last, notes=(*last.notes, note))
+            yield replace(last, notes=(note, *last.notes))
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Missing:  # noqa: ARG002
         """Details are read of what somebody looks at, and do not travel."""
