@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import unicodedata
 
@@ -16,7 +17,7 @@ ALLOWED = re.compile(
     rb")"
     rb"|\r\n(?=\x1b\[\d+;\d+H)"  # between the lines of a full repaint
 )
-CLIPBOARD = re.compile(rb"\x1b\]52;c;[A-Za-z0-9+/=]*\x07")
+CLIPBOARD = re.compile(rb"\x1b\]52;c;([A-Za-z0-9+/]+={0,2})\x07")
 _UNFINISHED = re.compile(rb"\x1b(?:\[[\d;?<>$]*)?$")
 _ENTER = b"\x1b[?1049h"
 _LEAVE = b"\x1b[?1049l"
@@ -33,7 +34,7 @@ def oracle(data: bytes, clipboard: bool = False) -> list[str]:
     Other line ends and tabs may stand outside the full screen only.
     """
     if clipboard:
-        data = CLIPBOARD.sub(b"", data)
+        data = CLIPBOARD.sub(lambda found: b"" if _harmless(found[1]) else found[0], data)
     # what was read so far may end in the middle of a sequence, or of a character
     data = _UNFINISHED.sub(b"", data.replace(_CANCEL, b""))
     found: list[str] = []
@@ -44,6 +45,17 @@ def oracle(data: bytes, clipboard: bool = False) -> list[str]:
         found += _violations(full_screen, "")
         found += _violations(after, "\r\n\t")
     return found
+
+
+def copied(data: bytes) -> list[str]:
+    """What was given to the clipboard, one text after the other."""
+    return [base64.b64decode(found[1], validate=True).decode() for found in CLIPBOARD.finditer(data)]
+
+
+def _harmless(encoded: bytes) -> bool:
+    """Nothing in it would be obeyed by a shell or a terminal it is pasted into, and no terminal finds it too long."""
+    text = base64.b64decode(encoded, validate=True).decode()
+    return text.isprintable() and 0 < len(text) <= 2000
 
 
 def _violations(data: bytes, controls: str) -> list[str]:

@@ -222,6 +222,33 @@ async def palette(stage: Stage) -> None:
     assert "41108" in stage.pids
 
 
+@does("copy")
+async def copy(stage: Stage) -> None:
+    await stage.press("y")
+    assert stage.app.clipboard == "41100"
+    assert "copied 41100   y again: command line" in stage.lines[-1]
+    await stage.press("y")
+    assert stage.app.clipboard == "/usr/bin/python3 train.py --config llama.yaml"
+    assert "copied /usr/bin/python3 train.py" in stage.lines[-1]
+    await stage.press("y")
+    assert stage.app.clipboard == "41100"
+
+
+@does("show")
+async def show(stage: Stage) -> None:
+    await stage.press("Y")
+    assert stage.lines[:3] == ["41100", "", "/usr/bin/python3 train.py --config llama.yaml"]
+    await stage.press("Y")
+    assert "gputop" in stage.lines[0]
+
+
+@does("save")
+async def save(stage: Stage) -> None:
+    await stage.press("S")
+    assert "save the screen as" in stage.text
+    await stage.press("escape")
+
+
 @does("driver")
 async def driver(stage: Stage) -> None:
     await stage.press("D")
@@ -272,7 +299,7 @@ def test_ctrl_c_asks_once(before: tuple[str, ...]) -> None:
 def test_no_other_key_does_anything() -> None:
     async def scene(stage: Stage) -> None:
         before = stage.text
-        await stage.press(*"ax4sptnucelkRYySzH1230j")
+        await stage.press(*"ax4sptnucelkRzH1230j")
         await stage.press("f3", "f4", "f7", "f8", "f9", "enter", "space", "ctrl+q", "ctrl+s", "slash")
         assert stage.text == before
 

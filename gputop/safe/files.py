@@ -35,16 +35,17 @@ class Folder:
         """A descriptor of a new file of mode 0600, open for writing; Refused if the name exists or the disk says no."""
         return _create(self._fd, self.path, _plain(name))
 
+    def write(self, name: str, data: bytes) -> None:
+        """A new file with these bytes, mode 0600; Refused, and nothing left, if the name exists or the disk says no."""
+        _write(self._fd, self.path, _plain(name), data)
+
     def replace(self, name: str, data: bytes) -> None:
         """The file now holds these bytes, or still the old ones: never a part, never through a link."""
         _replace(self._fd, self.path, _plain(name), data)
 
     def remove(self, name: str) -> None:
         """Unlinks a file; one that is not there is no error."""
-        try:
-            os.unlink(_plain(name), dir_fd=self._fd)
-        except OSError:
-            pass
+        _unlink(self._fd, _plain(name))
 
     def sizes(self) -> dict[str, int]:
         """The size in bytes of every regular file here."""
@@ -158,20 +159,32 @@ def _create(folder: int, path: str, name: str) -> int:
         raise _refused(f"{path}/{name}", error) from None
 
 
-def _replace(folder: int, path: str, name: str, data: bytes) -> None:
-    _check_ours(folder, path, name)
-    temporary = f"new-{os.urandom(8).hex()}"  # `secrets` loads OpenSSL: 4 MB
-    fd = _create(folder, path, temporary)
+def _write(folder: int, path: str, name: str, data: bytes) -> None:
+    fd = _create(folder, path, name)
     try:
         with open(fd, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+    except OSError as error:
+        _unlink(folder, name)
+        raise _refused(f"{path}/{name}", error) from None
+
+
+def _replace(folder: int, path: str, name: str, data: bytes) -> None:
+    _check_ours(folder, path, name)
+    temporary = f"new-{os.urandom(8).hex()}"  # `secrets` loads OpenSSL: 4 MB
+    _write(folder, path, temporary, data)
+    try:
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
+        _unlink(folder, temporary)
         raise _refused(f"{path}/{name}", error) from None
+
+
+def _unlink(folder: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)
 
 
 def _check_ours(folder: int, path: str, name: str) -> None:

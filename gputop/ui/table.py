@@ -11,6 +11,7 @@ from textual.strip import Strip
 
 from gputop.ended import Ended
 from gputop.model import Frame, Role
+from gputop.safe.text import redact_argv
 from gputop.ui import draw, rows
 from gputop.ui.columns import BY_ID, PRESETS, Preset
 from gputop.ui.empty import no_gpu_process
@@ -82,6 +83,22 @@ class Table(Lines, can_focus=True):
         if kept and kept[0] == says:
             return kept
         return says, rows.line(row, cells, self._places, self.look, on=on, shift=self._shift)
+
+    def masked(self) -> list[Strip]:
+        """What is drawn, with what looks like a secret in a command line masked."""
+        strips, listing = list(self.strips), self.listing
+        for place, row in enumerate(listing.rows[listing.top : listing.top + listing.height], HEAD):
+            if row.process is None or place >= len(strips):
+                continue
+            hidden = replace(row, process=replace(row.process, command=redact_argv(row.process.command)))
+            cells = rows.texts(row, self._places)
+            safe = [
+                hidden.text if place.column.id == "command" else text
+                for place, text in zip(self._places, cells, strict=True)
+            ]
+            if safe != list(cells):
+                strips[place] = rows.line(row, safe, self._places, self.look, shift=self._shift)
+        return strips
 
     def _title(self, width: int) -> str:
         return "jobs and processes" if width >= 100 else "jobs"

@@ -1,0 +1,119 @@
+"""Keys that take something along: the clipboard, a plain screen for the mouse, a file."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from typing import NamedTuple
+
+from gputop.export import codec, json
+from gputop.model import Process
+from gputop.monitor import Update
+from gputop.safe.text import clean, redact_argv
+from gputop.ui import picture
+from gputop.ui.keys import Key
+from gputop.ui.lines import Lines
+from gputop.ui.main.changing import Changing
+from gputop.ui.plain import Plain
+from gputop.ui.row import Row
+from gputop.ui.saving import Kind, SaveDialog, save
+from gputop.ui.table import Table
+
+LONGEST = 2000  # characters: a terminal drops what is too long for it, and does not say so
+
+
+class Text(NamedTuple):
+    """Something to copy."""
+
+    what: str
+    text: str
+
+
+def texts(row: Row | None) -> list[Text]:
+    """What a line offers: its pid or pids, then its command line, with what looks like a secret masked."""
+    if row is None:
+        return []
+    if row.process is None:
+        pids = [str(process.pid) for process in row.members]
+        return [Text("its pids" if len(pids) > 1 else "its pid", " ".join(pids))]
+    found = [Text("pid", str(row.process.pid))]
+    if any(row.process.command):
+        found.append(Text("command line", command_line(row.process)))
+    return found
+
+
+def command_line(process: Process) -> str:
+    """As a shell takes it, secrets masked."""
+    return clean(shlex.join(redact_argv(process.command)), 1 << 20)
+
+
+class Taking(Changing):
+    """Copy, and save."""
+
+    _copied: tuple[object, int] = (None, -1)
+
+    def action_copy(self) -> None:
+        """The pid of the line to the clipboard; pressed again, its command line."""
+        row = self.table.listing.cursor
+        found = texts(row)
+        if row is None or not found:
+            self.bar.say("nothing to copy here")
+            return
+        key, place = self._copied
+        place = (place + 1) % len(found) if key == row.key else 0
+        self._copied = (row.key, place)
+        text = found[place].text
+        if len(text) > LONGEST:
+            self.bar.say(f"too long to copy ({len(text)} characters); {self._names('show')} shows it")
+            return
+        self.app.copy_to_clipboard(text)
+        again = found[(place + 1) % len(found)].what
+        more = f"   {self._names('copy')} again: {again}" if len(found) > 1 and not place else ""
+        self.bar.say(f"copied {text}{more}")
+
+    def action_show(self) -> None:
+        """What can be copied of the line, for the mouse."""
+        found = texts(self.table.listing.cursor)
+        if found:
+            self.app.push_screen(Plain(self.look, [text for _, text in found], self._mouse))
+        else:
+            self.bar.say("nothing to copy here")
+
+    def _mouse(self, on: bool) -> None:
+        self.program.listen_to_mouse(on and self.settings.mouse)
+
+    def _names(self, id: str) -> str:
+        return next((key.names[0] for key in self.keys if key.id == id and key.keys), id)
+
+    def why_not(self, key: Key) -> str:
+        """Why a key does nothing now; empty if it does."""
+        if key.id == "save" and self.readonly:
+            return "gputop is read-only"
+        return super().why_not(key)
+
+    def action_save(self) -> None:
+        """What is on the screen into a file."""
+        if self.readonly:
+            self.bar.say("not saved: gputop is read-only")
+        elif self.shown is None:
+            self.bar.say("nothing is shown yet")
+        else:
+            self.app.push_screen(SaveDialog(self.look), partial(self._save, self.shown))
+
+    def _save(self, shown: Update, kind: Kind | None) -> None:
+        if kind is None:
+            return
+        (width, height), look = self.app.size, self.look
+        panes = [
+            (pane.region, pane.masked() if isinstance(pane, Table) else pane.strips)
+            for pane in self.query(Lines)
+            if pane.display
+        ]
+
+        def work() -> str:
+            if kind == "json":
+                return save(kind, f"{codec.dumps(json.snapshot(shown))}\n")
+            lines = picture.composed(width, height, panes, look)
+            return save(kind, picture.text(lines) if kind == "txt" else picture.svg(lines, width))
+
+        self.program.aside.do(work, lambda line: self.bar.say(line, 10))

@@ -1,0 +1,182 @@
+"""What leaves the screen: the clipboard, a plain screen, files; nothing that was not shown, no secret, not too long."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gputop.model import Frame
+from gputop.safe.text import clean
+from gputop.ui.look import ASCII, LIGHT, PLAIN, TERMINAL, UNICODE, Look
+from gputop.ui.saving import save
+from tests.endings import Program
+from tests.hostile import STRINGS
+from tests.oracle import MODE, copied, oracle
+from tests.screens import Stage, play
+from tests.scripted import frame, process, training
+
+ARGV = (sys.executable, "-m", "gputop")
+SECRET = "hf_" + "x" * 30
+LLAMA = training("llama", 41000, ranks=2, loaders=8)
+
+
+def alone(*command: str) -> Frame:
+    """A server with one process on a GPU."""
+    share = LLAMA[1][1].gpus
+    return frame(loose=(process(4242, command=command, gpus=share),))
+
+
+def test_a_job_offers_its_pids_and_a_folded_line_those_it_speaks_for() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("home", "y")
+        assert stage.app.clipboard.split() == [str(member.pid) for member in LLAMA[1]]
+        await stage.press("down", "down", "down", "down", "y")
+        assert stage.app.clipboard == "41103 41104 41105 41106 41107 41108"
+
+    play(scene, frame(LLAMA))
+
+
+def test_another_line_begins_with_its_pid() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("y", "down", "y")
+        assert stage.app.clipboard == "41101"
+
+    play(scene, frame(LLAMA))
+
+
+def test_nothing_to_copy_is_said() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("y")
+        assert "nothing to copy here" in stage.lines[-1]
+        await stage.press("escape", "Y")
+        assert "nothing to copy here" in stage.lines[-1]
+
+    play(scene, frame())
+
+
+def test_a_secret_is_not_copied_and_what_is_too_long_is_shown_instead() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("y", "y")
+        assert stage.app.clipboard == "4242"
+        assert "too long to copy" in stage.lines[-1]
+        await stage.press("Y")
+        shown = stage.text.replace("\n", "")
+        assert "a-b" * 800 in shown
+        assert SECRET not in shown
+        await stage.press("escape")
+        await stage.show(alone("python", "my file.py", f"--token={SECRET}"))
+        await stage.press("y", "y")
+        assert stage.app.clipboard == "python 'my file.py' '--token=***'"
+
+    play(scene, alone("python", "--token", SECRET, "a-b" * 800), size=(120, 60))
+
+
+def test_hostile_command_lines_are_copied_as_harmless_text() -> None:
+    async def scene(stage: Stage) -> None:
+        for text in texts:
+            await stage.show(alone("python", text))
+            await stage.press("y", "y")
+            assert stage.app.clipboard.isprintable()
+            await stage.press("Y", "escape")
+
+    texts = [text for text in map(clean, STRINGS) if text.strip()]
+    play(scene, alone("python"))
+
+
+def test_p02_the_clipboard_gets_one_sequence_and_the_mouse_comes_and_goes(tmp_path: Path) -> None:
+    with Program((*ARGV, "demo", "healthy"), "Quit", env={"XDG_STATE_HOME": str(tmp_path)}).start() as terminal:
+        terminal.wait_for("COMMAND")
+        terminal.send("y")
+        terminal.wait_for("y again: command line")
+        terminal.send("y")
+        terminal.wait_for(lambda lines: "copied" in lines[-1] and "again" not in lines[-1])
+        pid, command = copied(bytes(terminal.output))
+        assert pid.isdecimal()
+        assert "train" in command
+        before = len(terminal.output)
+        terminal.send("Y")
+        terminal.wait_for("select with the mouse")
+        assert terminal.screen()[:3] == [pid, "", command]
+        terminal.send("escape")
+        terminal.wait_for("COMMAND")
+        switched = [
+            match[0] for match in MODE.finditer(bytes(terminal.output[before:])) if match[1] in (b"1000", b"1006")
+        ]
+        assert switched == [b"\x1b[?1000l", b"\x1b[?1006l", b"\x1b[?1000h", b"\x1b[?1006h"]
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert oracle(bytes(terminal.output), clipboard=True) == []
+        assert len(oracle(bytes(terminal.output))) == 4, "without leave each is a violation at its beginning and end"
+
+
+def saved(state: Path) -> list[Path]:
+    return sorted((state / "gputop").glob("screen-*"))
+
+
+@pytest.mark.parametrize("look", [Look(), Look(LIGHT, UNICODE), Look(TERMINAL, UNICODE), Look(PLAIN, ASCII)])
+def test_the_screen_is_saved_as_it_is_without_secrets(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    shown = frame(
+        LLAMA, loose=(process(9, cpu_percent=500.0, command=("python", "--token", SECRET, "[b]<&>")),), gpus=8
+    )
+
+    async def scene(stage: Stage) -> None:
+        assert SECRET[:20] in stage.text
+        for kind in ("s", "t", "j"):
+            await stage.press("S", kind)
+            await stage.until(lambda: "saved in" in stage.lines[-1], "saving")
+            await stage.press("escape")
+        seen = stage.lines
+        files = {path.suffix: path for path in saved(tmp_path)}
+        assert {stat.S_IMODE(path.stat().st_mode) for path in files.values()} == {0o600}
+        assert all(SECRET[:8] not in path.read_text() for path in files.values())
+        text = files[".txt"].read_text().splitlines()
+        assert text[:-1] == [line.replace(f"--token {SECRET} [b]", "--token *** [b]") for line in seen[:-1]]
+        picture = files[".svg"].read_text()
+        drawn = "".join(ElementTree.fromstring(picture).itertext()).replace("\xa0", " ")
+        assert "--token *** [b]<&>" in drawn
+        assert "llama" in drawn
+        assert not re.search(r"https?://(?!www\.w3\.org|www\.textualize\.io)", picture), "nobody is asked for letters"
+        assert json.loads(files[".json"].read_text())["frame"]["hostname"] == shown.hostname
+
+    play(scene, shown, size=(159, 40), look=look)
+
+
+def test_no_two_files_have_one_name_and_none_can_be_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for _ in range(20):
+        save("txt", "x")
+    assert len(saved(tmp_path)) == 20
+    assert len({path.stem.split("-")[-1] for path in saved(tmp_path)}) == 20
+
+
+def test_f02_a_file_that_cannot_be_saved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "gputop").symlink_to("/tmp")
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("S", "t")
+        await stage.until(lambda: "not saved: " in stage.lines[-1], "the refusal")
+
+    play(scene, frame(LLAMA))
+
+
+def test_read_only_saves_no_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("S")
+        assert "not saved: gputop is read-only" in stage.lines[-1]
+        await stage.press("ctrl+p", *"save")
+        assert "not now: gputop is read-only" in stage.text
+
+    play(scene, frame(LLAMA), readonly=True)
+    assert list(tmp_path.iterdir()) == []
