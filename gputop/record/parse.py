@@ -47,16 +47,27 @@ class Event:
     severity: Literal["info", "warn", "crit"]
 
 
-def parse(line: bytes) -> Header | Frame | Event | None:
-    """What a line says, None for a type this version does not know; ValueError in one line if it is damaged."""
+def parse(line: bytes, *, of_jobs: bool = False) -> Header | Frame | Event | None:
+    """What a line says, None for a type this version does not know; ValueError in one line if it is damaged.
+
+    With `of_jobs` a frame has only the processes that are in a job or on a GPU: those the history keeps.
+    """
     data = _object(line)
     kind = data.get("type")
     if kind == "frame":
-        frame = codec.decode(Frame, data.get("frame"))
+        frame = codec.decode(Frame, _of_jobs(data.get("frame")) if of_jobs else data.get("frame"))
         if len(frame.gpus) > MOST_GPUS or len(frame.processes) > MOST_PROCESSES:
             raise ValueError(f"{len(frame.gpus)} GPUs and {len(frame.processes)} processes are more than there can be")
         return frame
     return _small(kind, data)
+
+
+def _of_jobs(frame: Any) -> Any:
+    processes = frame.get("processes") if type(frame) is dict else None
+    if type(processes) is not list:
+        return frame
+    kept = [one for one in processes if type(one) is not dict or one.get("job") or one.get("gpus")]
+    return {**frame, "processes": kept}
 
 
 def glance(line: bytes) -> Header | Times | Event | None:

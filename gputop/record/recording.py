@@ -24,7 +24,7 @@ from gputop.source import EVERYTHING, UNRECORDED, Interest, Mark, Wish
 
 MOST_BYTES = 4 * 2**30
 NEAR_S, FAR_S, FAR_STEP_S = 150.0, 900.0, 15.0  # of the past: what rules look back on, and what charts do
-_KNOWN_S = 300.0  # so much of the past is still in the history after going back
+_KNOWN_S = 60.0  # so much of the past is still in the history after going back
 _LONGEST_WAIT_S = 5.0  # a gap in the recording is not waited for
 _NOTICE_S = 0.1
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
@@ -92,7 +92,7 @@ class Recording:
         return bool(self._asked)
 
     def past(self) -> Iterator[Frame]:
-        """After a `seek`, what the history lacks of the time before: coarsely, then one by one."""
+        """After a `seek`, what the history lacks of the time before, without processes that are in no job."""
         if not self._asked:
             self._steps = self._from(Entry(0.0, 0, Timeline()))
             if self._pace:
@@ -164,19 +164,19 @@ class Recording:
                 steps = chain((step,), steps)
                 break
             if last and (last.time.at_s >= near_s or last.time.at_s >= far_s):
-                frame = self._frame(last)
+                frame = self._frame(last, of_jobs=True)
                 far_s = last.time.at_s + FAR_STEP_S
                 if frame:
                     yield frame
             last = step
         self._steps = chain((last,), steps) if last else steps
 
-    def _frame(self, step: Step) -> Frame | None:
+    def _frame(self, step: Step, *, of_jobs: bool = False) -> Frame | None:
         """A step as a frame in growing time; None if it is damaged."""
         self._now = step.time
         self._top_s = max(self._top_s, step.time.at_s)
         self.interval_s = step.time.interval_s
-        return shown(step, self._damage)
+        return shown(step, self._damage, of_jobs=of_jobs)
 
     def _from(self, entry: Entry) -> Iterator[Step]:
         """Everything from a place on."""
