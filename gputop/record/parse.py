@@ -47,27 +47,30 @@ class Event:
     severity: Literal["info", "warn", "crit"]
 
 
-def parse(line: bytes, *, of_jobs: bool = False) -> Header | Frame | Event | None:
+def parse(line: bytes, *, coarse: bool = False) -> Header | Frame | Event | None:
     """What a line says, None for a type this version does not know; ValueError in one line if it is damaged.
 
-    With `of_jobs` a frame has only the processes that are in a job or on a GPU: those the history keeps.
+    A `coarse` frame has what the history keeps: processes that are in a job or on a GPU, no samples within the second.
     """
     data = _object(line)
     kind = data.get("type")
     if kind == "frame":
-        frame = codec.decode(Frame, _of_jobs(data.get("frame")) if of_jobs else data.get("frame"))
+        frame = codec.decode(Frame, _coarse(data.get("frame")) if coarse else data.get("frame"))
         if len(frame.gpus) > MOST_GPUS or len(frame.processes) > MOST_PROCESSES:
             raise ValueError(f"{len(frame.gpus)} GPUs and {len(frame.processes)} processes are more than there can be")
         return frame
     return _small(kind, data)
 
 
-def _of_jobs(frame: Any) -> Any:
-    processes = frame.get("processes") if type(frame) is dict else None
-    if type(processes) is not list:
+def _coarse(frame: Any) -> Any:
+    if type(frame) is not dict:
         return frame
-    kept = [one for one in processes if type(one) is not dict or one.get("job") or one.get("gpus")]
-    return {**frame, "processes": kept}
+    processes, gpus = frame.get("processes"), frame.get("gpus")
+    if type(processes) is list:
+        processes = [one for one in processes if type(one) is not dict or one.get("job") or one.get("gpus")]
+    if type(gpus) is list:
+        gpus = [{**gpu, "busy_samples": None} if type(gpu) is dict else gpu for gpu in gpus]
+    return {**frame, "processes": processes, "gpus": gpus}
 
 
 def glance(line: bytes) -> Header | Times | Event | None:

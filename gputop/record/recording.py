@@ -164,19 +164,19 @@ class Recording:
                 steps = chain((step,), steps)
                 break
             if last and (last.time.at_s >= near_s or last.time.at_s >= far_s):
-                frame = self._frame(last, of_jobs=True)
+                frame = self._frame(last, coarse=True)
                 far_s = last.time.at_s + FAR_STEP_S
                 if frame:
                     yield frame
             last = step
         self._steps = chain((last,), steps) if last else steps
 
-    def _frame(self, step: Step, *, of_jobs: bool = False) -> Frame | None:
+    def _frame(self, step: Step, *, coarse: bool = False) -> Frame | None:
         """A step as a frame in growing time; None if it is damaged."""
         self._now = step.time
         self._top_s = max(self._top_s, step.time.at_s)
         self.interval_s = step.time.interval_s
-        return shown(step, self._damage, of_jobs=of_jobs)
+        return shown(step, self._damage, coarse=coarse)
 
     def _from(self, entry: Entry) -> Iterator[Step]:
         """Everything from a place on."""

@@ -29,10 +29,10 @@ def stepped(time: Timeline, line: bytes) -> bool:
     return False
 
 
-def shown(step: Step, damage: Damage, *, of_jobs: bool = False) -> Frame | None:
+def shown(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
     """The frame, in time that grows and with a note if something was damaged; None if it is damaged itself."""
     try:
-        frame = parse(step.line, of_jobs=of_jobs)
+        frame = parse(step.line, coarse=coarse)
     except ValueError as error:
         damage.add(str(error))
         return None
