@@ -44,14 +44,14 @@ def test_n09_one_gpu_hangs_and_the_others_stay_fresh(fake: Fake, child: Child) -
     child.start()
     before = child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
     fake.hang("*", gpu=1)
-    child.until(hung(2, 1), seconds=5)
+    child.until(hung(2, 1))
     fake.set("gpu.*.util", 77)
     seen = child.until(lambda seen: fresh(seen, 0, 2, 3) and seen.gpu(3)["busy_percent"] == 77, seconds=3)
     assert seen.gpu(1)["age_s"] > 2
     assert seen.gpu(1)["vram_used_bytes"] == before.gpu(1)["vram_used_bytes"]
     assert lanes(seen) == 2
     assert fake.counts(1)["hanging"] == 1
-    later = child.until(hung(3.5, 1), seconds=5)
+    later = child.until(hung(3.5, 1))
     assert later.gpu(1)["condition_s"] > seen.gpu(1)["condition_s"]
     assert fresh(later, 0, 2, 3)
     assert child.stop() < 1
@@ -61,7 +61,7 @@ def test_n09_the_gpu_rests_after_its_call_returned(fake: Fake, child: Child) -> 
     child.start()
     child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
     fake.hang("*", gpu=1)
-    child.until(hung(2, 1), seconds=5)
+    child.until(hung(2, 1))
     fake.release("hang", "*", gpu=1)
     seen = child.until(lambda seen: lanes(seen) == 1)
     before = fake.counts(1)
@@ -76,14 +76,14 @@ def test_n09_a_second_hang_ages_all_and_starts_no_third_thread(fake: Fake, child
     child.start()
     child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
     fake.hang("*", gpu=1)
-    child.until(hung(2, 1), seconds=5)
+    child.until(hung(2, 1))
     fake.hang("*", gpu=2)
-    seen = child.until(hung(2, 1, 2), seconds=6)
-    seen = child.until(lambda seen: all(gpu["age_s"] > 3 for gpu in seen.gpus), seconds=6)
+    seen = child.until(hung(2, 1, 2))
+    seen = child.until(lambda seen: all(gpu["age_s"] > 3 for gpu in seen.gpus))
     assert lanes(seen) == 2
     assert fake.counts()["hanging"] == 2
     fake.release("hang", "*", gpu=1)
-    seen = child.until(lambda seen: fresh(seen, 0, 3), seconds=5)
+    seen = child.until(lambda seen: fresh(seen, 0, 3))
     assert lanes(seen) == 2
     assert child.stop() < 1
 
@@ -91,7 +91,7 @@ def test_n09_a_second_hang_ages_all_and_starts_no_third_thread(fake: Fake, child
 def test_n09_hangs_at_the_start(fake: Fake, child: Child) -> None:
     fake.hang("nvmlDeviceGetHandleByIndex*", gpu=2)
     child.start()
-    seen = child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 3), seconds=6)
+    seen = child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 3))
     assert seen.gpu(2)["condition"] == "hung"
     assert seen.gpu(2)["busy_percent"] is None
 
@@ -101,7 +101,7 @@ def test_one_gpu_alone_needs_no_substitute(fake: Fake, child: Child) -> None:
     child.start()
     child.until(lambda seen: len(seen.gpus) == 1 and fresh(seen, 0))
     fake.hang("nvmlDeviceGet*")
-    seen = child.until(hung(2.2, 0), seconds=5)
+    seen = child.until(hung(2.2, 0))
     assert lanes(seen) == 1
 
 
