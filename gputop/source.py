@@ -90,8 +90,18 @@ class Seekable(Protocol):
         ...
 
     @property
+    def going(self) -> bool:
+        """Whether the frame of that position is still to come."""
+        ...
+
+    @property
     def length_s(self) -> float:
         """Position of the last frame as far as is known; grows while the file is looked through."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether length, span and marks are those of the whole recording."""
         ...
 
     @property

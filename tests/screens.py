@@ -127,7 +127,7 @@ def play(
     size: tuple[int, int] = (120, 40),
     past: Iterable[Frame] = (),
     look: Look | None = None,
-    feed: Feed | None = None,
+    feed: Any = None,
     **settings: Any,
 ) -> None:
     """Run the program on a frame and let a test act on it."""
@@ -144,6 +144,7 @@ def play(
                     await stage.show(frame)
                 await scene(stage)
         finally:
+            monitor.stop()
             source.give(None)
 
     asyncio.run(run())

@@ -17,7 +17,7 @@ SIZES = [*range(1, 121, 7), 80, 24, 160, 200]
 
 
 def rects(panes: Panes) -> dict[str, Rect]:
-    names = ("header", "gpus", "note", "host", "processes", "notice", "keys")
+    names = ("header", "gpus", "note", "host", "processes", "notice", "replay", "keys")
     return {name: rect for name in names if (rect := getattr(panes, name)) is not None}
 
 
@@ -36,11 +36,12 @@ def check(panes: Panes, width: int, height: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 8, 16, 64])
 @pytest.mark.parametrize("note", [False, True])
-def test_t09_every_size(count: int, note: bool) -> None:
+@pytest.mark.parametrize("replay", [False, True])
+def test_t09_every_size(count: int, note: bool, replay: bool) -> None:
     for width in SIZES:
         for height in SIZES:
             for density in (None, *DENSITIES):
-                panes = arrange(width, height, count, density=density, empty=9, note=note)
+                panes = arrange(width, height, count, density=density, empty=9, note=note, replay=replay)
                 check(panes, width, height)
                 if panes.processes:
                     assert panes.processes.height >= 8
@@ -88,6 +89,14 @@ def test_a_note_stands_between_gpus_and_processes() -> None:
     panes = arrange(80, 24, 8, note=True)
     assert panes.note == Rect(0, 10, 80, 1)
     assert panes.processes == Rect(0, 11, 80, 12)
+
+
+def test_the_bar_of_a_recording_stands_above_the_keys() -> None:
+    panes = arrange(80, 24, 8, replay=True)
+    assert panes.replay == Rect(0, 22, 80, 1)
+    assert panes.processes == Rect(0, 10, 80, 12)
+    assert arrange(40, 12, 8, replay=True).replay == Rect(0, 10, 40, 1)
+    assert arrange(40, 5, 8, replay=True).replay is None
 
 
 def test_an_empty_state_folds_the_gpus() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import stat
 import time
 from collections.abc import Iterator
@@ -167,6 +168,24 @@ def test_it_plays_on_from_where_it_was_taken_to_and_waits_at_the_end(watched: Wa
     watched.source.seek(125)
     watched.until(SOME[129])
     assert watched.shown[-5:] == SOME[125:]
+
+
+def test_looks_that_are_not_quite_on_time_are_gone_through_one_by_one(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    taken = [
+        replace(frame, mono_s=SOME[0].mono_s + 2 * second + chance.uniform(-0.02, 0.02))
+        for second, frame in enumerate(SOME[:60])
+    ]
+    record(tmp_path / "run.jsonl", taken)
+    watched = Watched(tmp_path / "run.jsonl")
+    watched.source.speed = 0
+    watched.source.seek(60)
+    watched.until(taken[30])
+    for place in [*range(31, 40), *range(38, 20, -1)]:
+        forward = taken[place].mono_s > watched.shown[-1].mono_s
+        watched.source.seek(watched.source.position_s + (2 if forward else -2))
+        watched.until(taken[place])
+    watched.monitor.stop()
 
 
 def test_a_recording_has_no_details_and_says_so(watched: Watched) -> None:

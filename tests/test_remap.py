@@ -58,7 +58,7 @@ def test_what_is_given_is_used() -> None:
         ({"freeze": 3}, "keys.freeze must be a text or a list of texts"),
         ({"freeze": "ctrl+c"}, "keys.freeze: ctrl+c cannot be given away"),
         ({"interrupt": "x"}, "keys.interrupt cannot be changed"),
-        ({"freeze": "x", "tree": "x y"}, "keys.tree: x is freeze already"),
+        ({"freeze": "x", "tree": "x j"}, "keys.tree: x is freeze already"),
         ({"freeze": "g"}, "keys.freeze: g was density, which loses it"),
         ("x", "keys must be a table: [keys]"),
     ],

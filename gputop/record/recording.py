@@ -28,7 +28,7 @@ _KNOWN_S = 60.0  # so much of the past is still in the history after going back
 _LONGEST_WAIT_S = 5.0  # a gap in the recording is not waited for
 _NOTICE_S = 0.1
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
-_ENDS = 1e-6  # of a second: times are sums
+_NEAR = 0.25  # of an interval: looks are never quite on time, and a second back is to be the look before
 
 
 class Recording:
@@ -58,6 +58,11 @@ class Recording:
         """Where it is, or where it is going."""
         going = self._heading_s
         return max(0.0, self._now.at_s) if going is None else going
+
+    @property
+    def going(self) -> bool:
+        """Whether the frame of that position is still to come."""
+        return self._heading_s is not None
 
     @property
     def length_s(self) -> float:
@@ -114,6 +119,8 @@ class Recording:
             owed_s, self._heading_s = owed_s or 0.0, None
             if frame:
                 yield frame
+        if not self.seeking:
+            self._heading_s = None
         while self._pace and not stop.is_set() and not self.seeking:
             self._woken.wait(_NOTICE_S)
             self._woken.clear()
@@ -159,8 +166,9 @@ class Recording:
             steps = self._from(self._index.entry(max(0.0, far_s)))
             self._since_s = self._top_s = max(0.0, near_s)
         last: Step | None = None
+        near_enough_s = target_s + _NEAR * self.interval_s
         for step in steps:
-            if self.seeking or step.time.at_s > target_s + _ENDS:
+            if self.seeking or step.time.at_s > near_enough_s:
                 steps = chain((step,), steps)
                 break
             if last and (last.time.at_s >= near_s or last.time.at_s >= far_s):

@@ -19,6 +19,7 @@ from textual.screen import Screen
 from gputop.config import Settings
 from gputop.monitor import Monitor
 from gputop.safe.terminal import Guard
+from gputop.source import Seekable
 from gputop.ui import bindings, theme
 from gputop.ui.aside import Aside
 from gputop.ui.driver import TerminalDriver, behind
@@ -58,7 +59,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.source = monitor.source
         self.look = look
         self.frozen = False
-        self._ended = ""
+        self._ended, self._failure = False, ""
         self.aside = Aside(self)
         self._painter = Painter(self)
         self._drawn_s: deque[float] = deque(maxlen=4)
@@ -76,7 +77,8 @@ class Gputop(GuardedApp, inherit_bindings=False):
         """Show the newest update, unless the picture is held or the terminal has not taken the last one yet."""
         if self.mailbox.closed and not self._ended:
             error = self.mailbox.error
-            self._ended = self.failed(error, "collection") if error else "ended"
+            self._failure = self.failed(error, "collection") if error else ""
+            self._ended = True
         if self.mailbox.newest is None or self.frozen or behind(self):
             return
         self._drawn_s.append(time.monotonic())
@@ -90,14 +92,16 @@ class Gputop(GuardedApp, inherit_bindings=False):
     def status(self) -> Status:
         """What the header says of the monitor itself."""
         return Status(
-            label=self._ended or self.source.label,
+            label=self._failure or self.source.label,
             interval_s=self.source.interval_s,
             frozen=self.frozen,
             slow_link_s=self._slow_link_s(),
+            replay=isinstance(self.source, Seekable) and not self._failure,
+            ended=self._ended and not self._failure,
         )
 
     def _slow_link_s(self) -> float | None:
-        if len(self._drawn_s) < 2:
+        if len(self._drawn_s) < 2 or isinstance(self.source, Seekable):  # that plays as fast as it is told
             return None
         apart = (self._drawn_s[-1] - self._drawn_s[0]) / (len(self._drawn_s) - 1)
         return apart if apart > LATE * self.source.interval_s + 0.5 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -12,6 +12,7 @@ Pane = Literal["gpus", "host", "processes"]
 
 WIDTH_FOR_PROCESSES, HEIGHT_FOR_PROCESSES = 80, 24
 WIDTH_FOR_HOST = 160
+_HEIGHT_FOR_REPLAY = 6
 GPU_SHARE = 0.45  # of the height, at most
 
 
@@ -35,6 +36,7 @@ class Panes:
     host: Rect | None = None
     processes: Rect | None = None
     notice: Rect | None = None  # one line: too small for processes
+    replay: Rect | None = None  # one line: where a recording stands
     keys: Rect | None = None
 
 
@@ -46,6 +48,7 @@ def arrange(
     density: Density | None = None,
     empty: int = 0,
     note: bool = False,
+    replay: bool = False,
     hidden: Collection[Pane] = (),
     zoom: Pane | None = None,
 ) -> Panes:
@@ -54,15 +57,12 @@ def arrange(
     `density` is what the user asked for, else the richest that fits; `zoom` gives one pane all of the middle.
     """
     width, height = max(0, width), max(0, height)
-    top = 1 if height else 0
-    bottom = height - (1 if height >= 3 else 0)
-    header = _rect(0, 0, width, top)
-    keys = _rect(0, bottom, width, height - bottom)
+    top, bottom, around = _edges(width, height, replay)
     if width < WIDTH_FOR_PROCESSES or height < HEIGHT_FOR_PROCESSES:
-        return _small(width, top, bottom, gpus, header, keys)
+        return _small(width, top, bottom, gpus, around)
     if zoom is not None:
         middle = {zoom: _rect(0, top, width, bottom - top)}
-        return Panes(density=density or pick(width, bottom - top, gpus), header=header, keys=keys, **middle)
+        return Panes(density=density or pick(width, bottom - top, gpus), **around, **middle)
     room = int(height * GPU_SHARE) if "processes" not in hidden else bottom - top - note
     density = density or pick(width, room, gpus)
     tall = 0 if "gpus" in hidden else min(room, lines(density, width, room, gpus) if gpus else empty)
@@ -71,25 +71,34 @@ def arrange(
     processes_width = width - host_width if "processes" not in hidden else 0
     return Panes(
         density=density,
-        header=header,
         gpus=_rect(0, top, width, tall),
         note=_rect(0, top + tall, width, int(note)),
         processes=_rect(0, y, processes_width, bottom - y),
         host=_rect(processes_width, y, width - processes_width if host_width else 0, bottom - y),
-        keys=keys,
+        **around,
     )
 
 
-def _small(width: int, top: int, bottom: int, gpus: int, header: Rect | None, keys: Rect | None) -> Panes:
+def _edges(width: int, height: int, replay: bool) -> tuple[int, int, dict[str, Rect | None]]:
+    """The first line of the middle, the first one below it, and the lines around it."""
+    top = 1 if height else 0
+    bottom = height - (1 if height >= 3 else 0)
+    around = {"header": _rect(0, 0, width, top), "keys": _rect(0, bottom, width, height - bottom)}
+    if replay and height >= _HEIGHT_FOR_REPLAY:
+        bottom -= 1
+        around["replay"] = _rect(0, bottom, width, 1)
+    return top, bottom, around
+
+
+def _small(width: int, top: int, bottom: int, gpus: int, around: Mapping[str, Rect | None]) -> Panes:
     notice = 1 if bottom - top >= 2 else 0
     room = bottom - top - notice
     density: Density = "cell" if width >= 36 and lines("cell", width, room, gpus) <= room else "tiny"
     return Panes(
         density=density,
-        header=header,
         gpus=_rect(0, top, width, room),
         notice=_rect(0, bottom - notice, width, notice),
-        keys=keys,
+        **around,
     )
 
 

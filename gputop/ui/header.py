@@ -27,6 +27,8 @@ class Status:
     interval_s: float = 1.0
     frozen: bool = False
     slow_link_s: float | None = None  # the terminal is behind: drawn only this often
+    replay: bool = False  # the time shown is one of the past
+    ended: bool = False  # this frame is the last one
 
 
 def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
@@ -76,7 +78,13 @@ def _right(frame: Frame, status: Status) -> list[Piece]:
         pieces.append((86, [Run(draw.cut(slow.text.partition(":")[0], 32), "warn")]))
     if status.frozen:
         pieces.append((93, [Run(" frozen ", "bright", True, True)]))
-    pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {status.interval_s:.1f}s", "dim")]))
+    if status.ended:
+        pieces.append((94, [Run(" ended ", "warn", True, True)]))
+    if status.replay:
+        pieces.append((94, [Run(" REPLAY ", "memory", True, True)]))
+        pieces.append((88, [Run(time.strftime("%Y-%m-%d", time.localtime(frame.wall_s)), "dim")]))
+    else:
+        pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {status.interval_s:.1f}s", "dim")]))
     pieces.append((92, [Run(clock, "bright")]))
     return pieces
 

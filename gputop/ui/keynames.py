@@ -7,7 +7,10 @@ import unicodedata
 
 _NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "shift+tab": "S-Tab"}
 # Textual's own names of characters; the others have their Unicode name
-_CHARACTERS = {"slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+", "underscore": "_"}
+_CHARACTERS = {
+    "slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+", "underscore": "_", "less_than_sign": "<",
+    "greater_than_sign": ">",
+}  # fmt: skip
 _WORDS = re.compile(
     r"f(?:[1-9]|1\d|2[0-4])|ctrl\+[a-z]|escape|enter|tab|shift\+tab|space|backspace|delete|insert|home|end"
     r"|pageup|pagedown|up|down|left|right"

@@ -94,6 +94,8 @@ class Glyphs:
     open: str
     shut: str
     cursor: str
+    knob: str  # where a recording stands
+    record: str
     crit: str
     warn: str
     info: str
@@ -108,12 +110,14 @@ class Glyphs:
 
 UNICODE = Glyphs(
     bar="━", bar_half="╸", track="━", levels="▁▂▃▄▅▆▇", full="█", rule="─", column="│",
-    branch="├─", last="└─", stem="│ ", open="▾", shut="▸", cursor=">", crit="▲", warn="!", info="-", down="▼", up="▲",
+    branch="├─", last="└─", stem="│ ", open="▾", shut="▸", cursor=">", knob="┃",
+    record="●", crit="▲", warn="!", info="-", down="▼", up="▲",
     dot="·", degree="°", times="×", more="…", unknown="·",
 )  # fmt: skip
 ASCII = Glyphs(
     bar="#", bar_half="#", track=".", levels="_.-^", full=":", rule="-", column="|", branch="+-", last="`-", stem="| ",
-    open="v", shut=">", cursor=">", crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x",
+    open="v", shut=">", cursor=">", knob="|",
+    record="*", crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x",
     more="~", unknown=".",
 )  # fmt: skip
 

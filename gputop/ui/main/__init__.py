@@ -10,11 +10,12 @@ from gputop.ui import bindings
 from gputop.ui.main.doing import Doing
 from gputop.ui.main.looking import Looking
 from gputop.ui.main.moving import Moving
+from gputop.ui.main.replaying import Replaying
 from gputop.ui.main.sorting import Sorting
 from gputop.ui.main.taking import Taking
 
 
-class Main(Moving, Sorting, Looking, Doing, Taking, inherit_bindings=False):
+class Main(Moving, Sorting, Looking, Doing, Taking, Replaying, inherit_bindings=False):
     """GPUs above, jobs below, the host beside them where there is room."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.main()

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from gputop.config import Settings
 from gputop.history import History
 from gputop.monitor import Update
-from gputop.source import Source
+from gputop.source import Seekable, Source
 from gputop.ui import empty
 from gputop.ui.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Panes, Rect, arrange
 from gputop.ui.aside import Aside
@@ -25,7 +25,9 @@ from gputop.ui.lines import Lines
 from gputop.ui.look import Look
 from gputop.ui.models import with_instances
 from gputop.ui.parts import Parts
+from gputop.ui.player import Player
 from gputop.ui.remap import remapped
+from gputop.ui.replaybar import ReplayBar
 from gputop.ui.state import idle_for
 from gputop.ui.table import Table
 from gputop.ui.then import Then
@@ -86,6 +88,9 @@ class Board(Screen[None], inherit_bindings=False):
         self.table.listing.follow = settings.follow
         self.keys = remapped(settings.keys)
         self.bar = KeyBar(look, self.keys)
+        source = program.source
+        self.player = Player(source) if isinstance(source, Seekable) else None
+        self.replay = ReplayBar(self.player, source.label, self.keys, look) if self.player else None
         self.gpus = Lines(id="gpus")
         self.gpus.can_focus = True
         self.first_gpu = 0
@@ -98,6 +103,8 @@ class Board(Screen[None], inherit_bindings=False):
             yield Lines(id=name)
         yield self.gpus
         yield self.table
+        if self.replay:
+            yield self.replay
         yield self.bar
 
     def on_mount(self) -> None:
@@ -136,14 +143,14 @@ class Board(Screen[None], inherit_bindings=False):
         panes = arrange(
             width, height, gpu_count, density=self.density,
             empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
-            note=bool(frame and empty.noted(frame)),
+            note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
         )  # fmt: skip
         if panes == self.panes:
             return
         self.panes = panes
         self.bar.offer([key for key in self.keys if not self.why_not(key)])
-        for name in (*AROUND, "processes", "keys"):
-            pane, rect = self.query_one(f"#{name}", Lines), getattr(panes, name)
+        for pane in self.query(Lines):
+            rect = getattr(panes, pane.id or "")
             pane.display = rect is not None
             if rect:
                 pane.styles.offset = (rect.x, rect.y)

@@ -89,6 +89,8 @@ class Changing(Board):
         self.look = look
         self.table.restyle(look)
         self.bar.restyle(look)
+        if self.replay:
+            self.replay.restyle(look)
         self.redraw()
 
 
