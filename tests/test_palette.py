@@ -100,6 +100,8 @@ def test_what_cannot_be_done_now_says_why_and_stays() -> None:
         assert "not now: needs 80×24 for processes" in stage.text
         await stage.press("enter")
         assert "not now: needs 80×24 for processes" in stage.text
+        await stage.press("escape", "P")
+        assert stage.lines[-1] == " not now: needs 80×24 for processes"
 
     play(scene, SHOWN, size=(79, 24))
 
@@ -118,7 +120,7 @@ def test_the_mouse_chooses() -> None:
 
 def test_the_driver_is_let_go_of_and_taken_again() -> None:
     async def scene(stage: Stage) -> None:
-        await stage.press("ctrl+p", *"driver", "enter")
+        await stage.press("ctrl+p", *"release", "enter")
         assert source.released
         assert "the driver is let go of" in stage.lines[-1]
         await stage.press("D")

@@ -174,7 +174,7 @@ def test_read_only_saves_no_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     async def scene(stage: Stage) -> None:
         await stage.press("S")
-        assert "not saved: gputop is read-only" in stage.lines[-1]
+        assert "not now: gputop is read-only" in stage.lines[-1]
         await stage.press("ctrl+p", *"save")
         assert "not now: gputop is read-only" in stage.text
 

@@ -252,10 +252,10 @@ async def save(stage: Stage) -> None:
     await stage.press("escape")
 
 
-@does("driver")
-async def driver(stage: Stage) -> None:
+@does("release-driver")
+async def release_driver(stage: Stage) -> None:
     await stage.press("D")
-    assert "driver: this is no live machine" in stage.lines[-1]
+    assert "not now: this is no live machine" in stage.lines[-1]
 
 
 @does("help")

@@ -14,7 +14,7 @@ EVERYWHERE = frozenset({"quit", "interrupt", "suspend"})  # the app does these
 
 def main() -> list[BindingType]:
     """The keys of the main screen."""
-    return [_binding(key, key.action) for key in KEYS if key.id not in EVERYWHERE]
+    return [_binding(key, f"press('{key.id}')") for key in KEYS if key.id not in EVERYWHERE]
 
 
 def everywhere(*, typing: bool = False) -> list[BindingType]:

@@ -68,7 +68,7 @@ KEYS: tuple[Key, ...] = (
     Key("show", ("Y",), "Show", "what y copies on a plain screen, for the mouse", "LOOK", "show"),
     Key("save", ("S",), "Save", "save the screen: a picture, text or JSON", "LOOK", "save"),
     Key("palette", ("ctrl+p",), "All", "everything that can be done, by name; themes", "LOOK", "palette", keep=30),
-    Key("driver", ("D",), "Driver", "let go of the driver, to reset a GPU; take it again", "LOOK", "driver"),
+    Key("release-driver", ("D",), "Release", "let go of the driver, to reset a GPU; take it again", "LOOK", "driver"),
     Key("freeze", ("Z",), "Freeze", "hold the picture; collection goes on", "TIME", "freeze", keep=70),
     Key("delay", ("d",), "Delay", "time between two looks", "TIME", "delay", keep=40),
     Key("pause", ("vertical_line",), "Replay: pause", "replay: pause, and play on", "TIME", "hold"),

@@ -28,7 +28,8 @@ def save(kind: Kind, content: str) -> str:
         folder.write(name, content.encode("utf-8", "replace"))
     finally:
         folder.close()
-    return f"saved in {folder.path}/{name}"
+    path, home = f"{folder.path}/{name}", os.environ.get("HOME", "")
+    return f"saved in {f'~{path.removeprefix(home)}' if home and path.startswith(f'{home}/') else path}"
 
 
 class SaveDialog(ListDialog[Kind]):

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from textual import events
 
 from gputop.config import SETTINGS, Setting, Settings
+from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.choosing import ListDialog
 from gputop.ui.draw import Line
@@ -84,7 +85,7 @@ class Setup(ListDialog[None]):
 
     def heading(self) -> Line:
         """The name, and the file at the end of the line."""
-        line, path = super().heading(), self._changes.current().origin.path or ""
+        line, path = super().heading(), clean(self._changes.current().origin.path or "")
         more = self.look.glyphs.more
         room = self.width - line.cells - 5
         text = path if len(path) <= room else more + path[len(path) - room + 1 :]
@@ -101,7 +102,7 @@ class Setup(ListDialog[None]):
         where = [f"from {origin}, which overrules the file"] if origin else []
         where += ["takes effect at the next start"] if setting.later else []
         texts: list[tuple[str, Token]] = [*help, ("; ".join(where), "dim"), ("", "dim"), ("", "dim")][:DETAIL_LINES]
-        result = draw.cut(self._told or self._changes.fixed(setting), room, self.look.glyphs.more)
+        result = draw.cut(clean(self._told or self._changes.fixed(setting)), room, self.look.glyphs.more)
         return [self.line(), *(self.line().add(*text) for text in texts), self.line().add(result, "bright")]
 
     def take(self, place: int) -> None:

@@ -162,6 +162,14 @@ class Board(Screen[None], inherit_bindings=False):
             return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} for processes"
         return ""
 
+    async def action_press(self, id: str) -> None:
+        """Do what a key does, or say why not now."""
+        for key in self.keys:
+            if key.id == id and (reason := self.why_not(key)):
+                self.bar.say(f"not now: {reason}")
+            elif key.id == id:
+                await self.run_action(key.action)
+
     def redraw(self) -> None:
         """Draw the newest update again in every pane but the table, which redraws itself."""
         panes, update = self.panes, self.shown

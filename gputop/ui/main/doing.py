@@ -28,7 +28,7 @@ class Doing(Changing):
         """What every key does, those that only move last; presets of columns, themes."""
         for key in sorted(self.keys, key=lambda key: key.group == "MOVE"):
             if key.id != "palette":
-                action = f"app.{key.action}" if key.id in EVERYWHERE else key.action
+                action = f"app.{key.action}" if key.id in EVERYWHERE else f"press('{key.id}')"
                 yield Deed(key.id, key.help, partial(self._act, action), " ".join(key.names), self.why_not(key))
         for preset, title in PRESETS.items():
             yield Deed(f"columns-{preset}", f"columns: {title}", partial(self._act, f"preset('{preset}')"))
@@ -48,17 +48,15 @@ class Doing(Changing):
 
     def why_not(self, key: Key) -> str:
         """Why a key does nothing now; empty if it does."""
-        if key.id == "driver" and not isinstance(self.program.source, Releasable):
+        if key.id == "release-driver" and not isinstance(self.program.source, Releasable):
             return "this is no live machine"
-        if key.id == "driver" and not self.settings.nvml:
+        if key.id == "release-driver" and not self.settings.nvml:
             return "the driver is not asked"
         return super().why_not(key)
 
     def action_driver(self) -> None:
         """Let go of the driver, or take it again."""
         source = self.program.source
-        if reason := next((self.why_not(key) for key in self.keys if key.id == "driver"), ""):
-            self.bar.say(f"driver: {reason}")
-        elif isinstance(source, Releasable):
+        if isinstance(source, Releasable):
             source.released = not source.released
             self.bar.say("the driver is let go of" if source.released else "the driver is asked again")

@@ -6,7 +6,6 @@ import shlex
 from functools import partial
 from typing import NamedTuple
 
-from gputop.export import codec, json
 from gputop.model import Process
 from gputop.monitor import Update
 from gputop.safe.text import clean, redact_argv
@@ -89,15 +88,13 @@ class Taking(Changing):
         """Why a key does nothing now; empty if it does."""
         if key.id == "save" and self.readonly:
             return "gputop is read-only"
+        if key.id == "save" and not self.shown:
+            return "nothing is shown yet"
         return super().why_not(key)
 
     def action_save(self) -> None:
         """What is on the screen into a file."""
-        if self.readonly:
-            self.bar.say("not saved: gputop is read-only")
-        elif self.shown is None:
-            self.bar.say("nothing is shown yet")
-        else:
+        if self.shown:
             self.app.push_screen(SaveDialog(self.look), partial(self._save, self.shown))
 
     def _save(self, shown: Update, kind: Kind | None) -> None:
@@ -111,6 +108,9 @@ class Taking(Changing):
         ]
 
         def work() -> str:
+            # late: only for who saves something
+            from gputop.export import codec, json
+
             if kind == "json":
                 return save(kind, f"{codec.dumps(json.snapshot(shown))}\n")
             lines = picture.composed(width, height, panes, look)
