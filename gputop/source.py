@@ -39,6 +39,7 @@ class Source(Protocol):
     """A stream of frames. Paces itself unless it was opened without pace; ends by itself, or when `stop` is set."""
 
     label: str  # "live", "demo healthy", the file's name
+    elsewhere: str | None  # what its processes belong to if not to this machine, "a demo": then nobody may touch a pid
     interval_s: float  # wanted time between frames; may be set while running
     interest: Interest  # set by who looks; ignored by a recording
 

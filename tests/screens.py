@@ -39,6 +39,7 @@ class Feed:
 
     def __init__(self, past: Iterable[Frame] = ()) -> None:
         self.label = "live"
+        self.elsewhere: str | None = None
         self.interval_s = 1.0
         self.interest = Interest()
         self.details: dict[Identity, Detail] = {}

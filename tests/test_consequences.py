@@ -25,7 +25,7 @@ def told(now: Frame, effect: Effect, *pids: int) -> tuple[str, ...]:
 def test_one_rank_of_four() -> None:
     assert told(server(), "kill", 1100) == (
         "killing one rank will hang the other 3 in NCCL until their timeout",
-        "unless torchrun notices first: it ends them, or starts all ranks anew if --max-restarts is left",
+        "torchrun may notice first: then it ends them, or starts all ranks anew if --max-restarts is left",
         "8 loaders will end with it within about 5 s",
     )
     assert told(server(launcher="python"), "end", 1100, 1200, 1300) == (

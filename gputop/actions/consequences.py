@@ -13,14 +13,14 @@ Effect = Literal["interrupt", "end", "kill", "freeze", "none"]  # what a signal 
 _WORD = {"interrupt": "stopping", "end": "ending", "kill": "killing", "freeze": "freezing"}
 # what a launcher does when one of its ranks ends: torch.distributed.elastic, deepspeed.launcher.launch, mpirun(1)
 _ON_LOSS = {
-    "torchrun": "unless torchrun notices first: it ends them, or starts all ranks anew if --max-restarts is left",
-    "accelerate": "unless accelerate notices first: it ends them, or starts all ranks anew if --max_restarts is left",
-    "deepspeed": "unless deepspeed notices first and ends them",
-    "mpirun": "unless mpirun notices first and ends them",
-    "horovod": "unless horovod notices first: it ends them, or goes on with fewer if it is elastic",
-    "composer": "unless composer notices first and ends them",
-    "slurm": "unless it was started by srun --kill-on-bad-exit, which ends them",
-    "ray": "unless Ray notices first: it ends them, or starts the job anew",
+    "torchrun": "torchrun may notice first: then it ends them, or starts all ranks anew if --max-restarts is left",
+    "accelerate": "accelerate may notice first: then it ends them, or starts all ranks anew if --max_restarts is left",
+    "deepspeed": "deepspeed may notice first and end them",
+    "mpirun": "mpirun may notice first and end them",
+    "horovod": "horovod may notice first: then it ends them, or goes on with fewer if it is elastic",
+    "composer": "composer may notice first and end them",
+    "slurm": "if it was started by srun --kill-on-bad-exit, Slurm ends them",
+    "ray": "Ray may notice first: then it ends them, or starts the job anew",
 }
 _PASS_ON = set(_ON_LOSS) - {"slurm", "ray"}  # asked to end, they first end their ranks; a script may just end
 

@@ -70,6 +70,15 @@ class Hold:
         """The handle of each of these, or why there is none."""
         return [self._held[process.identity] for process in self.who(scope)]
 
+    def spared(self, scope: Scope) -> dict[int, str]:
+        """Those of a scope that nothing can be done to, by pid, and why. Asks the kernel; nothing is sent."""
+        found: dict[int, str] = {}
+        for held in self.held(scope):
+            why = held.text if isinstance(held, Refusal) else "it has ended" if held.ended() else held.denied()
+            if why:
+                found[held.pid] = why
+        return found
+
     def cautions(self, scope: Scope) -> tuple[str, ...]:
         """Why a person must insist, as by typing the pid: one line for each that carries gputop, and for no pidfds."""
         targets = [held for held in self.held(scope) if isinstance(held, Target) and held.caution]

@@ -6,6 +6,7 @@ turn, and if its number belongs to somebody else by then, that one gets back wha
     hold = Hold(frame, process, rights)
     run = RENICE.run(hold, Niceness(10, Scope.LOADERS), tell)
     run.result.text                            # 9 processes have nice 10
+    RENICE.run(hold, Niceness(1, relative=True), tell)   # one step, as a key does it
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 
 from gputop import words
 from gputop.actions.action import Result, Run, begin
@@ -23,6 +25,7 @@ from gputop.actions.target import Declined, Outcome, Rights, Target, attempt
 from gputop.model import Process
 
 LOWEST, HIGHEST = -20, 19
+_ONE_AT_A_TIME = Lock()  # a key that is pressed three times makes three steps
 _PASSES = 5  # threads that are born meanwhile have the niceness of who made them, old or new
 
 
@@ -33,6 +36,7 @@ class Niceness:
     nice: int
     scope: Scope = Scope.PROCESS
     insists: bool = False  # typed the pid although there are cautions
+    relative: bool = False  # `nice` is added to what each has when its turn comes, as far as it goes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,23 +58,27 @@ class Renice:
 
     def run(self, hold: Hold, options: Niceness, tell: Callable[[Run], object]) -> Run:
         """Give everybody in the scope this niceness; it is done when `run.result` is there."""
-        return begin(f"nice {options.nice} for {hold.process.pid}", hold, lambda _: _renice(hold, options), tell)
+        return begin(f"nice {_said(options)} for {hold.process.pid}", hold, lambda _: _renice(hold, options), tell)
 
 
 RENICE = Renice()
 
 
 def _renice(hold: Hold, options: Niceness) -> Reniced:
-    nice = options.nice
-    if not LOWEST <= nice <= HIGHEST:
+    if not options.relative and not LOWEST <= options.nice <= HIGHEST:
         return Reniced(text=f"nothing changed: nice goes from {LOWEST} to {HIGHEST}", good=False)
     if why := hold.why_not(options.scope):
         return Reniced(text=f"nothing changed: {why}", good=False)
     held = hold.held(options.scope)
-    outcomes = tuple(attempt(one, options.insists, "no change", lambda target: _set(target, nice)) for one in held)
+    given: set[int] = set()
+    with _ONE_AT_A_TIME:
+        outcomes = tuple(
+            attempt(one, options.insists, "no change", lambda target: given.add(_set(target, options))) for one in held
+        )
     done = [outcome.pid for outcome in outcomes if outcome.kind == "done"]
     said = tuple(outcome.text for outcome in outcomes if outcome.text)
     missed = len(held) - len(done)
+    nice = given.pop() if len(given) == 1 else _said(options)
     if not done:
         text = said[0] if missed == 1 else f"no change to any of {words.amount(missed, 'process')}"
     elif len(held) == 1:
@@ -82,12 +90,21 @@ def _renice(hold: Hold, options: Niceness) -> Reniced:
     return Reniced(text=text, good=not missed, lines=said, outcomes=outcomes)
 
 
-def _set(target: Target, nice: int) -> None:
+def _said(options: Niceness) -> str:
+    return f"{options.nice:+d}" if options.relative else str(options.nice)
+
+
+def _set(target: Target, options: Niceness) -> int:
+    """What it has then."""
     _alive(target)
+    nice = options.nice
+    if options.relative:
+        nice = min(max(LOWEST, nice + os.getpriority(os.PRIO_PROCESS, target.pid)), HIGHEST)
     for _ in range(_PASSES):
         if not sum(set_thread(target, int(name), nice) for name in os.listdir(f"/proc/{target.pid}/task")):
             break
     _alive(target)
+    return nice
 
 
 def set_thread(target: Target, thread: int, nice: int) -> bool:

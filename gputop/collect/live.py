@@ -32,6 +32,7 @@ class Live:
     """This machine, now. A lane that does not answer leaves its last values, with their age."""
 
     label = "live"
+    elsewhere: str | None = None
 
     def __init__(
         self,

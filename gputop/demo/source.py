@@ -39,6 +39,7 @@ class Demo:
         """`at_s` is where to open; `anchor_s` the wall-clock time of that moment, by default now."""
         self.scenario = scenario
         self.label = f"demo {scenario.name}"
+        self.elsewhere: str | None = "a demo"
         self.interval_s = interval_s
         self.interest = Interest()
         self.at_s = scenario.open_at_s if at_s is None else at_s

@@ -38,6 +38,7 @@ class Recording:
         """Refused says in one line why this is no recording that can be read."""
         self._path = path
         self.label = clean(Path(path).name)
+        self.elsewhere: str | None = "a recording"
         self.interval_s = 1.0
         self.interest = Interest()
         self.speed = 1.0

@@ -31,6 +31,7 @@ class Stream:
     def __init__(self, fd: int, *, pace: bool = True) -> None:
         """Waits for the first line; Refused says in one line why this is no recording."""
         self.label = "stream"
+        self.elsewhere: str | None = "a recording"
         self.interval_s = 1.0
         self.interest = Interest()
         self._fd = fd

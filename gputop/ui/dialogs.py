@@ -70,6 +70,10 @@ class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
         """The first line of the box."""
         return self.line().add(self.TITLE_TEXT, "bright", bold=True)
 
+    def body(self) -> Sequence[Line]:
+        """All of the box: the heading, what is in it, how to leave it."""
+        return [self.heading(), self.line(), *self.lines(), self.line(), self.line().add(self.FOOT, "dim")]
+
     @property
     def width(self) -> int:
         """Cells of the box."""
@@ -82,8 +86,7 @@ class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
     def redraw(self) -> None:
         """Draw the box anew."""
         width = self.width
-        body = [self.heading(), self.line(), *self.lines(), self.line(), self.line().add(self.FOOT, "dim")]
-        strips: list[Strip] = [line.strip(width) for line in body]
+        strips: list[Strip] = [line.strip(width) for line in self.body()]
         if self.look.palette.raised is None:
             strips = framed(strips, width, self.look)
         box = self.query_one(Lines)

@@ -12,7 +12,7 @@ from gputop.ui import draw
 from gputop.ui.draw import Line
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.lines import Lines
-from gputop.ui.look import Look
+from gputop.ui.look import Look, Token
 
 SAY_S = 4.0
 Spot = tuple[int, int, Key]  # from cell, to cell, what a click there does
@@ -50,6 +50,7 @@ class KeyBar(Lines):
         self._spots: list[Spot] = []
         self._keys = keys
         self._said = ""
+        self._token: Token = "bright"
         self._silence: Timer | None = None
 
     def restyle(self, look: Look) -> None:
@@ -63,11 +64,11 @@ class KeyBar(Lines):
             self._keys = keys
             self.redraw()
 
-    def say(self, text: str, seconds: float = SAY_S) -> None:
+    def say(self, text: str, seconds: float = SAY_S, token: Token = "bright") -> None:
         """Show a line instead of the keys, for a while."""
         if self._silence:
             self._silence.stop()
-        self._said = text
+        self._said, self._token = text, token
         self._silence = self.set_timer(seconds, self.hush)
         self.redraw()
 
@@ -81,7 +82,7 @@ class KeyBar(Lines):
         width, look = self.size.width, self.look
         if self._said:
             text = draw.cut(self._said, max(0, width - 2), look.glyphs.more)
-            strip, self._spots = Line(look, "raised").add(" ").add(text, "bright").strip(width), []
+            strip, self._spots = Line(look, "raised").add(" ").add(text, self._token).strip(width), []
         else:
             strip, self._spots = bar(self._keys, width, look)
         self.show([strip])

@@ -8,8 +8,8 @@ from typing import Literal
 
 from gputop.ui.keynames import shown
 
-Group = Literal["MOVE", "SORT", "LOOK", "TIME", "LEAVE"]
-GROUPS: tuple[Group, ...] = ("MOVE", "SORT", "LOOK", "TIME", "LEAVE")
+Group = Literal["MOVE", "SORT", "LOOK", "ACT", "TIME", "LEAVE"]
+GROUPS: tuple[Group, ...] = ("MOVE", "SORT", "LOOK", "ACT", "TIME", "LEAVE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,9 @@ KEYS: tuple[Key, ...] = (
     Key("save", ("S",), "Save", "save the screen: a picture, text or JSON", "LOOK", "save"),
     Key("palette", ("ctrl+p",), "All", "everything that can be done, by name; themes", "LOOK", "palette", keep=30),
     Key("release-driver", ("D",), "Release", "let go of the driver, to reset a GPU; take it again", "LOOK", "driver"),
+    Key("signal", ("f9", "k"), "Signal", "send a signal; it asks which, and to whom", "ACT", "signal", keep=80),
+    Key("nice-up", ("f8",), "Nice +", "one step nicer: others get the CPU first", "ACT", "nice(1)"),
+    Key("nice-down", ("f7",), "Nice -", "one step less nice; only root may", "ACT", "nice(-1)"),
     Key("freeze", ("Z",), "Freeze", "hold the picture; collection goes on", "TIME", "freeze", keep=70),
     Key("delay", ("d",), "Delay", "time between two looks", "TIME", "delay", keep=40),
     Key("pause", ("vertical_line",), "Replay: pause", "replay: pause, and play on", "TIME", "hold"),

@@ -96,6 +96,7 @@ class Glyphs:
     cursor: str
     knob: str  # where a recording stands
     record: str
+    picked: str  # inside ( )
     crit: str
     warn: str
     info: str
@@ -111,13 +112,13 @@ class Glyphs:
 UNICODE = Glyphs(
     bar="━", bar_half="╸", track="━", levels="▁▂▃▄▅▆▇", full="█", rule="─", column="│",
     branch="├─", last="└─", stem="│ ", open="▾", shut="▸", cursor=">", knob="┃",
-    record="●", crit="▲", warn="!", info="-", down="▼", up="▲",
+    picked="•", record="●", crit="▲", warn="!", info="-", down="▼", up="▲",
     dot="·", degree="°", times="×", more="…", unknown="·",
 )  # fmt: skip
 ASCII = Glyphs(
     bar="#", bar_half="#", track=".", levels="_.-^", full=":", rule="-", column="|", branch="+-", last="`-", stem="| ",
     open="v", shut=">", cursor=">", knob="|",
-    record="*", crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x",
+    picked="*", record="*", crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x",
     more="~", unknown=".",
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from gputop.ui import bindings
+from gputop.ui.main.acting import Acting
 from gputop.ui.main.doing import Doing
 from gputop.ui.main.looking import Looking
 from gputop.ui.main.moving import Moving
@@ -15,7 +16,7 @@ from gputop.ui.main.sorting import Sorting
 from gputop.ui.main.taking import Taking
 
 
-class Main(Moving, Sorting, Looking, Doing, Taking, Replaying, inherit_bindings=False):
+class Main(Moving, Sorting, Looking, Acting, Doing, Taking, Replaying, inherit_bindings=False):
     """GPUs above, jobs below, the host beside them where there is room."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.main()

@@ -1,0 +1,115 @@
+"""Keys that do something to processes: signals and niceness. What came of it stands in the last line."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+from gputop.actions import RENICE, SIGNAL, Hold, Rights, Run, Scope
+from gputop.actions.hold import reaches
+from gputop.actions.renice import Niceness
+from gputop.actions.signals import BY_NAME, Order, Signalled
+from gputop.model import Frame, Identity, Process
+from gputop.ui.keys import Key
+from gputop.ui.main.board import Board
+from gputop.ui.row import Row
+from gputop.ui.signal import SignalDialog
+from gputop.ui.signal.question import Question
+
+_PROGRESS_S, _RESULT_S = 3.0, 12.0
+
+
+class Told(Message):
+    """A run has something to say, from its thread."""
+
+    def __init__(self, run: Run, about: tuple[Identity, Scope]) -> None:
+        super().__init__()
+        self.run, self.about = run, about
+
+
+class Acting(Board):
+    """What the keys of the group ACT do."""
+
+    _newest: Run | None = None
+    _still: tuple[Identity, Scope] | None = None  # who did not end when asked to
+
+    @property
+    def rights(self) -> Rights:
+        """What may be done to the processes on the screen at all."""
+        return Rights(readonly=self.readonly, elsewhere=self.program.source.elsewhere)
+
+    def why_not(self, key: Key) -> str:
+        """Why a key does nothing now; the signal dialog opens everywhere, and says it itself."""
+        if key.id in ("nice-up", "nice-down") and (why := self.rights.why_not):
+            return why
+        return super().why_not(key)
+
+    def action_signal(self) -> None:
+        """Ask which signal, for the line under the cursor."""
+        if picked := self._picked():
+            self.ask_signal(*picked)
+
+    def ask_signal(self, frame: Frame, process: Process, scope: Scope = Scope.PROCESS) -> None:
+        """Ask which signal, for a process as it is in a frame. From here on its row does not matter."""
+        hold = Hold(frame, process, self.rights)
+        choice, about = BY_NAME["TERM"], process.identity
+        if self._still and self._still[0] == about:
+            choice, scope = BY_NAME["KILL"], self._still[1]
+        question = Question(hold, hold.refusal or SIGNAL.why_not(process, self.rights), scope, choice)
+
+        def send(order: Order) -> None:
+            told = (about, order.scope)
+            self._newest = SIGNAL.run(hold, order, lambda run: self.post_message(Told(run, told)))
+
+        self.app.push_screen(SignalDialog(question, send, self.look))
+
+    def action_nice(self, step: int) -> None:
+        """Serve the line under the cursor later (1) or sooner (-1)."""
+        if picked := self._picked():
+            frame, process, scope = picked
+            hold, told = Hold(frame, process, self.rights), (process.identity, scope)
+            self._newest = RENICE.run(
+                hold, Niceness(step, scope, relative=True), lambda run: self.post_message(Told(run, told))
+            )
+            hold.close()
+
+    def on_told(self, told: Told) -> None:
+        """Show it, unless there is something newer to show."""
+        run, key = told.run, next(key for key in self.keys if key.id == "signal")
+        result = run.result
+        if result is None:
+            if run is self._newest:
+                self.bar.say(run.line, _PROGRESS_S)
+            return
+        parts = [result.text, *(line for line in result.lines if line != result.text)]
+        if isinstance(result, Signalled) and result.still:
+            self._still = told.about
+            parts.insert(1, f"KILL? {key.names[0]} asks for it" if key.names else "KILL?")
+        self.bar.say(
+            self.look.glyphs.dot.join(f" {part} " for part in parts).strip(),
+            _RESULT_S,
+            "bright" if result.good else "warn",
+        )
+
+    def _picked(self) -> tuple[Frame, Process, Scope] | None:
+        """The process under the cursor; of a job the one that leads it, and then all of it is meant."""
+        row = self.table.listing.cursor
+        if row is None:
+            self.bar.say("there is no process here")
+            return None
+        self.table.key()
+        if row.process is not None:
+            return row.frame, row.process, Scope.PROCESS
+        if leader := _leader(row):
+            return (
+                row.frame,
+                leader,
+                next((reach.scope for reach in reversed(reaches(row.frame, leader))), Scope.PROCESS),
+            )
+        self.bar.say("several processes: unfold the line and choose one")
+        return None
+
+
+def _leader(row: Row) -> Process | None:
+    """Who leads the job of a line: its launcher, or who would be one."""
+    job = next((job for job in row.frame.jobs if row.key == ("job", job.key)), None)
+    return row.frame.by_identity.get(job.members[0]) if job and job.members else None

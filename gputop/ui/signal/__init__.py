@@ -1,0 +1,5 @@
+"""The signal dialog: to whom, which signal, what it will do, and a yes that is meant."""
+
+from gputop.ui.signal.dialog import SignalDialog
+
+__all__ = ["SignalDialog"]

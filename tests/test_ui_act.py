@@ -1,0 +1,99 @@
+"""The keys of the group ACT: what they do is done to the line under the cursor."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from gputop.demo import SCENARIOS
+from gputop.demo.source import Demo
+from gputop.ui.keys import KEYS
+from tests.acting import job, moment, until
+from tests.dialogs import named, says, sleeping, trainer
+from tests.screens import Stage, play
+from tests.watching import root_only
+
+
+def nice(pid: int) -> int:
+    return os.getpriority(os.PRIO_PROCESS, pid)
+
+
+def test_every_key_of_the_group_is_tried_here() -> None:
+    assert {key.id for key in KEYS if key.group == "ACT"} == {"signal", "nice-up", "nice-down"}
+
+
+@pytest.mark.parametrize("key", ["k", "f9"])
+def test_signal_asks(key: str) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press(key)
+        assert "(•) 15 TERM" in stage.text
+        await stage.press("escape")
+        assert "TERM" not in stage.text
+
+    play(scene, moment(trainer(os.getpid()), launcher=None))
+
+
+def test_every_press_is_a_step_of_niceness() -> None:
+    with sleeping() as child:
+        before = nice(child.pid)
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("f8", "f8", "f8")
+            await stage.until(lambda: nice(child.pid) == before + 3, "three steps")
+            await says(stage, f"{child.pid} has nice ")
+            await stage.press(*["f8"] * 19)
+            await stage.until(lambda: nice(child.pid) == 19, "as far as it goes")
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+
+
+@root_only
+def test_root_takes_it_back() -> None:
+    with sleeping() as child:
+        before = nice(child.pid)
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("f7")
+            await says(stage, f"{child.pid} has nice {before - 1}")
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+        assert nice(child.pid) == before - 1
+
+
+def test_on_the_line_of_a_job_all_of_it_becomes_nicer() -> None:
+    with job() as frame:
+        pids = [process.pid for process in frame.processes]
+        before = nice(pids[0])
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("home", "f8")
+            await says(stage, f"7 processes have nice {before + 1}")
+
+        play(scene, named(frame))
+        assert until(lambda: all(nice(pid) == before + 1 for pid in pids))
+
+
+def test_what_belongs_to_a_demo_is_refused_and_the_palette_says_why() -> None:
+    with sleeping() as child:
+        before = nice(child.pid)
+
+        async def scene(stage: Stage) -> None:
+            stage.feed.elsewhere = Demo(SCENARIOS["idle"]).elsewhere
+            await stage.press("f8")
+            await says(stage, f"no change to {child.pid}: these are processes of a demo, not of this machine")
+            await stage.press("ctrl+p", *"nice-up")
+            assert "not now: these are processes of a demo" in stage.text
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+        assert nice(child.pid) == before
+
+
+def test_nothing_to_act_on_is_said() -> None:
+    async def scene(stage: Stage) -> None:
+        for key in ("k", "f8"):
+            await stage.press(key)
+            assert stage.lines[-1] == " there is no process here"
+            await stage.press("escape")
+
+    play(scene, moment())
