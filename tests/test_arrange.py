@@ -17,7 +17,7 @@ SIZES = [*range(1, 121, 7), 80, 24, 160, 200]
 
 
 def rects(panes: Panes) -> dict[str, Rect]:
-    names = ("header", "gpus", "note", "host", "processes", "notice", "replay", "keys")
+    names = ("header", "gpus", "note", "host", "processes", "preview", "prompt", "notice", "replay", "keys")
     return {name: rect for name in names if (rect := getattr(panes, name)) is not None}
 
 
@@ -35,13 +35,13 @@ def check(panes: Panes, width: int, height: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 8, 16, 64])
-@pytest.mark.parametrize("note", [False, True])
+@pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize("replay", [False, True])
-def test_t09_every_size(count: int, note: bool, replay: bool) -> None:
+def test_t09_every_size(count: int, more: bool, replay: bool) -> None:
     for width in SIZES:
         for height in SIZES:
             for density in (None, *DENSITIES):
-                panes = arrange(width, height, count, density=density, empty=9, note=note, replay=replay)
+                panes = arrange(width, height, count, density=density, empty=9, note=more, prompt=more, replay=replay)
                 check(panes, width, height)
                 if panes.processes:
                     assert panes.processes.height >= 8
@@ -74,8 +74,8 @@ def test_t09_absurd_sizes(width: int, height: int) -> None:
                      "keys": (0, 23, 80, 1)}),
         (80, 24, 1, {"header": (0, 0, 80, 1), "gpus": (0, 1, 80, 10), "processes": (0, 11, 80, 12),
                      "keys": (0, 23, 80, 1)}),
-        (200, 60, 8, {"header": (0, 0, 200, 1), "gpus": (0, 1, 200, 9), "processes": (0, 10, 134, 49),
-                      "host": (134, 10, 66, 49), "keys": (0, 59, 200, 1)}),
+        (200, 60, 8, {"header": (0, 0, 200, 1), "gpus": (0, 1, 200, 9), "processes": (0, 10, 134, 37),
+                      "preview": (0, 47, 134, 12), "host": (134, 10, 66, 49), "keys": (0, 59, 200, 1)}),
         (40, 12, 8, {"header": (0, 0, 40, 1), "gpus": (0, 1, 40, 9), "notice": (0, 10, 40, 1), "keys": (0, 11, 40, 1)}),
         (10, 2, 8, {"header": (0, 0, 10, 1), "gpus": (0, 1, 10, 1)}),
         (10, 1, 8, {"header": (0, 0, 10, 1)}),
@@ -108,12 +108,27 @@ def test_an_empty_state_folds_the_gpus() -> None:
 
 def test_what_is_hidden_gives_its_place_away() -> None:
     panes = arrange(200, 60, 8, hidden={"gpus", "host"})
-    assert rects(panes).keys() == {"header", "processes", "keys"}
-    assert panes.processes == Rect(0, 1, 200, 58)
+    assert rects(panes).keys() == {"header", "processes", "preview", "keys"}
+    assert panes.processes == Rect(0, 1, 200, 46)
     panes = arrange(200, 60, 64, hidden={"processes", "host"})
     assert panes.density == "cell"
     assert panes.processes is None
     assert arrange(160, 40, 8, hidden={"processes"}).host == Rect(0, 10, 160, 29)
+    assert arrange(120, 40, 8, hidden={"processes"}).host == Rect(0, 10, 120, 29), "where it has no room beside them"
+    assert arrange(120, 40, 8, hidden={"processes", "gpus"}).host == Rect(0, 1, 120, 38)
+
+
+def test_a_prompt_stands_above_the_keys() -> None:
+    panes = arrange(80, 24, 8, prompt=True)
+    assert panes.prompt == Rect(0, 22, 80, 1)
+    assert panes.processes == Rect(0, 10, 80, 12)
+    assert arrange(80, 24, 8, prompt=True, zoom="processes").processes == Rect(0, 1, 80, 21)
+
+
+def test_the_selected_process_has_a_pane_from_fifty_lines_on() -> None:
+    assert arrange(120, 49, 8).preview is None
+    assert arrange(120, 50, 8).preview == Rect(0, 37, 120, 12)
+    assert arrange(120, 50, 8, hidden={"processes"}).preview is None
 
 
 def test_zoom_gives_one_pane_the_middle() -> None:

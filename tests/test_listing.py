@@ -141,7 +141,7 @@ def test_nor_soon_after_a_key() -> None:
 def test_a_sort_key_sorts_at_once() -> None:
     made = listing()
     made.touch(1)
-    made.sort("user", 1)
+    made.look(replace(made.view, sort="user"), 1)
     assert [row.label for row in made.rows if not row.rails] == ["llama", "sd3"]
     assert not made.view.descending
     made.look(replace(made.view, reverse=True), 1)
@@ -168,7 +168,7 @@ def test_the_window_follows_the_cursor_and_the_wheel_leaves_it() -> None:
 
 def test_keys_do_nothing_without_lines() -> None:
     made = Listing(View())
-    for act in (made.fold, made.unfold, made.reveal, lambda: made.move(1), lambda: made.level(1)):
+    for act in (made.fold, made.unfold, lambda: made.move(1), lambda: made.level(1)):
         act()
-    made.sort("cpu", 0)
+    made.look(replace(made.view, sort="pid"), 0)
     assert (made.rows, made.cursor) == ([], None)

@@ -61,7 +61,7 @@ def test_nothing_new_is_nothing_written(showcase: Program) -> None:
 
 def test_what_was_written_bit_by_bit_is_what_a_repaint_shows(showcase: Program) -> None:
     keys = [key for key in KEYS if key not in ("ctrl+c", "ctrl+z", "f10", "escape", "enter")]
-    keys += list("PMTNGVrwIFg,.+-*")
+    keys += list("PMTNGVrwIFg,.+-*/\\ncUuzv")
     chance = random.Random(3)
     with showcase.start() as terminal:
         terminal.wait_for("llama-7b")
@@ -87,6 +87,22 @@ def test_what_was_written_bit_by_bit_is_what_a_repaint_shows(showcase: Program) 
             assert terminal.screen() == bit_by_bit
             terminal.send("Z")
             terminal.wait_for(lambda lines: " frozen " not in lines[0])
+        assert oracle(bytes(terminal.output)) == []
+
+
+def test_a_filter_is_typed_and_q_is_a_letter_in_it(showcase: Program) -> None:
+    with showcase.start() as terminal:
+        terminal.wait_for("llama-7b")
+        terminal.send("f4", "user=bob q")
+        terminal.wait_for("0 of 59 processes match")
+        terminal.send("backspace", "backspace")
+        terminal.wait_for(lambda lines: "52011" in "".join(lines) and "41207" not in "".join(lines))
+        terminal.send("enter", "/", "rank2", "enter", "space", "n", "u", "escape")
+        terminal.wait_for("1 tagged")
+        terminal.send("escape", "1", "3", "3", "z", "v", "H", "U")
+        terminal.wait_for("all processes")
+        terminal.send("q")
+        assert terminal.wait_exit(1) == 0
         assert oracle(bytes(terminal.output)) == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from gputop.ui.gpus import Density, lines, pick
@@ -14,6 +14,7 @@ WIDTH_FOR_PROCESSES, HEIGHT_FOR_PROCESSES = 80, 24
 WIDTH_FOR_HOST = 160
 _HEIGHT_FOR_REPLAY = 6
 GPU_SHARE = 0.45  # of the height, at most
+HEIGHT_FOR_PREVIEW, PREVIEW_LINES = 50, 12
 
 
 class Rect(NamedTuple):
@@ -36,6 +37,8 @@ class Panes:
     host: Rect | None = None
     processes: Rect | None = None
     notice: Rect | None = None  # one line: too small for processes
+    preview: Rect | None = None  # the selected process
+    prompt: Rect | None = None  # one line: where something is typed
     replay: Rect | None = None  # one line: where a recording stands
     keys: Rect | None = None
 
@@ -49,6 +52,7 @@ def arrange(
     empty: int = 0,
     note: bool = False,
     replay: bool = False,
+    prompt: bool = False,
     hidden: Collection[Pane] = (),
     zoom: Pane | None = None,
 ) -> Panes:
@@ -60,22 +64,35 @@ def arrange(
     top, bottom, around = _edges(width, height, replay)
     if width < WIDTH_FOR_PROCESSES or height < HEIGHT_FOR_PROCESSES:
         return _small(width, top, bottom, gpus, around)
+    bottom -= prompt
+    around["prompt"] = _rect(0, bottom, width, int(prompt))
     if zoom is not None:
         middle = {zoom: _rect(0, top, width, bottom - top)}
         return Panes(density=density or pick(width, bottom - top, gpus), **around, **middle)
-    room = int(height * GPU_SHARE) if "processes" not in hidden else bottom - top - note
+    below = {"processes", "host"} - set(hidden)
+    room = int(height * GPU_SHARE) if below else bottom - top - note
     density = density or pick(width, room, gpus)
     tall = 0 if "gpus" in hidden else min(room, lines(density, width, room, gpus) if gpus else empty)
-    y = top + tall + note
-    host_width = max(50, min(90, width // 3)) if width >= WIDTH_FOR_HOST and "host" not in hidden else 0
-    processes_width = width - host_width if "processes" not in hidden else 0
-    return Panes(
+    above = Panes(
         density=density,
         gpus=_rect(0, top, width, tall),
         note=_rect(0, top + tall, width, int(note)),
-        processes=_rect(0, y, processes_width, bottom - y),
-        host=_rect(processes_width, y, width - processes_width if host_width else 0, bottom - y),
         **around,
+    )
+    return _beside(above, width, top + tall + note, bottom, below, height >= HEIGHT_FOR_PREVIEW)
+
+
+def _beside(above: Panes, width: int, y: int, bottom: int, shown: Collection[str], preview: bool) -> Panes:
+    """Processes, the selected one below them, and the host at their right, or in their place while they are hidden."""
+    if "processes" not in shown:
+        return replace(above, host=_rect(0, y, width, bottom - y) if "host" in shown else None)
+    host_width = max(50, min(90, width // 3)) if width >= WIDTH_FOR_HOST and "host" in shown else 0
+    left, tall = width - host_width, PREVIEW_LINES if preview else 0
+    return replace(
+        above,
+        processes=_rect(0, y, left, bottom - y - tall),
+        preview=_rect(0, bottom - tall, left, tall),
+        host=_rect(left, y, host_width, bottom - y),
     )
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from textual.strip import Strip
 
 from gputop import units
 from gputop.figures import mean
 from gputop.model import Gpu
 from gputop.ui import draw
+from gputop.ui.charts import Chart, beside, most, room
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import Token
 from gputop.ui.models import short_name
@@ -21,33 +19,15 @@ CARD_LEAST = 7  # lines: facts, labels, four of chart, smaller facts
 CARD_MOST = 15
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """One chart: its title, what is said beside it, its values and its fixed top."""
-
-    title: str
-    said: str
-    values: Sequence[float | None]
-    top: float
-    token: Token
-
-
 def card(gpu: Gpu, scene: Scene, width: int, height: int) -> list[Strip]:
     """A card in at most `height` lines."""
     state, look = scene.states[gpu.uuid], scene.look
     strips = [_facts(gpu, scene, state, width)]
     tall = min(CARD_MOST, height) - 3
     if tall > 0:
-        each = (width - 2) // _side_by_side(width)
-        charts = _charts(gpu, scene, each - 3)[: _side_by_side(width)]
-        each = (width - 2) // max(1, len(charts))
-        strips.append(_labels(charts, each, scene, width))
-        drawn = [draw.chart(chart.values, each - 3, tall, chart.top, look) for chart in charts]
-        for y in range(tall):
-            line = Line(look)
-            for x, chart in enumerate(charts):
-                line.to(1 + x * each).add(drawn[x][y], "dim" if state.stale else chart.token)
-            strips.append(line.strip(width))
+        count = _side_by_side(width)
+        charts = _charts(gpu, scene, room(width, count))[:count]
+        strips += beside(charts, width, tall, look, stale=state.stale)
     strips.append(_smaller(gpu, scene, width))
     return strips[:height]
 
@@ -95,30 +75,18 @@ def _charts(gpu: Gpu, scene: Scene, seconds: int) -> list[Chart]:
     charts = [Chart("busy %", f"now {_number(gpu.busy_percent)}  avg {_number(mean(busy))}", busy, 100, "busy area")]
     if gpu.vram_total_bytes:
         used = past("vram_used_bytes")
-        said = f"{units.size(gpu.vram_used_bytes)}  peak {units.size(_most(used))}"
+        said = f"{units.size(gpu.vram_used_bytes)}  peak {units.size(most(used))}"
         charts.append(Chart("vram %", said, used, gpu.vram_total_bytes, "memory area"))
     if gpu.power_limit_watts:
         watts = past("power_watts")
         said = f"{_number(gpu.power_watts)} of {gpu.power_limit_watts:.0f} W  avg {_number(mean(watts))}"
         charts.append(Chart("power", said, watts, gpu.power_limit_watts, "busy area"))
     rates = past("pcie_rx_bytes_per_s")
-    if (most := _most(rates)) is not None:
-        top = draw.ceiling(most, 1e8)
-        said = f"{units.rate(gpu.pcie_rx_bytes_per_s)}/s  peak {units.rate(most)}/s  axis {units.rate(top)}/s"
+    if (peak := most(rates)) is not None:
+        top = draw.ceiling(peak, 1e8)
+        said = f"{units.rate(gpu.pcie_rx_bytes_per_s)}/s  peak {units.rate(peak)}/s  axis {units.rate(top)}/s"
         charts.append(Chart("pcie rx", said, rates, top, "busy area"))
     return charts
-
-
-def _most(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def _labels(charts: Sequence[Chart], each: int, scene: Scene, width: int) -> Strip:
-    line = Line(scene.look)
-    for x, chart in enumerate(charts):
-        line.to(1 + x * each).add(chart.title, "text").add("  ")
-        line.add(draw.cut(chart.said, max(0, 1 + (x + 1) * each - line.cells - 1)), "dim")
-    return line.strip(width)
 
 
 def _smaller(gpu: Gpu, scene: Scene, width: int) -> Strip:

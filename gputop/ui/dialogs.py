@@ -14,8 +14,8 @@ from textual.strip import Strip
 
 from gputop import units
 from gputop.config import BY_KEY
-from gputop.ui import bindings, draw
-from gputop.ui.columns import BY_ID, SORTABLE
+from gputop.ui import bindings
+from gputop.ui.columns import BY_ID
 from gputop.ui.draw import Line
 from gputop.ui.keys import ORDERS
 from gputop.ui.lines import Lines
@@ -106,36 +106,6 @@ class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
     @abstractmethod
     def press(self, event: events.Key) -> None:
         """A key that is not Esc."""
-
-
-class SortDialog(Dialog[str]):
-    """Which column to sort by."""
-
-    TITLE_TEXT = "sort by"
-
-    def __init__(self, look: Look, column: str) -> None:
-        super().__init__(look)
-        self._at = [place.id for place in SORTABLE].index(column)
-
-    def lines(self) -> Sequence[Line]:
-        """A line for each column, the chosen one on its own ground."""
-        lines = []
-        for place, column in enumerate(SORTABLE):
-            chosen = place == self._at
-            line = Line(self.look, "selected" if chosen else "raised")
-            line.add(f"  {column.title:9}", "bright" if chosen else "text")
-            line.add(draw.fit(column.help, self.WIDTH - 12, more=self.look.glyphs.more), "dim")
-            lines.append(line)
-        return lines
-
-    def press(self, event: events.Key) -> None:
-        """Move, or take the column."""
-        steps = {"up": -1, "down": 1, "pageup": -5, "pagedown": 5, "home": -99, "end": 99}
-        if event.key in steps:
-            self._at = min(max(0, self._at + steps[event.key]), len(SORTABLE) - 1)
-            self.redraw()
-        elif event.key == "enter":
-            self.dismiss(SORTABLE[self._at].id)
 
 
 class OrderDialog(Dialog[str]):

@@ -168,12 +168,14 @@ def ceiling(value: float | None, least: float = 1.0) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value * 0.999)
 
 
-def rule(title: str, width: int, look: Look, *, right: str = "") -> Strip:
-    """A pane's first line: `─ title ───── right ─`."""
+def rule(title: str, width: int, look: Look, *, right: str = "", mark: str = "") -> Strip:
+    """A pane's first line: `─ title ─ mark ───── right ─`; the mark is what must not be overlooked."""
     glyph = look.glyphs.rule
     title = cut(title, max(0, width - 4))
-    right = cut(right, max(0, width - cell_len(title) - 8))
     line = Line(look).add(f"{glyph} ", "faint").add(title, "text", bold=True).add(" ")
+    if mark:
+        line.add(f"{glyph} ", "faint").add(cut(mark, max(0, width - line.cells - 8)), "busy", bold=True).add(" ")
+    right = cut(right, max(0, width - line.cells - 5))
     fill = width - line.cells - (cell_len(right) + 2 if right else 0)
     line.add(glyph * max(0, fill - bool(right)), "faint")
     if right:

@@ -14,7 +14,9 @@ from gputop.ended import Ended
 from gputop.model import Frame, Note
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
+from gputop.ui.filter import Filter
 from gputop.ui.look import Look
+from gputop.words import amount
 
 _PARTS = re.compile(r"(`[^`]+`)")
 _LOOKING = "no GPU here, just looking   `gputop demo showcase`"
@@ -61,6 +63,32 @@ def no_gpu_process(frame: Frame, width: int, look: Look, last_job: Ended | None 
         line = Line(look).add(draw.cut(f"    {_farewell(last_job)}", width), "dim")
         strips += [draw.blank(width, look), line.strip(width)]
     return strips
+
+
+def nothing_matches(frame: Frame, asked: Filter, user: str | None, width: int, look: Look) -> list[Strip]:
+    """What stands in the process pane while the filter hides all: who may have been meant, and the way back."""
+    of = f" of {user}" if user else ""
+    first = Line(look).add(f"  0 of {len(frame.processes)} processes{of} match  ", "text")
+    first.add(draw.cut(asked.text, max(1, width - first.cells - 1), look.glyphs.more), "bright", bold=True)
+    second = Line(look).add("    ")
+    if nearest := asked.nearest(frame):
+        kind, name, count = nearest
+        second.add(f"nearest {kind}: ", "dim").add(name, "text").add(f" ({amount(count, 'process')}).    ", "dim")
+    second.add("Esc", "busy", bold=True).add(" clears the filter", "dim")
+    return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
+
+
+def nothing_of(user: str, count: int, width: int, look: Look) -> list[Strip]:
+    """What stands there while the one user who is looked at does nothing that is shown."""
+    first = Line(look).add(f"  {user} uses no GPU and is not busy.", "text")
+    second = (
+        Line(look)
+        .add("    ")
+        .add("H", "busy", bold=True)
+        .add(f" shows all {amount(count, 'process')} of {user}    ", "dim")
+    )
+    second.add("Esc", "busy", bold=True).add(" shows everybody", "dim")
+    return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
 
 
 def _farewell(job: Ended) -> str:

@@ -37,6 +37,9 @@ def _keys(look: Look, width: int, keys: Sequence[Key]) -> list[Line]:
     groups = [_group(group, keys, room) for group in GROUPS]
     cut = min(range(len(groups)), key=lambda cut: _taller(groups, cut)) if columns == 2 else len(groups)
     left, right = [*chain(*groups[:cut])], [*chain(*groups[cut:])]
+    for column in (left, right):
+        while column and not column[-1]:
+            column.pop()
     lines = []
     for place in range(max(len(left), len(right))):
         line = Line(look).add(" ")

@@ -51,6 +51,7 @@ class KeyBar(Lines):
         self._keys = keys
         self._said = ""
         self._token: Token = "bright"
+        self._lent: Line | None = None
         self._silence: Timer | None = None
 
     def restyle(self, look: Look) -> None:
@@ -72,6 +73,11 @@ class KeyBar(Lines):
         self._silence = self.set_timer(seconds, self.hush)
         self.redraw()
 
+    def lend(self, line: Line | None) -> None:
+        """Show this line instead of the keys, until there is none."""
+        self._lent = line
+        self.redraw()
+
     def hush(self) -> None:
         """Show the keys again."""
         self._said = ""
@@ -83,6 +89,8 @@ class KeyBar(Lines):
         if self._said:
             text = draw.cut(self._said, max(0, width - 2), look.glyphs.more)
             strip, self._spots = Line(look, "raised").add(" ").add(text, self._token).strip(width), []
+        elif self._lent:
+            strip, self._spots = self._lent.strip(width), []
         else:
             strip, self._spots = bar(self._keys, width, look)
         self.show([strip])

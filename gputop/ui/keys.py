@@ -8,8 +8,8 @@ from typing import Literal
 
 from gputop.ui.keynames import shown
 
-Group = Literal["MOVE", "SORT", "LOOK", "ACT", "TIME", "LEAVE"]
-GROUPS: tuple[Group, ...] = ("MOVE", "SORT", "LOOK", "ACT", "TIME", "LEAVE")
+Group = Literal["MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE"]
+GROUPS: tuple[Group, ...] = ("MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,19 @@ KEYS: tuple[Key, ...] = (
     Key("end", ("end",), "Move", "to the last line", "MOVE", "move(1000000)", joins=True),
     Key("fold", ("left",), "Fold", "fold, or go to the parent; when flat, scroll the commands", "MOVE", "fold"),
     Key("unfold", ("right",), "Unfold", "unfold; when flat, scroll the commands", "MOVE", "unfold", joins=True),
-    Key("unfold-level", ("plus",), "Unfold a level", "unfold one level everywhere", "MOVE", "level(1)"),
-    Key("fold-level", ("minus",), "Fold a level", "fold one level everywhere", "MOVE", "level(-1)", joins=True),
-    Key("levels", ("asterisk",), "All", "unfold everything, and back", "MOVE", "level(0)", joins=True),
+    Key("unfold-level", ("plus",), "Unfold", "unfold one level everywhere", "MOVE", "level(1)"),
+    Key("fold-level", ("minus",), "Fold", "fold one level everywhere", "MOVE", "level(-1)", joins=True),
+    Key("levels", ("asterisk",), "All levels", "unfold everything, and back", "MOVE", "level(0)", joins=True),
     Key("next-pane", ("tab",), "Next pane", "to the next pane", "MOVE", "pane(1)"),
     Key("previous-pane", ("shift+tab",), "Previous", "to the previous pane", "MOVE", "pane(-1)", joins=True),
-    Key("follow", ("F",), "Follow", "the cursor follows its process, or stays on its line", "MOVE", "follow"),
+    Key("follow", ("F",), "Follow", "follow the process, or not", "MOVE", "follow"),
+    Key("find", ("slash", "f3"), "Find", "find by any words; what is folded is unfolded", "PICK", "find", keep=95),
+    Key("find-next", ("n",), "Next", "the next one that was found", "PICK", "find_next", joins=True),
+    Key("filter", ("backslash", "f4"), "Filter", "filter by words or read>50M", "PICK", "filter", keep=80),
+    Key("user", ("u",), "User", "show one user only", "PICK", "user", keep=30),
+    Key("tag", ("space",), "Tag", "tag the process, or no longer", "PICK", "tag(False)"),
+    Key("tag-children", ("c",), "With children", "tag the process with its children", "PICK", "tag(True)", joins=True),
+    Key("untag", ("U",), "Untag", "tag nothing", "PICK", "untag", joins=True),
     Key("sort-cpu", ("P",), "CPU", "by CPU", "SORT", "sort('cpu')"),
     Key("sort-memory", ("M",), "Memory", "by resident memory", "SORT", "sort('rss')", joins=True),
     Key("sort-time", ("T",), "Time", "by time since the start", "SORT", "sort('time')", joins=True),
@@ -55,24 +62,29 @@ KEYS: tuple[Key, ...] = (
     Key("sort-vram", ("V",), "VRAM", "by device memory", "SORT", "sort('vram')", joins=True),
     Key("sort-read", ("r",), "Read", "by bytes read", "SORT", "sort('read')"),
     Key("sort-write", ("w",), "Write", "by bytes written", "SORT", "sort('write')", joins=True),
-    Key("order", ("o",), "Order", "by a letter that follows, as in nvitop", "SORT", "order"),
+    Key("order", ("o",), "Order", "by a letter, as in nvitop", "SORT", "order"),
     Key("sort-previous", ("comma",), "Column left", "by the column to the left", "SORT", "shift_sort(-1)"),
     Key("sort-next", ("full_stop",), "Right", "by the column to the right", "SORT", "shift_sort(1)", joins=True),
     Key("sort", ("f6",), "Sort", "choose the column", "SORT", "choose_sort", keep=90),
     Key("reverse", ("I",), "Reverse", "the other way round", "SORT", "reverse", keep=20),
-    Key("tree", ("f5",), "Tree", "jobs as a tree, or a flat list of processes", "SORT", "tree", keep=60),
-    Key("density", ("g",), "GPUs", "GPUs as cards, rows or cells, or what fits best", "LOOK", "density", keep=50),
-    Key("setup", ("f2",), "Setup", "every setting; a change is saved at once", "LOOK", "setup", keep=65),
-    Key("view", ("v",), "View", "columns: main, I/O, memory, scheduling", "LOOK", "next_preset", keep=15),
+    Key("tree", ("f5",), "Tree", "a tree of jobs, or a list", "SORT", "tree", keep=60),
+    Key("density", ("g",), "GPUs", "GPUs as card, row, cell", "LOOK", "density", keep=50),
+    Key("pane-gpus", ("1",), "Hide GPUs", "show or hide the GPUs", "LOOK", "hide('gpus')"),
+    Key("pane-host", ("2",), "host", "show or hide the host", "LOOK", "hide('host')", joins=True),
+    Key("pane-processes", ("3",), "processes", "show or hide the processes", "LOOK", "hide('processes')", joins=True),
+    Key("zoom", ("z",), "Zoom", "this pane alone, and back", "LOOK", "zoom"),
+    Key("everything", ("H",), "All", "processes without a GPU too", "LOOK", "every_process"),
+    Key("setup", ("f2",), "Setup", "settings, saved at once", "LOOK", "setup", keep=65),
+    Key("view", ("v",), "View", "columns: I/O, memory, CPU", "LOOK", "next_preset", keep=15),
     Key("copy", ("y",), "Copy", "copy the pid; again: the command line (OSC 52)", "LOOK", "copy"),
-    Key("show", ("Y",), "Show", "what y copies on a plain screen, for the mouse", "LOOK", "show"),
-    Key("save", ("S",), "Save", "save the screen: a picture, text or JSON", "LOOK", "save"),
-    Key("palette", ("ctrl+p",), "All", "everything that can be done, by name; themes", "LOOK", "palette", keep=30),
-    Key("release-driver", ("D",), "Release", "let go of the driver, to reset a GPU; take it again", "LOOK", "driver"),
+    Key("show", ("Y",), "Show", "what y copies on a plain screen, for the mouse", "LOOK", "show", joins=True),
+    Key("save", ("S",), "Save", "save the screen: a picture, text or JSON", "LOOK", "save", joins=True),
+    Key("palette", ("ctrl+p",), "All", "everything, by name; themes", "LOOK", "palette", keep=30),
+    Key("release-driver", ("D",), "Release", "release the driver, or back", "LOOK", "driver"),
     Key("signal", ("f9", "k"), "Signal", "send a signal; it asks which, and to whom", "ACT", "signal", keep=80),
     Key("nice-up", ("f8",), "Nice +", "one step nicer: others get the CPU first", "ACT", "nice(1)"),
     Key("nice-down", ("f7",), "Nice -", "one step less nice; only root may", "ACT", "nice(-1)"),
-    Key("freeze", ("Z",), "Freeze", "hold the picture; collection goes on", "TIME", "freeze", keep=70),
+    Key("freeze", ("Z",), "Freeze", "freeze the picture", "TIME", "freeze", keep=70),
     Key("delay", ("d",), "Delay", "time between two looks", "TIME", "delay", keep=40),
     Key("pause", ("vertical_line",), "Replay: pause", "replay: pause, and play on", "TIME", "hold"),
     Key("slower", ("less_than_sign",), "Slower", "replay: slower", "TIME", "hurry(-1)", joins=True),
@@ -84,8 +96,8 @@ KEYS: tuple[Key, ...] = (
     Key("recording-end", ("0",), "End", "replay: to the end", "TIME", "end_of_recording"),
     Key("back", ("escape",), "Back", "back; ends what is open or frozen", "LEAVE", "back"),
     Key("quit", ("q", "f10"), "Quit", "quit", "LEAVE", "quit", keep=100),
-    Key("interrupt", ("ctrl+c",), "Quit", "quit, when pressed twice; never a signal to a job", "LEAVE", "interrupt"),
-    Key("suspend", ("ctrl+z",), "Suspend", "to the shell; `fg` comes back", "LEAVE", "suspend_process"),
+    Key("interrupt", ("ctrl+c",), "Quit", "quit, when pressed twice", "LEAVE", "interrupt"),
+    Key("suspend", ("ctrl+z",), "Suspend", "to the shell; fg comes back", "LEAVE", "suspend_process"),
 )  # fmt: skip
 
 # after `o`, the letters of nvitop: what they sort by

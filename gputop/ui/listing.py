@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gputop.model import Frame
+from gputop.model import Frame, Identity
 from gputop.ui import tree
 from gputop.ui.row import LEVELS, Key, Row, depth
+from gputop.ui.tags import Tags
 from gputop.ui.tree import View
 
 CALM_S = 3.0  # lines change places at most this often, and not this soon after a key
@@ -24,6 +25,8 @@ class Listing:
         self.top = 0
         self.height = 1
         self.follow = True
+        self.matching: frozenset[Identity] | None = None  # those looked for; None: everybody
+        self.tags = Tags()
         self._frame: Frame | None = None
         self._idle: tree.Idle = lambda _: None
         self._order: Mapping[Key, int] = tree.NOWHERE
@@ -38,6 +41,7 @@ class Listing:
     def feed(self, frame: Frame, now_s: float, idle: tree.Idle = lambda _: None) -> None:
         """Take in a frame; lines change places only when that does not disturb anybody."""
         self._frame, self._idle = frame, idle
+        self.tags.keep(frame)
         if now_s - self._ranked_s >= CALM_S and now_s - self._touched_s >= CALM_S:
             self._rank(now_s)
         else:
@@ -46,7 +50,7 @@ class Listing:
             self._opened = True
             self._find(first)
             self.unfold()
-            self.reveal()
+            self._reveal()
 
     def touch(self, now_s: float) -> None:
         """A key was pressed: for a while nothing changes places."""
@@ -55,7 +59,30 @@ class Listing:
     def move(self, lines: int) -> None:
         """Move the cursor, as far as there are lines."""
         self.at = min(max(0, self.at + lines), max(0, len(self.rows) - 1))
-        self.reveal()
+        self._reveal()
+
+    def go(self, key: Key) -> None:
+        """Put the cursor on a line, unfolding what it is in; nowhere if there is no such line."""
+        above = {row.key: row.parent for row in self.unfolded()}
+        inside, parent = list[Key](), above.get(key)
+        while parent:
+            inside.append(parent)
+            parent = above.get(parent)
+        for opened in (inside, [("more", *inside[0])] if inside else []):
+            if key not in {row.key for row in self.rows}:
+                self.look(replace(self.view, folds={**self.view.folds, **dict.fromkeys(opened, True)}))
+        self._find(key)
+        self._reveal()
+
+    def unfolded(self) -> list[Row]:
+        """Every line there would be if nothing were folded, in the order they would have."""
+        if self._frame is None:
+            return []
+        view, rows = self.view, self.rows
+        while folded := [row.key for row in rows if row.open is False]:
+            view = replace(view, folds={**view.folds, **dict.fromkeys(folded, True)})
+            rows = tree.build(self._frame, view, self._order, True, self._idle, self.matching)
+        return rows
 
     def scroll(self, lines: int) -> None:
         """Move the window and leave the cursor, which may go out of sight."""
@@ -64,9 +91,9 @@ class Listing:
     def resize(self, height: int) -> None:
         """Give the window another height; the cursor stays in sight."""
         self.height = max(1, height)
-        self.reveal()
+        self._reveal()
 
-    def reveal(self) -> None:
+    def _reveal(self) -> None:
         """Move the window as little as shows the cursor."""
         self.top = min(max(self.top, self.at - self.height + 1), self.at)
         self.top = min(self.top, max(0, len(self.rows) - self.height))
@@ -79,7 +106,7 @@ class Listing:
             self.look(replace(self.view, folds={**folds, row.key: False}))
         elif row and row.parent:
             self._find(row.parent)
-            self.reveal()
+            self._reveal()
 
     def unfold(self) -> None:
         """Show what is below the cursor's line."""
@@ -101,11 +128,6 @@ class Listing:
             level = 1 if view.level == LEVELS else LEVELS
         self.look(replace(view, level=min(max(0, level), LEVELS), folds={}))
 
-    def sort(self, column: str, now_s: float) -> None:
-        """Sort by a column, the most interesting end first."""
-        self.view = replace(self.view, sort=column, reverse=False)
-        self._rank(now_s)
-
     def look(self, view: View, now_s: float | None = None) -> None:
         """Look at the same frame in another way; with a time the lines are sorted anew."""
         self.view = view
@@ -122,13 +144,14 @@ class Listing:
         if self._frame is None:
             return
         before, seen = self.rows, self.top <= self.at < self.top + self.height
-        self.rows = tree.build(self._frame, self.view, self._order, calm, self._idle)
+        self.matching = tree.matching(self._frame, self.view)
+        self.rows = tree.build(self._frame, self.view, self._order, calm, self._idle, self.matching)
         self._order = dict(tree.walk(self.rows))
         if before and self.follow:
             self._find(before[self.at].key, {row.key: row.parent for row in before})
         self.at = min(self.at, max(0, len(self.rows) - 1))
         if seen:
-            self.reveal()
+            self._reveal()
         else:
             self.scroll(0)
 

@@ -97,6 +97,7 @@ class Glyphs:
     knob: str  # where a recording stands
     record: str
     picked: str  # inside ( )
+    tag: str
     crit: str
     warn: str
     info: str
@@ -111,15 +112,13 @@ class Glyphs:
 
 UNICODE = Glyphs(
     bar="━", bar_half="╸", track="━", levels="▁▂▃▄▅▆▇", full="█", rule="─", column="│",
-    branch="├─", last="└─", stem="│ ", open="▾", shut="▸", cursor=">", knob="┃",
-    picked="•", record="●", crit="▲", warn="!", info="-", down="▼", up="▲",
-    dot="·", degree="°", times="×", more="…", unknown="·",
+    branch="├─", last="└─", stem="│ ", open="▾", shut="▸", cursor=">", knob="┃", picked="•", record="●", tag="●",
+    crit="▲", warn="!", info="-", down="▼", up="▲", dot="·", degree="°", times="×", more="…", unknown="·",
 )  # fmt: skip
 ASCII = Glyphs(
     bar="#", bar_half="#", track=".", levels="_.-^", full=":", rule="-", column="|", branch="+-", last="`-", stem="| ",
-    open="v", shut=">", cursor=">", knob="|",
-    picked="*", record="*", crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x",
-    more="~", unknown=".",
+    open="v", shut=">", cursor=">", knob="|", picked="*", record="*", tag="*",
+    crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x", more="~", unknown=".",
 )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from gputop.ui.gpus import Density, gpus
 from gputop.ui.header import Status, header
 from gputop.ui.host import host
 from gputop.ui.look import Look
+from gputop.ui.preview import preview
+from gputop.ui.row import Row
 from gputop.ui.state import Past
 
 
@@ -27,11 +29,18 @@ class Parts:
     status: Status
     density: Density
     first_gpu: int
+    selected: Row | None
     look: Look
 
     def strips(self, name: str, rect: Rect) -> Sequence[Strip]:
         """The lines of a pane."""
-        draw = {"header": self._header, "gpus": self._gpus, "note": self._note, "host": self._host}
+        draw = {
+            "header": self._header,
+            "gpus": self._gpus,
+            "note": self._note,
+            "host": self._host,
+            "preview": self._preview,
+        }
         return draw.get(name, self._notice)(rect)
 
     def _header(self, rect: Rect) -> Sequence[Strip]:
@@ -49,6 +58,9 @@ class Parts:
 
     def _host(self, rect: Rect) -> Sequence[Strip]:
         return host(self.frame, self.past, rect.width, rect.height, self.look)
+
+    def _preview(self, rect: Rect) -> Sequence[Strip]:
+        return preview(self.selected, self.frame, self.past, rect.width, rect.height, self.look)
 
     def _notice(self, rect: Rect) -> Sequence[Strip]:
         text = f"  needs {WIDTH_FOR_PROCESSES}{self.look.glyphs.times}{HEIGHT_FOR_PROCESSES} for processes"

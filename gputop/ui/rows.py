@@ -50,7 +50,14 @@ def _wording(row: Row, room: int) -> str:
 
 
 def line(
-    row: Row, says: Sequence[str], places: Sequence[Place], look: Look, *, on: Ground = "background", shift: int = 0
+    row: Row,
+    says: Sequence[str],
+    places: Sequence[Place],
+    look: Look,
+    *,
+    on: Ground = "background",
+    shift: int = 0,
+    tagged: bool = False,
 ) -> Strip:
     """One line of the table, from the row and its `texts`; `shift` scrolls the command."""
     drawn = Line(look, on)
@@ -59,7 +66,7 @@ def line(
     for place, text in zip(places, says, strict=True):
         column = place.column
         if column.id == "pid":
-            _name(drawn, row, place, look, even)
+            _name(drawn, row, place, look, even, tagged)
         elif column.id == "command":
             drawn.to(place.left + 1).add(draw.cut(text[shift:], place.width - 2, more), token)
         elif column.align == "left":
@@ -92,9 +99,12 @@ def _indent(row: Row) -> int:
     return 3 * len(row.rails) - 1 if row.rails else 0
 
 
-def _name(drawn: Line, row: Row, place: Place, look: Look, even: bool) -> None:
+def _name(drawn: Line, row: Row, place: Place, look: Look, even: bool, tagged: bool) -> None:
     glyphs = look.glyphs
-    drawn.add(glyphs.cursor if even else " ", "text")
+    if tagged:
+        drawn.add(glyphs.tag, "text" if even else "busy", bold=True)
+    else:
+        drawn.add(glyphs.cursor if even else " ", "text")
     rails = [_rail(letter, glyphs.stem, glyphs.branch, glyphs.last) for letter in row.rails]
     drawn.add(" ".join(rails), "text" if even else "faint")
     drawn.to(1 + _indent(row))
@@ -107,7 +117,8 @@ def _name(drawn: Line, row: Row, place: Place, look: Look, even: bool) -> None:
         drawn.add(" ")
     drawn.add(" ")
     room = place.left + place.width - drawn.cells
-    drawn.add(draw.cut(row.label, room, glyphs.more), "text" if even else weight(row), bold=row.kind == "job")
+    token: Token = "text" if even else "busy" if tagged else weight(row)
+    drawn.add(draw.cut(row.label, room, glyphs.more), token, bold=tagged or row.kind == "job")
 
 
 def _rail(letter: str, stem: str, branch: str, last: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from gputop.figures import mean
-from gputop.model import Gpu
+from gputop.model import Gpu, Identity
 from gputop.ui.look import Token
 from gputop.units import ago
 
@@ -22,8 +22,8 @@ _FINE_S, _LONG_S, _LONG_STEP_S = 900.0, 14400.0, 15.0  # how far back, and in st
 class Past(Protocol):
     """What a pane reads of the history."""
 
-    def values(self, key: str, metric: str, seconds: float, step_s: float = 1.0) -> Sequence[float | None]:
-        """The last `seconds` of a metric of a GPU's uuid or of "host", oldest first, None for a gap."""
+    def values(self, key: str | Identity, metric: str, seconds: float, step_s: float = 1.0) -> Sequence[float | None]:
+        """The last `seconds` of a metric of a GPU's uuid, a process or "host", oldest first, None for a gap."""
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from textual import events
 from textual.strip import Strip
@@ -14,7 +15,7 @@ from gputop.model import Frame, Role
 from gputop.safe.text import redact_argv
 from gputop.ui import draw, rows
 from gputop.ui.columns import BY_ID, PRESETS, Preset
-from gputop.ui.empty import no_gpu_process
+from gputop.ui.empty import no_gpu_process, nothing_matches, nothing_of
 from gputop.ui.lines import Lines
 from gputop.ui.listing import Listing
 from gputop.ui.look import Ground, Look
@@ -33,11 +34,15 @@ SHIFT = 8  # cells a key scrolls the commands of the flat list
 class Table(Lines, can_focus=True):
     """Jobs and processes: a rule, titles, lines."""
 
-    def __init__(self, look: Look, view: View, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, look: Look, view: View, drawn: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`drawn` is called whenever what is selected may have changed."""
         super().__init__(id="processes")
         self.look = look
         self.listing = Listing(view)
         self.active = True  # the keys move its cursor
+        self._drawn_anew = drawn
         self._clock = clock
         self._shift = 0
         self._frame: Frame | None = None
@@ -63,9 +68,11 @@ class Table(Lines, can_focus=True):
         if self._frame is None or not width or not height:
             return
         listing, view = self.listing, self.listing.view
-        top = draw.rule(self._title(width), width, self.look, right=self._facts(self._frame))
+        only, facts = self._only(self._frame), self._facts(self._frame)
+        top = draw.rule(self._title(width), width, self.look, right=facts, mark=only)
         if not listing.rows:
-            self.show([top, *no_gpu_process(self._frame, width, self.look, self._last_job)][:height])
+            self.show([top, *self._empty(self._frame, width)][:height])
+            self._drawn_anew()
             return
         titles = rows.header(self._places, view, width, self.look)
         window = listing.rows[listing.top : listing.top + listing.height]
@@ -75,14 +82,37 @@ class Table(Lines, can_focus=True):
             for place, row in enumerate(window, listing.top)
         }
         self.show([top, titles, *(strip for _, strip in self._drawn.values())][:height])
+        self._drawn_anew()
 
     def _line(self, row: Row, on: Ground) -> tuple[Says, Strip]:
         cells = rows.texts(row, self._places)
-        says = (row.kind, row.rails, row.open, row.label, rows.weight(row), on, cells)
+        tagged = row in self.listing.tags
+        says = (row.kind, row.rails, row.open, row.label, rows.weight(row), on, tagged, cells)
         kept = self._drawn.get(row.key)
         if kept and kept[0] == says:
             return kept
-        return says, rows.line(row, cells, self._places, self.look, on=on, shift=self._shift)
+        return says, rows.line(row, cells, self._places, self.look, on=on, shift=self._shift, tagged=tagged)
+
+    def _empty(self, frame: Frame, width: int) -> list[Strip]:
+        view = self.listing.view
+        if view.filter is not None:
+            return nothing_matches(frame, view.filter, view.user, width, self.look)
+        if view.user is not None:
+            return nothing_of(view.user, len(self.listing.matching or ()), width, self.look)
+        return no_gpu_process(frame, width, self.look, self._last_job)
+
+    def _only(self, frame: Frame) -> str:
+        """What hides the others: it must not be overlooked."""
+        view = self.listing.view
+        parts = [f"only {view.user}"] if view.user is not None else []
+        if view.filter is not None:
+            parts.append(f"{draw.cut(view.filter.text, 40, self.look.glyphs.more)}  {self.found(frame)}")
+        return "  ".join(parts)
+
+    def found(self, frame: Frame) -> str:
+        """How many processes are looked for, of all."""
+        matching = self.listing.matching
+        return f"{len(frame.processes if matching is None else matching)} of {len(frame.processes)}"
 
     def masked(self) -> list[Strip]:
         """What is drawn, with what looks like a secret in a command line masked."""
@@ -112,6 +142,12 @@ class Table(Lines, can_focus=True):
         parts += [shape, f"{BY_ID[listing.view.sort].title}{arrow}"]
         if not listing.follow:
             parts.append("not following")
+        if listing.view.every_process:
+            parts.append("all processes")
+        if listing.tags:
+            parts.append(f"{len(listing.tags)} tagged")
+        if listing.matching is not None:
+            return " · ".join(parts)
         roles = [process.role for process in frame.processes if process.job]
         counts = ((len(frame.jobs), "job"), (roles.count(Role.TRAINER), "rank"), (roles.count(Role.LOADER), "loader"))
         parts.append(" ".join(amount(number, noun) for number, noun in counts if number) or "no jobs")
@@ -160,22 +196,22 @@ class Table(Lines, can_focus=True):
         self.redraw()
 
     def sort(self, column: str) -> None:
-        """Sort by a column; by the one that sorts already, the other way round."""
-        self.listing.sort(column, self._clock())
+        """Sort by a column, the most interesting end first."""
+        self.see(sort=column, reverse=False)
+
+    def see(self, **changes: Any) -> None:
+        """Look at the same frame in another way, sorted anew: fields of the view."""
+        self.listing.look(replace(self.listing.view, **changes), self._clock())
         self.redraw()
 
     def reverse(self) -> None:
         """Sort the other way round."""
-        view = self.listing.view
-        self.listing.look(replace(view, reverse=not view.reverse), self._clock())
-        self.redraw()
+        self.see(reverse=not self.listing.view.reverse)
 
     def nest(self) -> None:
         """A tree of jobs, or a flat list of processes."""
-        view = self.listing.view
         self._shift = 0
-        self.listing.look(replace(view, tree=not view.tree), self._clock())
-        self.redraw()
+        self.see(tree=not self.listing.view.tree)
 
     def on_click(self, event: events.Click) -> None:
         """Select the line; its fold mark folds, a title sorts."""

@@ -64,6 +64,15 @@ def build(
     return rows
 
 
+def matching(frame: Frame, view: View) -> frozenset[Identity] | None:
+    """The processes that a view looks for; None when it takes them all."""
+    found = None if view.filter is None else view.filter.found(frame)
+    if view.user is None:
+        return found
+    own = frozenset(process.identity for process in frame.processes if process.user == view.user)
+    return own if found is None else found & own
+
+
 def first_rank(rows: Iterable[Row]) -> Key | None:
     """The first folded rank: what is opened at the start, to show what is inside."""
     return next((row.key for row in rows if row.kind == "process" and row.open is False and row.parent), None)

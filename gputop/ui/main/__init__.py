@@ -11,12 +11,13 @@ from gputop.ui.main.acting import Acting
 from gputop.ui.main.doing import Doing
 from gputop.ui.main.looking import Looking
 from gputop.ui.main.moving import Moving
+from gputop.ui.main.picking import Picking
 from gputop.ui.main.replaying import Replaying
 from gputop.ui.main.sorting import Sorting
 from gputop.ui.main.taking import Taking
 
 
-class Main(Moving, Sorting, Looking, Acting, Doing, Taking, Replaying, inherit_bindings=False):
+class Main(Moving, Sorting, Looking, Acting, Doing, Picking, Taking, Replaying, inherit_bindings=False):
     """GPUs above, jobs below, the host beside them where there is room."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.main()

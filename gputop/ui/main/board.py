@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 from textual.app import ComposeResult
 from textual.screen import Screen
@@ -14,7 +14,7 @@ from gputop.history import History
 from gputop.monitor import Update
 from gputop.source import Seekable, Source
 from gputop.ui import empty
-from gputop.ui.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Panes, Rect, arrange
+from gputop.ui.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange
 from gputop.ui.aside import Aside
 from gputop.ui.draw import Line
 from gputop.ui.gpus import Density
@@ -26,6 +26,7 @@ from gputop.ui.look import Look
 from gputop.ui.models import with_instances
 from gputop.ui.parts import Parts
 from gputop.ui.player import Player
+from gputop.ui.prompt import Prompt
 from gputop.ui.remap import remapped
 from gputop.ui.replaybar import ReplayBar
 from gputop.ui.state import idle_for
@@ -33,7 +34,7 @@ from gputop.ui.table import Table
 from gputop.ui.then import Then
 from gputop.ui.tree import View
 
-AROUND = ("header", "gpus", "note", "host", "notice")  # the panes around the table
+AROUND = ("header", "gpus", "note", "host", "preview", "notice")  # the panes around the table
 _DENSITIES = ("auto", "card", "row", "cell")
 CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
 
@@ -84,7 +85,7 @@ class Board(Screen[None], inherit_bindings=False):
         view = View(
             tree=settings.tree, sort=settings.sort, reverse=settings.reverse, every_process=settings.every_process
         )
-        self.table = Table(look, view)
+        self.table = Table(look, view, lambda: self.redraw("preview"))
         self.table.listing.follow = settings.follow
         self.keys = remapped(settings.keys)
         self.bar = KeyBar(look, self.keys)
@@ -92,17 +93,24 @@ class Board(Screen[None], inherit_bindings=False):
         self.player = Player(source) if isinstance(source, Seekable) else None
         self.replay = ReplayBar(self.player, source.label, self.keys, look) if self.player else None
         self.gpus = Lines(id="gpus")
-        self.gpus.can_focus = True
+        self.host = Lines(id="host")
+        self.gpus.can_focus = self.host.can_focus = True
         self.first_gpu = 0
+        self.prompt = Prompt(look)
+        self.asking: Literal["find", "filter"] | None = None
+        self.hidden: frozenset[Pane] = frozenset()
+        self.alone: Pane | None = None
         self.shown: Update | None = None
         self.panes: Panes | None = None
 
     def compose(self) -> ComposeResult:
         """Every pane; `arrange` says which are shown."""
-        for name in ("header", "note", "host", "notice"):
+        for name in ("header", "note", "notice", "preview"):
             yield Lines(id=name)
         yield self.gpus
         yield self.table
+        yield self.host
+        yield self.prompt
         if self.replay:
             yield self.replay
         yield self.bar
@@ -131,7 +139,10 @@ class Board(Screen[None], inherit_bindings=False):
     def look_closer(self) -> None:
         """Tell the source what is on the screen: some of it is only read then."""
         source = self.program.source
-        wanted = replace(source.interest, sight=self.table.sight, every_process=self.table.listing.view.every_process)
+        row, sight = self.table.listing.cursor, self.table.sight
+        if row and row.process and self.panes and self.panes.preview:
+            sight |= {row.process.pid}
+        wanted = replace(source.interest, sight=sight, every_process=self.table.listing.view.every_process)
         if wanted != source.interest:
             source.interest = wanted
 
@@ -144,6 +155,7 @@ class Board(Screen[None], inherit_bindings=False):
             width, height, gpu_count, density=self.density,
             empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
             note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
+            prompt=self.asking is not None, hidden=self.hidden, zoom=self.alone,
         )  # fmt: skip
         if panes == self.panes:
             return
@@ -158,9 +170,11 @@ class Board(Screen[None], inherit_bindings=False):
 
     def why_not(self, key: Key) -> str:
         """Why a key does nothing now; empty if it does."""
-        if key.group == "SORT" and self.panes and not self.panes.processes:
-            return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} for processes"
-        return ""
+        if key.group not in ("PICK", "SORT") or not self.panes or self.panes.processes:
+            return ""
+        if "processes" in self.hidden or self.alone:
+            return "the processes are hidden: 3 or z shows them"
+        return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} for processes"
 
     async def action_press(self, id: str) -> None:
         """Do what a key does, or say why not now."""
@@ -170,8 +184,8 @@ class Board(Screen[None], inherit_bindings=False):
             elif key.id == id:
                 await self.run_action(key.action)
 
-    def redraw(self) -> None:
-        """Draw the newest update again in every pane but the table, which redraws itself."""
+    def redraw(self, *only: str) -> None:
+        """Draw the newest update again in every pane but the table, which redraws itself; or in these alone."""
         panes, update = self.panes, self.shown
         if not panes:
             return
@@ -182,9 +196,9 @@ class Board(Screen[None], inherit_bindings=False):
         self.past.lag_s = self.program.newest_s - update.frame.mono_s
         parts = Parts(
             frame=update.frame, past=self.past, status=self.program.status(), density=panes.density,
-            first_gpu=self.first_gpu, look=self.look,
+            first_gpu=self.first_gpu, selected=self.table.listing.cursor, look=self.look,
         )  # fmt: skip
-        for name in AROUND:
+        for name in only or AROUND:
             if rect := getattr(panes, name):
                 self._draw(name, rect, parts)
 

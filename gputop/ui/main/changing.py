@@ -12,7 +12,6 @@ from typing import Any
 from gputop import config, toml
 from gputop.config import Setting, Settings
 from gputop.safe.files import read_settings, write_settings
-from gputop.source import Interest
 from gputop.ui import theme
 from gputop.ui.look import Look
 from gputop.ui.main.board import CHOICES, Board
@@ -67,7 +66,7 @@ class Changing(Board):
         settings, listing = self.settings, self.table.listing
         if setting.field in _VIEW:
             listing.look(replace(listing.view, **{setting.field: getattr(settings, setting.field)}), time.monotonic())
-            self.program.source.interest = Interest(every_process=settings.every_process)
+            self.look_closer()
         elif setting.field in ("theme", "ascii"):
             look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
             palette, glyphs = (

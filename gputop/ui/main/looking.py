@@ -6,10 +6,12 @@ from gputop.ui import empty
 from gputop.ui.columns import PRESETS, Preset
 from gputop.ui.dialogs import DelayDialog
 from gputop.ui.help import Help
-from gputop.ui.main.board import CHOICES, Board
+from gputop.ui.main.board import CHOICES
+from gputop.ui.main.framing import Framing
+from gputop.ui.main.seeking import Seeking
 
 
-class Looking(Board):
+class Looking(Framing, Seeking):
     """What the keys of the groups LOOK and TIME do, and Esc."""
 
     def action_density(self) -> None:
@@ -51,7 +53,7 @@ class Looking(Board):
         self.app.push_screen(Help(self.look, empty.noted(self.shown.frame) if self.shown else (), self.keys))
 
     def action_back(self) -> None:
-        """End what is frozen or said."""
+        """End what is said, and one more thing: a pane alone, a filter, the frozen picture."""
         self.bar.hush()
-        if self.program.frozen:
+        if not self.unzoom() and not self.clear() and self.program.frozen:
             self.program.freeze()

@@ -22,9 +22,9 @@ class Replaying(Board):
             return "a recording has the looks that were taken"
         return super().why_not(key)
 
-    def redraw(self) -> None:
-        """Draw everything around the table again."""
-        super().redraw()
+    def redraw(self, *only: str) -> None:
+        """Draw everything around the table again, or these panes alone."""
+        super().redraw(*only)
         if self.replay:
             self.replay.redraw()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gputop.ui.choices import SortDialog
 from gputop.ui.columns import beside
-from gputop.ui.dialogs import OrderDialog, SortDialog
+from gputop.ui.dialogs import OrderDialog
 from gputop.ui.main.board import Board
 
 
@@ -31,7 +32,8 @@ class Sorting(Board):
 
     def action_choose_sort(self) -> None:
         """Sort by a column from a list."""
-        self.app.push_screen(SortDialog(self.look, self.table.listing.view.sort), self._sort_by)
+        view = self.table.listing.view
+        self.app.push_screen(SortDialog(self.look, view.sort, view.preset), self._sort_by)
 
     def _sort_by(self, column: str | None) -> None:
         if column:

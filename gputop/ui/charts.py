@@ -1,0 +1,52 @@
+"""Charts side by side, each under its title."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.strip import Strip
+
+from gputop.ui import draw
+from gputop.ui.draw import Line
+from gputop.ui.look import Look, Token
+
+_GAP = 3  # cells between two charts
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One chart: its title, what is said beside it, its values and its fixed top."""
+
+    title: str
+    said: str
+    values: Sequence[float | None]
+    top: float
+    token: Token
+
+
+def room(width: int, count: int) -> int:
+    """How many values each of so many charts shows."""
+    return max(1, (width - 2) // max(1, count) - _GAP)
+
+
+def beside(charts: Sequence[Chart], width: int, tall: int, look: Look, *, stale: bool = False) -> list[Strip]:
+    """A line of titles, and the charts in `tall` lines below it."""
+    each = (width - 2) // max(1, len(charts))
+    titles = Line(look)
+    for x, chart in enumerate(charts):
+        titles.to(1 + x * each).add(chart.title, "text").add("  ")
+        titles.add(draw.cut(chart.said, max(0, 1 + (x + 1) * each - titles.cells - 1)), "dim")
+    strips = [titles.strip(width)]
+    drawn = [draw.chart(chart.values, each - _GAP, tall, chart.top, look) for chart in charts]
+    for y in range(tall):
+        line = Line(look)
+        for x, chart in enumerate(charts):
+            line.to(1 + x * each).add(drawn[x][y], "dim" if stale else chart.token)
+        strips.append(line.strip(width))
+    return strips
+
+
+def most(values: Sequence[float | None]) -> float | None:
+    """The highest of what is known."""
+    return max((value for value in values if value is not None), default=None)

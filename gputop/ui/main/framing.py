@@ -1,0 +1,57 @@
+"""Keys that show and hide panes, and how much is in them."""
+
+from __future__ import annotations
+
+from gputop.ui.arrange import WIDTH_FOR_HOST, Pane
+from gputop.ui.main.board import Board
+
+_NAMES: dict[Pane, str] = {"gpus": "GPUs", "host": "host", "processes": "processes"}
+
+
+class Framing(Board):
+    """Panes: shown, hidden, alone."""
+
+    def action_hide(self, pane: Pane) -> None:
+        """Show or hide a pane; one stays."""
+        hidden = self.hidden ^ {pane}
+        if len(hidden) == len(_NAMES):
+            self.bar.say("one pane stays")
+            return
+        self.hidden, self.alone = hidden, None
+        self._frame(f"{_NAMES[pane]}: {'hidden' if pane in hidden else 'shown'}")
+        if pane == "host" and pane not in hidden and not (self.panes and self.panes.host):
+            self.bar.say(f"host: shown from {WIDTH_FOR_HOST} columns on, or where 3 hides the processes")
+
+    def action_zoom(self) -> None:
+        """The pane that has the keys alone, or all of them again."""
+        if self.alone is not None:
+            self.unzoom()
+            return
+        focused = self.focused.id if self.focused else None
+        shown = [pane for pane in _NAMES if pane not in self.hidden]
+        pane = next((pane for pane in shown if pane == focused), shown[-1])
+        self.alone = pane
+        self._frame(f"{_NAMES[pane]} alone; z or Esc goes back")
+
+    def unzoom(self) -> bool:
+        """All panes again; whether one was alone."""
+        if self.alone is None:
+            return False
+        self.alone = None
+        self._frame("")
+        return True
+
+    def action_every_process(self) -> None:
+        """All processes, or those that have to do with a GPU or are busy."""
+        self.table.key()
+        every = not self.table.listing.view.every_process
+        self.table.see(every_process=every)
+        self.look_closer()
+        self.bar.say("all processes" if every else "processes that have to do with a GPU, or are busy")
+
+    def _frame(self, said: str) -> None:
+        self.first_gpu = 0
+        self.place()
+        self.redraw()
+        if said:
+            self.bar.say(said)

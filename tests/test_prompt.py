@@ -1,0 +1,144 @@
+"""The line in which something is typed: editing, pasting, what it points at, and that a letter is a letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from rich.cells import cell_len
+from textual.events import Paste
+
+from gputop.ui.filter import HINT
+from gputop.ui.look import ASCII, PLAIN, Look
+from gputop.ui.prompt import MOST, pointing
+from tests.hostile import STRINGS
+from tests.screens import Stage, play
+from tests.scripted import frame, process, training
+
+LLAMA = training("llama", 41000, ranks=4, loaders=8)
+SD3 = training("sd3", 52000, ranks=3, loaders=2, first_gpu=4, user="bob")
+BOTH = frame(LLAMA, SD3, gpus=8)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("a l i c e", "alice"),
+        ("q z 1 H space slash n", "qz1H /n"),
+        ("a b left left c", "cab"),
+        ("a b home c end d", "cabd"),
+        ("a b ctrl+a c ctrl+e d", "cabd"),
+        ("a b c backspace", "ab"),
+        ("a b c left backspace", "ac"),
+        ("a b c home delete delete", "c"),
+        ("a b space c d ctrl+w", "ab"),
+        ("a b c left ctrl+u", "c"),
+        ("a b c left left ctrl+k", "a"),
+        ("backspace delete left right a", "a"),
+        ("a tab shift+tab ctrl+p b", "ab"),
+    ],
+)
+def test_a_line_is_edited_as_lines_are(keys: str, text: str) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("slash", *keys.split())
+        assert stage.app.main.prompt.text == text
+        assert not stage.app._exit
+
+    play(scene, BOTH)
+
+
+def test_the_cursor_of_the_table_moves_meanwhile() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("backslash", *"bob", "down", "down")
+        assert stage.selected == "52200"
+        await stage.press("f5")
+        assert " flat · " in stage.text
+        assert stage.app.main.prompt.text == "bob"
+
+    play(scene, BOTH)
+
+
+def test_a_paste_is_one_clean_line() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("backslash")
+        stage.app.main.prompt.post_message(Paste("user=bob\r\n\x1b[31mgpu=5\x07" + "x" * 1000))
+        await stage.pilot.pause()
+        text = stage.app.main.prompt.text
+        assert text.startswith("user=bob ")
+        assert len(text) <= MOST
+        assert text.isprintable()
+        for hostile in STRINGS:
+            stage.app.main.prompt.post_message(Paste(hostile))
+            await stage.press("ctrl+u")
+        assert stage.lines[-2].strip().startswith("filter")
+
+    play(scene, BOTH)
+
+
+def test_a_long_text_scrolls_with_its_cursor() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("slash", *("abcdefghij" * 12))
+        assert "bcdefghij" in stage.lines[-2]
+        assert cell_len(stage.lines[-2]) <= 80
+        await stage.press("home")
+        assert stage.lines[-2].startswith(" find  abcdefghij")
+
+    play(scene, BOTH, size=(80, 24))
+
+
+def test_enter_does_not_take_what_is_wrong() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("backslash", *"bob", "space", *"gpoo=1", "enter")
+        assert stage.lines[-2].startswith(" filter  bob gpoo=1")
+        assert stage.lines[-1] == " " * 13 + "^^^^ no field gpoo: did you mean gpu?"
+        assert "0 of 47 processes match  bob gpoo" in stage.text, "the filter is what was understood last"
+        await stage.press(*["backspace"] * 7)
+        assert stage.lines[-1].strip() == HINT
+        await stage.press("enter")
+        assert stage.lines[-1].startswith(" F1 Help")
+
+    play(scene, BOTH)
+
+
+def test_what_is_wrong_far_to_the_right_is_told_to_the_left_of_it() -> None:
+    for at, line in (
+        ((5, 8), "     ^^^ wrong"),
+        ((34, 38), "                            wrong ^^^^"),
+        ((2, 38), " wrong"),
+    ):
+        assert pointing(at, "wrong", 40, Look()).strip(40).text.rstrip() == line
+    assert pointing((70, 75), "w" * 100, 40, Look(PLAIN, ASCII)).strip(40).text == f" {'w' * 37}~ "
+
+
+@pytest.mark.parametrize(
+    ("size", "keys", "name"),
+    [
+        ((80, 24), ("backslash", *"user=alice read>5X"), "filter-wrong-80x24"),
+        ((120, 40), ("backslash", *"user=alice gpoo=0-3"), "filter-wrong-120x40"),
+        ((80, 24), ("backslash", *"user=alcie", "enter"), "filter-hides-all-80x24"),
+        ((120, 40), ("backslash", *"user=alice loader"), "filter-120x40"),
+        ((80, 24), ("slash", *"rank1"), "find-80x24"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_pictures(size: tuple[int, int], keys: tuple[str, ...], name: str, golden: Callable[[str, str], None]) -> None:
+    named = {" ": "space", ">": "greater_than_sign", "=": "equals_sign"}
+
+    async def scene(stage: Stage) -> None:
+        await stage.press(*(named.get(key, key) for key in keys))
+        golden(f"{name}.txt", "\n".join(stage.lines[1:]) + "\n")
+
+    play(scene, BOTH, size=size)
+
+
+def test_a_user_who_does_nothing_here_is_told_so() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("u", "end", "enter")
+        assert "root uses no GPU and is not busy." in stage.text
+        assert "H shows all 1 process of root" in stage.text
+        await stage.press("H")
+        assert stage.pids == ["7"]
+        await stage.press("escape")
+        assert "41100" in stage.pids
+
+    play(scene, frame(LLAMA, gpus=8, loose=(process(7, user="root"),)))
