@@ -10,6 +10,7 @@ import select
 import signal
 import struct
 import subprocess
+import tempfile
 import termios
 import threading
 import time
@@ -85,6 +86,7 @@ class Terminal:
         self._screen = pyte.Screen(*size)
         self._stream = pyte.ByteStream(self._screen)
         self._closed = False
+        self._settings = tempfile.TemporaryDirectory(prefix="gputop-test-")  # a key may save one
         self.master, slave = pty.openpty()
         self.resize(*size)
         self.termios_before = termios.tcgetattr(slave)
@@ -94,7 +96,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             cwd=cwd,
-            env=_environment(env),
+            env=_environment({"XDG_CONFIG_HOME": self._settings.name, **(env or {})}),
             start_new_session=True,
             preexec_fn=lambda: _in_child(before_exec),
         )
@@ -111,6 +113,7 @@ class Terminal:
             self.process.kill()
         self.process.wait()
         self.close_master()
+        self._settings.cleanup()
 
     @property
     def pid(self) -> int:
