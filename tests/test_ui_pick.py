@@ -140,7 +140,7 @@ async def pane_processes(stage: Stage) -> None:
     assert "─ host ─" in stage.text, "there is room for it now"
     assert "41100" not in stage.text
     await stage.press("slash")
-    assert "no processes on the screen" in stage.lines[-1]
+    assert "the processes are hidden: 3 or z shows them" in stage.lines[-1]
     await stage.press("2", "1")
     assert "one pane stays" in stage.lines[-1]
     await stage.press("3")
