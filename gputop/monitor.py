@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Event, Thread
 
-from gputop.diagnose import Abstained, Class, Finding
+from gputop import thresholds
+from gputop.diagnose import Abstained, Class, Engine, Finding
 from gputop.ended import Departures, Ended
 from gputop.history import History
 from gputop.model import Frame
@@ -25,25 +26,39 @@ class Update:
     last_job: Ended | None = None
 
 
+_PAST_S = 5.0  # the past of a source is judged at longer steps: it is there before the first screen
+
+
 class Monitor:
     """Pulls a source dry, in the caller's thread or in its own."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, limits: thresholds.Thresholds | None = None) -> None:
+        """`limits` are the numbers of the rules, by default as shipped."""
         self.source = source
         self.history = History()
         self.sinks: tuple[Callable[[Update], None], ...] = ()  # also get every update; swapped whole, by anybody
+        self._limits = limits
         self._departures = Departures()
         self._newest_s = -math.inf
         self._stop = Event()
 
     def updates(self) -> Iterator[Update]:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
+        self._engine = Engine(self._limits or thresholds.shipped())
         while True:
             for frame in self.source.past():
                 self._remember(frame)
+                self._engine.judge(frame, self.history, _PAST_S)
             for frame in self.source.frames(self._stop):
                 self._remember(frame)
-                update = Update(frame=frame, last_job=self._departures.last)
+                said = self._engine.judge(frame, self.history)
+                update = Update(
+                    frame=frame,
+                    findings=said.findings,
+                    abstained=said.abstained,
+                    classes=said.classes,
+                    last_job=self._departures.last,
+                )
                 for take in self.sinks:
                     take(update)
                 yield update
@@ -53,10 +68,12 @@ class Monitor:
     def _remember(self, frame: Frame) -> None:
         if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
             self.history.rewind(frame.mono_s)
+            self._engine.forget()
             self._departures = Departures()
         self._newest_s = frame.mono_s
         self.history.add(frame, self.source.interval_s)
         self._departures.add(frame)
+        self._engine.remember(frame, self.history)
 
     def start(self, publish: Callable[[Update], None], ended: Callable[[Exception | None], None]) -> None:
         """Run in a daemon thread: nothing ever waits for it, because it may wait for a driver that does not answer."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.demo import Demo, Scenario
-from gputop.demo.scenarios import BEFORE_S, HEALTHY, ONSET_S, STORES, each, llama, workstation
+from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S, STORES, each, llama, workstation
 from gputop.demo.server import GIB, Dip, Heat, Server, Work
 from gputop.model import Frame, Role
 

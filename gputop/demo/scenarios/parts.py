@@ -1,11 +1,11 @@
-"""The simulated servers, one function each: a fault is a job or a card with other parameters from the onset on."""
+"""What scenarios are made of: stores, daemons, jobs and servers to be changed a little."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from gputop.demo.server import GIB, MIB, Card, Dip, Heat, Job, Scenario, Server, Store, Work
+from gputop.demo.server import GIB, Card, Job, Scenario, Server, Store, Work
 
 BEFORE_S = -40_000.0  # work that was already there when the scenario began
 ONSET_S = 120.0
@@ -151,76 +151,15 @@ def workstation(*jobs: Job) -> Server:
     return replace(small, cpus=16, memory_bytes=256 * GIB, memory_base_bytes=18 * GIB, cached_bytes=90 * GIB)
 
 
-WAITING = replace(
-    HEALTHY,
-    period_s=0.8,
-    duty=0.7,
-    jitter=0.08,
-    dip=Dip(every_s=9, for_s=3, duty=0.34, jitter=0.12),
-    watts=645,
-    nvlink=24e9,
-    pcie_rx=3.2e9,
-    pcie_tx=0.5e9,
-    vram_bytes=66.5 * GIB,
-    main_cpu=98.5,
-    loader_cpu=59,
-    loader_blocked=42,
-    loader_read=59.5 * MIB,
-    loader_cached=0,
-    read_size=31 * 1024,
-    io_pressure=31,
-    cpu_pressure=2,
-)
-HUNGRY = replace(
-    HEALTHY, watts=780, sm=92, tensor=61, dram=44, pcie_rx=8.8e9, vram_bytes=66.4 * GIB, main_cpu=98,
-    main_read=7 * MIB, main_chars=2e6, main_blocked=0.3, run_wait=4.4, pool_threads=2, pool_cpu=3,
-)  # fmt: skip
+def fault(name: str, title: str, loaders: int = 2, length_s: float = 600.0, **changes: Any) -> Scenario:
+    """One GPU whose job, healthy until the onset, then works otherwise."""
+    work = replace(HEALTHY, vram_bytes=30 * GIB, nvlink=0)
+    job = llama(each(0), (BEFORE_S, work), (ONSET_S, replace(work, **changes)), loaders=loaders)
+    return Scenario(name=name, title=title, server=workstation(job), length_s=length_s)
 
 
-def healthy() -> Scenario:
-    """One GPU that trains a language model as it should."""
-    work = replace(HEALTHY, loader_cpu=10, vram_bytes=61 * GIB, nvlink=0)
-    job = llama(each(0), (BEFORE_S, work), loaders=2)
-    return Scenario(name="healthy", title="one GPU, kept busy: nothing to report", server=workstation(job))
-
-
-def showcase() -> Scenario:
-    """Eight GPUs with four troubles."""
-    waiting = llama(each(0, 1, 2, 3), (BEFORE_S, HEALTHY), (-72.0, WAITING))
-    jobs = (waiting, sd3(each(4, 5, 6), (BEFORE_S, HUNGRY)), jupyter(7, 300 - 7860))
-    server = dgx(8, *jobs)
-    hot = Heat(celsius=88, clock_mhz=1410, hard_percent=44, from_s=60)
-    warm = tuple(replace(card, ambient=40) if card.index < 4 else card for card in server.cards)
-    cards = tuple(replace(card, heat=hot) if card.index == 6 else card for card in warm)
-    return Scenario(
-        name="showcase",
-        title="eight GPUs: a job that waits for its disk, a power cap, a hot card, a forgotten notebook",
-        server=replace(server, cards=cards),
-        far_past_s=8400,
-    )
-
-
-def idle() -> Scenario:
-    """Eight GPUs after their last job."""
-    work = replace(HEALTHY, duty=0.93, jitter=0.05, vram_bytes=66 * GIB)
-    ended = replace(llama(each(*range(8)), (BEFORE_S, work)), ended_s=ONSET_S, started_s=ONSET_S - 13_260)
-    return Scenario(name="idle", title="eight GPUs at rest, their last job ended 3 minutes ago", server=dgx(8, ended))
-
-
-def sixteen() -> Scenario:
-    """Sixteen GPUs with two big jobs, seen by a user who may not read the other's I/O."""
-    jobs = llama(each(*range(8)), (BEFORE_S, WAITING)), sd3(each(*range(8, 16)), (BEFORE_S, HUNGRY))
-    stores = (replace(DATA, bytes_per_s=4.0 * GIB), SCRATCH, ROOT)
-    server = replace(dgx(16, *jobs), cpus=112, stores=stores, viewer=1001)
-    return Scenario(name="16gpu", title="sixteen GPUs, two jobs of eight ranks, 64 loaders", server=server)
-
-
-def many() -> Scenario:
-    """As many GPUs as anybody looks at on one screen."""
-    job = llama(each(*range(64)), (BEFORE_S, replace(HEALTHY, jitter=0.1, duty=0.96)), loaders=1)
-    return Scenario(
-        name="64gpu", title="sixty-four GPUs, one job", open_at_s=60, server=replace(dgx(64, job), cpus=256)
-    )
-
-
-SCENARIOS: Mapping[str, Scenario] = {made.name: made for made in (showcase(), healthy(), idle(), sixteen(), many())}
+def card_fault(name: str, title: str, **changes: Any) -> Scenario:
+    """One GPU with a healthy job on a card that is set or cooled otherwise."""
+    healthy = fault(name, title)
+    card = replace(healthy.server.cards[0], **changes)
+    return replace(healthy, server=replace(healthy.server, cards=(card,)))

@@ -1,0 +1,12 @@
+"""The simulated servers. A fault is a job or a card with other parameters from the onset on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gputop.demo.scenarios import device, feed, servers
+from gputop.demo.server import Scenario
+
+SCENARIOS: Mapping[str, Scenario] = {
+    made.name: made for module in (servers, feed, device) for made in module.scenarios()
+}

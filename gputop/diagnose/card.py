@@ -1,0 +1,68 @@
+"""What is remembered of one GPU between ticks: its busy samples and their rhythm, and what it draws when idle."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from gputop.diagnose.estimate import Period, Shape, period, shape, spacing
+from gputop.model import Gpu
+
+KEPT = 180  # samples: half a minute at six a second, three minutes at one
+FRESH_S = 5.0  # after which shape and rhythm are worked out anew
+QUIET_S = 5.0  # of no work, after which the power is that of an idle card
+_IDLE_WATTS = {"volta": 50.0, "turing": 20.0, "ampere": 60.0, "ada": 30.0, "hopper": 70.0, "blackwell": 130.0}
+_IDLE_SHARE = 0.1  # of the power limit, for any other card
+
+
+class Card:
+    """One GPU over time."""
+
+    def __init__(self) -> None:
+        self.shape: Shape | None = None
+        self.period: Period | None = None
+        self.spacing_s = 1.0
+        self.shaped_s = -FRESH_S  # when shape and rhythm were worked out
+        self._samples: deque[float] = deque(maxlen=KEPT)
+        self._seen_s: float | None = None
+        self._worked_s: float | None = None
+        self._idle_watts: float | None = None
+
+    def add(self, gpu: Gpu, now_s: float) -> None:
+        """Take in what the driver sampled since the last look."""
+        since_s = KEPT if self._seen_s is None else now_s - self._seen_s
+        self._seen_s = now_s
+        if gpu.busy_samples:
+            fresh = [value for ago_s, value in gpu.busy_samples if ago_s < since_s - 1e-6]
+            self._resample(spacing([ago_s for ago_s, _ in gpu.busy_samples[-12:]]) or 1.0)
+            self._samples.extend(fresh)
+        elif gpu.busy_percent is not None:
+            self._resample(max(1.0, min(since_s, 60.0)))
+            self._samples.append(gpu.busy_percent)
+        if gpu.busy_percent is None or gpu.busy_percent > 0 or self._worked_s is None:
+            self._worked_s = now_s
+        elif now_s - self._worked_s >= QUIET_S and gpu.power_watts is not None:
+            self._idle_watts = min(gpu.power_watts, self._idle_watts or gpu.power_watts)
+
+    def _resample(self, spacing_s: float) -> None:
+        if not 0.8 < spacing_s / self.spacing_s < 1.25:
+            self._samples.clear()  # a series has one spacing
+        self.spacing_s = spacing_s
+
+    def describe(self, now_s: float) -> None:
+        """Work out shape and rhythm: a quarter of a millisecond, so not of every card at every tick."""
+        values = list(self._samples)
+        self.shaped_s, self.shape = now_s, shape(values)
+        self.period = period(values, self.spacing_s) if self.shape and self.shape.sigma > 2 else None
+
+    def idle_watts(self, gpu: Gpu) -> float | None:
+        """Power without work: measured, else what cards of its kind draw."""
+        if self._idle_watts is not None:
+            return self._idle_watts
+        if gpu.architecture in _IDLE_WATTS:
+            return _IDLE_WATTS[gpu.architecture]
+        return None if gpu.power_limit_watts is None else _IDLE_SHARE * gpu.power_limit_watts
+
+    def restart(self) -> None:
+        """What it does now is something else: samples from before say nothing about it."""
+        self._samples.clear()
+        self.shape = self.period = None

@@ -1,0 +1,190 @@
+"""Rules about the state of a card: heat, power, clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.view import View
+from gputop.model import Gpu
+
+
+def slowed(view: View, gpu: Gpu) -> float | None:
+    """Share of its clock (0-1) that a GPU has lost against its maximum; no more than that of its work."""
+    clock = view.mean(gpu, "sm_clock_mhz")
+    highest = gpu.boost_clock_max_mhz or gpu.sm_clock_max_mhz
+    return max(0.0, 1 - clock / highest) if clock is not None and highest else None
+
+
+def _clocks(gpu: Gpu, clock: float | None, lost: float | None) -> Evidence:
+    return Evidence(
+        text=f"SM clock {clock or 0:.0f} of {gpu.sm_clock_max_mhz or 0:.0f} MHz ({-100 * (lost or 0):.0f} %)",
+        value=clock,
+        unit="MHz",
+        limit=gpu.sm_clock_max_mhz,
+    )
+
+
+@rule("thermal", "Is a GPU slowed by heat?", level=Level.DEVICE, state="thermal", short="HEAT")
+def thermal(view: View) -> Iterator[Finding]:
+    """Time slowed by heat, or a temperature at the limit; where no counter tells, the reasons of now."""
+    for gpu in view.gpus():
+        if not view.knows(gpu, "temperature_celsius"):
+            continue
+        soft, hard = view.mean(gpu, "throttled_heat_percent"), view.mean(gpu, "throttled_heat_hard_percent")
+        if soft is None and hard is None and not view.knows(gpu, "throttle_reasons"):
+            continue
+        reasons = gpu.throttle_reasons or frozenset()
+        severity: Severity
+        if view.above(hard, "hard_percent") or (hard is None and "hard heat" in reasons):
+            severity = "crit"
+        elif view.above(soft, "soft_percent") or (soft is None and "heat" in reasons):
+            severity = "warn"
+        elif _nearly(view, gpu):
+            severity = "info"
+        else:
+            continue
+        yield _hot(view, gpu, severity, soft, hard)
+
+
+def _nearly(view: View, gpu: Gpu) -> bool:
+    """Whether it is about to be slowed: close to its own limit, or to the usual one where it does not tell."""
+    if view.below(view.mean(gpu, "temperature_margin_celsius"), "margin_celsius"):
+        return True
+    celsius = view.mean(gpu, "temperature_celsius")
+    if gpu.slowdown_celsius is None and gpu.temperature_margin_celsius is None:
+        return view.above(celsius, "usual_celsius")
+    return gpu.slowdown_celsius is not None and view.above(
+        None if celsius is None else celsius - gpu.slowdown_celsius, "slowdown_distance_celsius"
+    )
+
+
+def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: float | None) -> Finding:
+    celsius, lost = gpu.temperature_celsius or 0.0, slowed(view, gpu)
+    at = "" if gpu.slowdown_celsius is None else f", slows down at {gpu.slowdown_celsius:.0f} C"
+    evidence = [Evidence(text=f"{celsius:.0f} C{at}", value=celsius, unit="C", limit=gpu.slowdown_celsius)]
+    for share, how, name in ((hard, "in hardware", "hard_percent"), (soft, "by the driver", "soft_percent")):
+        if share:
+            text = f"slowed {how} {share:.0f} % of the last {view.limit('window_s'):.0f} s"
+            evidence.append(Evidence(text=text, value=share, unit="%", limit=view.limit(name)))
+    if lost:
+        evidence.append(_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost))
+    lower = 50 * round(0.85 * (gpu.power_limit_watts or 300) / 50)
+    words = {"crit": "is slowed hard by heat", "warn": "is slowed by heat", "info": "is nearly too hot"}
+    return view.found(
+        gpu,
+        severity,
+        words[severity],
+        evidence=tuple(evidence),
+        steps=(
+            Step(text="give it air: fans, dust, blanking panels in empty slots, space between cards"),
+            Step(
+                text=f"until then less heat at little cost: limit its power to {lower} W",
+                command=f"sudo nvidia-smi -i {gpu.index} -pl {lower}",
+                needs_root=True,
+            ),
+        ),
+        confidence=view.confidence(0.95, soft, hard),
+        grade="driver",
+        lost_share=lost if severity != "info" else None,
+    )
+
+
+@rule("power", "Is a GPU slowed by its power limit?", level=Level.DEVICE, state="power cap", short="PWR")
+def power(view: View) -> Iterator[Finding]:
+    """Slowed below the default limit is a fault; at the default limit it is a card at full load."""
+    for gpu in view.gpus():
+        brake = view.mean(gpu, "throttled_brake_percent")
+        if view.above(brake, "brake_percent"):
+            yield _braked(view, gpu, brake or 0.0)
+            continue
+        if not view.knows(gpu, "throttled_power_percent", "power_limit_watts", "power_default_limit_watts"):
+            continue
+        capped = view.mean(gpu, "throttled_power_percent")
+        if view.above(capped, "capped_percent"):
+            yield _capped(view, gpu, capped or 0.0)
+
+
+def _braked(view: View, gpu: Gpu, brake: float) -> Finding:
+    lost = slowed(view, gpu)
+    text = f"power brake {brake:.0f} % of the last {view.limit('window_s'):.0f} s"
+    return view.found(
+        gpu,
+        "crit",
+        "is stopped by the power brake of its server",
+        evidence=(
+            Evidence(text=text, value=brake, unit="%", limit=view.limit("brake_percent")),
+            _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost),
+        ),
+        steps=(Step(text="check power supplies, their cables and the rack's power: the server itself asked for this"),),
+        confidence=0.9,
+        grade="driver",
+        lost_share=lost,
+    )
+
+
+def _capped(view: View, gpu: Gpu, capped: float) -> Finding:
+    limit, default = gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts or 0.0
+    lost, watts = slowed(view, gpu), view.mean(gpu, "power_watts")
+    lowered = limit < default - 1
+    evidence = (
+        Evidence(
+            text=f"{watts or 0:.0f} of {limit:.0f} W, {default:.0f} W as delivered", value=watts, unit="W", limit=limit
+        ),
+        Evidence(
+            text=f"held back {capped:.0f} % of the last {view.limit('window_s'):.0f} s",
+            value=capped,
+            unit="%",
+            limit=view.limit("capped_percent"),
+        ),
+        _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost),
+    )
+    if not lowered:
+        return view.found(
+            gpu, "info", "runs at its full power", evidence=evidence, confidence=0.9, grade="driver", healthy=True
+        )
+    step = Step(
+        text=f"give it back its {default:.0f} W, if power and cooling of the server allow",
+        command=f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}",
+        needs_root=True,
+    )
+    headline = f"is held to {limit:.0f} of its {default:.0f} W"
+    return view.found(
+        gpu, "warn", headline, evidence=evidence, steps=(step,), confidence=0.9, grade="driver", lost_share=lost
+    )  # fmt: skip
+
+
+@rule("clocks-low", "Are a GPU's clocks set low?", level=Level.DEVICE, state="low clock", short="CLK")
+def clocks_low(view: View) -> Iterator[Finding]:
+    """Busy, at full performance state, and slower than it can with nothing that holds it back: somebody set it so."""
+    for gpu in view.gpus():
+        if not view.knows(gpu, "busy_percent", "sm_clock_mhz", "throttle_reasons"):
+            continue
+        clock, highest = view.mean(gpu, "sm_clock_mhz"), gpu.boost_clock_max_mhz or gpu.sm_clock_max_mhz
+        share = clock / highest if clock is not None and highest else None
+        held = (gpu.throttle_reasons or frozenset()) & {"power cap", "heat", "hard heat", "power brake", "hardware"}
+        before = any(
+            (view.mean(gpu, f"throttled_{cause}_percent") or 0.0) > view.limit("held_percent")
+            for cause in ("power", "heat", "heat_hard", "brake")
+        )
+        if held or before or (gpu.performance_state or 0) > view.limit("performance_state"):
+            continue
+        if view.above(view.mean(gpu, "busy_percent"), "busy_percent") and view.below(share, "clock_share"):
+            lost = slowed(view, gpu)
+            yield view.found(
+                gpu,
+                "warn",
+                "runs at a low clock that was set",
+                evidence=(_clocks(gpu, clock, lost), Evidence(text="neither heat nor power holds it back")),
+                steps=(
+                    Step(
+                        text="let it choose its clocks again",
+                        command=f"sudo nvidia-smi -i {gpu.index} -rgc && sudo nvidia-smi -i {gpu.index} -rac",
+                        needs_root=True,
+                    ),
+                ),
+                confidence=0.8,
+                grade="driver",
+                lost_share=lost,
+            )

@@ -1,0 +1,69 @@
+"""The engine: frames and their history in, findings out. The same frames make the same words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputop.diagnose.finding import Abstained, Class, Finding
+from gputop.diagnose.fold import fold, together
+from gputop.diagnose.limits import DEFAULTS, Limits
+from gputop.diagnose.memory import Memory
+from gputop.diagnose.rule import RULES
+from gputop.diagnose.steady import Steady
+from gputop.diagnose.view import View
+from gputop.history import History
+from gputop.model import Frame
+
+EVERY_S = 1.0  # the rules are asked once a second, however fast frames come
+_SLACK_S = 0.1  # by which a tick may be early
+_LONGEST_S = 15.0  # what one look may stand for: nobody knows what was between
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the rules say of a frame."""
+
+    findings: tuple[Finding, ...] = ()
+    abstained: tuple[Abstained, ...] = ()
+    classes: tuple[Class, ...] = ()
+
+
+class Engine:
+    """Every rule over time. `limits` are the tables of thresholds.toml."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: what comes next is of another time."""
+        self._memory, self._steady = Memory(), Steady()
+        self._judged_s: float | None = None
+        self._verdict = Verdict()
+
+    def remember(self, frame: Frame, history: History) -> None:
+        """Take in a frame that the history has just taken in; cheap, and needed of every frame."""
+        self._memory.add(frame, history)
+
+    def judge(self, frame: Frame, history: History, every_s: float = EVERY_S) -> Verdict:
+        """What the rules say of the newest frame; the last verdict where they were asked a moment ago."""
+        since_s = EVERY_S if self._judged_s is None else frame.mono_s - self._judged_s
+        if self._judged_s is not None and since_s < every_s - _SLACK_S:
+            return self._verdict
+        self._judged_s = frame.mono_s
+        self._memory.describe(frame.mono_s)
+        view = View(frame, history, self._memory, self._limits)
+        found = []
+        for rule in RULES.values():
+            view.turn_to(rule.id, rule.state, self._steady.shows)
+            on_s = self._limits.get(rule.id, {}).get("on_s", DEFAULTS["on_s"])
+            found += [(finding, on_s) for finding in rule.judge(view)]
+        self._steady.restart(self._memory.restarted)
+        self._memory.restarted.clear()
+        shown = self._steady.take(found, frame.mono_s, min(since_s, _LONGEST_S))
+        worth = self._limits["engine"]["clocks_cost"]
+        self._verdict = Verdict(
+            findings=tuple(fold(shown, frame, self._memory.tenants, worth)),
+            abstained=tuple(together(view.abstained)),
+        )
+        return self._verdict

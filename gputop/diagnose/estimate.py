@@ -1,0 +1,150 @@
+"""Estimators over measured series: shape, spacing, step period, leak, slope, change point. Arithmetic only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import mul
+from statistics import median
+from typing import NamedTuple
+
+LEAST_CORRELATION = 0.35
+_EMPTY, _FULL = 5.0, 95.0  # percent busy: a sample in which the GPU did nothing, or nothing else
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How busy samples are spread. Shares are 0-1, the rest points of 100."""
+
+    mean: float
+    sigma: float
+    low: float  # 5th percentile
+    high: float  # 95th
+    empty: float  # share of samples below 5
+    full: float  # share of samples from 95 on
+
+
+class Period(NamedTuple):
+    """A rhythm: its length and how well the series repeats after it (0-1)."""
+
+    seconds: float
+    correlation: float
+
+
+class Leak(NamedTuple):
+    """Steady growth: its rate, and what each third of the window added."""
+
+    per_s: float
+    thirds: tuple[float, float, float]
+
+
+def shape(values: Sequence[float]) -> Shape | None:
+    """The spread of busy samples; None for less than ten of them."""
+    count = len(values)
+    if count < 10:
+        return None
+    ordered, mean = sorted(values), sum(values) / count
+    sigma = math.sqrt(max(0.0, sum(map(mul, values, values)) / count - mean * mean))
+    low, high = ordered[int(0.05 * (count - 1))], ordered[math.ceil(0.95 * (count - 1))]
+    empty = sum(value < _EMPTY for value in ordered) / count
+    return Shape(mean, sigma, low, high, empty, sum(value >= _FULL for value in ordered) / count)
+
+
+def spacing(times: Sequence[float]) -> float | None:
+    """Time between samples: the median of their differences."""
+    gaps = [abs(after - before) for before, after in pairwise(times)]
+    return median(gaps) if gaps else None
+
+
+def period(values: Sequence[float], step_s: float) -> Period | None:
+    """The rhythm of an even series, by autocorrelation.
+
+    The first peak of at least 0.35 after the first zero crossing. Only what lies between 2.5 steps and a quarter of the
+    series is told: below, the window of a sample hides it; above, it was not seen often enough.
+    """
+    count = len(values)
+    highest = count // 4
+    flat = _detrended(values)
+    power = math.fsum(map(mul, flat, flat))
+    if highest < 4 or power < count:  # less than a point of 100: noise
+        return None
+    before, here, crossed = 1.0, _correlation(flat, power, 1), False
+    for lag in range(2, highest + 2):
+        after = _correlation(flat, power, lag)
+        crossed = crossed or here < 0
+        if crossed and here >= LEAST_CORRELATION and before < here >= after:
+            bend = before - 2 * here + after
+            place = lag - 1 + (0.5 * (before - after) / bend if bend else 0.0)
+            return Period(place * step_s, here) if 2.5 <= place <= highest else None
+        before, here = here, after
+    return None
+
+
+def _detrended(values: Sequence[float]) -> list[float]:
+    """The values around their straight line."""
+    count = len(values)
+    if not count:
+        return []
+    middle, mean = (count - 1) / 2, sum(values) / count
+    spread = count * (count * count - 1) / 12
+    slope = sum((place - middle) * value for place, value in enumerate(values)) / spread if spread else 0.0
+    return [value - mean - slope * (place - middle) for place, value in enumerate(values)]
+
+
+def _correlation(flat: list[float], power: float, lag: int) -> float:
+    """With itself `lag` later; scaled for the shorter overlap."""
+    count = len(flat)
+    return math.fsum(map(mul, flat, flat[lag:])) / power * count / (count - lag)
+
+
+def attenuation(period_s: float, window_s: float) -> float:
+    """What is left (0-1) of the amplitude of an on-off rhythm seen through a window: |sin(pi W/P) / (pi W/P)|."""
+    turn = math.pi * window_s / period_s
+    return abs(math.sin(turn) / turn) if turn else 1.0
+
+
+def slope(values: Sequence[float | None], step_s: float) -> float | None:
+    """Growth a second, by Theil and Sen: the median slope of pairs half the series apart; gaps are left out."""
+    half = len(values) // 2
+    pairs = zip(values, values[half:], strict=False)
+    steps = [after - before for before, after in pairs if before is not None and after is not None]
+    return median(steps) / (half * step_s) if half and steps else None
+
+
+def leak(values: Sequence[float | None], step_s: float, capacity: float) -> Leak | None:
+    """Steady growth of memory in bytes, told from a plateau, a running maximum and a staircase that ends.
+
+    A leak grows by 256 MiB and 0.5 % of the capacity at least, by 64 MiB in each of the last two thirds, in the last at
+    least 0.8 times as much as in the one before, and in three or more steps there.
+    """
+    third = len(values) // 3
+    parts = [values[0:third], values[third : 2 * third], values[2 * third : 3 * third]]
+    known = [[value for value in part if value is not None] for part in parts]
+    if third < 4 or any(2 * len(part) < third for part in known):
+        return None
+    grown = (known[0][-1] - known[0][0], known[1][-1] - known[0][-1], known[2][-1] - known[1][-1])
+    steps = sum(after > before for before, after in pairwise(known[2]))
+    mib = 1024.0**2
+    if sum(grown) < max(256 * mib, 0.005 * capacity) or min(grown[1:]) < 64 * mib or grown[2] < 0.8 * grown[1]:
+        return None
+    per_s = slope(values[third:], step_s)
+    return Leak(per_s, grown) if steps >= 3 and per_s is not None and per_s > 0 else None
+
+
+def change_point(values: Sequence[float], least: int = 10) -> int | None:
+    """Where the mean of a series changed most: the index of the first value after it; None for too few values."""
+    count = len(values)
+    if count < 2 * least:
+        return None
+    total, before, highest = sum(values), 0.0, 0.0
+    found: int | None = None
+    for place, value in enumerate(values[:-least], 1):
+        before += value
+        if place >= least:
+            gap = before / place - (total - before) / (count - place)
+            score = gap * gap * place * (count - place)
+            if score > highest:
+                highest, found = score, place
+    return found

@@ -1,0 +1,124 @@
+"""From the findings of all rules to what is told: ranks together, causes under what they cause, one primary each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from gputop.diagnose.finding import Abstained, Evidence, Finding, Subject
+from gputop.diagnose.rule import RULES, Level
+from gputop.diagnose.steady import RANKS
+from gputop.model import Frame, Process
+
+Tenants = Mapping[str, Sequence[Process]]  # who computes on a GPU, by uuid
+_Group = tuple[str, object]  # a job, a process without one, a GPU without either, the host
+
+
+def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, worth: float) -> list[Finding]:
+    """The findings as they are told, the most urgent first. `worth`: lost share from which heat or power is primary."""
+    groups: dict[_Group, list[Finding]] = {}
+    for finding in _together(findings, frame, tenants):
+        groups.setdefault(_group(finding.subject, tenants), []).append(finding)
+    host = groups.pop(("host", None), [])
+    told = []
+    for group in groups.values():
+        told += _told(group, host, worth)
+    used = {cause for finding in told for cause in finding.causes}
+    told += [finding for finding in host if finding.rule not in used]
+    return sorted(told, key=lambda finding: (not finding.primary, -RANKS[finding.severity], _order(finding)))
+
+
+def _together(findings: Sequence[Finding], frame: Frame, tenants: Tenants) -> list[Finding]:
+    """Ranks, or cards, of one job with the same finding: one finding on the job, told by the worst of them."""
+    same: dict[tuple[str, str, object], list[Finding]] = {}
+    for finding in findings:
+        kind = finding.subject.kind
+        owner, job = _group(finding.subject, tenants)
+        alone = owner != "job" or kind not in ("process", "gpu")
+        same.setdefault((finding.rule, kind, finding.subject if alone else job), []).append(finding)
+    ranks = {job.key: len(job.ranks) for job in frame.jobs}
+    return [
+        group[0] if len(group) == 1 else _joined(group, str(job), max(len(group), ranks.get(str(job), 0)))
+        for (_, _, job), group in same.items()
+    ]
+
+
+def _joined(same: list[Finding], job: str, ranks: int) -> Finding:
+    worst = max(same, key=lambda finding: (RANKS[finding.severity], finding.lost_share or 0.0, finding.confidence))
+    shares = [finding.lost_share for finding in same if finding.lost_share is not None]
+    gpus = dict.fromkeys(uuid for finding in same for uuid in finding.subject.gpus)
+    processes = dict.fromkeys(identity for finding in same for identity in finding.subject.processes)
+    where = f"on {len(same)} of {ranks} ranks" if processes else f"on {len(same)} GPUs"
+    many = Evidence(text=where, value=float(len(same)), limit=float(ranks) if processes else None)
+    return replace(
+        worst,
+        subject=Subject(kind="job", gpus=tuple(gpus), processes=tuple(processes), job=job),
+        evidence=(*worst.evidence, many),
+        since_s=max(finding.since_s for finding in same),
+        lost_share=sum(shares) / len(shares) if shares else None,
+    )
+
+
+def _group(subject: Subject, tenants: Tenants) -> _Group:
+    """Who shares one primary finding: a GPU belongs to the job that computes on it."""
+    if subject.job is not None:
+        return "job", subject.job
+    if subject.kind == "gpu":
+        for process in tenants.get(subject.gpus[0], ()):
+            return ("job", process.job) if process.job else ("process", process.identity)
+        return "gpu", subject.gpus[0]
+    return ("process", subject.processes[0]) if subject.processes else ("host", None)
+
+
+def _told(group: list[Finding], host: list[Finding], worth: float) -> list[Finding]:
+    """One group: its causes folded, its primary marked."""
+    starved = [finding for finding in group if RULES[finding.rule].level is Level.STARVED]
+    causes = [finding for finding in (*group, *host) if RULES[finding.rule].level is Level.CAUSE]
+    if starved and causes:
+        first, *others = sorted(starved, key=_order)
+        group = [finding for finding in group if finding not in starved and finding not in causes]
+        group += [_because(first, sorted(causes, key=_order)), *others]
+    group.sort(key=_order)
+    if any(finding.severity != "info" and not finding.healthy for finding in group if _may_lead(finding, worth)):
+        group = [finding for finding in group if not finding.healthy]
+    lead = next((finding for finding in group if _may_lead(finding, worth)), None)
+    return [replace(finding, primary=True) if finding is lead else finding for finding in group]
+
+
+def _because(starved: Finding, causes: list[Finding]) -> Finding:
+    """What starves and why, as one finding: what to do about the cause comes first."""
+    worst = max((starved, *causes), key=lambda finding: RANKS[finding.severity])
+    return replace(
+        starved,
+        severity=worst.severity,
+        headline=f"{starved.headline}, because {causes[0].headline}",
+        evidence=(*(item for cause in causes for item in cause.evidence), *starved.evidence),
+        steps=(*(step for cause in causes for step in cause.steps), *starved.steps),
+        causes=(*starved.causes, *(cause.rule for cause in causes)),
+        confidence=max(starved.confidence, causes[0].confidence),
+    )
+
+
+def _may_lead(finding: Finding, worth: float) -> bool:
+    level = RULES[finding.rule].level
+    return level is not Level.NEVER and (level is not Level.DEVICE or (finding.lost_share or 0.0) >= worth)
+
+
+def _order(finding: Finding) -> tuple[int, int, float, int]:
+    order = list(RULES)
+    return RULES[finding.rule].level, -RANKS[finding.severity], -finding.confidence, order.index(finding.rule)
+
+
+def together(abstained: Iterable[Abstained]) -> list[Abstained]:
+    """Abstentions of one rule for the same reason, as one."""
+    found: dict[object, Abstained] = {}
+    for one in abstained:
+        same = (one.rule, one.missing, one.unlock, one.subject.kind, one.subject.job)
+        first = found.get(same)
+        if first is None:
+            found[same] = one
+        else:
+            gpus = tuple(dict.fromkeys((*first.subject.gpus, *one.subject.gpus)))
+            processes = tuple(dict.fromkeys((*first.subject.processes, *one.subject.processes)))
+            found[same] = replace(first, subject=replace(first.subject, gpus=gpus, processes=processes))
+    return list(found.values())

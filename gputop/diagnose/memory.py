@@ -1,0 +1,122 @@
+"""What the engine remembers from tick to tick: GPUs, contexts, phases, and the notes of the rules."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from gputop.diagnose.card import FRESH_S, Card
+from gputop.diagnose.tree import TREE, added_up, key, members
+from gputop.history import History
+from gputop.model import Frame, Identity, Process
+
+_DESCRIBED = 2  # cards a tick whose rhythm is worked out
+_PHASE_S, _PHASE_POINTS, _PHASE_LEAST_S = 10, 30.0, 30.0
+_KEPT_S = 900.0  # notes of a rule about something that is gone
+
+
+@dataclass(slots=True)
+class Known:
+    """One trainer over time."""
+
+    context_s: float | None = None  # mono time at which its context began, as far as is known
+    worked: bool = False  # its GPU has been busy
+    phase_s: float = 0.0  # mono time at which its phase began
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_PHASE_S))
+    mean: float | None = None  # busy, of this phase so far
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Memory:
+    """All of it. Forgotten when a recording is taken back."""
+
+    cards: dict[str, Card] = field(default_factory=dict)
+    trainers: dict[Identity, Known] = field(default_factory=dict)
+    trees: dict[Identity, list[Process]] = field(default_factory=dict)
+    tenants: dict[str, list[Process]] = field(default_factory=dict)  # who computes on a GPU
+    notes: dict[tuple[str, object], tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    restarted: set[Identity] = field(default_factory=set)  # trainers whose phase began since rules were asked last
+    looked: bool = False
+
+    def add(self, frame: Frame, history: History) -> None:
+        """Take in a frame: the same work at every tick, whatever the rules ask."""
+        for gpu in frame.gpus:
+            if gpu.condition == "ok" and gpu.age_s == 0:
+                self.cards.setdefault(gpu.uuid, Card()).add(gpu, frame.mono_s)
+        if not frame.processes:
+            return
+        self.trees, self.tenants = members(frame), _tenants(frame)
+        for identity, tree in self.trees.items():
+            busy = self._busy(frame, tree[0])
+            history.put(key(identity), TREE, added_up(tree, busy))
+            self._follow(frame.mono_s, tree[0], busy)
+        self.looked = True
+        for gone in self.trainers.keys() - self.trees.keys():
+            del self.trainers[gone]
+
+    def describe(self, now_s: float) -> None:
+        """Bring the shapes up to date, the oldest first and a few at a time."""
+        stale = [card for card in self.cards.values() if now_s - card.shaped_s >= FRESH_S or card.shape is None]
+        for card in sorted(stale, key=lambda card: card.shaped_s)[:_DESCRIBED]:
+            card.describe(now_s)
+
+    def note(self, rule: str, subject: object, now_s: float) -> dict[str, Any]:
+        """The notes of a rule about one subject, to be changed in place."""
+        _, found = self.notes.get((rule, subject), (0.0, {}))
+        self.notes[rule, subject] = (now_s, found)
+        if len(self.notes) > 4096:
+            self.notes = {about: kept for about, kept in self.notes.items() if now_s - kept[0] < _KEPT_S}
+        return found
+
+    def _busy(self, frame: Frame, trainer: Process) -> float | None:
+        values = []
+        for share in trainer.gpus:
+            gpu = frame.by_uuid.get(share.uuid)
+            if gpu is None or share.kind == "graphics":
+                continue
+            alone = len(self.tenants.get(share.uuid, ())) <= 1
+            values.append(gpu.busy_percent if alone else share.busy_percent)
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if known and len(known) == len(values) else None
+
+    def _follow(self, now_s: float, trainer: Process, busy: float | None) -> None:
+        known = self.trainers.get(trainer.identity)
+        if known is None:
+            known = self.trainers[trainer.identity] = Known(phase_s=now_s)
+            if not self.looked:
+                # it was there before anybody looked: it does what it does since it started
+                known.phase_s = now_s - (trainer.age_s or 0.0)
+                known.context_s = known.phase_s if trainer.gpus else None
+        if known.context_s is None and trainer.gpus:
+            known.context_s = now_s
+        if busy is None:
+            return
+        known.worked = known.worked or busy > 0
+        known.recent.append(busy)
+        if self._changed(known, now_s):
+            known.phase_s, known.count, known.mean = now_s - _PHASE_S, 0, None
+            self.restarted.add(trainer.identity)
+            for share in trainer.gpus:
+                if share.uuid in self.cards:
+                    self.cards[share.uuid].restart()
+        elif len(known.recent) == _PHASE_S:
+            known.count += 1
+            past = known.recent[0]
+            known.mean = past if known.mean is None else known.mean + (past - known.mean) / min(known.count, 300)
+
+    def _changed(self, known: Known, now_s: float) -> bool:
+        """Whether its GPUs are 30 points more or less busy than before, for ten looks."""
+        if known.mean is None or known.count < _PHASE_S or now_s - known.phase_s < _PHASE_LEAST_S:
+            return False
+        return abs(sum(known.recent) / len(known.recent) - known.mean) > _PHASE_POINTS
+
+
+def _tenants(frame: Frame) -> dict[str, list[Process]]:
+    found: dict[str, list[Process]] = {}
+    for process in frame.processes:
+        for share in process.gpus:
+            if share.kind != "graphics":
+                found.setdefault(share.uuid, []).append(process)
+    return found

@@ -1,0 +1,55 @@
+"""What a rule is: one function that looks at a view and yields findings, declared where it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from gputop.diagnose.finding import Finding
+from gputop.diagnose.view import View
+
+Judge = Callable[[View], Iterator[Finding]]
+
+
+class Level(IntEnum):
+    """What comes first when several rules hold for one job: the lowest is its primary finding."""
+
+    HARDWARE = 1  # broken, or hangs
+    USE = 2  # the GPU is not used
+    CAUSE = 3  # why a GPU starves: told as the cause of the finding that it does
+    STARVED = 4  # the input pipeline is too slow
+    RANKS = 5  # the ranks wait for each other
+    DEVICE = 6  # heat, power and clocks: primary only where they cost enough
+    EFFICIENCY = 7  # busy, but not with much
+    BESIDE = 8  # a subject of its own, such as memory: primary where nothing else is
+    HEALTHY = 9  # nothing to do
+    NEVER = 10  # never primary
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The declaration of one rule."""
+
+    id: str
+    question: str
+    state: str  # the word at the end of a GPU's row
+    short: str  # the same in a cell
+    level: Level
+    group: str  # the module it stands in
+    judge: Judge
+
+
+RULES: dict[str, Rule] = {}  # by id; in the order of the groups in diagnose/__init__.py
+
+
+def rule(id: str, question: str, *, level: Level, state: str = "", short: str = "") -> Callable[[Judge], Judge]:
+    """Declare a rule. Its numbers stand in the table of the same name in thresholds.toml."""
+
+    def declare(judge: Judge) -> Judge:
+        if id in RULES:
+            raise ValueError(f"two rules are called {id}")
+        RULES[id] = Rule(id, question, state, short, level, judge.__module__.rpartition(".")[2], judge)
+        return judge
+
+    return declare

@@ -1,0 +1,99 @@
+"""Steadying: a finding comes when it held long enough and leaves when it is clearly over. There is no other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from gputop.diagnose.finding import Finding, Severity, Subject
+from gputop.model import Identity
+
+HELD_SHARE = 0.8  # of the on-window
+OFF_FACTOR = 1.5  # the off-window, in on-windows
+LEAST_SHOWN_S = 15.0
+RANKS: dict[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
+_BY_RANK: tuple[Severity, ...] = ("info", "warn", "crit")
+About = tuple[str, object]  # rule id and what tells its subject from others
+
+
+def about(rule: str, subject: Subject) -> About:
+    """The identity of a finding: its evidence changes, and the GPUs of a process may."""
+    things = {"process": subject.processes, "job": subject.job, "gpu": subject.gpus, "host": None}
+    return rule, (subject.kind, things[subject.kind])
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A finding on its way in, on the screen, or on its way out."""
+
+    on_s: float
+    newest: Finding
+    hits: deque[tuple[float, float]] = field(default_factory=deque)  # (when, seconds it stands for)
+    first_s: float = 0.0  # since when it holds
+    last_s: float = 0.0  # when it held last
+    shown_s: float | None = None  # since when it is on the screen
+    rank: int = 0
+    moved_s: float = 0.0  # when its severity changed last
+    higher_s: float = 0.0  # when it was last as bad as shown
+
+
+class Steady:
+    """Every candidate of an engine."""
+
+    def __init__(self) -> None:
+        self._known: dict[About, Candidate] = {}
+
+    def shows(self, rule: str, subject: Subject) -> bool:
+        """Whether a finding of this rule about this subject is on the screen."""
+        found = self._known.get(about(rule, subject))
+        return found is not None and found.shown_s is not None
+
+    def take(self, found: Iterable[tuple[Finding, float]], now_s: float, stands_for_s: float) -> list[Finding]:
+        """What holds now, each with its on-window; returns what is to be shown, the longest standing first."""
+        for finding, on_s in found:
+            one = self._known.setdefault(
+                about(finding.rule, finding.subject), Candidate(on_s, finding, first_s=now_s - stands_for_s)
+            )
+            one.newest, one.last_s = finding, now_s
+            one.hits.append((now_s, stands_for_s))
+        shown = []
+        for key, one in list(self._known.items()):
+            self._step(one, now_s)
+            if one.shown_s is not None:
+                shown.append(replace(one.newest, severity=_BY_RANK[one.rank], since_s=max(0.0, now_s - one.first_s)))
+            elif not one.hits:
+                del self._known[key]
+        return sorted(shown, key=lambda finding: -finding.since_s)
+
+    def restart(self, trainers: Iterable[Identity]) -> None:
+        """These do something else now: what has not come in yet begins anew."""
+        fresh = set(trainers)
+        for one in self._known.values():
+            if one.shown_s is None and fresh.intersection(one.newest.subject.processes):
+                one.hits.clear()
+
+    def _step(self, one: Candidate, now_s: float) -> None:
+        while one.hits and one.hits[0][0] <= now_s - one.on_s:
+            one.hits.popleft()
+        wanted = RANKS[one.newest.severity]
+        if one.shown_s is None:
+            if one.hits:
+                one.first_s = max(one.first_s, one.hits[0][0] - one.hits[0][1])
+            if one.last_s == now_s and sum(seconds for _, seconds in one.hits) >= HELD_SHARE * one.on_s - 1e-6:
+                one.shown_s = one.moved_s = one.higher_s = now_s
+                one.rank = wanted
+        elif now_s - one.last_s >= OFF_FACTOR * one.on_s and now_s - one.shown_s >= LEAST_SHOWN_S:
+            one.shown_s = None
+            one.hits.clear()
+        else:
+            self._move(one, wanted, now_s)
+
+    def _move(self, one: Candidate, wanted: int, now_s: float) -> None:
+        """Severity rises by one level an on-window at most, and falls when nothing was as bad for the off-window."""
+        if one.last_s == now_s and wanted >= one.rank:
+            one.higher_s = now_s
+        if wanted > one.rank and now_s - one.moved_s >= one.on_s:
+            one.rank, one.moved_s = one.rank + 1, now_s
+        elif wanted < one.rank and now_s - one.higher_s >= OFF_FACTOR * one.on_s:
+            one.rank, one.moved_s, one.higher_s = wanted, now_s, now_s

@@ -1,0 +1,86 @@
+"""The first part of a view: the subjects a rule steps through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gputop.diagnose import features
+from gputop.diagnose.finding import Subject
+from gputop.diagnose.limits import DEFAULTS, Limits, Table
+from gputop.diagnose.memory import Memory
+from gputop.diagnose.trainer import Trainer
+from gputop.history import History
+from gputop.model import Frame, Gpu, Host, Job, Process
+
+Thing = Gpu | Trainer | Process | Job | Host
+
+
+def subject_of(thing: Thing) -> Subject:
+    """What a finding about this is about."""
+    if isinstance(thing, Gpu):
+        return Subject(kind="gpu", gpus=(thing.uuid,))
+    if isinstance(thing, Trainer):
+        return Subject(kind="process", gpus=thing.uuids, processes=(thing.identity,), job=thing.process.job)
+    if isinstance(thing, Process):
+        gpus = tuple(share.uuid for share in thing.gpus)
+        return Subject(kind="process", gpus=gpus, processes=(thing.identity,), job=thing.job)
+    if isinstance(thing, Job):
+        return Subject(kind="job", processes=thing.ranks, job=thing.key)
+    return Subject(kind="host")
+
+
+class Subjects:
+    """One tick, and what there is to be judged in it."""
+
+    def __init__(self, frame: Frame, history: History, memory: Memory, limits: Limits) -> None:
+        self.frame, self.history = frame, history
+        self._memory, self._limits = memory, limits
+        self._jobs = {job.key: job for job in frame.jobs}
+        self._trainers: tuple[Trainer, ...] | None = None
+        self._shown: Callable[[str, Subject], bool] = lambda *_: False
+        self._held = False
+
+    def turn_to(self, rule: str, state: str, shown: Callable[[str, Subject], bool]) -> None:
+        """The same tick for the next rule; `shown` says which of its findings are on the screen."""
+        self._rule, self._state, self._shown, self._held = rule, state, shown, False
+        self._table: Table = {**DEFAULTS, **self._limits.get(rule, {})}
+
+    def gpus(self) -> Iterator[Gpu]:
+        """GPUs that answer."""
+        for gpu in self.frame.gpus:
+            if gpu.condition == "ok" and gpu.age_s == 0:
+                yield self._at(gpu)
+
+    def trainers(self, *, cold: bool = False) -> Iterator[Trainer]:
+        """Trainers past their start; `cold`: those too that only start, or have no GPU."""
+        for one in self.vectors():
+            if cold or one.warm:
+                yield self._at(one)
+
+    def jobs(self) -> Iterator[Job]:
+        """Jobs; `ranks` has their trainers."""
+        for job in self.frame.jobs:
+            yield self._at(job)
+
+    def host(self) -> Host:
+        """The machine itself, as the subject."""
+        host: Host = self._at(self.frame.host)
+        return host
+
+    def vectors(self) -> tuple[Trainer, ...]:
+        """Every trainer, to compare with or to look one up; `trainers` to judge them one by one."""
+        if self._trainers is None:
+            trees = self._memory.trees.values()
+            self._trainers = tuple(
+                features.trainer(self.frame, self.history, self._memory, tree, self._jobs) for tree in trees
+            )
+        return self._trainers
+
+    def tenants(self, gpu: Gpu) -> tuple[Process, ...]:
+        """Processes that compute on a GPU."""
+        return tuple(self._memory.tenants.get(gpu.uuid, ()))
+
+    def _at(self, thing: Any) -> Any:
+        self._held = self._shown(self._rule, subject_of(thing))
+        return thing

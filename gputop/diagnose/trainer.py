@@ -1,0 +1,87 @@
+"""The feature vector of one trainer over the last half minute: what most rules judge by, worked out once a tick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputop.diagnose.estimate import Period, Shape
+from gputop.model import Gpu, Identity, Job, Missing, Process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """One trainer. Shares are 0-1 and CPU is in cores; means over 30 s, None where less than half of that is known.
+
+    Figures of GPUs are means over its GPUs.
+    """
+
+    process: Process
+    job: Job | None
+    tree: tuple[Process, ...]  # itself first
+    gpus: tuple[Gpu, ...]
+    peers: int  # other processes that compute on its GPUs
+    warm: bool  # its context is a minute old and it has used its GPU
+    compiling: bool  # torch.compile or a JIT works for it
+    context_s: float | None  # age of its first CUDA context; None without one
+    phase_s: float  # since when it does what it does now
+    missing: tuple[Missing, ...]  # what of it, its loaders and its GPUs could not be read
+
+    duty: float | None  # share of time its GPUs were busy: 1 is all
+    shape: Shape | None  # of the busy samples of its first GPU
+    period: Period | None  # of its steps, where it shows
+    spacing_s: float  # of those samples
+    power_share: float | None  # of what lies between idle and the power limit
+    clock_share: float | None  # SM clock of its maximum
+    memory_busy: float | None  # share of time device memory was in use
+    sm: float | None
+    occupancy: float | None
+    tensor: float | None
+    dram: float | None
+    fp32: float | None
+    pcie_rx: float | None  # bytes a second
+    pcie_tx: float | None
+    nvlink: float | None
+
+    allowed: float | None  # CPUs it may use
+    cores: float | None  # CPUs it uses, with all its processes
+    main: float | None  # of that, its main thread
+    loaders: int  # processes
+    loader_cpu: float | None  # mean of one
+    loader_top: float | None  # of the busiest
+    loader_low: float | None  # of the least busy
+    loader_blocked: float | None
+    loader_wait: float | None  # for a CPU
+    main_wait: float | None
+    run_wait: float | None  # all its threads
+    compute_threads: float | None
+    switches: float | None  # voluntary ones, a CPU second
+    throttled: float | None
+    read_bytes: float | None  # a second, from storage
+    read_chars: float | None  # the same with the page cache
+    read_calls: float | None
+    write_chars: float | None
+
+    @property
+    def identity(self) -> Identity:
+        """Of the trainer itself."""
+        return self.process.identity
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """Its GPUs."""
+        return tuple(gpu.uuid for gpu in self.gpus)
+
+    @property
+    def saturation(self) -> float | None:
+        """Cores used of cores allowed."""
+        return self.cores / self.allowed if self.cores is not None and self.allowed else None
+
+    @property
+    def lost(self) -> float:
+        """Share of the GPU's time that was not used."""
+        return 0.0 if self.duty is None else max(0.0, 1 - self.duty)
+
+    @property
+    def flat(self) -> bool:
+        """No gaps show between its steps: they are too short, or there are none."""
+        return self.period is None or self.period.seconds < 2 * self.spacing_s or self.shape is None

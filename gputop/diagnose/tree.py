@@ -1,0 +1,115 @@
+"""A trainer with all its loaders and children, added up at one moment: what the rules look back on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gputop.history import Track
+from gputop.model import Frame, Identity, Process, Role, Unit, metric
+
+_P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S
+_DEEPEST = 32  # parents of a process: a loop in what /proc said ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """One trainer's tree. Sums are unknown where a part of them is; means are over those that are known."""
+
+    busy_percent: float | None = metric(_P, "its GPUs busy, mean; its own share where it is not alone", history=True)
+    vram_bytes: float | None = metric(Unit.BYTES, "device memory it holds", history=True)
+    cores: float | None = metric(_N, "CPU cores in use, all processes", history=True)
+    main: float | None = metric(_N, "cores its main thread uses", history=True)
+    loaders: float | None = metric(_N, "loader processes", history=True)
+    loader_cpu: float | None = metric(_N, "cores a loader uses, mean", history=True)
+    loader_top: float | None = metric(_N, "cores the busiest loader uses", history=True)
+    loader_low: float | None = metric(_N, "cores the least busy loader uses", history=True)
+    loader_blocked: float | None = metric(_N, "share of loaders that wait for storage, 0-1", history=True)
+    loader_wait: float | None = metric(_N, "share of their time that loaders wait for a CPU, 0-1", history=True)
+    main_wait: float | None = metric(_N, "the same of the main thread, 0-1", history=True)
+    run_wait: float | None = metric(_N, "the same of all threads of the trainer, 0-1", history=True)
+    compute_threads: float | None = metric(_N, "threads outside loaders that want to run", history=True)
+    switches: float | None = metric(Unit.PER_S, "voluntary switches of the trainer", history=True)
+    throttled: float | None = metric(_N, "share of periods in which the CPU quota ran out, 0-1", history=True)
+    read_bytes_per_s: float | None = metric(_R, "read from storage", history=True)
+    write_bytes_per_s: float | None = metric(_R, "written to storage", history=True)
+    read_chars_per_s: float | None = metric(_R, "read, page cache and pipes included", history=True)
+    write_chars_per_s: float | None = metric(_R, "written, page cache and pipes included", history=True)
+    read_calls_per_s: float | None = metric(Unit.PER_S, "read calls", history=True)
+    major_faults_per_s: float | None = metric(Unit.PER_S, "page faults served from storage", history=True)
+    pss_bytes: float | None = metric(Unit.BYTES, "memory, shared pages counted once", history=True)
+
+
+TREE = Track(Tree, coarse=True, mortal=True)
+
+
+def key(trainer: Identity) -> str:
+    """Where the history keeps a trainer's tree."""
+    return f"tree {trainer.pid} {trainer.started_ticks}"
+
+
+def members(frame: Frame) -> dict[Identity, list[Process]]:
+    """The trainers that /proc shows, each with itself and the processes below it, itself first."""
+    jobs = [process for process in frame.processes if process.job is not None and process.unseen is None]
+    by_pid = {process.pid: process for process in jobs}
+    trees = {process.pid: [process] for process in jobs if process.role is Role.TRAINER and process.verified}
+    for process in jobs:
+        if process.pid not in trees:
+            above: Process | None = process
+            for _ in range(_DEEPEST):
+                above = by_pid.get(above.parent_pid) if above else None
+                if above is None or above.pid in trees:
+                    break
+            if above is not None and above.pid in trees:
+                trees[above.pid].append(process)
+    return {tree[0].identity: tree for tree in trees.values()}
+
+
+def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
+    """The tree at this moment; `busy` is that of its GPUs, percent."""
+    trainer = processes[0]
+    loaders = [process for process in processes if process.role is Role.LOADER]
+    cpu = [process.cpu_percent for process in loaders if process.cpu_percent is not None]
+    vram = [share.vram_bytes for share in trainer.gpus]
+    return Tree(
+        busy_percent=busy,
+        vram_bytes=None if None in vram else float(sum(held or 0 for held in vram)),
+        cores=_part(_sum(process.cpu_percent for process in processes)),
+        main=_part(trainer.main_thread_percent),
+        loaders=float(len(loaders)),
+        loader_cpu=sum(cpu) / len(cpu) / 100 if cpu else None,
+        loader_top=max(cpu) / 100 if cpu else None,
+        loader_low=min(cpu) / 100 if cpu else None,
+        loader_blocked=_part(_mean([process.blocked_percent for process in loaders])),
+        loader_wait=_part(_mean([process.run_wait_percent for process in loaders])),
+        main_wait=_part(trainer.main_run_wait_percent),
+        run_wait=_part(trainer.run_wait_percent),
+        compute_threads=_sum(process.busy_threads for process in processes if process.role is not Role.LOADER),
+        switches=trainer.voluntary_switches_per_s,
+        throttled=_part(trainer.throttled_percent),
+        read_bytes_per_s=_sum(process.read_bytes_per_s for process in processes),
+        write_bytes_per_s=_sum(process.write_bytes_per_s for process in processes),
+        read_chars_per_s=_sum(process.read_chars_per_s for process in processes),
+        write_chars_per_s=_sum(process.write_chars_per_s for process in processes),
+        read_calls_per_s=_sum(process.read_calls_per_s for process in processes),
+        major_faults_per_s=_sum(process.major_faults_per_s for process in processes),
+        pss_bytes=_sum(process.pss_bytes for process in processes),
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _part(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100

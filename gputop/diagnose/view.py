@@ -1,0 +1,98 @@
+"""What a rule sees: the machine now, the recent past, its own numbers, and ways to say what it found."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step
+from gputop.diagnose.limits import Limits
+from gputop.diagnose.memory import Memory
+from gputop.diagnose.numbers import Numbers
+from gputop.diagnose.subjects import Thing, subject_of
+from gputop.diagnose.trainer import Trainer
+from gputop.history import History
+from gputop.model import Frame, Missing
+
+_WORST_FIRST: tuple[Literal["crit", "warn", "info"], ...] = ("crit", "warn", "info")
+# where a feature of a trainer comes from, for the reason why it is unknown
+_ORIGIN = {
+    "duty": "busy_percent", "power_share": "power_watts", "clock_share": "sm_clock_mhz", "sm": "sm_active_percent",
+    "memory_busy": "memory_busy_percent", "occupancy": "sm_occupancy_percent", "tensor": "tensor_percent",
+    "dram": "dram_percent", "fp32": "fp32_percent", "pcie_rx": "pcie_rx_bytes_per_s", "nvlink": "nvlink_rx_bytes_per_s",
+    "pcie_tx": "pcie_tx_bytes_per_s", "allowed": "allowed_cpus", "main": "main_thread_percent",
+    "loader_blocked": "blocked_percent", "loader_wait": "run_wait_percent", "run_wait": "run_wait_percent",
+    "main_wait": "main_run_wait_percent", "compute_threads": "busy_threads", "switches": "voluntary_switches_per_s",
+    "throttled": "throttled_percent", "read_bytes": "read_bytes_per_s", "read_chars": "read_chars_per_s",
+    "read_calls": "read_calls_per_s", "write_chars": "write_chars_per_s",
+}  # fmt: skip
+
+
+class View(Numbers):
+    """One tick, as one rule after the other sees it.
+
+    `gpus()`, `trainers()`, `jobs()` and `host()` step through subjects. While a rule looks at a subject of which its
+    finding is already on the screen, `above` and `below` are more lenient, so that a value at the limit does not
+    flicker: rules compare with them, never with `<`.
+    """
+
+    def __init__(self, frame: Frame, history: History, memory: Memory, limits: Limits) -> None:
+        super().__init__(frame, history, memory, limits)
+        self.abstained: list[Abstained] = []
+
+    def notes(self, thing: Thing) -> dict[str, Any]:
+        """What this rule wrote down about a subject at earlier ticks, to be changed in place."""
+        return self._memory.note(self._rule, subject_of(thing), self.frame.mono_s)
+
+    def knows(self, thing: Thing, *names: str, unlock: str | None = None) -> bool:
+        """Whether these are known of a subject; what cannot be read is an abstention, what is only early is none."""
+        unknown = [name for name in names if getattr(thing, name) is None]
+        if not unknown:
+            return True
+        said = {missing.metric: missing for missing in getattr(thing, "missing", ())}
+        absent = () if isinstance(thing, Trainer) else unknown  # of a trainer, what is unknown may just be early
+        said = {**{name: Missing(metric=name, reason="absent") for name in absent}, **said}
+        reasons = [missing for name in unknown if (missing := said.get(_ORIGIN.get(name, name)))]
+        if reasons:
+            self.abstain(thing, *reasons, unlock=unlock)
+        return False
+
+    def abstain(self, thing: Thing, *missing: Missing, unlock: str | None = None) -> None:
+        """Say that this rule cannot judge a subject, and what would let it."""
+        unlock = unlock or next((one.unlock for one in missing if one.unlock), None)
+        self.abstained.append(
+            Abstained(rule=self._rule, subject=subject_of(thing), missing=tuple(missing), unlock=unlock)
+        )
+
+    def confidence(self, base: float, *optional: object, confirmed: bool = False) -> float:
+        """The rule's base; less where an optional signal is unknown (None), more where a stack or a trace confirms."""
+        known = base * 0.8 if None in optional else base
+        return min(0.98, known + 0.15) if confirmed else known
+
+    def by_share(self, lost: float | None) -> Severity | None:
+        """How bad it is to lose this share of a GPU's time; None where nobody would notice."""
+        table = self._limits["engine"]
+        for severity in _WORST_FIRST:
+            if lost is not None and lost >= table[f"lost_{severity}"]:
+                return severity
+        return None
+
+    def found(
+        self,
+        thing: Thing,
+        severity: Severity,
+        headline: str,
+        *,
+        evidence: tuple[Evidence, ...] = (),
+        steps: tuple[Step, ...] = (),
+        confidence: float,
+        grade: Grade = "correlation",
+        healthy: bool = False,
+        lost_share: float | None = None,
+        state: str | None = None,
+    ) -> Finding:
+        """A finding of this rule about a subject. The headline follows the subject's name: `waits for its loaders`."""
+        return Finding(
+            rule=self._rule, severity=severity, subject=subject_of(thing), headline=headline, evidence=evidence,
+            steps=steps, confidence=confidence, grade=grade, healthy=healthy, lost_share=lost_share,
+            state=state or self._state or None,
+        )  # fmt: skip

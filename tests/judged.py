@@ -1,0 +1,149 @@
+"""Running the rules in tests: scenarios to their end, and frames made up by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from gputop import thresholds
+from gputop.demo import SCENARIOS, Demo
+from gputop.diagnose import Abstained, Engine, Finding, Verdict
+from gputop.history import History
+from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Process, Role
+
+LIMITS = thresholds.shipped()
+ONSET_S = 120.0
+Seen = tuple[tuple[float, Verdict], ...]
+
+
+@cache
+def scenario(name: str) -> Seen:
+    """What the rules said of a scenario, second by second from its start to its end."""
+    demo = Demo(SCENARIOS[name], pace=False, anchor_s=1_795_185_127.0, at_s=0.0)
+    start_s = demo.scenario.server.uptime_s
+    length_s = int(demo.scenario.length_s)
+    return tuple(
+        (frame.mono_s - start_s, said) for frame, said in judged(demo.frame(float(t)) for t in range(length_s))
+    )
+
+
+def judged(frames: Iterable[Frame]) -> Iterable[tuple[Frame, Verdict]]:
+    """Each frame and what is said of it."""
+    engine, history = Engine(LIMITS), History()
+    for frame in frames:
+        history.add(frame)
+        engine.remember(frame, history)
+        yield frame, engine.judge(frame, history)
+
+
+@dataclass
+class Machine:
+    """One GPU with one trainer, and how they differ from a healthy one; a dial may be a function of time."""
+
+    gpu: dict[str, Any] = field(default_factory=dict)
+    trainer: dict[str, Any] = field(default_factory=dict)
+    loader: dict[str, Any] = field(default_factory=dict)
+    host: dict[str, Any] = field(default_factory=dict)
+    loaders: int = 0
+
+    def frame(self, t: float) -> Frame:
+        """It at t seconds."""
+        share = GpuShare(uuid="G", busy_percent=97.0, vram_bytes=30 * 2**30)
+        job = Job(key="j", name="j", ranks=(Identity(100, 1),))
+        trainer = replace(Process(pid=100, started_ticks=1, gpus=(share,), **_TRAINER), **_now(self.trainer, t))
+        loaders = tuple(
+            replace(Process(pid=200 + n, started_ticks=1, parent_pid=100, **_LOADER), **_now(self.loader, t))
+            for n in range(self.loaders)
+        )
+        gpu = replace(Gpu(uuid="G", index="0", name="H100", **_GPU), **_now(self.gpu, t))
+        host = replace(Host(cpus_total=16, cpus_allowed=16.0, cpu_percent=10.0), **_now(self.host, t))
+        return Frame(
+            wall_s=t, mono_s=1000 + t, hostname="h", host=host, gpus=(gpu,), processes=(trainer, *loaders), jobs=(job,)
+        )
+
+    def verdict(self, seconds: int = 200) -> Verdict:
+        """What is said of it after some time."""
+        *_, (_, said) = judged(self.frame(float(t)) for t in range(seconds))
+        return said
+
+
+def _now(dials: dict[str, Any], t: float) -> dict[str, Any]:
+    return {name: dial(t) if isinstance(dial, Callable) else dial for name, dial in dials.items()}  # type: ignore[arg-type]
+
+
+def found(said: Verdict, rule: str) -> Finding | None:
+    """The finding of this rule."""
+    return next((finding for finding in said.findings if finding.rule == rule), None)
+
+
+def silent(said: Verdict, rule: str) -> Abstained | None:
+    """Its abstention."""
+    return next((one for one in said.abstained if one.rule == rule), None)
+
+
+_TRAINER: dict[str, Any] = {
+    "name": "python",
+    "command": ("python", "train.py"),
+    "role": Role.TRAINER,
+    "job": "j",
+    "age_s": 5000.0,
+    "cpu_percent": 100.0,
+    "main_thread_percent": 100.0,
+    "main_run_wait_percent": 1.0,
+    "run_wait_percent": 1.0,
+    "busy_threads": 1,
+    "threads": 60,
+    "voluntary_switches_per_s": 400.0,
+    "involuntary_switches_per_s": 5.0,
+    "allowed_cpus": 16.0,
+    "blocked_percent": 0.0,
+    "throttled_percent": 0.0,
+    "read_bytes_per_s": 0.0,
+    "write_bytes_per_s": 0.0,
+    "read_chars_per_s": 0.0,
+    "write_chars_per_s": 900.0,
+    "read_calls_per_s": 0.0,
+    "major_faults_per_s": 0.0,
+    "pss_bytes": 2**33,
+}
+_LOADER: dict[str, Any] = _TRAINER | {
+    "name": "pt_data_worker",
+    "role": Role.LOADER,
+    "cpu_percent": 10.0,
+    "main_thread_percent": 10.0,
+    "busy_threads": 0,
+}
+_GPU: dict[str, Any] = {
+    "architecture": "hopper",
+    "compute_capability": (9, 0),
+    "busy_percent": 97.0,
+    "memory_busy_percent": 50.0,
+    "vram_total_bytes": 80 * 2**30,
+    "vram_used_bytes": 30 * 2**30,
+    "temperature_celsius": 60.0,
+    "temperature_margin_celsius": 30.0,
+    "slowdown_celsius": 90.0,
+    "power_watts": 600.0,
+    "power_limit_watts": 700.0,
+    "power_default_limit_watts": 700.0,
+    "sm_clock_mhz": 1980.0,
+    "sm_clock_max_mhz": 1980.0,
+    "boost_clock_max_mhz": 1980.0,
+    "performance_state": 0,
+    "throttle_reasons": frozenset(),
+    "throttled_power_percent": 0.0,
+    "throttled_heat_percent": 0.0,
+    "throttled_heat_hard_percent": 0.0,
+    "throttled_brake_percent": 0.0,
+    "sm_active_percent": 88.0,
+    "sm_occupancy_percent": 40.0,
+    "tensor_percent": 50.0,
+    "dram_percent": 38.0,
+    "fp32_percent": 6.0,
+    "pcie_rx_bytes_per_s": 0.4e9,
+    "pcie_tx_bytes_per_s": 0.1e9,
+    "nvlink_rx_bytes_per_s": 0.0,
+    "nvlink_tx_bytes_per_s": 0.0,
+}

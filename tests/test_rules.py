@@ -1,0 +1,67 @@
+"""Every simulated fault yields its finding and none that would mislead; a healthy server yields none."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from gputop.diagnose import GROUPS, RULES, Finding
+from tests.judged import LIMITS, ONSET_S, scenario
+
+
+class Expected(NamedTuple):
+    """The truth about a scenario."""
+
+    primary: str
+    severity: str
+    never: tuple[str, ...] = ()
+    by_s: float = 180.0  # after the onset
+
+
+EXPECTED = {
+    "thermal": Expected("thermal", "warn", ("power", "clocks-low")),
+    "power": Expected("power", "warn", ("thermal", "clocks-low")),
+}
+HEALTHY = {"healthy": ("power",), "healthy-plateau": ("gmem-leak",)}  # and what above all must not be said
+
+
+def rules(findings: tuple[Finding, ...]) -> set[str]:
+    return {rule for finding in findings for rule in (finding.rule, *finding.causes)}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_scenario_yields_its_finding(name: str) -> None:
+    truth, seen = EXPECTED[name], scenario(name)
+    assert seen
+    for t, said in seen:
+        assert not rules(said.findings) & set(truth.never), f"at {t:.0f} s"
+    at = next(said for t, said in seen if t >= ONSET_S + truth.by_s)
+    leads = [finding for finding in at.findings if finding.primary]
+    assert [truth.primary in (lead.rule, *lead.causes) for lead in leads] == [True]
+    assert leads[0].severity == truth.severity
+    assert leads[0].steps
+    assert leads[0].evidence
+    assert leads[0].confidence >= 0.5
+    _, end = seen[-1]
+    assert truth.primary in rules(end.findings)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_nothing_is_said_before_the_onset(name: str) -> None:
+    for t, said in scenario(name):
+        if t < ONSET_S:
+            assert [finding.rule for finding in said.findings if not finding.healthy] == []
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_server_is_no_news(name: str) -> None:
+    for t, said in scenario(name):
+        assert [finding.rule for finding in said.findings if finding.severity != "info"] == [], f"at {t:.0f} s"
+        assert not rules(said.findings) & set(HEALTHY[name])
+
+
+def test_every_rule_has_its_numbers_and_its_group() -> None:
+    assert set(LIMITS) - set(RULES) <= {"engine", "starved", "classes"}
+    assert {rule.group for rule in RULES.values()} == {module.__name__.rpartition(".")[2] for module in GROUPS}
+    assert all(rule.question.endswith("?") for rule in RULES.values())
