@@ -23,7 +23,7 @@ _shtab_gputop_option_strings=(-h --help --source --interval --readonly --ascii -
 
 
 
-_shtab_gputop_demo_pos_0_choices=(showcase healthy idle 16gpu 64gpu)
+_shtab_gputop_demo_pos_0_choices=(showcase healthy healthy-plateau idle 16gpu 64gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main thermal power)
 _shtab_gputop_demo___gpm_choices=(on off auto)
 _shtab_gputop_snapshot___gpm_choices=(on off auto)
 _shtab_gputop_snapshot___format_choices=(text json jsonl csv)

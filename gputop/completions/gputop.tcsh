@@ -15,7 +15,7 @@ complete gputop \
         'n/--gpm/(on off auto)/' \
         'n/--format/(text json jsonl csv)/' \
         'p/1/(demo snapshot record replay log doctor metrics columns keys docs completions reset-terminal)/' \
-        'n/demo/(showcase healthy idle 16gpu 64gpu)/' \
+        'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main thermal power)/' \
         'n/docs/(keys columns metrics configuration doctor recording performance security faults changelog)/' \
         'n/completions/(bash zsh tcsh)/' \
         'p/*/()/'

@@ -86,7 +86,7 @@ _shtab_gputop_demo_options=(
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
   "--list[name them all]"
-  ":which one (showcase):(showcase healthy idle 16gpu 64gpu)"
+  ":which one (showcase):(showcase healthy healthy-plateau idle 16gpu 64gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main thermal power)"
 )
 
 # guard to ensure default positional specs are added only once per session
