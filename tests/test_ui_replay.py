@@ -233,7 +233,7 @@ def test_frozen_it_stays_until_somebody_goes_elsewhere(path: Path) -> None:
 def test_a_recording_has_looks_of_its_own(path: Path) -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("d")
-        assert stage.lines[-1].startswith(" a recording has the looks that were taken")
+        assert stage.lines[-1].startswith(" not now: a recording has the looks that were taken")
 
     watch(path, scene)
 

@@ -170,7 +170,7 @@ class Board(Screen[None], inherit_bindings=False):
 
     def why_not(self, key: Key) -> str:
         """Why a key does nothing now; empty if it does."""
-        if key.group not in ("PICK", "SORT") or not self.panes or self.panes.processes:
+        if key.group not in ("PICK", "SORT", "ACT") or not self.panes or self.panes.processes:
             return ""
         if "processes" in self.hidden or self.alone:
             return "the processes are hidden: 3 or z shows them"
