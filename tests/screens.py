@@ -18,6 +18,7 @@ from gputop.model import Detail, Frame, Identity, Missing
 from gputop.monitor import Monitor
 from gputop.source import EVERYTHING, Interest, Wish
 from gputop.ui.app import Gputop
+from gputop.ui.lines import Lines
 from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
 
@@ -32,6 +33,12 @@ def screen_text(app: App[Any]) -> str:
 def strips(app: App[Any]) -> list[Strip]:
     """The lines on the screen, with their styles. Nothing else touches Textual's private compositor."""
     return app.screen._compositor.render_strips()
+
+
+def box(stage: Stage) -> str:
+    """What a dialog shows, without the lines above and below it."""
+    region = stage.app.screen.query_one(Lines).region
+    return "".join(f"{line[region.x : region.right].rstrip()}\n" for line in stage.lines[region.y : region.bottom])
 
 
 class Feed:

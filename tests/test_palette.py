@@ -15,7 +15,7 @@ from gputop.ui.remap import remap
 from tests.endings import Program
 from tests.fakenvml import Fake
 from tests.ptys import wait_until
-from tests.screens import Feed, Stage, play
+from tests.screens import Feed, Stage, box, play
 from tests.scripted import frame, training
 
 ARGV = (sys.executable, "-m", "gputop")
@@ -57,7 +57,7 @@ def test_names_come_before_what_is_said_and_letters_last() -> None:
 def test_palette(size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("ctrl+p", *"sort", "down")
-        golden(f"palette-{size[0]}x{size[1]}.txt", stage.text)
+        golden(f"palette-{size[0]}x{size[1]}.txt", box(stage))
 
     play(scene, SHOWN, size=size)
 
@@ -66,7 +66,7 @@ def test_palette(size: tuple[int, int], golden: Callable[[str, str], None]) -> N
 def test_without_a_ground_of_its_own_a_box_has_a_frame(look: Look, golden: Callable[[str, str], None]) -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("ctrl+p", *"gpu")
-        golden(f"palette-{look.palette.name}.txt", stage.text)
+        golden(f"palette-{look.palette.name}.txt", box(stage))
 
     play(scene, SHOWN, size=(80, 24), look=look)
 
@@ -79,7 +79,7 @@ def test_every_key_is_in_it_with_what_it_is_called_now() -> None:
         assert {key.id for key in KEYS} - {"palette"} <= set(deeds)
         assert deeds["freeze"].keys == "x"
         await stage.press("ctrl+p", *"tree")
-        assert "jobs as a tree" in stage.text
+        assert "a tree of jobs" in stage.text
         await stage.press("enter")
         assert " flat · " in stage.text
         await stage.press("ctrl+p", *"freze", "backspace", "backspace", "backspace", *"eze", "enter")
@@ -109,7 +109,7 @@ def test_what_cannot_be_done_now_says_why_and_stays() -> None:
 def test_the_mouse_chooses() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("ctrl+p", *"freeze")
-        place = next(place for place, line in enumerate(stage.lines) if "hold the picture" in line)
+        place = next(place for place, line in enumerate(stage.lines) if "freeze the picture" in line)
         await stage.pilot.click(offset=(5, place))
         assert " frozen " not in stage.lines[0], "beside the box is no answer"
         await stage.pilot.click(offset=(40, place))

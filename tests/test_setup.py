@@ -16,7 +16,7 @@ from gputop.ui.look import DARK, LIGHT, TERMINAL, UNICODE, Look
 from gputop.ui.setup import LADDER_S, beside
 from tests.endings import Program
 from tests.oracle import modes_ever_on, modes_left_on
-from tests.screens import Stage, play, strips
+from tests.screens import Stage, box, play, strips
 from tests.scripted import frame, process, training
 
 ARGV = (sys.executable, "-m", "gputop")
@@ -52,7 +52,7 @@ async def change(stage: Stage, key: str, *pressed: str) -> None:
 def test_setup(size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
     async def scene(stage: Stage) -> None:
         await change(stage, "theme")
-        golden(f"setup-{size[0]}x{size[1]}.txt", stage.text)
+        golden(f"setup-{size[0]}x{size[1]}.txt", box(stage))
 
     origin = Origin(path="/home/alice/.config/gputop/config.toml", overruled={"theme": "GPUTOP_THEME"})
     play(scene, SHOWN, size=size, origin=origin)
@@ -104,12 +104,12 @@ def test_themes_change_at_once() -> None:
     async def scene(stage: Stage) -> None:
         for palette, others in ((LIGHT, (DARK,)), (TERMINAL, (DARK, LIGHT)), (DARK, (LIGHT,))):
             stage.app.wear(Look(palette, UNICODE))
-            await stage.pilot.pause()
+            await stage.press("slash", "l")
             seen = colours(stage)
             assert palette.text in seen or palette is TERMINAL
             assert palette.busy in seen
             assert not {other.text for other in others} & seen
-            await stage.press("g")
+            await stage.press("escape")
 
     play(scene, SHOWN)
 

@@ -129,6 +129,7 @@ def test_the_screen_is_saved_as_it_is_without_secrets(
     )
 
     async def scene(stage: Stage) -> None:
+        await stage.press("end")
         assert SECRET[:20] in stage.text
         for kind in ("s", "t", "j"):
             await stage.press("S", kind)

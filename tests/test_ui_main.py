@@ -229,10 +229,13 @@ def test_t09_any_size_is_drawn() -> None:
             await stage.pilot.resize_terminal(*size)
             assert stage.app.screen.size == size
             assert all(len(line) <= size[0] for line in stage.lines)
-        await stage.press("f1")
-        for size in [(1, 1), (10, 4), (40, 12), (200, 60)]:
-            await stage.pilot.resize_terminal(*size)
-            await stage.press("tab")
+        for key in ("f1", "f2", "ctrl+p", "S", "Y"):
+            await stage.press(key)
+            for size in [(1, 1), (10, 4), (40, 12), (200, 60)]:
+                await stage.pilot.resize_terminal(*size)
+                await stage.press("down", "tab")
+                assert all(len(line) <= size[0] for line in stage.lines)
+            await stage.press("escape")
 
     play(scene, server(8))
 

@@ -31,6 +31,11 @@ class Prompt(Lines, can_focus=True):
         self._changed: Callable[[str], None] = lambda _: None
         self._ended: Callable[[bool], None] = lambda _: None
 
+    def restyle(self, look: Look) -> None:
+        """Draw with other colours or glyphs."""
+        self.look = look
+        self.redraw()
+
     def ask(self, label: str, text: str, changed: Callable[[str], None], ended: Callable[[bool], None]) -> None:
         """Begin: `changed` hears each new text, `ended` whether it was taken (Enter) or not (Esc)."""
         self._label, self._changed, self._ended = label, changed, ended

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,14 +75,16 @@ class Table(Lines, can_focus=True):
             self._drawn_anew()
             return
         titles = rows.header(self._places, view, width, self.look)
-        window = listing.rows[listing.top : listing.top + listing.height]
-        cursor: Ground = "selected" if self.active else "raised"
-        self._drawn = {
-            row.key: self._line(row, cursor if place == listing.at else "background")
-            for place, row in enumerate(window, listing.top)
-        }
+        self._drawn = {row.key: self._line(row, on) for row, on in self._window()}
         self.show([top, titles, *(strip for _, strip in self._drawn.values())][:height])
         self._drawn_anew()
+
+    def _window(self) -> Iterator[tuple[Row, Ground]]:
+        """The rows in sight, each with what it stands on."""
+        listing = self.listing
+        cursor: Ground = "selected" if self.active else "raised"
+        for place, row in enumerate(listing.rows[listing.top : listing.top + listing.height], listing.top):
+            yield row, cursor if place == listing.at else "background"
 
     def _line(self, row: Row, on: Ground) -> tuple[Says, Strip]:
         cells = rows.texts(row, self._places)
@@ -91,7 +93,11 @@ class Table(Lines, can_focus=True):
         kept = self._drawn.get(row.key)
         if kept and kept[0] == says:
             return kept
-        return says, rows.line(row, cells, self._places, self.look, on=on, shift=self._shift, tagged=tagged)
+        return says, self._strip(row, cells, on)
+
+    def _strip(self, row: Row, cells: Sequence[str], on: Ground) -> Strip:
+        tagged = row in self.listing.tags
+        return rows.line(row, cells, self._places, self.look, on=on, shift=self._shift, tagged=tagged)
 
     def _empty(self, frame: Frame, width: int) -> list[Strip]:
         view = self.listing.view
@@ -116,8 +122,8 @@ class Table(Lines, can_focus=True):
 
     def masked(self) -> list[Strip]:
         """What is drawn, with what looks like a secret in a command line masked."""
-        strips, listing = list(self.strips), self.listing
-        for place, row in enumerate(listing.rows[listing.top : listing.top + listing.height], HEAD):
+        strips = list(self.strips)
+        for place, (row, on) in enumerate(self._window(), HEAD):
             if row.process is None or place >= len(strips):
                 continue
             hidden = replace(row, process=replace(row.process, command=redact_argv(row.process.command)))
@@ -127,7 +133,7 @@ class Table(Lines, can_focus=True):
                 for place, text in zip(self._places, cells, strict=True)
             ]
             if safe != list(cells):
-                strips[place] = rows.line(row, safe, self._places, self.look, shift=self._shift)
+                strips[place] = self._strip(row, safe, on)
         return strips
 
     def _title(self, width: int) -> str:

@@ -87,6 +87,7 @@ class Changing(Board):
         """Draw everything with other colours or glyphs."""
         self.look = look
         self.table.restyle(look)
+        self.prompt.restyle(look)
         self.bar.restyle(look)
         if self.replay:
             self.replay.restyle(look)
