@@ -12,7 +12,7 @@ from gputop.history import History
 from gputop.model import Cgroup, Host, Note
 from gputop.ui import tree
 from gputop.ui.empty import no_gpu_process, note_line, without_gpus, wrap
-from gputop.ui.header import Status, header
+from gputop.ui.header import Status, Taped, header
 from gputop.ui.host import host
 from gputop.ui.look import ASCII, PLAIN, Look
 from tests.scripted import process
@@ -57,6 +57,10 @@ def test_header_at_every_width(golden: Callable[[str, str], None]) -> None:
         (Status(), "live 1.0s  12:01:00 "),
         (Status(label="demo showcase", interval_s=10), "demo showcase 10.0s  12:01:00 "),
         (Status(frozen=True), " frozen   live 1.0s  12:01:00 "),
+        (Status(taped=Taped(742.0, 3 * 1024**2, paused=False)), "● rec 12m 3.0M  live 1.0s  12:01:00 "),
+        (Status(taped=Taped(742.0, 3 * 1024**2, paused=True)), "● rec paused  live 1.0s  12:01:00 "),
+        (Status(label="run.jsonl.gz", replay=True), " REPLAY   2027-01-15  12:01:00 "),
+        (Status(label="stream", ended=True), " ended   stream 1.0s  12:01:00 "),
         (Status(slow_link_s=3), "slow link: every 3 s  live 1.0s  12:01:00 "),
     ],
 )

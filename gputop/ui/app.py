@@ -29,6 +29,7 @@ from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
 from gputop.ui.main import Main
 from gputop.ui.painter import Painter
+from gputop.ui.tape import Tape
 
 AGAIN_S = 4.0  # a second Ctrl+C within this time quits
 LATE = 1.5  # drawn this many intervals apart, the line is called slow
@@ -61,6 +62,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.frozen = False
         self._ended, self._failure = False, ""
         self.aside = Aside(self)
+        self.tape = Tape(monitor, self.aside)
         self._painter = Painter(self)
         self._drawn_s: deque[float] = deque(maxlen=4)
         self._interrupted_s = -AGAIN_S
@@ -97,6 +99,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
             frozen=self.frozen,
             slow_link_s=self._slow_link_s(),
             replay=isinstance(self.source, Seekable) and not self._failure,
+            taped=self.tape.taped,
             ended=self._ended and not self._failure,
         )
 
@@ -151,7 +154,13 @@ class Gputop(GuardedApp, inherit_bindings=False):
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """Leave; nothing waits for the source, which may be inside the driver."""
         self.monitor.stop()
+        self.tape.leave()
         super().exit(result, return_code, message)
+
+    def left(self) -> None:
+        """The recording is closed; its file is the last word."""
+        if line := self.tape.close():
+            sys.stdout.write(f"{line}\n")
 
     async def action_quit(self) -> None:
         """Leave."""

@@ -50,6 +50,9 @@ class GuardedApp(App[None]):
             self._guard.leaving()
         super().exit(result, return_code, message)
 
+    def left(self) -> None:
+        """What is still to be done once the terminal is given back; it has no time."""
+
     def _set_pointer_shape(self, shape: str) -> None:
         # the mouse's moves are not reported to us, so the shape would be that of another place
         pass
@@ -82,6 +85,7 @@ def run_guarded(make: Callable[[Guard], GuardedApp], mouse: bool = True, readonl
     def start() -> int:
         app = make(guard)
         app.run(mouse=mouse)
+        app.left()
         return app.return_code or 0
 
     guard.run(start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from textual.strip import Strip
 
@@ -19,6 +20,14 @@ HOSTNAME_CELLS = 24
 ROOMY = 100  # narrower, pieces stand closer and GPU names are shorter
 
 
+class Taped(NamedTuple):
+    """What is recorded beside the screen."""
+
+    seconds: float
+    size_bytes: int
+    paused: bool  # nothing can be written now
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """What the header says about the monitor itself."""
@@ -28,12 +37,13 @@ class Status:
     frozen: bool = False
     slow_link_s: float | None = None  # the terminal is behind: drawn only this often
     replay: bool = False  # the time shown is one of the past
+    taped: Taped | None = None
     ended: bool = False  # this frame is the last one
 
 
 def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
     """The header in one line: what does not fit goes, the least important first."""
-    left, right = _left(frame, width), _right(frame, status)
+    left, right = _left(frame, width), _right(frame, status, look)
     gap = 2 if width >= ROOMY else 1
     while len(left) + len(right) > 1 and 9 + sum(gap + draw.cells(runs) for _, runs in (*left, *right)) > width:
         weakest = min([*left, *right], key=lambda piece: piece[0])
@@ -69,13 +79,15 @@ def _left(frame: Frame, width: int) -> list[Piece]:
     return pieces
 
 
-def _right(frame: Frame, status: Status) -> list[Piece]:
+def _right(frame: Frame, status: Status, look: Look) -> list[Piece]:
     clock = time.strftime("%H:%M:%S", time.localtime(frame.wall_s))
     pieces: list[Piece] = []
     if status.slow_link_s is not None:
         pieces.append((87, [Run(f"slow link: every {status.slow_link_s:.0f} s", "warn")]))
     if slow := frame.note("slow"):
         pieces.append((86, [Run(draw.cut(slow.text.partition(":")[0], 32), "warn")]))
+    if status.taped:
+        pieces.append((91, _taped(status.taped, look)))
     if status.frozen:
         pieces.append((93, [Run(" frozen ", "bright", True, True)]))
     if status.ended:
@@ -87,6 +99,13 @@ def _right(frame: Frame, status: Status) -> list[Piece]:
         pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {status.interval_s:.1f}s", "dim")]))
     pieces.append((92, [Run(clock, "bright")]))
     return pieces
+
+
+def _taped(taped: Taped, look: Look) -> list[Run]:
+    if taped.paused:
+        return [Run(f"{look.glyphs.record} rec paused", "warn", True)]
+    extent = f" {units.ago(taped.seconds).split()[0]} {units.size(taped.size_bytes)}"
+    return [Run(f"{look.glyphs.record} rec", "bright", True), Run(extent, "dim")]
 
 
 def _said(label: str, value: str, *, known: bool = True) -> list[Run]:

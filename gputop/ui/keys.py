@@ -86,6 +86,7 @@ KEYS: tuple[Key, ...] = (
     Key("nice-down", ("f7",), "Nice -", "one step less nice; only root may", "ACT", "nice(-1)"),
     Key("freeze", ("Z",), "Freeze", "freeze the picture", "TIME", "freeze", keep=70),
     Key("delay", ("d",), "Delay", "time between two looks", "TIME", "delay", keep=40),
+    Key("record", ("R",), "Record", "record to a file, for replay; and stop", "TIME", "record", keep=35),
     Key("pause", ("vertical_line",), "Replay: pause", "replay: pause, and play on", "TIME", "hold"),
     Key("slower", ("less_than_sign",), "Slower", "replay: slower", "TIME", "hurry(-1)", joins=True),
     Key("faster", ("greater_than_sign",), "Faster", "replay: faster", "TIME", "hurry(1)", joins=True),

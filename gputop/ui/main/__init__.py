@@ -15,9 +15,10 @@ from gputop.ui.main.picking import Picking
 from gputop.ui.main.replaying import Replaying
 from gputop.ui.main.sorting import Sorting
 from gputop.ui.main.taking import Taking
+from gputop.ui.main.taping import Taping
 
 
-class Main(Moving, Sorting, Looking, Acting, Doing, Picking, Taking, Replaying, inherit_bindings=False):
+class Main(Moving, Sorting, Looking, Acting, Doing, Picking, Taking, Taping, Replaying, inherit_bindings=False):
     """GPUs above, jobs below, the host beside them where there is room."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.main()

@@ -31,6 +31,7 @@ from gputop.ui.remap import remapped
 from gputop.ui.replaybar import ReplayBar
 from gputop.ui.state import idle_for
 from gputop.ui.table import Table
+from gputop.ui.tape import Tape
 from gputop.ui.then import Then
 from gputop.ui.tree import View
 
@@ -45,6 +46,7 @@ class Program(Protocol):
     source: Source
     frozen: bool
     aside: Aside
+    tape: Tape
 
     @property
     def newest_s(self) -> float:

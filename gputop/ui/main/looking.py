@@ -43,9 +43,6 @@ class Looking(Framing, Seeking):
 
     def action_delay(self) -> None:
         """Another time between two looks."""
-        if self.player:
-            self.bar.say("a recording has the looks that were taken: its own keys change how fast it plays")
-            return
         self.app.push_screen(DelayDialog(self.look, self.program.source.interval_s), self.program.pace)
 
     def action_help(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textual import on
 
+from gputop.record.recording import Recording
+from gputop.record.stream import Stream
 from gputop.ui.keys import Key
 from gputop.ui.main.board import Board
 from gputop.ui.replaybar import ReplayBar
@@ -18,7 +20,7 @@ class Replaying(Board):
         """Why a key does nothing now; empty if it does."""
         if key.id in IDS and not self.player:
             return "this is no recording"
-        if key.id == "delay" and self.player:
+        if key.id == "delay" and isinstance(self.program.source, (Recording, Stream)):
             return "a recording has the looks that were taken"
         return super().why_not(key)
 
@@ -30,29 +32,27 @@ class Replaying(Board):
 
     def action_hold(self) -> None:
         """Stand still, or go on."""
-        if self._plays() and self.player:
+        if self.player:
             self.player.hold()
             self.redraw()
 
     def action_hurry(self, steps: int) -> None:
         """Faster, or slower."""
-        if self._plays() and self.player:
+        if self.player:
             self.player.hurry(steps)
             self.redraw()
 
     def action_step(self, seconds: int) -> None:
         """So many seconds on, or back."""
-        if not self._plays() or not self.player:
-            return
-        if seconds > 0 and self.player.ended:
+        if self.player and seconds > 0 and self.player.ended:
             self.bar.say("this is the end of the recording")
-            return
-        self.player.step(seconds, self.program.source.interval_s)
-        self._moved_in_time()
+        elif self.player:
+            self.player.step(seconds, self.program.source.interval_s)
+            self._moved_in_time()
 
     def action_end_of_recording(self) -> None:
         """To the last frame."""
-        if self._plays() and self.player:
+        if self.player:
             self.player.end()
             self._moved_in_time()
 
@@ -64,11 +64,6 @@ class Replaying(Board):
             self._moved_in_time()
         if message.said:
             self.bar.say(message.said)
-
-    def _plays(self) -> bool:
-        if not self.player:
-            self.bar.say("this is no recording: `gputop replay FILE` shows one")
-        return self.player is not None
 
     def _moved_in_time(self) -> None:
         """Who goes elsewhere in time wants to see it: a held picture is let go."""
