@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from gputop.demo import SCENARIOS
+from gputop.demo.source import Demo
 from gputop.model import Role
 from gputop.ui.look import ASCII, Look
 from tests.acting import job, moment, state, unharmed, until
@@ -71,7 +73,7 @@ def test_kill_is_asked_a_second_time_and_a_double_enter_says_no() -> None:
         assert child.wait(5) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 12)])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_the_whole_dialog(size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
     with job() as frame:
 
@@ -82,6 +84,18 @@ def test_the_whole_dialog(size: tuple[int, int], golden: Callable[[str, str], No
             golden(f"signal-kill-{size[0]}x{size[1]}.txt", box(stage))
 
         play(scene, named(frame), size=size)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_in_a_demo_it_is_refused_with_the_reason(size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
+    demo = Demo(SCENARIOS["showcase"], pace=False, anchor_s=1_795_185_127)
+
+    async def scene(stage: Stage) -> None:
+        stage.feed.elsewhere = demo.elsewhere
+        await stage.press("k", "up")
+        golden(f"signal-demo-{size[0]}x{size[1]}.txt", box(stage))
+
+    play(scene, demo.frame(demo.at_s), size=size, past=demo.past())
 
 
 def test_its_loaders_and_the_whole_job() -> None:

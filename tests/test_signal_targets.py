@@ -138,7 +138,7 @@ def await_refusal(process: Process, why: str, elsewhere: str | None = None, **se
             assert isinstance(stage.app.screen, SignalDialog)
             await stage.press("escape")
         await stage.press("f8")
-        await says(stage, f"no change to {process.pid}: ")
+        await says(stage, why)
 
     play(scene, moment(process, launcher=None), size=(130, 40), **settings)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.ui.keys import KEYS
-from tests.acting import job, moment, until
+from tests.acting import job, moment, unharmed, until
 from tests.dialogs import named, says, sleeping, trainer
 from tests.screens import Stage, play
 from tests.watching import root_only
@@ -97,3 +98,41 @@ def test_nothing_to_act_on_is_said() -> None:
             await stage.press("escape")
 
     play(scene, moment())
+
+
+def test_who_is_tagged_is_meant_and_nobody_else() -> None:
+    with sleeping() as one, sleeping() as two, sleeping() as spared:
+        frame = moment(*(trainer(child.pid, rank=rank) for rank, child in enumerate((one, two, spared))), launcher=None)
+        before = nice(spared.pid)
+
+        async def scene(stage: Stage) -> None:
+            for child in (one, two):
+                await to(stage, child.pid)
+                await stage.press("space")
+            await to(stage, spared.pid)
+            await stage.press("f8")
+            await says(stage, f"2 processes have nice {before + 1}")
+            await stage.press("k")
+            assert "to    2 tagged processes" in stage.text
+            assert "only  [x] the 2 tagged" in stage.text
+            await stage.press("tab", "down", "space")
+            assert f"to    {spared.pid}  python" in stage.text, "without its box it is the line under the cursor"
+            await stage.press("space", "shift+tab", "right")
+            assert "[ Send TERM to 2 processes ]" in stage.text
+            await stage.press("enter")
+            await says(stage, "2 processes ended after ")
+
+        play(scene, frame)
+        assert (one.wait(5), two.wait(5)) == (-signal.SIGTERM, -signal.SIGTERM)
+        assert unharmed(spared.pid)
+        assert nice(spared.pid) == before
+
+
+async def to(stage: Stage, pid: int) -> None:
+    """Put the cursor on a process."""
+    await stage.press("home")
+    for _ in stage.app.main.table.listing.rows:
+        if stage.selected == str(pid):
+            return
+        await stage.press("down")
+    raise AssertionError(f"{pid} is not there:\n{stage.text}")

@@ -7,6 +7,7 @@ are born later are not in it; they end with their trainer.
 from __future__ import annotations
 
 import resource
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from threading import Lock
@@ -25,6 +26,14 @@ class Scope(str, Enum):
     PROCESS = "process"
     LOADERS = "loaders"  # the process and its loaders
     JOB = "job"  # everybody in its job, the launcher first, each before its children
+    TAGGED = "tagged"  # not it, but those that a person has tagged
+
+
+_NOBODY = {
+    Scope.LOADERS: "it has no loaders",
+    Scope.JOB: "it is alone in its job, or in none",
+    Scope.TAGGED: "nobody is tagged",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +49,19 @@ class Reach:
 class Hold:
     """The frozen subject of one dialog.
 
-    `frame` and `process` are as they were; `reaches` has the scopes that differ from the process alone; `refusal` says
-    why the process itself cannot be held. Close it when the dialog closes; a run that goes on keeps it open itself.
+    `frame` and `process` are as they were, `tagged` are those who can be meant instead. `reaches` has the scopes that
+    differ from the process alone; `refusal` says why the process itself cannot be held. Close it when the dialog
+    closes; a run that goes on keeps it open itself.
     """
 
-    def __init__(self, frame: Frame, process: Process, rights: Rights) -> None:
+    def __init__(self, frame: Frame, process: Process, rights: Rights, tagged: Sequence[Process] = ()) -> None:
         self.frame, self.process = frame, process
         self._held: dict[Identity, Target | Refusal] = {}
         self._carriers = carrying()
         self._keepers, self._lock = 1, Lock()
         first = self._held[process.identity] = aim(process, rights, self._carriers)
         self.refusal = first.text if isinstance(first, Refusal) else None
-        self.reaches = tuple(self._take(reach, rights) for reach in reaches(frame, process))
+        self.reaches = tuple(self._take(reach, rights) for reach in (*reaches(frame, process), *_tagged(tagged)))
 
     def who(self, scope: Scope) -> tuple[Process, ...]:
         """The processes of a scope, the launcher first; none if it cannot be chosen."""
@@ -64,7 +74,7 @@ class Hold:
         if self.who(scope):
             return None
         why = (reach.why_not for reach in self.reaches if reach.scope is scope)
-        return next(why, "it has no loaders" if scope is Scope.LOADERS else "it is alone in its job, or in none")
+        return next(why, _NOBODY.get(scope))
 
     def held(self, scope: Scope) -> list[Target | Refusal]:
         """The handle of each of these, or why there is none."""
@@ -124,6 +134,10 @@ def reaches(frame: Frame, process: Process) -> tuple[Reach, ...]:
     if len(members) > 1 + len(loaders) or process not in members[:1]:
         found.append(Reach(Scope.JOB, f"the whole job: {_made_of(job, members)}", members))
     return tuple(found)
+
+
+def _tagged(processes: Sequence[Process]) -> tuple[Reach, ...]:
+    return (Reach(Scope.TAGGED, f"the {len(processes)} tagged", tuple(processes)),) if processes else ()
 
 
 def loaders_of(process: Process, members: tuple[Process, ...]) -> tuple[Process, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from textual.message import Message
 
 from gputop.actions import RENICE, SIGNAL, Hold, Rights, Run, Scope
@@ -44,33 +46,38 @@ class Acting(Board):
         return super().why_not(key)
 
     def action_signal(self) -> None:
-        """Ask which signal, for the line under the cursor."""
+        """Ask which signal, for who is tagged, else for the line under the cursor."""
         if picked := self._picked():
             self.ask_signal(*picked)
 
-    def ask_signal(self, frame: Frame, process: Process, scope: Scope = Scope.PROCESS) -> None:
+    def ask_signal(
+        self, frame: Frame, process: Process, scope: Scope = Scope.PROCESS, tagged: Sequence[Process] = ()
+    ) -> None:
         """Ask which signal, for a process as it is in a frame. From here on its row does not matter."""
-        hold = Hold(frame, process, self.rights)
+        hold = Hold(frame, process, self.rights, tagged)
         choice, about = BY_NAME["TERM"], process.identity
-        if self._still and self._still[0] == about:
+        scopes = (Scope.PROCESS, *(reach.scope for reach in hold.reaches))
+        if self._still and self._still[0] == about and self._still[1] in scopes:
             choice, scope = BY_NAME["KILL"], self._still[1]
         question = Question(hold, hold.refusal or SIGNAL.why_not(process, self.rights), scope, choice)
 
         def send(order: Order) -> None:
-            told = (about, order.scope)
-            self._newest = SIGNAL.run(hold, order, lambda run: self.post_message(Told(run, told)))
+            self._still = None
+            self._newest = SIGNAL.run(hold, order, self._teller(process, order.scope))
 
         self.app.push_screen(SignalDialog(question, send, self.look))
 
     def action_nice(self, step: int) -> None:
-        """Serve the line under the cursor later (1) or sooner (-1)."""
+        """Make who is tagged, else the line under the cursor, nicer (1) or less nice (-1)."""
         if picked := self._picked():
-            frame, process, scope = picked
-            hold, told = Hold(frame, process, self.rights), (process.identity, scope)
-            self._newest = RENICE.run(
-                hold, Niceness(step, scope, relative=True), lambda run: self.post_message(Told(run, told))
-            )
+            frame, process, scope, tagged = picked
+            hold = Hold(frame, process, self.rights, tagged)
+            self._newest = RENICE.run(hold, Niceness(step, scope, relative=True), self._teller(process, scope))
             hold.close()
+
+    def _teller(self, process: Process, scope: Scope) -> Callable[[Run], object]:
+        about = (process.identity, scope)
+        return lambda run: self.post_message(Told(run, about))
 
     def on_told(self, told: Told) -> None:
         """Show it, unless there is something newer to show."""
@@ -90,23 +97,27 @@ class Acting(Board):
             "bright" if result.good else "warn",
         )
 
-    def _picked(self) -> tuple[Frame, Process, Scope] | None:
-        """The process under the cursor; of a job the one that leads it, and then all of it is meant."""
-        row = self.table.listing.cursor
+    def _picked(self) -> tuple[Frame, Process, Scope, Sequence[Process]] | None:
+        """The process under the cursor; of a job the one that leads it, and then all of it is meant.
+
+        Who is tagged is meant before all others, as in htop.
+        """
+        self.table.key()
+        listing = self.table.listing
+        row = listing.cursor
+        tagged = listing.tags.processes(row.frame) if row else []
         if row is None:
             self.bar.say("there is no process here")
-            return None
-        self.table.key()
-        if row.process is not None:
-            return row.frame, row.process, Scope.PROCESS
-        if leader := _leader(row):
-            return (
-                row.frame,
-                leader,
-                next((reach.scope for reach in reversed(reaches(row.frame, leader))), Scope.PROCESS),
-            )
-        self.bar.say("several processes: unfold the line and choose one")
+        elif process := row.process or _leader(row) or next(iter(tagged), None):
+            scope = Scope.TAGGED if tagged else Scope.PROCESS if row.process else _widest(row.frame, process)
+            return row.frame, process, scope, tagged
+        else:
+            self.bar.say("several processes: unfold the line and choose one, or tag some")
         return None
+
+
+def _widest(frame: Frame, process: Process) -> Scope:
+    return next((reach.scope for reach in reversed(reaches(frame, process))), Scope.PROCESS)
 
 
 def _leader(row: Row) -> Process | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gputop import words
-from gputop.actions import Reach
+from gputop.actions import Reach, Scope
 from gputop.actions.signals import CHOICES, Choice
 from gputop.ui import draw
 from gputop.ui.draw import Line
@@ -54,17 +54,29 @@ class Paper:
         return draw.cut(text, max(0, self._width - taken - 2), self._look.glyphs.more)
 
     def _who(self) -> Iterator[Part]:
-        hold = self._question.hold
-        line = self._line().add("to", "dim").to(LABEL).add(f"{hold.process.pid}  ", "bright", bold=True)
-        yield Part(line.add(self._cut(named.command(hold.process), line.cells), "command"), _LAST)
-        facts = named.facts(hold.frame, hold.process, self._look.glyphs.dot)
+        question = self._question
+        frame, first = question.hold.frame, question.first
+        line = self._line().add("to", "dim").to(LABEL)
+        others = question.hold.who(Scope.TAGGED) if question.scope is Scope.TAGGED else ()
+        if len(others) > 1:
+            line.add(f"{len(others)} tagged processes", "bright", bold=True)
+            facts = " ".join(str(process.pid) for process in others)
+        else:
+            line.add(f"{first.pid}  ", "bright", bold=True)
+            line.add(self._cut(named.command(first), line.cells), "command")
+            facts = named.facts(frame, first, self._look.glyphs.dot)
+        yield Part(line, _LAST)
         yield Part(self._line().to(LABEL).add(self._cut(facts, LABEL), "dim"), _ABOUT)
 
     def _also(self) -> Iterator[Part]:
         """The boxes side by side where they fit, or a line for each."""
         part = Part(self._line().add("also", "dim").to(LABEL))
         for reach in self._question.hold.reaches:
-            if part.spots and part.line.cells + 3 + len(reach.title) + 6 > self._width:
+            if reach.scope is Scope.TAGGED:
+                if part.spots:
+                    yield part
+                part = Part(self._line().add("only", "dim").to(LABEL))
+            elif part.spots and part.line.cells + 3 + len(reach.title) + 6 > self._width:
                 yield part
                 part = Part(self._line().to(LABEL))
             self._box(part, reach)
@@ -108,7 +120,7 @@ class Paper:
         if question.why_not:
             yield glyphs.crit, f"nothing can be sent: {question.why_not}", "crit"
             return
-        pid = question.hold.process.pid
+        pid = question.first.pid
         if question.cautions:
             yield glyphs.crit, f"type {pid} if you mean it: {question.typed}_", "crit"
         if question.sure:

@@ -7,6 +7,7 @@ from typing import Literal
 from gputop import words
 from gputop.actions import Hold, Scope
 from gputop.actions.signals import BY_NAME, CHOICES, Choice, Order, warnings
+from gputop.model import Process
 
 Button = Literal["cancel", "send"]
 Stop = Scope | Choice | Button  # where the cursor can be
@@ -32,7 +33,12 @@ class Question:
     @property
     def scope(self) -> Scope:
         """Who is meant: the widest of what is ticked."""
-        return next((scope for scope in (Scope.JOB, Scope.LOADERS) if scope in self._ticked), _ANYBODY)
+        return next((scope for scope in (Scope.TAGGED, Scope.JOB, Scope.LOADERS) if scope in self._ticked), _ANYBODY)
+
+    @property
+    def first(self) -> Process:
+        """Whom it names: the process, or the first of those that are meant instead."""
+        return self.hold.who(self.scope)[0] if self.scope is Scope.TAGGED else self.hold.process
 
     def ticked(self, scope: Scope) -> bool:
         """Whether its box is ticked; those of a job have their loaders among them."""
@@ -82,7 +88,7 @@ class Question:
 
     def order(self) -> Order | None:
         """What is to be sent; None while something is missing, which is then said in `told` or asked by `sure`."""
-        pid = str(self.hold.process.pid)
+        pid = str(self.first.pid)
         if self.why_not:
             self.told = f"nothing can be sent: {self.why_not}"
         elif self.cautions and self.typed != pid:
@@ -107,8 +113,11 @@ class Question:
             self.told = why
         elif scope is Scope.LOADERS and Scope.JOB in self._ticked:
             self.told = "they are in the whole job"
+        elif scope is Scope.TAGGED:
+            self._ticked = set() if scope in self._ticked else {scope}
         else:
-            self._ticked ^= {scope}
+            self._ticked = (self._ticked ^ {scope}) - {Scope.TAGGED}
+        self.typed = ""
 
     def _weigh(self) -> None:
         """Ask again what would happen: reads /proc."""
