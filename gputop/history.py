@@ -184,6 +184,11 @@ class History:
         if entry[2]:
             _thin(entry[1], entry[2], slot)
 
+    @property
+    def newest_s(self) -> float:
+        """The monotonic time of the newest frame; minus infinity before the first."""
+        return self._now_s
+
     def rewind(self, mono_s: float) -> None:
         """Forget everything after this time: a recording was taken back."""
         self._now_s = mono_s

@@ -86,11 +86,6 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self._drawn_s.append(time.monotonic())
         self.main.show(self.mailbox.newest)
 
-    @property
-    def newest_s(self) -> float:
-        """The monotonic time of the newest frame."""
-        return self.mailbox.newest.frame.mono_s if self.mailbox.newest else 0.0
-
     def status(self) -> Status:
         """What the header says of the monitor itself."""
         return Status(

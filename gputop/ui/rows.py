@@ -70,13 +70,20 @@ def line(
         elif column.id == "command":
             drawn.to(place.left + 1).add(draw.cut(text[shift:], place.width - 2, more), token)
         elif column.align == "left":
-            owner: Token = token if even else "owner" if row.kind == "job" else "dim"
-            drawn.to(place.left + 1).add(draw.cut(text, place.width - 2, more), owner)
+            drawn.to(place.left + 1).add(
+                draw.cut(text, place.width - 2, more), token if even else _words(row, column.id)
+            )
         else:
             cell: Token = "dim" if text in _NOTHING and column.id != "gpu" and not even else token
             drawn.to(place.left + place.width - len(text)).add(text, cell)
     last = places[-1]
     return drawn.strip(last.left + last.width)
+
+
+def _words(row: Row, column: str) -> Token:
+    if column == "user":
+        return "owner" if row.kind == "job" else "dim"
+    return "text" if row.kind in ("job", "process") and not row.context else "dim"
 
 
 def weight(row: Row) -> Token:

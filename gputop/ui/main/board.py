@@ -48,10 +48,6 @@ class Program(Protocol):
     aside: Aside
     tape: Tape
 
-    @property
-    def newest_s(self) -> float:
-        """The monotonic time of the newest frame, which may not be on the screen."""
-
     def status(self) -> Status:
         """What the header says of the monitor itself."""
 
@@ -195,7 +191,7 @@ class Board(Screen[None], inherit_bindings=False):
             line = Line(self.look, "raised").add(" gputop ", "busy", bold=True, reverse=True).add("  looking", "dim")
             self.query_one("#header", Lines).show([line.strip(self.app.size.width)])
             return
-        self.past.lag_s = self.program.newest_s - update.frame.mono_s
+        self.past.at_s = update.frame.mono_s
         parts = Parts(
             frame=update.frame, past=self.past, status=self.program.status(), density=panes.density,
             first_gpu=self.first_gpu, selected=self.table.listing.cursor, look=self.look,
