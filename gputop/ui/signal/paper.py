@@ -71,7 +71,7 @@ class Paper:
     def _also(self) -> Iterator[Part]:
         """The boxes side by side where they fit, or a line for each."""
         part = Part(self._line().add("also", "dim").to(LABEL))
-        for reach in self._question.hold.reaches:
+        for reach in self._question.boxes:
             if reach.scope is Scope.TAGGED:
                 if part.spots:
                     yield part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gputop import words
-from gputop.actions import Hold, Scope
+from gputop.actions import Hold, Reach, Scope
 from gputop.actions.signals import BY_NAME, CHOICES, Choice, Order, warnings
 from gputop.model import Process
 
@@ -27,8 +27,18 @@ class Question:
         self.told = ""  # what became of the last key
         self._why = why
         self._ticked = {scope} - {_ANYBODY}
-        self.stops: tuple[Stop, ...] = (*(reach.scope for reach in hold.reaches), *CHOICES, *BUTTONS)
         self._weigh()
+
+    @property
+    def boxes(self) -> tuple[Reach, ...]:
+        """What can be ticked: as long as others are meant instead, nothing that belongs to the process."""
+        instead = self.scope is Scope.TAGGED
+        return tuple(reach for reach in self.hold.reaches if not instead or reach.scope is Scope.TAGGED)
+
+    @property
+    def stops(self) -> tuple[Stop, ...]:
+        """Where the cursor can be, in order."""
+        return (*(reach.scope for reach in self.boxes), *CHOICES, *BUTTONS)
 
     @property
     def scope(self) -> Scope:
@@ -65,7 +75,7 @@ class Question:
 
     def jump(self, step: int) -> None:
         """To the next group: the boxes, the chosen signal, the buttons."""
-        groups: list[Stop] = [*self.stops[:1], self.choice, "cancel"] if self.hold.reaches else [self.choice, "cancel"]
+        groups: list[Stop] = [*self.stops[:1], self.choice, "cancel"] if self.boxes else [self.choice, "cancel"]
         kind = next(place for place, stop in enumerate(groups) if isinstance(self.at, type(stop)))
         self.at = groups[(kind + step) % len(groups)]
         self.told = ""
