@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from textual import events, on
 
-from gputop.ui.dialogs import Answer, Dialog
+from gputop.ui.dialogs import Dialog
 from gputop.ui.draw import Line
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
+from gputop.ui.modal import Answer
 from gputop.ui.table import WHEEL
 
 _STEPS = {"up": -1, "down": 1, "pageup": -8, "pagedown": 8, "home": -(1 << 20), "end": 1 << 20}

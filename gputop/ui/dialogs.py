@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import ModalScreen
 from textual.strip import Strip
 
 from gputop import units
@@ -20,9 +19,9 @@ from gputop.ui.draw import Line
 from gputop.ui.keys import ORDERS
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
+from gputop.ui.modal import Answer, Modal
 
 FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, 60.0
-Answer = TypeVar("Answer")
 
 
 def framed(strips: Sequence[Strip], width: int, look: Look) -> list[Strip]:
@@ -37,7 +36,7 @@ def framed(strips: Sequence[Strip], width: int, look: Look) -> list[Strip]:
     return [ends[0], *inner, ends[1]]
 
 
-class Dialog(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
+class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
     """A box on the raised ground; Esc leaves it without an answer, whatever it asks."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.everywhere(typing=True)

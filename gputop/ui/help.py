@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
 from textual.strip import Strip
 
 from gputop.model import Disk, Gpu, GpuShare, Host, Mount, Network, Note, Process, metrics
@@ -18,6 +17,7 @@ from gputop.ui.draw import Line, Run
 from gputop.ui.keys import GROUPS, KEYS, Group, Key, key, told
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
+from gputop.ui.modal import Modal
 
 NAMES = 9  # cells for the names of keys
 
@@ -100,7 +100,7 @@ def wrap(text: str, width: int) -> list[str]:
     return lines
 
 
-class Help(ModalScreen[None], inherit_bindings=False):
+class Help(Modal[None], inherit_bindings=False):
     """The help, a page at a time."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -7,16 +7,16 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
 
 from gputop.ui import bindings, draw
 from gputop.ui.draw import Line
 from gputop.ui.keys import key
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
+from gputop.ui.modal import Modal
 
 
-class Plain(ModalScreen[None], inherit_bindings=False):
+class Plain(Modal[None], inherit_bindings=False):
     """While it is open, the terminal has its mouse back."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
