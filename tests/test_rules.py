@@ -20,6 +20,10 @@ class Expected(NamedTuple):
 
 
 EXPECTED = {
+    "loader-in-main": Expected("loader-in-main", "warn", ("overhead-bound", "starved-cpu-saturated")),
+    "starved-cpu-saturated": Expected("starved-cpu-saturated", "crit", ("starved-cpu-idle", "threads-host")),
+    "starved-cpu-idle": Expected("starved-cpu-idle", "warn", ("starved-cpu-saturated", "io-bound")),
+    "starved-cpu-idle-flat": Expected("starved-cpu-idle", "crit", ("small-job", "overhead-bound")),
     "thermal": Expected("thermal", "warn", ("power", "clocks-low")),
     "power": Expected("power", "warn", ("thermal", "clocks-low")),
 }

@@ -18,12 +18,12 @@ How to add a rule:
 Steadying, severity over time, folding and the primary finding are the engine's (steady.py, fold.py): no rule does any.
 """
 
-from gputop.diagnose import device
+from gputop.diagnose import device, efficiency, feed
 from gputop.diagnose.engine import Engine, Verdict
 from gputop.diagnose.finding import Abstained, Class, Evidence, Finding, Severity, Step, Subject
 from gputop.diagnose.rule import RULES, Level, Rule
 
-GROUPS = (device,)  # the modules of the rules, in the order in which rules are listed
+GROUPS = (feed, efficiency, device)  # the modules of the rules, in the order in which rules are listed
 
 __all__ = [
     "GROUPS",

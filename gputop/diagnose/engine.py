@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputop.diagnose.classes import classes
 from gputop.diagnose.finding import Abstained, Class, Finding
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import DEFAULTS, Limits
@@ -53,11 +54,13 @@ class Engine:
         self._judged_s = frame.mono_s
         self._memory.describe(frame.mono_s)
         view = View(frame, history, self._memory, self._limits)
-        found = []
+        on_screen = self._steady.shown()
+        found: list[tuple[Finding, float]] = []
         for rule in RULES.values():
-            view.turn_to(rule.id, rule.state, self._steady.shows)
+            view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()))
             on_s = self._limits.get(rule.id, {}).get("on_s", DEFAULTS["on_s"])
             found += [(finding, on_s) for finding in rule.judge(view)]
+        view.turn_to("classes")
         self._steady.restart(self._memory.restarted)
         self._memory.restarted.clear()
         shown = self._steady.take(found, frame.mono_s, min(since_s, _LONGEST_S))
@@ -65,5 +68,6 @@ class Engine:
         self._verdict = Verdict(
             findings=tuple(fold(shown, frame, self._memory.tenants, worth)),
             abstained=tuple(together(view.abstained)),
+            classes=tuple(classes(view)),
         )
         return self._verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gputop.diagnose.memory import Memory
@@ -28,23 +28,25 @@ _GPU_MEANS = (
     ("nvlink", "nvlink_rx_bytes_per_s", 1.0),
 )
 # field of Trainer, metric of Tree
-_TREE_MEANS = (
-    ("cores", "cores"),
-    ("main", "main"),
-    ("loader_cpu", "loader_cpu"),
-    ("loader_top", "loader_top"),
-    ("loader_low", "loader_low"),
-    ("loader_blocked", "loader_blocked"),
-    ("loader_wait", "loader_wait"),
-    ("main_wait", "main_wait"),
-    ("run_wait", "run_wait"),
-    ("compute_threads", "compute_threads"),
-    ("throttled", "throttled"),
-    ("read_bytes", "read_bytes_per_s"),
-    ("read_chars", "read_chars_per_s"),
-    ("read_calls", "read_calls_per_s"),
-    ("write_chars", "write_chars_per_s"),
-)
+_TREE_MEANS = {
+    "cores": "cores",
+    "main": "main",
+    "loader_cpu": "loader_cpu",
+    "loader_top": "loader_top",
+    "loader_low": "loader_low",
+    "loader_blocked": "loader_blocked",
+    "loader_wait": "loader_wait",
+    "main_wait": "main_wait",
+    "run_wait": "run_wait",
+    "compute_threads": "compute_threads",
+    "throttled": "throttled",
+    "read_bytes": "read_bytes_per_s",
+    "read_chars": "read_chars_per_s",
+    "read_calls": "read_calls_per_s",
+    "write_chars": "write_chars_per_s",
+}
+_TREE_METRICS = ("busy_percent", "switches", *_TREE_MEANS.values())
+_GPU_METRICS = ("power_watts", "sm_clock_mhz", *(metric for _, metric, _ in _GPU_MEANS))
 
 
 def trainer(frame: Frame, history: History, memory: Memory, tree: Sequence[Process], jobs: dict[str, Job]) -> Trainer:
@@ -52,19 +54,22 @@ def trainer(frame: Frame, history: History, memory: Memory, tree: Sequence[Proce
     process = tree[0]
     known = memory.trainers[process.identity]
     seconds = max(1.0, min(WINDOW_S, frame.mono_s - known.phase_s))
-    means = _Means(history, seconds)
     gpus = tuple(
         gpu for share in process.gpus if share.kind != "graphics" and (gpu := frame.by_uuid.get(share.uuid)) is not None
     )
     first = memory.cards.get(gpus[0].uuid) if gpus else None
     age_s = None if known.context_s is None else frame.mono_s - known.context_s
     about = key(process.identity)
-    busy, switches = means.one(about, "busy_percent"), means.one(about, "switches")
-    values: dict[str, Any] = {name: means.one(about, metric) for name, metric in _TREE_MEANS}
-    values |= {name: means.all(gpus, metric, unit) for name, metric, unit in _GPU_MEANS}
+    busy, switches, *sums = history.means(about, _TREE_METRICS, seconds, WINDOW_S / 2)
+    values: dict[str, Any] = dict(zip(_TREE_MEANS, sums, strict=True))
+    cards = _of_gpus(history, gpus, seconds)
+    for name, metric, unit in _GPU_MEANS:
+        mean = _mean(card[metric] for card in cards)
+        values[name] = None if mean is None else mean / unit
     busy_cores = process.cpu_percent / 100 if process.cpu_percent else None
     return Trainer(
         process=process,
+        key=about,
         job=jobs.get(process.job or ""),
         tree=tuple(tree),
         gpus=gpus,
@@ -78,8 +83,10 @@ def trainer(frame: Frame, history: History, memory: Memory, tree: Sequence[Proce
         shape=first.shape if first else None,
         period=first.period if first else None,
         spacing_s=first.spacing_s if first else 1.0,
-        power_share=_power_share(means, memory, gpus),
-        clock_share=_clock_share(means, gpus),
+        power_share=_mean(
+            _power_share(gpu, card["power_watts"], memory) for gpu, card in zip(gpus, cards, strict=True)
+        ),
+        clock_share=_mean(_clock_share(gpu, card["sm_clock_mhz"]) for gpu, card in zip(gpus, cards, strict=True)),
         allowed=process.allowed_cpus,
         loaders=sum(one.role is Role.LOADER for one in tree),
         switches=switches / busy_cores if switches is not None and busy_cores else None,
@@ -87,46 +94,35 @@ def trainer(frame: Frame, history: History, memory: Memory, tree: Sequence[Proce
     )
 
 
-class _Means:
-    """Means over the window, where at least half of it is known."""
-
-    def __init__(self, history: History, seconds: float) -> None:
-        self._history, self._seconds = history, seconds
-
-    def one(self, about: str, metric: str) -> float | None:
-        """Of one subject."""
-        return self._history.mean(about, metric, self._seconds, WINDOW_S / 2)
-
-    def all(self, gpus: Sequence[Gpu], metric: str, unit: float) -> float | None:
-        """Of all GPUs; unknown where it is of one."""
-        total = 0.0
-        for gpu in gpus:
-            value = self.one(gpu.uuid, metric)
-            if value is None:
-                return None
-            total += value
-        return total / len(gpus) / unit if gpus else None
+def _of_gpus(history: History, gpus: Sequence[Gpu], seconds: float) -> list[dict[str, float | None]]:
+    """The means of each GPU, by metric."""
+    return [
+        dict(zip(_GPU_METRICS, history.means(gpu.uuid, _GPU_METRICS, seconds, WINDOW_S / 2), strict=True))
+        for gpu in gpus
+    ]
 
 
-def _power_share(means: _Means, memory: Memory, gpus: Sequence[Gpu]) -> float | None:
-    shares = []
-    for gpu in gpus:
-        watts, card = means.one(gpu.uuid, "power_watts"), memory.cards.get(gpu.uuid)
-        idle = card.idle_watts(gpu) if card else None
-        if watts is None or idle is None or gpu.power_limit_watts is None or gpu.power_limit_watts <= idle:
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean; unknown where one is."""
+    known = list(values)
+    total = 0.0
+    for value in known:
+        if value is None:
             return None
-        shares.append((watts - idle) / (gpu.power_limit_watts - idle))
-    return sum(shares) / len(shares) if shares else None
+        total += value
+    return total / len(known) if known else None
 
 
-def _clock_share(means: _Means, gpus: Sequence[Gpu]) -> float | None:
-    shares = []
-    for gpu in gpus:
-        clock = means.one(gpu.uuid, "sm_clock_mhz")
-        if clock is None or not gpu.sm_clock_max_mhz:
-            return None
-        shares.append(clock / gpu.sm_clock_max_mhz)
-    return sum(shares) / len(shares) if shares else None
+def _power_share(gpu: Gpu, watts: float | None, memory: Memory) -> float | None:
+    card = memory.cards.get(gpu.uuid)
+    idle = card.idle_watts(gpu) if card else None
+    if watts is None or idle is None or gpu.power_limit_watts is None or gpu.power_limit_watts <= idle:
+        return None
+    return (watts - idle) / (gpu.power_limit_watts - idle)
+
+
+def _clock_share(gpu: Gpu, clock: float | None) -> float | None:
+    return clock / gpu.sm_clock_max_mhz if clock is not None and gpu.sm_clock_max_mhz else None
 
 
 def _compiles(process: Process) -> bool:

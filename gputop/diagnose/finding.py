@@ -21,6 +21,12 @@ class Subject:
     job: str | None = None  # key of a Job
 
 
+def told_apart(subject: Subject) -> object:
+    """What tells a subject from others while it lasts: the GPUs of a process may change."""
+    things = {"process": subject.processes, "job": subject.job, "gpu": subject.gpus, "host": None}
+    return subject.kind, things[subject.kind]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One number the verdict rests on, with the limit it was held against."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gputop.diagnose.limits import lenient
+from gputop.diagnose.limits import Table, lenient
 from gputop.diagnose.subjects import Subjects, Thing
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.tree import key
 from gputop.history import Key, Window
 from gputop.model import Gpu, Process
 
@@ -14,22 +13,23 @@ class Numbers(Subjects):
     """Windows, and comparisons that do not flicker."""
 
     def limit(self, name: str) -> float:
-        """A number of the rule's table in thresholds.toml."""
-        return self._table[name]
+        """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty"."""
+        table, name = self._find(name)
+        return table[name]
 
     def above(self, value: float | None, name: str) -> bool:
         """Whether a value is at the limit of this name or above; an unknown one is not."""
         if value is None:
             return False
-        limit = self._table[name]
-        return value >= (limit - lenient(self._table, name) if self._held else limit)
+        table, name = self._find(name)
+        return value >= (table[name] - lenient(table, name) if self._held else table[name])
 
     def below(self, value: float | None, name: str) -> bool:
         """Whether a value is at the limit of this name or below; an unknown one is not."""
         if value is None:
             return False
-        limit = self._table[name]
-        return value <= (limit + lenient(self._table, name) if self._held else limit)
+        table, name = self._find(name)
+        return value <= (table[name] + lenient(table, name) if self._held else table[name])
 
     def window(self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False) -> Window:
         """The last seconds of a metric, by default the rule's `window_s`, and no more than the trainer's phase.
@@ -44,15 +44,19 @@ class Numbers(Subjects):
     ) -> float | None:
         """The mean of the same; None where less than half of the seconds is known."""
         wanted = self._table["window_s"] if seconds is None else seconds
-        return self.history.mean(self._key(thing), metric, self._seconds(thing, seconds, whole), wanted / 2)
+        return self.history.means(self._key(thing), (metric,), self._seconds(thing, seconds, whole), wanted / 2)[0]
 
     def _key(self, thing: Thing | str) -> Key:
         if isinstance(thing, str):
             return thing
         if isinstance(thing, Trainer):
-            return key(thing.identity)
+            return thing.key
         return thing.uuid if isinstance(thing, Gpu) else thing.identity if isinstance(thing, Process) else "host"
 
     def _seconds(self, thing: Thing | str, seconds: float | None, whole: bool) -> float:
         wanted = self._table["window_s"] if seconds is None else seconds
         return max(1.0, min(wanted, thing.phase_s)) if isinstance(thing, Trainer) and not whole else wanted
+
+    def _find(self, name: str) -> tuple[Table, str]:
+        other, dot, inner = name.partition(".")
+        return (self._limits[other], inner) if dot else (self._table, name)

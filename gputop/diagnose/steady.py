@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from gputop.diagnose.finding import Finding, Severity, Subject
+from gputop.diagnose.finding import Finding, Severity, told_apart
 from gputop.model import Identity
 
 HELD_SHARE = 0.8  # of the on-window
@@ -14,13 +14,6 @@ OFF_FACTOR = 1.5  # the off-window, in on-windows
 LEAST_SHOWN_S = 15.0
 RANKS: dict[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 _BY_RANK: tuple[Severity, ...] = ("info", "warn", "crit")
-About = tuple[str, object]  # rule id and what tells its subject from others
-
-
-def about(rule: str, subject: Subject) -> About:
-    """The identity of a finding: its evidence changes, and the GPUs of a process may."""
-    things = {"process": subject.processes, "job": subject.job, "gpu": subject.gpus, "host": None}
-    return rule, (subject.kind, things[subject.kind])
 
 
 @dataclass(slots=True)
@@ -42,18 +35,21 @@ class Steady:
     """Every candidate of an engine."""
 
     def __init__(self) -> None:
-        self._known: dict[About, Candidate] = {}
+        self._known: dict[tuple[str, object], Candidate] = {}  # by rule and what tells its subject from others
 
-    def shows(self, rule: str, subject: Subject) -> bool:
-        """Whether a finding of this rule about this subject is on the screen."""
-        found = self._known.get(about(rule, subject))
-        return found is not None and found.shown_s is not None
+    def shown(self) -> dict[str, set[object]]:
+        """The subjects of the findings on the screen, by rule."""
+        found: dict[str, set[object]] = {}
+        for (rule, about), one in self._known.items():
+            if one.shown_s is not None:
+                found.setdefault(rule, set()).add(about)
+        return found
 
     def take(self, found: Iterable[tuple[Finding, float]], now_s: float, stands_for_s: float) -> list[Finding]:
         """What holds now, each with its on-window; returns what is to be shown, the longest standing first."""
         for finding, on_s in found:
             one = self._known.setdefault(
-                about(finding.rule, finding.subject), Candidate(on_s, finding, first_s=now_s - stands_for_s)
+                (finding.rule, told_apart(finding.subject)), Candidate(on_s, finding, first_s=now_s - stands_for_s)
             )
             one.newest, one.last_s = finding, now_s
             one.hits.append((now_s, stands_for_s))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from gputop.diagnose import features
-from gputop.diagnose.finding import Subject
+from gputop.diagnose.finding import Subject, told_apart
 from gputop.diagnose.limits import DEFAULTS, Limits, Table
 from gputop.diagnose.memory import Memory
 from gputop.diagnose.trainer import Trainer
@@ -38,11 +38,11 @@ class Subjects:
         self._memory, self._limits = memory, limits
         self._jobs = {job.key: job for job in frame.jobs}
         self._trainers: tuple[Trainer, ...] | None = None
-        self._shown: Callable[[str, Subject], bool] = lambda *_: False
+        self._shown: Collection[object] = ()
         self._held = False
 
-    def turn_to(self, rule: str, state: str, shown: Callable[[str, Subject], bool]) -> None:
-        """The same tick for the next rule; `shown` says which of its findings are on the screen."""
+    def turn_to(self, rule: str, state: str = "", shown: Collection[object] = ()) -> None:
+        """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen."""
         self._rule, self._state, self._shown, self._held = rule, state, shown, False
         self._table: Table = {**DEFAULTS, **self._limits.get(rule, {})}
 
@@ -82,5 +82,5 @@ class Subjects:
         return tuple(self._memory.tenants.get(gpu.uuid, ()))
 
     def _at(self, thing: Any) -> Any:
-        self._held = self._shown(self._rule, subject_of(thing))
+        self._held = bool(self._shown) and told_apart(subject_of(thing)) in self._shown
         return thing

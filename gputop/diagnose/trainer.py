@@ -16,6 +16,7 @@ class Trainer:
     """
 
     process: Process
+    key: str  # of its tree in the history
     job: Job | None
     tree: tuple[Process, ...]  # itself first
     gpus: tuple[Gpu, ...]

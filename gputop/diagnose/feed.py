@@ -1,0 +1,155 @@
+"""Rules about the input pipeline: loaders that are too slow, too few, or not there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import at_most, busy, cores, oversubscribed, share_of_cpus, starved, throttled
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+
+_SETTINGS = "pin_memory=True, persistent_workers=True"
+_LESS_WORK = (
+    Step(text="do less for each sample: decode and augment on the GPU (DALI, torchvision.transforms.v2, kornia)"),
+    Step(text="cache what is the same in every epoch: decoded, resized, tokenised"),
+    Step(text="resize before anything else; a faster decoder (turbojpeg, pillow-simd)"),
+    Step(text="more CPU cores for this job, or a host with more; more loaders would not help"),
+)
+
+
+@rule(
+    "starved-cpu-saturated",
+    "Is the CPU too slow for the loaders?",
+    level=Level.STARVED,
+    state="input wait",
+    short="WAIT",
+)
+def starved_cpu_saturated(view: View) -> Iterator[Finding]:
+    """The GPU waits and every CPU it may use is busy loading."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer):
+            continue
+        loaders_busy = trainer.loaders >= 1 and view.above(trainer.loader_cpu, "loader_cpu")
+        enough = trainer.loaders >= view.limit("loaders_share") * (trainer.allowed or math.inf)
+        saturated = (
+            view.above(trainer.saturation, "saturation") or (loaders_busy and enough) or _host_full(view, trainer)
+        )
+        severity = view.by_share(trainer.lost)
+        if not saturated or severity is None or oversubscribed(view, trainer) or throttled(view, trainer):
+            continue
+        yield view.found(
+            trainer,
+            severity,
+            "waits for CPU work on its input",
+            evidence=(busy(trainer), cores(trainer), *_loaders(view, trainer)),
+            steps=(Step(text=f"make the input cheaper: {at_most(trainer)}"), *_LESS_WORK),
+            confidence=view.confidence(0.9 if loaders_busy else 0.75),
+            lost_share=trainer.lost,
+        )
+
+
+def _host_full(view: View, trainer: Trainer) -> bool:
+    """All CPUs of the machine are busy, most of all with this trainer."""
+    others = (other.cores or 0.0 for other in view.vectors() if other.identity != trainer.identity)
+    largest = (trainer.cores or 0.0) >= max(others, default=0.0)
+    mine = (trainer.cores or 0.0) >= 0.5 * view.limit("host_percent") / 100 * view.frame.host.cpus_total
+    return largest and mine and view.above(view.mean("host", "cpu_percent"), "host_percent")
+
+
+@rule("starved-cpu-idle", "Would more loaders feed the GPU?", level=Level.STARVED, state="input wait", short="WAIT")
+def starved_cpu_idle(view: View) -> Iterator[Finding]:
+    """The GPU waits, every loader works as fast as it can, and most CPUs are idle: there are too few loaders."""
+    for trainer in view.trainers():
+        if trainer.loaders < 1 or not view.knows(trainer, "duty", "cores", "allowed", "loader_low"):
+            continue
+        pressure = view.mean("host", "io_pressure")
+        blocked = trainer.loader_blocked
+        idle = view.below(trainer.saturation, "saturation") and view.above(trainer.loader_low, "loader_cpu")
+        waits = blocked is not None and not view.below(blocked, "blocked")
+        waits = waits or (pressure is not None and not view.below(pressure, "io_percent"))
+        severity = view.by_share(trainer.lost)
+        if not idle or waits or severity is None or not starved(view, trainer):
+            continue
+        yield _too_few(view, trainer, severity, blocked, pressure)
+
+
+def _too_few(view: View, trainer: Trainer, severity: str, blocked: float | None, pressure: float | None) -> Finding:
+    room = max(1, math.floor(share_of_cpus(view, trainer)) - 1)
+    wanted = min(room, math.ceil(trainer.loaders * view.limit("more") / (trainer.duty or 1.0)))
+    steps = [
+        Step(
+            text=f"use more loaders: {at_most(trainer)}",
+            command=f"DataLoader(..., num_workers={wanted}, {_SETTINGS}, prefetch_factor=4)",
+        ),
+        Step(text="then try some more and some fewer: the best number is where samples per second stop growing"),
+    ]
+    if wanted <= trainer.loaders:
+        steps = [Step(text="give the job more CPUs: it has as many loaders as its share of them allows"), *_LESS_WORK]
+    return view.found(
+        trainer,
+        severity,  # type: ignore[arg-type]
+        f"waits for its {trainer.loaders} loaders: too few of them",
+        evidence=(busy(trainer), *_loaders(view, trainer), cores(trainer)),
+        steps=tuple(steps),
+        confidence=view.confidence(0.7, blocked, pressure),
+        lost_share=trainer.lost,
+    )
+
+
+@rule(
+    "loader-in-main",
+    "Does the training process load its own data?",
+    level=Level.STARVED,
+    state="input wait",
+    short="WAIT",
+)
+def loader_in_main(view: View) -> Iterator[Finding]:
+    """No loaders, one thread fully busy, and signs that it reads: launching kernels looks the same without them."""
+    for trainer in view.trainers():
+        if trainer.loaders or not view.knows(trainer, "duty", "main", "cores"):
+            continue
+        alone = view.above(trainer.main, "main") and view.below(trainer.cores, "cores")
+        shape = trainer.shape
+        gaps = shape is not None and not trainer.flat and view.above(shape.empty, "empty")
+        severity = view.by_share(trainer.lost)
+        if not alone or severity is None or not starved(view, trainer) or not (gaps or _reads(view, trainer)):
+            continue
+        start = max(1, min(8, math.floor(share_of_cpus(view, trainer) / 2)))
+        main, allowed = 100 * (trainer.main or 0.0), trainer.allowed or 0.0
+        idle = f", {max(0.0, allowed - (trainer.cores or 0.0)):.0f} of {allowed:.0f} cores idle" if allowed else ""
+        read = Evidence(
+            text=f"it reads {(trainer.read_chars or 0) / 1e6:.0f} MB/s itself", value=trainer.read_chars, unit="B/s"
+        )
+        yield view.found(
+            trainer,
+            "warn" if severity == "crit" else severity,
+            "loads its data in the training process (num_workers=0)",
+            evidence=(
+                busy(trainer),
+                Evidence(text=f"no loaders, main thread {main:.0f} % busy{idle}", value=main, unit="%"),
+                *((read,) if trainer.read_chars else ()),
+            ),
+            steps=(
+                Step(
+                    text=f"load in processes of their own: {at_most(trainer)}",
+                    command=f"DataLoader(..., num_workers={start}, {_SETTINGS})",
+                ),
+                Step(text="see what its main thread does", action="stack"),
+            ),
+            confidence=view.confidence(0.7, trainer.read_chars),
+            lost_share=trainer.lost,
+        )
+
+
+def _reads(view: View, trainer: Trainer) -> bool:
+    return view.above(trainer.read_chars, "read_bytes_per_s")
+
+
+def _loaders(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    if trainer.loaders and trainer.loader_cpu is not None:
+        each = 100 * trainer.loader_cpu
+        text = f"{trainer.loaders} loaders, each {each:.0f} % of a core"
+        yield Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))
