@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import takewhile
 
 from gputop.diagnose.estimate import Period, Shape, period, shape, spacing
 from gputop.model import Gpu
@@ -32,9 +33,9 @@ class Card:
         since_s = KEPT if self._seen_s is None else now_s - self._seen_s
         self._seen_s = now_s
         if gpu.busy_samples:
-            fresh = [value for ago_s, value in gpu.busy_samples if ago_s < since_s - 1e-6]
-            self._resample(spacing([ago_s for ago_s, _ in gpu.busy_samples[-12:]]) or 1.0)
-            self._samples.extend(fresh)
+            fresh = list(takewhile(lambda sample: sample[0] < since_s - 1e-6, reversed(gpu.busy_samples)))
+            self._resample(spacing([ago_s for ago_s, _ in gpu.busy_samples[-8:]]) or 1.0)
+            self._samples.extend(value for _, value in reversed(fresh))
         elif gpu.busy_percent is not None:
             self._resample(max(1.0, min(since_s, 60.0)))
             self._samples.append(gpu.busy_percent)

@@ -67,19 +67,7 @@ def candidates(facts: Facts) -> dict[str, list[Answer]]:
     cpu_high = at_least("are the CPUs busy?", kappa, 0.60)
     cpu_low = at_most("are the CPUs idle, but for one core?", facts.cores - 1.0, 0.25 * facts.allowed)
     gpu_low = at_most("is the GPU idle half of the time?", duty, 0.50)
-    pulses = either(
-        [
-            truth("are its steps long enough to see?", facts.slow_steps),
-            at_least("does it peak?", facts.peak, 80),
-            at_least("does it run empty between its steps?", facts.empty, 0.25),
-        ],
-        [
-            truth("are its steps too short to see?", not facts.slow_steps),
-            at_least("is it used?", duty, 0.05),
-            at_most("does it have gaps?", duty, 0.75),
-            truth("are the loaders busy?", facts.loaders_busy),
-        ],
-    )
+    pulses = _pulses(facts)
     work = []
     if facts.power_share is not None:
         work.append(at_most("does it draw little power?", facts.power_share, 0.35))
@@ -106,6 +94,23 @@ def candidates(facts: Facts) -> dict[str, list[Answer]]:
             at_most("but not always?", duty, 0.90), *unsteady,
         ],
     }  # fmt: skip
+
+
+def _pulses(facts: Facts) -> list[Answer]:
+    """Whether it runs empty between steps, seen or told by busy loaders."""
+    return either(
+        [
+            truth("are its steps long enough to see?", facts.slow_steps),
+            at_least("does it peak?", facts.peak, 80),
+            at_least("does it run empty between its steps?", facts.empty, 0.25),
+        ],
+        [
+            truth("are its steps too short to see?", not facts.slow_steps),
+            at_least("is it used?", facts.duty, 0.05),
+            at_most("does it have gaps?", facts.duty, 0.75),
+            truth("are the loaders busy?", facts.loaders_busy),
+        ],
+    )
 
 
 def decide(pid: int, facts: Facts) -> Class:

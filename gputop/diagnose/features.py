@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from gputop.diagnose.memory import Memory
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.tree import key
-from gputop.history import History
 from gputop.model import Frame, Gpu, Job, Process, Role
 
 WINDOW_S = 30.0
@@ -45,26 +45,25 @@ _TREE_MEANS = {
     "read_calls": "read_calls_per_s",
     "write_chars": "write_chars_per_s",
 }
-_TREE_METRICS = ("busy_percent", "switches", *_TREE_MEANS.values())
-_GPU_METRICS = ("power_watts", "sm_clock_mhz", *(metric for _, metric, _ in _GPU_MEANS))
+# (subject, seconds, of which half must be known) to all its means
+Means = Callable[[str, float, float], Mapping[str, float | None]]
 
 
-def trainer(frame: Frame, history: History, memory: Memory, tree: Sequence[Process], jobs: dict[str, Job]) -> Trainer:
+def trainer(frame: Frame, means: Means, memory: Memory, tree: Sequence[Process], jobs: dict[str, Job]) -> Trainer:
     """The vector of one trainer, whose tree it is."""
     process = tree[0]
     known = memory.trainers[process.identity]
     seconds = max(1.0, min(WINDOW_S, frame.mono_s - known.phase_s))
-    gpus = tuple(
-        gpu for share in process.gpus if share.kind != "graphics" and (gpu := frame.by_uuid.get(share.uuid)) is not None
-    )
+    gpus = _gpus(frame, process)
     first = memory.cards.get(gpus[0].uuid) if gpus else None
     age_s = None if known.context_s is None else frame.mono_s - known.context_s
     about = key(process.identity)
-    busy, switches, *sums = history.means(about, _TREE_METRICS, seconds, WINDOW_S / 2)
-    values: dict[str, Any] = dict(zip(_TREE_MEANS, sums, strict=True))
-    cards = _of_gpus(history, gpus, seconds)
+    sums = means(about, seconds, WINDOW_S)
+    busy, switches = sums.get("busy_percent"), sums.get("switches")
+    values: dict[str, Any] = {name: sums.get(metric) for name, metric in _TREE_MEANS.items()}
+    cards = [means(gpu.uuid, seconds, WINDOW_S) for gpu in gpus]
     for name, metric, unit in _GPU_MEANS:
-        mean = _mean(card[metric] for card in cards)
+        mean = _mean(card.get(metric) for card in cards)
         values[name] = None if mean is None else mean / unit
     busy_cores = process.cpu_percent / 100 if process.cpu_percent else None
     return Trainer(
@@ -83,10 +82,8 @@ def trainer(frame: Frame, history: History, memory: Memory, tree: Sequence[Proce
         shape=first.shape if first else None,
         period=first.period if first else None,
         spacing_s=first.spacing_s if first else 1.0,
-        power_share=_mean(
-            _power_share(gpu, card["power_watts"], memory) for gpu, card in zip(gpus, cards, strict=True)
-        ),
-        clock_share=_mean(_clock_share(gpu, card["sm_clock_mhz"]) for gpu, card in zip(gpus, cards, strict=True)),
+        power_share=_mean(map(partial(_power_share, memory), gpus, cards)),
+        clock_share=_mean(map(_clock_share, gpus, cards)),
         allowed=process.allowed_cpus,
         loaders=sum(one.role is Role.LOADER for one in tree),
         switches=switches / busy_cores if switches is not None and busy_cores else None,
@@ -94,12 +91,10 @@ def trainer(frame: Frame, history: History, memory: Memory, tree: Sequence[Proce
     )
 
 
-def _of_gpus(history: History, gpus: Sequence[Gpu], seconds: float) -> list[dict[str, float | None]]:
-    """The means of each GPU, by metric."""
-    return [
-        dict(zip(_GPU_METRICS, history.means(gpu.uuid, _GPU_METRICS, seconds, WINDOW_S / 2), strict=True))
-        for gpu in gpus
-    ]
+def _gpus(frame: Frame, process: Process) -> tuple[Gpu, ...]:
+    """Those it computes on."""
+    found = (frame.by_uuid.get(share.uuid) for share in process.gpus if share.kind != "graphics")
+    return tuple(gpu for gpu in found if gpu is not None)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -113,15 +108,16 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return total / len(known) if known else None
 
 
-def _power_share(gpu: Gpu, watts: float | None, memory: Memory) -> float | None:
-    card = memory.cards.get(gpu.uuid)
+def _power_share(memory: Memory, gpu: Gpu, means: Mapping[str, float | None]) -> float | None:
+    watts, card = means.get("power_watts"), memory.cards.get(gpu.uuid)
     idle = card.idle_watts(gpu) if card else None
     if watts is None or idle is None or gpu.power_limit_watts is None or gpu.power_limit_watts <= idle:
         return None
     return (watts - idle) / (gpu.power_limit_watts - idle)
 
 
-def _clock_share(gpu: Gpu, clock: float | None) -> float | None:
+def _clock_share(gpu: Gpu, means: Mapping[str, float | None]) -> float | None:
+    clock = means.get("sm_clock_mhz")
     return clock / gpu.sm_clock_max_mhz if clock is not None and gpu.sm_clock_max_mhz else None
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.diagnose.card import FRESH_S, Card
+from gputop.diagnose.sums import Sums
 from gputop.diagnose.tree import TREE, added_up, key, members
-from gputop.history import History
+from gputop.history import GPU, HOST, History, Track
 from gputop.model import Frame, Identity, Process
 
 _DESCRIBED = 2  # cards a tick whose rhythm is worked out
@@ -38,23 +39,44 @@ class Memory:
     tenants: dict[str, list[Process]] = field(default_factory=dict)  # who computes on a GPU
     notes: dict[tuple[str, object], tuple[float, dict[str, Any]]] = field(default_factory=dict)
     restarted: set[Identity] = field(default_factory=set)  # trainers whose phase began since rules were asked last
+    sums: dict[str, Sums] = field(default_factory=dict)  # of GPUs, trees and the host, by their key in the history
     looked: bool = False
+    newest_s: float | None = None
+    step_s: float = 1.0  # between the last two frames
 
     def add(self, frame: Frame, history: History) -> None:
         """Take in a frame: the same work at every tick, whatever the rules ask."""
+        stands_for_s = self._stands_for(frame.mono_s)
+        self._sum("host", HOST, frame.host, frame.mono_s, stands_for_s)
         for gpu in frame.gpus:
             if gpu.condition == "ok" and gpu.age_s == 0:
                 self.cards.setdefault(gpu.uuid, Card()).add(gpu, frame.mono_s)
+                self._sum(gpu.uuid, GPU, gpu, frame.mono_s, stands_for_s)
         if not frame.processes:
             return
         self.trees, self.tenants = members(frame), _tenants(frame)
         for identity, tree in self.trees.items():
             busy = self._busy(frame, tree[0])
-            history.put(key(identity), TREE, added_up(tree, busy))
+            now = added_up(tree, busy)
+            history.put(key(identity), TREE, now)
+            self._sum(key(identity), TREE, now, frame.mono_s, stands_for_s)
             self._follow(frame.mono_s, tree[0], busy)
         self.looked = True
         for gone in self.trainers.keys() - self.trees.keys():
-            del self.trainers[gone]
+            del self.trainers[gone], self.sums[key(gone)]
+
+    def _stands_for(self, now_s: float) -> float:
+        """Seconds that a frame stands for: since the last one, unless there was a gap of which nobody knows."""
+        since_s = self.step_s if self.newest_s is None else now_s - self.newest_s
+        gap = since_s > 2 * self.step_s + 1
+        self.newest_s, self.step_s = now_s, since_s
+        return 1.0 if gap else since_s
+
+    def _sum(self, about: str, track: Track, subject: object, now_s: float, stands_for_s: float) -> None:
+        sums = self.sums.get(about)
+        if sums is None:
+            sums = self.sums[about] = Sums(tuple(track.names), now_s - stands_for_s)
+        sums.add(now_s, stands_for_s, track.row(subject))
 
     def describe(self, now_s: float) -> None:
         """Bring the shapes up to date, the oldest first and a few at a time."""

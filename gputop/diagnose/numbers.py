@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gputop.diagnose.limits import Table, lenient
 from gputop.diagnose.subjects import Subjects, Thing
+from gputop.diagnose.sums import KEPT_S
 from gputop.diagnose.trainer import Trainer
 from gputop.history import Key, Window
 from gputop.model import Gpu, Process
@@ -44,7 +45,11 @@ class Numbers(Subjects):
     ) -> float | None:
         """The mean of the same; None where less than half of the seconds is known."""
         wanted = self._table["window_s"] if seconds is None else seconds
-        return self.history.means(self._key(thing), (metric,), self._seconds(thing, seconds, whole), wanted / 2)[0]
+        known = self._seconds(thing, seconds, whole)
+        about = self._key(thing)
+        if isinstance(about, str) and known <= KEPT_S and about in self._memory.sums:
+            return self._means(about, known, wanted).get(metric)
+        return self.history.mean(about, metric, known, wanted / 2)
 
     def _key(self, thing: Thing | str) -> Key:
         if isinstance(thing, str):

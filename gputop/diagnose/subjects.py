@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from gputop.diagnose import features
@@ -38,6 +38,7 @@ class Subjects:
         self._memory, self._limits = memory, limits
         self._jobs = {job.key: job for job in frame.jobs}
         self._trainers: tuple[Trainer, ...] | None = None
+        self._known: dict[tuple[str, float, float], Mapping[str, float | None]] = {}
         self._shown: Collection[object] = ()
         self._held = False
 
@@ -73,7 +74,7 @@ class Subjects:
         if self._trainers is None:
             trees = self._memory.trees.values()
             self._trainers = tuple(
-                features.trainer(self.frame, self.history, self._memory, tree, self._jobs) for tree in trees
+                features.trainer(self.frame, self._means, self._memory, tree, self._jobs) for tree in trees
             )
         return self._trainers
 
@@ -84,3 +85,12 @@ class Subjects:
     def _at(self, thing: Any) -> Any:
         self._held = bool(self._shown) and told_apart(subject_of(thing)) in self._shown
         return thing
+
+    def _means(self, about: str, seconds: float, wanted_s: float) -> Mapping[str, float | None]:
+        """All means of a subject, worked out once a tick: many rules ask for some of them."""
+        asked = about, seconds, wanted_s
+        found = self._known.get(asked)
+        if found is None:
+            sums = self._memory.sums.get(about)
+            found = self._known[asked] = sums.means(seconds, wanted_s / 2) if sums else {}
+        return found
