@@ -136,7 +136,7 @@ class Paper:
             yield glyphs.warn, warning, "warn"
 
     def _buttons(self) -> Part:
-        question, texts = self._question, ("Cancel", self._question.label)
+        question, texts = self._question, ("Cancel", self._send())
         room = sum(len(text) + 4 for text in texts) + 1
         part = Part(self._line().to(max(2, self._width - room - 2)), _LAST)
         for stop, text in zip(BUTTONS, texts, strict=True):
@@ -147,6 +147,13 @@ class Paper:
             part.spots.append((start, part.line.cells, stop))
             part.line.add(" ")
         return part
+
+    def _send(self) -> str:
+        question, name = self._question, self._question.choice.name
+        if question.why_not:
+            return f"Send {name}"
+        amount = words.amount(question.count, "process")
+        return f"Yes, {name} {amount}" if question.sure else f"Send {name} to {amount}"
 
     def _foot(self, text: str) -> Sequence[Part]:
         told = self._question.told

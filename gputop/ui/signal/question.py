@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gputop import words
 from gputop.actions import Hold, Reach, Scope
 from gputop.actions.signals import BY_NAME, CHOICES, Choice, Order, warnings
 from gputop.model import Process
@@ -108,15 +107,6 @@ class Question:
         else:
             return Order(self.choice, self.scope, confirmed=self.sure, insists=bool(self.cautions))
         return None
-
-    @property
-    def label(self) -> str:
-        """What stands on the button that sends."""
-        name = self.choice.name
-        if self.why_not:
-            return f"Send {name}"
-        amount = words.amount(self.count, "process")
-        return f"Yes, {name} {amount}" if self.sure else f"Send {name} to {amount}"
 
     def _tick(self, scope: Scope) -> None:
         if why := self.hold.why_not(scope):
