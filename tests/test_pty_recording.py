@@ -249,6 +249,19 @@ def test_keys_work_while_standard_input_is_the_stream(tmp_path: Path, pipe: str)
         endings.assert_well(terminal)
 
 
+def test_t06_ctrl_z_stops_the_whole_pipe_and_fg_goes_on(tmp_path: Path) -> None:
+    env = {"PS1": "prompt$ ", "ENV": None, "HISTFILE": None, "XDG_STATE_HOME": str(tmp_path)}
+    with Terminal(["bash", "--norc", "--noprofile", "-i"], env=env) as terminal:
+        terminal.wait_for("prompt$")
+        terminal.send(f"{PIPES['a pipe'](sys.executable)} | {sys.executable} -m gputop replay -\n")
+        for command in ("fg\n", "fg\n", "kill -9 %1; echo back-$((40 + 2))\n"):
+            terminal.wait_for("llama-7b", 30)
+            terminal.send("ctrl+z")
+            terminal.wait_for("Stopped")
+            terminal.send(command)
+        terminal.wait_for("back-42")
+
+
 def test_a_stream_that_ends_says_so_and_stays(tmp_path: Path, run: Path) -> None:
     line = f"cat {run} | {sys.executable} -m gputop replay -"
     with program(tmp_path, ("sh", "-c", line)).start() as terminal:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
@@ -49,6 +51,12 @@ class GuardedApp(App[None]):
         if self._guard is not None:
             self._guard.leaving()
         super().exit(result, return_code, message)
+
+    def action_suspend_process(self) -> None:
+        """To the shell, with all of the job as the terminal would: who pipes into us would keep it waiting."""
+        if self._driver is not None and self._driver.can_suspend:
+            self._suspend_signal()
+            os.killpg(os.getpgrp(), signal.SIGTSTP)
 
     def left(self) -> None:
         """What is still to be done once the terminal is given back; it has no time."""
