@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -159,12 +159,15 @@ class History:
         self._now_s = -math.inf
         self._hold = 1
 
-    def add(self, frame: Frame, interval_s: float = 1.0) -> None:
-        """Take in a frame. `interval_s` is the planned time between frames: a value stands for at most twice that."""
+    def add(self, frame: Frame, interval_s: float = 1.0, opened: Collection[int] = ()) -> None:
+        """Take in a frame. `interval_s` is the planned time between frames: a value stands for at most twice that.
+
+        Of processes that are neither a job's nor on a GPU only those that are `opened`, by pid, are kept.
+        """
         gap_s, self._now_s = frame.mono_s - self._now_s, frame.mono_s
         slot = int(frame.mono_s / FINE_S)
         self._hold = max(1, round(gap_s / FINE_S)) if gap_s <= 2 * interval_s + FINE_S else 1
-        for key, track, subject in _subjects(frame):
+        for key, track, subject in _subjects(frame, opened):
             self.put(key, track, subject)
         if slot % 60 == 0:
             self._forget(slot)
@@ -227,13 +230,13 @@ class History:
         return Window(self.values(key, metric, seconds))
 
 
-def _subjects(frame: Frame) -> Iterable[tuple[Key, Track, object]]:
+def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Key, Track, object]]:
     yield "host", HOST, frame.host
     for gpu in frame.gpus:
         if gpu.age_s <= STALE_S:
             yield gpu.uuid, GPU, gpu
     for process in frame.processes:
-        if process.job or process.gpus:
+        if process.job or process.gpus or process.pid in opened:
             yield process.identity, PROCESS, process
     for disk in frame.host.disks:
         yield f"disk {disk.name}", DISK, disk

@@ -71,7 +71,7 @@ class Monitor:
             self._engine.forget()
             self._departures = Departures()
         self._newest_s = frame.mono_s
-        self.history.add(frame, self.source.interval_s)
+        self.history.add(frame, self.source.interval_s, self.source.interest.pids)
         self._departures.add(frame)
         self._engine.remember(frame, self.history)
 

@@ -19,10 +19,10 @@ def command(process: Process, number: int | None = None, folded: int = 0) -> str
         return _UNSEEN[process.unseen]
     if process.role is Role.LOADER:
         return loaders(process.name, number, number)
-    line = _line(process, f"(+{amount(folded, 'loader')})" if folded else "")
+    text = line(process, f"(+{amount(folded, 'loader')})" if folded else "")
     if process.role is Role.TRAINER and process.rank is not None:
-        return f"rank{process.rank} {line}"
-    return f"launcher {line}" if process.role is Role.LAUNCHER else line
+        return f"rank{process.rank} {text}"
+    return f"launcher {text}" if process.role is Role.LAUNCHER else text
 
 
 def loaders(name: str, first: int | None, last: int | None) -> str:
@@ -56,7 +56,7 @@ def holding(vram_bytes: float | None, idle_s: float) -> str:
     return f"{held}idle {units.ago(idle_s)}"
 
 
-def _line(process: Process, aside: str) -> str:
+def line(process: Process, aside: str = "") -> str:
     """The command line without the program's path and the interpreter's version; an aside follows the script."""
     if not any(process.command):
         return f"[{process.name}] {aside}".rstrip()

@@ -34,3 +34,4 @@ def elsewhere(*groups: str, also: frozenset[str] = frozenset()) -> set[str]:
 
 
 PANES = frozenset({"pane-gpus", "pane-host", "pane-processes", "zoom", "everything"})  # tried with those that pick
+OPENING = frozenset({"details", "environment", "files"})  # tried with those of the details

@@ -49,7 +49,7 @@ class Feed:
         self.elsewhere: str | None = None
         self.interval_s = 1.0
         self.interest = Interest()
-        self.details: dict[Identity, Detail] = {}
+        self.details: dict[Identity, Detail | Missing | Callable[[Wish], Detail | Missing]] = {}
         self._past = tuple(past)
         self._next: queue.SimpleQueue[Frame | Exception | None] = queue.SimpleQueue()
 
@@ -63,8 +63,9 @@ class Feed:
             yield item
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
-        """What the test put there."""
-        return self.details.get(identity, Missing(metric="details", reason="lost"))
+        """What the test put there, or what that says to the wish."""
+        found = self.details.get(identity, Missing(metric="details", reason="lost"))
+        return found(wish) if callable(found) else found
 
     def give(self, item: Frame | Exception | None) -> None:
         """A frame; an exception that collection fails with; None for the end."""

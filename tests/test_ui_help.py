@@ -24,7 +24,7 @@ async def pages(stage: Stage) -> list[str]:
     """The text of each page of the help, all of it."""
     await stage.press("f1")
     found = []
-    for _ in range(3):
+    for _ in range(4):
         text = stage.text
         for _ in range(60):
             await stage.press("pagedown")

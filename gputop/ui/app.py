@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections import deque
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Protocol, runtime_checkable
 
 from rich.console import RenderableType
 from textual import on
@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from gputop.config import Settings
-from gputop.monitor import Monitor
+from gputop.monitor import Monitor, Update
 from gputop.safe.terminal import Guard
 from gputop.source import Seekable
 from gputop.ui import bindings, theme
@@ -41,6 +41,14 @@ class Arrived(Message):
     def can_replace(self, message: Message) -> bool:
         """One such message in the queue is enough."""
         return isinstance(message, Arrived)
+
+
+@runtime_checkable
+class Shows(Protocol):
+    """A screen of frames: it gets every update, also while another one covers it."""
+
+    def show(self, update: Update) -> None:
+        """Draw an update."""
 
 
 class Gputop(GuardedApp, inherit_bindings=False):
@@ -84,7 +92,9 @@ class Gputop(GuardedApp, inherit_bindings=False):
         if self.mailbox.newest is None or self.frozen or behind(self):
             return
         self._drawn_s.append(time.monotonic())
-        self.main.show(self.mailbox.newest)
+        for screen in self.screen_stack:
+            if isinstance(screen, Shows):
+                screen.show(self.mailbox.newest)
 
     def status(self) -> Status:
         """What the header says of the monitor itself."""

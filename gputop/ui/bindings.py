@@ -1,4 +1,4 @@
-"""The declared keys as Textual's bindings: those of the main screen, and those that work above every dialog."""
+"""The declared keys as Textual's bindings: those of each screen, and those that work above every dialog."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 from textual.binding import Binding, BindingType
 
-from gputop.ui.keys import KEYS, Key
+from gputop.ui.keys import KEYS, Key, Place
 
 NO_KEY = "no_key"  # no terminal sends it
 EVERYWHERE = frozenset({"quit", "interrupt", "suspend"})  # the app does these
 
 
-def main() -> list[BindingType]:
-    """The keys of the main screen."""
-    return [_binding(key, f"press('{key.id}')") for key in KEYS if key.id not in EVERYWHERE]
+def on(place: Place) -> list[BindingType]:
+    """The keys of a screen, which knows by their ids what they do, or why not now."""
+    return [_binding(key, f"press('{key.id}')") for key in KEYS if place in key.on and key.id not in EVERYWHERE]
 
 
 def everywhere(*, typing: bool = False) -> list[BindingType]:

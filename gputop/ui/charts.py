@@ -23,6 +23,7 @@ class Chart:
     values: Sequence[float | None]
     top: float
     token: Token
+    value: str = ""  # what it is now: the first thing to read
 
 
 def room(width: int, count: int) -> int:
@@ -36,6 +37,8 @@ def beside(charts: Sequence[Chart], width: int, tall: int, look: Look, *, stale:
     titles = Line(look)
     for x, chart in enumerate(charts):
         titles.to(1 + x * each).add(chart.title, "text").add("  ")
+        if chart.value:
+            titles.add(chart.value, "bright").add("  ")
         titles.add(draw.cut(chart.said, max(0, 1 + (x + 1) * each - titles.cells - 1)), "dim")
     strips = [titles.strip(width)]
     drawn = [draw.chart(chart.values, each - _GAP, tall, chart.top, look) for chart in charts]

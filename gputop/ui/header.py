@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from gputop.ui.scene import GIB
 
 HOSTNAME_CELLS = 24
 ROOMY = 100  # narrower, pieces stand closer and GPU names are shorter
+Piece = tuple[int, list[Run]]  # how dearly it is kept, and how it reads
 
 
 class Taped(NamedTuple):
@@ -43,7 +45,19 @@ class Status:
 
 def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
     """The header in one line: what does not fit goes, the least important first."""
-    left, right = _left(frame, width), _right(frame, status, look)
+    return _joined(_left(frame, width), _right(frame, status, look), width, look)
+
+
+def trail(frame: Frame, names: Sequence[str], width: int, look: Look, status: Status) -> Strip:
+    """The header of a screen that shows one thing: where that is, from the outside in."""
+    pieces: list[Piece] = [(20 + place, [Run("> ", "dim"), Run(name, "text")]) for place, name in enumerate(names)]
+    pieces[-1] = (99, [Run("> ", "dim"), Run(names[-1], "bright", True)])
+    host: Piece = (19, [Run(draw.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)])
+    return _joined([host, *pieces], _right(frame, status, look), width, look)
+
+
+def _joined(left: list[Piece], right: list[Piece], width: int, look: Look) -> Strip:
+    """What fits of both sides, the least important left out first."""
     gap = 2 if width >= ROOMY else 1
     while len(left) + len(right) > 1 and 9 + sum(gap + draw.cells(runs) for _, runs in (*left, *right)) > width:
         weakest = min([*left, *right], key=lambda piece: piece[0])
@@ -55,9 +69,6 @@ def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
     for _, runs in right:
         line.add(" " * gap).runs(runs)
     return line.strip(width)
-
-
-Piece = tuple[int, list[Run]]  # how dearly it is kept, and how it reads
 
 
 def _left(frame: Frame, width: int) -> list[Piece]:

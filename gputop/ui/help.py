@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -24,7 +24,9 @@ NAMES = 9  # cells for the names of keys
 
 def pages(look: Look, width: int, notes: Sequence[Note] = (), keys: Sequence[Key] = KEYS) -> dict[str, list[Line]]:
     """The lines of each page at a width; that of the notes only where there are any."""
-    found = {"keys": _keys(look, width, keys), "columns": _columns(look, width), "metrics": _metrics(look, width)}
+    found = {"keys": _keys(look, width, [key for key in keys if "main" in key.on])}
+    found["details"] = _keys(look, width, [key for key in keys if "details" in key.on])
+    found |= {"columns": _columns(look, width), "metrics": _metrics(look, width)}
     if notes:
         found["notes"] = [Line(look).runs(row) for note in notes for row in empty.said(note, width)]
     return found
@@ -34,7 +36,7 @@ def _keys(look: Look, width: int, keys: Sequence[Key]) -> list[Line]:
     half = width // 2 - 1
     columns = 2 if width >= 76 else 1
     room = half if columns == 2 else width - 2
-    groups = [_group(group, keys, room) for group in GROUPS]
+    groups = [_group(group, keys, room) for group in GROUPS if any(key.group == group for key in keys)]
     cut = min(range(len(groups)), key=lambda cut: _taller(groups, cut)) if columns == 2 else len(groups)
     left, right = [*chain(*groups[:cut])], [*chain(*groups[cut:])]
     for column in (left, right):
@@ -117,12 +119,14 @@ class Help(Modal[None], inherit_bindings=False):
         *bindings.everywhere(),
     ]
 
-    def __init__(self, look: Look, notes: Sequence[Note] = (), keys: Sequence[Key] = KEYS) -> None:
+    def __init__(
+        self, look: Look, notes: Sequence[Note] = (), keys: Sequence[Key] = KEYS, *, page: Literal[0, 1] = 0
+    ) -> None:
         super().__init__()
         self.look = look
         self._keys = keys
         self._notes = notes
-        self._page = 0
+        self._page: int = page
         self._first = 0
 
     def compose(self) -> ComposeResult:

@@ -8,8 +8,11 @@ from typing import Literal
 
 from gputop.ui.keynames import shown
 
-Group = Literal["MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE"]
-GROUPS: tuple[Group, ...] = ("MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE")
+Group = Literal["MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS"]
+GROUPS: tuple[Group, ...] = ("MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS")
+Place = Literal["main", "details"]  # the screens that have keys of their own: a key may mean something else on each
+BOTH: tuple[Place, ...] = ("main", "details")
+DETAILS: tuple[Place, ...] = ("details",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,7 @@ class Key:
     action: str  # the screen's method that does it
     keep: int = 0  # in the key bar the higher one stays when it is narrow; 0 is never there
     joins: bool = False  # in help it stands on the line of the key before it, by its title
+    on: tuple[Place, ...] = ("main",)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -31,14 +35,19 @@ class Key:
         return tuple(shown(key) for key in self.keys)
 
 
+def _tab(number: str, id: str, title: str, help: str, joins: bool = True) -> Key:
+    """What opens a tab of the details."""
+    return Key(f"{id}-tab", (number,), title, help, "DETAILS", f"open('{id}')", joins=joins, on=DETAILS)
+
+
 KEYS: tuple[Key, ...] = (
-    Key("help", ("f1", "h", "question_mark"), "Help", "help", "LEAVE", "help", keep=100),
-    Key("up", ("up",), "Move", "one line up", "MOVE", "move(-1)"),
-    Key("down", ("down",), "Move", "one line down", "MOVE", "move(1)", joins=True),
-    Key("page-up", ("pageup",), "Move", "one page up", "MOVE", "page(-1)", joins=True),
-    Key("page-down", ("pagedown",), "Move", "one page down", "MOVE", "page(1)", joins=True),
-    Key("home", ("home",), "Move", "to the first line", "MOVE", "move(-1000000)", joins=True),
-    Key("end", ("end",), "Move", "to the last line", "MOVE", "move(1000000)", joins=True),
+    Key("help", ("f1", "h", "question_mark"), "Help", "help", "LEAVE", "help", keep=100, on=BOTH),
+    Key("up", ("up",), "Move", "one line up", "MOVE", "move(-1)", on=BOTH),
+    Key("down", ("down",), "Move", "one line down", "MOVE", "move(1)", joins=True, on=BOTH),
+    Key("page-up", ("pageup",), "Move", "one page up", "MOVE", "page(-1)", joins=True, on=BOTH),
+    Key("page-down", ("pagedown",), "Move", "one page down", "MOVE", "page(1)", joins=True, on=BOTH),
+    Key("home", ("home",), "Move", "to the first line", "MOVE", "move(-1000000)", joins=True, on=BOTH),
+    Key("end", ("end",), "Move", "to the last line", "MOVE", "move(1000000)", joins=True, on=BOTH),
     Key("fold", ("left",), "Fold", "fold, or go to the parent; when flat, scroll the commands", "MOVE", "fold"),
     Key("unfold", ("right",), "Unfold", "unfold; when flat, scroll the commands", "MOVE", "unfold", joins=True),
     Key("unfold-level", ("plus",), "Unfold", "unfold one level everywhere", "MOVE", "level(1)"),
@@ -74,6 +83,9 @@ KEYS: tuple[Key, ...] = (
     Key("pane-processes", ("3",), "processes", "show or hide the processes", "LOOK", "hide('processes')", joins=True),
     Key("zoom", ("z",), "Zoom", "this pane alone, and back", "LOOK", "zoom"),
     Key("everything", ("H",), "All", "processes without a GPU too", "LOOK", "every_process"),
+    Key("details", ("enter",), "Details", "one process; unfolds, folds a job or `+6 more`", "LOOK", "open", keep=85),
+    Key("environment", ("e",), "Environment", "its environment", "LOOK", "open('environment')", joins=True, on=BOTH),
+    Key("files", ("l",), "Files", "its open files", "LOOK", "open('files')", joins=True, on=BOTH),
     Key("setup", ("f2",), "Setup", "settings, saved at once", "LOOK", "setup", keep=65),
     Key("view", ("v",), "View", "columns: I/O, memory, CPU", "LOOK", "next_preset", keep=15),
     Key("copy", ("y",), "Copy", "copy the pid; again: the command line (OSC 52)", "LOOK", "copy"),
@@ -84,7 +96,7 @@ KEYS: tuple[Key, ...] = (
     Key("signal", ("f9", "k"), "Signal", "send a signal; it asks which, and to whom", "ACT", "signal", keep=80),
     Key("nice-up", ("f8",), "Nice +", "one step nicer: others get the CPU first", "ACT", "nice(1)"),
     Key("nice-down", ("f7",), "Nice -", "one step less nice; only root may", "ACT", "nice(-1)"),
-    Key("freeze", ("Z",), "Freeze", "freeze the picture", "TIME", "freeze", keep=70),
+    Key("freeze", ("Z",), "Freeze", "freeze the picture", "TIME", "freeze", keep=70, on=BOTH),
     Key("delay", ("d",), "Delay", "time between two looks", "TIME", "delay", keep=40),
     Key("record", ("R",), "Record", "record to a file, for replay; and stop", "TIME", "record", keep=35),
     Key("pause", ("vertical_line",), "Replay: pause", "replay: pause, and play on", "TIME", "hold"),
@@ -96,9 +108,24 @@ KEYS: tuple[Key, ...] = (
     Key("minute-on", ("right_curly_bracket",), "60 s on", "replay: 60 s on", "TIME", "step(60)", joins=True),
     Key("recording-end", ("0",), "End", "replay: to the end", "TIME", "end_of_recording"),
     Key("back", ("escape",), "Back", "back; ends what is open or frozen", "LEAVE", "back"),
-    Key("quit", ("q", "f10"), "Quit", "quit", "LEAVE", "quit", keep=100),
-    Key("interrupt", ("ctrl+c",), "Quit", "quit, when pressed twice", "LEAVE", "interrupt"),
-    Key("suspend", ("ctrl+z",), "Suspend", "to the shell; fg comes back", "LEAVE", "suspend_process"),
+    Key("quit", ("q", "f10"), "Quit", "quit", "LEAVE", "quit", keep=100, on=BOTH),
+    Key("interrupt", ("ctrl+c",), "Quit", "quit, when pressed twice", "LEAVE", "interrupt", on=BOTH),
+    Key("suspend", ("ctrl+z",), "Suspend", "to the shell; fg comes back", "LEAVE", "suspend_process", on=BOTH),
+    Key("close", ("escape",), "Back", "back to where you were", "DETAILS", "back", keep=95, on=DETAILS),
+    Key("take", ("enter", "space"), "Open", "open a relative; show, hide a secret", "DETAILS", "take", 80, on=DETAILS),
+    _tab("1", "threads", "Threads", "its threads", joins=False),
+    _tab("2", "io", "I/O", "what it reads and writes"),
+    _tab("3", "gpu", "GPU", "what it has of its GPUs"),
+    _tab("4", "environment", "Environment", "its environment"),
+    _tab("5", "children", "Children", "its parents and children"),
+    _tab("6", "files", "Files", "its open files"),
+    _tab("7", "limits", "Limits", "its limits and rights"),
+    _tab("8", "memory", "Memory", "where its memory is"),
+    Key("next-tab", ("tab",), "Next tab", "the next tab", "DETAILS", "turn(1)", 70, on=DETAILS),
+    Key("previous-tab", ("shift+tab",), "Previous", "the tab before", "DETAILS", "turn(-1)", joins=True, on=DETAILS),
+    Key("left", ("left",), "Left", "long lines from their beginning", "DETAILS", "sideways(-1)", on=DETAILS),
+    Key("right", ("right",), "Right in long lines", "long lines on", "DETAILS", "sideways(1)", joins=True, on=DETAILS),
+    Key("others", ("O",), "Show it", "root: the environment of another user", "DETAILS", "others", 85, on=DETAILS),
 )  # fmt: skip
 
 # after `o`, the letters of nvitop: what they sort by
@@ -121,7 +148,7 @@ def told(group: Group, keys: Sequence[Key] = KEYS) -> list[tuple[str, str]]:
     lines: list[list[Key]] = []
     for row in keys:
         if row.group == group and row.keys:
-            lines = [*lines[:-1], [*lines[-1], row]] if row.joins else [*lines, [row]]
+            lines = [*lines[:-1], [*lines[-1], row]] if row.joins and lines else [*lines, [row]]
     return [
         (
             " ".join(name for row in line for name in row.names),

@@ -108,17 +108,18 @@ class Glyphs:
     times: str
     more: str  # the end of a text that was cut
     unknown: str
+    mask: str  # in place of each character of a secret
 
 
 UNICODE = Glyphs(
     bar="━", bar_half="╸", track="━", levels="▁▂▃▄▅▆▇", full="█", rule="─", column="│",
     branch="├─", last="└─", stem="│ ", open="▾", shut="▸", cursor=">", knob="┃", picked="•", record="●", tag="●",
-    crit="▲", warn="!", info="-", down="▼", up="▲", dot="·", degree="°", times="×", more="…", unknown="·",
+    crit="▲", warn="!", info="-", down="▼", up="▲", dot="·", degree="°", times="×", more="…", unknown="·", mask="•",
 )  # fmt: skip
 ASCII = Glyphs(
     bar="#", bar_half="#", track=".", levels="_.-^", full=":", rule="-", column="|", branch="+-", last="`-", stem="| ",
     open="v", shut=">", cursor=">", knob="|", picked="*", record="*", tag="*",
-    crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x", more="~", unknown=".",
+    crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x", more="~", unknown=".", mask="*",
 )  # fmt: skip
 
 
@@ -128,6 +129,7 @@ class Look:
 
     palette: Palette = DARK
     glyphs: Glyphs = UNICODE
+    faded: bool = False  # all of it is of the past: nothing stands out
 
     @property
     def track(self) -> str:
@@ -136,13 +138,15 @@ class Look:
 
     def style(self, token: Token, *, on: Ground = "background", bold: bool = False, reverse: bool = False) -> Style:
         """The style of a token on a ground."""
+        if self.faded:
+            token, bold = token if token in _FADED else "dim", False
         return _style(self.palette, token, on, bold, reverse)
 
     def ink(
         self, text: str, token: Token = "text", *, on: Ground = "background", bold: bool = False, reverse: bool = False
     ) -> Segment:
         """A piece of a line."""
-        return Segment(text, _style(self.palette, token, on, bold, reverse))
+        return Segment(text, self.style(token, on=on, bold=bold, reverse=reverse))
 
 
 @cache

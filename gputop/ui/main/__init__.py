@@ -11,6 +11,7 @@ from gputop.ui.main.acting import Acting
 from gputop.ui.main.doing import Doing
 from gputop.ui.main.looking import Looking
 from gputop.ui.main.moving import Moving
+from gputop.ui.main.opening import Opening
 from gputop.ui.main.picking import Picking
 from gputop.ui.main.replaying import Replaying
 from gputop.ui.main.sorting import Sorting
@@ -18,8 +19,10 @@ from gputop.ui.main.taking import Taking
 from gputop.ui.main.taping import Taping
 
 
-class Main(Moving, Sorting, Looking, Acting, Doing, Picking, Taking, Taping, Replaying, inherit_bindings=False):
+class Main(
+    Moving, Sorting, Looking, Opening, Acting, Doing, Picking, Taking, Taping, Replaying, inherit_bindings=False
+):
     """GPUs above, jobs below, the host beside them where there is room."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings.main()
+    BINDINGS: ClassVar[list[BindingType]] = bindings.on("main")
     CSS = "Main Lines { position: absolute; display: none; width: 1; height: 1; }"

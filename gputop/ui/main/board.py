@@ -85,7 +85,8 @@ class Board(Screen[None], inherit_bindings=False):
         )
         self.table = Table(look, view, lambda: self.redraw("preview"))
         self.table.listing.follow = settings.follow
-        self.keys = remapped(settings.keys)
+        self.every_key = remapped(settings.keys)
+        self.keys = [key for key in self.every_key if "main" in key.on]
         self.bar = KeyBar(look, self.keys)
         source = program.source
         self.player = Player(source) if isinstance(source, Seekable) else None
@@ -168,7 +169,8 @@ class Board(Screen[None], inherit_bindings=False):
 
     def why_not(self, key: Key) -> str:
         """Why a key does nothing now; empty if it does."""
-        if key.group not in ("PICK", "SORT", "ACT") or not self.panes or self.panes.processes:
+        of_processes = key.group in ("PICK", "SORT", "ACT") or key.action.startswith("open")
+        if not of_processes or not self.panes or self.panes.processes:
             return ""
         if "processes" in self.hidden or self.alone:
             return "the processes are hidden: 3 or z shows them"

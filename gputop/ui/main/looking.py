@@ -47,7 +47,7 @@ class Looking(Framing, Seeking):
 
     def action_help(self) -> None:
         """Help."""
-        self.app.push_screen(Help(self.look, empty.noted(self.shown.frame) if self.shown else (), self.keys))
+        self.app.push_screen(Help(self.look, empty.noted(self.shown.frame) if self.shown else (), self.every_key))
 
     def action_back(self) -> None:
         """End what is said, and one more thing: a pane alone, a filter, the frozen picture."""

@@ -1,0 +1,47 @@
+"""The files tab: every open descriptor, the one that moves first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gputop import units
+from gputop.model import File
+from gputop.ui.details.grid import Column, Grid
+from gputop.ui.details.opened import Opened
+from gputop.ui.details.tab import Body, Entry, Tab, without
+from gputop.ui.look import Token
+from gputop.words import amount
+
+COLUMNS: tuple[Column[File], ...] = (
+    Column("FD", 5, lambda file: str(file.fd)),
+    Column("KIND", 13, lambda file: file.kind, right=False, token="dim", keep=3),
+    Column("MODE", 4, lambda file: file.mode or units.UNKNOWN, right=False, keep=2),
+    Column("AT", 6, lambda file: _size(file, file.position_bytes), keep=4),
+    Column("SIZE", 6, lambda file: _size(file, file.size_bytes), keep=5),
+    Column("MOVES/s", 7, lambda file: _size(file, file.moved_bytes_per_s, units.rate), keep=6),
+    Column("PATH", 20, lambda file: f"{file.path}{' (deleted)' if file.deleted else ''}", right=False),
+)
+
+
+def _size(file: File, value: float | None, unit: Callable[[float | None], str] = units.size) -> str:
+    return "" if value is None and file.kind != "file" else unit(value)
+
+
+def body(opened: Opened, width: int) -> Body:
+    """A line for each descriptor: what is read or written now, files, the rest."""
+    detail = opened.detail
+    if detail.files is None:
+        return without(opened, width, "files")
+    grid = Grid(COLUMNS, width, opened.look)
+
+    def entry(file: File) -> Entry:
+        token: Token = "bright" if file.moved_bytes_per_s else "text" if file.kind == "file" else "dim"
+        rank = 2.0 if file.moved_bytes_per_s else 1.0 if file.kind == "file" else 0.0
+        return Entry((file.fd, file.path), lambda on, shift: grid.line(file, on, shift, token), rank)
+
+    count = detail.files_count or len(detail.files)
+    unread = f", {count - len(detail.files)} not read" if count > len(detail.files) else ""
+    return Body([entry(file) for file in detail.files], [grid.titles()], f"{amount(count, 'descriptor')}{unread}")
+
+
+TAB = Tab("files", "Files", ("files",), body)

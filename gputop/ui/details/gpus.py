@@ -1,0 +1,99 @@
+"""The GPU tab: what it has of each of its GPUs, beside what the whole GPU does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputop import units
+from gputop.model import Gpu, GpuShare
+from gputop.ui import draw
+from gputop.ui.details.opened import Opened
+from gputop.ui.details.tab import Body, Tab, plain
+from gputop.ui.draw import Run
+from gputop.ui.look import Token
+from gputop.ui.models import short_name
+
+LABEL, OWN, WHOLE, BAR = 16, 10, 18, 24  # cells
+
+Row = tuple[str, str, str, float | None, float | None]  # label, own, of the whole GPU, and its value and top for a bar
+
+
+def body(opened: Opened, width: int) -> Body:
+    """A block of lines for each GPU; what it was allowed to see."""
+    lines: list[Sequence[Run]] = []
+    for share in opened.process.gpus:
+        lines += _block(opened, share, width)
+    if not opened.process.gpus:
+        lines.append([Run("It is on no GPU now, as far as the driver tells.", "dim")])
+    if (visible := opened.process.visible_gpus) is not None:
+        lines.append([Run("CUDA_VISIBLE_DEVICES ", "dim"), Run(visible or "(empty: none)")])
+    return Body(plain(opened, width, lines))
+
+
+def _block(opened: Opened, share: GpuShare, width: int) -> list[Sequence[Run]]:
+    gpu = opened.frame.by_uuid.get(share.uuid)
+    numa = "" if gpu is None or gpu.numa_node is None else f"  numa {gpu.numa_node}"
+    name = short_name(gpu.name) if gpu else ""
+    title = [Run(f"GPU {opened.index(share)}  ", "bright", True), Run(name), Run(f"  {share.kind}{numa}", "dim")]
+    heads = [Run(f"{'':{LABEL}}{'this pid':>{OWN}}{'the whole GPU':>{WHOLE}}", "dim")]
+    lines: list[Sequence[Run]] = [title, heads]
+    bar = min(BAR, max(0, width - LABEL - OWN - WHOLE - 6))
+    for label, own, whole, value, top in _rows(share, gpu):
+        lines.append(
+            [
+                Run(f"{label:{LABEL}}", "dim"),
+                Run(f"{own:>{OWN}}", _weight(own, "bright")),
+                Run(f"{whole:>{WHOLE}}", _weight(whole, "text")),
+                Run("  "),
+                *draw.bar(value, top, bar, opened.look, "memory" if label == "vram" else "busy"),
+            ]
+        )
+    return [*lines, []]
+
+
+def _weight(text: str, token: Token) -> Token:
+    return "dim" if text in ("", units.UNKNOWN, "0%", "0") else token
+
+
+def _rows(share: GpuShare, gpu: Gpu | None) -> list[Row]:
+    def of(name: str) -> float | None:
+        value: float | None = getattr(gpu, name, None)
+        return value
+
+    both = [
+        ("busy", share.busy_percent, of("busy_percent")),
+        ("memory busy", share.memory_busy_percent, of("memory_busy_percent")),
+        ("encoder", share.encoder_percent, of("encoder_percent")),
+        ("decoder", share.decoder_percent, of("decoder_percent")),
+    ]
+    at_all = [row for row in both if row[0] == "busy" or row[1] or row[2]]
+    rows: list[Row] = [(name, _percent(own), _percent(whole), whole, 100) for name, own, whole in at_all]
+    used, total = of("vram_used_bytes"), of("vram_total_bytes")
+    held = f"{units.size(used)} of {units.size(total)}" if total is not None else units.size(used)
+    rows.insert(1, ("vram", units.size(share.vram_bytes), held, used, total))
+    limit = of("power_limit_watts")
+    watts = _number(of("power_watts"), "W") if limit is None else f"{_number(of('power_watts'))} of {limit:.0f}W"
+    alone: list[tuple[str, str, str, float | None, float | None]] = [
+        ("power", "", watts, of("power_watts"), limit),
+        ("temperature", "", _number(of("temperature_celsius"), "°C"), None, None),
+        ("sm clock", "", _number(of("sm_clock_mhz"), "MHz"), of("sm_clock_mhz"), of("sm_clock_max_mhz")),
+        ("pcie in, out", "", _pair(of("pcie_rx_bytes_per_s"), of("pcie_tx_bytes_per_s")), None, None),
+    ]
+    return [row for row in (*rows, *alone) if row[1:3] not in ((units.UNKNOWN,) * 2, ("", units.UNKNOWN))]
+
+
+def _percent(value: float | None) -> str:
+    return units.UNKNOWN if value is None else f"{value:.0f}%"
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return units.UNKNOWN if value is None else f"{value:.0f}{unit}"
+
+
+def _pair(first: float | None, second: float | None) -> str:
+    if first is None and second is None:
+        return units.UNKNOWN
+    return f"{units.rate(first)}/s {units.rate(second)}/s"
+
+
+TAB = Tab("gpu", "GPU", (), body, cursor=False, loaders=True)

@@ -1,0 +1,103 @@
+"""The I/O tab: what it reads and writes, now and since it started, and how long it was blocked on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gputop import units
+from gputop.figures import io_percent, mean
+from gputop.model import Io, Process
+from gputop.ui.details.grid import Column, Grid
+from gputop.ui.details.opened import Opened
+from gputop.ui.details.tab import Body, Entry, Tab, plain, said
+from gputop.ui.draw import Run
+from gputop.words import amount
+
+Value = float | None
+
+
+def _rate(value: Value) -> str:
+    return units.UNKNOWN if value is None else f"{units.rate(value)}/s" if value >= 1024 else "0"
+
+
+def _count(value: Value) -> str:
+    return units.UNKNOWN if value is None else f"{units.count(value)}/s" if value >= 0.5 else "0"
+
+
+def _percent(value: Value) -> str:
+    return units.UNKNOWN if value is None else f"{value:.0f}%" if value >= 0.5 else "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One kind of I/O: now, of the loaders now, since the start."""
+
+    name: str
+    now: Callable[[Process], Value]
+    unit: Callable[[Value], str]
+    note: str
+    whole: Callable[[Io], Value] | None = None
+    total: Callable[[Value], str] = units.size
+    add: bool = True  # over the loaders; else the mean
+
+
+FLOWS: tuple[Flow, ...] = (
+    Flow("read from storage", lambda p: p.read_bytes_per_s, _rate, "cache excluded", lambda io: io.read_bytes),
+    Flow("written to storage", lambda p: p.write_bytes_per_s, _rate, "", lambda io: io.written_bytes),
+    Flow(
+        "read by system calls", lambda p: p.read_chars_per_s, _rate, "cache and pipes included",
+        lambda io: io.read_chars_bytes,
+    ),
+    Flow("written by system calls", lambda p: p.write_chars_per_s, _rate, "", lambda io: io.written_chars_bytes),
+    Flow("read calls", lambda p: p.read_calls_per_s, _count, "", lambda io: io.read_calls, units.count),
+    Flow("write calls", lambda p: p.write_calls_per_s, _count, "", lambda io: io.write_calls, units.count),
+    Flow("bytes a read call", lambda p: p.mean_read_bytes, units.size, "the mean; small reads are slow", add=False),
+    Flow("page faults from storage", lambda p: p.major_faults_per_s, units.count, ""),
+    Flow("time blocked on storage", io_percent, _percent, "", add=False),
+)  # fmt: skip
+Row = tuple[str, str, str, str, str]
+
+
+def body(opened: Opened, width: int) -> Body:
+    """A line for each kind, the file it reads now, and what is missing."""
+    columns: list[Column[Row]] = [
+        Column("", 25, lambda row: row[0], right=False, token="dim"),
+        Column("NOW", 8, lambda row: row[1]),
+        Column("SINCE START", 11, lambda row: row[3]),
+        Column("", 10, lambda row: row[4], right=False, token="dim"),
+    ]
+    if opened.loaders:
+        title = amount(len(opened.loaders), "LOADER").upper()
+        columns.insert(2, Column(title, max(8, len(title)), lambda row: row[2], keep=5))
+    grid = Grid(columns, width, opened.look)
+    entries = [_entry(grid, _row(flow, opened)) for flow in FLOWS]
+    lines = _below(opened)
+    return Body([*entries, *plain(opened, width, lines)], [grid.titles()])
+
+
+def _entry(grid: Grid[Row], row: Row) -> Entry:
+    return Entry(row[0], lambda on, shift: grid.line(row, on, shift))
+
+
+def _row(flow: Flow, opened: Opened) -> Row:
+    io = opened.detail.io
+    known = [value for one in opened.loaders if (value := flow.now(one)) is not None]
+    loading = (sum(known) if flow.add else mean(known)) if known else None
+    whole = "" if flow.whole is None else flow.total(flow.whole(io)) if io else units.UNKNOWN
+    return flow.name, flow.unit(flow.now(opened.process)), flow.unit(loading), whole, flow.note
+
+
+def _below(opened: Opened) -> list[Sequence[Run]]:
+    lines: list[Sequence[Run]] = [[]]
+    detail = opened.detail
+    if detail.io is None:
+        lines.append([Run("since it started: ", "dim"), Run(said(opened.why("io")), "dim")])
+    if file := detail.file_now:
+        lines.append([Run("reads now  ", "dim"), Run(file.path, "bright")])
+        place = f"{units.size(file.position_bytes)} of {units.size(file.size_bytes)}"
+        lines.append([Run("at         ", "dim"), Run(place), Run(f"  {units.rate(file.moved_bytes_per_s)}/s", "dim")])
+    return lines
+
+
+TAB = Tab("io", "I/O", ("io", "files"), body, cursor=False, loaders=True)

@@ -1,0 +1,100 @@
+"""The limits tab: what it may use and has used, where it runs, with which rights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gputop import units
+from gputop.model import Limit, Overview
+from gputop.ui.details.grid import Column, Grid
+from gputop.ui.details.opened import Opened
+from gputop.ui.details.tab import Body, Entry, Tab, plain, said
+from gputop.ui.draw import Run
+
+NEAR = 0.8  # of a limit: it is worth a look
+LABEL = 20  # cells
+
+
+def _amount(limit: Limit, value: float | None) -> str:
+    if value is None:
+        return ""
+    if math.isinf(value):
+        return "none"
+    if limit.unit == "bytes":
+        return units.size(value)
+    return units.clock(value) if limit.unit == "seconds" else f"{value:.0f}"
+
+
+def _share(limit: Limit) -> str:
+    if limit.used is None or math.isinf(limit.soft) or limit.soft <= 0:
+        return ""
+    return f"{100 * limit.used / limit.soft:.0f}%"
+
+
+COLUMNS: tuple[Column[Limit], ...] = (
+    Column("LIMIT", LABEL - 2, lambda limit: limit.name, right=False),
+    Column("USED", 9, lambda limit: _amount(limit, limit.used)),
+    Column("", 5, _share),
+    Column("SOFT", 9, lambda limit: _amount(limit, limit.soft)),
+    Column("HARD", 9, lambda limit: _amount(limit, limit.hard), keep=2),
+    Column("UNIT", 9, lambda limit: "" if limit.unit in ("bytes", "seconds") else limit.unit, right=False, keep=1),
+)  # fmt: skip
+
+
+def body(opened: Opened, width: int) -> Body:
+    """A line for each limit; the program, its folder, its place and rights."""
+    limits, grid = opened.detail.limits, Grid(COLUMNS, width, opened.look)
+    if limits is None:
+        entries = plain(opened, width, [[Run(f"limits: {said(opened.why('limits'))}", "dim")]], first=-1)
+    else:
+        entries = [_entry(grid, limit) for limit in limits]
+    return Body([*entries, *plain(opened, width, [[], *_place(opened)])], [grid.titles()] if limits else ())
+
+
+def _entry(grid: Grid[Limit], limit: Limit) -> Entry:
+    near = limit.used is not None and limit.used >= NEAR * limit.soft > 0
+    unlimited = math.isinf(limit.soft)
+    return Entry(
+        limit.name, lambda on, shift: grid.line(limit, on, shift, "bright" if near else "dim" if unlimited else "text")
+    )
+
+
+def _place(opened: Opened) -> list[Sequence[Run]]:
+    process, overview = opened.process, opened.detail.overview
+    facts = [
+        ("cgroup", process.cgroup),
+        ("may use", None if process.allowed_cpus is None else f"{process.allowed_cpus:g} CPUs"),
+        ("memory from nodes", process.memory_nodes),
+    ]
+    if overview is None:
+        return [*map(_line, facts), [Run(f"rights: {said(opened.why('overview'))}", "dim")]]
+    return [_line(fact) for fact in (*_program(overview), *facts, *_rights(overview))]
+
+
+def _program(overview: Overview) -> list[tuple[str, str | None]]:
+    return [("program", overview.exe), ("working folder", overview.folder)]
+
+
+def _rights(overview: Overview) -> list[tuple[str, str | None]]:
+    oom = None if overview.oom_score is None else f"{overview.oom_score} of 1000"
+    if oom and overview.oom_adjust:
+        oom += f", adjusted by {overview.oom_adjust}"
+    spaces = overview.own_namespaces
+    return [
+        ("scheduling policy", overview.policy),
+        ("killed out of memory", oom),
+        ("debugger", f"pid {overview.tracer_pid}" if overview.tracer_pid else "none"),
+        ("namespaces", None if spaces is None else f"its own {', '.join(spaces)}" if spaces else "those of gputop"),
+        ("extra rights", overview.capabilities),
+        ("system call filter", overview.seccomp),
+    ]
+
+
+def _line(fact: tuple[str, str | None]) -> list[Run]:
+    label, text = fact
+    quiet = text in (None, "none", "off")
+    return [Run(f"{label:{LABEL}}  ", "dim"), Run(units.UNKNOWN if text is None else text, "dim" if quiet else "text")]
+
+
+TAB = Tab("limits", "Limits", ("limits", "overview"), body, cursor=False)

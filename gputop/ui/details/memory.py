@@ -1,0 +1,48 @@
+"""The memory tab: where its memory is."""
+
+from __future__ import annotations
+
+from gputop import units
+from gputop.model import Memory, Process, metrics
+from gputop.ui import draw
+from gputop.ui.details.opened import Opened
+from gputop.ui.details.tab import Body, Tab, plain, said
+from gputop.ui.draw import Run
+from gputop.ui.look import Token
+
+LABEL, SIZE, BAR = 12, 7, 20  # cells
+_OF_PROCESS = ("rss_bytes", "shm_used_bytes")
+
+
+def body(opened: Opened, width: int) -> Body:
+    """A line for each kind of memory, with what it means."""
+    memory, process = opened.detail.memory, opened.process
+    told = {metric.name: metric.help for owner in (Process, Memory) for metric in metrics(owner)}
+    rows: list[tuple[str, float | None]] = [(name, getattr(process, name)) for name in _OF_PROCESS]
+    if memory:
+        rows += [(metric.name, getattr(memory, metric.name)) for metric in metrics(Memory)]
+    top = max((value for name, value in rows if value and name != "virtual_bytes"), default=0)
+    bar = BAR if width >= 100 else 0
+    lines = [_line(opened, name, value, top, bar, told[name]) for name, value in rows]
+    if memory is None:
+        lines.append([Run(f"the rest: {said(opened.why('memory'))}", "dim")])
+    elif memory.nodes is not None:
+        nodes = "   ".join(f"node {number} {units.size(size)}" for number, size in memory.nodes)
+        lines.append([Run(f"{'NUMA':{LABEL}}  ", "dim"), Run(nodes or "none")])
+    return Body(plain(opened, width, lines))
+
+
+def _line(opened: Opened, name: str, value: float | None, top: float, bar: int, help: str) -> list[Run]:
+    label = name.removesuffix("_bytes").replace("_", " ")
+    token: Token = "text" if value else "dim"
+    drawn = draw.bar(None if name == "virtual_bytes" else value, top, bar, opened.look, "memory")
+    return [
+        Run(f"{label:{LABEL}}", "dim"),
+        Run(f"{units.size(value):>{SIZE}}  ", token),
+        *drawn,
+        Run("  " if bar else ""),
+        Run(help, "dim"),
+    ]
+
+
+TAB = Tab("memory", "Memory", ("memory",), body, cursor=False)

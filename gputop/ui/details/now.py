@@ -1,0 +1,104 @@
+"""What it does now: a word for it, and its GPUs, CPU and storage on fixed axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from textual.strip import Strip
+
+from gputop import units
+from gputop.figures import mean
+from gputop.model import Identity
+from gputop.ui import draw
+from gputop.ui.charts import Chart, beside, most, room
+from gputop.ui.details.doing import doing
+from gputop.ui.details.opened import Opened
+from gputop.ui.draw import Run
+from gputop.words import amount
+
+_LEAST_IO = 1e6  # bytes a second: the top of the chart of a process that hardly reads
+
+Values = list[float | None]
+
+
+def now(opened: Opened, width: int, tall: int) -> list[Strip]:
+    """A rule with the state's word, a line of labels, `tall` lines of charts; without them the rule alone."""
+    look, state = opened.look, doing(opened)
+    sign = f"{getattr(look.glyphs, state.sign)} " if state.sign else ""
+    word = draw.cut(f"{sign}{state.word}", max(0, width - 16), look.glyphs.more)
+    right = [Run(word, state.token, state.sign != "" or state.token == "bright")] if word else ()
+    strips = [draw.rule("now", width, look, right=right)]
+    if tall <= 0:
+        return strips
+    seconds = room(width, 3 if opened.process.gpus else 2)
+    charts = [*_gpu(opened, seconds), _cpu(opened, seconds), _io(opened, seconds)]
+    return [*strips, *beside(charts, width, tall, look)]
+
+
+def _gpu(opened: Opened, seconds: int) -> list[Chart]:
+    shares, past = opened.process.gpus, opened.past
+    if not shares:
+        return []
+    values = _mean(past.values(share.uuid, "busy_percent", max(1, seconds)) for share in shares)
+    whole = mean(gpu.busy_percent for share in shares if (gpu := opened.frame.by_uuid.get(share.uuid)))
+    own = mean(share.busy_percent for share in shares)
+    title = f"gpu{'s' * (len(shares) > 1)} {draw.cut(opened.indexes, 9, opened.look.glyphs.more)}"
+    return [Chart(title, f"this pid {_percent(own)}", values, 100, "busy area", _percent(whole))]
+
+
+def _cpu(opened: Opened, seconds: int) -> Chart:
+    process = opened.process
+    values = list(opened.past.values(process.identity, "cpu_percent", max(1, seconds)))
+    top = draw.ceiling(most([*values, process.cpu_percent]), 100)
+    threads = "" if process.threads is None else f", {amount(process.threads, 'thread')}"
+    axis = f", axis {top:.0f}%" if top > 100 else ""
+    used = _percent(process.cpu_percent)
+    said = _first(seconds - len(f"cpu  {used}  "), f"of one core{threads}{axis}", f"{threads[2:]}{axis}", threads[2:])
+    return Chart("cpu", said, values, top, "busy area", used)
+
+
+def _io(opened: Opened, seconds: int) -> Chart:
+    process, loaders = opened.process, opened.loaders
+    values = _sum(_moved(opened, one.identity, max(1, seconds)) for one in (process, *loaders))
+    top = draw.ceiling(most(values), _LEAST_IO)
+    read = _rate(_added([one.read_bytes_per_s for one in (process, *loaders)]))
+    here = _rate(process.read_bytes_per_s)
+    wrote = f", write {_rate(process.write_bytes_per_s)}" if (process.write_bytes_per_s or 0) >= 1024 else ""
+    texts = [f"read{wrote}", "read"]
+    if loaders:
+        by = f"read by {amount(len(loaders), 'loader')}"
+        texts = [f"{by}, {here} of it here{wrote}", f"{by}, {here} here", by, "read"]
+    return Chart("io", _first(seconds - len(f"io  {read}  "), *texts), values, top, "busy area", read)
+
+
+def _first(room: int, *texts: str) -> str:
+    """The first that fits beside a title, or the last."""
+    return next((text for text in texts if len(text) <= room), texts[-1])
+
+
+def _moved(opened: Opened, identity: Identity, seconds: int) -> Values:
+    read = opened.past.values(identity, "read_bytes_per_s", seconds)
+    wrote = opened.past.values(identity, "write_bytes_per_s", seconds)
+    return _sum((read, wrote))
+
+
+def _rate(value: float | None) -> str:
+    return units.UNKNOWN if value is None else f"{units.rate(value)}/s"
+
+
+def _percent(value: float | None) -> str:
+    return units.UNKNOWN if value is None else f"{value:.0f}%"
+
+
+def _sum(rows: Iterable[Sequence[float | None]]) -> Values:
+    """Place by place, of what is known."""
+    return [_added(values) for values in zip(*rows, strict=True)]
+
+
+def _mean(rows: Iterable[Sequence[float | None]]) -> Values:
+    return [mean(values) for values in zip(*rows, strict=True)]
+
+
+def _added(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

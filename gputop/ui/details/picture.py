@@ -1,0 +1,77 @@
+"""The whole screen of one process as strips: what has room where. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.strip import Strip
+
+from gputop.model import Frame
+from gputop.ui import draw
+from gputop.ui.details import tabs
+from gputop.ui.details.head import head, names
+from gputop.ui.details.now import now
+from gputop.ui.details.opened import Opened
+from gputop.ui.details.relatives import pane
+from gputop.ui.details.tab import Tab
+from gputop.ui.details.window import Window
+from gputop.ui.header import Status, trail
+
+CHART_FROM = 16  # lines: below, the tab has all the room
+ROOMY = 36
+LOADERS_SHARE = 0.4  # of what is below the tabs, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The lines, and where on them the mouse can do something."""
+
+    strips: Sequence[Strip]
+    tabs_y: int
+    spots: Sequence[tabs.Spot]
+    list_y: int
+
+
+def picture(
+    opened: Opened, newest: Frame, tab: Tab, window: Window, size: tuple[int, int], status: Status, shift: int,
+    now_s: float,
+) -> Picture:  # fmt: skip
+    """All of it in exactly `size` cells; the window is fed with the lines of the tab."""
+    width, height = size
+    look = opened.look
+    roomy = height >= ROOMY
+    strips = [trail(newest, names(opened), width, look, status), *head(opened, width, 4 if roomy else 2)]
+    strips += now(opened, width, _chart_lines(height))
+    tabs_y = len(strips)
+    room = height - tabs_y - 1
+    below_it = tab.loaders and height >= CHART_FROM
+    loaders = pane(opened, width, int(room * LOADERS_SHARE)) if below_it else []
+    air = [draw.blank(width, look)] if loaders and roomy else []
+    body = tab.body(opened, width)
+    window.feed(body.entries, room - len(body.head) - len(air) - len(loaders), now_s)
+    rule, spots = tabs.strip(tab, width, look, _facts(body.facts, window))
+    strips += [rule, *body.head]
+    list_y = len(strips)
+    strips += [
+        entry.draw("selected" if tab.cursor and place == window.at else "background", shift)
+        for place, entry in enumerate(window.shown, window.top)
+    ]
+    below = [*air, *loaders]
+    strips += [draw.blank(width, look)] * (height - len(strips) - len(below))
+    return Picture([*strips, *below][:height], tabs_y, spots, list_y)
+
+
+def _chart_lines(height: int) -> int:
+    if height < CHART_FROM:
+        return 0
+    return 2 if height < ROOMY else 4 if height < 50 else 6
+
+
+def _facts(facts: str, window: Window) -> str:
+    """How much there is, and which of it is to be seen."""
+    count = len(window.entries)
+    if count <= window.height:
+        return facts
+    seen = f"{window.top + 1}-{min(window.top + window.height, count)} of {count}"
+    return f"{facts}  {seen}" if facts else seen

@@ -1,0 +1,149 @@
+"""The children tab, and the pane of the loaders: who started it, whom it started, and what those do now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.strip import Strip
+
+from gputop import units, words
+from gputop.figures import add, io_percent, mean
+from gputop.model import Identity, Process, Relative
+from gputop.ui import draw
+from gputop.ui.details.grid import Column, Grid
+from gputop.ui.details.opened import Opened
+from gputop.ui.details.tab import Body, Entry, Tab, plain, said
+from gputop.ui.draw import Run
+from gputop.ui.look import Token
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """One line: a relative, and the process of the frame that it is, if that is known."""
+
+    identity: Identity
+    name: str
+    relation: str
+    process: Process | None = None
+    file: str = units.UNKNOWN  # what it reads now
+
+    @property
+    def blocked(self) -> str:
+        """What it waits for."""
+        if self.process is None:
+            return units.UNKNOWN
+        return "-" if self.process.state == "R" else self.process.waiting_in or units.UNKNOWN
+
+    @property
+    def doing(self) -> str:
+        """The file it reads; of one that reads none its command."""
+        if self.file not in ("-", units.UNKNOWN) or self.process is None:
+            return self.file
+        return self.file if self.process.name.startswith("pt_data") else words.line(self.process)
+
+
+def _cpu(kin: Kin) -> str:
+    return units.percent(kin.process.cpu_percent) if kin.process else units.UNKNOWN
+
+
+def _state(kin: Kin) -> str:
+    return (kin.process and kin.process.state) or units.UNKNOWN
+
+
+def _read(kin: Kin) -> str:
+    return units.rate(kin.process.read_bytes_per_s) if kin.process else units.UNKNOWN
+
+
+def _reads(kin: Kin) -> str:
+    return units.count(kin.process.read_calls_per_s) if kin.process else units.UNKNOWN
+
+
+def _blocked_percent(kin: Kin) -> str:
+    return units.percent(io_percent(kin.process)) if kin.process else units.UNKNOWN
+
+
+PID: Column[Kin] = Column("PID", 7, lambda kin: str(kin.identity.pid))
+NAME: Column[Kin] = Column("NAME", 15, lambda kin: kin.name, right=False)
+FIGURES: tuple[Column[Kin], ...] = (
+    Column("CPU%", 4, _cpu),
+    Column("ST", 2, _state, right=False, keep=6),
+    Column("BLOCKED ON", 21, lambda kin: kin.blocked, right=False, keep=3),
+    Column("IO%", 3, _blocked_percent, keep=5),
+    Column("READ/s", 6, _read),
+    Column("READS/s", 7, _reads, keep=2),
+)
+RELATION: Column[Kin] = Column("", 7, lambda kin: kin.relation, right=False, token="dim")
+FILE_NOW: Column[Kin] = Column("FILE NOW", 24, lambda kin: kin.file, right=False, tail=True)
+DOING: Column[Kin] = Column("FILE NOW, OR COMMAND", 20, lambda kin: kin.doing, right=False)
+
+
+def body(opened: Opened, width: int) -> Body:
+    """Parents from the outermost in, itself, its children."""
+    grid = Grid((PID, RELATION, NAME, *FIGURES, DOING), width, opened.look)
+    overview, mine = opened.detail.overview, opened.process
+    parents = [_kin(opened, one, "parent") for one in reversed(overview.parents if overview else ())]
+    children = _children(opened)
+    kin = [*parents, Kin(mine.identity, mine.name, "this", mine, _path(opened.detail.file_now)), *children]
+
+    def entry(one: Kin) -> Entry:
+        token: Token = "bright" if one.relation == "this" else "dim" if one.relation == "parent" else "text"
+        return Entry(one.identity, lambda on, shift: grid.line(one, on, shift, token))
+
+    lines: list[Sequence[Run]] = []
+    if overview is None:
+        lines.append([Run(f"parents: {said(opened.why('overview'))}", "dim")])
+    if opened.detail.children is None:
+        lines.append([Run(f"files of the children: {said(opened.why('children'))}", "dim")])
+    facts = f"{len(children)} {'child' if len(children) == 1 else 'children'}"
+    return Body([*map(entry, kin), *plain(opened, width, [[], *lines] if lines else [])], [grid.titles()], facts)
+
+
+def _children(opened: Opened) -> list[Kin]:
+    """Those of the frame; those that only the details know."""
+    known = {process.identity: process for process in opened.children}
+    relatives = opened.relatives
+    found = [
+        Kin(one, process.name, "child", process, _path_of(relatives.get(one), opened)) for one, process in known.items()
+    ]
+    return found + [_kin(opened, one, "child") for one in relatives.values() if one.identity not in known]
+
+
+def _kin(opened: Opened, one: Relative, relation: str) -> Kin:
+    return Kin(one.identity, one.name, relation, opened.frame.by_identity.get(one.identity), _path_of(one, opened))
+
+
+def _path_of(relative: Relative | None, opened: Opened) -> str:
+    hidden = any(missing.metric == "file" for missing in opened.detail.missing)
+    return units.UNKNOWN if relative is None or (relative.file is None and hidden) else _path(relative.file)
+
+
+def _path(file: object) -> str:
+    path = getattr(file, "path", None)
+    return path if isinstance(path, str) else "-"
+
+
+def pane(opened: Opened, width: int, room: int) -> list[Strip]:
+    """The loaders in at most `room` lines: a rule with their sums, titles, a line each, how many more there are."""
+    loaders, look = opened.loaders, opened.look
+    if not loaders or room < 3:
+        return []
+    identities = {one.identity for one in loaders}
+    kin = [one for one in _children(opened) if one.identity in identities]
+    blocked = mean(io_percent(one) for one in loaders)
+    facts = [
+        f"cpu {units.percent(add(one.cpu_percent for one in loaders))}%",
+        f"read {units.rate(add(one.read_bytes_per_s for one in loaders))}/s",
+        f"blocked on storage {units.percent(blocked)}%",
+    ]
+    title = f"children: {words.amount(len(loaders), 'DataLoader worker')}"
+    grid = Grid((PID, NAME, *FIGURES, FILE_NOW), width, look)
+    shown = kin if len(kin) <= room - 2 else kin[: room - 3]
+    strips = [draw.rule(title, width, look, right="  ".join(facts)), grid.titles()]
+    strips += [grid.line(one) for one in shown]
+    if len(shown) < len(kin):
+        strips.append(draw.Line(look).add(f"{'':4}+{len(kin) - len(shown)} more, in Children", "dim").strip(width))
+    return strips
+
+
+TAB = Tab("children", "Children", ("overview", "children"), body, takes="Open")

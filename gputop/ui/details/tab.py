@@ -1,0 +1,75 @@
+"""What a tab is: its title, the parts of the details it needs, and its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from textual.strip import Strip
+
+from gputop.model import Missing, Part
+from gputop.source import OTHERS_ENVIRONMENT
+from gputop.ui.details.opened import Opened
+from gputop.ui.draw import Line, Run
+from gputop.ui.look import Ground
+
+_WHY = {
+    "stale": "not read yet",
+    "lost": "it does not answer: a read of it hangs",
+    "denied": "not shown",
+    "unsupported": "the kernel does not tell",
+    "absent": "there is none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of a tab. The cursor keeps its `key`; the highest `rank` is on top."""
+
+    key: Hashable
+    draw: Callable[[Ground, int], Strip]  # on a ground, with its long text scrolled by some cells
+    rank: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a tab shows now: lines that stay, and lines that scroll."""
+
+    entries: Sequence[Entry]
+    head: Sequence[Strip] = ()
+    facts: str = ""  # in a few words, how much there is
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A tab, declared once."""
+
+    id: str
+    title: str
+    parts: tuple[Part, ...]
+    body: Callable[[Opened, int], Body]  # at a width
+    short: str = ""  # its title where there is little room
+    cursor: bool = True  # a line of it can be selected
+    loaders: bool = False  # what its loaders do stands below
+    takes: str = ""  # what Enter does with that line
+
+
+def plain(opened: Opened, width: int, lines: Iterable[Sequence[Run]], first: int = 0) -> list[Entry]:
+    """Lines of text, which nothing sorts."""
+
+    def drawn(runs: Sequence[Run]) -> Callable[[Ground, int], Strip]:
+        return lambda on, _: Line(opened.look, on).add("  ").runs(runs).strip(width)
+
+    return [Entry(("line", place), drawn(runs)) for place, runs in enumerate(lines, first)]
+
+
+def without(opened: Opened, width: int, part: Part) -> Body:
+    """A tab whose part of the details is not there, in one line."""
+    return Body(plain(opened, width, [[Run(said(opened.why(part)), "dim")]]))
+
+
+def said(missing: Missing) -> str:
+    """Why something is missing, and what would unlock it."""
+    if missing == OTHERS_ENVIRONMENT:
+        return "not shown: it belongs to another user, and is shown when it is asked for: see the last line"
+    return f"{_WHY[missing.reason]}: {missing.unlock}" if missing.unlock else _WHY[missing.reason]

@@ -1,0 +1,40 @@
+"""The tabs in their order, and the line that names them. A new one is declared here and has its key in keys.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from textual.strip import Strip
+
+from gputop.ui.details import environment, files, gpus, io, limits, memory, relatives, threads
+from gputop.ui.details.tab import Tab
+from gputop.ui.draw import Line
+from gputop.ui.look import Look
+
+TABS: tuple[Tab, ...] = (
+    threads.TAB, io.TAB, gpus.TAB, environment.TAB, relatives.TAB, files.TAB, limits.TAB, memory.TAB,
+)  # fmt: skip
+BY_ID = {tab.id: tab for tab in TABS}
+Spot = tuple[int, int, Tab]  # from cell, to cell, the tab a click there opens
+
+
+def strip(opened: Tab, width: int, look: Look, facts: str, tabs: Sequence[Tab] = TABS) -> tuple[Strip, list[Spot]]:
+    """The rule with the tabs on it, and where on it which is; titles are short where there is little room."""
+    long, short = [tab.title for tab in tabs], [tab.short or tab.title for tab in tabs]
+    mixed = [tab.title if tab is opened else tab.short or tab.title for tab in tabs]
+    titles = next((each for each in (long, mixed) if 2 + sum(map(len, each)) + 4 * len(tabs) <= width), short)
+    glyph = look.glyphs.rule
+    line, spots = Line(look).add(glyph, "faint"), []
+    for number, (tab, title) in enumerate(zip(tabs, titles, strict=True), 1):
+        start, chosen = line.cells, tab is opened
+        line.add("[" if chosen else " ", "busy")
+        line.add(f"{number}", "busy", bold=chosen).add(f" {title}", "bright" if chosen else "dim", bold=chosen)
+        line.add("]" if chosen else " ", "busy")
+        spots.append((start, line.cells, tab))
+    line.add(" ")
+    right = f" {facts} " if facts and line.cells + cell_len(facts) + 4 <= width else ""
+    line.add(glyph * (width - line.cells - cell_len(right) - bool(right)), "faint")
+    if right:
+        line.add(right, "dim").add(glyph, "faint")
+    return line.strip(width), spots

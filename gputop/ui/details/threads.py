@@ -1,0 +1,60 @@
+"""The threads tab: who works, who waits, and for what."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gputop import units
+from gputop.model import Thread
+from gputop.ui.details.grid import Column, Grid
+from gputop.ui.details.opened import Opened
+from gputop.ui.details.tab import Body, Entry, Tab, without
+from gputop.ui.look import Token
+from gputop.words import amount
+
+
+def blocked(thread: Thread) -> str:
+    """What it waits for; nothing when it runs."""
+    if thread.blocked_on:
+        return thread.blocked_on
+    return "-" if thread.state == "R" else units.UNKNOWN
+
+
+COLUMNS: tuple[Column[Thread], ...] = (
+    Column("TID", 7, lambda thread: str(thread.tid)),
+    Column("NAME", 15, lambda thread: thread.name, right=False),
+    Column("CPU%", 4, lambda thread: units.percent(thread.cpu_percent)),
+    Column("ST", 2, lambda thread: thread.state or units.UNKNOWN, right=False),
+    Column("BLOCKED ON", 21, blocked, right=False),
+    Column("CPU", 3, lambda thread: units.percent(thread.last_cpu), keep=2, token="dim"),
+    Column("WAIT%", 5, lambda thread: units.percent(thread.run_wait_percent), keep=4),
+    Column("VOL/s", 6, lambda thread: units.count(thread.voluntary_switches_per_s), keep=3),
+    Column("INVOL/s", 7, lambda thread: units.count(thread.involuntary_switches_per_s), keep=3),
+    Column("TIME", 9, lambda thread: units.clock(thread.cpu_time_s), keep=5),
+)
+
+
+def body(opened: Opened, width: int) -> Body:
+    """A line for each thread, the busiest first."""
+    detail = opened.detail
+    if detail.threads is None:
+        return without(opened, width, "threads")
+    grid = Grid(COLUMNS, width, opened.look)
+    same = Counter(thread.name for thread in detail.threads)
+
+    def entry(thread: Thread) -> Entry:
+        idle = thread.cpu_percent is not None and thread.cpu_percent < 1 and thread.state != "D"
+        token: Token = "dim" if idle else "text"
+        return Entry(
+            thread.tid,
+            lambda on, shift: grid.line(thread, on, shift, token),
+            round(thread.cpu_percent or 0.0, -1) + 1 / same[thread.name],  # of those that rest, a pool comes last
+        )
+
+    count = detail.threads_count or len(detail.threads)
+    unread = f", {count - len(detail.threads)} not read" if count > len(detail.threads) else ""
+    facts = f"{amount(count, 'thread')}{unread}"
+    return Body([entry(thread) for thread in detail.threads], [grid.titles()], facts)
+
+
+TAB = Tab("threads", "Threads", ("threads",), body, loaders=True)

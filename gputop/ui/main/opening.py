@@ -1,0 +1,30 @@
+"""Keys that open a process."""
+
+from __future__ import annotations
+
+from gputop.ui.details.screen import Details
+from gputop.ui.main.board import Board
+
+
+class Opening(Board):
+    """What Enter, `e` and `l` do on the line under the cursor."""
+
+    def action_open(self, tab: str = "") -> None:
+        """The details of its process; a line of several processes is unfolded, or folded again."""
+        listing = self.table.listing
+        row = listing.cursor
+        if row is None or self.shown is None or not (self.panes and self.panes.processes):
+            return
+        self.table.key()
+        if row.process is None:
+            if tab:
+                self.bar.say("choose one process: Enter unfolds what stands for several")
+            else:
+                self.table.fold(-1 if row.open and row.kind != "more" else 1)
+        elif row.process.identity not in self.shown.frame.by_identity:
+            self.bar.say(f"{row.process.pid} has ended")
+        else:
+            identity, look = row.process.identity, self.look
+            self.app.push_screen(
+                Details(self.program, identity, self.shown, self.past, look, self.every_key, tab or "threads")
+            )
