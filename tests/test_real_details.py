@@ -21,7 +21,7 @@ from gputop.safe.text import MASK
 from gputop.source import Wish
 from tests.watching import ROOT, isolated, python, root_only, running
 
-SCRIPT = ROOT / "tests/workloads/train_tiny.py"
+SCRIPT = ROOT / "tests/workloads/train.py"
 WORKERS = 2
 
 
@@ -60,7 +60,8 @@ def of(pid: int) -> Identity:
 
 def test_a_training_run_shows_its_threads_its_loaders_and_the_files_they_read(live: Live, tmp_path: Path) -> None:
     environment = {**os.environ, "HF_TOKEN": "hunter2", "RANK": "3"}
-    command = (sys.executable, str(SCRIPT), "--seconds", "60", "--num-workers", str(WORKERS), "--data", str(tmp_path))
+    options = f"--seconds 60 --num-workers {WORKERS} --read-mb 0.25".split()
+    command = (sys.executable, str(SCRIPT), *options, "--data", str(tmp_path))
     with running(*command, cwd=tmp_path, env=environment, stderr=DEVNULL) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"

@@ -20,7 +20,7 @@ from tests.watching import ROOT, Watch, running, watch
 __all__ = ["watch"]
 
 WORKERS = 4
-SCRIPT = ROOT / "tests/workloads/train_tiny.py"
+SCRIPT = ROOT / "tests/workloads/train.py"
 
 
 @pytest.fixture
@@ -28,7 +28,8 @@ def training(tmp_path: Path) -> Iterator[Popen[str]]:
     """Torch takes seconds to import; what is printed then says that the first batch has come."""
     folder = tmp_path / "llama-7b"
     folder.mkdir()
-    command = (sys.executable, str(SCRIPT), "--seconds", "60", "--num-workers", str(WORKERS), "--data", str(folder))
+    options = f"--seconds 60 --num-workers {WORKERS} --read-mb 0.25".split()
+    command = (sys.executable, str(SCRIPT), *options, "--data", str(folder))
     with running(*command, cwd=folder, stderr=DEVNULL) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
@@ -59,7 +60,7 @@ def test_one_job_one_rank_four_loaders(watch: Watch, training: Popen[str], on_gp
         return found if trainer and "torch" in trainer.libraries and trainer.busy_threads is not None else None
 
     job, roles = watch.until(ready, *gpu_pids, seconds=30)
-    assert (job.name, job.launcher) == ("llama-7b/train_tiny", "python")
+    assert (job.name, job.launcher) == ("llama-7b/train", "python")
     assert [identity.pid for identity in job.ranks] == [training.pid]
     (trainer,) = roles[Role.TRAINER]
     assert (trainer.rank, trainer.command[1]) == (0, str(SCRIPT))

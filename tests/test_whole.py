@@ -16,7 +16,7 @@ import pytest
 from tests.fakenvml import Fake
 from tests.ptys import Terminal, wait_until
 
-SCRIPT = Path(__file__).parent / "workloads" / "train_tiny.py"
+SCRIPT = Path(__file__).parent / "workloads" / "train.py"
 LOADERS = 4
 VRAM = 30 << 30
 
@@ -61,7 +61,7 @@ def test_a_real_job_on_fake_gpus_agrees_with_every_source(fake: Fake, trainer: i
 
     (job,) = [job for job in frame["jobs"] if [trainer, by_pid[trainer]["started_ticks"]] in job["ranks"]]
     assert len(job["ranks"]) == 1
-    assert "train_tiny" in job["name"]
+    assert "train" in job["name"]
     assert {pid for pid, process in by_pid.items() if process.get("role") == "loader"} >= loaders
     assert all(by_pid[pid]["job"] == job["key"] for pid in loaders)
 

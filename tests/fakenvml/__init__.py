@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.fakenvml.account import Account
 from tests.fakenvml.build import OLD_DRIVER, NoCompiler, library, symbols
 
 __all__ = ["OLD_DRIVER", "Fake", "NoCompiler", "Process", "keys", "library", "square", "symbols"]
@@ -32,6 +33,7 @@ Value = str | bytes | int | float | None
 
 _SLOT = struct.Struct("64sQQ64Q")
 _FAULT = re.compile(r"(fail|hang|delay_us|burn_us|crash|grow)\.(nvml\w*\*?|\*)")
+_UNITS = {2: 88, 3: 45, 5: 55, 7: 54, 10: 42, 20: 1430, 21: 1430, 60: 0, 61: 0}  # GPM of a good bf16 job, at work
 _FAMILY = re.compile(r"gpm\.\d+|field\.\d+(\.\d+)?|topology\.\d+|p2p\.\d+|mig\.[\d*]+\.gpm\.\d+")
 
 
@@ -125,6 +127,19 @@ class Fake:
         """Takes a process off every GPU."""
         self.processes = [process for process in self.processes if process.pid != pid]
         self.write()
+
+    def lend(self, gpu: int, *, idle_w: float = 75.0, busy_w: float = 620.0) -> Path:
+        """Lets programs say what they do on a GPU, in an account whose path is given to them; nothing else moves it."""
+        path = self.folder / f"gpu-{gpu}.account"
+        Account(path)
+        work, effort = (lambda low, high, kind=kind: f"{kind} {low} {high} {path}" for kind in ("work", "effort"))
+        moved = {"util": work(0, 100), "mem_util": effort(0, 41), "memory_used": f"held 0 {path}", "tenants": str(path)}
+        moved |= {f"power{kind}_mw": effort(1000 * idle_w, 1000 * busy_w) for kind in ("", "_average", "_instant")}
+        moved |= {f"gpm.{unit}": effort(0, top) for unit, top in _UNITS.items()} | {"gpm.1": work(0, 100)}
+        moved |= {f"pcie_{way}_bytes_per_s": effort(0, 1.5e9) for way in ("tx", "rx")}
+        moved |= {f"nvlink.*.{way}_bytes_per_s": 0 for way in ("tx", "rx")}
+        self.update({f"gpu.{gpu}.{name}": value for name, value in moved.items()})
+        return path
 
     def xid(self, gpu: int, code: int) -> None:
         """Raises an Xid on a GPU."""

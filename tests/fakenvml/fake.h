@@ -8,7 +8,7 @@
 
 #include "nvml.h"
 
-enum { MAX_GPUS = 64, MAX_MIGS = 8, MAX_LINKS = 36 };
+enum { MAX_GPUS = 64, MAX_MIGS = 8, MAX_LINKS = 36, MAX_TENANTS = 64 };
 enum { EVERY = -1, NONE = -2 }; /* in place of a GPU: any of them; a call or line that names none */
 
 typedef struct {
@@ -98,6 +98,10 @@ Dev device_of(const void *handle);
 void *handle_of(Dev dev);
 bool visible(int gpu);
 int visible_count(void);
+
+/* account.c */
+bool told(const char *value, double from, double to, double *out);
+size_t tenants(Dev dev, double from, double to, Process *out);
 
 /* samples.c, counters.c */
 void advance_samples(void);

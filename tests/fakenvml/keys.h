@@ -11,9 +11,13 @@
  * Values
  *   NUMBER                               as it is; 18446744073709551615 is "not available" for memory
  *   square LOW HIGH PERIOD_S DUTY        a square wave over wall-clock time: HIGH for the first DUTY of each period
+ *   work LOW HIGH PATH                   LOW, and HIGH while programs say in the account at PATH that they work there
+ *   effort LOW HIGH PATH                 the same; work with less effort moves it less: power, GPM
+ *   held BASE PATH                       BASE and the bytes that programs hold, as they say there
  *   unsupported                          the call, or the field, answers NOT_SUPPORTED
  *   TEXT                                 for names; \xHH, \n and \\ are escapes; may be empty
- *   Utilisation, clocks' samples and GPM answer the mean over their window, as the driver does.
+ *   Utilisation, clocks' samples and GPM answer the mean over their window, as the driver does. What is not utilisation
+ *   and is moved by work or effort is, when it is asked for at once, the mean over the last second.
  *   A key that ends in _per_s moves the counter without that ending, from the moment it is first read.
  *
  * Lines that may be repeated
@@ -244,6 +248,7 @@ static const Key GPU_KEYS[] = {
     {"cpus", "0-47,96-143|48-95,144-191", 0},
     {"memory_nodes", "0|1", 0},
     /* processes */
+    {"tenants", "unsupported", 0},           /* path of an account (account.py): programs that are on this GPU */
     {"process_stride", "24", 0},             /* bytes from one entry of a v2 or v3 list to the next; 24 is right */
     /* events */
     {"event_types", "0x1f", 0},              /* bit mask of nvmlEventType*; "unsupported": no event API */

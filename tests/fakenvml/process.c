@@ -36,12 +36,30 @@ static unsigned growth(const char *function, int gpu)
     return calls > 0 ? (unsigned)calls * (unsigned)rule->value : 0;
 }
 
+/* Those of the state and, behind them, those who say themselves that they are there. */
+typedef struct {
+    size_t count;
+    Process guests[MAX_TENANTS];
+} Everybody;
+
+static void gather(Dev dev, double from, double to, Everybody *all)
+{
+    all->count = state.n_processes + tenants(dev, from, to, all->guests);
+}
+
+static const Process *nth(const Everybody *all, size_t i)
+{
+    return i < state.n_processes ? &state.processes[i] : &all->guests[i - state.n_processes];
+}
+
 static int list(Dev dev, const char *function, char type, size_t layout, unsigned *n, char *out)
 {
     unsigned strangers = growth(function, dev.gpu);
     unsigned room = *n, have = strangers, at = 0, stride = (unsigned)layout;
-    for (size_t i = 0; i < state.n_processes; i++)
-        have += listed(&state.processes[i], dev, type);
+    Everybody all;
+    gather(dev, 0, 0, &all);
+    for (size_t i = 0; i < all.count; i++)
+        have += listed(nth(&all, i), dev, type);
     *n = have;
     if (have == 0)
         return OK;
@@ -51,9 +69,9 @@ static int list(Dev dev, const char *function, char type, size_t layout, unsigne
         put_uint((Dev){dev.gpu, NONE}, "process_stride", &stride);
     if (stride > MAX_STRIDE)
         stride = MAX_STRIDE;
-    for (size_t i = 0; i < state.n_processes + strangers; i++) {
+    for (size_t i = 0; i < all.count + strangers; i++) {
         ProcessV2 entry = {(unsigned)(4194304 + i), 1048576, UINT32_MAX, UINT32_MAX};
-        const Process *p = i < state.n_processes ? &state.processes[i] : NULL;
+        const Process *p = i < all.count ? nth(&all, i) : NULL;
         if (p && !listed(p, dev, type))
             continue;
         if (p)
@@ -101,15 +119,18 @@ EXPORT nvmlDeviceGetProcessUtilization(void *handle, ProcessSample *out, unsigne
     u64 newest = hz > 0 ? (u64)((double)(u64)(now_s() * hz) / hz * 1e6) : now_us();
     if (dev.mig != NONE || (put_uint(dev, "mig_mode", &mig) == OK && mig))
         return NOT_SUPPORTED;
-    for (size_t i = 0; i < state.n_processes; i++)
-        have += busy(&state.processes[i], dev);
+    double to = (double)newest / 1e6, from = (double)after_us / 1e6;
+    Everybody all;
+    gather(dev, from > to - 1 ? from : to - 1, to, &all);
+    for (size_t i = 0; i < all.count; i++)
+        have += busy(nth(&all, i), dev);
     if (have == 0 || newest <= after_us)
         return NOT_FOUND;
     *n = have;
     if (room < have || out == NULL)
         return INSUFFICIENT_SIZE;
-    for (size_t i = 0; i < state.n_processes; i++) {
-        const Process *p = &state.processes[i];
+    for (size_t i = 0; i < all.count; i++) {
+        const Process *p = nth(&all, i);
         if (busy(p, dev))
             out[at++] = (ProcessSample){p->pid, newest, percent(p->sm), percent(p->mem), percent(p->enc), percent(p->dec)};
     }

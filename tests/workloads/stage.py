@@ -1,0 +1,177 @@
+"""Cases on the stage: programs run on two CPUs and a fake driver, `gputop record` watches, its frames come back."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputop.monitor import Monitor, Update
+from gputop.record.recording import Recording
+from tests.fakenvml import Fake
+from tests.workloads.cases import Case
+from tests.workloads.device import ACCOUNTS
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CPUS = 2
+PRIORITY = -10
+START_S = 90.0  # importing torch four times on two busy CPUs
+HOG = "while True: pass"
+# a command that is held to the first CPUs this process may use
+_PINNED = (
+    "import os, sys; "
+    f"os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:{CPUS}]); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+
+
+@dataclass(frozen=True)
+class Play:
+    """A case, or its healthy twin."""
+
+    case: Case
+    healthy: bool = False
+
+
+@dataclass(frozen=True)
+class Performance:
+    """What was seen of a play: from `since_s` (wall clock) on everything it starts runs."""
+
+    updates: list[Update]
+    roots: tuple[int, ...]  # pids of the programs
+    gpus: frozenset[str]  # indices
+    since_s: float
+
+
+def perform(*plays: Play, seconds: float) -> list[Performance]:
+    """Plays them at the same time, each on its own GPUs, and watches. NotCovered where this machine cannot."""
+    with tempfile.TemporaryDirectory(prefix="workload-") as name, ExitStack() as stack:
+        folder = Path(name)
+        fake = Fake(folder / "driver", gpus=sum(play.case.gpus for play in plays))
+        started, first = [], 0
+        for play in plays:
+            gpus = range(first, first := first + play.case.gpus)
+            started.append((_start(play, seconds, folder, {gpu: fake.lend(gpu) for gpu in gpus}, stack), gpus))
+        for roots, _ in started:
+            for root in roots:
+                _ready(root)
+        for play in plays:
+            if play.case.neighbour and not play.healthy:
+                for _ in range(2 * CPUS):
+                    command = (sys.executable, "-c", _PINNED, sys.executable, "-S", "-c", HOG)
+                    stack.enter_context(_process(command, folder, dict(os.environ), []))
+        since_s = time.time()
+        updates = _watch(fake, folder, seconds)
+        return [
+            Performance(updates, tuple(root.pid for root in roots), frozenset(map(str, gpus)), since_s)
+            for roots, gpus in started
+        ]
+
+
+def _start(
+    play: Play, seconds: float, folder: Path, accounts: dict[int, Path], stack: ExitStack
+) -> list[subprocess.Popen[bytes]]:
+    """The programs of one play, which have still to get ready."""
+    case, roots, paths = play.case, list[subprocess.Popen[bytes]](), list(accounts.values())
+    data = folder / f"data-{min(accounts)}"
+    data.mkdir()
+    confined = (case.healthy_confined if play.healthy and case.healthy_confined else case.confined)(data)
+    before = stack.enter_context(confined)
+    for copy in range(case.copies):
+        mine = paths[copy : copy + 1] if case.copies > 1 else paths
+        command = (*before, *_command(case, play.healthy, seconds, data))
+        stack.enter_context(_process(command, folder, _environment(case, play.healthy, mine), roots))
+    return roots
+
+
+def _command(case: Case, healthy: bool, seconds: float, data: Path) -> tuple[str, ...]:
+    options = f"{case.common} {case.healthy if healthy else case.faulty}".split()
+    if case.program == "train.py":
+        options += ["--seconds", str(seconds + START_S), "--data", str(data)]
+    ranks = case.healthy_ranks if healthy and case.healthy_ranks is not None else case.ranks
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks else []
+    python = [sys.executable, *launcher, str(HERE / case.program), *options]
+    return (sys.executable, "-c", _PINNED, *python)
+
+
+def _environment(case: Case, healthy: bool, accounts: list[Path]) -> dict[str, str]:
+    more = case.healthy_environment if healthy else case.faulty_environment
+    return {**os.environ, ACCOUNTS: os.pathsep.join(map(str, accounts)), **case.environment, **more}
+
+
+@contextmanager
+def _process(
+    command: tuple[str, ...], folder: Path, environment: dict[str, str], started: list[subprocess.Popen[bytes]]
+) -> Iterator[None]:
+    """A program and all it starts, for as long as this lasts."""
+    errors = folder / f"errors-{time.monotonic_ns()}"
+    with errors.open("wb") as sink:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=sink, start_new_session=True
+        )
+    started.append(process)
+    _put_first(process.pid)
+    try:
+        yield
+        if process.poll() is not None:
+            raise RuntimeError(f"{command[-1]} ended: {errors.read_text()[-2000:]}")
+    finally:
+        family = [process.pid, *_descendants(process.pid)]
+        for pid in family:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        process.wait()
+        process.stdout.close()
+
+
+def _put_first(pid: int) -> None:
+    """Whoever else works on this machine shall not change what is measured, where that is permitted."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, PRIORITY)
+        Path(f"/proc/{pid}/autogroup").write_text(str(PRIORITY))
+
+
+def _descendants(pid: int) -> list[int]:
+    """Ranks of torchrun have sessions of their own, so the tree is walked."""
+    found: list[int] = []
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *_descendants(child)]
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found
+
+
+def _ready(process: subprocess.Popen[bytes]) -> None:
+    """Its first step is done."""
+    readable, _, _ = select.select([process.stdout], [], [], START_S)
+    if not readable or process.stdout.readline() != b"ready\n":
+        raise RuntimeError(f"process {process.pid} did not start to train")
+
+
+def _watch(fake: Fake, folder: Path, seconds: float) -> list[Update]:
+    """What gputop records in so many seconds, and what it says of that."""
+    file = folder / "recorded.jsonl"
+    command = [sys.executable, "-m", "gputop", "record", "--gpm", "on", "--for", f"{seconds:.0f}s", str(file)]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=fake.env(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as recorder:
+        _put_first(recorder.pid)
+        try:
+            _, errors = recorder.communicate(timeout=seconds + 60)
+        finally:
+            recorder.kill()
+    if recorder.returncode:
+        raise RuntimeError(f"gputop record: {errors}")
+    return list(Monitor(Recording(str(file), pace=False)).updates())
