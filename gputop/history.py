@@ -58,11 +58,14 @@ class Ring:
         self.state = (array("f", [_NAN]) * (rows * width), rows, 0, -1)  # data, rows, oldest slot, newest slot
 
     def put(self, slot: int, row: Sequence[float], hold: int = 1) -> None:
-        """Write a row at a slot and at up to `hold - 1` unwritten slots before it; an older slot is ignored."""
+        """Write a row at a slot and at up to `hold - 1` unwritten slots before it.
+
+        A slot that is written already keeps its row: a chart that is frozen there must not change.
+        """
         data, rows, oldest, newest = self.state
         if newest < 0:
             oldest, newest = slot, slot - 1
-        if slot < newest:
+        if slot <= newest:
             return
         if slot - oldest >= rows and rows < self.limit:
             data, rows = self._grow(slot - oldest + 1)
@@ -71,8 +74,6 @@ class Ring:
         for index in range(max(newest + 1, slot - rows + 1), slot + 1):
             place = index % rows * width
             data[place : place + width] = cells if index > slot - hold else gap
-        place = slot % rows * width
-        data[place : place + width] = cells
         self.state = (data, rows, max(oldest, slot - rows + 1), slot)
 
     def rewind(self, slot: int) -> None:
@@ -254,5 +255,5 @@ def _thin(fine: Ring, coarse: Ring, slot: int) -> None:
     if done <= coarse.state[3]:
         return
     last = done * each + each - 1
-    means = (Window(fine.column(index, last, each)).mean() for index in range(fine.width))
-    coarse.put(done, [_NAN if mean is None else mean for mean in means])
+    columns = (fine.known(index, last, each) for index in range(fine.width))
+    coarse.put(done, [sum(known) / len(known) if known else _NAN for known in columns])
