@@ -16,6 +16,8 @@ _LONGEST = 200
 
 Read = Callable[[str], "bytes | None"]  # None: there is no such file; an exception says in one line why it is refused
 Keys = tuple[tuple[str, tuple[str, ...]], ...]  # other keys, by the id of what they do
+Thresholds = Mapping[str, Mapping[str, float]]  # the numbers of the rules
+Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file of this name; what of it is not used
 Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str]]"]  # of a table; and what of it is not used
 
 
@@ -63,6 +65,9 @@ class Settings:
     every_process: bool = _setting(False, "show also processes that have nothing to do with a GPU")
 
     keys: Keys = ()  # the table [keys]: what differs from the declared ones
+    thresholds: Thresholds | None = field(
+        default=None, compare=False
+    )  # of the file that `thresholds` names; None: as shipped
     origin: Origin = field(default_factory=Origin, compare=False)
 
 
@@ -134,10 +139,12 @@ def load(
     flags: Mapping[str, object],
     read: Read,
     remap: Remap = lambda _: ({}, []),
+    adopt: Adopt = lambda _: (None, []),
 ) -> tuple[Settings, tuple[str, ...]]:
     """The settings, and at most one line that says what of the file and the environment is not used, and why.
 
-    `path` is a file that a person named; the usual one need not be there. `remap` knows what keys there are.
+    `path` is a file that a person named; the usual one need not be there. `remap` knows what keys there are,
+    `adopt` the numbers of the rules.
     ValueError for a flag that cannot be.
     """
     at = path or default_path(environ)
@@ -149,7 +156,8 @@ def load(
             table = _table(read(at), path is not None)
             other_keys, clashes = remap(table.pop("keys")) if "keys" in table else ({}, [])
             chosen["keys"] = tuple(other_keys.items())
-            unused = _take(table, "{0.key}", chosen) + clashes
+            chosen["thresholds"], wrong = adopt(table.pop("thresholds")) if "thresholds" in table else (None, [])
+            unused = _take(table, "{0.key}", chosen) + clashes + wrong
         except Exception as error:  # a refusal of the reader, or what a parser makes of bytes that are none of its kind
             trouble = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
             unused = [trouble]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
+from pathlib import Path
 
 from gputop import toml
 
@@ -31,3 +32,16 @@ def merged(site: Mapping[str, object]) -> tuple[Thresholds, list[str]]:
             else:
                 tables[name][key] = float(value)
     return tables, unused
+
+
+def site(path: object, read: Callable[[str], bytes | None]) -> tuple[Thresholds | None, list[str]]:
+    """The same of a site's file; nothing, and why, where it cannot be used."""
+    if not isinstance(path, str) or not Path(path).is_absolute():
+        return None, ["thresholds must be the whole path of a file, from / on"]
+    try:
+        raw = read(path)
+        if raw is None:
+            return None, [f"thresholds: there is no file {path}"]
+        return merged(toml.parse(raw))
+    except Exception as error:  # a refusal of the reader, or what a parser makes of bytes that are none of its kind
+        return None, [f"thresholds: {' '.join(str(error).split()) or type(error).__name__}"]

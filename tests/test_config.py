@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop import config
+from gputop import config, thresholds
 from gputop.config import BY_KEY, SETTINGS, Settings, load
 from gputop.safe.files import read_settings
 from gputop.ui.columns import SORTABLE
@@ -222,3 +223,50 @@ def test_f12_the_program_starts_with_a_bad_file_and_says_so_once(tmp_path: Path)
     assert as_found(tmp_path) == before
     done = subprocess.run([*command[:-2], "--interval", "0.1"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (64, "gputop: --interval must be 0.25 to 3600 seconds\n")
+
+
+SITE = """
+[thermal]
+soft_percent = 10
+on_s = 60
+softest_percent = 1
+hard_percent = "no"
+[no-such-rule]
+x = 1
+"""
+
+
+def test_a_site_has_its_own_numbers_for_the_rules(tmp_path: Path) -> None:
+    file, numbers = tmp_path / "config.toml", tmp_path / "site.toml"
+    file.write_text(f'interval = 2\nthresholds = "{numbers}"')
+    numbers.write_text(SITE)
+    adopt = partial(thresholds.site, read=read_settings)
+    found, (warning,) = load(str(file), {}, {}, read_settings, adopt=adopt)
+    assert found.interval_s == 2
+    assert found.thresholds is not None
+    assert found.thresholds["thermal"]["soft_percent"] == 10
+    assert found.thresholds["thermal"]["on_s"] == 60
+    assert found.thresholds["thermal"]["hard_percent"] == thresholds.shipped()["thermal"]["hard_percent"]
+    assert found.thresholds["power"] == thresholds.shipped()["power"]
+    for words in ("'softest_percent' is no threshold", "hard_percent must be a number", "'no-such-rule' is no table"):
+        assert words in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("site.toml", "[thermal", "thresholds: "),
+        ("absent.toml", "", "there is no file"),
+        ("../site.toml", "", "from / on"),
+    ],
+)
+def test_numbers_that_cannot_be_used_are_as_shipped(tmp_path: Path, name: str, text: str, why: str) -> None:
+    numbers = tmp_path / "site.toml"
+    numbers.write_text(text)
+    path = name if name.startswith(".") else str(tmp_path / name)
+    found, (warning,) = load(
+        "/x", {}, {}, read(f'interval = 2\nthresholds = "{path}"'), adopt=partial(thresholds.site, read=read_settings)
+    )
+    assert found.thresholds is None
+    assert found.interval_s == 2
+    assert why in warning

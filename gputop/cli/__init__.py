@@ -60,7 +60,8 @@ def _settings(args: argparse.Namespace) -> Settings:
     """The settings of this run; what could not be used is said in one line."""
     flags = {key: value for key, value in vars(args).items() if key in config.FLAGS}
     try:
-        settings, warnings = config.load(getattr(args, "config", None), os.environ, flags, files.read_settings, _remap)
+        path, read = getattr(args, "config", None), files.read_settings
+        settings, warnings = config.load(path, os.environ, flags, read, _remap, _adopt)
     except ValueError as error:
         raise Failure(str(error), USAGE) from None
     for warning in warnings:
@@ -72,6 +73,12 @@ def _remap(table: object) -> tuple[Mapping[str, tuple[str, ...]], list[str]]:
     from gputop.ui.remap import remap
 
     return remap(table)
+
+
+def _adopt(path: object) -> tuple[config.Thresholds | None, list[str]]:
+    from gputop import thresholds
+
+    return thresholds.site(path, files.read_settings)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -31,7 +31,7 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     )  # a reader that stalls stops the source, not the machine
     spec = getattr(args, "source", "live")
     source = open_source(spec, settings, pace=not is_recorded(spec), patience_s=PATIENCE_S)
-    Monitor(source).start(arrived.put, arrived.put)
+    Monitor(source, settings.thresholds).start(arrived.put, arrived.put)
     # late: the source has its first look meanwhile
     from gputop.export import FORMATS
 

@@ -21,8 +21,7 @@ from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
-    from gputop.monitor import Update
-    from gputop.source import Source
+    from gputop.monitor import Monitor, Update
 
 LOG_INTERVAL_S = 5.0
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -58,12 +57,12 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
         and Path(args.file).samefile(_spec(args))
     ):
         raise Failure(f"{clean(args.file)} is what would be read: record to another file", USAGE)
-    source = _opened(args, settings)
+    monitor = _opened(args, settings)
     try:
         recorder = Recorder(args.file, wait=is_recorded(_spec(args)))
     except Refused as refused:
         raise Failure(str(refused)) from None
-    code = _follow(source, recorder, args.seconds)
+    code = _follow(monitor, recorder, args.seconds)
     if not recorder.close():
         raise Failure("the disk does not answer: the end of the recording is not written")
     if recorder.problem:
@@ -82,13 +81,13 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure("--readonly writes no file: `gputop snapshot --format csv` prints rows", USAGE)
     if not hasattr(args, "interval"):
         settings = replace(settings, interval_s=LOG_INTERVAL_S)
-    source = _opened(args, settings)
+    monitor = _opened(args, settings)
     try:
         written = Log(args.file)
     except Refused as refused:
         raise Failure(str(refused)) from None
     # a recording has frames of its own; what is live was asked for them this often
-    code = _follow(source, written, args.seconds, settings.interval_s if is_recorded(_spec(args)) else 0.0)
+    code = _follow(monitor, written, args.seconds, settings.interval_s if is_recorded(_spec(args)) else 0.0)
     if written.problem:
         raise Failure(f"{written.problem}; {written.missed} looks are missing in {clean(args.file)}")
     return code
@@ -103,19 +102,18 @@ def _spec(args: argparse.Namespace) -> str:
     return getattr(args, "source", "live")
 
 
-def _opened(args: argparse.Namespace, settings: Settings) -> Source:
+def _opened(args: argparse.Namespace, settings: Settings) -> Monitor:
+    from gputop.monitor import Monitor
     from gputop.source import Interest
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
     source.interest = Interest(activity=True)
-    return source
+    return Monitor(source, settings.thresholds)
 
 
-def _follow(source: Source, sink: Sink, seconds: float | None, apart_s: float = 0.0) -> int:
-    """Feed a sink for so many seconds of the source, or until it ends or a signal comes; the exit code."""
-    from gputop.monitor import Monitor
-
-    monitor, over = Monitor(source), SimpleQueue[int | Exception | None]()
+def _follow(monitor: Monitor, sink: Sink, seconds: float | None, apart_s: float = 0.0) -> int:
+    """Feed a sink for so many seconds of its source, or until it ends or a signal comes; the exit code."""
+    over: SimpleQueue[int | Exception | None] = SimpleQueue()
     for number in _ENDINGS:
         signal.signal(number, lambda number, _: over.put(128 + number))
     first_s: float | None = None
@@ -123,7 +121,7 @@ def _follow(source: Source, sink: Sink, seconds: float | None, apart_s: float = 
 
     def take(update: Update) -> None:
         nonlocal first_s, due_s
-        frame, slack_s = update.frame, 0.1 * source.interval_s
+        frame, slack_s = update.frame, 0.1 * monitor.source.interval_s
         if first_s is None:
             first_s = frame.mono_s
             for note in frame.notes:
@@ -133,7 +131,7 @@ def _follow(source: Source, sink: Sink, seconds: float | None, apart_s: float = 
             due_s = frame.mono_s + apart_s
             sink.take(update)
         # a frame stands for the time until the next one
-        if seconds is not None and frame.mono_s - first_s >= seconds - source.interval_s - slack_s:
+        if seconds is not None and frame.mono_s - first_s >= seconds - monitor.source.interval_s - slack_s:
             over.put(None)
             monitor.stop()
 
