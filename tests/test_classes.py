@@ -1,0 +1,72 @@
+"""The four task classes: a case for each, cases beside them, and the questions that were asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gputop.diagnose.classes import Facts, confidence, decide
+from tests.judged import scenario
+
+LENET = Facts(
+    duty=0.3, sigma=4, low=25, peak=36, empty=0, slow_steps=False, cores=1.6, allowed=16, loaders_busy=False,
+    waits_for_loaders=False, power_share=0.15, sm=0.1, tensor=0.01,
+)  # fmt: skip
+RESNET = LENET._replace(
+    duty=0.4, sigma=45, low=0, peak=100, empty=0.4, slow_steps=True, cores=15.4, loaders_busy=True, power_share=0.4
+)
+LLM = LENET._replace(duty=0.98, sigma=3, low=92, peak=100, cores=1.2, power_share=0.9, sm=0.9, tensor=0.55)
+VIDEO = LENET._replace(duty=0.72, sigma=25, low=20, peak=100, empty=0.03, slow_steps=True, cores=13, loaders_busy=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "name"),
+    [(LENET, "small/simple"), (RESNET, "small/complex"), (LLM, "large/simple"), (VIDEO, "large/complex")],
+)
+def test_the_four(facts: Facts, name: str) -> None:
+    found = decide(7, facts)
+    assert (found.pid, found.name) == (7, name)
+    assert found.margin is not None
+    assert found.margin >= 0.05
+    assert len(found.path) >= 3
+    assert all(question.endswith("?") for question, _ in found.path)
+
+
+@pytest.mark.parametrize(
+    ("facts", "changes"),
+    [
+        (LENET, {"peak": 80}),
+        (LENET, {"power_share": 0.6}),
+        (LENET, {"waits_for_loaders": True}),
+        (RESNET, {"cores": 9.0}),
+        (LLM, {"duty": 0.85}),
+        (LLM, {"sigma": 9}),
+        (LLM, {"cores": 9.0}),
+        (VIDEO, {"sigma": 8, "low": 65}),
+    ],
+)
+def test_undecided_beside_them_and_says_what_is_near(facts: Facts, changes: dict[str, Any]) -> None:
+    found = decide(7, facts._replace(**changes))
+    assert found.name == "undecided"
+    assert len(found.path) == 2
+    assert all(question.startswith("nearest: ") for question, _ in found.path)
+
+
+def test_short_steps_pulse_where_loaders_are_busy() -> None:
+    flat = RESNET._replace(slow_steps=False, sigma=5, low=35, peak=46, empty=0)
+    assert decide(7, flat).name == "small/complex"
+    assert decide(7, flat._replace(loaders_busy=False)).name == "undecided"
+
+
+def test_confidence_grows_with_the_margin() -> None:
+    assert confidence(0) == 0.5
+    assert 0.57 < confidence(0.05) < confidence(0.5) < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("healthy", "large/simple"), ("starved-cpu-saturated", "small/complex")]
+)
+def test_of_a_scenario(name: str, expected: str) -> None:
+    _, said = scenario(name)[-1]
+    assert [one.name for one in said.classes] == [expected]
