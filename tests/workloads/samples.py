@@ -19,9 +19,9 @@ SHARD_BYTES = 4 << 20
 SMALL_BYTES = 8 << 10
 
 
-def burn(seconds: float) -> None:
-    """So much CPU time of this thread; on a busy machine it takes longer."""
-    values = torch.rand(4096)
+def burn(seconds: float, size: int = 4096) -> None:
+    """So much CPU time of this thread, in steps that grow with the size; on a busy machine it takes longer."""
+    values = torch.rand(size)
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         values = values.sort().values.roll(7)

@@ -164,9 +164,8 @@ def _watch(fake: Fake, folder: Path, seconds: float) -> list[Update]:
     """What gputop records in so many seconds, and what it says of that."""
     file = folder / "recorded.jsonl"
     command = [sys.executable, "-m", "gputop", "record", "--gpm", "on", "--for", f"{seconds:.0f}s", str(file)]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=fake.env(), stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as recorder:
+    unheard = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=fake.env(), start_new_session=True, **unheard) as recorder:
         _put_first(recorder.pid)
         try:
             _, errors = recorder.communicate(timeout=seconds + 60)

@@ -49,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
     add("--products", type=int, default=0, help="matrix products on the CPU in each step")
     add("--sync", action="store_true", help="loss.item() in each step")
     add("--spin", action="store_true", help="waits for the GPU with a busy core")
+    add("--launches", type=int, default=1, help="in so many parts the work of a GPU is queued")
+    add("--launch-ms", type=float, default=0.0, help="CPU time of the main thread before each part")
     add("--between-ms", type=float, default=0.0, help="CPU time of the main thread between two steps")
     add("--image-every", type=int, default=0, help="steps")
     add("--checkpoint-every-s", type=float, default=0.0)
@@ -116,8 +118,12 @@ class Run:
         self.optimizer.zero_grad()
         loss.backward()
         slow = options.slow_rank_factor if self.world > 1 and self.rank == self.world - 1 else 1.0
-        for number, device in enumerate(self.devices):
-            device.run(options.device_ms / 1000 * slow * (options.skew if number else 1.0), options.effort)
+        for _ in range(options.launches):
+            if options.launch_ms:
+                burn(options.launch_ms / 1000, 16)
+            for number, device in enumerate(self.devices):
+                share = slow * (options.skew if number else 1.0) / options.launches
+                device.run(options.device_ms / 1000 * share, options.effort)
         if self.world > 1:
             self.share_gradients()
         self.optimizer.step()
