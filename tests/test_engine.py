@@ -1,0 +1,240 @@
+"""The engine: when a finding comes and goes, what is folded into what, and who leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from gputop.diagnose import RULES, Evidence, Finding, Level, Severity, Subject
+from gputop.diagnose.fold import fold, together
+from gputop.diagnose.limits import lenient
+from gputop.diagnose.rule import rule
+from gputop.diagnose.steady import Steady
+from gputop.diagnose.sums import Sums
+from gputop.history import History
+from gputop.model import Frame, Host, Identity, Job, Missing, Process
+from tests.judged import LIMITS, Machine, found, judged
+
+GPU = Subject(kind="gpu", gpus=("G",))
+A, B = Identity(1, 1), Identity(2, 1)
+
+
+def finding(name: str, severity: Severity = "warn", subject: Subject = GPU, **more: object) -> Finding:
+    return replace(Finding(rule=name, severity=severity, subject=subject, headline=f"has {name}"), **more)  # type: ignore[arg-type]
+
+
+def of_process(name: str, identity: Identity = A, job: str | None = "j", **more: object) -> Finding:
+    gpus = (f"G{identity.pid}",)
+    return finding(name, subject=Subject(kind="process", gpus=gpus, processes=(identity,), job=job), **more)
+
+
+class Steadied:
+    """A rule's answers, second by second."""
+
+    def __init__(self, on_s: float = 30.0) -> None:
+        self.steady, self.on_s, self.now_s = Steady(), on_s, 0.0
+
+    def run(self, seconds: int, holds: Callable[[int], bool] | bool = True, severity: Severity = "warn") -> list[float]:
+        """The seconds at which it was on the screen."""
+        shown = []
+        for second in range(seconds):
+            self.now_s += 1
+            yes = holds if isinstance(holds, bool) else holds(second)
+            self.last = self.steady.take([(finding("thermal", severity), self.on_s)] if yes else [], self.now_s, 1.0)
+            shown += [self.now_s] if self.last else []
+        return shown
+
+
+def test_it_comes_when_it_held_for_most_of_the_on_window() -> None:
+    one = Steadied()
+    assert one.run(23) == []
+    assert one.run(1) == [24]
+    assert one.last[0].since_s == 24
+
+
+@pytest.mark.parametrize(("missed", "comes"), [(7, True), (4, False)])
+def test_now_and_then_is_not_most_of_the_time(missed: int, comes: bool) -> None:
+    assert bool(Steadied().run(300, lambda second: second % missed != 0)) is comes
+
+
+def test_it_leaves_after_the_off_window_and_not_before() -> None:
+    one = Steadied()
+    one.run(60)
+    assert one.run(44, False) == [60 + second for second in range(1, 45)]
+    assert one.run(5, False) == []
+
+
+def test_it_is_shown_for_a_quarter_of_a_minute_at_least() -> None:
+    one = Steadied(on_s=2)
+    first = one.run(4)[0]
+    left = one.run(30, False)[-1]
+    assert left - first == pytest.approx(15, abs=1)
+
+
+def test_a_flicker_in_the_middle_does_not_begin_anew() -> None:
+    one = Steadied()
+    one.run(60)
+    one.run(20, False)
+    one.run(1)
+    assert one.last[0].since_s == 81
+
+
+def test_severity_rises_a_level_an_on_window_and_falls_after_the_off_window() -> None:
+    one = Steadied()
+    one.run(40, severity="info")
+    levels = [one.last[0].severity for _ in range(80) if one.run(1, severity="crit")]
+    assert [(now, then) for now, then in pairwise(levels) if now != then] == [("info", "warn"), ("warn", "crit")]
+    assert levels.index("crit") - levels.index("warn") == 30
+    one.run(44, severity="info")
+    assert one.last[0].severity == "crit"
+    one.run(2, severity="info")
+    assert one.last[0].severity == "info"
+
+
+def test_a_change_of_phase_begins_anew_what_is_not_shown() -> None:
+    steady = Steady()
+    for second in range(20):
+        steady.take([(of_process("starved-cpu-idle"), 30.0)], second + 1.0, 1.0)
+    steady.restart([A])
+    shown = [steady.take([(of_process("starved-cpu-idle"), 30.0)], 21.0 + second, 1.0) for second in range(24)]
+    assert [bool(one) for one in shown] == [False] * 23 + [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "slack"),
+    [("x_percent", 30, 5), ("x_percent", 90, 9), ("x_percent", 2, 1), ("share", 0.8, 0.08), ("share", 0.3, 0.05),
+     ("margin", -5, 0.5), ("nothing", 0, 0)],
+)  # fmt: skip
+def test_how_much_more_lenient(name: str, limit: float, slack: float) -> None:
+    assert lenient({name: limit}, name) == pytest.approx(slack)
+    assert lenient({name: limit, f"{name}_exit": limit + 7}, name) == 7
+
+
+def frame(ranks: int = 2, job: str = "j") -> Frame:
+    identities = tuple(Identity(pid, 1) for pid in range(1, ranks + 1))
+    jobs = (Job(key=job, name=job, ranks=identities),)
+    return Frame(wall_s=0, mono_s=0, hostname="h", host=Host(), jobs=jobs)
+
+
+def told(*findings: Finding, tenants: dict[str, list[Process]] | None = None) -> list[Finding]:
+    return fold(findings, frame(), tenants or {}, LIMITS["engine"]["clocks_cost"])
+
+
+def test_ranks_with_the_same_finding_are_one_of_the_job() -> None:
+    worst = of_process("starved-cpu-idle", B, severity="crit", lost_share=0.6, headline="waits most")
+    (one,) = told(of_process("starved-cpu-idle", A, lost_share=0.4, since_s=9.0), worst)
+    assert one.subject == Subject(kind="job", gpus=("G1", "G2"), processes=(A, B), job="j")
+    assert (one.severity, one.headline, one.since_s) == ("crit", "waits most", 9.0)
+    assert one.lost_share == pytest.approx(0.5)
+    assert one.evidence[-1].text == "on 2 of 2 ranks"
+    assert one.primary
+
+
+def test_one_rank_stays_one_rank_and_two_jobs_two() -> None:
+    alone, other = of_process("starved-cpu-idle", A), of_process("starved-cpu-idle", B, job="k")
+    assert [one.subject.kind for one in told(alone, other)] == ["process", "process"]
+    assert all(one.primary for one in told(alone, other))
+
+
+@pytest.fixture
+def _cause() -> Iterator[None]:
+    """A rule about a cause, whatever rules there are."""
+    rule("cause", "Is it this?", level=Level.CAUSE)(lambda _: iter(()))
+    yield
+    del RULES["cause"]
+
+
+@pytest.mark.usefixtures("_cause")
+def test_a_cause_is_told_with_what_it_causes() -> None:
+    because = of_process("cause", severity="crit", confidence=0.9, evidence=(Evidence(text="quota"),))
+    (one,) = told(of_process("starved-cpu-idle", confidence=0.7), because)
+    assert (one.rule, one.causes, one.severity, one.confidence) == ("starved-cpu-idle", ("cause",), "crit", 0.9)
+    assert one.headline == "has starved-cpu-idle, because has cause"
+    assert one.evidence[0].text == "quota"
+    assert one.primary
+    (alone,) = told(because)
+    assert (alone.rule, alone.primary) == ("cause", True)
+
+
+@pytest.mark.usefixtures("_cause")
+def test_a_cause_of_the_host_explains_every_job_and_is_told_once() -> None:
+    host = finding("cause", subject=Subject(kind="host"))
+    one, other = told(of_process("starved-cpu-idle", A), of_process("starved-cpu-idle", B, job="k"), host)
+    assert one.causes == other.causes == ("cause",)
+    assert [alone.rule for alone in told(host)] == ["cause"]
+
+
+@pytest.mark.parametrize(("lost", "lead"), [(0.05, "starved"), (0.2, "thermal"), (None, "starved")])
+def test_heat_leads_only_where_it_costs_enough(lost: float | None, lead: str) -> None:
+    tenants = {"G": [Process(pid=1, started_ticks=1, job="j")]}
+    hot, healthy = finding("thermal", "info", lost_share=lost), of_process("gpu-bound-healthy", severity="info")
+    leads = [one.rule for one in told(hot, replace(healthy, healthy=True), tenants=tenants) if one.primary]
+    assert leads == ["thermal" if lead == "thermal" else "gpu-bound-healthy"]
+
+
+def test_nothing_is_called_healthy_beside_a_warning() -> None:
+    healthy = of_process("gpu-bound-healthy", severity="info", healthy=True)
+    assert [one.rule for one in told(healthy, of_process("starved-cpu-idle"))] == ["starved-cpu-idle"]
+
+
+def test_abstentions_for_the_same_reason_are_one() -> None:
+    said = Machine(gpu={"throttled_power_percent": None}).verdict(3)
+    (one,) = [silent for silent in said.abstained if silent.rule == "power"]
+    assert one.missing == (Missing(metric="throttled_power_percent", reason="absent"),)
+    other = replace(one, subject=Subject(kind="gpu", gpus=("H",)))
+    assert together([one, other, one]) == [replace(one, subject=Subject(kind="gpu", gpus=("G", "H")))]
+
+
+def test_sums_are_means_with_gaps_and_at_any_pace() -> None:
+    sums, nan = Sums(("x", "y"), 0.0), float("nan")
+    for second in range(1, 301):
+        sums.add(float(second), 1.0, (float(second), nan if second % 2 else 4.0))
+    assert sums.means(10, 0) == {"x": 295.5, "y": 4.0}
+    assert sums.means(10, 6) == {"x": 295.5, "y": None}
+    sums.add(305.0, 5.0, (0.0, nan))
+    assert sums.means(10, 0)["x"] == pytest.approx((296 + 297 + 298 + 299 + 300) / 10)
+    young = Sums(("x",), 0.0)
+    young.add(1.0, 1.0, (7.0,))
+    assert young.means(30, 0) == {"x": 7.0}
+    assert young.means(30, 15) == {"x": None}
+
+
+def test_history_means_know_gaps() -> None:
+    history = History()
+    for second in range(20):
+        history.add(Machine(gpu={"busy_percent": None if second % 2 else 50.0}).frame(float(second)))
+    assert history.mean("G", "busy_percent", 10) == 50
+    assert history.mean("G", "busy_percent", 10, 6) is None
+    assert history.mean("G", "no such", 10) is None
+    assert history.mean("nobody", "busy_percent", 10) is None
+
+
+def test_nothing_is_judged_in_the_first_minute_of_a_context() -> None:
+    young = Machine(
+        gpu={"busy_percent": 40.0}, loader={"cpu_percent": 97.0}, loaders=2,
+        trainer={"main_thread_percent": 20.0, "age_s": lambda t: 1 + t},
+    )  # fmt: skip
+    first = next(
+        t
+        for t, (_, said) in enumerate(judged(young.frame(float(t)) for t in range(200)))
+        if found(said, "starved-cpu-idle")
+    )
+    assert 59 + 23 <= first <= 59 + 30
+
+
+def test_a_compiler_at_work_explains_an_idle_gpu() -> None:
+    compiling = Machine(
+        gpu={"busy_percent": 40.0}, loader={"cpu_percent": 97.0, "name": "ptxas"}, loaders=2,
+        trainer={"main_thread_percent": 20.0},
+    )  # fmt: skip
+    assert found(compiling.verdict(), "starved-cpu-idle") is None
+
+
+def test_the_same_frames_make_the_same_words() -> None:
+    machine = Machine(gpu={"throttled_heat_percent": lambda t: 9.0 * (t > 30)})
+    first, again = (list(judged(machine.frame(float(t)) for t in range(90))) for _ in range(2))
+    assert first == again
+    assert first[-1][1].findings
