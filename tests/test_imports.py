@@ -23,6 +23,8 @@ HEAVY = ("textual", "rich", "prometheus_client", "torch")
         ["columns"],
         ["doctor"],
         ["docs", "doctor"],
+        ["docs", "profilers"],
+        ["explain", "pyproject.toml"],
     ],
 )
 def test_headless_commands_load_no_screen(args: list[str]) -> None:

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/gputop
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gputop_subparsers=(demo snapshot record replay log doctor metrics columns keys docs completions reset-terminal)
+_shtab_gputop_subparsers=(demo snapshot record replay log doctor explain metrics columns keys docs completions reset-terminal)
 
 _shtab_gputop_demo_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --list)
 _shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --format --count)
@@ -13,6 +13,7 @@ _shtab_gputop_record_option_strings=(-h --help --source --interval --readonly --
 _shtab_gputop_replay_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_log_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for)
 _shtab_gputop_doctor_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --pid --json)
+_shtab_gputop_explain_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --json --format)
 _shtab_gputop_metrics_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_columns_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_keys_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
@@ -31,15 +32,17 @@ _shtab_gputop_record___gpm_choices=(on off auto)
 _shtab_gputop_replay___gpm_choices=(on off auto)
 _shtab_gputop_log___gpm_choices=(on off auto)
 _shtab_gputop_doctor___gpm_choices=(on off auto)
+_shtab_gputop_explain___gpm_choices=(on off auto)
+_shtab_gputop_explain___format_choices=(text md)
 _shtab_gputop_metrics___gpm_choices=(on off auto)
 _shtab_gputop_columns___gpm_choices=(on off auto)
 _shtab_gputop_keys___gpm_choices=(on off auto)
-_shtab_gputop_docs_pos_0_choices=(keys columns metrics configuration doctor recording performance security faults changelog)
+_shtab_gputop_docs_pos_0_choices=(keys columns metrics configuration doctor recording profilers performance security faults changelog)
 _shtab_gputop_docs___gpm_choices=(on off auto)
 _shtab_gputop_completions_pos_0_choices=(bash zsh tcsh)
 _shtab_gputop_completions___gpm_choices=(on off auto)
 _shtab_gputop_reset_terminal___gpm_choices=(on off auto)
-_shtab_gputop_pos_0_choices=(demo snapshot record replay log doctor metrics columns keys docs completions reset-terminal)
+_shtab_gputop_pos_0_choices=(demo snapshot record replay log doctor explain metrics columns keys docs completions reset-terminal)
 _shtab_gputop___gpm_choices=(on off auto)
 
 _shtab_gputop_demo__h_nargs=0
@@ -80,6 +83,14 @@ _shtab_gputop_doctor___ascii_nargs=0
 _shtab_gputop_doctor___no_mouse_nargs=0
 _shtab_gputop_doctor___no_nvml_nargs=0
 _shtab_gputop_doctor___json_nargs=0
+_shtab_gputop_explain_pos_0_nargs=+
+_shtab_gputop_explain__h_nargs=0
+_shtab_gputop_explain___help_nargs=0
+_shtab_gputop_explain___readonly_nargs=0
+_shtab_gputop_explain___ascii_nargs=0
+_shtab_gputop_explain___no_mouse_nargs=0
+_shtab_gputop_explain___no_nvml_nargs=0
+_shtab_gputop_explain___json_nargs=0
 _shtab_gputop_metrics__h_nargs=0
 _shtab_gputop_metrics___help_nargs=0
 _shtab_gputop_metrics___readonly_nargs=0

@@ -10,12 +10,14 @@
 complete gputop \
         'c/--gpm=/(on off auto)/' \
         'c/--format=/(text json jsonl csv)/' \
+        'c/--format=/(text md)/' \
         'c/--/(ascii config count for format gpm help interval json list no-mouse no-nvml once pid readonly source version)/' \
         'c/-/(- h)/' \
         'n/--gpm/(on off auto)/' \
         'n/--format/(text json jsonl csv)/' \
-        'p/1/(demo snapshot record replay log doctor metrics columns keys docs completions reset-terminal)/' \
+        'n/--format/(text md)/' \
+        'p/1/(demo snapshot record replay log doctor explain metrics columns keys docs completions reset-terminal)/' \
         'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main thermal power)/' \
-        'n/docs/(keys columns metrics configuration doctor recording performance security faults changelog)/' \
+        'n/docs/(keys columns metrics configuration doctor recording profilers performance security faults changelog)/' \
         'n/completions/(bash zsh tcsh)/' \
         'p/*/()/'

@@ -15,6 +15,7 @@ _shtab_gputop_commands() {
     demo:'the monitor on a simulated server'
     docs:'read the manual'
     doctor:'what works on this machine, and the command that unlocks the rest'
+    explain:'what a torch trace says, and what to do about it'
     keys:'every key'
     log:'log every GPU to a CSV file'
     metrics:'every metric, its unit and its meaning'
@@ -102,7 +103,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
-  ":one page\; without it, the list of pages:(keys columns metrics configuration doctor recording performance security faults changelog)"
+  ":one page\; without it, the list of pages:(keys columns metrics configuration doctor recording profilers performance security faults changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -124,6 +125,24 @@ _shtab_gputop_doctor_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_doctor_defaults_added=0
+
+_shtab_gputop_explain_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--json[as one JSON object]"
+  "--format[text, or Markdown for an issue]:format:(text md)"
+  "(*):a trace of torch.profiler, packed or not:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_explain_defaults_added=0
 
 _shtab_gputop_keys_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -261,6 +280,7 @@ _shtab_gputop() {
         demo) _arguments -C -s $_shtab_gputop_demo_options ;;
         docs) _arguments -C -s $_shtab_gputop_docs_options ;;
         doctor) _arguments -C -s $_shtab_gputop_doctor_options ;;
+        explain) _arguments -C -s $_shtab_gputop_explain_options ;;
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
         log) _arguments -C -s $_shtab_gputop_log_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;

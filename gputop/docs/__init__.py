@@ -15,6 +15,7 @@ TOPICS = (
     "configuration",
     "doctor",
     "recording",
+    "profilers",
     "performance",
     "security",
     "faults",

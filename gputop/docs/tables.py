@@ -1,4 +1,4 @@
-"""Tables and lists of the manual, made from what is declared elsewhere: metrics, settings, columns, keys."""
+"""Tables and lists of the manual, made from what is declared elsewhere: metrics, settings, columns, keys, checks."""
 
 from __future__ import annotations
 
@@ -103,6 +103,17 @@ def check_list() -> str:
     return "\n\n".join(parts)
 
 
+def signature_list() -> str:
+    """Every signature of a trace, with its limits."""
+    from gputop.trace.signatures import SIGNATURES
+
+    rows = []
+    for _, entry in sorted(SIGNATURES.items()):
+        limits = ", ".join(f"{name} {limit:g}" for name, limit in entry.limits.items())
+        rows.append((f"{entry.id} `{entry.name}`", entry.question + (f" ({limits})" if limits else "")))
+    return listing(rows)
+
+
 def key_summary() -> str:
     """The keys as the help on the screen shows them, in one table: for the README."""
     from gputop.ui.keys import GROUPS, told
@@ -127,4 +138,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "keys": key_tables,
     "checks": check_list,
     "fields": field_tables,
+    "signatures": signature_list,
 }

@@ -8,12 +8,9 @@ from typing import BinaryIO
 
 from gputop.export.codec import MOST_CHARS
 from gputop.record import member
+from gputop.safe.packed import MOST_RATIO, Bomb, Unpacker
 
-MOST_TEXT = 8 * 2**30  # bytes that a packed file may hold
-MOST_RATIO = 200  # bytes that a packed byte may hold, where it is not a small file
-_SMALL = 16 * 2**20
 _CHUNK = 1 << 16
-_MOST_AT_ONCE = 1 << 22
 _MOST_DAMAGE = 10_000  # places; who has more has made it up
 
 
@@ -82,40 +79,6 @@ class Splitter:
             self._size += len(rest)
             if self._size <= MOST_CHARS:
                 self.rest.append(rest)
-
-
-class Bomb(Exception):
-    """A file that unpacks to more than a recording can hold."""
-
-
-class Unpacker:
-    """Packed bytes as text, piece by piece, within bounds."""
-
-    def __init__(self) -> None:
-        self._taken = self._given = 0
-        self._inflate = zlib.decompressobj(31)
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """The text of these bytes, up to the end of the member; zlib.error if they are damaged."""
-        self._taken += len(data)
-        text = b"..."
-        while text and not self._inflate.eof:
-            text = self._inflate.decompress(data, _MOST_AT_ONCE)
-            data = self._inflate.unconsumed_tail
-            self._given += len(text)
-            if self._given > MOST_TEXT or self._given > MOST_RATIO * self._taken + _SMALL:
-                raise Bomb
-            yield text
-        self._taken -= len(self._inflate.unused_data)
-
-    @property
-    def rest(self) -> bytes | None:
-        """What comes after the member; None as long as it has not ended."""
-        return self._inflate.unused_data if self._inflate.eof else None
-
-    def again(self) -> None:
-        """Another member."""
-        self._inflate = zlib.decompressobj(31)
 
 
 def _packed(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:

@@ -12,12 +12,13 @@ from threading import Event as Signal
 from threading import Thread
 
 from gputop.model import Frame, Identity, Missing, Note
-from gputop.record.lines import Bomb, Damage, Splitter, Unpacker
+from gputop.record.lines import Damage, Splitter
 from gputop.record.member import MAGIC
 from gputop.record.parse import Header, Newer, glance
 from gputop.record.step import Step, shown, stepped
 from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
+from gputop.safe.packed import Bomb, Unpacker
 from gputop.source import EVERYTHING, UNRECORDED, Interest, Wish
 
 _CHUNK = 1 << 16

@@ -1,0 +1,173 @@
+"""Where the time of a trace goes, after HolisticTraceAnalysis: busy, compute, communication, and what idles why.
+
+Shares are of the window, 0 to 1, of the GPU that is used most; all of them rest on unions of spans.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputop.trace.intervals import Spans, join, order
+from gputop.trace.launches import Idle, Launching, idle, launching
+from gputop.trace.names import Kind, Mark
+from gputop.trace.read import Trace
+from gputop.trace.steps import Window, window
+
+_SAMPLE = 50_000  # durations that a median is taken of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """All kernels of one name within the window."""
+
+    name: str
+    kind: Kind
+    count: int
+    took_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakdown:
+    """One GPU of one trace. A share is None where nothing says it."""
+
+    window: Window
+    device: int
+    devices: int  # GPUs that did something
+    busy: Spans
+    compute: Spans
+    comm: Spans
+    to_device: Spans  # copies from the host
+    gaps: Spans  # when nothing ran
+    kernels: tuple[Named, ...]  # longest first, copies too
+    kernel_count: int  # without copies and memsets
+    median_us: float | None  # of the kernels' durations
+    filled: float | None  # blocks for every SM, of the window's time
+    occupancy: float | None  # estimated, of the kernels' time
+    idle: Idle
+    launching: Launching
+    launch_of: array[int]  # by activity: its call; -1 where unknown
+    inside: Sequence[int]  # activities of the window, by start
+
+    def share(self, spans: Spans | float) -> float:
+        """A time as a part of the window."""
+        taken = spans if isinstance(spans, float) else spans.total
+        return min(1.0, taken / self.window.span_us) if self.window.span_us > 0 else 0.0
+
+    @property
+    def overlap(self) -> float | None:
+        """What of the communication is hidden behind computation; None without communication."""
+        return self.comm.shared(self.compute).total / self.comm.total if self.comm.total else None
+
+    @property
+    def exposed(self) -> float:
+        """Communication that nothing hides, of the window."""
+        return self.share(self.comm.total - self.comm.shared(self.compute).total)
+
+    @property
+    def per_step(self) -> float | None:
+        """Kernels a step; None without steps."""
+        return self.kernel_count / len(self.window.steps) if self.window.steps else None
+
+    @property
+    def compute_us(self) -> float:
+        """Time summed over kernels that compute: what parts of it are held against."""
+        return sum(entry.took_us for entry in self.kernels if entry.kind == Kind.COMPUTE)
+
+
+def breakdown(trace: Trace) -> Breakdown:
+    """The breakdown of the GPU that a trace is most about; without any its spans are empty."""
+    activity, seen = trace.activity, window(trace)
+    busiest = Counter(activity.device).most_common()
+    device = busiest[0][0] if busiest else -1
+    kept = _inside(trace, device, seen)
+    spans = {kind: Spans() for kind in Kind}
+    busy, kinds = Spans(), activity.names.meanings
+    for index in kept:
+        start, end = activity.start[index], activity.start[index] + activity.took[index]
+        start, end = max(start, seen.start), min(end, seen.end)
+        busy.add(start, end)
+        spans[Kind(kinds[activity.name[index]])].add(start, end)
+    launch_of = join(activity.launch_id, trace.calls.id)
+    gaps = busy.gaps(seen.start, seen.end)
+    count, median_us, filled, occupancy = _kernels(trace, kept, seen)
+    return Breakdown(
+        window=seen,
+        device=device,
+        devices=len(busiest),
+        busy=busy,
+        compute=spans[Kind.COMPUTE],
+        comm=spans[Kind.COMM],
+        to_device=spans[Kind.TO_DEVICE],
+        gaps=gaps,
+        kernels=_named(trace, kept),
+        kernel_count=count,
+        median_us=median_us,
+        filled=filled,
+        occupancy=occupancy,
+        idle=idle(trace, kept, launch_of, gaps),
+        launching=launching(trace, kept, launch_of),
+        launch_of=launch_of,
+        inside=kept,
+    )
+
+
+def _inside(trace: Trace, device: int, seen: Window) -> array[int]:
+    """The activities of a device that touch the window, by start."""
+    start, took, devices = trace.activity.start, trace.activity.took, trace.activity.device
+    return array(
+        "I",
+        (
+            index
+            for index in order(start)
+            if devices[index] == device and start[index] < seen.end and start[index] + took[index] > seen.start
+        ),
+    )
+
+
+def _named(trace: Trace, inside: Sequence[int]) -> tuple[Named, ...]:
+    activity, count, took = trace.activity, Counter[int](), dict[int, float]()
+    for index in inside:
+        name = activity.name[index]
+        count[name] += 1
+        took[name] = took.get(name, 0.0) + activity.took[index]
+    ranked = sorted(took.items(), key=lambda item: -item[1])
+    texts, kinds = activity.names.texts, activity.names.meanings
+    return tuple(Named(name=texts[n], kind=Kind(kinds[n]), count=count[n], took_us=us) for n, us in ranked)
+
+
+def _kernels(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[int, float | None, float | None, float | None]:
+    """Of the kernels: how many, their median duration, how they fill the GPU, their occupancy."""
+    activity = trace.activity
+    real = (Kind.COMPUTE, Kind.COMM)
+    count, full_us, known_us, warm_us, warm = 0, 0.0, 0.0, 0.0, 0.0
+    times = array("d")
+    for index in inside:
+        if activity.names.meanings[activity.name[index]] not in real:
+            continue
+        count += 1
+        took = activity.took[index]
+        times.append(took)
+        if activity.filling[index] >= 0:
+            known_us += took
+            full_us += activity.filling[index] * took
+        if activity.occupancy[index] >= 0:
+            warm_us += took
+            warm += activity.occupancy[index] / 100 * took
+    middle = sorted(times[:: 1 + len(times) // _SAMPLE])
+    return (
+        count,
+        middle[len(middle) // 2] if middle else None,
+        min(1.0, full_us / seen.span_us) if known_us and seen.span_us else None,
+        warm / warm_us if warm_us else None,
+    )
+
+
+def host_spans(trace: Trace, mark: Mark, seen: Window) -> Spans:
+    """What of the window the spans of one kind cover on the CPU."""
+    if mark == Mark.BACKWARD:
+        return trace.host.backward.within(seen.start, seen.end)
+    spans = sorted((start, start + took) for start, took, _ in trace.host.spans[mark])
+    return Spans(spans).within(seen.start, seen.end)

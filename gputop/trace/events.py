@@ -1,0 +1,201 @@
+"""The events of a Chrome trace from pieces of its text, thousands at a time, in flat memory.
+
+The standard library's decoder reads whole values only, and one call an event costs as much as the event. So a stretch
+of the text that looks like whole events is decoded as one list; where that fails (a file may be cut, damaged or made
+up), event by event, and what cannot be read is skipped and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gputop.trace.names import UNQUOTED
+
+MOST_EVENTS = 50_000_000
+MOST_DAMAGE = 1_000  # places; who has more has made it up
+MOST_VALUE = 1 << 22  # characters of one entry of the head: thousands of ranks are listed there
+MOST_EVENT = 1 << 20
+NOTHING = object()
+HEAD = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo", "traceName", "with_stack"})
+_STRETCH = 1 << 18
+_FEW = 64  # events read one by one before a stretch is tried again
+_SPACE = re.compile(r"[\s,]*")
+_EVENT = re.compile(r'\{\s*"(?:ph|name|cat|pid|ts)"')
+
+
+class NoTrace(Exception):
+    """Text that is no trace; says what it is instead."""
+
+
+class Events:
+    """Batches of events. What stands before and after them is in `head`, what went wrong in `notes`."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self.head: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self.damaged = 0
+        self.ended = False  # the text has its end
+        self._pieces = pieces
+        self._text = ""
+        self._at = 0
+        self._over = False  # no more pieces
+        self._decode = json.JSONDecoder().raw_decode
+
+    def batches(self) -> Iterator[list[Any]]:
+        """Lists of decoded events; NoTrace if the text has no list of events."""
+        first = self._peek()
+        if first == "[":
+            self._at += 1
+            yield from self._listed()
+        elif first == "{":
+            self._at += 1
+            yield from self._keyed()
+        else:
+            raise NoTrace("it is not JSON" if first else "it is empty")
+        if not self.ended:
+            self.notes.append("the file is cut: read up to there")
+        if self.damaged:
+            self.notes.append(f"{self.damaged} damaged places were skipped")
+
+    def _keyed(self) -> Iterator[list[Any]]:
+        found = False
+        while (sign := self._peek()) == '"':
+            key = self._value(MOST_VALUE)
+            if not isinstance(key, str) or self._peek() != ":":
+                break
+            self._at += 1
+            if key == "traceEvents" and self._peek() == "[":
+                self._at += 1
+                found = True
+                yield from self._listed()
+                if not self.ended:
+                    return
+                self.ended = False
+                continue
+            value = self._value(MOST_VALUE)
+            if value is NOTHING:
+                break
+            if key in HEAD:
+                self.head[key] = value
+        self.ended = sign == "}"
+        if not found:
+            raise NoTrace("it has no traceEvents")
+
+    def _listed(self) -> Iterator[list[Any]]:
+        """The events up to the end of their list; `ended` says whether it was there."""
+        count = 0
+        while True:
+            self._fill(_STRETCH)
+            batch = self._stretch()
+            if not batch:
+                batch = self._few()
+            yield batch
+            count += len(batch)
+            if self.ended or (self._over and self._at >= len(self._text)) or self.damaged >= MOST_DAMAGE:
+                return
+            if count >= MOST_EVENTS:
+                self.notes.append(f"it has more than {MOST_EVENTS:,} events: the rest is not read")
+                self.ended = True
+                return
+
+    def _stretch(self) -> list[Any]:
+        """As much as looks like whole events, as one list; empty where it is not."""
+        text = self._text
+        last = text.rfind('"ph"', self._at, self._at + _STRETCH)
+        begin = text.rfind("{", self._at, last) if last > 0 else -1
+        end = text.rfind("}", self._at, begin) if begin > 0 else -1
+        if end < 0:
+            return []
+        part = text[_SPACE.match(text, self._at).end() : end + 1]  # type: ignore[union-attr]
+        batch = _loads(part)
+        if batch is None and "N/A" in part:
+            batch = _loads(UNQUOTED.sub("null", part))
+        if batch:
+            self._at = end + 1
+        return batch or []
+
+    def _few(self) -> list[Any]:
+        """A few events one by one, past what is damaged."""
+        batch: list[Any] = []
+        while len(batch) < _FEW:
+            sign = self._peek()
+            if sign == "]":
+                self._at += 1
+                self.ended = True
+                break
+            if not sign:
+                break
+            event = self._value(MOST_EVENT)
+            if event is not NOTHING:
+                batch.append(event)
+            elif not self._resume():
+                break
+        return batch
+
+    def _resume(self) -> bool:
+        """Go on at the next event after a damaged place; False where there is none."""
+        found = _EVENT.search(self._text, self._at + 1)
+        if not found:
+            self._at = len(self._text)
+            self.damaged += not self._over
+            return not self._over
+        self.damaged += 1
+        self._at = found.start()
+        return self.damaged < MOST_DAMAGE
+
+    def _value(self, limit: int) -> Any:
+        """The value that begins here, of so many characters at most; NOTHING where there is none that is whole."""
+        self._peek()
+        mended = False
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+                if end < len(self._text) or self._over:
+                    self._at = end
+                    return value
+            except (ValueError, RecursionError):
+                pass
+            ahead = len(self._text) - self._at
+            if not self._over and ahead < limit:
+                self._fill(2 * ahead + 1)
+            elif mended:
+                return NOTHING
+            else:
+                mended = True
+                self._text, self._at = UNQUOTED.sub("null", self._text[self._at :]), 0
+
+    def _peek(self) -> str:
+        """The next character that is no white space and no comma; empty at the end of the text."""
+        while True:
+            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if self._over:
+                return ""
+            self._fill(1)
+
+    def _fill(self, wanted: int) -> None:
+        """Have so many characters ahead, if the text has them."""
+        if len(self._text) - self._at >= wanted:
+            return
+        parts = [self._text[self._at :]]
+        size = len(parts[0])
+        while size < wanted and not self._over:
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._over = True
+            else:
+                parts.append(piece)
+                size += len(piece)
+        self._text, self._at = "".join(parts), 0
+
+
+def _loads(part: str) -> list[Any] | None:
+    try:
+        batch = json.loads(f"[{part}]")
+    except (ValueError, RecursionError):
+        return None
+    return batch if isinstance(batch, list) else None

@@ -1,0 +1,107 @@
+"""What ran on the GPUs of a trace, and the calls that sent it there, as arrays: a million kernels are 40 MB."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from gputop.trace.names import Call, Names, call, kind
+
+MOST = 1_500_000  # kernels and copies; as many launches
+MOST_DEVICES = 1_024
+LOW = 0xFFFFFFFF  # ids are 32 bits wide; what is more has been made up
+
+
+def duration(event: dict[str, Any]) -> float:
+    """The duration of an event in microseconds; ValueError unless it is a sane number."""
+    value: float = event["dur"]
+    if not 0 <= value < 1e12:
+        raise ValueError("a duration out of range")
+    return value
+
+
+class Activity:
+    """Kernels, copies and memsets: start and duration in microseconds, name, stream, the ids of launch and op."""
+
+    def __init__(self) -> None:
+        self.names = Names(kind)
+        self.start, self.took = array("d"), array("d")
+        self.name, self.stream, self.device = array("I"), array("H"), array("H")
+        self.launch_id, self.op_id = array("I"), array("I")
+        self.filling = array("f")  # blocks per SM where known, at most 1; else -1
+        self.occupancy = array("b")  # percent, estimated by Kineto; else -1
+        self.copied: dict[int, int] = {}  # bytes by name
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, event: dict[str, Any], start: float) -> None:
+        """One event of a GPU that begins at a time of ours."""
+        args: dict[str, Any] = event.get("args") or {}
+        took, name = duration(event), self.names.number(event["name"])
+        stream, device = args.get("stream", event.get("tid")), args.get("device", event.get("pid"))
+        launch, op = args.get("correlation", 0), args.get("External id", args.get("external id", 0))
+        filling, occupancy = args.get("blocks per SM"), args.get("est. achieved occupancy %")
+        if len(self.start) >= MOST:
+            self.dropped += 1
+            return
+        place = stream & 0xFFFF if type(stream) is int else 0
+        card = device if type(device) is int and 0 <= device < MOST_DEVICES else 0
+        launch, op = launch & LOW if type(launch) is int else 0, op & LOW if type(op) is int else 0
+        full = min(1.0, filling) if isinstance(filling, (int, float)) and filling >= 0 else -1.0
+        self.start.append(start)
+        self.took.append(took)
+        self.name.append(name)
+        self.stream.append(place)
+        self.device.append(card)
+        self.launch_id.append(launch)
+        self.op_id.append(op)
+        self.filling.append(full)
+        known = isinstance(occupancy, (int, float)) and 0 <= occupancy <= 100
+        self.occupancy.append(int(occupancy) if known else -1)  # type: ignore[arg-type]
+        size = args.get("bytes")
+        if type(size) is int and 0 <= size < 1e15:
+            self.copied[name] = self.copied.get(name, 0) + size
+
+
+class Calls:
+    """Calls into the CUDA runtime and driver: those that launch, wait or allocate each, the others only counted."""
+
+    def __init__(self) -> None:
+        self.names = Names(call)
+        self.count, self.took_us = array("Q"), array("d")  # by name
+        self.start, self.took = array("d"), array("f")  # of launches
+        self.id, self.thread = array("I"), array("H")
+        self.wait_start, self.wait_took = array("d"), array("d")
+        self.made_at = array("d")  # of calls that allocate or free
+        self.made_took = array("d")
+        self.dropped = 0
+
+    def take(self, event: dict[str, Any], start: float) -> None:
+        """One call that begins at a time of ours."""
+        took, name = duration(event), self.names.number(event["name"])
+        thread = event.get("tid")
+        while len(self.count) <= name:
+            self.count.append(0)
+            self.took_us.append(0.0)
+        self.count[name] += 1
+        self.took_us[name] += took
+        does = self.names.meanings[name]
+        if does == Call.OTHER:
+            return
+        if len(self.start) + len(self.wait_start) + len(self.made_at) >= MOST:
+            self.dropped += 1
+        elif does == Call.LAUNCH:
+            number = (event.get("args") or {}).get("correlation", 0)
+            number = number & LOW if type(number) is int else 0
+            self.start.append(start)
+            self.took.append(took)
+            self.id.append(number)
+            self.thread.append(thread & 0xFFFF if type(thread) is int else 0)
+        elif does == Call.WAIT:
+            self.wait_start.append(start)
+            self.wait_took.append(took)
+        else:
+            self.made_at.append(start)
+            self.made_took.append(took)

@@ -1,0 +1,114 @@
+"""Spans of time as two arrays, starts and ends: their union, what two of them share, what lies between.
+
+A breakdown rests on unions, never on summed durations: kernels on two streams at once are one busy GPU.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+
+_RUN = 1 << 16  # keys sorted at once: a list of floats needs eight times the memory of an array
+
+
+def order(keys: Sequence[float]) -> Sequence[int]:
+    """The indices of the keys in ascending order, stable; in little memory however many there are."""
+    if all(keys[index - 1] <= keys[index] for index in range(1, len(keys))):
+        return range(len(keys))
+    runs = [
+        array("I", sorted(range(first, min(first + _RUN, len(keys))), key=keys.__getitem__))
+        for first in range(0, len(keys), _RUN)
+    ]
+    return runs[0] if len(runs) == 1 else array("I", merge(*runs, key=keys.__getitem__))
+
+
+def join(wanted: Sequence[int], keys: Sequence[int]) -> array[int]:
+    """For each wanted key the index of the last entry of `keys` that equals it, else -1; 0 equals nothing."""
+    found = array("i", [-1]) * len(wanted)
+    ranked = iter(order(keys))
+    at = next(ranked, None)
+    match = -1
+    for index in order(wanted):
+        key = wanted[index]
+        while at is not None and keys[at] <= key:
+            match = at
+            at = next(ranked, None)
+        if key and match >= 0 and keys[match] == key:
+            found[index] = match
+    return found
+
+
+class Spans:
+    """Disjoint spans in ascending order; microseconds."""
+
+    __slots__ = ("ends", "starts")
+
+    def __init__(self, spans: Iterable[tuple[float, float]] = ()) -> None:
+        """The union of spans that come in the order of their starts."""
+        self.starts, self.ends = array("d"), array("d")
+        for start, end in spans:
+            self.add(start, end)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        return zip(self.starts, self.ends, strict=True)
+
+    def add(self, start: float, end: float, within: float = 0.0) -> None:
+        """One more; it begins no earlier than those before. With `within` one that begins so soon after is one."""
+        if end <= start:
+            return
+        if self.ends and start <= self.ends[-1] + within:
+            self.ends[-1] = max(self.ends[-1], end)
+        else:
+            self.starts.append(start)
+            self.ends.append(end)
+
+    @property
+    def total(self) -> float:
+        """The time they cover."""
+        return sum(self.ends, 0.0) - sum(self.starts, 0.0)
+
+    def within(self, start: float, end: float) -> Spans:
+        """What of them lies in a window."""
+        first, last = bisect_right(self.ends, start), bisect_left(self.starts, end)
+        cut = zip(self.starts[first:last], self.ends[first:last], strict=True)
+        return Spans((max(a, start), min(b, end)) for a, b in cut)
+
+    def shared(self, other: Spans) -> Spans:
+        """What both cover."""
+        return Spans(self._shared(other))
+
+    def gaps(self, start: float, end: float) -> Spans:
+        """What of a window none covers."""
+        return Spans(self._gaps(start, end))
+
+    def holds(self, time: float) -> bool:
+        """Whether one of them covers a time."""
+        place = bisect_right(self.starts, time) - 1
+        return place >= 0 and time < self.ends[place]
+
+    def _shared(self, other: Spans) -> Iterator[tuple[float, float]]:
+        mine = theirs = 0
+        while mine < len(self) and theirs < len(other):
+            start, end = max(self.starts[mine], other.starts[theirs]), min(self.ends[mine], other.ends[theirs])
+            if start < end:
+                yield start, end
+            if self.ends[mine] < other.ends[theirs]:
+                mine += 1
+            else:
+                theirs += 1
+
+    def _gaps(self, start: float, end: float) -> Iterator[tuple[float, float]]:
+        for first, last in self.within(start, end):
+            yield start, first
+            start = last
+        yield start, end
+
+
+def union(starts: Sequence[float], durations: Sequence[float]) -> Spans:
+    """The union of spans in any order."""
+    return Spans((starts[index], starts[index] + durations[index]) for index in order(starts))

@@ -1,0 +1,47 @@
+"""The device memory of a trace as PyTorch's allocator saw it, thinned where there is too much of it."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+MOST = 300_000
+_CUDA = 1
+
+
+class Memory:
+    """Allocated and reserved bytes over time of one device; its highest values are exact."""
+
+    def __init__(self) -> None:
+        self.at = array("d")  # microseconds
+        self.allocated, self.reserved = array("q"), array("q")
+        self.device = -1  # the one that these are of; -1 before any
+        self.peak_bytes = self.peak_reserved_bytes = 0
+        self._every, self._skipped = 1, 0
+
+    def take(self, event: dict[str, Any], at: float) -> None:
+        """One allocation or release at a time of ours."""
+        args = event["args"]
+        if args.get("Device Type") != _CUDA:
+            return
+        allocated, reserved, device = args["Total Allocated"], args.get("Total Reserved", 0), args.get("Device Id", 0)
+        if type(allocated) is not int or type(reserved) is not int or type(device) is not int:
+            raise TypeError("bytes are whole numbers")
+        if not 0 <= allocated < 1e15 or not 0 <= reserved < 1e15:
+            raise ValueError("more memory than there is")
+        if self.device < 0:
+            self.device = device
+        if device != self.device:
+            return
+        self.peak_bytes = max(self.peak_bytes, allocated)
+        self.peak_reserved_bytes = max(self.peak_reserved_bytes, reserved)
+        self._skipped += 1
+        if self._skipped < self._every:
+            return
+        self._skipped = 0
+        self.at.append(at)
+        self.allocated.append(allocated)
+        self.reserved.append(reserved)
+        if len(self.at) >= MOST:
+            self.at, self.allocated, self.reserved = self.at[1::2], self.allocated[1::2], self.reserved[1::2]
+            self._every *= 2

@@ -1,0 +1,158 @@
+"""What the names in a trace mean: which kernels are communication, matrix products, on tensor cores; which calls wait.
+
+Names of kernels and calls as torch, Kineto and the CUDA libraries write them; the patterns for communication and
+copies are those of HolisticTraceAnalysis, the tensor-core list is that of the TensorBoard plugin and what came later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import IntEnum
+
+from gputop.safe.text import clean
+
+UNQUOTED = re.compile(r"(?<=[:,\[\s])N/A(?=\s*[,\]}])")  # old files have it without quotes
+
+LONGEST = 256  # characters of a name that are kept; C++ templates go on for thousands
+MOST = 50_000
+MORE = "(other names)"
+
+
+class Kind(IntEnum):
+    """What a stretch of time on a GPU is."""
+
+    COMPUTE = 0
+    COMM = 1
+    TO_DEVICE = 2
+    TO_HOST = 3
+    COPY = 4  # on the device, or between two
+    SET = 5
+
+
+class Mark(IntEnum):
+    """What a span on the CPU means for the breakdown."""
+
+    NONE = 0
+    STEP = 1
+    DATA = 2
+    OPTIMIZER = 3
+    ZERO_GRAD = 4
+    BACKWARD = 5
+    FORWARD = 6
+    COMM = 7
+    CREATE = 8
+    ZERO = 9
+    MOVE = 10
+    READ = 11  # the host waits for a number
+    NAN_CHECK = 12
+
+
+class Call(IntEnum):
+    """What a call into the CUDA runtime or driver does."""
+
+    OTHER = 0
+    LAUNCH = 1
+    WAIT = 2
+    ALLOCATE = 3
+
+
+COMM = re.compile(r"^(?:nccl|rccl)|(?:nccl|rccl)(?:Dev)?Kernel", re.IGNORECASE)
+SETS = re.compile(r"^(?:hip)?Memset", re.IGNORECASE)
+COPIES = re.compile(r"^(?:hip)?Memcpy|^dma", re.IGNORECASE)
+GEMM = re.compile(
+    r"gemm|gemv|convol|conv\d|_conv|[dw]grad|fprop|cutlass|nvjet|gmma|winograd|implicit|mma_|flash_|fmha|scudnn|cijk_",
+    re.IGNORECASE,
+)
+TENSOR = re.compile(
+    r"h?s?884|1688|16816|161616|hmma|imma|tensorop|xmma_(?:gemm|implicit_gemm|warp_specialized)|tf32|bf16|wgmma|gmma|"
+    r"nvjet|sm(?:80|90|100)_xmma|flash_|fmha|cutlass.*(?:tensorop|sm90)"
+)
+FULL_PRECISION = re.compile(r"sgemm|scudnn|simt", re.IGNORECASE)
+STREAMING = re.compile(r"elementwise|reduce|norm|softmax|copy", re.IGNORECASE)  # bound by memory, not by arithmetic
+LAYOUT = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)
+FUSED = re.compile(r"multi_tensor_apply|fused", re.IGNORECASE)
+PAGEABLE = re.compile(r"Pageable")
+STEP = re.compile(r"(?:ProfilerStep|gputop\.step)#(\d+)")
+
+_OPERATORS = {
+    "aten::fill_": Mark.CREATE,
+    "aten::normal_": Mark.CREATE,
+    "aten::uniform_": Mark.CREATE,
+    "aten::zero_": Mark.ZERO,
+    "aten::to": Mark.MOVE,
+    "aten::_local_scalar_dense": Mark.READ,
+    "aten::nonzero": Mark.READ,
+    "aten::isnan": Mark.NAN_CHECK,
+}
+_LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
+_WAIT = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
+_ALLOCATE = re.compile(r"^(?:cuda|hip)(?:Malloc|Free)$|^cuMem(?:Create|Map|Unmap|Release)$")
+
+
+def kind(name: str) -> Kind:
+    """What a kernel, copy or memset is, by its name."""
+    if COMM.search(name):
+        return Kind.COMM
+    if COPIES.search(name):
+        return Kind.TO_DEVICE if "HtoD" in name else Kind.TO_HOST if "DtoH" in name else Kind.COPY
+    return Kind.SET if SETS.search(name) else Kind.COMPUTE
+
+
+def mark(name: str) -> Mark:
+    """What a span on the CPU is for, by its name."""
+    if name.startswith("aten::"):
+        return _OPERATORS.get(name, Mark.NONE)
+    if STEP.match(name):
+        return Mark.STEP
+    for start, meaning in (
+        ("enumerate(DataLoader)#", Mark.DATA),
+        ("Optimizer.step#", Mark.OPTIMIZER),
+        ("Optimizer.zero_grad#", Mark.ZERO_GRAD),
+        ("autograd::engine::evaluate_function", Mark.BACKWARD),
+        ("nccl:", Mark.COMM),
+        ("gloo:", Mark.COMM),
+        ("c10d::", Mark.COMM),
+    ):
+        if name.startswith(start):
+            return meaning
+    lowered = name.lower()
+    return Mark.FORWARD if lowered.endswith(".forward") or lowered.strip("# ") == "forward" else Mark.NONE
+
+
+def call(name: str) -> Call:
+    """What a call into the runtime does, by its name."""
+    if _WAIT.search(name):
+        return Call.WAIT
+    if _LAUNCH.search(name):
+        return Call.LAUNCH
+    return Call.ALLOCATE if _ALLOCATE.search(name) else Call.OTHER
+
+
+class Names:
+    """Names as small numbers, clean and cut, each with its meaning worked out once."""
+
+    def __init__(self, meaning: Callable[[str], int]) -> None:
+        self.texts: list[str] = []
+        self.meanings: list[int] = []
+        self._meaning = meaning
+        self._numbers: dict[str, int] = {}
+
+    def number(self, raw: str) -> int:
+        """The number of a name from outside; TypeError if it is no text."""
+        found = self._numbers.get(raw)
+        return self._new(raw) if found is None else found
+
+    def _new(self, raw: str) -> int:
+        if not isinstance(raw, str):
+            raise TypeError("a name is text")
+        if len(raw) > 4 * LONGEST or len(self.texts) >= MOST:
+            raw = raw[: 4 * LONGEST] if len(self.texts) < MOST else MORE
+            found = self._numbers.get(raw)
+            if found is not None:
+                return found
+        text = clean(raw, LONGEST)
+        self._numbers[raw] = number = len(self.texts)
+        self.texts.append(text)
+        self.meanings.append(self._meaning(raw))
+        return number

@@ -1,0 +1,76 @@
+"""The operators of a trace: their own time on the CPU, and the GPU time of the kernels they launched, by shape."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+from gputop.trace.breakdown import Breakdown
+from gputop.trace.intervals import join
+from gputop.trace.names import Kind
+from gputop.trace.read import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """An operator, annotation or Python function of one name, over the whole trace."""
+
+    name: str
+    count: int
+    total_us: float
+    self_us: float  # without what it called
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shaped:
+    """The kernels that an operator launched for inputs of one shape, within the window."""
+
+    name: str
+    dims: str  # as torch writes them: [[8, 128], [128]]; empty where the trace has none
+    types: str
+    kernel: str  # the longest of its kernels
+    kind: Kind  # of that kernel
+    gpu_us: float
+
+
+def operators(trace: Trace, most: int, *, python: bool = False) -> tuple[Operator, ...]:
+    """Those with the most time of their own."""
+    host = trace.host
+    ranked = sorted((-us, name) for name, us in enumerate(host.self_us) if bool(host.python[name]) == python and us)
+    return tuple(
+        Operator(
+            name=host.names.texts[name],
+            count=host.count[name],
+            total_us=host.total_us[name],
+            self_us=-us,
+        )
+        for us, name in ranked[:most]
+    )
+
+
+def shaped(trace: Trace, found: Breakdown) -> tuple[Shaped, ...]:
+    """Operators and shapes by GPU time, longest first; kernels whose operator is not known are left out."""
+    activity, host = trace.activity, trace.host
+    op_of = join(array("I", (activity.op_id[index] for index in found.inside)), host.op_id)
+    took: dict[int, float] = {}
+    longest: dict[int, tuple[float, int]] = {}
+    for index, op in zip(found.inside, op_of, strict=True):
+        if op >= 0:
+            shape, us, name = host.op_shape[op], activity.took[index], activity.name[index]
+            took[shape] = took.get(shape, 0.0) + us
+            longest[shape] = max(longest.get(shape, (0.0, name)), (us, name))
+    rows = []
+    for shape, us in sorted(took.items(), key=lambda item: -item[1]):
+        name, dims, types = host.shapes[shape]
+        kernel = longest[shape][1]
+        rows.append(
+            Shaped(
+                name=host.names.texts[name],
+                dims=dims,
+                types=types,
+                kernel=activity.names.texts[kernel],
+                kind=Kind(activity.names.meanings[kernel]),
+                gpu_us=us,
+            )
+        )
+    return tuple(rows)

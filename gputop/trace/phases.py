@@ -1,0 +1,89 @@
+"""What a step is made of: waiting for data, forward, backward, optimizer, communication; and one row a step."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from gputop.trace.breakdown import Breakdown, host_spans
+from gputop.trace.intervals import Spans
+from gputop.trace.names import Kind, Mark
+from gputop.trace.read import Trace
+
+_MARKED = (
+    ("waiting for data", Mark.DATA),
+    ("backward", Mark.BACKWARD),
+    ("optimizer", Mark.OPTIMIZER),
+    ("zero_grad", Mark.ZERO_GRAD),
+)
+FORWARD = "forward and the rest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A part of the steps: the time of the CPU in it, and the time of the GPU in what it launched."""
+
+    name: str
+    host_us: float | None  # None for what is no phase of the CPU
+    gpu_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One step."""
+
+    number: int
+    took_us: float
+    busy: float  # shares of the step, 0 to 1
+    data: float
+    kernels: int  # launched in it, or else begun
+
+
+def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
+    """The phases of the window, those that are there."""
+    seen = found.window
+    spans = [(name, host_spans(trace, mark, seen)) for name, mark in _MARKED]
+    gpu = dict.fromkeys([FORWARD, *(name for name, _ in _MARKED), "communication", "copies from the CPU"], 0.0)
+    activity = trace.activity
+    for index in found.inside:
+        kind, call = activity.names.meanings[activity.name[index]], found.launch_of[index]
+        at = trace.calls.start[call] if call >= 0 else activity.start[index]
+        if kind == Kind.COMM:
+            where = "communication"
+        elif kind == Kind.TO_DEVICE:
+            where = "copies from the CPU"
+        else:
+            where = next((name for name, part in spans if part.holds(at)), FORWARD)
+        gpu[where] += activity.took[index]
+    covered = Spans(sorted(span for _, part in spans for span in part)).total
+    host: dict[str, float] = {name: part.total for name, part in spans} | {FORWARD: seen.span_us - covered}
+    rows = (Phase(name=name, host_us=host.get(name), gpu_us=us) for name, us in gpu.items())
+    return tuple(row for row in rows if row.host_us or row.gpu_us)
+
+
+def rows(trace: Trace, found: Breakdown) -> tuple[Row, ...]:
+    """The steps, one row each."""
+    data = host_spans(trace, Mark.DATA, found.window)
+    calls, launch_of, activity = trace.calls, found.launch_of, trace.activity
+    begun = array(
+        "d",
+        sorted(
+            calls.start[launch_of[index]] if launch_of[index] >= 0 else activity.start[index]
+            for index in found.inside
+            if activity.names.meanings[activity.name[index]] in (Kind.COMPUTE, Kind.COMM)
+        ),
+    )
+    made = []
+    for step in found.window.steps:
+        took = step.end - step.start
+        made.append(
+            Row(
+                number=step.number,
+                took_us=took,
+                busy=found.busy.within(step.start, step.end).total / took,
+                data=data.within(step.start, step.end).total / took,
+                kernels=bisect_left(begun, step.end) - bisect_left(begun, step.start),
+            )
+        )
+    return tuple(made)

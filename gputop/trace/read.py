@@ -1,0 +1,135 @@
+"""Reads a torch.profiler trace: one pass over its events, of which only what the breakdown needs is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gputop.safe.files import Refused
+from gputop.safe.text import clean
+from gputop.trace.events import Events, NoTrace
+from gputop.trace.gpu import MOST_DEVICES, Activity, Calls
+from gputop.trace.host import Host
+from gputop.trace.memory import Memory
+from gputop.trace.text import Text
+
+_LATEST = 1e18  # microseconds; what is later has been made up
+_GPU = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
+_CALLS = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime")
+_SPANS = ("cpu_op", "user_annotation", "python_function", "Operator", "Operation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A GPU as the head of a trace describes it; 0 is unknown."""
+
+    index: int
+    name: str
+    memory_bytes: int = 0
+    capability: tuple[int, int] = (0, 0)
+
+
+class Trace:
+    """What one file says. Times are microseconds since its first event."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.size_bytes = 0
+        self.activity, self.calls, self.host, self.memory = Activity(), Calls(), Host(), Memory()
+        self.devices: tuple[Device, ...] = ()
+        self.rank: int | None = None
+        self.ranks: int | None = None  # how many there are
+        self.backend = ""
+        self.origin_us: float | None = None  # the first event, on the clock of the machine
+        self.base_ns = 0  # what that clock counts from
+        self.events = self.odd = 0
+        self.notes: list[str] = []
+
+    def take(self, batch: list[Any]) -> None:
+        """Events as they come; what is none is counted."""
+        takers = dict.fromkeys(_GPU, self.activity.take)
+        takers |= dict.fromkeys(_CALLS, self.calls.take)
+        takers |= dict.fromkeys(_SPANS, self.host.take)
+        self.events += len(batch)
+        for event in batch:
+            try:
+                kind = event["ph"]
+                if kind == "X":
+                    taker = takers.get(event.get("cat"))
+                    if taker:
+                        taker(event, self._since(event["ts"]))
+                elif kind == "i" and event["name"] == "[memory]":
+                    self.memory.take(event, self._since(event["ts"]))
+            except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
+                self.odd += 1
+
+    def finish(self, head: dict[str, Any], notes: list[str]) -> None:
+        """All events are there: the head of the file, and what went wrong."""
+        self.host.finish()
+        self._head(head)
+        self.notes += notes
+        if self.odd:
+            self.notes.append(f"{self.odd} events were left out: they make no sense")
+        if self.activity.dropped or self.calls.dropped:
+            self.notes.append("it has more kernels than fit: only the first are looked at; trace fewer steps")
+        if self.host.disorder > 10 and self.host.disorder * 100 > sum(self.host.count):
+            self.notes.append("its spans are out of order: self times are rough")
+
+    def _since(self, time: float) -> float:
+        if not -_LATEST < time < _LATEST:
+            raise ValueError("a time out of range")
+        if self.origin_us is None:
+            self.origin_us = float(time)
+        return time - self.origin_us
+
+    def _head(self, head: dict[str, Any]) -> None:
+        base, about = head.get("baseTimeNanoseconds"), head.get("distributedInfo")
+        self.base_ns = base if type(base) is int and 0 <= base < 1 << 63 else 0
+        if isinstance(about, dict):
+            rank, ranks = about.get("rank"), about.get("world_size")
+            self.rank = rank if type(rank) is int and 0 <= rank < 1 << 24 else None
+            self.ranks = ranks if type(ranks) is int and 0 < ranks < 1 << 24 else None
+            self.backend = clean(str(about.get("backend") or ""), 40)
+        listed = head.get("deviceProperties")
+        for entry in listed[:MOST_DEVICES] if isinstance(listed, list) else ():
+            if isinstance(entry, dict) and type(entry.get("id")) is int:
+                self.devices += (_device(entry),)
+
+
+def _device(entry: dict[str, Any]) -> Device:
+    def whole(key: str) -> int:
+        value = entry.get(key)
+        return value if type(value) is int and 0 <= value < 1 << 50 else 0
+
+    return Device(
+        index=entry["id"],
+        name=clean(str(entry.get("name") or ""), 80),
+        memory_bytes=whole("totalGlobalMem"),
+        capability=(whole("computeMajor"), whole("computeMinor")),
+    )
+
+
+def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
+    """The trace in a file, plain or packed; Refused says in one line why it is none.
+
+    `progress` is told the share that is read, 0 to 1; what it raises ends the reading.
+    """
+    text = Text(path)
+    try:
+        events = Events(text.pieces())
+        trace = Trace(clean(Path(path).name, 200))
+        for batch in events.batches():
+            trace.take(batch)
+            if progress:
+                progress(min(1.0, text.read_bytes / text.size_bytes))
+        trace.size_bytes = text.size_bytes
+        trace.finish(events.head, text.notes + events.notes)
+    except NoTrace as reason:
+        raise Refused(f"{path}: {reason}: use a trace that torch.profiler wrote") from None
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}: it cannot be read") from None
+    finally:
+        text.close()
+    return trace

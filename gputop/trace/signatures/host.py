@@ -1,0 +1,175 @@
+"""The GPU waits for the CPU: launches, input, synchronisation, the optimizer, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.trace.intervals import union
+from gputop.trace.names import FUSED, Kind, Mark
+from gputop.trace.verdict import Limits, Number, Verdict, View, signature
+
+
+@signature(
+    "T02",
+    "launch-bound",
+    "Does the GPU wait for the CPU to launch kernels?",
+    host_wait=0.30,
+    delay_us=20,
+    kernel_us=20,
+    per_step=200,
+    crit=0.60,
+)
+def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
+    """Hundreds of small kernels and an empty queue; small kernels alone are in every trace."""
+    found = view.found
+    wait, delay, middle = found.share(found.idle.stream_host_us), found.launching.delay_p50_us, found.median_us
+    kernels = found.kernel_count / view.steps
+    if delay is None or middle is None or wait < limit["host_wait"] or kernels < limit["per_step"]:
+        return
+    if delay >= limit["delay_us"] or middle >= limit["kernel_us"]:
+        return
+    yield Verdict(
+        severity="crit" if wait >= limit["crit"] else "warn",
+        headline=f"The GPU waits for the CPU: {kernels:.0f} small kernels a step, each launched only when the one "
+        "before is over.",
+        numbers=(
+            Number(text="GPU waits for a launch", value=100 * wait, unit="%", limit=100 * limit["host_wait"]),
+            Number(text="time from launch to kernel, median", value=delay, unit="us", limit=limit["delay_us"]),
+            Number(text="kernel, median", value=middle, unit="us", limit=limit["kernel_us"]),
+            Number(text="kernels a step", value=kernels, limit=limit["per_step"]),
+        ),
+        steps=(
+            "torch.compile(model): several hundred kernels a step often become fewer than fifty.",
+            'torch.compile(model, mode="reduce-overhead") or CUDA graphs where shapes do not change.',
+            "A larger batch, and foreach=True or fused=True in the optimizer.",
+        ),
+        lost_share=found.share(found.idle.host_us),
+    )
+
+
+@signature(
+    "T03", "input-bound", "Does the step wait for its DataLoader?", gpu=False, info=0.05, warn=0.10, crit=0.20, gap=0.60
+)
+def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
+    """The main thread waits for a batch, and the GPU for the main thread."""
+    found, data = view.found, view.host(Mark.DATA)
+    share = found.share(data)
+    if share < limit["info"]:
+        return
+    idle = found.gaps.shared(data).total
+    if found.device >= 0 and (not len(found.gaps) or idle < limit["gap"] * found.gaps.total):
+        return
+    host = view.trace.host
+    alone = any("_SingleProcess" in host.names.texts[name] for _, _, name in host.spans[Mark.DATA])
+    numbers = [Number(text="step waits for data", value=100 * share, unit="%", limit=100 * limit["warn"])]
+    if found.device >= 0:
+        part = 100 * idle / found.gaps.total
+        numbers.append(Number(text="of the GPU's idle time", value=part, unit="%", limit=100 * limit["gap"]))
+    yield Verdict(
+        severity="crit" if share >= limit["crit"] else "warn" if share >= limit["warn"] else "info",
+        headline=f"{share:.0%} of the time the step waits for its DataLoader"
+        + (", which works in the main process." if alone else "."),
+        numbers=tuple(numbers),
+        steps=(
+            "DataLoader(num_workers=4): now loading and training take turns in one process."
+            if alone
+            else "More workers, or less work in each: gputop doctor says how many fit this machine.",
+            "pin_memory=True, persistent_workers=True, prefetch_factor=4.",
+            "Decode and augment on the GPU, or once and for all; gputop diagnose tells storage from CPU.",
+        ),
+        lost_share=found.share(idle) if found.device >= 0 else share,
+    )
+
+
+@signature("T06", "sync", "Does the CPU stop to wait for the GPU?", per_step=5, time=0.10, idle=0.05, least=0.01)
+def sync(view: View, limit: Limits) -> Iterator[Verdict]:
+    """Waiting is harmless while the GPU stays busy: it counts only with idle time behind it."""
+    found, calls = view.found, view.trace.calls
+    waits = union(calls.wait_start, calls.wait_took).within(found.window.start, found.window.end)
+    reads = view.inside(view.trace.host.reads) / view.steps
+    count = max(reads, view.inside(calls.wait_start) / view.steps)
+    time = found.share(waits)
+    starved = found.share(found.idle.stream_host_us)
+    after = found.share(sum((end - start for start, end in found.gaps if waits.holds(start)), 0.0))
+    if count < limit["per_step"] and time < limit["time"]:
+        return
+    if after < limit["idle"] and (starved < limit["idle"] or time < limit["least"]):
+        return
+    yield Verdict(
+        severity="warn" if after >= limit["idle"] else "info",
+        headline=f"The CPU stops {count:.0f} times a step to wait for the GPU, which then has nothing queued.",
+        numbers=(
+            Number(text="waits a step", value=count, limit=limit["per_step"]),
+            Number(text="numbers read a step (item, nonzero)", value=reads),
+            Number(text="CPU waits", value=100 * time, unit="%", limit=100 * limit["time"]),
+            Number(text="GPU idle right after", value=100 * after, unit="%", limit=100 * limit["idle"]),
+            Number(text="GPU waits for a launch", value=100 * starved, unit="%", limit=100 * limit["idle"]),
+        ),
+        steps=(
+            "Read loss.item() every 50 steps, not each; keep sums as tensors; no tensor in an if.",
+            'torch.cuda.set_sync_debug_mode("warn") names every line that waits.',
+        ),
+        lost_share=after,
+    )
+
+
+@signature("T10", "unfused-optimizer", "Does the optimizer launch many small kernels?", share=0.10, kernels=50)
+def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
+    """One kernel a parameter and operation, where one fused kernel would do."""
+    found, activity, spans = view.found, view.trace.activity, view.host(Mark.OPTIMIZER)
+    if not len(spans):
+        return
+    count, gpu_us = 0, 0.0
+    for index in found.inside:
+        call = found.launch_of[index]
+        if call >= 0 and activity.names.meanings[activity.name[index]] == Kind.COMPUTE:
+            if not spans.holds(view.trace.calls.start[call]):
+                continue
+            if FUSED.search(activity.names.texts[activity.name[index]]):
+                return
+            count, gpu_us = count + 1, gpu_us + activity.took[index]
+    share, kernels = max(found.share(spans), found.share(gpu_us)), count / view.steps
+    if share < limit["share"] or kernels <= limit["kernels"]:
+        return
+    yield Verdict(
+        severity="warn",
+        headline=f"The optimizer takes {share:.0%} of the step: {kernels:.0f} small kernels, none of them fused.",
+        numbers=(
+            Number(text="optimizer", value=100 * share, unit="%", limit=100 * limit["share"]),
+            Number(text="kernels in it a step", value=kernels, limit=limit["kernels"]),
+        ),
+        steps=("AdamW(..., fused=True); where that is not offered, foreach=True.",),
+        lost_share=share,
+    )
+
+
+@signature("T14", "anomaly-mode", "Is every gradient checked for NaN?", gpu=False, part=0.5, functions=10)
+def anomaly_mode(view: View, limit: Limits) -> Iterator[Verdict]:
+    """torch.autograd.detect_anomaly checks what each backward function returns."""
+    host = view.trace.host
+    if host.functions < limit["functions"] or host.nan_checks < limit["part"] * host.functions:
+        return
+    yield Verdict(
+        severity="warn",
+        headline="Every gradient is checked for NaN: anomaly mode is on, which about doubles backward.",
+        numbers=(
+            Number(text="checks for a backward function", value=host.nan_checks / host.functions, limit=limit["part"]),
+        ),
+        steps=("Use torch.autograd.detect_anomaly() only to find a NaN, then turn it off.",),
+    )
+
+
+@signature("T18", "zero-grad", "Are gradients set to zero one by one?", gpu=False, each=10)
+def zero_grad(view: View, limit: Limits) -> Iterator[Verdict]:
+    """zero_grad(set_to_none=False) writes every gradient, and backward then adds instead of setting."""
+    host = view.trace.host
+    calls = len(host.spans[Mark.ZERO_GRAD])
+    if not calls or host.zeroed / calls < limit["each"]:
+        return
+    yield Verdict(
+        severity="info",
+        headline=f"zero_grad writes {host.zeroed / calls:.0f} gradients one by one instead of dropping them.",
+        numbers=(Number(text="gradients set to zero a call", value=host.zeroed / calls, limit=limit["each"]),),
+        steps=("optimizer.zero_grad(set_to_none=True), the default since torch 2.0.",),
+        lost_share=view.found.share(view.host(Mark.ZERO_GRAD)),
+    )

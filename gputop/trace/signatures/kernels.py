@@ -1,0 +1,141 @@
+"""What the kernels themselves are: few that dominate, full precision, bound by memory, too small a grid, layout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gputop.trace.names import FULL_PRECISION, GEMM, LAYOUT, STREAMING, TENSOR, Kind
+from gputop.trace.operators import Shaped
+from gputop.trace.verdict import Limits, Number, Verdict, View, signature
+
+_MATRIX = re.compile(r"\[([0-9, ]+)\]")
+_BY_TYPE = (("Half", 8), ("BFloat16", 8), ("Float8", 16), ("char", 16))  # what dims must be a multiple of
+
+
+@signature("T01", "few-operators", "Do a few kernels take most of the time?", share=0.60, top=3, others=10)
+def few_operators(view: View, limit: Limits) -> Iterator[Verdict]:
+    """Where to look first; shapes that keep the tensor cores from being used are named."""
+    found = view.found
+    compute = [entry for entry in found.kernels if entry.kind == Kind.COMPUTE]
+    top = compute[: int(limit["top"])]
+    share = sum(entry.took_us for entry in top) / found.compute_us if found.compute_us else 0.0
+    if share < limit["share"] or len(compute) < limit["others"]:
+        return
+    names = [entry.name for entry in top]
+    ops = [entry for entry in view.shaped if entry.kernel in names][: len(top)]
+    odd = [(entry, fault) for entry in ops if (fault := _misaligned(entry))]
+    steps = [f"{entry.name} {entry.dims}: {fault}" for entry, fault in odd]
+    steps += [f"Look at {entry.name} {entry.dims}".rstrip() for entry in ops if not _misaligned(entry)]
+    yield Verdict(
+        severity="warn" if odd else "info",
+        headline=f"{len(top)} kernels take {share:.0%} of the compute time"
+        + (", some of them for shapes that tensor cores cannot use well." if odd else "."),
+        numbers=(
+            Number(text=f"the {len(top)} longest kernels", value=100 * share, unit="%", limit=100 * limit["share"]),
+            *(Number(text=entry.name[:60], value=100 * entry.took_us / found.compute_us, unit="%") for entry in top),
+        ),
+        steps=tuple(steps) or ("Record shapes: profile(record_shapes=True) says which layer it is.",),
+    )
+
+
+def _misaligned(entry: Shaped) -> str:
+    """What is wrong with the dims of a matrix product for the type it has; empty if nothing."""
+    needed = next((size for name, size in _BY_TYPE if name in entry.types), 0)
+    if not needed or not GEMM.search(entry.kernel):
+        return ""
+    odd: list[int] = []
+    for matrix in _MATRIX.findall(entry.dims):
+        dims = [int(part) for part in matrix.split(",") if part.strip()]
+        odd += [dim for dim in dims[-2:] if len(dims) > 1 and dim > needed and dim % needed and dim not in odd]
+    return f"pad {', '.join(map(str, odd[:4]))} to a multiple of {needed}, better of 64." if odd else ""
+
+
+@signature("T04", "full-precision", "Do matrix products run in full precision?", share=0.20)
+def full_precision(view: View, limit: Limits) -> Iterator[Verdict]:
+    """Names of fp32 kernels, and none that runs on tensor cores."""
+    gemm = view.compute_share(GEMM)
+    if not gemm:
+        return
+    full = min(1.0, view.compute_share(FULL_PRECISION) / gemm)
+    if full < limit["share"] or view.compute_share(TENSOR):
+        return
+    device = next((entry for entry in view.trace.devices if entry.index == view.found.device), None)
+    if device and device.capability and device.capability < (7, 0):
+        return
+    newer = not device or device.capability >= (8, 0)
+    yield Verdict(
+        severity="warn",
+        headline=f"Matrix products run in full precision, {full:.0%} of their time; the tensor cores are idle.",
+        numbers=(
+            Number(text="fp32 of the matrix products", value=100 * full, unit="%", limit=100 * limit["share"]),
+            Number(text="matrix products of the compute time", value=100 * gemm, unit="%"),
+        ),
+        steps=(
+            ('torch.set_float32_matmul_precision("high") for TF32, or torch.autocast("cuda", dtype=torch.bfloat16).',)
+            if newer
+            else ('torch.autocast("cuda", dtype=torch.float16) with torch.amp.GradScaler.',)
+        ),
+    )
+
+
+@signature(
+    "T11",
+    "memory-bound-kernels",
+    "Do kernels that only move data take most of the time?",
+    share=0.50,
+    warn=0.65,
+    busy=0.8,
+)
+def memory_bound(view: View, limit: Limits) -> Iterator[Verdict]:
+    """Elementwise kernels, reductions, norms, softmax and copies read and write as much as they compute."""
+    share = view.compute_share(STREAMING, but=GEMM)
+    if share < limit["share"]:
+        return
+    busy = view.found.share(view.found.busy)
+    yield Verdict(
+        severity="warn" if share >= limit["warn"] and busy >= limit["busy"] else "info",
+        headline=f"{share:.0%} of the compute time goes into kernels that mostly move data.",
+        numbers=(Number(text="elementwise, norms, copies", value=100 * share, unit="%", limit=100 * limit["share"]),),
+        steps=(
+            "torch.compile(model) fuses them.",
+            "scaled_dot_product_attention, fused norms and losses; bfloat16 halves what is moved.",
+        ),
+    )
+
+
+@signature("T15", "small-grids", "Are the kernels too small for the GPU?", filled=0.40, busy=0.80)
+def small_grids(view: View, limit: Limits) -> Iterator[Verdict]:
+    """Estimated SM efficiency of the TensorBoard plugin: blocks for each SM, at most 1, weighted by time."""
+    found = view.found
+    busy = found.share(found.compute)
+    if found.filled is None or busy < limit["busy"] or found.filled >= limit["filled"]:
+        return
+    yield Verdict(
+        severity="warn",
+        headline=f"The GPU is busy {busy:.0%} of the time, but its kernels fill only {found.filled:.0%} of it.",
+        numbers=(
+            Number(text="estimated SM efficiency", value=100 * found.filled, unit="%", limit=100 * limit["filled"]),
+            Number(text="GPU computes", value=100 * busy, unit="%", limit=100 * limit["busy"]),
+        ),
+        steps=("A larger batch; torch.compile; several small jobs on one GPU (MPS or MIG).",),
+        lost_share=busy - found.filled,
+    )
+
+
+@signature("T19", "layout", "Is time spent on changing the layout of images?", share=0.05)
+def layout(view: View, limit: Limits) -> Iterator[Verdict]:
+    """Tensor cores want NHWC: cuDNN converts NCHW before and after."""
+    share = view.compute_share(LAYOUT)
+    if share < limit["share"]:
+        return
+    yield Verdict(
+        severity="warn",
+        headline=f"{share:.0%} of the compute time changes the layout of images from NCHW to NHWC and back.",
+        numbers=(Number(text="layout kernels", value=100 * share, unit="%", limit=100 * limit["share"]),),
+        steps=(
+            "model.to(memory_format=torch.channels_last), and the batch too.",
+            "Conv2d(bias=False) before a BatchNorm.",
+        ),
+        lost_share=share * view.found.share(view.found.compute),
+    )

@@ -1,0 +1,92 @@
+"""Several GPUs: communication that nothing hides, old ways to spread a model, a rank that is late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from gputop.trace.verdict import Limits, Number, Verdict, View, signature
+
+
+@signature("T08", "exposed-communication", "Does communication stand in the way?", warn=0.10, crit=0.20, overlap=0.50)
+def exposed(view: View, limit: Limits) -> Iterator[Verdict]:
+    """Communication while nothing computes; that it is exposed does not prove that it is what held the step up."""
+    found = view.found
+    share, overlap = found.exposed, found.overlap
+    if share < limit["warn"] or overlap is None:
+        return
+    yield Verdict(
+        severity="crit" if share >= limit["crit"] else "warn",
+        headline=f"{share:.0%} of the time the GPU only communicates; at most that much can be won.",
+        numbers=(
+            Number(text="communication that nothing hides", value=100 * share, unit="%", limit=100 * limit["warn"]),
+            Number(text="communication hidden by compute", value=100 * overlap, unit="%", limit=100 * limit["overlap"]),
+        ),
+        steps=(
+            "Compare the traces of all ranks: the one with the shortest collectives is late, the others wait for it.",
+            "DDP: larger bucket_cap_mb, gradient_as_bucket_view=True, no_sync() while accumulating, a bf16 hook.",
+            "FSDP: forward_prefetch=True, backward prefetch.",
+        ),
+        lost_share=share,
+    )
+
+
+@signature("T12", "data-parallel", "Is the model spread by DataParallel?", devices=2)
+def data_parallel(view: View, limit: Limits) -> Iterator[Verdict]:
+    """One process copies the model to all GPUs in every step."""
+    names = view.trace.host.names.texts
+    used = any(name.endswith("DataParallel.forward") and "Distributed" not in name for name in names)
+    if not used or view.found.devices < limit["devices"]:
+        return
+    yield Verdict(
+        severity="warn",
+        headline=f"nn.DataParallel copies the model to {view.found.devices} GPUs in every step, from one process.",
+        numbers=(Number(text="GPUs in the trace", value=view.found.devices, limit=limit["devices"]),),
+        steps=("DistributedDataParallel, started by torchrun --nproc-per-node=gpu.",),
+    )
+
+
+@signature("T13", "gloo", "Is the communication of GPUs done by the CPU?")
+def gloo(view: View, limit: Limits) -> Iterator[Verdict]:  # noqa: ARG001
+    """Gloo moves tensors of a GPU through the memory of the CPU."""
+    names = view.trace.host.names.texts
+    spoken = any(name.startswith("gloo:") for name in names) and not len(view.found.comm)
+    if not spoken and not (view.trace.backend == "gloo" and (view.trace.ranks or 1) > 1):
+        return
+    yield Verdict(
+        severity="warn",
+        headline="The ranks talk through gloo, that is through the CPU, though they compute on GPUs.",
+        steps=('torch.distributed.init_process_group("nccl").',),
+    )
+
+
+@signature("T20", "straggler", "Is one rank late in every step?", spread=0.10, steps=2)
+def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
+    """Collectives end together: who is in them shortest came last. Durations need no common clock."""
+    if len(view.ranks) < 2 or view.ranks[0] is not view:
+        return
+    times = [_waits(each) for each in view.ranks]
+    steps = min(len(each) for each in times)
+    if steps < limit["steps"]:
+        return
+    waits = [median(each[-steps:]) for each in times]
+    late = min(range(len(waits)), key=waits.__getitem__)
+    window = view.ranks[late].found.window
+    spread = (median(waits) - waits[late]) / (window.span_us / len(window.steps))
+    if spread < limit["spread"]:
+        return
+    known = view.ranks[late].trace.rank
+    rank = late if known is None else known
+    yield Verdict(
+        severity="warn",
+        headline=f"Rank {rank} is late: the others wait for it {spread:.0%} of each step.",
+        numbers=(Number(text="others wait, of a step", value=100 * spread, unit="%", limit=100 * limit["spread"]),),
+        steps=("Look at that rank's own trace: its data, its CPU cores, its GPU's clocks; gputop diagnose there.",),
+        lost_share=min(1.0, spread),
+    )
+
+
+def _waits(view: View) -> list[float]:
+    """The time in collectives, a step."""
+    comm = view.found.comm
+    return [comm.within(step.start, step.end).total for step in view.found.window.steps] if len(comm) else []

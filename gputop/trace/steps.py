@@ -1,0 +1,67 @@
+"""The steps of a trace: where each begins and ends on the CPU, and the window they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from gputop.trace.names import STEP, Mark
+from gputop.trace.read import Trace
+
+_OURS = "gputop.step#"
+_CUT = 0.5  # a last step shorter than this part of the others was cut
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: its number as the program counts, its start and end in microseconds of the trace."""
+
+    number: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What of a trace is looked at: its whole steps, or the time its GPUs were seen."""
+
+    start: float
+    end: float
+    steps: tuple[Step, ...]
+    named: str  # what says where a step ends; empty if nothing does
+
+    @property
+    def span_us(self) -> float:
+        """How long it is."""
+        return self.end - self.start
+
+
+def window(trace: Trace) -> Window:
+    """The whole steps of a trace; without any the span of its GPUs, else of its annotations."""
+    steps, named = _steps(trace)
+    if len(steps) > 2 and steps[-1].end - steps[-1].start < _CUT * median(s.end - s.start for s in steps[:-1]):
+        steps = steps[:-1]
+    if steps:
+        return Window(steps[0].start, max(step.end for step in steps), steps, named)
+    activity = trace.activity
+    if len(activity):
+        ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
+        return Window(min(activity.start), max(ends), (), "")
+    return Window(0.0, trace.host.last_end, (), "")
+
+
+def _steps(trace: Trace) -> tuple[tuple[Step, ...], str]:
+    """Steps by the first of: our annotation, the profiler's, the ends of the optimizer's steps."""
+    named = [(start, took, trace.host.names.texts[name]) for start, took, name in trace.host.spans[Mark.STEP]]
+    ours = [span for span in named if span[2].startswith(_OURS)]
+    found = []
+    for start, took, text in sorted(ours or named):
+        match = STEP.match(text)
+        if match and took > 0:
+            found.append(Step(int(match[1][:9]), start, start + took))
+    if found:
+        return tuple(found), "gputop.step" if ours else "ProfilerStep"
+    ends = sorted(start + took for start, took, _ in trace.host.spans[Mark.OPTIMIZER])
+    pairs = enumerate(pairwise(ends), 1)
+    return tuple(Step(number, a, b) for number, (a, b) in pairs if b > a), "Optimizer.step" if len(ends) > 1 else ""

@@ -1,0 +1,109 @@
+"""A trace as one JSON object: the verdicts as `gputop diagnose --json` has its findings, and the numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gputop.trace.operators import operators
+from gputop.trace.verdict import Verdict, View, judged
+
+_ROWS = 20
+_CURVE = 500  # points of the memory curve
+
+
+def as_json(view: View) -> dict[str, Any]:
+    """One trace. Times are milliseconds, shares 0 to 1; null is unknown."""
+    trace, found = view.trace, view.found
+    return {
+        "kind": "trace",
+        "file": trace.name,
+        "rank": trace.rank,
+        "ranks": trace.ranks,
+        "gpu": next((entry.name for entry in trace.devices if entry.index == found.device), None),
+        "gpus": found.devices,
+        "findings": [finding(verdict) for verdict in judged(view)],
+        "window": {"ms": found.window.span_us / 1000, "steps": len(found.window.steps), "by": found.window.named},
+        "gpu_time": _gpu(view) if found.device >= 0 else None,
+        "phases": [
+            {"name": each.name, "cpu_ms": _ms(each.host_us), "gpu_ms": _ms(each.gpu_us)} for each in view.phases
+        ],
+        "steps": [
+            {"number": row.number, "ms": row.took_us / 1000, "busy": row.busy, "data": row.data, "kernels": row.kernels}
+            for row in view.rows
+        ],
+        "kernels": [
+            {"name": each.name, "kind": each.kind.name.lower(), "count": each.count, "ms": each.took_us / 1000}
+            for each in found.kernels[:_ROWS]
+        ],
+        "operators": [
+            {"name": e.name, "count": e.count, "own_ms": e.self_us / 1000, "total_ms": e.total_us / 1000}
+            for e in operators(trace, _ROWS)
+        ],
+        "shapes": [
+            {"name": each.name, "dims": each.dims, "types": each.types, "gpu_ms": each.gpu_us / 1000}
+            for each in view.shaped[:_ROWS]
+        ],
+        "memory": _memory(view),
+        "notes": list(trace.notes),
+    }
+
+
+def finding(verdict: Verdict) -> dict[str, Any]:
+    """A verdict with the names that a finding has."""
+    return {
+        "rule": verdict.rule,
+        "severity": verdict.severity,
+        "healthy": verdict.healthy,
+        "grade": "profile",
+        "headline": verdict.headline,
+        "evidence": [
+            {"text": each.text, "value": each.value, "unit": each.unit, "limit": each.limit} for each in verdict.numbers
+        ],
+        "steps": [{"text": step} for step in verdict.steps],
+        "lost_share": verdict.lost_share,
+    }
+
+
+def _ms(us: float | None) -> float | None:
+    return None if us is None else us / 1000
+
+
+def _gpu(view: View) -> dict[str, Any]:
+    found = view.found
+    return {
+        "busy": found.share(found.busy),
+        "compute": found.share(found.compute),
+        "communication": found.share(found.comm),
+        "exposed_communication": found.exposed,
+        "overlap": found.overlap,
+        "idle_host": found.share(found.idle.host_us),
+        "idle_kernel": found.share(found.idle.kernel_us),
+        "idle_other": found.share(found.idle.other_us),
+        "host_wait": found.share(found.idle.stream_host_us),
+        "launch_delay_p50_ms": _ms(found.launching.delay_p50_us),
+        "launch_delay_p90_ms": _ms(found.launching.delay_p90_us),
+        "queue_p50": found.launching.depth_p50,
+        "queue_max": found.launching.depth_max,
+        "kernels": found.kernel_count,
+        "kernels_per_step": found.per_step,
+        "kernel_p50_ms": _ms(found.median_us),
+        "sm_efficiency": found.filled,
+        "occupancy": found.occupancy,
+    }
+
+
+def _memory(view: View) -> dict[str, Any] | None:
+    memory = view.trace.memory
+    if not len(memory.at):
+        return None
+    every = 1 + len(memory.at) // _CURVE
+    return {
+        "peak_bytes": memory.peak_bytes,
+        "peak_reserved_bytes": memory.peak_reserved_bytes,
+        "curve": [
+            [at / 1000, allocated, reserved]
+            for at, allocated, reserved in zip(
+                memory.at[::every], memory.allocated[::every], memory.reserved[::every], strict=True
+            )
+        ],
+    }

@@ -1,0 +1,177 @@
+"""A trace told as a page: one sentence on where the time goes, what the signatures say, then the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop import units
+from gputop.page import Page, Point, Table
+from gputop.trace.breakdown import Breakdown
+from gputop.trace.operators import operators
+from gputop.trace.verdict import Number, Verdict, View, judged
+
+_ROWS = 8
+_STEPS = 12
+_SUMMED = 0.05  # of the window; smaller parts are not worth a clause
+
+
+def page(view: View) -> Page:
+    """Everything that one trace says."""
+    found, said = view.found, judged(view)
+    return Page(
+        title=view.trace.name,
+        about=about(view),
+        words=tuple(_words(view, said)),
+        points=tuple(point(verdict) for verdict in said),
+        tables=tuple(table for table in _tables(view, found) if table.rows),
+        notes=tuple(view.trace.notes),
+    )
+
+
+def about(view: View) -> str:
+    """What was traced: GPU, rank, steps, how long."""
+    trace, seen = view.trace, view.found.window
+    device = next((entry.name for entry in trace.devices if entry.index == view.found.device), "")
+    parts = [device or ("GPU" if view.found.device >= 0 else "no GPU in it")]
+    if view.found.devices > 1:
+        parts.append(f"{view.found.devices} GPUs, the one used most is shown")
+    if trace.rank is not None:
+        parts.append(f"rank {trace.rank}" + (f" of {trace.ranks}" if trace.ranks else ""))
+    steps = len(seen.steps)
+    parts.append(f"{steps} step{'s' * (steps != 1)} by {seen.named}" if steps else "no steps marked")
+    parts.append(took(seen.span_us))
+    return ", ".join(parts)
+
+
+def took(us: float | None) -> str:
+    """A time: 820 us, 12.4 ms, 3.1 s."""
+    if us is None:
+        return units.UNKNOWN
+    for limit, divisor, unit in ((1e3, 1, "us"), (1e6, 1e3, "ms")):
+        if us < limit:
+            return f"{us / divisor:.3g} {unit}"
+    return f"{us / 1e6:.3g} s" if us < 1e9 else f"{us / 1e6:.0f} s"
+
+
+def share(value: float | None) -> str:
+    """A part as percent."""
+    return units.UNKNOWN if value is None else f"{100 * value:.1f}%"
+
+
+def point(verdict: Verdict) -> Point:
+    """A verdict as a point of a page."""
+    facts = [fact(number) for number in verdict.numbers]
+    if verdict.lost_share and verdict.lost_share >= 0.01:
+        facts.append(f"can win at most {verdict.lost_share:.0%} of the time")
+    return Point(
+        severity="fine" if verdict.healthy else verdict.severity,
+        text=verdict.headline,
+        facts=tuple(facts),
+        steps=verdict.steps,
+        source=verdict.rule,
+    )
+
+
+def fact(number: Number) -> str:
+    """A number with its limit: GPU waits for a launch 68% (limit 30)."""
+    unit = number.unit if number.unit in ("%", "") else f" {number.unit}"
+    limit = "" if number.limit is None else f" (limit {number.limit:.3g})"
+    return f"{number.text} {number.value:.3g}{unit}{limit}"
+
+
+def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
+    found = view.found
+    if found.device < 0:
+        yield "No GPU was traced: these are times of the CPU. Record with ProfilerActivity.CUDA to see the GPU."
+    else:
+        causes = (
+            ("it waits for the CPU to launch something", found.idle.host_us),
+            ("what was launched waits for something else on the GPU", found.idle.other_us),
+            ("it pauses between two kernels", found.idle.kernel_us),
+        )
+        yield f"The GPU is busy {found.share(found.busy):.0%} of the time."
+        for text, us in sorted(causes, key=lambda cause: -cause[1]):
+            if found.share(us) >= _SUMMED:
+                yield f"{found.share(us):.0%} of the time {text}."
+    if not any(verdict.severity != "info" for verdict in said) and not any(verdict.healthy for verdict in said):
+        yield "No known trouble stands out."
+
+
+def _tables(view: View, found: Breakdown) -> Iterator[Table]:
+    if found.device >= 0:
+        yield Table("Where the time of the GPU goes", ("part", "share", "time"), tuple(_parts(found)))
+        yield Table("Launching", ("number", "value"), tuple(_launching(view)))
+    yield Table(
+        "Phases",
+        ("phase", "CPU", "GPU"),
+        tuple((each.name, took(each.host_us), took(each.gpu_us) if each.gpu_us else "") for each in view.phases),
+    )
+    yield Table(
+        f"Steps{f' (first {_STEPS})' if len(view.rows) > _STEPS else ''}",
+        ("step", "time", "GPU busy", "waits for data", "kernels"),
+        tuple(
+            (f"#{row.number}", took(row.took_us), share(row.busy), share(row.data), str(row.kernels))
+            for row in view.rows[:_STEPS]
+        ),
+    )
+    longest, total = found.kernels[:_ROWS], sum(entry.took_us for entry in found.kernels) or 1.0
+    yield Table(
+        "Kernels and copies",
+        ("name", "share", "time", "count"),
+        tuple((_short(e.name), share(e.took_us / total), took(e.took_us), str(e.count)) for e in longest),
+    )
+    yield Table(
+        "Operators by GPU time",
+        ("operator and shapes", "time"),
+        tuple((f"{each.name} {each.dims}".rstrip(), took(each.gpu_us)) for each in view.shaped[:_ROWS]),
+    )
+    for title, python in (("Operators by own time on the CPU", False), ("Python functions by own time", True)):
+        rows = operators(view.trace, _ROWS, python=python)
+        cells = tuple((e.name, took(e.self_us), took(e.total_us), str(e.count)) for e in rows)
+        yield Table(title, ("name", "own", "total", "count"), cells)
+    yield Table("Memory of the GPU", ("number", "value"), tuple(_memory(view)))
+
+
+def _short(name: str) -> str:
+    """The name of a kernel without what all of them have, so that what tells them apart fits."""
+    for everywhere in ("void ", "at::native::", "(anonymous namespace)::", "at::cuda::"):
+        name = name.replace(everywhere, "")
+    return name
+
+
+def _parts(found: Breakdown) -> Iterator[tuple[str, str, str]]:
+    parts = (
+        ("busy", found.busy.total),
+        ("computes", found.compute.total),
+        ("communicates, hidden or not", found.comm.total),
+        ("communicates and nothing else", found.comm.total - found.comm.shared(found.compute).total),
+        ("receives data from the CPU", found.to_device.total),
+        ("idle, waits for a launch", found.idle.host_us),
+        ("idle, launched but waiting", found.idle.other_us),
+        ("idle, between two kernels", found.idle.kernel_us),
+    )
+    for text, us in parts:
+        if us:
+            yield text, share(found.share(us)), took(us)
+
+
+def _launching(view: View) -> Iterator[tuple[str, str]]:
+    found, delays = view.found, view.found.launching
+    yield "kernels", f"{found.kernel_count}"
+    if found.per_step:
+        yield "kernels a step", f"{found.per_step:.0f}"
+    yield "kernel, median", took(found.median_us)
+    yield "from launch to kernel, median", took(delays.delay_p50_us)
+    yield "from launch to kernel, 90th percentile", took(delays.delay_p90_us)
+    if delays.depth_p50 is not None:
+        yield "launched and not begun, median and most", f"{delays.depth_p50}, {delays.depth_max}"
+    yield "estimated SM efficiency", share(found.filled)
+    yield "estimated occupancy", share(found.occupancy)
+
+
+def _memory(view: View) -> Iterator[tuple[str, str]]:
+    memory = view.trace.memory
+    if len(memory.at):
+        yield "most allocated", f"{units.size(memory.peak_bytes)}B"
+        yield "most reserved", f"{units.size(memory.peak_reserved_bytes)}B"
+        yield "allocated at the end", f"{units.size(memory.allocated[-1])}B"

@@ -1,0 +1,137 @@
+"""What a signature says of a trace, and how one is declared.
+
+The types are this layer's own: `diagnose` may import `trace`, not the other way round, and makes findings of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from re import Pattern
+from typing import Literal
+
+from gputop.trace.breakdown import Breakdown, breakdown, host_spans
+from gputop.trace.intervals import Spans
+from gputop.trace.names import Kind, Mark
+from gputop.trace.operators import Shaped, shaped
+from gputop.trace.phases import Phase, Row, phases, rows
+from gputop.trace.read import Trace
+
+Severity = Literal["info", "warn", "crit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """One number a verdict rests on, with the limit it was held against."""
+
+    text: str
+    value: float
+    unit: str = ""
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One thing a trace shows. `lost_share` is the most that could be won, 0 to 1 of the time, where it is known."""
+
+    severity: Severity
+    headline: str
+    numbers: tuple[Number, ...] = ()
+    steps: tuple[str, ...] = ()  # what to do, best first
+    lost_share: float | None = None
+    healthy: bool = False
+    rule: str = ""  # filled in by what runs the signatures
+
+
+class View:
+    """A trace and what was worked out from it, each when first asked for."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.ranks: Sequence[View] = (self,)  # the traces of the other ranks of the job too, where they are known
+
+    @cached_property
+    def found(self) -> Breakdown:
+        """Where the time goes."""
+        return breakdown(self.trace)
+
+    @cached_property
+    def shaped(self) -> tuple[Shaped, ...]:
+        """Operators and shapes by GPU time."""
+        return shaped(self.trace, self.found)
+
+    @cached_property
+    def phases(self) -> tuple[Phase, ...]:
+        """The parts of the steps."""
+        return phases(self.trace, self.found)
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The steps."""
+        return rows(self.trace, self.found)
+
+    @property
+    def steps(self) -> int:
+        """How many whole steps there are; 1 where nothing says it, so that a count a step is a count."""
+        return max(1, len(self.found.window.steps))
+
+    def host(self, mark: Mark) -> Spans:
+        """What of the window the CPU spends on something."""
+        return host_spans(self.trace, mark, self.found.window)
+
+    def compute_share(self, names: Pattern[str], but: Pattern[str] | None = None) -> float:
+        """What of the time of all compute kernels those of such names take, 0 to 1."""
+        took = sum(
+            entry.took_us
+            for entry in self.found.kernels
+            if entry.kind == Kind.COMPUTE and names.search(entry.name) and not (but and but.search(entry.name))
+        )
+        return took / self.found.compute_us if self.found.compute_us else 0.0
+
+    def inside(self, times: Sequence[float]) -> int:
+        """How many of some times lie in the window."""
+        seen = self.found.window
+        return sum(seen.start <= time < seen.end for time in times)
+
+
+Limits = Mapping[str, float]
+Judge = Callable[[View, Limits], Iterator[Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One declared signature: its id, its name, its question, its numbers."""
+
+    id: str
+    name: str
+    question: str
+    limits: Limits
+    gpu: bool  # it says nothing of a trace without a GPU
+    judge: Judge = field(repr=False)
+
+
+SIGNATURES: dict[str, Signature] = {}
+
+
+def signature(id: str, name: str, question: str, *, gpu: bool = True, **limits: float) -> Callable[[Judge], Judge]:
+    """Declares a signature: a function of a view and its limits, which yields verdicts with their advice."""
+
+    def declared(judge: Judge) -> Judge:
+        assert id not in SIGNATURES, f"{id} is declared twice"
+        SIGNATURES[id] = Signature(id, name, question, limits, gpu, judge)
+        return judge
+
+    return declared
+
+
+def judged(view: View) -> tuple[Verdict, ...]:
+    """What all signatures say of a trace, the worst first; what costs most first among those as bad."""
+    said = [
+        replace(verdict, rule=f"{entry.id} {entry.name}")
+        for entry in SIGNATURES.values()
+        if len(view.trace.activity) or not entry.gpu
+        for verdict in entry.judge(view, entry.limits)
+    ]
+    rank = {"crit": 0, "warn": 1, "info": 2}
+    return tuple(sorted(said, key=lambda verdict: (rank[verdict.severity], -(verdict.lost_share or 0), verdict.rule)))

@@ -1,0 +1,278 @@
+"""Every signature of a trace fires on what it is for, and keeps silent on what only looks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gputop.trace.read import read
+from gputop.trace.signatures import SIGNATURES
+from gputop.trace.verdict import Verdict, View, judged
+from tests import traces
+from tests.traces import ADD, FP32, GEMM, NCCL, PAGEABLE, PINNED, Made, busy, starved
+
+MS = 1000.0
+
+
+def said(made: Made, path: Path) -> dict[str, Verdict]:
+    """What is said of a trace, by id."""
+    return {verdict.rule.split()[0]: verdict for verdict in judged(View(read(made.write(path / "made.json"))))}
+
+
+def mixed(*shares: tuple[str, float], **args: object) -> Made:
+    """A GPU that is always busy, with so much of each step in kernels of these names."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        for name, share in shares:
+            made.kernel(name, at, share * 100 * MS, launch=max(0.0, at - 20 * MS), **args)
+            at += share * 100 * MS
+    return made
+
+
+def waiting(data_ms: float, iterator: str, *, gap: bool = True, gpu: bool = True) -> Made:
+    """Steps of 100 ms that begin with a wait for data; the GPU stands still meanwhile, or at their end."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.note(f"enumerate(DataLoader)#_{iterator}DataLoaderIter.__next__", at, data_ms * MS)
+        if gpu:
+            made.kernel(GEMM, at + (data_ms * MS if gap else 0), (99.9 - data_ms) * MS)
+    return made
+
+
+def reading(times: int, *, idle: bool) -> Made:
+    """The CPU reads a number so often a step, and the GPU has nothing to do after each, or all the time something."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        each = 100 * MS / times
+        for place in range(times):
+            start = at + place * each
+            made.kernel(GEMM, start, each * (0.7 if idle else 0.999), launch=start - 1)
+            made.host("aten::_local_scalar_dense", start + 5, each * 0.8)
+            made.call("cudaStreamSynchronize", start + 6, each * 0.79)
+    return made
+
+
+def optimizing(kernels: int, name: str) -> Made:
+    """A fifth of each step is the optimizer's."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.kernel(GEMM, at, 79 * MS)
+        made.note("Optimizer.step#AdamW.step", at + 80 * MS, 20 * MS)
+        for place in range(kernels):
+            start = at + 80 * MS + (place + 1) * 19 * MS / kernels
+            made.kernel(name, start, 10, launch=start - 5)
+    return made
+
+
+def copying(name: str, size: int, *, alone_ms: float = 0.0) -> Made:
+    """A batch is copied a step, while a kernel runs or with so much time alone."""
+    made = busy() if not alone_ms else Made()
+    for number in range(4):
+        at = number * 100 * MS
+        if alone_ms:
+            made.step(number, at, 100 * MS)
+            made.kernel(GEMM, at + alone_ms * MS, (99 - alone_ms) * MS)
+        made.kernel(name, at + 10, (alone_ms or 5) * MS - 20, stream=9, bytes=size)
+    return made
+
+
+def communicating(alone_ms: float, *, hidden_ms: float = 0.0, **head: object) -> Made:
+    made = Made(**head)
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.kernel(GEMM, at, (100 - alone_ms) * MS, launch=max(0.0, at - 20 * MS))
+        made.kernel(NCCL, at + (100 - alone_ms - hidden_ms) * MS, (alone_ms + hidden_ms) * MS, stream=20)
+    return made
+
+
+def growing(each: int, reserved: int = 2 * 10**9, peak: int = 0) -> Made:
+    made = busy()
+    for number in range(4):
+        for place in range(10):  # what a step takes and gives back
+            made.memory(number * 100 * MS + place * 10 * MS + 1, 10**9 + number * each + place % 9 * 10**8, reserved)
+    made.memory(350 * MS + 2, 10**9 + 2 * each + peak, reserved + peak)
+    made.memory(350 * MS + 3, 10**9 + 2 * each, reserved)
+    made.memory(399 * MS, 10**9 + 3 * each, reserved)
+    return made
+
+
+def churning(times: int, first: int = 0) -> Made:
+    """cudaMalloc so often in each step from number `first` on."""
+    made = busy()
+    for number in range(first, 4):
+        for place in range(times):
+            made.call("cudaMalloc", number * 100 * MS + place * MS, 20)
+    return made
+
+
+def churning_early() -> Made:
+    made = busy()
+    for place in range(50):
+        made.call("cudaMalloc", place * MS, 20)
+    return made
+
+
+def parallel(name: str, devices: int) -> Made:
+    made = busy()
+    made.host(name, 10, 50 * MS)
+    for device in range(1, devices):
+        made.kernel(GEMM, 10, 100, device=device)
+    return made
+
+
+def talking(name: str, **head: object) -> Made:
+    made = busy(**head)
+    made.note(name, 10, 5 * MS)
+    return made
+
+
+def checking(each: int) -> Made:
+    """A backward pass of 40 functions with so many checks for NaN in each."""
+    made = busy()
+    for place in range(40):
+        at = 1000 + place * 100
+        made.host("autograd::engine::evaluate_function: MulBackward0", at, 90, tid=traces.BACKWARD)
+        for check in range(each):
+            made.host("aten::isnan", at + 10 + check, 1, tid=traces.BACKWARD)
+    return made
+
+
+def creating(first: str, second: str, copy: str) -> Made:
+    """In each step an operator, then aten::to, and a copy that it launches."""
+    made = busy()
+    for number in range(4):
+        at = number * 100 * MS + 500
+        made.host("aten::zeros", at, 20)
+        made.host(first, at + 5, 10)
+        made.host(second, at + 30, 20)
+        made.kernel(copy, at + 60, 5, launch=at + 40, stream=9, bytes=100)
+    return made
+
+
+def zeroing(each: int) -> Made:
+    made = busy()
+    for number in range(4):
+        at = number * 100 * MS
+        made.note("Optimizer.zero_grad#SGD.zero_grad", at + 1, 2 * MS)
+        for place in range(each):
+            made.host("aten::zero_", at + 2 + place * 10, 5)
+    return made
+
+
+def paused(gap_ms: float) -> Made:
+    """One pause between two stretches of work."""
+    made = Made()
+    made.step(1, 0, 1000 * MS)
+    made.step(2, 1000 * MS, 1000 * MS + gap_ms * MS)
+    made.kernel(GEMM, 0, 1000 * MS, launch=0)
+    made.kernel(GEMM, 1000 * MS + gap_ms * MS, 1000 * MS)
+    return made
+
+
+def many(odd: int, share: float) -> Made:
+    """Three matrix products with so much of the time, for inputs with a dim like this; and what is around them."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        dims = [[2048, odd], [odd, 1024]]
+        op = made.host("aten::mm", at + 1, 20, **{"Input Dims": dims, "Input type": ["c10::BFloat16"] * 2})
+        for place in range(3):
+            name, took = f"{GEMM}_{place}", share * 33 * MS
+            made.kernel(name, at + place * 33 * MS, took, launch=max(0, at - 20 * MS), **{"External id": op})
+        for place in range(20):
+            made.kernel(f"{ADD}{place}", at + 99 * MS - (place + 1) * 1.2 * MS, 1.0 * MS * (2 - share), stream=8)
+    return made
+
+
+Case = Callable[[], Made]
+FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks like it
+    ("T00", busy, starved),
+    ("T01", lambda: many(1000, 0.95), lambda: many(1000, 0.3)),
+    ("T02", starved, lambda: starved(kernels=100, every_us=400)),
+    ("T03", lambda: waiting(30, "SingleProcess"), lambda: waiting(30, "MultiProcessing", gap=False)),
+    ("T04", lambda: mixed((FP32, 0.5), (ADD, 0.4)), lambda: mixed((FP32, 0.3), (GEMM, 0.6))),
+    ("T05", lambda: copying(PAGEABLE, 5_000_000), lambda: copying(PAGEABLE, 900)),
+    ("T06", lambda: reading(10, idle=True), lambda: reading(10, idle=False)),
+    ("T07", lambda: copying(PINNED, 10**8, alone_ms=10), lambda: copying(PINNED, 10**8)),
+    ("T08", lambda: communicating(15), lambda: communicating(5, hidden_ms=50)),
+    ("T09", lambda: growing(50_000_000), lambda: growing(5_000_000)),
+    ("T10", lambda: optimizing(200, ADD), lambda: optimizing(200, "multi_tensor_apply_kernel<FusedAdam>")),
+    ("T11", lambda: mixed((ADD, 0.6), (GEMM, 0.3)), lambda: mixed((ADD, 0.3), (GEMM, 0.6))),
+    ("T12", lambda: parallel("DataParallel.forward", 2), lambda: parallel("DistributedDataParallel.forward", 2)),
+    ("T13", lambda: talking("gloo:all_reduce"), lambda: talking("nccl:all_reduce")),
+    ("T14", lambda: checking(1), lambda: checking(0)),
+    (
+        "T15",
+        lambda: mixed((GEMM, 0.95), **{"blocks per SM": 0.2}),
+        lambda: mixed((GEMM, 0.95), **{"blocks per SM": 0.9}),
+    ),
+    ("T16", lambda: churning(3), churning_early),
+    (
+        "T17",
+        lambda: creating("aten::zero_", "aten::to", PAGEABLE),
+        lambda: creating("aten::zero_", "aten::to", "Memcpy DtoD (Device -> Device)"),
+    ),
+    ("T18", lambda: zeroing(40), lambda: zeroing(3)),
+    ("T19", lambda: mixed(("cudnn::ops::nchwToNhwcKernel<float>", 0.1), (GEMM, 0.85)), lambda: mixed((GEMM, 0.9))),
+    ("T21", lambda: growing(0, peak=75 * 10**9), lambda: growing(0, peak=60 * 10**9)),
+    ("T22", lambda: paused(600), lambda: paused(100)),
+]
+
+
+@pytest.mark.parametrize(("rule", "fires", "quiet"), FIRES, ids=[rule for rule, _, _ in FIRES])
+def test_a_signature_fires_on_what_it_is_for_only(rule: str, fires: Case, quiet: Case, tmp_path: Path) -> None:
+    found = said(fires(), tmp_path)
+    assert rule in found
+    assert found[rule].headline.endswith(".")
+    assert found[rule].steps
+    assert rule not in said(quiet(), tmp_path)
+
+
+def test_a_healthy_trace_is_silent(tmp_path: Path) -> None:
+    found = said(busy(), tmp_path)
+    assert set(found) == {"T00"}
+    assert found["T00"].healthy
+
+
+def test_all_signatures_are_declared_and_tried() -> None:
+    assert sorted(SIGNATURES) == [f"T{number:02}" for number in range(23)]
+    assert set(SIGNATURES) - {rule for rule, _, _ in FIRES} == {"T20"}  # below
+
+
+@pytest.mark.parametrize(("late_ms", "fires"), [(30, True), (3, False)])
+def test_the_rank_that_waits_least_is_late(late_ms: float, fires: bool, tmp_path: Path) -> None:
+    """Rank 2 begins its collective late, so that it is over soonest; that of the others lasts longer."""
+    views = []
+    for rank in range(4):
+        made = communicating(40 - (late_ms if rank == 2 else 0), distributedInfo={"rank": rank, "world_size": 4})
+        views.append(View(read(made.write(tmp_path / f"{rank}.json.gz"))))
+    for view in views:
+        view.ranks = views
+    verdicts = [verdict for view in views for verdict in judged(view) if verdict.rule.startswith("T20")]
+    assert [verdict.headline.startswith("Rank 2 is late") for verdict in verdicts] == [True] * fires
+
+
+def test_the_shape_that_tensor_cores_cannot_use_is_named(tmp_path: Path) -> None:
+    odd = said(many(1001, 0.95), tmp_path)["T01"]
+    assert odd.severity == "warn"
+    assert odd.steps[0] == "aten::mm [[2048, 1001], [1001, 1024]]: pad 1001 to a multiple of 8, better of 64."
+    assert said(many(1024, 0.95), tmp_path)["T01"].severity == "info"
+
+
+def test_the_cpu_alone_is_judged_too(tmp_path: Path) -> None:
+    found = said(waiting(30, "SingleProcess", gpu=False), tmp_path)
+    assert found["T03"].severity == "crit"
+    assert "num_workers" in found["T03"].steps[0]
+    assert set(found) == {"T03"}
