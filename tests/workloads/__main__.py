@@ -54,9 +54,8 @@ def play(case: Case, *, healthy: bool, rules: bool) -> bool:
     print(f"{title}: {'; '.join(wrong) if wrong else 'ok'}")
     print("   ", ", ".join(f"{name} {short(value)}" for name, value in of.items() if value is not None), flush=True)
     for after_s, one in findings:
-        print(
-            f"    {after_s:4.0f} s {'*' if one.primary else ' '}{one.rule} {one.severity}: {one.headline}", flush=True
-        )
+        place = "primary, " if one.primary else ""
+        print(f"    {after_s:4.0f} s {one.rule} ({place}{one.severity}): {one.headline}", flush=True)
     return not wrong
 
 

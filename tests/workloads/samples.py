@@ -103,8 +103,8 @@ class Samples(Dataset):
 
 
 def _open(worker: int) -> None:
-    """What a worker does before its first sample: it opens the dataset."""
-    burn(get_worker_info().dataset.options.open_s)
+    """What a worker does before its first sample: it opens the dataset, and waits for its storage."""
+    time.sleep(get_worker_info().dataset.options.open_s)
 
 
 def loader(options: argparse.Namespace, folder: Path) -> DataLoader[tuple[torch.Tensor, int]]:

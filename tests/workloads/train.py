@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     add("--svd", type=int, default=0, help="decompositions by NumPy in a sample")
     add("--epoch-steps", type=int, default=0, help="0: one epoch")
     add("--persistent-workers", action="store_true")
-    add("--open-s", type=float, default=0.0, help="CPU time of a worker before its first sample")
+    add("--open-s", type=float, default=0.0, help="time of a worker before its first sample")
     add("--read-mb", type=float, default=0.0, help="read from disk for a sample, past the page cache")
     add("--small-files", type=int, default=0, help="files of 8 KB read for a sample")
     add("--sample-kb", type=int, default=4)
