@@ -186,7 +186,8 @@ CASES: tuple[Case, ...] = (
     Case(
         name="no GPU is used", plants="no-cuda-context",
         must_not=("starved-cpu-saturated", "loader-in-main"), seconds=200,
-        common="--num-workers 1 --sync --cost-ms 4", faulty="--cpu --products 30", healthy="--device-ms 100",
+        common="--num-workers 1 --sync --cost-ms 4", faulty="--cpu --products 30 --threads 2",
+        healthy="--device-ms 100",
         shows={"duty": NONE, "cores": (0.9, 2.1), "vram": NONE}, twin={"duty": FED},
     ),
     Case(
