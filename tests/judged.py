@@ -10,6 +10,7 @@ from typing import Any
 from gputop import thresholds
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Abstained, Engine, Finding, Verdict
+from gputop.diagnose.engine import BROKEN
 from gputop.history import History
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Process, Role
 
@@ -35,7 +36,9 @@ def judged(frames: Iterable[Frame]) -> Iterable[tuple[Frame, Verdict]]:
     for frame in frames:
         history.add(frame)
         engine.remember(frame, history)
-        yield frame, engine.judge(frame, history)
+        said = engine.judge(frame, history)
+        assert not [one for one in said.abstained if BROKEN in (one.unlock or "")]
+        yield frame, said
 
 
 @dataclass

@@ -8,12 +8,14 @@ from itertools import pairwise
 
 import pytest
 
-from gputop.diagnose import RULES, Evidence, Finding, Level, Severity, Subject
+from gputop.diagnose import RULES, Engine, Evidence, Finding, Level, Severity, Subject
+from gputop.diagnose.engine import BROKEN
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import lenient
 from gputop.diagnose.rule import rule
 from gputop.diagnose.steady import Steady
 from gputop.diagnose.sums import Sums
+from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame, Host, Identity, Job, Missing, Process
 from tests.judged import LIMITS, Machine, found, judged
@@ -238,3 +240,22 @@ def test_the_same_frames_make_the_same_words() -> None:
     first, again = (list(judged(machine.frame(float(t)) for t in range(90))) for _ in range(2))
     assert first == again
     assert first[-1][1].findings
+
+
+def test_a_rule_that_fails_silences_no_other() -> None:
+    @rule("broken", "Is it broken?", level=Level.CAUSE)
+    def broken(view: View) -> Iterator[Finding]:
+        raise ZeroDivisionError("no GPU")
+
+    try:
+        engine, history = Engine(LIMITS), History()
+        for second in range(60):
+            frame = Machine(gpu={"throttled_heat_percent": 9.0}).frame(float(second))
+            history.add(frame)
+            engine.remember(frame, history)
+            said = engine.judge(frame, history)
+    finally:
+        del RULES["broken"]
+    assert found(said, "thermal")
+    (one,) = [silent for silent in said.abstained if silent.rule == "broken"]
+    assert one.unlock == f"{BROKEN} (ZeroDivisionError: no GPU): please report it"

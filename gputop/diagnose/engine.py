@@ -15,7 +15,9 @@ from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame
 
+BROKEN = "this rule failed"
 EVERY_S = 1.0  # the rules are asked once a second, however fast frames come
+_CLASSES_EVERY_S = 5.0  # they are about two minutes
 _SLACK_S = 0.1  # by which a tick may be early
 _LONGEST_S = 15.0  # what one look may stand for: nobody knows what was between
 
@@ -40,6 +42,7 @@ class Engine:
         """Begin anew: what comes next is of another time."""
         self._memory, self._steady = Memory(), Steady()
         self._judged_s: float | None = None
+        self._classed_s = -_CLASSES_EVERY_S
         self._verdict = Verdict()
 
     def remember(self, frame: Frame, history: History) -> None:
@@ -59,8 +62,10 @@ class Engine:
         for rule in RULES.values():
             view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()))
             on_s = self._limits.get(rule.id, {}).get("on_s", DEFAULTS["on_s"])
-            found += [(finding, on_s) for finding in rule.judge(view)]
-        view.turn_to("classes")
+            try:
+                found += [(finding, on_s) for finding in rule.judge(view)]
+            except Exception as error:  # a mistake in one rule must not silence the others, nor the monitor
+                view.abstain(frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
         self._steady.restart(self._memory.restarted)
         self._memory.restarted.clear()
         shown = self._steady.take(found, frame.mono_s, min(since_s, _LONGEST_S))
@@ -68,6 +73,13 @@ class Engine:
         self._verdict = Verdict(
             findings=tuple(fold(shown, frame, self._memory.tenants, worth)),
             abstained=tuple(together(view.abstained)),
-            classes=tuple(classes(view)),
+            classes=self._classes(view),
         )
         return self._verdict
+
+    def _classes(self, view: View) -> tuple[Class, ...]:
+        if view.frame.mono_s - self._classed_s < _CLASSES_EVERY_S:
+            return self._verdict.classes
+        self._classed_s = view.frame.mono_s
+        view.turn_to("classes")
+        return tuple(classes(view))

@@ -1,0 +1,75 @@
+"""The spine: what the rules say travels with the frames, of the past too, and time that goes back is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from threading import Event
+
+from gputop.model import Detail, Frame, Identity, Missing
+from gputop.monitor import Monitor, Update
+from gputop.source import EVERYTHING, UNRECORDED, Interest, Wish
+from tests.judged import LIMITS, Machine
+
+COMES = 14 + 23  # looks before: at the 15th half of the window is known, and it has to hold for 24 s
+HOT = Machine(gpu={"throttled_heat_percent": 9.0})
+
+
+class Played:
+    """Frames of a hot GPU at these seconds."""
+
+    label = "played"
+    interval_s = 1.0
+
+    def __init__(self, seconds: Iterable[float], before: Iterable[float] = ()) -> None:
+        self.interest = Interest()
+        self._seconds, self._before = list(seconds), list(before)
+
+    def past(self) -> Iterable[Frame]:
+        return (HOT.frame(float(t)) for t in self._before)
+
+    def frames(self, stop: Event) -> Iterator[Frame]:
+        return (HOT.frame(float(t)) for t in self._seconds)
+
+    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
+        return UNRECORDED
+
+
+def hot(update: Update) -> bool:
+    return "thermal" in [finding.rule for finding in update.findings]
+
+
+def test_findings_travel_with_frames() -> None:
+    updates = list(Monitor(Played(range(60))).updates())
+    assert [hot(update) for update in updates] == [False] * COMES + [True] * (60 - COMES)
+    assert updates[-1].classes
+
+
+def test_the_past_is_judged_before_the_first_frame() -> None:
+    (first,) = Monitor(Played([120], before=range(120))).updates()
+    assert hot(first)
+    assert first.findings[0].since_s > 90
+
+
+def test_time_that_goes_back_is_forgotten() -> None:
+    updates = list(Monitor(Played([*range(60), *range(10, 60)])).updates())
+    assert [hot(update) for update in updates[60:]] == [False] * COMES + [True] * (50 - COMES)
+
+
+def test_rules_are_asked_once_a_second_however_fast_frames_come() -> None:
+    updates = list(Monitor(Played([tick / 4 for tick in range(160)])).updates())
+    came = next(number for number, update in enumerate(updates) if hot(update))
+    assert COMES - 1 <= came / 4 <= COMES + 1
+    same = [updates[number].findings is updates[number - 1].findings for number in range(1, 160) if number % 4]
+    assert all(same)
+
+
+def test_a_slow_pace_and_a_long_pause_are_understood() -> None:
+    slow = list(Monitor(Played(range(0, 120, 5))).updates())
+    assert next(number for number, update in enumerate(slow) if hot(update)) in (7, 8)
+    paused = list(Monitor(Played([0, 1, 2, 400, 401])).updates())
+    assert not any(hot(update) for update in paused)
+
+
+def test_a_site_s_numbers_are_used() -> None:
+    limits = {**LIMITS, "thermal": {**LIMITS["thermal"], "soft_percent": 10.0}}
+    assert not any(hot(update) for update in Monitor(Played(range(60)), limits).updates())
