@@ -33,7 +33,24 @@ Value = str | bytes | int | float | None
 
 _SLOT = struct.Struct("64sQQ64Q")
 _FAULT = re.compile(r"(fail|hang|delay_us|burn_us|crash|grow)\.(nvml\w*\*?|\*)")
-_UNITS = {2: 88, 3: 45, 5: 55, 7: 54, 10: 42, 20: 1430, 21: 1430, 60: 0, 61: 0}  # GPM of a good bf16 job, at work
+_UNITS = {
+    2: 88,
+    3: 45,
+    4: 12,
+    5: 55,
+    6: 0,
+    7: 54,
+    8: 0,
+    9: 0,
+    10: 42,
+    11: 0,
+    12: 18,
+    13: 4,
+    20: 1430,
+    21: 1430,
+    60: 0,
+    61: 0,
+}  # GPM of a good bf16 job, at work
 _FAMILY = re.compile(r"gpm\.\d+|field\.\d+(\.\d+)?|topology\.\d+|p2p\.\d+|mig\.[\d*]+\.gpm\.\d+")
 
 
