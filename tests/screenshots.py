@@ -6,22 +6,28 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputop.config import Settings
+from gputop.config import Origin, Settings
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
-from gputop.monitor import Monitor
+from gputop.monitor import Monitor, Update
+from gputop.record.recorder import Recorder
+from gputop.record.recording import Recording
+from gputop.source import Source
 from gputop.ui.app import Gputop
 from gputop.ui.look import DARK, LIGHT, UNICODE, Look, Palette
 from gputop.ui.mailbox import Mailbox
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
 MOMENT_S = 1_795_185_127  # 2026-11-20 14:32:07 UTC
+NIGHT_S = 600  # of the recording
+FILE = "/home/alice/.config/gputop/config.toml"  # named in setup; nothing is changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class Shot:
     size: tuple[int, int]
     keys: Sequence[str] = ()
     palette: Palette = DARK
+    replay: bool = False  # of a recording of that server
+    here: bool = False  # as if the processes were of this machine: the signal dialog then says what it would do
 
 
 SHOTS = (
@@ -45,40 +53,64 @@ SHOTS = (
     Shot("idle-120x40", "idle", (120, 40)),
     Shot("help-120x40", "showcase", (120, 40), ("f1",)),
     Shot("light-120x40", "showcase", (120, 40), palette=LIGHT),
+    Shot("details-120x40", "showcase", (120, 40), ("home", "down", "enter")),
+    Shot("files-120x40", "showcase", (120, 40), ("home", "down", "down", "l")),
+    Shot("filter-120x40", "showcase", (120, 40), ("f4", *"user=alice read>50M loader")),
+    Shot("signal-120x40", "showcase", (120, 40), ("home", "down", "f9"), here=True),
+    Shot("replay-120x40", "showcase", (120, 40), ("0", "left_curly_bracket", "left_curly_bracket"), replay=True),
+    Shot("setup-80x24", "showcase", (80, 24), ("f2", *["down"] * 4)),
+    Shot("palette-80x24", "showcase", (80, 24), ("ctrl+p", *"sort")),
 )
 
 
-async def draw(shot: Shot) -> str:
+def source(shot: Shot, folder: Path) -> Source:
+    """The server, or a recording of it."""
+    demo = Demo(SCENARIOS[shot.demo], anchor_s=MOMENT_S)
+    if shot.here:
+        demo.elsewhere = None
+    if not shot.replay:
+        return demo
+    path = folder / "night.jsonl.gz"
+    recorder = Recorder(str(path), wait=True)
+    for second in range(-NIGHT_S, 1):
+        recorder.take(Update(frame=demo.frame(demo.at_s + second)))
+    if not recorder.close(60):
+        raise SystemExit("the recording could not be written")
+    return Recording(str(path))
+
+
+async def draw(shot: Shot, folder: Path) -> str:
     """One picture as SVG."""
-    monitor, mailbox = Monitor(Demo(SCENARIOS[shot.demo], anchor_s=MOMENT_S)), Mailbox()
-    app = Gputop(monitor, mailbox, Settings(), Look(shot.palette, UNICODE))
+    monitor, mailbox = Monitor(source(shot, folder)), Mailbox()
+    app = Gputop(monitor, mailbox, Settings(origin=Origin(path=FILE)), Look(shot.palette, UNICODE))
     app.title = "gputop"
     async with app.run_test(size=shot.size) as pilot:
         monitor.start(mailbox.put, mailbox.close)
         while app.main.shown is None:
             await pilot.pause(0.05)
-        await pilot.press(*shot.keys)
-        await pilot.pause()
+        for key in shot.keys:
+            await pilot.press(key)
+        await pilot.pause(1.2)  # what is asked for details, and where a recording was sought, is there then
         svg = app.export_screenshot()
     monitor.stop()
     # without this a renderer drops the blanks at the beginning of a run
     return svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
 
 
-def main() -> None:
-    """Draw every picture; without rsvg-convert they stay SVG, and it is said."""
+def main(names: Sequence[str] = ()) -> None:
+    """Draw every picture, or those of these names; without rsvg-convert they stay SVG, and it is said."""
     os.environ["TZ"] = "UTC"
     time.tzset()
     convert = shutil.which("rsvg-convert")
     if not convert:
         raise SystemExit("screenshots need rsvg-convert: apt-get install librsvg2-bin fonts-firacode fonts-dejavu-core")
     with tempfile.TemporaryDirectory() as folder:
-        for shot in SHOTS:
+        for shot in [shot for shot in SHOTS if not names or shot.name in names]:
             svg, png = Path(folder) / f"{shot.name}.svg", FOLDER / f"{shot.name}.png"
-            svg.write_text(asyncio.run(draw(shot)))
+            svg.write_text(asyncio.run(draw(shot, Path(folder))))
             subprocess.run([convert, "--output", png, svg], check=True)
             print(png.relative_to(FOLDER.parent))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

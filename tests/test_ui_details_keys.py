@@ -15,7 +15,9 @@ RANK = next(process for process in BOTH.processes if process.pid == 41100)
 MANY = tuple(thread(41100 + number, f"t{number}") for number in range(60))
 SCENES = Scenes()
 does = SCENES.does
-SHARED = {"up", "down", "page-up", "page-down", "home", "end", "freeze", "help"}
+SHARED = {"up", "down", "page-up", "page-down", "home", "end", "freeze", "help"} | {
+    "signal", "copy", "show", "setup", "palette"
+}  # fmt: skip
 
 
 def test_every_key_is_tried() -> None:
@@ -120,6 +122,53 @@ async def next_tab(stage: Stage) -> None:
 async def previous_tab(stage: Stage) -> None:
     await stage.press("enter", "shift+tab")
     assert "[8 Memory]" in stage.text
+
+
+@does("signal")
+async def signal(stage: Stage) -> None:
+    await stage.press("enter")
+    for key in ("f9", "k"):
+        await stage.press(key)
+        assert "to    41100" in stage.text
+        await stage.press("escape")
+        assert "[1 Threads]" in stage.text, "it closes to where it was asked"
+
+
+@does("copy")
+async def copy(stage: Stage) -> None:
+    await stage.press("enter", "y")
+    assert stage.app.clipboard == "41100"
+    assert stage.lines[-1].startswith(" copied 41100"), "it is said where it was asked"
+    await stage.press("y")
+    assert stage.app.clipboard.endswith("train.py --config llama.yaml")
+
+
+@does("show")
+async def show(stage: Stage) -> None:
+    await stage.press("enter", "Y")
+    assert stage.lines[0] == "41100"
+    await stage.press("escape")
+    assert "[1 Threads]" in stage.text
+
+
+@does("setup")
+async def setup(stage: Stage) -> None:
+    await stage.press("enter", "f2")
+    assert "Left Right change it" in stage.text
+    await stage.press("escape")
+    assert "[1 Threads]" in stage.text
+
+
+@does("palette")
+async def palette(stage: Stage) -> None:
+    await stage.press("enter", "ctrl+p", *"memory-tab", "enter")
+    assert "[8 Memory]" in stage.text
+    await stage.press("ctrl+p", *"theme-light", "enter")
+    details = stage.app.screen
+    assert details.look.palette.name == "gputop-light"  # type: ignore[attr-defined]
+    assert details.bar.look is details.look  # type: ignore[attr-defined]
+    await stage.press("escape", "enter")
+    assert stage.app.screen.look.palette.name == "gputop-light"  # type: ignore[attr-defined]
 
 
 @does("take")

@@ -45,10 +45,13 @@ class Arrived(Message):
 
 @runtime_checkable
 class Shows(Protocol):
-    """A screen of frames: it gets every update, also while another one covers it."""
+    """A screen of frames: it gets every update and every look, also while another one covers it."""
 
     def show(self, update: Update) -> None:
         """Draw an update."""
+
+    def wear(self, look: Look) -> None:
+        """Draw everything with other colours or glyphs."""
 
 
 class Gputop(GuardedApp, inherit_bindings=False):
@@ -133,13 +136,15 @@ class Gputop(GuardedApp, inherit_bindings=False):
             self.source.interval_s = seconds
             self._drawn_s.clear()
             self.main.redraw()
-            self.main.bar.say(f"a look every {seconds:g}s")
+            self.main.say(f"a look every {seconds:g}s")
 
     def wear(self, look: Look) -> None:
         """Other colours or glyphs, at once."""
         self.look = look
         self._ground()
-        self.main.wear(look)
+        for screen in self.screen_stack:
+            if isinstance(screen, Shows):
+                screen.wear(look)
 
     def _ground(self) -> None:
         chosen = theme.textual_theme(self.look)
@@ -154,7 +159,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
 
     def tell(self, line: str) -> None:
         """Show that something failed while the rest goes on."""
-        self.main.bar.say(line, 10)
+        self.main.say(line, 10)
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """Leave; nothing waits for the source, which may be inside the driver."""
@@ -179,7 +184,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self._interrupted_s = now
         while self.screen is not self.main:
             self.pop_screen()
-        self.main.bar.say("Ctrl+C again to quit", AGAIN_S)
+        self.main.say("Ctrl+C again to quit", AGAIN_S)
 
     def on_resize(self) -> None:
         """What a terminal shows after it changed its size, nobody knows."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from textual import events
 
 from gputop.ui import draw
+from gputop.ui.bindings import EVERYWHERE
 from gputop.ui.choosing import ListDialog
 from gputop.ui.draw import Line
+from gputop.ui.keys import Key
 from gputop.ui.look import Look
 
 NAME = 19  # cells
@@ -25,6 +28,23 @@ class Deed:
     do: Callable[[], Awaitable[None] | None]
     keys: str = ""
     why_not: str = ""  # empty: it can be done now
+
+
+def of_keys(
+    keys: Iterable[Key], act: Callable[[str], Awaitable[None]], why_not: Callable[[Key], str] = lambda _: ""
+) -> Iterator[Deed]:
+    """What the keys of a screen do, those that only move last; `act` runs an action there."""
+    for key in sorted(keys, key=lambda key: key.group == "MOVE"):
+        if key.id != "palette":
+            action = f"app.{key.action}" if key.id in EVERYWHERE else f"press('{key.id}')"
+            yield Deed(key.id, key.help, partial(act, action), " ".join(key.names), why_not(key))
+
+
+async def do(deed: Deed | None) -> None:
+    """Do what was chosen, if anything was."""
+    done = deed.do() if deed else None
+    if done is not None:
+        await done
 
 
 def found(deeds: Iterable[Deed], typed: str) -> list[Deed]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal, Protocol
 
@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from gputop.model import Identity
+from gputop.model import Frame, Identity, Process
 from gputop.monitor import Update
 from gputop.source import Source
 from gputop.ui import bindings
@@ -28,6 +28,7 @@ from gputop.ui.keybar import KeyBar
 from gputop.ui.keys import Key
 from gputop.ui.lines import Lines
 from gputop.ui.look import Look
+from gputop.ui.palette import Deed, Palette, do, of_keys
 from gputop.ui.state import Past
 from gputop.ui.table import SHIFT, WHEEL
 
@@ -51,6 +52,25 @@ class Program(Protocol):
         """Hold the picture, or let it go on."""
 
 
+class Main(Protocol):
+    """What the main screen does for this one."""
+
+    def ask_signal(self, frame: Frame, process: Process) -> None:
+        """Ask which signal, for a process as it is in a frame."""
+
+    def copy_of(self, process: Process) -> None:
+        """Its pid to the clipboard; pressed again, its command line."""
+
+    def show_of(self, process: Process) -> None:
+        """What can be copied of it, for the mouse."""
+
+    def action_setup(self) -> None:
+        """Every setting."""
+
+    def themes(self) -> Iterable[Deed]:
+        """Other colours."""
+
+
 class Details(Screen[None], inherit_bindings=False):
     """One process, for as long as somebody looks at it: never another one with the same pid."""
 
@@ -60,6 +80,7 @@ class Details(Screen[None], inherit_bindings=False):
     def __init__(
         self,
         program: Program,
+        main: Main,
         identity: Identity,
         update: Update,
         past: Past,
@@ -68,7 +89,7 @@ class Details(Screen[None], inherit_bindings=False):
         tab: str = "threads",
     ) -> None:
         super().__init__()
-        self.program, self.look, self.past = program, look, past
+        self.program, self.main, self.look, self.past = program, main, look, past
         self.keys = keys
         self.inquiry = Inquiry(program.source, identity, update.frame)
         self.bar = KeyBar(look, ())
@@ -106,6 +127,12 @@ class Details(Screen[None], inherit_bindings=False):
         self._update = update
         self.redraw()
 
+    def wear(self, look: Look) -> None:
+        """Draw it with other colours or glyphs."""
+        self.look = look
+        self.bar.restyle(look)
+        self.redraw()
+
     @property
     def window(self) -> Window:
         """The lines of the tab that is open."""
@@ -131,8 +158,12 @@ class Details(Screen[None], inherit_bindings=False):
             self._shift, time.monotonic(),
         )  # fmt: skip
         self.query_one("#details", Lines).show(self._picture.strips)
-        offered = [_named(key, self._tab) for key in self.keys if self._offered(key)]
-        self.bar.offer(sorted(offered, key=lambda key: key.group != "DETAILS"))
+        self.bar.offer(self._here())
+
+    def _here(self) -> list[Key]:
+        """The keys that do something now, those of this screen alone first."""
+        here = [_named(key, self._tab) for key in self.keys if self._offered(key)]
+        return sorted(here, key=lambda key: key.group != "DETAILS")
 
     def _offered(self, key: Key) -> bool:
         if "details" not in key.on:
@@ -193,7 +224,7 @@ class Details(Screen[None], inherit_bindings=False):
     def _open(self, identity: Identity) -> None:
         frame = self._update.frame
         if identity in frame.by_identity:
-            screen = Details(self.program, identity, self._update, self.past, self.look, self.keys)
+            screen = Details(self.program, self.main, identity, self._update, self.past, self.look, self.keys)
             self.app.push_screen(screen)
         else:
             self.bar.say(f"{identity.pid} is not there now")
@@ -203,6 +234,30 @@ class Details(Screen[None], inherit_bindings=False):
         if self.inquiry.withheld:
             self.inquiry.others, self._tries = True, 0
             self.redraw()
+
+    def action_signal(self) -> None:
+        """Ask which signal to send to it."""
+        opened = self.inquiry.opened(self.past, self.look)
+        self.main.ask_signal(opened.frame, opened.process)
+
+    def action_copy(self) -> None:
+        """Its pid to the clipboard; pressed again, its command line."""
+        self.main.copy_of(self.inquiry.opened(self.past, self.look).process)
+
+    def action_show(self) -> None:
+        """What can be copied of it, for the mouse."""
+        self.main.show_of(self.inquiry.opened(self.past, self.look).process)
+
+    def action_setup(self) -> None:
+        """Every setting."""
+        self.main.action_setup()
+
+    def action_palette(self) -> None:
+        """Choose what to do."""
+        self.app.push_screen(Palette(self.look, [*of_keys(self._here(), self._act), *self.main.themes()]), do)
+
+    async def _act(self, action: str) -> None:
+        await self.run_action(action)
 
     def action_freeze(self) -> None:
         """Hold the picture."""

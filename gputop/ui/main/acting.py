@@ -85,13 +85,13 @@ class Acting(Board):
         result = run.result
         if result is None:
             if run is self._newest:
-                self.bar.say(run.line, _PROGRESS_S)
+                self.say(run.line, _PROGRESS_S)
             return
         parts = [result.text, *(line for line in result.lines if line != result.text)]
         if isinstance(result, Signalled) and result.still:
             self._still = told.about
             parts.insert(1, f"KILL? {key.names[0]} asks for it" if key.names else "KILL?")
-        self.bar.say(
+        self.say(
             self.look.glyphs.dot.join(f" {part} " for part in parts).strip(),
             _RESULT_S,
             "bright" if result.good else "warn",
@@ -107,12 +107,12 @@ class Acting(Board):
         row = listing.cursor
         tagged = listing.tags.processes(row.frame) if row else []
         if row is None:
-            self.bar.say("there is no process here")
+            self.say("there is no process here")
         elif process := row.process or _leader(row) or next(iter(tagged), None):
             scope = Scope.TAGGED if tagged else Scope.PROCESS if row.process else _widest(row.frame, process)
             return row.frame, process, scope, tagged
         else:
-            self.bar.say("several processes: unfold the line and choose one, or tag some")
+            self.say("several processes: unfold the line and choose one, or tag some")
         return None
 
 

@@ -19,10 +19,10 @@ from gputop.ui.aside import Aside
 from gputop.ui.draw import Line
 from gputop.ui.gpus import Density
 from gputop.ui.header import Status
-from gputop.ui.keybar import KeyBar
+from gputop.ui.keybar import SAY_S, KeyBar
 from gputop.ui.keys import Key
 from gputop.ui.lines import Lines
-from gputop.ui.look import Look
+from gputop.ui.look import Look, Token
 from gputop.ui.models import with_instances
 from gputop.ui.parts import Parts
 from gputop.ui.player import Player
@@ -180,9 +180,16 @@ class Board(Screen[None], inherit_bindings=False):
         """Do what a key does, or say why not now."""
         for key in self.keys:
             if key.id == id and (reason := self.why_not(key)):
-                self.bar.say(f"not now: {reason}")
+                self.say(f"not now: {reason}")
             elif key.id == id:
                 await self.run_action(key.action)
+
+    def say(self, text: str, seconds: float = SAY_S, token: Token = "bright") -> None:
+        """Say something on the last line, on that of the details where they cover this screen."""
+        bars = (
+            bar for screen in reversed(self.app.screen_stack) if isinstance(bar := getattr(screen, "bar", 0), KeyBar)
+        )
+        next(bars, self.bar).say(text, seconds, token)
 
     def redraw(self, *only: str) -> None:
         """Draw the newest update again in every pane but the table, which redraws itself; or in these alone."""

@@ -8,11 +8,10 @@ from functools import partial
 
 from gputop.config import BY_KEY
 from gputop.source import Releasable
-from gputop.ui.bindings import EVERYWHERE
 from gputop.ui.columns import PRESETS
 from gputop.ui.keys import Key
 from gputop.ui.main.changing import Changing
-from gputop.ui.palette import Deed, Palette
+from gputop.ui.palette import Deed, Palette, do, of_keys
 
 _THEMES = {"auto": "dark, or the terminal's own 16 colours", "terminal": "the terminal's own 16 colours"}
 
@@ -22,29 +21,24 @@ class Doing(Changing):
 
     def action_palette(self) -> None:
         """Choose what to do."""
-        self.app.push_screen(Palette(self.look, list(self.deeds())), self._do)
+        self.app.push_screen(Palette(self.look, list(self.deeds())), do)
 
     def deeds(self) -> Iterator[Deed]:
-        """What every key does, those that only move last; presets of columns, themes."""
-        for key in sorted(self.keys, key=lambda key: key.group == "MOVE"):
-            if key.id != "palette":
-                action = f"app.{key.action}" if key.id in EVERYWHERE else f"press('{key.id}')"
-                yield Deed(key.id, key.help, partial(self._act, action), " ".join(key.names), self.why_not(key))
+        """What every key does; presets of columns, themes."""
+        yield from of_keys(self.keys, self._act, self.why_not)
         for preset, title in PRESETS.items():
             yield Deed(f"columns-{preset}", f"columns: {title}", partial(self._act, f"preset('{preset}')"))
+        yield from self.themes()
+
+    def themes(self) -> Iterator[Deed]:
+        """Other colours."""
         setting, no_colour = BY_KEY["theme"], "NO_COLOR is set" if os.environ.get("NO_COLOR") else ""
         for theme in setting.choices:
-            change = partial(self.change, setting, theme, self.bar.say)
+            change = partial(self.change, setting, theme, self.say)
             yield Deed(f"theme-{theme}", f"colours: {_THEMES.get(theme, theme)}", change, why_not=no_colour)
 
     async def _act(self, action: str) -> None:
         await self.run_action(action)
-
-    async def _do(self, deed: Deed | None) -> None:
-        if deed:
-            done = deed.do()
-            if done is not None:
-                await done
 
     def why_not(self, key: Key) -> str:
         """Why a key does nothing now; empty if it does."""
@@ -59,4 +53,4 @@ class Doing(Changing):
         source = self.program.source
         if isinstance(source, Releasable):
             source.released = not source.released
-            self.bar.say("the driver is let go of" if source.released else "the driver is asked again")
+            self.say("the driver is let go of" if source.released else "the driver is asked again")

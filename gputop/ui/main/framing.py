@@ -15,12 +15,12 @@ class Framing(Board):
         """Show or hide a pane; one stays."""
         hidden = self.hidden ^ {pane}
         if len(hidden) == len(_NAMES):
-            self.bar.say("one pane stays")
+            self.say("one pane stays")
             return
         self.hidden, self.alone = hidden, None
         self._frame(f"{_NAMES[pane]}: {'hidden' if pane in hidden else 'shown'}")
         if pane == "host" and pane not in hidden and not (self.panes and self.panes.host):
-            self.bar.say(f"host: shown from {WIDTH_FOR_HOST} columns on, or where 3 hides the processes")
+            self.say(f"host: shown from {WIDTH_FOR_HOST} columns on, or where 3 hides the processes")
 
     def action_zoom(self) -> None:
         """The pane that has the keys alone, or all of them again."""
@@ -47,11 +47,11 @@ class Framing(Board):
         every = not self.table.listing.view.every_process
         self.table.see(every_process=every)
         self.look_closer()
-        self.bar.say("all processes" if every else "processes that have to do with a GPU, or are busy")
+        self.say("all processes" if every else "processes that have to do with a GPU, or are busy")
 
     def _frame(self, said: str) -> None:
         self.first_gpu = 0
         self.place()
         self.redraw()
         if said:
-            self.bar.say(said)
+            self.say(said)

@@ -22,7 +22,7 @@ class Looking(Framing, Seeking):
         self.place()
         self.redraw()
         fits = not self.panes or self.density in (None, self.panes.density)
-        self.bar.say(f"GPUs: {self.density or 'what fits best'}" if fits else f"GPUs: no room for a {self.density}")
+        self.say(f"GPUs: {self.density or 'what fits best'}" if fits else f"GPUs: no room for a {self.density}")
 
     def action_next_preset(self) -> None:
         """The columns of the next preset."""
@@ -35,7 +35,7 @@ class Looking(Framing, Seeking):
         said = PRESETS[preset]
         self.table.preset(preset)
         self.look_closer()
-        self.bar.say(f"columns: {said}")
+        self.say(f"columns: {said}")
 
     def action_freeze(self) -> None:
         """Hold the picture."""

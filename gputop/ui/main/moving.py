@@ -73,11 +73,11 @@ class Moving(Board):
         self.table.active = self.focused is self.table
         self.table.redraw()
         if self.focused is self.gpus:
-            self.bar.say("the arrows scroll the GPUs; Tab goes back")
+            self.say("the arrows scroll the GPUs; Tab goes back")
 
     def action_follow(self) -> None:
         """The cursor follows its process, or stays on its line."""
         listing = self.table.listing
         listing.follow = not listing.follow
-        self.bar.say("the cursor follows its process" if listing.follow else "the cursor stays on its line")
+        self.say("the cursor follows its process" if listing.follow else "the cursor stays on its line")
         self.table.redraw()

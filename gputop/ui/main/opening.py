@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from gputop.ui.details.screen import Details
-from gputop.ui.main.board import Board
+from gputop.ui.main.acting import Acting
+from gputop.ui.main.doing import Doing
+from gputop.ui.main.taking import Taking
 
 
-class Opening(Board):
+class Opening(Acting, Doing, Taking):
     """What Enter, `e` and `l` do on the line under the cursor."""
 
     def action_open(self, tab: str = "") -> None:
@@ -18,13 +20,13 @@ class Opening(Board):
         self.table.key()
         if row.process is None:
             if tab:
-                self.bar.say("choose one process: Enter unfolds what stands for several")
+                self.say("choose one process: Enter unfolds what stands for several")
             else:
                 self.table.fold(-1 if row.open and row.kind != "more" else 1)
         elif row.process.identity not in self.shown.frame.by_identity:
-            self.bar.say(f"{row.process.pid} has ended")
+            self.say(f"{row.process.pid} has ended")
         else:
             identity, look = row.process.identity, self.look
             self.app.push_screen(
-                Details(self.program, identity, self.shown, self.past, look, self.every_key, tab or "threads")
+                Details(self.program, self, identity, self.shown, self.past, look, self.every_key, tab or "threads")
             )

@@ -22,10 +22,10 @@ class Picking(Board):
             listing.tags.toggle(row)
             listing.move(1)
         self.table.redraw()
-        self.bar.say(f"{amount(len(listing.tags), 'process')} tagged" if listing.tags else "nothing is tagged")
+        self.say(f"{amount(len(listing.tags), 'process')} tagged" if listing.tags else "nothing is tagged")
 
     def action_untag(self) -> None:
         """Tag nothing."""
         self.table.listing.tags.clear()
         self.table.redraw()
-        self.bar.say("nothing is tagged")
+        self.say("nothing is tagged")

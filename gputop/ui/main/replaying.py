@@ -45,7 +45,7 @@ class Replaying(Board):
     def action_step(self, seconds: int) -> None:
         """So many seconds on, or back."""
         if self.player and seconds > 0 and self.player.ended:
-            self.bar.say("this is the end of the recording")
+            self.say("this is the end of the recording")
         elif self.player:
             self.player.step(seconds, self.program.source.interval_s)
             self._moved_in_time()
@@ -63,7 +63,7 @@ class Replaying(Board):
             self.player.seek(message.position_s)
             self._moved_in_time()
         if message.said:
-            self.bar.say(message.said)
+            self.say(message.said)
 
     def _moved_in_time(self) -> None:
         """Who goes elsewhere in time wants to see it: a held picture is let go."""

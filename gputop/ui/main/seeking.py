@@ -101,14 +101,14 @@ class Seeking(Board):
     def action_find_next(self) -> None:
         """Go to the next one."""
         if not self._words.strip():
-            self.bar.say("nothing to find yet: / begins")
+            self.say("nothing to find yet: / begins")
             return
         row = self.table.listing.cursor
         said = self._go(row.key if row else None, 1)
         if self.asking:
             self.prompt.tell(said)
         else:
-            self.bar.say(f"{self._words.strip()}: {said}")
+            self.say(f"{self._words.strip()}: {said}")
 
     def _go(self, start: Key | None, step: int) -> str:
         """Put the cursor on the first hit from a line on, or behind it, around the end; which one it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -35,9 +36,14 @@ def texts(row: Row | None) -> list[Text]:
     if row.process is None:
         pids = [str(process.pid) for process in row.members]
         return [Text("its pids" if len(pids) > 1 else "its pid", " ".join(pids))]
-    found = [Text("pid", str(row.process.pid))]
-    if any(row.process.command):
-        found.append(Text("command line", command_line(row.process)))
+    return texts_of(row.process)
+
+
+def texts_of(process: Process) -> list[Text]:
+    """The pid and the command line of one process."""
+    found = [Text("pid", str(process.pid))]
+    if any(process.command):
+        found.append(Text("command line", command_line(process)))
     return found
 
 
@@ -49,34 +55,46 @@ def command_line(process: Process) -> str:
 class Taking(Changing):
     """Copy, and save."""
 
-    _copied: tuple[object, int] = (None, -1)
+    _copied: tuple[Hashable, int] = (None, -1)
 
     def action_copy(self) -> None:
         """The pid of the line to the clipboard; pressed again, its command line."""
         row = self.table.listing.cursor
-        found = texts(row)
-        if row is None or not found:
-            self.bar.say("nothing to copy here")
+        self._copy(row.key if row else None, texts(row))
+
+    def copy_of(self, process: Process) -> None:
+        """The same for one process."""
+        self._copy(process.identity, texts_of(process))
+
+    def _copy(self, owner: Hashable, found: Sequence[Text]) -> None:
+        if not found:
+            self.say("nothing to copy here")
             return
-        key, place = self._copied
-        place = (place + 1) % len(found) if key == row.key else 0
-        self._copied = (row.key, place)
+        before, place = self._copied
+        place = (place + 1) % len(found) if before == owner else 0
+        self._copied = (owner, place)
         text = found[place].text
         if len(text) > LONGEST:
-            self.bar.say(f"too long to copy ({len(text)} characters); {self._names('show')} shows it")
+            self.say(f"too long to copy ({len(text)} characters); {self._names('show')} shows it")
             return
         self.app.copy_to_clipboard(text)
         again = found[(place + 1) % len(found)].what
         more = f"   {self._names('copy')} again: {again}" if len(found) > 1 and not place else ""
-        self.bar.say(f"copied {text}{more}")
+        self.say(f"copied {text}{more}")
 
     def action_show(self) -> None:
         """What can be copied of the line, for the mouse."""
-        found = texts(self.table.listing.cursor)
+        self._show(texts(self.table.listing.cursor))
+
+    def show_of(self, process: Process) -> None:
+        """The same for one process."""
+        self._show(texts_of(process))
+
+    def _show(self, found: Sequence[Text]) -> None:
         if found:
             self.app.push_screen(Plain(self.look, [text for _, text in found], self._mouse))
         else:
-            self.bar.say("nothing to copy here")
+            self.say("nothing to copy here")
 
     def _mouse(self, on: bool) -> None:
         self.program.listen_to_mouse(on and self.settings.mouse)
@@ -116,4 +134,4 @@ class Taking(Changing):
             lines = picture.composed(width, height, panes, look)
             return save(kind, picture.text(lines) if kind == "txt" else picture.svg(lines, width))
 
-        self.program.aside.do(work, lambda line: self.bar.say(line, 10))
+        self.program.aside.do(work, lambda line: self.say(line, 10))

@@ -32,8 +32,8 @@ class Taping(Board):
         """Draw an update, and say what has become of the recording."""
         super().show(update)
         if news := self.program.tape.news():
-            self.bar.say(news, _LONG_S)
+            self.say(news, _LONG_S)
 
     def _told(self, line: str) -> None:
         self.redraw()
-        self.bar.say(line, _LONG_S)
+        self.say(line, _LONG_S)
