@@ -40,7 +40,6 @@ class Shot:
     keys: Sequence[str] = ()
     palette: Palette = DARK
     replay: bool = False  # of a recording of that server
-    here: bool = False  # as if the processes were of this machine: the signal dialog then says what it would do
 
 
 SHOTS = (
@@ -56,7 +55,7 @@ SHOTS = (
     Shot("details-120x40", "showcase", (120, 40), ("home", "down", "enter")),
     Shot("files-120x40", "showcase", (120, 40), ("home", "down", "down", "l")),
     Shot("filter-120x40", "showcase", (120, 40), ("f4", *"user=alice read>50M loader")),
-    Shot("signal-120x40", "showcase", (120, 40), ("home", "down", "f9"), here=True),
+    Shot("signal-120x40", "showcase", (120, 40), ("home", "down", "f9")),
     Shot("replay-120x40", "showcase", (120, 40), ("0", "left_curly_bracket", "left_curly_bracket"), replay=True),
     Shot("setup-80x24", "showcase", (80, 24), ("f2", *["down"] * 4)),
     Shot("palette-80x24", "showcase", (80, 24), ("ctrl+p", *"sort")),
@@ -66,8 +65,6 @@ SHOTS = (
 def source(shot: Shot, folder: Path) -> Source:
     """The server, or a recording of it."""
     demo = Demo(SCENARIOS[shot.demo], anchor_s=MOMENT_S)
-    if shot.here:
-        demo.elsewhere = None
     if not shot.replay:
         return demo
     path = folder / "night.jsonl.gz"

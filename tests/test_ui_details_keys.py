@@ -6,7 +6,7 @@ import pytest
 from textual.events import MouseScrollDown
 
 from gputop.ui.keys import KEYS
-from tests.keyscenes import BOTH, LLAMA, OPENING, Scene, Scenes, elsewhere
+from tests.keyscenes import ASKED_OF_MAIN, BOTH, LLAMA, OPENING, Scene, Scenes, elsewhere
 from tests.opened import asked, full, of_another_user, thread
 from tests.screens import Stage, play
 from tests.scripted import frame
@@ -15,16 +15,17 @@ RANK = next(process for process in BOTH.processes if process.pid == 41100)
 MANY = tuple(thread(41100 + number, f"t{number}") for number in range(60))
 SCENES = Scenes()
 does = SCENES.does
-SHARED = {"up", "down", "page-up", "page-down", "home", "end", "freeze", "help"} | {
-    "signal", "copy", "show", "setup", "palette"
-}  # fmt: skip
+SHARED = {"up", "down", "page-up", "page-down", "home", "end", "freeze", "help"}
 
 
 def test_every_key_is_tried() -> None:
     assert set(SCENES) == elsewhere("DETAILS", also=OPENING) | SHARED
 
 
-@pytest.mark.parametrize("id", [key.id for key in KEYS if "details" in key.on and key.group != "LEAVE"] + ["help"])
+HERE = [key.id for key in KEYS if "details" in key.on and key.group != "LEAVE" and key.id not in ASKED_OF_MAIN]
+
+
+@pytest.mark.parametrize("id", [*HERE, "help"])
 def test_a_key_does_what_help_says(id: str) -> None:
     async def scene(stage: Stage) -> None:
         stage.feed.details[RANK.identity] = asked(full(RANK, BOTH))
@@ -122,53 +123,6 @@ async def next_tab(stage: Stage) -> None:
 async def previous_tab(stage: Stage) -> None:
     await stage.press("enter", "shift+tab")
     assert "[8 Memory]" in stage.text
-
-
-@does("signal")
-async def signal(stage: Stage) -> None:
-    await stage.press("enter")
-    for key in ("f9", "k"):
-        await stage.press(key)
-        assert "to    41100" in stage.text
-        await stage.press("escape")
-        assert "[1 Threads]" in stage.text, "it closes to where it was asked"
-
-
-@does("copy")
-async def copy(stage: Stage) -> None:
-    await stage.press("enter", "y")
-    assert stage.app.clipboard == "41100"
-    assert stage.lines[-1].startswith(" copied 41100"), "it is said where it was asked"
-    await stage.press("y")
-    assert stage.app.clipboard.endswith("train.py --config llama.yaml")
-
-
-@does("show")
-async def show(stage: Stage) -> None:
-    await stage.press("enter", "Y")
-    assert stage.lines[0] == "41100"
-    await stage.press("escape")
-    assert "[1 Threads]" in stage.text
-
-
-@does("setup")
-async def setup(stage: Stage) -> None:
-    await stage.press("enter", "f2")
-    assert "Left Right change it" in stage.text
-    await stage.press("escape")
-    assert "[1 Threads]" in stage.text
-
-
-@does("palette")
-async def palette(stage: Stage) -> None:
-    await stage.press("enter", "ctrl+p", *"memory-tab", "enter")
-    assert "[8 Memory]" in stage.text
-    await stage.press("ctrl+p", *"theme-light", "enter")
-    details = stage.app.screen
-    assert details.look.palette.name == "gputop-light"  # type: ignore[attr-defined]
-    assert details.bar.look is details.look  # type: ignore[attr-defined]
-    await stage.press("escape", "enter")
-    assert stage.app.screen.look.palette.name == "gputop-light"  # type: ignore[attr-defined]
 
 
 @does("take")

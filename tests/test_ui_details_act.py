@@ -1,0 +1,88 @@
+"""Keys of the main screen that work in the details too, and are answered there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.acting import moment, unharmed
+from tests.dialogs import says, sleeping, trainer
+from tests.keyscenes import ASKED_OF_MAIN, BOTH, Scenes
+from tests.opened import asked, full
+from tests.screens import Stage, play
+
+RANK = next(process for process in BOTH.processes if process.pid == 41100)
+SCENES = Scenes()
+does = SCENES.does
+
+
+def test_every_key_is_tried() -> None:
+    assert set(SCENES) == ASKED_OF_MAIN
+
+
+@pytest.mark.parametrize("id", sorted(ASKED_OF_MAIN))
+def test_a_key_does_what_help_says(id: str) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.feed.details[RANK.identity] = asked(full(RANK, BOTH))
+        await SCENES[id](stage)
+
+    play(scene, BOTH)
+
+
+def test_a_signal_is_sent_from_the_details_and_its_result_told_there() -> None:
+    with sleeping() as child, sleeping() as other:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("down", "enter", "k", "right", "enter")
+            await says(stage, f"{child.pid} ended after 0.")
+            assert "[1 Threads]" in stage.text
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+        assert child.wait(5) == -15
+        assert unharmed(other.pid)
+
+
+@does("signal")
+async def signal(stage: Stage) -> None:
+    await stage.press("enter")
+    for key in ("f9", "k"):
+        await stage.press(key)
+        assert "to    41100" in stage.text
+        await stage.press("escape")
+        assert "[1 Threads]" in stage.text, "it closes to where it was asked"
+
+
+@does("copy")
+async def copy(stage: Stage) -> None:
+    await stage.press("enter", "y")
+    assert stage.app.clipboard == "41100"
+    assert stage.lines[-1].startswith(" copied 41100"), "it is said where it was asked"
+    await stage.press("y")
+    assert stage.app.clipboard.endswith("train.py --config llama.yaml")
+
+
+@does("show")
+async def show(stage: Stage) -> None:
+    await stage.press("enter", "Y")
+    assert stage.lines[0] == "41100"
+    await stage.press("escape")
+    assert "[1 Threads]" in stage.text
+
+
+@does("setup")
+async def setup(stage: Stage) -> None:
+    await stage.press("enter", "f2")
+    assert "Left Right change it" in stage.text
+    await stage.press("escape")
+    assert "[1 Threads]" in stage.text
+
+
+@does("palette")
+async def palette(stage: Stage) -> None:
+    await stage.press("enter", "ctrl+p", *"memory-tab", "enter")
+    assert "[8 Memory]" in stage.text
+    await stage.press("ctrl+p", *"theme-light", "enter")
+    details = stage.app.screen
+    assert details.look.palette.name == "gputop-light"  # type: ignore[attr-defined]
+    assert details.bar.look is details.look  # type: ignore[attr-defined]
+    await stage.press("escape", "enter")
+    assert stage.app.screen.look.palette.name == "gputop-light"  # type: ignore[attr-defined]
