@@ -1,69 +1,120 @@
-"""What a trace or a profile says, in plain words first."""
+"""What a trace or a profile says, in plain words first; what changed between two of them."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from gputop import __version__, config
-from gputop.cli.line import OK, Command, Failure
+from gputop.cli.line import OK, USAGE, Command, Failure
+from gputop.safe.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gputop.config import Settings
     from gputop.page import Page
+    from gputop.profile import Profile
     from gputop.trace.verdict import View
 
-T = TypeVar("T")
+MOST_PROFILE = 256 << 20  # characters
 
 
 def explain(args: argparse.Namespace, settings: Settings) -> int:
     """Print what the files say; several traces are the ranks of one job."""
     from gputop.page import markdown, text
     from gputop.safe.files import Refused
+    from gputop.trace.verdict import View
 
+    if args.diff and len(args.files) != 2:
+        raise Failure("--diff compares two files: gputop explain --diff BEFORE AFTER", USAGE)
     try:
-        if args.as_json:
-            told: list[Any] = _told(args.files, _object)
-            print(json.dumps({"version": 1, "gputop": __version__, "files": told}, allow_nan=False))
-            return OK
-        pages = _told(args.files, _page)
+        opened = [_opened(name) for name in args.files]
     except Refused as refused:
         raise Failure(str(refused)) from None
+    traces = [each for each in opened if isinstance(each, View)]
+    for view in traces:
+        view.ranks = [view] if args.diff else traces
+    if args.diff and len(traces) == 1:
+        raise Failure("--diff compares two traces or two profiles, not one with the other", USAGE)
+    names = [clean(Path(name).name, 200) for name in args.files]
+    if args.as_json:
+        told = _changes(opened, names) if args.diff else list(map(_object, opened, names))
+        print(json.dumps({"version": 1, "gputop": __version__, "files": told}, allow_nan=False))
+        return OK
+    pages = [_compared(opened, names)] if args.diff else list(map(_page, opened, names))
     plain = config.plain(settings.ascii, sys.stdout.encoding)
     print("\n".join(markdown(page) if args.format == "md" else text(page, ascii=plain) for page in pages), end="")
     return OK
 
 
-def _told(files: list[str], tell: Callable[[View], T]) -> list[T]:
-    """Each file as it is told; those of one job know of each other."""
+def _opened(name: str) -> View | Profile:
+    """What is in a file: a trace, unless it looks like a profile."""
+    from gputop.profile import parse
+    from gputop.safe.files import Refused
     from gputop.trace import signatures  # noqa: F401
     from gputop.trace.read import read
+    from gputop.trace.text import Text
     from gputop.trace.verdict import View
 
-    views = [View(read(name)) for name in files]
-    for view in views:
-        view.ranks = views
-    return [tell(view) for view in views]
+    text = Text(name)
+    try:
+        begins = text.beginning().lstrip("\ufeff \t\r\n")
+        if begins[:1] in ("{", "[") and "speedscope" not in begins:
+            return View(read(name))
+        return parse(text.whole(MOST_PROFILE))
+    except Refused as refused:
+        reason = str(refused)
+        raise Refused(reason if reason.startswith(name) else f"{name}: {reason}") from None
+    finally:
+        text.close()
 
 
-def _page(view: View) -> Page:
+def _page(opened: View | Profile, name: str) -> Page:
+    from gputop.profile import Profile, told
     from gputop.trace.told import page
 
-    return page(view)
+    return told.page(opened, name) if isinstance(opened, Profile) else page(opened)
 
 
-def _object(view: View) -> dict[str, Any]:
+def _object(opened: View | Profile, name: str) -> dict[str, Any]:
+    from gputop.profile import Profile, told
     from gputop.trace.summary import as_json
 
-    return as_json(view)
+    return told.as_json(opened, name) if isinstance(opened, Profile) else as_json(opened)
+
+
+def _compared(opened: list[View | Profile], names: list[str]) -> Page:
+    from gputop.profile import Profile, told
+    from gputop.trace.told import compared
+
+    before, after = opened
+    if isinstance(before, Profile) and isinstance(after, Profile):
+        return told.compared(before, after, (names[0], names[1]))
+    assert not isinstance(before, Profile)
+    assert not isinstance(after, Profile)
+    return compared(before, after)
+
+
+def _changes(opened: list[View | Profile], names: list[str]) -> list[dict[str, Any]]:
+    from gputop.profile import Profile, diff
+    from gputop.trace.summary import compared
+
+    before, after = opened
+    if isinstance(before, Profile) and isinstance(after, Profile):
+        rows = [{"name": name, "before": old, "after": new} for name, old, new in diff(before, after)[:100]]
+        return [{"kind": "diff", "before": names[0], "after": names[1], "functions": rows}]
+    assert not isinstance(before, Profile)
+    assert not isinstance(after, Profile)
+    return [compared(before, after)]
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a trace of torch.profiler, packed or not")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="a trace of torch.profiler, packed or not, or a profile of py-spy"
+    )
+    parser.add_argument("--diff", action="store_true", help="what changed from the first file to the second")
     parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
     parser.add_argument("--format", choices=("text", "md"), default="text", help="text, or Markdown for an issue")
 
@@ -71,7 +122,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 COMMANDS = (
     Command(
         name="explain",
-        help="what a torch trace says, and what to do about it",
+        help="what a torch trace or a profile says, and what to do about it",
         run=explain,
         arguments=_arguments,
     ),

@@ -11,7 +11,7 @@ complete gputop \
         'c/--gpm=/(on off auto)/' \
         'c/--format=/(text json jsonl csv)/' \
         'c/--format=/(text md)/' \
-        'c/--/(ascii config count for format gpm help interval json list no-mouse no-nvml once pid readonly source version)/' \
+        'c/--/(ascii config count diff for format gpm help interval json list no-mouse no-nvml once pid readonly source version)/' \
         'c/-/(- h)/' \
         'n/--gpm/(on off auto)/' \
         'n/--format/(text json jsonl csv)/' \

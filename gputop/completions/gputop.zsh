@@ -15,7 +15,7 @@ _shtab_gputop_commands() {
     demo:'the monitor on a simulated server'
     docs:'read the manual'
     doctor:'what works on this machine, and the command that unlocks the rest'
-    explain:'what a torch trace says, and what to do about it'
+    explain:'what a torch trace or a profile says, and what to do about it'
     keys:'every key'
     log:'log every GPU to a CSV file'
     metrics:'every metric, its unit and its meaning'
@@ -136,9 +136,10 @@ _shtab_gputop_explain_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--diff[what changed from the first file to the second]"
   "--json[as one JSON object]"
   "--format[text, or Markdown for an issue]:format:(text md)"
-  "(*):a trace of torch.profiler, packed or not:"
+  "(*):a trace of torch.profiler, packed or not, or a profile of py-spy:"
 )
 
 # guard to ensure default positional specs are added only once per session

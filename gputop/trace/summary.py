@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gputop.trace.diff import Change, diff
 from gputop.trace.operators import operators
-from gputop.trace.verdict import Verdict, View, judged
+from gputop.trace.verdict import Verdict, View
 
 _ROWS = 20
 _CURVE = 500  # points of the memory curve
@@ -21,7 +22,7 @@ def as_json(view: View) -> dict[str, Any]:
         "ranks": trace.ranks,
         "gpu": next((entry.name for entry in trace.devices if entry.index == found.device), None),
         "gpus": found.devices,
-        "findings": [finding(verdict) for verdict in judged(view)],
+        "findings": [finding(verdict) for verdict in view.verdicts],
         "window": {"ms": found.window.span_us / 1000, "steps": len(found.window.steps), "by": found.window.named},
         "gpu_time": _gpu(view) if found.device >= 0 else None,
         "phases": [
@@ -45,6 +46,25 @@ def as_json(view: View) -> dict[str, Any]:
         ],
         "memory": _memory(view),
         "notes": list(trace.notes),
+    }
+
+
+def compared(before: View, after: View) -> dict[str, Any]:
+    """What changed between two traces. Times are microseconds a step."""
+    found = diff(before, after)
+
+    def rows(changes: tuple[Change, ...]) -> list[dict[str, Any]]:
+        return [{"name": each.name, "before": each.before, "after": each.after, "unit": each.unit} for each in changes]
+
+    return {
+        "kind": "diff",
+        "before": before.trace.name,
+        "after": after.trace.name,
+        "numbers": rows(found.numbers),
+        "kernels": rows(found.kernels[:_ROWS]),
+        "operators": rows(found.operators[:_ROWS]),
+        "gone": list(found.gone),
+        "come": list(found.come),
     }
 
 

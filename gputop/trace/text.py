@@ -46,6 +46,24 @@ class Text:
         """Lets go of the file."""
         os.close(self._fd)
 
+    def beginning(self) -> str:
+        """Some of the first characters: what kind of file it is. The text still begins at its beginning."""
+        first = next(self.pieces(), "")
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        self.read_bytes = 0
+        self.notes.clear()
+        return first[:4096]
+
+    def whole(self, limit: int) -> str:
+        """All of it, where it is not more than so many characters; Refused where it is."""
+        parts, size = [], 0
+        for piece in self.pieces():
+            parts.append(piece)
+            size += len(piece)
+            if size > limit:
+                raise Refused(f"it is larger than {limit >> 20} MiB: profile for less long")
+        return "".join(parts)
+
     def pieces(self) -> Iterator[str]:
         """The text from the beginning, each piece once."""
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode

@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from gputop import units
 from gputop.page import Page, Point, Table
 from gputop.trace.breakdown import Breakdown
+from gputop.trace.diff import diff
 from gputop.trace.operators import operators
-from gputop.trace.verdict import Number, Verdict, View, judged
+from gputop.trace.verdict import Number, Verdict, View
 
 _ROWS = 8
 _STEPS = 12
+_SAME = 0.03  # two steps that differ by less are as long
 _SUMMED = 0.05  # of the window; smaller parts are not worth a clause
 
 
 def page(view: View) -> Page:
     """Everything that one trace says."""
-    found, said = view.found, judged(view)
+    found, said = view.found, view.verdicts
     return Page(
         title=view.trace.name,
         about=about(view),
@@ -26,6 +28,52 @@ def page(view: View) -> Page:
         tables=tuple(table for table in _tables(view, found) if table.rows),
         notes=tuple(view.trace.notes),
     )
+
+
+def compared(before: View, after: View) -> Page:
+    """What changed from one trace to another, everything a step."""
+    found = diff(before, after)
+    step, words = found.step, []
+    if step.ratio is not None and abs(step.ratio - 1) >= _SAME:
+        faster = step.ratio < 1
+        factor = 1 / step.ratio if faster else step.ratio
+        change = f"{took(step.before)}, now {took(step.after)}"
+        words.append(f"A step is {factor:.2f} times as {'fast' if faster else 'long'}: {change}.")
+    else:
+        words.append(f"A step takes as long as before: {took(step.after)}.")
+    words += [f"No longer: {', '.join(found.gone)}."] * bool(found.gone)
+    words += [f"New: {', '.join(found.come)}."] * bool(found.come)
+    if found.kernels:
+        most = found.kernels[0]
+        change = f"{took(most.before)}, now {took(most.after)}"
+        words.append(f"The kernel that changed most is {_short(most.name)}: {change}.")
+    tables = [
+        Table(
+            title,
+            ("name", "before", "after"),
+            tuple((_short(e.name), _value(e.before, e.unit), _value(e.after, e.unit)) for e in rows),
+        )
+        for title, rows in (
+            ("Numbers", found.numbers),
+            ("Kernels, a step", found.kernels[:_ROWS]),
+            ("Operators on the CPU, a step", found.operators[:_ROWS]),
+        )
+    ]
+    return Page(
+        title=f"{before.trace.name} → {after.trace.name}",
+        about=f"{about(before)} → {about(after)}",
+        words=tuple(words),
+        tables=tuple(table for table in tables if table.rows),
+        notes=(*before.trace.notes, *after.trace.notes),
+    )
+
+
+def _value(value: float | None, unit: str) -> str:
+    if value is None:
+        return units.UNKNOWN
+    if unit == "bytes":
+        return f"{units.size(value)}B"
+    return {"us": took, "share": share}.get(unit, units.count)(value)
 
 
 def about(view: View) -> str:

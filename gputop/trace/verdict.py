@@ -71,6 +71,11 @@ class View:
         """The steps."""
         return rows(self.trace, self.found)
 
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What all signatures say, the worst first."""
+        return judged(self)
+
     @property
     def steps(self) -> int:
         """How many whole steps there are; 1 where nothing says it, so that a count a step is a count."""

@@ -1,0 +1,102 @@
+"""A profile as samples by stack: grown to a tree, ranked by function, compared, written as collapsed stacks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+MOST_STACKS = 500_000
+MOST_DEPTH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A frame of any depth: samples in which it was innermost, and samples in which it was anywhere."""
+
+    name: str
+    self_count: float
+    total_count: float
+
+
+class Node:
+    """One frame under all that led to it."""
+
+    __slots__ = ("children", "count", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = 0.0  # samples in it or in what it called
+        self.children: dict[str, Node] = {}
+
+
+class Profile:
+    """Samples by stack. Frames are clean text, outermost first."""
+
+    def __init__(self, stacks: Iterable[tuple[tuple[str, ...], float]] = ()) -> None:
+        self.stacks: dict[tuple[str, ...], float] = {}
+        self.notes: list[str] = []
+        for stack, count in stacks:
+            self.add(stack, count)
+
+    def add(self, stack: tuple[str, ...], count: float) -> None:
+        """So many more samples of one stack; what is deeper or more than we keep is cut, and a note says so."""
+        if not 0 < count < 1e15:
+            return
+        if stack not in self.stacks and len(self.stacks) >= MOST_STACKS:
+            self._note("it has more stacks than fit: only the first are looked at")
+            return
+        if len(stack) > MOST_DEPTH:
+            self._note(f"stacks deeper than {MOST_DEPTH} frames are cut")
+        stack = stack[:MOST_DEPTH]
+        self.stacks[stack] = self.stacks.get(stack, 0.0) + count
+
+    @property
+    def total(self) -> float:
+        """All samples."""
+        return sum(self.stacks.values(), 0.0)
+
+    def top(self) -> list[Function]:
+        """Every function, most samples of its own first; one that calls itself counts once a stack."""
+        own, anywhere = defaultdict[str, float](float), defaultdict[str, float](float)
+        for stack, count in self.stacks.items():
+            own[stack[-1]] += count
+            for name in set(stack):
+                anywhere[name] += count
+        functions = (Function(name, own.get(name, 0.0), count) for name, count in anywhere.items())
+        return sorted(functions, key=lambda each: (-each.self_count, -each.total_count, each.name))
+
+    def tree(self) -> Node:
+        """All stacks grown together at what they begin with."""
+        root = Node("all")
+        for stack, count in self.stacks.items():
+            root.count += count
+            node = root
+            for name in stack:
+                node = node.children.setdefault(name, Node(name))
+                node.count += count
+        return root
+
+    def collapsed(self) -> str:
+        """The stacks as text, a line each, as flamegraph.pl and inferno read them."""
+        lines = (
+            f"{';'.join(name.replace(';', ':') for name in stack)} {max(1, round(count))}"
+            for stack, count in sorted(self.stacks.items())
+        )
+        return "".join(f"{line}\n" for line in lines)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def diff(before: Profile, after: Profile) -> list[tuple[str, float, float]]:
+    """Functions whose share of the samples changed: name, share before, share after; the largest change first.
+
+    Shares are 0 to 1 of all samples in which the function was anywhere: two profiles need not be as long.
+    """
+    old = {each.name: each.total_count / before.total for each in before.top()} if before.stacks else {}
+    new = {each.name: each.total_count / after.total for each in after.top()} if after.stacks else {}
+    names = old.keys() | new.keys()
+    rows = [(name, old.get(name, 0.0), new.get(name, 0.0)) for name in names]
+    return sorted((row for row in rows if row[1] != row[2]), key=lambda row: (-abs(row[2] - row[1]), row[0]))

@@ -1,0 +1,140 @@
+"""gputop explain as a person runs it: words first, one line for what is wrong, a real trace of torch."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hostile import STRINGS
+from tests.traces import busy, starved
+
+LOOP = """
+import sys, torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, schedule
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+optimizer = torch.optim.AdamW(model.parameters())
+data = TensorDataset(torch.randn(512, 64), torch.randint(0, 10, (512,)))
+with profile(
+    activities=[ProfilerActivity.CPU],
+    schedule=schedule(wait=1, warmup=1, active=4, repeat=1),
+    record_shapes=True,
+    profile_memory=True,
+    on_trace_ready=lambda done: done.export_chrome_trace(sys.argv[1]),
+) as recorded:
+    for number, (inputs, labels) in enumerate(DataLoader(data, batch_size=32, num_workers=int(sys.argv[2]))):
+        loss = nn.functional.cross_entropy(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        recorded.step()
+        if number == 8:
+            break
+"""
+
+
+def explain(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gputop", "explain", *args], capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize(("workers", "iterator"), [(0, "_SingleProcess"), (2, "_MultiProcessing")])
+def test_a_real_trace_of_torch(workers: int, iterator: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "cpu.json.gz"
+    (tmp_path / "loop.py").write_text(LOOP)
+    subprocess.run(
+        [sys.executable, str(tmp_path / "loop.py"), str(path), str(workers)],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    told = json.loads(explain("--json", str(path)).stdout)["files"][0]
+    assert told["notes"] == []
+    assert (told["window"]["steps"], told["window"]["by"]) == (4, "ProfilerStep")
+    assert told["gpu_time"] is None
+    phases = {phase["name"]: phase["cpu_ms"] for phase in told["phases"]}
+    assert {"waiting for data", "backward", "optimizer", "zero_grad", "forward and the rest"} <= set(phases)
+    assert all(ms > 0 for ms in phases.values())
+    assert sum(phases.values()) == pytest.approx(told["window"]["ms"], rel=0.02)
+    operators = {each["name"]: each for each in told["operators"]}
+    assert operators["aten::addmm"]["count"] == 8
+    assert any(name.startswith(f"enumerate(DataLoader)#{iterator}") for name in operators)
+    assert "No GPU was traced" in explain(str(path)).stdout
+
+
+def test_words_come_before_numbers(tmp_path: Path) -> None:
+    done = explain(starved().write(tmp_path / "a.json"))
+    assert done.returncode == 0
+    assert done.stderr == ""
+    said, numbers = done.stdout.index("What it says"), done.stdout.index("Where the time of the GPU goes")
+    assert said < done.stdout.index("The GPU is busy 8% of the time.") < done.stdout.index("T02") < numbers
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_two_traces_are_compared(tmp_path: Path) -> None:
+    before = starved().write(tmp_path / "before.json")
+    after = starved(kernels=50, each_us=40).write(tmp_path / "after.json.gz")
+    done = explain("--diff", before, after)
+    assert "A step is 5.00 times as fast: 25 ms, now 5 ms." in done.stdout
+    assert "No longer: T02 launch-bound." in done.stdout
+    told = json.loads(explain("--diff", "--json", before, after).stdout)["files"][0]
+    assert [told["before"], told["after"], told["gone"]] == ["before.json", "after.json.gz", ["T02 launch-bound"]]
+    numbers = {each["name"]: (each["before"], each["after"]) for each in told["numbers"]}
+    assert numbers["kernels a step"] == (250, 50)
+    same = explain("--diff", before, before)
+    assert "A step takes as long as before: 25 ms." in same.stdout
+
+
+def test_a_profile_is_explained_and_compared_too(tmp_path: Path) -> None:
+    for name, count in (("a.txt", 45), ("b.txt", 2)):
+        (tmp_path / name).write_text(
+            f"main (t.py:1);__next__ (torch/utils/data/dataloader.py:7) {count}\nmain (t.py:1) 50\n"
+        )
+    a, b = str(tmp_path / "a.txt"), str(tmp_path / "b.txt")
+    assert "47% of the samples wait for the DataLoader" in explain(a).stdout
+    assert "from 47% to 4%" in explain("--diff", a, b).stdout
+    assert json.loads(explain("--json", a).stdout)["files"][0]["samples"] == 95
+    assert json.loads(explain("--diff", "--json", a, b).stdout)["files"][0]["functions"]
+
+
+def test_markdown_has_nothing_that_it_would_obey(tmp_path: Path) -> None:
+    made = busy(steps=2, kernels=3)
+    for place, name in enumerate(STRINGS):
+        made.kernel(f"|{name}|", place, 10_000)
+    text = explain("--format", "md", made.write(tmp_path / "a.json")).stdout
+    assert text.startswith("# a.json\n")
+    assert not re.search(r"(?<!\\)[<`]", text)
+    rows = [line for line in text.splitlines() if line.startswith("|") and "---" not in line]
+    assert all(len(re.split(r"(?<!\\)\|", row)) in (4, 5, 6, 7) for row in rows)
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "why"),
+    [
+        (("none.json",), 1, "No such file"),
+        (("--diff", "a.json"), 64, "--diff compares two files"),
+        (("empty.json",), 1, "is empty"),
+        (("words.json",), 1, "neither a torch trace"),
+        (("other.json",), 1, "no traceEvents"),
+        (("--diff", "a.json", "a.txt"), 64, "not one with the other"),
+        ((), 64, "required"),
+    ],
+)
+def test_bad_input_is_one_clear_line(args: tuple[str, ...], code: int, why: str, tmp_path: Path) -> None:
+    busy(steps=1, kernels=2).write(tmp_path / "a.json")
+    for name, text in (("empty.json", ""), ("words.json", "hello"), ("other.json", "{}"), ("a.txt", "a;b 3\n")):
+        (tmp_path / name).write_text(text)
+    done = explain(*(arg if arg.startswith("-") else str(tmp_path / arg) for arg in args))
+    assert (done.returncode, done.stdout) == (code, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert why in done.stderr

@@ -1,0 +1,146 @@
+"""Profiles as trees of stacks: what py-spy really writes, ranking, comparing, a flame graph that nothing can break."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.profile import Profile, diff, flame, parse, told
+from gputop.safe.files import Refused
+from gputop.safe.text import clean
+from tests.hostile import STRINGS
+
+RAW = """\
+main (train.py:10);step (train.py:20);forward (model.py:5) 30
+main (train.py:10);step (train.py:20);_engine_run_backward (graph.py:8) 20
+main (train.py:10);__next__ (torch/utils/data/dataloader.py:701);get (queue.py:180) 45
+main (train.py:10) 5
+"""
+
+
+def test_functions_are_ranked_by_their_own_samples() -> None:
+    top = parse(RAW).top()
+    assert [(each.name.split()[0], each.self_count, each.total_count) for each in top[:3]] == [
+        ("get", 45, 45),
+        ("forward", 30, 30),
+        ("_engine_run_backward", 20, 20),
+    ]
+    assert next(each for each in top if each.name.startswith("main")).total_count == 100
+
+
+def test_recursion_counts_once_a_stack() -> None:
+    profile = parse("a;b;a;b;a 7\n")
+    assert {(each.name, each.self_count, each.total_count) for each in profile.top()} == {("a", 7, 7), ("b", 0, 7)}
+
+
+def test_collapsed_stacks_are_read_back_as_they_were_written() -> None:
+    profile = parse(RAW)
+    assert parse(profile.collapsed()).stacks == profile.stacks
+    assert sorted(profile.collapsed().splitlines()) == sorted(RAW.splitlines())
+
+
+def test_the_same_samples_say_the_same_in_speedscope() -> None:
+    stacks = parse(RAW).stacks
+    frames = sorted({name for stack in stacks for name in stack})
+    samples = [[frames.index(name) for name in stack] for stack, count in stacks.items() for _ in range(int(count))]
+    thread = {"type": "sampled", "name": "t", "unit": "seconds", "samples": samples, "weights": [0.01] * len(samples)}
+    shared = {"frames": [{"name": name} for name in frames]}
+    assert parse(json.dumps({"shared": shared, "profiles": [thread]})).stacks == stacks
+
+
+def test_an_evented_profile_is_the_time_between_its_events() -> None:
+    events = [("O", 0, 0), ("O", 1, 2), ("C", 1, 5), ("C", 0, 6)]
+    thread = {
+        "type": "evented",
+        "name": "t",
+        "unit": "milliseconds",
+        "events": [{"type": kind, "frame": frame, "at": at} for kind, frame, at in events],
+    }
+    profile = parse(json.dumps({"shared": {"frames": [{"name": "a"}, {"name": "b"}]}, "profiles": [thread]}))
+    assert profile.stacks == {("a",): 3.0, ("a", "b"): 3.0}
+
+
+def test_what_py_spy_writes_of_a_real_process_is_read(tmp_path: Path) -> None:
+    script = tmp_path / "loop.py"
+    script.write_text(
+        "import time\ndef hot():\n    return sum(i * i for i in range(20000))\n"
+        "print('ready', flush=True)\nend = time.time() + 60\nwhile time.time() < end: hot()\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as target:
+        try:
+            assert target.stdout
+            target.stdout.readline()
+            for kind, name in (("speedscope", "s.json"), ("raw", "s.txt")):
+                spy = [str(Path(sys.executable).parent / "py-spy"), "record", "--nonblocking", "--format", kind]
+                options = ["-d", "1", "-r", "50", "-o", str(tmp_path / name), "-p", str(target.pid)]
+                done = subprocess.run(spy + options, capture_output=True, text=True, timeout=60)
+                if done.returncode:
+                    pytest.skip(f"py-spy cannot read a process here: {done.stderr.splitlines()[:1]}")
+                profile = parse((tmp_path / name).read_text())
+                assert any("hot (loop.py" in each.name for each in profile.top()), profile.top()[:3]
+                assert ET.fromstring(flame(profile)).tag.endswith("svg")
+        finally:
+            target.kill()
+
+
+def test_what_changed_is_told_in_shares() -> None:
+    after = parse(RAW.replace(" 45", " 5"))
+    name, before, now = diff(parse(RAW), after)[0]
+    assert name.startswith(("get", "__next__"))
+    assert (before, round(now, 3)) == (0.45, round(5 / 60, 3))
+    assert diff(after, after) == []
+    assert told.compared(after, after, ("a", "b")).words == ("The same functions take the same shares.",)
+
+
+def test_waiting_for_the_loader_is_said_first() -> None:
+    page = told.page(parse(RAW), "x")
+    assert page.points[0].severity == "crit"
+    assert page.points[0].text.startswith("45%")
+    assert told.page(parse(RAW.replace(" 45", " 4")), "x").points == ()
+
+
+def test_a_flame_graph_is_as_wide_as_its_samples() -> None:
+    root = ET.fromstring(flame(parse(RAW), "run <1> & more"))
+    space = "{http://www.w3.org/2000/svg}"
+    boxes = {group.findtext(f"{space}title"): group.find(f"{space}rect") for group in root.iter(f"{space}g")}
+    widths = {(title or "").split()[0]: float(box.get("width", "0")) for title, box in boxes.items() if box is not None}
+    assert widths["main"] == pytest.approx(1200, abs=1)
+    assert widths["get"] == pytest.approx(540, abs=1)
+    assert root.findtext(f"{space}text") == "run <1> & more"
+
+
+@pytest.mark.parametrize("deep", [1, 499, 5000])
+def test_a_deep_stack_is_cut_not_fatal(deep: int) -> None:
+    profile = parse(f"{';'.join(f'f{number}' for number in range(deep))} 3\n")
+    assert bool(profile.notes) == (deep > 500)
+    ET.fromstring(flame(profile))
+
+
+@given(st.lists(st.tuples(st.text(), st.integers(1, 10**6)), min_size=1, max_size=20))
+def test_hostile_names_stay_one_clean_line_of_a_graph(rows: list[tuple[str, int]]) -> None:
+    lines = [*(f"{name} {count}" for name, count in rows), *(f"main;{name} 9" for name in STRINGS)]
+    profile = parse("\n".join(line.replace("\n", " ") for line in lines))
+    assert all(clean(name) == name for stack in profile.stacks for name in stack)
+    root = ET.fromstring(flame(profile, "\x00\x1b]0;x\x07"))
+    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {"svg", "rect", "text", "g", "title"}
+    assert parse(profile.collapsed()).total == profile.total
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello", "a b\nc d", "{", '{"shared": 1}', '{"shared": {"frames": []}, "profiles": []}', '{"profiles": [{}]}'],
+)
+def test_what_is_no_profile_is_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        parse(text)
+
+
+def test_made_up_counts_are_left_out() -> None:
+    assert Profile([(("a",), float("nan")), (("a",), -1), (("a",), 1e300), (("b",), 2)]).stacks == {("b",): 2}
