@@ -148,6 +148,31 @@ def test_the_names_of_demos_and_pages_are_completed(shell: str) -> None:
     assert " ".join(name for name, _ in docs.topics()) in script
 
 
+def test_every_file_on_the_command_line_is_completed() -> None:
+    script = run("completions", "bash").stdout
+    for name in ("record_pos_0", "replay_pos_0", "log_pos_0", "__config", "__source"):
+        assert f"_shtab_gputop_{name}_COMPGEN=_shtab_compgen_files" in script
+
+
+@pytest.mark.parametrize(
+    ("env", "ascii"),
+    [
+        ({"LANG": "C"}, True),
+        ({"LC_ALL": "POSIX", "LANG": "C.UTF-8"}, True),
+        ({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, False),
+        ({"LC_ALL": "en_XX.utf8@latin"}, False),  # not installed, but the terminal's
+        ({"LC_ALL": "C", "PYTHONUTF8": "1"}, False),
+        ({}, False),
+    ],
+)
+def test_t12_the_locale_says_what_is_read(env: dict[str, str], ascii: bool) -> None:
+    said = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
+    env = {**{name: value for name, value in os.environ.items() if name not in said}, **env}
+    command = [*GPUTOP, "--once", "--source", "demo:healthy"]
+    done = subprocess.run(command, capture_output=True, timeout=60, env=env, check=True)
+    assert done.stdout.isascii() == ascii
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 @pytest.mark.parametrize("args", [["--once", "--source", "demo:showcase"], ["docs", "metrics"], ["--json"]])
 def test_t12_without_utf8_everything_prints(args: list[str], encoding: str) -> None:

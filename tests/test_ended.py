@@ -52,3 +52,12 @@ def test_an_idle_server_says_what_ran_last() -> None:
         assert f"last job: llama-7b (alice) ended {at}, exit unknown, 1h, avg busy 50 %" in stage.text
 
     play(scene, frame(LLAMA))
+
+
+def test_at_80_columns_its_last_number_is_whole() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.show(replace(frame(), gpus=tuple(replace(gpu, busy_percent=0.0) for gpu in frame().gpus)))
+        assert "50 %" in stage.text
+        assert "H shows all" not in stage.text  # there are no others
+
+    play(scene, frame(LLAMA), size=(80, 24))

@@ -115,9 +115,21 @@ def test_t11_colours(monitor: Program, env: dict[str, str], allowed: str, ever: 
         assert any(f";{ever};" in f";{style};" for style in styles), styles
 
 
-@pytest.mark.parametrize("env", [{"LC_ALL": "C"}, {"LC_ALL": "bogus"}, {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1"}])
+UNFORCED = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"LANG": "C"},
+        {"LC_ALL": "C"},
+        {"LC_ALL": "de_DE.ISO-8859-1"},  # not installed here
+        {"LC_ALL": "bogus", **UNFORCED},
+        {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1", **UNFORCED},
+    ],
+)
 def test_t12_without_utf8_it_draws_ascii(monitor: Program, env: dict[str, str]) -> None:
-    env = {**monitor.env, "LANG": None, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", **env}
+    env = {**monitor.env, "LANG": None, "LC_ALL": None, "LC_CTYPE": None, "PYTHONUTF8": None, **env}
     with Program(monitor.argv, "Quit", env=env).start() as terminal:
         terminal.wait_for("llama-7b")
         assert bytes(terminal.output).isascii()

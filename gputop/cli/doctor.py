@@ -24,17 +24,18 @@ def doctor(args: argparse.Namespace, settings: Settings) -> int:
     if args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
         raise Failure(f"there is no process {args.pid} that you may see")
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
+    encoding = config.understood(sys.stdout.encoding, os.environ)
     machine = Machine(
         pid=args.pid,
         nvml=settings.nvml,
-        encoding=sys.stdout.encoding or "ascii",
+        encoding=encoding,
         terminal=(size.columns, size.lines) if size else None,
     )
     report = examine(machine, os.uname().nodename)
     if args.as_json:
         print(json.dumps(as_json(report)))
     else:
-        print(render(report, ascii=config.plain(settings.ascii, sys.stdout.encoding)), end="")
+        print(render(report, ascii=config.plain(settings.ascii, encoding)), end="")
     return FAILED if report.failed else OK
 
 

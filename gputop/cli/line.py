@@ -38,6 +38,14 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(USAGE)
 
 
+FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}  # what each shell completes a file's name with
+
+
+def file(parser: argparse._ActionsContainer, *names: str, metavar: str, help: str) -> None:
+    """An argument that is a file's name, for the shells too."""
+    setattr(parser.add_argument(*names, metavar=metavar, help=help), "complete", FILES)  # noqa: B010  the type lacks it
+
+
 class Names:
     """What a shell offers for an argument; that a name is none of them is said by the command, in better words."""
 
@@ -62,7 +70,7 @@ def common() -> Parser:
     """The flags that every command takes, before or after its name."""
     common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     group = common.add_argument_group("everywhere")
-    group.add_argument("--source", metavar="live|demo:NAME|FILE|-", help="where the numbers come from")
+    file(group, "--source", metavar="live|demo:NAME|FILE|-", help="where the numbers come from")
     group.add_argument("--interval", type=duration, metavar="S", help="seconds between samples (1)")
     group.add_argument("--readonly", action="store_true", help="nothing that changes a process or a file")
     group.add_argument("--ascii", action="store_const", const="on", help="draw with ASCII characters only")
@@ -71,7 +79,7 @@ def common() -> Parser:
     group.add_argument(
         "--gpm", choices=("on", "off", "auto"), help="read SM, tensor and DRAM activity (Hopper and newer)"
     )
-    group.add_argument("--config", metavar="FILE", help="settings file (~/.config/gputop/config.toml)")
+    file(group, "--config", metavar="FILE", help="settings file (~/.config/gputop/config.toml)")
     return common
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from queue import Queue
@@ -35,7 +36,8 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     # late: the source has its first look meanwhile
     from gputop.export import FORMATS
 
-    write = FORMATS[args.format](sys.stdout, ascii=config.plain(settings.ascii, sys.stdout.encoding))
+    encoding = config.understood(sys.stdout.encoding, os.environ)
+    write = FORMATS[args.format](sys.stdout, ascii=config.plain(settings.ascii, encoding))
     updates: Iterator[Update | Exception] = iter(arrived.get, None)
     for number, update in enumerate(updates, 1):
         if isinstance(update, Exception):

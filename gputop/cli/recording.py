@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
 from gputop import units
-from gputop.cli.line import OK, USAGE, Command, Failure, duration
+from gputop.cli.line import OK, USAGE, Command, Failure, duration, file
 from gputop.cli.opening import is_recorded, open_recording, open_source
 from gputop.cli.screens import show
 from gputop.safe.files import Refused
@@ -157,12 +157,12 @@ def _watched(over: SimpleQueue[int | Exception | None], problem: Callable[[], st
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a file, packed if it ends in .gz; - to print")
+    file(parser, "file", metavar="FILE", help="a file, packed if it ends in .gz; - to print")
     _for(parser)
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.csv", help="a new file, or an older log, which is gone on with")
+    file(parser, "file", metavar="FILE.csv", help="a new file, or an older log, which is gone on with")
     _for(parser)
 
 
@@ -173,7 +173,7 @@ def _for(parser: argparse.ArgumentParser) -> None:
 
 
 def _replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a recording; - for standard input")
+    file(parser, "file", metavar="FILE", help="a recording; - for standard input")
 
 
 COMMANDS = (

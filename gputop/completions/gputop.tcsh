@@ -8,16 +8,23 @@
 
 
 complete gputop \
+        'c/--source=/f/' \
         'c/--gpm=/(on off auto)/' \
+        'c/--config=/f/' \
         'c/--format=/(text json jsonl csv)/' \
         'c/--format=/(text md)/' \
         'c/--/(ascii config count diff for format gpm help interval json list no-mouse no-nvml once pid readonly source version)/' \
         'c/-/(- h)/' \
+        'n/--source/f/' \
         'n/--gpm/(on off auto)/' \
+        'n/--config/f/' \
         'n/--format/(text json jsonl csv)/' \
         'n/--format/(text md)/' \
         'p/1/(demo snapshot record replay log doctor explain metrics columns keys docs completions reset-terminal)/' \
         'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main thermal power)/' \
+        'n/record/f/' \
+        'n/replay/f/' \
+        'n/log/f/' \
         'n/docs/(keys columns metrics configuration doctor recording profilers performance security faults changelog)/' \
         'n/completions/(bash zsh tcsh)/' \
         'p/*/()/'

@@ -29,14 +29,14 @@ _shtab_gputop_commands() {
 
 _shtab_gputop_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "(- : *)--version[show program\'s version number and exit]"
   "--once[print one table and exit (snapshot)]"
   "--json[print one JSON object and exit (snapshot --format json)]"
@@ -47,14 +47,14 @@ _shtab_gputop_defaults_added=0
 
 _shtab_gputop_columns_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -62,14 +62,14 @@ _shtab_gputop_columns_defaults_added=0
 
 _shtab_gputop_completions_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   ":shell:(bash zsh tcsh)"
 )
 
@@ -78,14 +78,14 @@ _shtab_gputop_completions_defaults_added=0
 
 _shtab_gputop_demo_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--list[name them all]"
   ":which one (showcase):(showcase healthy healthy-plateau idle 16gpu 64gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main thermal power)"
 )
@@ -95,14 +95,14 @@ _shtab_gputop_demo_defaults_added=0
 
 _shtab_gputop_docs_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   ":one page\; without it, the list of pages:(keys columns metrics configuration doctor recording profilers performance security faults changelog)"
 )
 
@@ -111,14 +111,14 @@ _shtab_gputop_docs_defaults_added=0
 
 _shtab_gputop_doctor_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--pid[ask about this process too\: its limits, its Python]:PID:"
   "--json[as one JSON object]"
 )
@@ -128,14 +128,14 @@ _shtab_gputop_doctor_defaults_added=0
 
 _shtab_gputop_explain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--diff[what changed from the first file to the second]"
   "--json[as one JSON object]"
   "--format[text, or Markdown for an issue]:format:(text md)"
@@ -147,14 +147,14 @@ _shtab_gputop_explain_defaults_added=0
 
 _shtab_gputop_keys_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -162,16 +162,16 @@ _shtab_gputop_keys_defaults_added=0
 
 _shtab_gputop_log_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--for[how long\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
-  ":a new file, or an older log, which is gone on with:"
+  ":a new file, or an older log, which is gone on with:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -179,14 +179,14 @@ _shtab_gputop_log_defaults_added=0
 
 _shtab_gputop_metrics_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -194,16 +194,16 @@ _shtab_gputop_metrics_defaults_added=0
 
 _shtab_gputop_record_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--for[how long\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
-  ":a file, packed if it ends in .gz\; - to print:"
+  ":a file, packed if it ends in .gz\; - to print:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -211,15 +211,15 @@ _shtab_gputop_record_defaults_added=0
 
 _shtab_gputop_replay_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
-  ":a recording\; - for standard input:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  ":a recording\; - for standard input:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -227,14 +227,14 @@ _shtab_gputop_replay_defaults_added=0
 
 _shtab_gputop_reset_terminal_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -242,14 +242,14 @@ _shtab_gputop_reset_terminal_defaults_added=0
 
 _shtab_gputop_snapshot_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--format[format]:format:(text json jsonl csv)"
   "--count[how many (1)]:N:"
 )

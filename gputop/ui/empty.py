@@ -46,8 +46,8 @@ def _with_users(note: Note, frame: Frame) -> Note:
     return replace(note, help=(*note.help, f"At least {users} {use} it now: listed below."))
 
 
-def no_gpu_process(frame: Frame, width: int, look: Look, last_job: Ended | None = None) -> list[Strip]:
-    """What stands in the process pane while no process uses a GPU."""
+def no_gpu_process(frame: Frame, width: int, look: Look, hidden: int, last_job: Ended | None = None) -> list[Strip]:
+    """What stands in the process pane while no process uses a GPU; `hidden` is how many others could be shown."""
     gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
     busy = [gpu.index for gpu in gpus if (gpu.busy_percent or 0) >= _BUSY_PERCENT]
     watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
@@ -57,10 +57,13 @@ def no_gpu_process(frame: Frame, width: int, look: Look, last_job: Ended | None 
         rest = f", {sum(watts):.0f} W at rest" if watts else ""
         text = f"  No process uses a GPU now. {len(gpus)} GPU{'s' * (len(gpus) != 1)} idle{rest}."
     else:
-        text = "  No process to show."
+        text = "  No training job, and no process is busy."
     strips = [draw.blank(width, look), Line(look).add(draw.cut(text, width)).strip(width)]
     if last_job:
-        line = Line(look).add(draw.cut(f"    {_farewell(last_job)}", width), "dim")
+        parts = wrap(_farewell(last_job), width - 6)  # a number is never cut
+        strips += [draw.blank(width, look), *(Line(look).add(f"    {part}", "dim").strip(width) for part in parts)]
+    if hidden:
+        line = Line(look).add("    ").add("H", "busy", bold=True).add(f" shows all {amount(hidden, 'process')}", "dim")
         strips += [draw.blank(width, look), line.strip(width)]
     return strips
 

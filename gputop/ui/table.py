@@ -105,7 +105,8 @@ class Table(Lines, can_focus=True):
             return nothing_matches(frame, view.filter, view.user, width, self.look)
         if view.user is not None:
             return nothing_of(view.user, len(self.listing.matching or ()), width, self.look)
-        return no_gpu_process(frame, width, self.look, self._last_job)
+        hidden = 0 if view.every_process else len(frame.processes)
+        return no_gpu_process(frame, width, self.look, hidden, self._last_job)
 
     def _only(self, frame: Frame) -> str:
         """What hides the others: it must not be overlooked."""

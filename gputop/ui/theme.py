@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from textual.theme import BUILTIN_THEMES, Theme
 
-from gputop.config import plain
+from gputop.config import plain, understood
 from gputop.ui.look import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look, Palette
 
 PALETTES: dict[str, Palette] = {"dark": DARK, "light": LIGHT, "terminal": TERMINAL}
@@ -21,7 +21,7 @@ def choose(theme: str, ascii: str, encoding: str | None, environ: Mapping[str, s
     colours = Console(force_terminal=True, _environ=environ).color_system
     automatic = DARK if colours in ("256", "truecolor") else TERMINAL
     palette = PLAIN if environ.get("NO_COLOR") else PALETTES.get(theme, automatic)
-    return Look(palette, ASCII if plain(ascii, encoding) else UNICODE)
+    return Look(palette, ASCII if plain(ascii, understood(encoding, environ)) else UNICODE)
 
 
 def is_native(look: Look) -> bool:
