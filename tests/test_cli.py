@@ -197,6 +197,14 @@ def test_a_closed_output_is_one_line() -> None:
     assert (done.returncode, done.stderr) == (1, "gputop: standard output is closed\n")
 
 
+def test_a_closed_standard_error_costs_only_what_is_said_there() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" 2>&-', "sh", *GPUTOP, "--json", "--no-nvml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["frame"]
+
+
 def test_p01_a_hostile_file_name_on_the_command_line_is_harmless() -> None:
     done = run("--once", "--x\x1b]0;owned\x07")
     assert done.returncode == 64

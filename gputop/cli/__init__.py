@@ -83,6 +83,8 @@ def _adopt(path: object) -> tuple[config.Thresholds | None, list[str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
+    if sys.stderr is None:  # closed: what is said there is said to nobody, and no file may get its number
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  as long as the program
     args = parser().parse_args(argv)
     try:
         if refusal := identity.borrowed_rights():
