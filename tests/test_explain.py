@@ -59,7 +59,8 @@ def test_a_real_trace_of_torch(workers: int, iterator: str, tmp_path: Path) -> N
     )
     told = json.loads(explain("--json", str(path)).stdout)["files"][0]
     assert told["notes"] == []
-    assert (told["window"]["steps"], told["window"]["by"]) == (4, "ProfilerStep")
+    assert told["window"]["by"] == "ProfilerStep"
+    assert told["window"]["steps"] >= 3  # on a machine that stutters the last may look cut
     assert told["gpu_time"] is None
     phases = {phase["name"]: phase["cpu_ms"] for phase in told["phases"]}
     assert {"waiting for data", "backward", "optimizer", "zero_grad", "forward and the rest"} <= set(phases)
@@ -78,6 +79,21 @@ def test_words_come_before_numbers(tmp_path: Path) -> None:
     said, numbers = done.stdout.index("What it says"), done.stdout.index("Where the time of the GPU goes")
     assert said < done.stdout.index("The GPU is busy 8% of the time.") < done.stdout.index("T02") < numbers
     assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_several_traces_are_the_ranks_of_one_job(tmp_path: Path) -> None:
+    files = [busy(steps=2, distributedInfo={"rank": rank}).write(tmp_path / f"{rank}.json") for rank in (0, 1)]
+    told = explain(*files).stdout
+    assert told.startswith("2 ranks\n")
+    assert told.index("rank 1, 1.json") < told.index("What it says")
+    assert len(json.loads(explain("--json", *files).stdout)["files"]) == 2
+
+
+def test_a_file_of_another_program_says_so(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(
+        '{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}'
+    )
+    assert "nothing in it is of torch.profiler" in explain(str(tmp_path / "x.json")).stdout
 
 
 def test_two_traces_are_compared(tmp_path: Path) -> None:

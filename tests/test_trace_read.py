@@ -225,3 +225,44 @@ def test_progress_is_told_and_can_end_the_reading(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         read(path, stop)
+
+
+def test_a_last_step_that_was_cut_is_left_out(tmp_path: Path) -> None:
+    made = busy(steps=3)
+    made.step(4, 300_000, 20_000)
+    assert [step.number for step in breakdown(read(made.write(tmp_path / "x.json"))).window.steps] == [1, 2, 3]
+
+
+def test_without_named_steps_the_optimizer_says_where_they_end(tmp_path: Path) -> None:
+    made = Made()
+    for number in range(4):
+        made.note("Optimizer.step#SGD.step", number * 1000 + 900, 100)
+        made.kernel(GEMM, number * 1000 + 10, 500)
+    seen = breakdown(read(made.write(tmp_path / "x.json"))).window
+    assert (len(seen.steps), seen.named, seen.span_us) == (3, "Optimizer.step", 3000)
+    made.events = [event for event in made.events if event["cat"] != "user_annotation"]
+    seen = breakdown(read(made.write(tmp_path / "x.json"))).window
+    assert (len(seen.steps), seen.span_us) == (0, 3500)
+
+
+def test_the_pauses_of_a_gpu_are_told_apart_by_their_cause(tmp_path: Path) -> None:
+    """100 us each: one kernel was launched late, one waited for another stream, one came right after."""
+    made = Made()
+    made.step(1, 0, 1000)
+    made.kernel(GEMM, 0, 100, launch=0)
+    made.kernel(GEMM, 200, 100, launch=180)  # 80 us late, then 20 us of something else
+    made.kernel(GEMM, 400, 100, launch=150)
+    made.kernel(GEMM, 503, 497, launch=160)
+    idle = breakdown(read(made.write(tmp_path / "x.json"))).idle
+    assert (idle.host_us, idle.other_us, idle.kernel_us) == pytest.approx((80, 120, 3))
+
+
+def test_the_queue_is_as_deep_as_what_is_launched_and_not_begun(tmp_path: Path) -> None:
+    made = Made()
+    made.step(1, 0, 10_000)
+    for place in range(100):
+        made.kernel(GEMM, 1000 + place * 50, 49, launch=place * 2.0)
+    queue = breakdown(read(made.write(tmp_path / "x.json"))).launching
+    assert queue.depth_max == 99
+    assert queue.depth_p50 == pytest.approx(50, abs=1)
+    assert queue.delay_p50_us == pytest.approx(1000 + 50 * 48 - 2, abs=60)

@@ -43,7 +43,7 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
         told = _changes(opened, names) if args.diff else list(map(_object, opened, names))
         print(json.dumps({"version": 1, "gputop": __version__, "files": told}, allow_nan=False))
         return OK
-    pages = [_compared(opened, names)] if args.diff else list(map(_page, opened, names))
+    pages = [_compared(opened, names)] if args.diff else [*_together(traces), *map(_page, opened, names)]
     plain = config.plain(settings.ascii, sys.stdout.encoding)
     print("\n".join(markdown(page) if args.format == "md" else text(page, ascii=plain) for page in pages), end="")
     return OK
@@ -69,6 +69,13 @@ def _opened(name: str) -> View | Profile:
         raise Refused(reason if reason.startswith(name) else f"{name}: {reason}") from None
     finally:
         text.close()
+
+
+def _together(traces: list[View]) -> list[Page]:
+    """The page about all ranks, where there are several."""
+    from gputop.trace.told import ranks
+
+    return [ranks(traces)] if len(traces) > 1 else []
 
 
 def _page(opened: View | Profile, name: str) -> Page:

@@ -46,7 +46,7 @@ class Host:
         self.backward = Spans()
         self.op_id, self.op_shape = array("I"), array("I")
         self.shapes: list[Shape] = []
-        self.reads = array("d")  # when the host asked for one number of the GPU
+        self.reads, self.read_took = array("d"), array("d")  # when the host asked for one number of the GPU
         self.made = Spans()  # copies of what was just made on the CPU
         self.zeroed = self.nan_checks = self.functions = 0  # gradients set to zero; checks; functions of backward
         self.disorder = self.dropped = 0
@@ -122,6 +122,7 @@ class Host:
         elif meaning == Mark.READ:
             if len(self.reads) < MOST_SPANS:
                 self.reads.append(start)
+                self.read_took.append(took)
         elif meaning == Mark.NAN_CHECK:
             self.nan_checks += 1
         elif meaning == Mark.BACKWARD:

@@ -70,6 +70,8 @@ class Trace:
         self.host.finish()
         self._head(head)
         self.notes += notes
+        if not (len(self.activity) or self.host.count or self.calls.count):
+            self.notes.append("nothing in it is of torch.profiler: other programs write such files too")
         if self.odd:
             self.notes.append(f"{self.odd} events were left out: they make no sense")
         if self.activity.dropped or self.calls.dropped:

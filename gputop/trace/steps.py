@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 
 from gputop.trace.names import STEP, Mark
 from gputop.trace.read import Trace
 
 _OURS = "gputop.step#"
-_CUT = 0.5  # a last step shorter than this part of the others was cut
+_CUT = 0.5  # a last step shorter than this part of any other was cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Window:
 def window(trace: Trace) -> Window:
     """The whole steps of a trace; without any the span of its GPUs, else of its annotations."""
     steps, named = _steps(trace)
-    if len(steps) > 2 and steps[-1].end - steps[-1].start < _CUT * median(s.end - s.start for s in steps[:-1]):
+    if len(steps) > 2 and steps[-1].end - steps[-1].start < _CUT * min(s.end - s.start for s in steps[:-1]):
         steps = steps[:-1]
     if steps:
         return Window(steps[0].start, max(step.end for step in steps), steps, named)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gputop import units
 from gputop.page import Page, Point, Table
@@ -19,7 +19,7 @@ _SUMMED = 0.05  # of the window; smaller parts are not worth a clause
 
 def page(view: View) -> Page:
     """Everything that one trace says."""
-    found, said = view.found, view.verdicts
+    found, said = view.found, tuple(verdict for verdict in view.verdicts if not verdict.all_ranks)
     return Page(
         title=view.trace.name,
         about=about(view),
@@ -27,6 +27,30 @@ def page(view: View) -> Page:
         points=tuple(point(verdict) for verdict in said),
         tables=tuple(table for table in _tables(view, found) if table.rows),
         notes=tuple(view.trace.notes),
+    )
+
+
+def ranks(views: Sequence[View]) -> Page:
+    """The ranks of one job side by side."""
+    rows = []
+    for number, view in enumerate(views):
+        found, steps = view.found, view.rows
+        data = sum(row.data for row in steps) / len(steps) if steps else None
+        rows.append(
+            (
+                f"rank {number if view.trace.rank is None else view.trace.rank}, {view.trace.name}",
+                took(found.window.span_us / view.steps),
+                share(found.share(found.busy)) if found.device >= 0 else units.UNKNOWN,
+                share(found.share(found.comm)) if found.device >= 0 else units.UNKNOWN,
+                share(data),
+            )
+        )
+    head = ("rank", "step", "GPU busy", "in collectives", "waits for data")
+    late = [verdict for verdict in views[0].verdicts if verdict.all_ranks]
+    return Page(
+        title=f"{len(views)} ranks",
+        points=tuple(point(verdict) for verdict in late),
+        tables=(Table("Ranks", head, tuple(rows)),),
     )
 
 

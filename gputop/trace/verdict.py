@@ -41,6 +41,7 @@ class Verdict:
     steps: tuple[str, ...] = ()  # what to do, best first
     lost_share: float | None = None
     healthy: bool = False
+    all_ranks: bool = False  # it is about the job, not about the rank whose trace says it
     rule: str = ""  # filled in by what runs the signatures
 
 

@@ -85,8 +85,11 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
 def sync(view: View, limit: Limits) -> Iterator[Verdict]:
     """Waiting is harmless while the GPU stays busy: it counts only with idle time behind it."""
     found, calls = view.found, view.trace.calls
-    waits = union(calls.wait_start, calls.wait_took).within(found.window.start, found.window.end)
-    reads = view.inside(view.trace.host.reads) / view.steps
+    host = view.trace.host
+    # a number is read by a copy that waits, without a call that says so
+    waits = union(calls.wait_start + host.reads, calls.wait_took + host.read_took)
+    waits = waits.within(found.window.start, found.window.end)
+    reads = view.inside(host.reads) / view.steps
     count = max(reads, view.inside(calls.wait_start) / view.steps)
     time = found.share(waits)
     starved = found.share(found.idle.stream_host_us)

@@ -79,6 +79,7 @@ def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
     rank = late if known is None else known
     yield Verdict(
         severity="warn",
+        all_ranks=True,
         headline=f"Rank {rank} is late: the others wait for it {spread:.0%} of each step.",
         numbers=(Number(text="others wait, of a step", value=100 * spread, unit="%", limit=100 * limit["spread"]),),
         steps=("Look at that rank's own trace: its data, its CPU cores, its GPU's clocks; gputop diagnose there.",),
