@@ -87,7 +87,9 @@ async def draw(shot: Shot, folder: Path) -> str:
             await pilot.pause(0.05)
         for key in shot.keys:
             await pilot.press(key)
-        await pilot.pause(1.2)  # what is asked for details, and where a recording was sought, is there then
+        while app.main.player and app.main.player.seeking:
+            await pilot.pause(0.05)
+        await pilot.pause(1.2)  # what is asked for details is there then
         svg = app.export_screenshot()
     monitor.stop()
     # without this a renderer drops the blanks at the beginning of a run
