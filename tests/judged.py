@@ -12,7 +12,7 @@ from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Abstained, Engine, Finding, Verdict
 from gputop.diagnose.engine import BROKEN
 from gputop.history import History
-from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Process, Role
+from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Missing, Process, Role
 
 LIMITS = thresholds.shipped()
 ONSET_S = 120.0
@@ -68,8 +68,18 @@ class Machine:
 
     def verdict(self, seconds: int = 200) -> Verdict:
         """What is said of it after some time."""
-        *_, (_, said) = judged(self.frame(float(t)) for t in range(seconds))
-        return said
+        return after(self.frame, seconds)
+
+
+def after(frame: Callable[[float], Frame], seconds: int = 200) -> Verdict:
+    """What is said after some time of frames made up by hand."""
+    *_, (_, said) = judged(frame(float(t)) for t in range(seconds))
+    return said
+
+
+def refused(*names: str) -> dict[str, Any]:
+    """Dials of metrics that may not be read."""
+    return {"missing": tuple(Missing(metric=name, reason="denied") for name in names), **dict.fromkeys(names)}
 
 
 def _now(dials: dict[str, Any], t: float) -> dict[str, Any]:

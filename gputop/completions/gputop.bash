@@ -54,7 +54,7 @@ _shtab_gputop_reset_terminal___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop___config_COMPGEN=_shtab_compgen_files
 
-_shtab_gputop_demo_pos_0_choices=(showcase healthy healthy-plateau idle 16gpu 64gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main thermal power)
+_shtab_gputop_demo_pos_0_choices=(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main threads-process threads-host openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots thermal power)
 _shtab_gputop_demo___gpm_choices=(on off auto)
 _shtab_gputop_snapshot___gpm_choices=(on off auto)
 _shtab_gputop_snapshot___format_choices=(text json jsonl csv)

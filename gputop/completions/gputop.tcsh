@@ -21,7 +21,7 @@ complete gputop \
         'n/--format/(text json jsonl csv)/' \
         'n/--format/(text md)/' \
         'p/1/(demo snapshot record replay log doctor explain metrics columns keys docs completions reset-terminal)/' \
-        'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main thermal power)/' \
+        'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main threads-process threads-host openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots thermal power)/' \
         'n/record/f/' \
         'n/replay/f/' \
         'n/log/f/' \

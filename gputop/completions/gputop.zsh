@@ -87,7 +87,7 @@ _shtab_gputop_demo_options=(
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--list[name them all]"
-  ":which one (showcase):(showcase healthy healthy-plateau idle 16gpu 64gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main thermal power)"
+  ":which one (showcase):(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main threads-process threads-host openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots thermal power)"
 )
 
 # guard to ensure default positional specs are added only once per session

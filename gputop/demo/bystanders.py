@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.demo.generator import around
-from gputop.demo.server import MIB, Server
+from gputop.demo.server import MIB, Guest, Server
 from gputop.model import Missing, Note, Process
 
 _HIDDEN = (
@@ -49,7 +49,22 @@ def notes(server: Server, processes: tuple[Process, ...]) -> tuple[Note, ...]:
 
 def others(server: Server, t: float) -> tuple[Process, ...]:
     """The daemons and shells that have nothing to do with a GPU."""
-    return tuple(_daemon(server, t, *daemon) for daemon in server.others)
+    daemons = tuple(_daemon(server, t, *daemon) for daemon in server.others)
+    return (*daemons, *(_guest(server, t, guest) for guest in server.guests if t >= guest.from_s))
+
+
+def _guest(server: Server, t: float, guest: Guest) -> Process:
+    process = _daemon(server, t, guest.pid, guest.user, guest.uid, guest.command, guest.cpu)
+    return replace(
+        process,
+        started_ticks=int(100 * (server.uptime_s + guest.from_s)),
+        age_s=t - guest.from_s,
+        cpu_percent=around(guest.cpu, 0.01, guest.pid, t),
+        cpu_time_s=(t - guest.from_s) * guest.cpu / 100,
+        state="R",
+        waiting_in=None,
+        cgroup=f"/user.slice/user-{guest.uid}",
+    )
 
 
 def _daemon(server: Server, t: float, pid: int, user: str, uid: int, command: str, cpu: float) -> Process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,7 @@ from gputop import model
 from gputop.demo.cards import Tenant, gate, uuid
 from gputop.demo.generator import around, noise, share
 from gputop.demo.server import GIB, MIB, Job, Server, Work
-from gputop.model import GpuShare, Identity, Process, Role
+from gputop.model import Cgroup, GpuShare, Identity, Process, Role
 
 _ASLEEP = "futex_do_wait"
 
@@ -94,7 +95,9 @@ class Crew:
         wait = around(work.run_wait, 0.2, seed + 2, t)
         written = self._written(t, work) if rank == 0 else 0.0
         return Process(
-            **self._common(t, identity, cpu=main + pool, main=main, wait=wait, rss=job.rank_rss, shared=0.15),
+            **self._moved(
+                t, rank, self._common(t, identity, cpu=main + pool, main=main, wait=wait, rss=job.rank_rss, shared=0.15)
+            ),
             **self._reads(around(work.main_read, 0.1, seed + 3, t), work.main_chars, work.read_size),
             **self._place(rank),
             parent_pid=self._root if self._many else 1,
@@ -113,20 +116,25 @@ class Crew:
             voluntary_switches_per_s=around(work.switches, 0.1, seed + 5, t),
             involuntary_switches_per_s=around(0.4 * work.run_wait * (1 + work.pool_threads), 0.2, seed + 6, t),
             thread_names=self._thread_names,
-            libraries=("torch", "cuda", "mkl", "gomp"),
+            libraries=job.libraries,
             gpus=tuple(self._share(t, card) for card in job.ranks[rank]),
         )
 
     def _loader(self, t: float, work: Work, rank: int, identity: Identity) -> Process:
         job, seed = self.job, identity.pid
         wander, other = noise(seed, t), noise(seed + 1, t)
-        cpu = min(99.6, work.loader_cpu * (1 + 0.06 * wander))
+        cpu = work.loader_cpu * (1 + 0.06 * wander)
+        cpu = cpu if work.loader_cpu > 100 else min(99.6, cpu)
         blocked = min(100.0, work.loader_blocked * (1 + 0.12 * other))
         stuck = 50 + 50 * noise(seed + 2, t) < blocked
         wait = 0.6 * work.run_wait * (1 - 0.2 * wander)
         read = work.loader_read * (1 - 0.06 * other)
         return Process(
-            **self._common(t, identity, cpu=cpu, main=cpu, wait=wait, rss=job.loader_rss, shared=0.7),
+            **self._moved(
+                t,
+                rank,
+                self._common(t, identity, cpu=cpu, main=min(99.6, cpu), wait=wait, rss=job.loader_rss, shared=0.7),
+            ),
             **self._reads(read, work.loader_cached, work.read_size),
             **self._place(rank),
             parent_pid=job.pid + rank,
@@ -136,7 +144,7 @@ class Crew:
             state="D" if stuck else "R" if cpu > 60 else "S",
             waiting_in=self._storage_wait if stuck else None if cpu > 60 else _ASLEEP,
             threads=3,
-            busy_threads=int(cpu > 10),
+            busy_threads=math.ceil(cpu / 100) if cpu > 10 else 0,
             io_wait_percent=blocked,
             blocked_percent=blocked,
             write_bytes_per_s=0.0,
@@ -145,7 +153,7 @@ class Crew:
             voluntary_switches_per_s=90 * (1 + 0.2 * other),
             involuntary_switches_per_s=4 * (1 - 0.3 * other),
             thread_names=(("pt_data_worker", 3),),
-            libraries=("torch", "mkl", "gomp"),
+            libraries=tuple(name for name in job.libraries if name != "cuda"),
         )
 
     def _common(
@@ -163,6 +171,7 @@ class Crew:
             "run_wait_percent": wait,
             "main_run_wait_percent": wait,
             "last_cpu": (identity.pid * 7 + int(t) // 9) % self.server.cpus,
+            "throttled_percent": around(self.job.phase(t)[1].throttled, 0.1, identity.pid, t),
             "rss_bytes": resident,
             "shared_bytes": int(shared * resident),
             "open_files": 24 + identity.pid % 17,
@@ -174,21 +183,46 @@ class Crew:
         return {
             "user": job.user,
             "uid": job.uid,
-            "allowed_cpus": float(server.cpus),
+            "allowed_cpus": float(server.cpus if job.quota is None else job.quota),
             "affinity": f"0-{server.cpus - 1}",
             "nice": 0,
-            "throttled_percent": 0.0,
             "major_faults_per_s": 0.0,
             "swap_bytes": 0,
-            "cgroup": f"/slurm/uid_{job.uid}/job_{job.slurm_job}" if job.slurm_job else f"/user.slice/user-{job.uid}",
+            "cgroup": self._cgroup,
             "container": job.container,
             "slurm_job": job.slurm_job,
             "slurm_name": job.name if job.slurm_job else None,
             "folder": job.name,
             "job": job.name,
             "omp_threads": job.omp_threads,
-            "visible_gpus": ",".join(str(card) for rank in job.ranks for card in rank),
+            "visible_gpus": job.visible or ",".join(str(card) for rank in job.ranks for card in rank) or None,
         }
+
+    @property
+    def _cgroup(self) -> str:
+        job = self.job
+        if job.container:
+            return f"/system.slice/docker-{job.container}.scope"
+        return f"/slurm/uid_{job.uid}/job_{job.slurm_job}" if job.slurm_job else f"/user.slice/user-{job.uid}"
+
+    def _moved(self, t: float, rank: int, process: dict[str, Any]) -> dict[str, Any]:
+        """The scheduler moves a process about, but keeps it near the GPU of its rank, or where it was put."""
+        server, cards, half = self.server, self.job.ranks[rank], self.server.cpus // 2
+        if cards:
+            late = cards[0] >= (len(server.cards) + 1) // 2
+            process["last_cpu"] = half * (late != self.job.phase(t)[1].far) + process["last_cpu"] % half
+        return process
+
+    def confined(self, t: float) -> Cgroup:
+        """What confines the job."""
+        work = self.job.phase(t)[1]
+        return Cgroup(
+            path=self._cgroup,
+            cpu_quota=self.job.quota,
+            throttled_percent=around(work.throttled, 0.1, self._seed, t),
+            throttled_cpus=work.stopped_cpus,
+            oom_kills=0,
+        )
 
     def _place(self, rank: int) -> dict[str, Any]:
         return {"rank": rank, "local_rank": rank, "world_size": len(self.job.ranks)} if self._many else {}
@@ -224,7 +258,10 @@ class Crew:
 
     @cached_property
     def _thread_names(self) -> tuple[tuple[str, int], ...]:
-        named = (("cuda-EvtHandlr", 1), ("pt_autograd_0", 1), ("pt_data_pin", int(self.job.loaders > 0)))
+        cuda = int(any(self.job.ranks))
+        trains = int(any(work.duty > 0 for _, work in self.job.work))  # torch starts it with the first backward pass
+        loads = int(self.job.loaders > 0)
+        named = (("cuda-EvtHandlr", cuda), ("pt_autograd_0", cuda * trains), ("pt_data_pin", cuda * loads))
         ranks = (("pt_nccl_heartbt", 1), ("pt_nccl_watchdg", 1)) if self._many else ()
         known = tuple(entry for entry in (*named, *ranks) if entry[1])
         return (("python", self.job.threads - len(known)), *known)

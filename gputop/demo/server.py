@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Any
 
 GIB = 1024**3
 MIB = 1024**2
@@ -55,6 +56,9 @@ class Work:
     pool_cpu: float = 0.0  # of each
     run_wait: float = 2
     switches: float = 400
+    throttled: float = 0.0  # percent of periods in which the job's CPU quota runs out
+    stopped_cpus: float = 0.0  # CPUs' worth of work that is stopped meanwhile
+    far: bool = False  # it runs on CPUs that are not near its GPUs
     loader_cpu: float = 10
     loader_blocked: float = 0
     loader_read: float = 3e6  # from storage
@@ -90,6 +94,9 @@ class Job:
     slurm_job: str | None = None
     container: str | None = None
     omp_threads: int | None = 1
+    libraries: tuple[str, ...] = ("torch", "cuda", "mkl", "gomp")
+    visible: str | None = None  # CUDA_VISIBLE_DEVICES, where it is not just its GPUs
+    quota: float | None = None  # CPUs
 
     def phase(self, t: float) -> tuple[float, Work]:
         """The work it does at t, and since when."""
@@ -144,6 +151,18 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    """A program that has nothing to do with a GPU and comes at some time."""
+
+    pid: int
+    user: str
+    uid: int
+    command: str
+    cpu: float  # percent of a core
+    from_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     """Everything of a machine that a scenario can set."""
 
@@ -158,6 +177,9 @@ class Server:
     uptime_s: float = 23 * 86400.0  # at time 0
     viewer: int | None = None  # uid of who looks; None is root, who may see everybody's I/O
     others: tuple[tuple[int, str, int, str, float], ...] = ()  # (pid, user, uid, command, percent of a core)
+    guests: tuple[Guest, ...] = ()
+    settings: tuple[tuple[float, str, Any], ...] = ()  # (from when, field of Host, value)
+    monitor_percent: float = 0.9  # what gputop itself costs, of one core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,8 @@ class Demo:
             processes=(*(hide(process, server.viewer) for process in working), *seen_daemons),
             jobs=tuple(crew.seen(t) for crew in crews),
             notes=notes(server, processes),
-            cost_percent=0.9,
+            cgroups=tuple(crew.confined(t) for crew in crews if crew.job.quota is not None),
+            cost_percent=server.monitor_percent,
             driver_percent=0.4,
         )
 

@@ -24,7 +24,7 @@ def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, worth: flo
     for group in groups.values():
         told += _told(group, host, worth)
     used = {cause for finding in told for cause in finding.causes}
-    told += [finding for finding in host if finding.rule not in used]
+    told += _alone([finding for finding in host if finding.rule not in used])
     return sorted(told, key=lambda finding: (not finding.primary, -RANKS[finding.severity], _order(finding)))
 
 
@@ -73,7 +73,9 @@ def _group(subject: Subject, tenants: Tenants) -> _Group:
 def _told(group: list[Finding], host: list[Finding], worth: float) -> list[Finding]:
     """One group: its causes folded, its primary marked."""
     starved = [finding for finding in group if RULES[finding.rule].level is Level.STARVED]
-    causes = [finding for finding in (*group, *host) if RULES[finding.rule].level is Level.CAUSE]
+    causes = [finding for finding in group if RULES[finding.rule].level is Level.CAUSE]
+    # what is only worth knowing of the machine explains nothing of one job
+    causes += [one for one in host if RULES[one.rule].level is Level.CAUSE and one.severity != "info"]
     if starved and causes:
         first, *others = sorted(starved, key=_order)
         group = [finding for finding in group if finding not in starved and finding not in causes]
@@ -86,22 +88,40 @@ def _told(group: list[Finding], host: list[Finding], worth: float) -> list[Findi
 
 
 def _because(starved: Finding, causes: list[Finding]) -> Finding:
-    """What starves and why, as one finding: what to do about the cause comes first."""
+    """What starves and why, as one finding: what to do about the cause comes first, unless it is a mere suspicion."""
     worst = max((starved, *causes), key=lambda finding: RANKS[finding.severity])
+    certain = causes[0].severity != "info"
+    parts = [*causes, starved] if certain else [starved, *causes]
     return replace(
         starved,
         severity=worst.severity,
-        headline=f"{starved.headline}, because {causes[0].headline}",
-        evidence=(*(item for cause in causes for item in cause.evidence), *starved.evidence),
-        steps=(*(step for cause in causes for step in cause.steps), *starved.steps),
+        headline=f"{starved.headline}{', because' if certain else ';'} {_who(starved, causes[0])} {causes[0].headline}",
+        evidence=tuple(dict.fromkeys(item for part in parts for item in part.evidence)),
+        steps=tuple(dict.fromkeys(step for part in parts for step in part.steps)),
         causes=(*starved.causes, *(cause.rule for cause in causes)),
         confidence=max(starved.confidence, causes[0].confidence),
     )
 
 
+def _who(starved: Finding, cause: Finding) -> str:
+    """Whom the headline of a cause speaks of."""
+    if cause.subject.kind == "host":
+        return "the machine"
+    return "it" if cause.subject.kind == starved.subject.kind else f"one {cause.subject.kind}"
+
+
+def _alone(host: list[Finding]) -> list[Finding]:
+    """What holds of the machine and is told as no job's cause: the worst trouble leads."""
+    host = sorted(host, key=_order)
+    lead = next((one for one in host if one.severity != "info" and RULES[one.rule].level is not Level.NEVER), None)
+    return [replace(finding, primary=True) if finding is lead else finding for finding in host]
+
+
 def _may_lead(finding: Finding, worth: float) -> bool:
     level = RULES[finding.rule].level
-    return level is not Level.NEVER and (level is not Level.DEVICE or (finding.lost_share or 0.0) >= worth)
+    if level is Level.DEVICE:
+        return (finding.lost_share or 0.0) >= worth
+    return level is not Level.NEVER and not (level is Level.CAUSE and finding.severity == "info")
 
 
 def _order(finding: Finding) -> tuple[int, int, float, int]:

@@ -36,7 +36,7 @@ class Rule:
     state: str  # the word at the end of a GPU's row
     short: str  # the same in a cell
     level: Level
-    group: str  # the module it stands in
+    group: str  # the module, or the folder, below diagnose that it stands in
     judge: Judge
 
 
@@ -49,7 +49,7 @@ def rule(id: str, question: str, *, level: Level, state: str = "", short: str = 
     def declare(judge: Judge) -> Judge:
         if id in RULES:
             raise ValueError(f"two rules are called {id}")
-        RULES[id] = Rule(id, question, state, short, level, judge.__module__.rpartition(".")[2], judge)
+        RULES[id] = Rule(id, question, state, short, level, judge.__module__.split(".")[2], judge)
         return judge
 
     return declare

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -55,3 +57,14 @@ def share_of_cpus(view: View, trainer: Trainer) -> float:
     """CPUs for each rank of its job on this machine."""
     ranks = sum(other.process.job == trainer.process.job for other in view.vectors()) if trainer.process.job else 1
     return (trainer.allowed or 1.0) / max(1, ranks)
+
+
+def spread(percents: Sequence[float]) -> str:
+    """From the least to the most: `12-31 %`, or `97 %` where they are the same."""
+    least, most = f"{min(percents):.0f}", f"{max(percents):.0f}"
+    return f"{least} %" if least == most else f"{least}-{most} %"
+
+
+def fed(view: View, trainer: Trainer) -> bool:
+    """Whether its GPUs are kept busy all the same: then what troubles its CPUs costs nothing."""
+    return trainer.duty is not None and 100 * trainer.duty >= view.limit("gpu-bound-healthy.busy_percent")

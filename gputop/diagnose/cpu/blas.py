@@ -1,0 +1,72 @@
+"""A rule about NumPy on Intel CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import busy, cores, starved
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Missing
+
+_UNLOCK = "the libraries of a process are shown to its owner: run gputop as the same user, or with sudo"
+
+
+@rule(
+    "openblas-on-intel",
+    "Does NumPy keep the CPUs busy with OpenBLAS where MKL would be faster?",
+    level=Level.CAUSE,
+    state="openblas",
+    short="BLAS",
+)
+def openblas_on_intel(view: View) -> Iterator[Finding]:
+    """pip's NumPy always brings OpenBLAS: only pools at work beside a GPU that waits make it a suspect, and no more."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer):
+            continue
+        model = view.frame.host.cpu_model
+        if not view.above(trainer.saturation, "saturation") or (model is not None and "Intel" not in model):
+            continue
+        using = {name for process in trainer.tree for name in process.libraries}
+        missing = [Missing(metric="cpu_model", reason="absent")] if model is None else []
+        missing += [] if using else [Missing(metric="libraries", reason="denied", unlock=_UNLOCK)]
+        if missing:
+            view.abstain(trainer, *missing)
+        elif "openblas" in using and "mkl" not in using and _pools(view, trainer):
+            yield _suspect(view, trainer, model or "")
+
+
+def _pools(view: View, trainer: Trainer) -> bool:
+    """Whether its loaders, or it itself without any, compute with more than one thread each."""
+    if trainer.loaders:
+        return view.above(trainer.loader_cpu, "loader_cores")
+    return view.above(trainer.compute_threads, "threads") and view.above(trainer.cores, "loader_cores")
+
+
+def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
+    if trainer.loaders:
+        each = trainer.loader_cpu or 0.0
+        text = f"{trainer.loaders} loaders, each {each:.1f} cores: they compute with several threads"
+        at_work = Evidence(text=text, value=each, unit="cores", limit=view.limit("loader_cores"))
+    else:
+        threads = trainer.compute_threads or 0.0
+        at_work = Evidence(text=f"{threads:.0f} compute threads in the training process", value=threads)
+    return view.found(
+        trainer,
+        "info",
+        "may lose CPU time in OpenBLAS, which is slow on Intel CPUs",
+        evidence=(Evidence(text=f"OpenBLAS and no MKL is loaded, on {model}"), at_work, cores(trainer), busy(trainer)),
+        steps=(
+            Step(text="first try one thread a loader", command="export OPENBLAS_NUM_THREADS=1"),
+            Step(text="NumPy with MKL, from conda-forge", command='conda install "libblas=*=*mkl" numpy'),
+            Step(
+                text="or from conda's own channel: some mirrors have OpenBLAS only",
+                command="pip uninstall -y numpy; conda install --override-channels -c defaults numpy",
+            ),
+            Step(text="see whether its time is in numpy.linalg or dot", action="stack"),
+        ),
+        confidence=0.5,
+        lost_share=trainer.lost,
+    )

@@ -1,0 +1,192 @@
+"""A rule about somebody else's work that takes CPUs or disks from a trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple
+
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import busy, starved
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Missing, Process
+
+_DENIED = "the I/O of other users is hidden: sudo gputop shows who uses the disk"
+
+
+class Consumer(NamedTuple):
+    """Processes that belong together and what they use: cores, or bytes a second."""
+
+    processes: tuple[Process, ...]
+    used: float
+
+    @property
+    def largest(self) -> Process:
+        """The one that stands for all."""
+        return max(self.processes, key=lambda process: process.cpu_percent or 0.0)
+
+
+@rule("neighbour", "Does other work take the CPUs or the disk?", level=Level.CAUSE, state="neighbour", short="NEAR")
+def neighbour(view: View) -> Iterator[Finding]:
+    """The GPU waits, CPUs or disk are full, and most of that is not of this job but of another one."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty") or not starved(view, trainer):
+            continue
+        if view.above(view.mean("host", "steal_percent"), "steal_percent"):
+            yield _stolen(view, trainer)
+        elif _cpu_full(view, trainer):
+            yield from _by_cpu(view, trainer)
+        elif _disk_full(view, trainer):
+            yield from _by_disk(view, trainer)
+
+
+def _cpu_full(view: View, trainer: Trainer) -> bool:
+    waits = max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
+    full = view.above(view.mean("host", "cpu_percent"), "cpu_percent")
+    return full and view.above(waits, "run_wait") and view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
+
+
+def _disk_full(view: View, trainer: Trainer) -> bool:
+    full = any(view.above(disk.busy_percent, "disk_percent") for disk in view.frame.host.disks)
+    return (
+        full
+        and view.above(trainer.loader_blocked, "blocked")
+        and view.above(view.mean("host", "io_pressure"), "pressure_percent")
+    )
+
+
+def _by_cpu(view: View, trainer: Trainer) -> Iterator[Finding]:
+    total = view.frame.host.cpus_total
+    other = max(_others(view, trainer, "cpu_percent"), key=lambda one: one.used, default=None)
+    if other is None or not total:
+        return
+    cores = other.used / 100
+    if cores > (trainer.cores or 0.0) and view.above(cores / total, "share"):
+        full = view.mean("host", "cpu_percent") or 0.0
+        wait = 100 * max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
+        evidence = (
+            Evidence(text=f"{_who(trainer, other)} uses {cores:.1f} of {total} CPUs", value=cores, unit="cores"),
+            Evidence(text=f"all CPUs {full:.0f} % busy", value=full, unit="%", limit=view.limit("cpu_percent")),
+            Evidence(text=f"this job waits for a CPU {wait:.0f} % of its time", value=wait, unit="%", limit=30.0),
+        )
+        yield _found(view, trainer, other, "the CPUs", evidence)
+
+
+def _by_disk(view: View, trainer: Trainer) -> Iterator[Finding]:
+    """Who reads and writes most; where the I/O of others is hidden nobody is blamed."""
+    hidden = [process for process in view.frame.processes if _denied(process)]
+    others = _others(view, trainer, "read_bytes_per_s", "write_bytes_per_s")
+    mine = sum(_moved(process) for process in trainer.tree)
+    total = mine + sum(one.used for one in others)
+    other = max(others, key=lambda one: one.used, default=None)
+    if hidden and (other is None or not view.above(other.used / total if total else None, "share")):
+        view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=_DENIED))
+    elif other is not None and other.used > mine and total and view.above(other.used / total, "share"):
+        disk = max(view.frame.host.disks, key=lambda one: one.busy_percent or 0.0)
+        wait = 100 * (trainer.loader_blocked or 0.0)
+        evidence = (
+            Evidence(text=f"{_who(trainer, other)} moves {other.used / 1e6:.0f} MB/s", value=other.used, unit="B/s"),
+            Evidence(text=f"{disk.name} {disk.busy_percent or 0:.0f} % busy", value=disk.busy_percent, unit="%"),
+            Evidence(text=f"loaders of this job wait for it {wait:.0f} % of their time", value=wait, unit="%"),
+        )
+        yield _found(view, trainer, other, "the disk", evidence)
+
+
+def _denied(process: Process) -> bool:
+    return any(one.metric == "read_bytes_per_s" and one.reason == "denied" for one in process.missing)
+
+
+def _moved(process: Process) -> float:
+    return (process.read_bytes_per_s or 0.0) + (process.write_bytes_per_s or 0.0)
+
+
+def _others(view: View, trainer: Trainer, *metrics: str) -> list[Consumer]:
+    """What is not of this trainer's job, ancestors and descendants, by job or by user and control group."""
+    mine = {process.identity for process in (*trainer.tree, *_above(view, trainer))}
+    groups: dict[Hashable, list[Process]] = {}
+    for process in view.frame.processes:
+        if process.unseen is None and process.identity not in mine and not _same(process, trainer.process):
+            key = process.job or (process.uid, process.cgroup)
+            groups.setdefault(key, []).append(process)
+    return [
+        Consumer(tuple(group), sum(getattr(process, metric) or 0.0 for process in group for metric in metrics))
+        for group in groups.values()
+    ]
+
+
+def _same(process: Process, trainer: Process) -> bool:
+    """Whether it belongs to the trainer's job, or may: nothing tells it from what that job started."""
+    if process.job is not None or trainer.job is None:
+        return process.job == trainer.job
+    return process.uid == trainer.uid and process.cgroup in (None, trainer.cgroup)
+
+
+def _above(view: View, trainer: Trainer) -> Iterator[Process]:
+    by_pid = {process.pid: process for process in view.frame.processes}
+    above = by_pid.get(trainer.process.parent_pid)
+    for _ in range(32):
+        if above is None:
+            return
+        yield above
+        above = by_pid.get(above.parent_pid)
+
+
+def _who(trainer: Trainer, other: Consumer) -> str:
+    """Of other users no more than who they are and what runs."""
+    process = other.largest
+    name = process.job or process.name or "a program"
+    if process.uid is not None and process.uid == trainer.process.uid:
+        return f"{name} (pid {process.pid})"
+    return f"{name} of user {process.user}" if process.user else name
+
+
+def _found(
+    view: View, trainer: Trainer, other: Consumer, what: str, evidence: tuple[Evidence, ...]
+) -> Finding:  # fmt: skip
+    age_s = min((process.age_s for process in other.processes if process.age_s is not None), default=None)
+    together = age_s is not None and abs(age_s - trainer.phase_s) <= view.limit("together_s")
+    if together:
+        evidence += (Evidence(text=f"it began {age_s:.0f} s ago, when the load of the GPU changed", value=age_s),)
+    own = other.largest.uid is not None and other.largest.uid == trainer.process.uid
+    pid = other.largest.pid if own else "PID"
+    return view.found(
+        trainer,
+        "warn",
+        f"shares {what} with {_who(trainer, other)}, which takes most",
+        evidence=(*evidence, busy(trainer)),
+        steps=(
+            Step(text="run heavy jobs on different machines, or one after the other"),
+            Step(text="let the other one have what is left over" + ("" if own else ": its owner can"),
+                 command=f"renice -n 19 -p {pid}; ionice -c 3 -p {pid}"),
+            Step(text="or give each CPUs of its own", command=_apart(view)),
+        ),
+        confidence=view.confidence(0.65, confirmed=together),
+        lost_share=trainer.lost,
+    )  # fmt: skip
+
+
+def _apart(view: View) -> str:
+    half = max(1, view.frame.host.cpus_total // 2)
+    return f"taskset -c 0-{half - 1} python train.py"
+
+
+def _stolen(view: View, trainer: Trainer) -> Finding:
+    steal = view.mean("host", "steal_percent") or 0.0
+    return view.found(
+        trainer,
+        "warn",
+        "shares its CPUs with other virtual machines",
+        evidence=(
+            Evidence(
+                text=f"{steal:.0f} % of the CPU time goes to other virtual machines (steal)",
+                value=steal,
+                unit="%",
+                limit=view.limit("steal_percent"),
+            ),
+            busy(trainer),
+        ),
+        steps=(Step(text="move to a host, or an instance type, with CPUs of its own (dedicated, not burstable)"),),
+        confidence=0.65,
+        lost_share=trainer.lost,
+    )

@@ -1,0 +1,112 @@
+"""A rule about work on the wrong side of a machine: CPUs that are far from the GPU they feed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from gputop import units
+from gputop.diagnose.cpu.threads import affinity
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Gpu
+
+
+@rule(
+    "numa-misplacement",
+    "Do the CPUs of a process sit far from its GPU?",
+    level=Level.CAUSE,
+    state="far cpu",
+    short="NUMA",
+)
+def numa_misplacement(view: View) -> Iterator[Finding]:
+    """With two nodes or more, the CPU time of one GPU's trainer that is spent outside the CPUs near that GPU."""
+    if sum(bool(node.cpus) for node in view.frame.host.nodes) < 2:
+        return
+    for trainer in view.trainers():
+        if len(trainer.gpus) != 1 or not view.knows(trainer.gpus[0], "local_cpus"):
+            continue
+        near = _near(trainer.gpus[0])
+        if not near or len(near) >= view.frame.host.cpus_total or not view.above(trainer.cores, "cores"):
+            continue
+        share = _far_share(view, trainer, near)
+        if view.above(share, "far"):
+            yield _far(view, trainer, near, share or 0.0)
+
+
+def _near(gpu: Gpu) -> frozenset[int]:
+    try:
+        return frozenset(units.listed(gpu.local_cpus or ""))
+    except ValueError:
+        return frozenset()
+
+
+def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | None:
+    """The share of CPU time on far CPUs over the window: where each process ran last, by the time it used."""
+    looks = view.notes(trainer).setdefault("looks", deque())
+    now_s, window_s = view.frame.mono_s, view.limit("window_s")
+    known = [(process.last_cpu, process.cpu_percent) for process in trainer.tree if process.cpu_percent]
+    far = sum(cpu for last, cpu in known if last is not None and last not in near)
+    looks.append((now_s, far, sum(cpu for last, cpu in known if last is not None)))
+    while now_s - looks[0][0] > window_s:
+        looks.popleft()
+    if now_s - looks[0][0] < window_s / 2:
+        return None
+    total = sum(all_cpu for _, _, all_cpu in looks)
+    return sum(far for _, far, _ in looks) / total if total else None
+
+
+def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Finding:
+    gpu, allowed = trainer.gpus[0], affinity(trainer.process)
+    harmful = trainer.duty is not None and trainer.duty < view.limit("starved.duty")
+    harmful = harmful or view.above(trainer.pcie_rx, "pcie_bytes_per_s")
+    severity: Severity = "warn" if harmful and view.above(share, "warn_far") else "info"
+    node = _node(view, near) if gpu.numa_node is None else gpu.numa_node
+    where = "another node" if node is None else f"node {node}"
+    evidence = [
+        Evidence(
+            text=f"{100 * share:.0f} % of its CPU time ran outside CPUs {gpu.local_cpus}, which are near its GPU",
+            value=100 * share,
+            unit="%",
+            limit=100 * view.limit("far"),
+        )
+    ]
+    if allowed and not allowed & near:
+        evidence.append(Evidence(text=f"it may run on CPUs {trainer.process.affinity} only"))
+    pin = f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={gpu.local_cpus}"
+    return view.found(
+        trainer,
+        severity,
+        f"works on CPUs far from its GPU, which hangs on {where}",
+        evidence=tuple(evidence),
+        steps=(
+            Step(text="start it near its GPU", command=f"numactl {pin} {_command(trainer)}"),
+            Step(
+                text="or in the program, before the DataLoader is made",
+                command=f"os.sched_setaffinity(0, {_python(near)})",
+            ),
+        ),
+        confidence=0.65,
+        lost_share=None if trainer.duty is None else trainer.lost,
+    )
+
+
+def _node(view: View, near: frozenset[int]) -> int | None:
+    """The node that has the most of these CPUs."""
+    most = max(view.frame.host.nodes, key=lambda node: len(near & frozenset(units.listed(node.cpus))))
+    return most.number
+
+
+def _python(numbers: frozenset[int]) -> str:
+    """A Python expression for them."""
+    parts = []
+    for part in units.ranges(tuple(numbers)).split(","):
+        first, dash, last = part.partition("-")
+        parts.append(f"range({first}, {int(last) + 1})" if dash else f"[{first}]")
+    return parts[0] if len(parts) == 1 else f"[{', '.join(f'*{part}' for part in parts)}]"
+
+
+def _command(trainer: Trainer) -> str:
+    return " ".join(trainer.process.command)[:80] or "python train.py"

@@ -1,0 +1,132 @@
+"""A rule about limits on CPU: a quota that runs out, and an affinity that leaves a CPU or two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.cpu.threads import affinity
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import fed
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Cgroup
+
+
+@rule("cpu-quota", "Is a job held back by a limit on its CPUs?", level=Level.CAUSE, state="cpu limit", short="CPU")
+def cpu_quota(view: View) -> Iterator[Finding]:
+    """Its control group was stopped for want of quota, or all its work is on very few CPUs of many."""
+    for trainer in view.trainers():
+        group = _group(view, trainer)
+        waiting = group.throttled_cpus if group else None
+        little = waiting is not None and waiting < view.limit("least_waiting")
+        if not little and (view.above(trainer.throttled, "throttled") or view.above(waiting, "waiting")):
+            yield _throttled(view, trainer, group)
+        elif _crowded(view, trainer):
+            yield _few(view, trainer)
+        elif trainer.throttled is None:
+            view.knows(trainer, "throttled")
+
+
+def _group(view: View, trainer: Trainer) -> Cgroup | None:
+    path = trainer.process.cgroup
+    return next((group for group in view.frame.cgroups if group.path == path), None) if path else None
+
+
+def _throttled(view: View, trainer: Trainer, group: Cgroup | None) -> Finding:
+    allowed, share = trainer.allowed or 1.0, trainer.throttled or 0.0
+    quota = group.cpu_quota if group and group.cpu_quota else allowed
+    severity: Severity = "crit" if view.above(share, "crit_throttled") else "warn"
+    evidence = [
+        Evidence(
+            text=f"the limit of {quota:.1f} CPUs ran out in {100 * share:.0f} % of periods",
+            value=100 * share,
+            unit="%",
+            limit=100 * view.limit("throttled"),
+        )
+    ]
+    if group and group.throttled_cpus:
+        stopped = group.throttled_cpus
+        text = f"{stopped:.1f} CPUs' worth of work was stopped meanwhile"
+        evidence.append(Evidence(text=text, value=stopped, unit="cores", limit=view.limit("waiting")))
+    if (busy := view.mean("host", "cpu_percent")) is not None:
+        evidence.append(Evidence(text=f"the machine itself is {100 - busy:.0f} % idle", value=100 - busy, unit="%"))
+    return view.found(
+        trainer,
+        "info" if fed(view, trainer) else severity,
+        f"is held to {quota:.1f} CPUs by its quota",
+        evidence=tuple(evidence),
+        steps=(_raise(trainer, quota, busy, view.frame.host.cpus_total), *_until_then(quota)),
+        confidence=0.9,
+        grade="driver",
+        lost_share=None if trainer.duty is None else trainer.lost,
+    )
+
+
+def _raise(trainer: Trainer, quota: float, busy: float | None, total: int) -> Step:
+    """Twice as much, where the machine has it."""
+    idle = total * (1 - (busy if busy is not None else 50.0) / 100)
+    wanted = max(int(quota) + 1, min(2 * int(quota + 0.99), int(quota + idle), total))
+    process = trainer.process
+    if process.slurm_job:
+        return Step(text=f"ask Slurm for {wanted} CPUs a task", command=f"#SBATCH --cpus-per-task={wanted}")
+    if process.container:
+        return Step(
+            text=f"give its container {wanted} CPUs (Kubernetes: resources.limits.cpu: {wanted})",
+            command=f"docker update --cpus {wanted} {process.container}",
+        )
+    return Step(
+        text=f"give it {wanted} CPUs: raise CPUQuota of its unit, or cpu.max of {process.cgroup or 'its group'}"
+    )
+
+
+def _until_then(quota: float) -> tuple[Step, ...]:
+    few = max(1, int(quota))
+    return (
+        Step(
+            text=f"until then no more than {few} CPUs' worth of loaders",
+            command=f"DataLoader(..., num_workers={max(1, few - 1)})",
+        ),
+        Step(text="and of threads: libraries see all CPUs of the machine", command=f"torch.set_num_threads({few})"),
+    )
+
+
+def _crowded(view: View, trainer: Trainer) -> bool:
+    """Whether it runs on one or two CPUs that it keeps busy, with work for more."""
+    here, runnable = affinity(trainer.process), (trainer.compute_threads or 0.0) + trainer.loaders
+    if not here or len(here) > view.limit("few_cpus") or view.frame.host.cpus_total < 4 * len(here):
+        return False
+    places = {process.last_cpu for process in trainer.tree if process.cpu_percent} - {None}
+    full = view.above(trainer.cores and trainer.cores / len(here), "full") and (trainer.cores or 0) <= len(here) + 0.15
+    return full and places <= here and runnable >= view.limit("runnable")
+
+
+def _few(view: View, trainer: Trainer) -> Finding:
+    here, total = affinity(trainer.process), view.frame.host.cpus_total
+    runnable = (trainer.compute_threads or 0.0) + trainer.loaders
+    return view.found(
+        trainer,
+        "info" if fed(view, trainer) else "warn",
+        f"may run on {len(here)} of {total} CPUs only",
+        evidence=(
+            Evidence(
+                text=f"{runnable:.0f} loaders and compute threads share CPU {trainer.process.affinity}",
+                value=runnable,
+                limit=view.limit("runnable"),
+            ),
+            Evidence(text=f"{trainer.cores or 0:.1f} cores in use", value=trainer.cores, unit="cores", limit=len(here)),
+        ),
+        steps=(
+            Step(
+                text="let all its threads run everywhere, where its cpuset allows it",
+                command=f"taskset -acp 0-{total - 1} {trainer.process.pid}",
+            ),
+            Step(
+                text="and in the program, before the loaders start: some BLAS and OpenMP builds pin their parent",
+                command=f"os.sched_setaffinity(0, range({total}))",
+            ),
+            Step(text="in Slurm", command=f"#SBATCH --cpus-per-task={max(4, trainer.loaders + 1)}"),
+        ),
+        confidence=0.9,
+        lost_share=None if trainer.duty is None else trainer.lost,
+    )

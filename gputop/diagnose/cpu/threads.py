@@ -1,0 +1,191 @@
+"""Rules about too many compute threads: of one process, and of all experiments on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import fed, share_of_cpus, spread
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Process
+
+
+def affinity(process: Process) -> frozenset[int]:
+    """CPUs a process may run on; none where that is not known."""
+    try:
+        return frozenset(units.listed(process.affinity)) if process.affinity else frozenset()
+    except ValueError:
+        return frozenset()
+
+
+def pool(process: Process) -> int | None:
+    """Threads that its libraries start for one computation: as told, else one for each CPU they see, quota or not."""
+    if not process.libraries:  # then its environment cannot be read either
+        return None
+    told = process.omp_threads or process.mkl_threads
+    return told or len(affinity(process)) or None
+
+
+@rule(
+    "threads-process",
+    "Are the compute threads of a process in each other's way?",
+    level=Level.CAUSE,
+    state="threads",
+    short="THR",
+)
+def threads_process(view: View) -> Iterator[Finding]:
+    """More threads that want to run than CPUs, waiting, and spinning while they do: passive ones cost little."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "allowed", "compute_threads", "run_wait", "switches"):
+            continue
+        allowed = trainer.allowed or 1.0
+        wanted = view.mean(trainer.process, "busy_threads")
+        waits = view.above(trainer.run_wait, "run_wait")
+        if view.above(None if wanted is None else wanted / allowed, "threads"):
+            certain = waits and view.below(trainer.switches, "switches")
+        else:
+            certain = False
+        size = pool(trainer.process)
+        large = view.above(None if size is None else size / allowed, "pool") and view.above(wanted, "pool_threads")
+        hurts = waits or view.above(trainer.throttled, "throttled")
+        if certain or (large and hurts and view.below(trainer.switches, "passive")):
+            yield _in_the_way(view, trainer, wanted or 0.0, size, certain)
+
+
+def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, certain: bool) -> Finding:
+    allowed, waited = trainer.allowed or 1.0, 100 * (trainer.run_wait or 0.0)
+    each = max(1, int(share_of_cpus(view, trainer)))
+    seen = len(affinity(trainer.process))
+    evidence = [
+        Evidence(
+            text=f"{wanted:.0f} compute threads want to run on {allowed:.0f} CPUs",
+            value=wanted,
+            unit="threads",
+            limit=view.limit("threads") * allowed,
+        ),
+        Evidence(
+            text=f"{waited:.0f} % of their time they wait for a CPU",
+            value=waited,
+            unit="%",
+            limit=100 * view.limit("run_wait"),
+        ),
+        Evidence(text=f"{trainer.switches or 0:.0f} voluntary switches a CPU second: they spin while they wait")
+        if certain
+        else Evidence(text=f"its libraries start {size} threads for a computation", value=size, unit="threads"),
+    ]
+    if seen >= view.limit("pool") * allowed:
+        evidence.append(
+            Evidence(text=f"PyTorch and OpenMP see {seen} CPUs, the quota allows {allowed:.0f}", value=seen)
+        )
+    return view.found(
+        trainer,
+        "warn" if certain and not fed(view, trainer) else "info",
+        f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {allowed:.0f} CPUs",
+        evidence=tuple(evidence),
+        steps=limit_threads(each),
+        confidence=0.75 if certain else 0.5,
+        lost_share=None if trainer.duty is None else trainer.lost,
+    )
+
+
+def limit_threads(each: int) -> tuple[Step, ...]:
+    """How a process is told to start this many threads."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return (
+        Step(
+            text=f"start it with {each} compute threads",
+            command=f"export {' '.join(f'{name}={each}' for name in names)}",
+        ),
+        Step(text="or set it in the program, before the first computation", command=f"torch.set_num_threads({each})"),
+        Step(text="in loaders that use OpenCV, in worker_init_fn", command="cv2.setNumThreads(0)"),
+    )
+
+
+@rule(
+    "threads-host",
+    "Do all experiments together start more threads than there are CPUs?",
+    level=Level.CAUSE,
+    state="threads",
+    short="THR",
+)
+def threads_host(view: View) -> Iterator[Finding]:
+    """Every process sizes its pool for the whole machine; many single threads are no such pools, and harm little."""
+    warm = [trainer for trainer in view.vectors() if trainer.warm]
+    if len(warm) < 2 or not all(view.knows(trainer, "compute_threads", "allowed") for trainer in warm):
+        return
+    pools = [
+        trainer
+        for trainer in warm
+        if (trainer.compute_threads or 0.0) >= view.limit("pool") and trainer.process.omp_threads != 1
+    ]
+    if len(pools) < 2:
+        return
+    cpus, total = _cpus(view, pools), sum(trainer.compute_threads or 0.0 for trainer in pools)
+    waits = [trainer.run_wait for trainer in pools if trainer.run_wait is not None]
+    waited = sum(waits) / len(waits) if waits else None
+    host = view.host()
+    contended = view.above(view.mean("host", "cpu_pressure"), "pressure_percent") or view.above(waited, "run_wait")
+    if contended and view.above(total / cpus, "threads"):
+        evidence, each = tuple(_experiments(view, pools, total, cpus, waited)), max(1, int(cpus // len(warm)))
+        yield view.found(
+            host,
+            _severity(view, pools),
+            f"runs {total:.0f} compute threads of {len(pools)} trainers on {cpus:.0f} CPUs",
+            evidence=evidence,
+            steps=(*limit_threads(each)[:2], *_pin(len(warm), cpus)),
+            confidence=view.confidence(0.8, waited),
+            lost_share=_lost(pools),
+        )
+
+
+def _cpus(view: View, trainers: Sequence[Trainer]) -> float:
+    """CPUs that these share: a cpuset or their quotas may leave them less than the machine has."""
+    sets = [affinity(trainer.process) for trainer in trainers]
+    together = len(frozenset().union(*sets)) if all(sets) else view.frame.host.cpus_total
+    return max(1.0, min(float(together), sum(trainer.allowed or 0.0 for trainer in trainers)))
+
+
+def _severity(view: View, trainers: Sequence[Trainer]) -> Severity:
+    """By what the GPUs do: nobody is harmed whose GPU is busy."""
+    if all(trainer.duty is not None and trainer.duty < view.limit("crit_duty") for trainer in trainers):
+        return "crit"
+    harmed = any(trainer.duty is not None and trainer.duty < view.limit("starved.duty") for trainer in trainers)
+    return "warn" if harmed else "info"
+
+
+def _lost(trainers: Sequence[Trainer]) -> float | None:
+    known = [trainer.lost for trainer in trainers if trainer.duty is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _experiments(
+    view: View, pools: Sequence[Trainer], total: float, cpus: float, waited: float | None
+) -> Iterator[Evidence]:
+    threads = [round(trainer.compute_threads or 0.0) for trainer in pools]
+    each = f"{min(threads)}" if min(threads) == max(threads) else f"{min(threads)}-{max(threads)}"
+    yield Evidence(
+        text=f"{len(pools)} trainers with {each} compute threads each, {total:.0f} on {cpus:.0f} CPUs",
+        value=total,
+        unit="threads",
+        limit=view.limit("threads") * cpus,
+    )
+    if waited is not None:
+        text = f"{100 * waited:.0f} % of their time they wait for a CPU"
+        yield Evidence(text=text, value=100 * waited, unit="%", limit=100 * view.limit("run_wait"))
+    duties = [100 * trainer.duty for trainer in pools if trainer.duty is not None]
+    if duties:
+        yield Evidence(text=f"GPUs busy {spread(duties)}", value=min(duties), unit="%", limit=80.0)
+    if all(trainer.process.libraries and trainer.process.omp_threads is None for trainer in pools):
+        yield Evidence(text=f"OMP_NUM_THREADS is unset in all {len(pools)}")
+
+
+def _pin(trainers: int, cpus: float) -> Iterator[Step]:
+    """CPUs of their own for each."""
+    each = int(cpus // trainers)
+    if each >= 1:
+        text = f"or give each {each} CPUs of its own: 0-{each - 1}, {each}-{2 * each - 1}, and so on"
+        yield Step(text=text, command=f"taskset -c 0-{each - 1} python train.py")
+    yield Step(text="torchrun sets one thread a rank by itself; several plain python commands do not")

@@ -1,0 +1,87 @@
+"""A rule about a program that trains on the CPU beside GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import notebook, serves, trains
+from gputop.diagnose.view import View
+from gputop.model import Gpu, Missing
+
+_UNLOCK = "run gputop on the host, or start the container with --pid=host"
+
+
+@rule("no-cuda-context", "Does a program train without its GPU?", level=Level.USE, state="no GPU", short="CPU!")
+def no_cuda_context(view: View) -> Iterator[Finding]:
+    """It trains, its CPUs are busy, and no GPU's driver knows it or any process below it."""
+    gpus = [gpu for gpu in view.frame.gpus if gpu.condition == "ok"]
+    for trainer in view.trainers(cold=True) if gpus else ():
+        if any(process.gpus for process in trainer.tree) or trainer.context_s is not None or trainer.compiling:
+            continue
+        old = (trainer.process.age_s or 0.0) >= view.limit("age_s")
+        if not old or not trains(trainer) or notebook(trainer) or serves(trainer):
+            continue
+        loads = view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores")
+        if loads or not view.above(trainer.cores, "cores"):
+            continue
+        if reason := _unsure(view, gpus):
+            view.abstain(trainer, Missing(metric="gpus", reason="denied", unlock=reason))
+        else:
+            yield _on_the_cpu(view, trainer, gpus)
+
+
+def _unsure(view: View, gpus: list[Gpu]) -> str | None:
+    """What would make sure that the driver names this process if it had a context: None where it does."""
+    if any(process.unseen in ("foreign", "hidden") for process in view.frame.processes):
+        return _UNLOCK
+    for gpu in gpus:
+        named = [share for process in view.frame.processes for share in process.gpus if share.uuid == gpu.uuid]
+        held = sum(share.vram_bytes or 0 for share in named)
+        nameless = gpu.vram_used_bytes is not None and gpu.vram_used_bytes - held >= view.limit("nameless_bytes")
+        at_work = (gpu.busy_percent or 0.0) >= view.limit("nameless_percent")
+        if (nameless and all(share.vram_bytes is not None for share in named)) or (at_work and not named):
+            return _UNLOCK
+    return None
+
+
+def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
+    hidden = trainer.process.visible_gpus in ("", "-1")
+    cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
+    busiest = max((gpu.busy_percent or 0.0 for gpu in gpus), default=0.0)
+    age_s = trainer.process.age_s
+    evidence = [
+        Evidence(
+            text=f"{cores:.1f} of {allowed:.0f} CPU cores in use, {units.ago(age_s)} after its start",
+            value=cores,
+            unit="cores",
+            limit=view.limit("cores"),
+        ),
+        Evidence(text=f"no CUDA context on any GPU, of which the busiest of {len(gpus)} is {busiest:.0f} % busy"),
+    ]
+    if hidden:
+        evidence.append(Evidence(text=f"CUDA_VISIBLE_DEVICES={trainer.process.visible_gpus} hides all GPUs from it"))
+    ask = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
+    steps = [
+        Step(text="ask its PyTorch, in its environment", command=f'python -c "{ask}"'),
+        Step(text="False, or no CUDA version: a build for CPUs, or a driver too old; install as pytorch.org says"),
+        Step(
+            text="True: move the model and every batch",
+            command='model.to("cuda"); x = x.to("cuda", non_blocking=True)',
+        ),
+    ]
+    environment = f"tr '\\0' '\\n' </proc/{trainer.process.pid}/environ | grep CUDA_VISIBLE"
+    look = Step(text="does CUDA_VISIBLE_DEVICES name GPUs?", command=environment)
+    unset = Step(text="let it see the GPUs, unless this was meant", command="unset CUDA_VISIBLE_DEVICES")
+    return view.found(
+        trainer,
+        "info" if hidden else "warn",
+        "trains on the CPU: it has no CUDA context",
+        evidence=tuple(evidence),
+        steps=(unset, *steps) if hidden else (*steps, look),
+        confidence=0.8,
+        lost_share=None,
+    )

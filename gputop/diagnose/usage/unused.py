@@ -1,0 +1,106 @@
+"""A rule about GPUs that a job has and does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import spread
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import notebook, plays_a_part
+from gputop.diagnose.view import View
+from gputop.model import Gpu, Job
+
+
+@rule(
+    "gpu-unused-in-job", "Does a job hold GPUs that it does not use?", level=Level.DEVICE, state="unused", short="NONE"
+)
+def gpu_unused_in_job(view: View) -> Iterator[Finding]:
+    """No work for a quarter of an hour on some of its GPUs, while it works on others."""
+    by_job: dict[str, list[Trainer]] = {}
+    for trainer in view.vectors():
+        if trainer.process.job is not None:
+            by_job.setdefault(trainer.process.job, []).append(trainer)
+    for job in view.jobs():
+        trainers = by_job.get(job.key, [])
+        if not trainers or any(plays_a_part(one) or notebook(one) for one in trainers):
+            continue
+        gpus = _held(view, trainers)
+        idle = [(gpu, idle_s) for gpu in gpus if (idle_s := _idle_s(view, gpu)) is not None]
+        unused = [(gpu, idle_s) for gpu, idle_s in idle if idle_s >= view.limit("info_s")]
+        worked = [gpu for gpu in gpus if view.above(view.mean(gpu, "busy_percent", 60), "others_percent")]
+        if unused and worked:
+            yield _unused(view, job, trainers, unused, worked)
+
+
+def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
+    """GPUs with a context of the job that holds memory, and those that its environment surely gives to it alone."""
+    share = view.limit("held_share")
+    found: dict[str, Gpu] = {}
+    for trainer in trainers:
+        for one in trainer.process.gpus:
+            gpu = view.frame.by_uuid.get(one.uuid)
+            known = gpu is not None and one.vram_bytes is not None and gpu.vram_total_bytes
+            if gpu is not None and known and (one.vram_bytes or 0) >= share * (gpu.vram_total_bytes or 0):
+                found[gpu.uuid] = gpu
+        for gpu in _given(view, trainer):
+            if not view.tenants(gpu):
+                found[gpu.uuid] = gpu
+    held = [gpu for gpu in found.values() if gpu.condition == "ok" and gpu.age_s == 0]
+    return [gpu for gpu in held if len(held) > 1 and view.knows(gpu, "busy_percent")]
+
+
+def _given(view: View, trainer: Trainer) -> list[Gpu]:
+    """What CUDA_VISIBLE_DEVICES names. In a container or a Slurm job its numbers count what that one sees."""
+    names = [name.strip() for name in (trainer.process.visible_gpus or "").split(",") if name.strip()]
+    by_index = {gpu.index: gpu for gpu in view.frame.gpus if gpu.parent_uuid is None}
+    if all(name.startswith("GPU-") for name in names):
+        return [gpu for gpu in view.frame.gpus if any(gpu.uuid.startswith(name) for name in names)]
+    everywhere = len(names) == len(by_index) and set(names) == set(by_index)
+    counted = trainer.process.container is not None or trainer.process.slurm_job is not None
+    fits = {gpu.index for gpu in trainer.gpus} <= set(names)
+    certain = fits and set(names) <= set(by_index) and (everywhere or not counted)
+    return [by_index[name] for name in names] if certain else []
+
+
+def _idle_s(view: View, gpu: Gpu) -> float | None:
+    """For how long a GPU has done nothing while we looked; None while it works."""
+    notes, now_s = view.notes(gpu), view.frame.mono_s
+    if (gpu.busy_percent or 0.0) >= view.limit("busy_percent"):
+        notes.pop("since_s", None)
+        return None
+    since_s: float = notes.setdefault("since_s", now_s)
+    return now_s - since_s
+
+
+def _unused(
+    view: View, job: Job, trainers: Sequence[Trainer], unused: Sequence[tuple[Gpu, float]], worked: Sequence[Gpu]
+) -> Finding:
+    longest_s = max(idle_s for _, idle_s in unused)
+    severity: Severity = "warn" if longest_s >= view.limit("warn_s") else "info"
+    idle, used = [gpu.index for gpu, _ in unused], [gpu.index for gpu in worked]
+    means = [view.mean(gpu, "busy_percent", 60) or 0.0 for gpu in worked]
+    total = len(idle) + len(used)
+    script = " ".join(trainers[0].process.command[1:])[:60] or "train.py"
+    return view.found(
+        job,
+        severity,
+        f"leaves {len(idle)} of its {total} GPUs unused",
+        evidence=(
+            Evidence(
+                text=f"GPU {', '.join(idle)} without work for {units.ago(longest_s)}",
+                value=longest_s,
+                unit="s",
+                limit=view.limit("info_s"),
+            ),
+            Evidence(text=f"GPU {', '.join(used)} busy {spread(means)}", value=min(means), unit="%"),
+        ),
+        steps=(
+            Step(text="one process for each GPU", command=f"torchrun --nproc_per_node={total} {script}"),
+            Step(text="or leave them to others", command=f"export CUDA_VISIBLE_DEVICES={','.join(used)}"),
+        ),
+        confidence=0.8,
+        lost_share=len(idle) / total,
+    )

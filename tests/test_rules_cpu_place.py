@@ -1,0 +1,161 @@
+"""Clocks, NUMA nodes, neighbours: each rule fires, just does not, and abstains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.model import Disk, Frame, Node, Pressure, Process
+from tests.judged import Machine, after, found, refused, silent
+
+HUNGRY: dict[str, Any] = {"busy_percent": 30.0, "power_watts": 250.0}
+CROWDED = Pressure(some_percent=60.0)
+FAST: dict[str, Any] = {
+    "cpu_governor": "performance",
+    "cpu_driver": "acpi-cpufreq",
+    "cpu_mhz": 3500.0,
+    "cpu_max_mhz": 3800.0,
+    "cpu_cap_mhz": 3800.0,
+    "cpu_preference": "performance",
+    "cpu_throttles_per_s": 0.0,
+    "cpu_percent": 80.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("host", "gpu", "severity"),
+    [
+        ({}, {}, None),
+        ({"cpu_governor": "powersave"}, {}, "info"),
+        ({"cpu_governor": "powersave"}, HUNGRY, "warn"),
+        ({"cpu_governor": "powersave", "cpu_driver": "intel_pstate"}, HUNGRY, None),
+        ({"cpu_governor": "powersave", "cpu_driver": "amd-pstate-epp"}, HUNGRY, None),
+        ({"cpu_governor": "schedutil"}, HUNGRY, None),
+        ({"cpu_preference": "power"}, {}, "info"),
+        ({"cpu_cap_mhz": 2600.0}, {}, "info"),
+        ({"cpu_cap_mhz": 2700.0}, {}, None),
+        ({"cpu_mhz": 2600.0}, HUNGRY, "info"),
+        ({"cpu_mhz": 2700.0}, HUNGRY, None),
+        ({"cpu_mhz": 1200.0, "cpu_percent": 69.0}, HUNGRY, None),  # idle cores
+        ({"cpu_throttles_per_s": 0.2}, {}, "info"),
+        ({"cpu_throttles_per_s": 0.05}, {}, None),
+    ],
+)
+def test_cpu_slow(host: dict[str, Any], gpu: dict[str, Any], severity: str | None) -> None:
+    said = Machine(gpu=gpu, host=FAST | host).verdict()  # its main thread is at 100 %
+    finding = found(said, "cpu-slow")
+    folded = any("cpu-slow" in told.causes for told in said.findings)
+    assert (finding and finding.severity) == severity or (folded and severity == "warn")
+
+
+def test_cpu_slow_abstains_in_a_virtual_machine() -> None:
+    one = silent(Machine().verdict(5), "cpu-slow")
+    assert one is not None
+    assert [missing.metric for missing in one.missing] == ["cpu_governor", "cpu_max_mhz"]
+
+
+NODES = {"nodes": (Node(number=0, cpus="0-7"), Node(number=1, cpus="8-15"))}
+NEAR = {"numa_node": 1, "local_cpus": "8-15", "pcie_rx_bytes_per_s": 5e9}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "far", "host", "severity"),
+    [
+        (NEAR, 1.0, NODES, "warn"),
+        (NEAR, 0.7, NODES, "info"),
+        (NEAR, 0.55, NODES, None),
+        (NEAR | {"pcie_rx_bytes_per_s": 1e9}, 1.0, NODES, "info"),  # little goes over, and the GPU is busy
+        (NEAR, 1.0, {"nodes": NODES["nodes"][:1]}, None),
+        (NEAR | {"local_cpus": "0-15"}, 1.0, NODES, None),
+    ],
+)
+def test_numa_misplacement(gpu: dict[str, Any], far: float, host: dict[str, Any], severity: str | None) -> None:
+    trainer = {"last_cpu": lambda t: 3 if t % 20 < 20 * far else 11}
+    finding = found(Machine(gpu=gpu, trainer=trainer, host=host).verdict(), "numa-misplacement")
+    assert (finding and finding.severity) == severity
+
+
+def test_numa_misplacement_says_where_to_go() -> None:
+    machine = Machine(gpu=NEAR, trainer={"last_cpu": 3, "affinity": "0-7"}, host=NODES)
+    told = found(machine.verdict(), "numa-misplacement")
+    assert told is not None
+    assert [item.text for item in told.evidence] == [
+        "100 % of its CPU time ran outside CPUs 8-15, which are near its GPU",
+        "it may run on CPUs 0-7 only",
+    ]
+    assert [step.command for step in told.steps] == [
+        "numactl --cpunodebind=1 --membind=1 python train.py",
+        "os.sched_setaffinity(0, range(8, 16))",
+    ]
+
+
+def test_numa_misplacement_abstains_where_the_card_does_not_tell() -> None:
+    assert silent(Machine(host=NODES).verdict(70), "numa-misplacement") is not None
+
+
+def shared(
+    trainer: dict[str, Any], host: dict[str, Any], other: dict[str, Any], loader: dict[str, Any]
+) -> Callable[[float], Frame]:
+    machine = Machine(gpu=HUNGRY, trainer={"user": "alice", "uid": 1, "cgroup": "/a"} | trainer, host=host,
+                      loader={"uid": 1, "cgroup": "/a"} | loader, loaders=2)  # fmt: skip
+    bob = Process(pid=991, started_ticks=9, name="tar", **{"user": "bob", "uid": 2, "cgroup": "/b"} | other)
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        return replace(one, processes=(*one.processes, bob))
+
+    return frame
+
+
+FULL = {"cpu_percent": 97.0, "cpu_pressure": CROWDED}
+WAITS = {"run_wait_percent": 60.0}
+DISK = {"io_pressure": CROWDED, "disks": (Disk(name="nvme0n1", busy_percent=99.0),)}
+STUCK = {"blocked_percent": 60.0, "read_bytes_per_s": 10e6}
+
+
+@pytest.mark.parametrize(
+    ("trainer", "host", "other", "loader", "fires"),
+    [
+        (WAITS, FULL, {"cpu_percent": 1200.0}, {}, True),
+        (WAITS, FULL, {"cpu_percent": 630.0}, {}, False),
+        (WAITS, FULL | {"cpu_percent": 89.0}, {"cpu_percent": 1200.0}, {}, False),
+        (WAITS, FULL | {"cpu_pressure": Pressure(some_percent=39.0)}, {"cpu_percent": 1200.0}, {}, False),
+        ({"run_wait_percent": 29.0}, FULL, {"cpu_percent": 1200.0}, {}, False),
+        (WAITS | {"cpu_percent": 800.0}, FULL, {"cpu_percent": 700.0}, {}, False),  # it is the largest itself
+        (WAITS, FULL, {"cpu_percent": 1200.0, "uid": 1, "cgroup": "/a"}, {}, False),  # it may be of the same job
+        (WAITS, FULL, {"cpu_percent": 1200.0, "job": "j"}, {}, False),
+        ({}, {"steal_percent": 6.0}, {}, {}, True),
+        ({}, {"steal_percent": 4.0}, {}, {}, False),
+        ({}, DISK, {"read_bytes_per_s": 1.9e9}, STUCK, True),
+        ({}, DISK, {"read_bytes_per_s": 10e6}, STUCK, False),
+        ({}, DISK, {"read_bytes_per_s": 1.9e9}, STUCK | {"blocked_percent": 29.0}, False),
+    ],
+)
+def test_neighbour(
+    trainer: dict[str, Any], host: dict[str, Any], other: dict[str, Any], loader: dict[str, Any], fires: bool
+) -> None:
+    said = after(shared(trainer, host, other, loader))
+    causes = {cause for finding in said.findings for cause in (finding.rule, *finding.causes)}
+    assert ("neighbour" in causes) == fires
+
+
+def test_a_neighbour_is_named_by_user_only_and_what_it_takes() -> None:
+    told = found(after(shared(WAITS, FULL, {"cpu_percent": 1200.0}, {})), "neighbour")
+    assert told is not None
+    assert told.headline == "shares the CPUs with tar of user bob, which takes most"
+    assert told.evidence[0].text == "tar of user bob uses 12.0 of 16 CPUs"
+    assert "991" not in str(told)
+    own = found(after(shared(WAITS, FULL, {"cpu_percent": 1200.0, "uid": 1}, {})), "neighbour")
+    assert own is not None
+    assert own.headline == "shares the CPUs with tar (pid 991), which takes most"
+    assert own.steps[1].command == "renice -n 19 -p 991; ionice -c 3 -p 991"
+
+
+def test_neighbour_abstains_where_the_io_of_others_is_hidden() -> None:
+    one = silent(after(shared({}, DISK, refused("read_bytes_per_s"), STUCK)), "neighbour")
+    assert one is not None
+    assert one.unlock is not None
+    assert "sudo gputop" in one.unlock

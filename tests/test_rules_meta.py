@@ -1,0 +1,72 @@
+"""What gputop costs, and what it cannot see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.diagnose import RULES
+from gputop.model import Frame, Missing, Note
+from tests.judged import Machine, after, found, scenario
+
+SLOW = Note(subject="driver", key="slow", text="the driver is slow: asked every 4 s")
+
+
+@pytest.mark.parametrize(
+    ("frame", "threads", "fires"),
+    [
+        ({"cost_percent": 3.1}, 60, True),
+        ({"cost_percent": 2.9}, 60, False),
+        ({"driver_percent": 2.1}, 60, True),
+        ({"driver_percent": 1.9}, 60, False),
+        ({"notes": (SLOW,)}, 60, True),
+        ({}, 1260, True),
+        ({}, 1240, False),
+        ({"cost_percent": None}, None, False),  # not known
+    ],
+)
+def test_self_overhead(frame: dict[str, Any], threads: int | None, fires: bool) -> None:
+    machine = Machine(trainer={"threads": threads})
+    finding = found(after(lambda t: replace(machine.frame(t), **frame), 90), "self-overhead")
+    assert (finding is not None) == fires
+    assert finding is None or (finding.severity == "info" and not finding.primary)
+
+
+def test_one_expensive_tick_is_no_news() -> None:
+    machine = Machine()
+
+    def frame(t: float) -> Frame:
+        return replace(machine.frame(t), cost_percent=40.0 if t == 45 else 1.0)
+
+    assert found(after(frame, 90), "self-overhead") is None
+
+
+def test_a_costly_monitor_says_so() -> None:
+    _, said = scenario("self-overhead")[-1]
+    told = found(said, "self-overhead")
+    assert told is not None
+    assert [item.text for item in told.evidence] == ["gputop uses 6.5 % of a core"]
+    assert [finding.severity for finding in said.findings] == ["info", "info"]
+
+
+def test_blind_spots_are_told_with_the_rules_they_silence() -> None:
+    _, said = scenario("blind-spots")[-1]
+    told = found(said, "blind-spots")
+    assert told is not None
+    assert not told.primary
+    assert "libraries is denied: openblas-on-intel cannot judge" in [item.text for item in told.evidence]
+    assert any("sudo" in step.text for step in told.steps)
+
+
+@pytest.mark.parametrize(("reason", "fires"), [("denied", True), ("unsupported", True), ("absent", False)])
+def test_blind_spots_are_what_somebody_could_see(reason: Any, fires: bool) -> None:
+    missing = (Missing(metric="throttle_reasons", reason=reason),)
+    gpu = {"throttle_reasons": None, "throttled_heat_percent": None, "throttled_heat_hard_percent": None}
+    finding = found(Machine(gpu=gpu | {"missing": missing}).verdict(60), "blind-spots")
+    assert (finding is not None) == fires
+
+
+def test_it_is_asked_last() -> None:
+    assert list(RULES)[-1] == "blind-spots"

@@ -1,0 +1,245 @@
+"""GPUs that are not used: each rule fires, just does not, and abstains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.model import Frame, Gpu, GpuShare, Job, Missing, Process
+from tests.judged import Machine, after, found, silent
+
+QUIET: dict[str, Any] = {"busy_percent": 0.0, "power_watts": 70.0, "sm_active_percent": 0.0, "tensor_percent": 0.0}
+
+
+def on_cpu(gpu: dict[str, Any] | None = None, loaders: int = 0, **trainer: Any) -> Machine:
+    """A training run without a context."""
+    plain = {"gpus": (), "cpu_percent": 790.0, "age_s": lambda t: 90 + t, "libraries": ("torch",)}
+    return Machine(gpu=QUIET | {"vram_used_bytes": 5e8} | (gpu or {}), trainer=plain | trainer, loaders=loaders)
+
+
+@pytest.mark.parametrize(
+    ("machine", "severity"),
+    [
+        (on_cpu(), "warn"),
+        (on_cpu(cpu_percent=101.0), "warn"),
+        (on_cpu(cpu_percent=99.0), None),
+        (on_cpu(age_s=119.0), None),
+        (on_cpu(command=("python", "main.py")), None),  # nothing says that it trains
+        (on_cpu(command=("python", "main.py"), loaders=1), "warn"),
+        (on_cpu(command=("python", "-m", "train_sd3")), "warn"),
+        (on_cpu(command=("python", "tools/prepare_train_data.py")), None),
+        (on_cpu(command=("python", "train_tokenizer.py")), None),
+        (on_cpu(command=("python", "-m", "ipykernel_launcher", "train.py")), None),
+        (on_cpu(visible_gpus=""), "info"),  # it was told so
+        (on_cpu(read_chars_per_s=9e8, cpu_percent=140.0), None),  # it loads weights
+    ],
+)
+def test_no_cuda_context(machine: Machine, severity: str | None) -> None:
+    finding = found(machine.verdict(), "no-cuda-context")
+    assert (finding and finding.severity) == severity
+
+
+def test_no_cuda_context_says_how_to_move() -> None:
+    told = found(on_cpu().verdict(), "no-cuda-context")
+    assert told is not None
+    assert told.primary
+    assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 4m 49s after its start"
+    assert told.steps[2].command == 'model.to("cuda"); x = x.to("cuda", non_blocking=True)'
+
+
+def test_no_cuda_context_is_no_news_without_gpus() -> None:
+    machine = on_cpu()
+    assert found(after(lambda t: replace(machine.frame(t), gpus=())), "no-cuda-context") is None
+
+
+@pytest.mark.parametrize("gpu", [{"vram_used_bytes": 20e9}, {"busy_percent": 60.0}])
+def test_no_cuda_context_abstains_where_the_driver_names_nobody(gpu: dict[str, Any]) -> None:
+    said = on_cpu(gpu).verdict()
+    one = silent(said, "no-cuda-context")
+    assert one is not None
+    assert one.unlock is not None
+    assert "--pid=host" in one.unlock
+    assert found(said, "no-cuda-context") is None
+
+
+def test_no_cuda_context_abstains_beside_pids_of_the_host() -> None:
+    machine = on_cpu()
+    foreign = Process(pid=7, started_ticks=0, verified=False, unseen="foreign", gpus=(GpuShare(uuid="G"),))
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        return replace(one, processes=(*one.processes, foreign))
+
+    assert silent(after(frame), "no-cuda-context") is not None
+
+
+def elsewhere(gpu: dict[str, Any] | None = None, loaders: int = 0, **trainer: Any) -> Machine:
+    """A run that trained for 100 s and then does something else."""
+    before, now = 97.0, (gpu or {}).get("busy_percent", 0.0)
+    return Machine(gpu={"busy_percent": lambda t: before if t < 100 else now}, trainer=trainer, loaders=loaders)
+
+
+@pytest.mark.parametrize(
+    ("machine", "fires"),
+    [
+        (elsewhere(), True),
+        (elsewhere({"busy_percent": 4.9}), True),
+        (elsewhere({"busy_percent": 5.5}), False),
+        (elsewhere(cpu_percent=91.0), True),
+        (elsewhere(cpu_percent=89.0), False),
+        (elsewhere(write_chars_per_s=6e7), False),  # it writes a checkpoint
+        (elsewhere(command=("python", "-m", "vllm.entrypoints.api_server")), False),
+        (elsewhere(command=("python", "-m", "ipykernel_launcher")), False),
+    ],
+)
+def test_gpu_idle_cpu_busy(machine: Machine, fires: bool) -> None:
+    assert (found(machine.verdict(240), "gpu-idle-cpu-busy") is not None) == fires
+
+
+def test_gpu_idle_cpu_busy_waits_out_a_new_set_of_loaders() -> None:
+    machine = elsewhere(loaders=2)
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        trainer, *loaders = one.processes
+        moved = (replace(loader, pid=loader.pid + 10 * int(t // 40)) for loader in loaders)
+        return replace(one, processes=(trainer, *moved))
+
+    assert found(after(frame, 240), "gpu-idle-cpu-busy") is None
+    assert found(machine.verdict(240), "gpu-idle-cpu-busy") is not None
+
+
+def test_gpu_idle_cpu_busy_says_where_to_look() -> None:
+    told = found(elsewhere().verdict(240), "gpu-idle-cpu-busy")
+    assert told is not None
+    assert [item.text for item in told.evidence] == [
+        "GPU busy 0 % of the last 60 s",
+        "1.0 CPU cores in use, its main thread 100 %",
+    ]
+    assert told.steps[0].command == "py-spy dump --pid 100"
+
+
+MUTE = (Missing(metric="busy_percent", reason="unsupported"),)
+
+
+def test_gpu_idle_cpu_busy_abstains_where_the_gpu_no_longer_tells() -> None:
+    machine = elsewhere()
+    machine.gpu = {"busy_percent": lambda t: 97.0 if t < 80 else None, "missing": MUTE}
+    assert silent(machine.verdict(110), "gpu-idle-cpu-busy") is not None
+
+
+def pair(busy: float = 0.0, **trainer: Any) -> Callable[[float], Frame]:
+    """A job on two GPUs, of which the second does this little."""
+    shares = tuple(GpuShare(uuid=uuid, vram_bytes=30 * 2**30) for uuid in ("G", "H"))
+    machine = Machine(trainer={"gpus": shares} | trainer)
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(20 * t)  # an hour in few frames
+        first = one.gpus[0]
+        second: Gpu = replace(first, uuid="H", index="1", busy_percent=busy, power_watts=70.0)
+        return replace(one, gpus=(first, second), jobs=(Job(key="j", name="j", ranks=(one.processes[0].identity,)),))
+
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("frame", "minutes", "severity"),
+    [
+        (pair(), 18, "info"),
+        (pair(), 14, None),
+        (pair(), 45, "warn"),
+        (pair(busy=0.9), 18, "info"),
+        (pair(busy=1.1), 45, None),
+        (pair(command=("python", "evaluate.py")), 45, None),
+        (pair(gpus=(GpuShare(uuid="G", vram_bytes=2**35),)), 45, None),  # nothing says that it has the other one
+        (pair(gpus=(GpuShare(uuid="G", vram_bytes=2**35),), visible_gpus="0,1"), 45, "warn"),
+        (pair(gpus=(GpuShare(uuid="G", vram_bytes=2**35),), visible_gpus="0"), 45, None),
+        (pair(gpus=(GpuShare(uuid="G", vram_bytes=2**35), GpuShare(uuid="H", vram_bytes=2**28))), 45, None),
+    ],
+)
+def test_gpu_unused_in_job(frame: Callable[[float], Frame], minutes: int, severity: str | None) -> None:
+    finding = found(after(frame, minutes * 3), "gpu-unused-in-job")
+    assert (finding and finding.severity) == severity
+
+
+def test_gpu_unused_in_job_says_which() -> None:
+    told = found(after(pair(), 54), "gpu-unused-in-job")
+    assert told is not None
+    assert told.headline == "leaves 1 of its 2 GPUs unused"
+    assert told.evidence[1].text == "GPU 0 busy 97 %"
+    assert [step.command for step in told.steps] == [
+        "torchrun --nproc_per_node=2 train.py",
+        "export CUDA_VISIBLE_DEVICES=0",
+    ]
+
+
+def test_gpu_unused_in_job_abstains_on_instances() -> None:
+    job = pair(visible_gpus="0,1")
+
+    def frame(t: float) -> Frame:
+        one = job(t)
+        return replace(one, gpus=tuple(replace(gpu, busy_percent=None, missing=MUTE) for gpu in one.gpus))
+
+    assert silent(after(frame, 5), "gpu-unused-in-job") is not None
+
+
+def begins(**trainer: Any) -> Machine:
+    """A run that is started as we look and does not begin."""
+    plain = {"age_s": lambda t: 5 * t, "cpu_percent": 30.0, "thread_names": (("python", 20), ("cuda-EvtHandlr", 1))}
+    return Machine(gpu=QUIET, trainer=plain | trainer)
+
+
+@pytest.mark.parametrize(
+    ("machine", "severity", "words"),
+    [
+        (begins(), "info", "what it does does not show"),
+        (begins(read_chars_per_s=51e6), "info", "it loads weights or data"),
+        (begins(read_chars_per_s=44e6), "info", "what it does does not show"),
+        (begins(blocked_percent=31.0), "info", "it waits for files"),
+        (begins(world_size=8, cpu_percent=2.0), "info", "it may wait for other ranks"),
+        (
+            begins(world_size=8, cpu_percent=2.0, thread_names=(("pt_tcpstore_uv", 1),)),
+            "info",
+            "it waits for other ranks",
+        ),
+        (begins(age_s=lambda t: 15 * t), "warn", "what it does does not show"),
+        (begins(age_s=299.0), None, ""),
+        (begins(command=("python", "main.py")), None, ""),
+        (begins(thread_names=(("python", 20), ("pt_autograd_0", 1))), None, ""),  # it has trained before we came
+        (begins(age_s=lambda t: 5000 + t, thread_names=()), None, ""),  # nobody saw its start
+    ],
+)
+def test_slow_start(machine: Machine, severity: str | None, words: str) -> None:
+    finding = found(machine.verdict(120), "slow-start")
+    assert (finding and finding.severity) == severity
+    assert finding is None or finding.headline == f"has not begun to train: {words}"
+
+
+def test_slow_start_names_the_compiler() -> None:
+    machine = begins()
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        nvcc = replace(one.processes[0], pid=300, parent_pid=100, name="ptxas", cpu_percent=99.0, gpus=())
+        return replace(one, processes=(one.processes[0], replace(nvcc, role=type(nvcc.role).OTHER)))
+
+    told = found(after(frame, 120), "slow-start")
+    assert told is not None
+    assert told.headline.endswith("it compiles kernels")
+
+
+def test_slow_start_is_over_with_the_first_work() -> None:
+    machine = begins()
+    machine.gpu = QUIET | {"busy_percent": lambda t: 97.0 if t == 40 else 0.0}
+    assert found(machine.verdict(120), "slow-start") is None
+
+
+def test_slow_start_abstains_on_a_gpu_that_does_not_tell() -> None:
+    machine = begins()
+    machine.gpu = QUIET | {"busy_percent": None, "missing": MUTE}
+    said = machine.verdict(120)
+    assert silent(said, "slow-start") is not None
+    assert found(said, "slow-start") is None
