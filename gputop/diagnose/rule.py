@@ -49,7 +49,8 @@ def rule(id: str, question: str, *, level: Level, state: str = "", short: str = 
     def declare(judge: Judge) -> Judge:
         if id in RULES:
             raise ValueError(f"two rules are called {id}")
-        RULES[id] = Rule(id, question, state, short, level, judge.__module__.split(".")[2], judge)
+        group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
+        RULES[id] = Rule(id, question, state, short, level, group, judge)
         return judge
 
     return declare

@@ -95,11 +95,12 @@ def of_job(scenario: Scenario, **changes: object) -> Scenario:
 
 def scenarios() -> Iterator[Scenario]:
     """Each plants the rule it is named after."""
-    yield fault(
+    crowded = fault(
         "threads-process", "one process with 64 compute threads on 16 CPUs",
         period_s=0.9, duty=0.3, jitter=0.2, main_cpu=22, pool_threads=63, pool_cpu=23, run_wait=72, switches=40,
         loader_cpu=4, cpu_pressure=80, **_HUNGRY,
     )  # fmt: skip
+    yield of_job(crowded, threads=96)
     yield from (experiments(), openblas(), quota(), slow())
     yield fault(
         "numa-misplacement", "a process on the CPUs of the other socket",

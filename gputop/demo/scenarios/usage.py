@@ -52,7 +52,7 @@ def starting() -> Scenario:
 def scenarios() -> Iterator[Scenario]:
     """Each plants the rule it is named after."""
     yield on_the_cpu()
-    elsewhere = replace(PARKED, main_cpu=99, vram_bytes=30 * GIB, loader_cpu=0.1, loader_read=0, loader_cached=0)
+    elsewhere = replace(PARKED, main_cpu=99, vram_bytes=30 * GIB, loader_cpu=0.1, loader_read=20e3, loader_cached=0)
     changed = {name: getattr(elsewhere, name) for name in elsewhere.__slots__}
     yield of_job(
         fault("gpu-idle-cpu-busy", "a job that indexes its data in the main process while its GPU waits", **changed)
