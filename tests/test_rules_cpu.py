@@ -201,7 +201,7 @@ def test_cpu_quota_says_what_to_ask_for() -> None:
     [
         ({}, True),
         ({"affinity": "0-2"}, False),
-        ({"cpu_percent": 20.0}, False),  # of which nothing is to be had
+        ({"cpu_percent": 15.0}, False),  # that CPU is not full
         ({"last_cpu": 7}, False),
     ],
 )
