@@ -165,6 +165,11 @@ def test_no_gpu_process() -> None:
     )
     assert "1 GPU idle." in text(*no_gpu_process(frame((idle(0, power_watts=None),)), 80, READABLE))
     assert "idle" not in text(*no_gpu_process(frame(), 80, READABLE))
+    records = "R records, so that the next job is on file"
+    assert records in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, 17, records=True))
+    assert records in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, records=True))
+    assert records not in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, 17))
+    assert records not in text(*no_gpu_process(frame(), 80, READABLE, records=True)), "where no job comes"
 
 
 def test_a_note_is_one_line() -> None:

@@ -46,8 +46,13 @@ def _with_users(note: Note, frame: Frame) -> Note:
     return replace(note, help=(*note.help, f"At least {users} {use} it now: listed below."))
 
 
-def no_gpu_process(frame: Frame, width: int, look: Look, hidden: int, last_job: Ended | None = None) -> list[Strip]:
-    """What stands in the process pane while no process uses a GPU; `hidden` is how many others could be shown."""
+def no_gpu_process(
+    frame: Frame, width: int, look: Look, hidden: int = 0, last_job: Ended | None = None, *, records: bool = False
+) -> list[Strip]:
+    """What stands in the process pane while no process uses a GPU.
+
+    `hidden` is how many others could be shown; with `records` it says how to have the next job on file.
+    """
     gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
     busy = [gpu.index for gpu in gpus if (gpu.busy_percent or 0) >= _BUSY_PERCENT]
     watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
@@ -65,6 +70,11 @@ def no_gpu_process(frame: Frame, width: int, look: Look, hidden: int, last_job: 
     if hidden:
         line = Line(look).add("    ").add("H", "busy", bold=True).add(f" shows all {amount(hidden, 'process')}", "dim")
         strips += [draw.blank(width, look), line.strip(width)]
+    if records and gpus:
+        line = (
+            Line(look).add("    ").add("R", "busy", bold=True).add(" records, so that the next job is on file", "dim")
+        )
+        strips += [line.strip(width)] if hidden else [draw.blank(width, look), line.strip(width)]
     return strips
 
 

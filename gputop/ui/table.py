@@ -42,6 +42,7 @@ class Table(Lines, can_focus=True):
         self.look = look
         self.listing = Listing(view)
         self.active = True  # the keys move its cursor
+        self.records = False  # what is seen could be recorded
         self._drawn_anew = drawn
         self._clock = clock
         self._shift = 0
@@ -106,7 +107,7 @@ class Table(Lines, can_focus=True):
         if view.user is not None:
             return nothing_of(view.user, len(self.listing.matching or ()), width, self.look)
         hidden = 0 if view.every_process else len(frame.processes)
-        return no_gpu_process(frame, width, self.look, hidden, self._last_job)
+        return no_gpu_process(frame, width, self.look, hidden, self._last_job, records=self.records)
 
     def _only(self, frame: Frame) -> str:
         """What hides the others: it must not be overlooked."""

@@ -90,6 +90,7 @@ class Board(Screen[None], inherit_bindings=False):
         self.bar = KeyBar(look, self.keys)
         source = program.source
         self.player = Player(source) if isinstance(source, Seekable) else None
+        self.table.records = not (self.player or self.readonly)
         self.replay = ReplayBar(self.player, source.label, self.keys, look) if self.player else None
         self.gpus = Lines(id="gpus")
         self.host = Lines(id="host")
