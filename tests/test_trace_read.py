@@ -86,6 +86,12 @@ def test_f06_damage_in_the_middle_costs_what_it_hits(tmp_path: Path) -> None:
     assert trace.notes == ["1 damaged places were skipped"]
 
 
+def test_f06_what_is_damaged_everywhere_is_given_up(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"traceEvents": [' + '{"ph"' * 500_000)
+    notes = read(str(tmp_path / "x.json")).notes
+    assert notes[:2] == ["it is too damaged: the rest is not read", "1000 damaged places were skipped"]
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -120,6 +126,16 @@ def test_f06_a_packed_bomb_ends_early(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (64 << 20)))
     trace = read(str(path))
     assert any("200 times" in note for note in trace.notes)
+
+
+def test_f06_more_names_than_fit_are_one(tmp_path: Path) -> None:
+    made = Made()
+    for number in range(10_000):
+        made.host(f"{number}{'n' * 1500}", number, 1)
+    trace = read(made.write(tmp_path / "x.json"))
+    assert 8_000 < len(trace.host.names.texts) < 8_300
+    assert trace.host.names.texts[-1] == "(other names)"
+    assert sum(trace.host.count) == 10_000
 
 
 HUGE = [10**400, 1e308, float("nan"), float("inf"), -1, "1", None, [], {}, True, 2**63]

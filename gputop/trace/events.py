@@ -17,7 +17,7 @@ from gputop.trace.names import UNQUOTED
 MOST_EVENTS = 50_000_000
 MOST_DAMAGE = 1_000  # places; who has more has made it up
 MOST_VALUE = 1 << 22  # characters of one entry of the head: thousands of ranks are listed there
-MOST_EVENT = 1 << 20
+MOST_EVENT = 1 << 18
 NOTHING = object()
 HEAD = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo", "traceName", "with_stack"})
 _STRETCH = 1 << 18
@@ -55,7 +55,9 @@ class Events:
             yield from self._keyed()
         else:
             raise NoTrace("it is not JSON" if first else "it is empty")
-        if not self.ended:
+        if self.damaged >= MOST_DAMAGE:
+            self.notes.append("it is too damaged: the rest is not read")
+        elif not self.ended:
             self.notes.append("the file is cut: read up to there")
         if self.damaged:
             self.notes.append(f"{self.damaged} damaged places were skipped")
@@ -161,7 +163,7 @@ class Events:
             ahead = len(self._text) - self._at
             if not self._over and ahead < limit:
                 self._fill(2 * ahead + 1)
-            elif mended:
+            elif mended or self._text.find("N/A", self._at) < 0:
                 return NOTHING
             else:
                 mended = True

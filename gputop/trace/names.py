@@ -16,6 +16,7 @@ UNQUOTED = re.compile(r"(?<=[:,\[\s])N/A(?=\s*[,\]}])")  # old files have it wit
 
 LONGEST = 256  # characters of a name that are kept; C++ templates go on for thousands
 MOST = 50_000
+MOST_CHARS = 8 << 20  # of all names
 MORE = "(other names)"
 
 
@@ -137,6 +138,7 @@ class Names:
         self.meanings: list[int] = []
         self._meaning = meaning
         self._numbers: dict[str, int] = {}
+        self._chars = 0
 
     def number(self, raw: str) -> int:
         """The number of a name from outside; TypeError if it is no text."""
@@ -146,11 +148,13 @@ class Names:
     def _new(self, raw: str) -> int:
         if not isinstance(raw, str):
             raise TypeError("a name is text")
-        if len(raw) > 4 * LONGEST or len(self.texts) >= MOST:
-            raw = raw[: 4 * LONGEST] if len(self.texts) < MOST else MORE
+        full = len(self.texts) >= MOST or self._chars >= MOST_CHARS
+        if full or len(raw) > 4 * LONGEST:
+            raw = MORE if full else raw[: 4 * LONGEST]
             found = self._numbers.get(raw)
             if found is not None:
                 return found
+        self._chars += len(raw)
         text = clean(raw, LONGEST)
         self._numbers[raw] = number = len(self.texts)
         self.texts.append(text)
