@@ -46,6 +46,11 @@ def count(path: Path) -> int:
     return len(frames)
 
 
+def written(path: Path) -> int:
+    """How many lines of a closed recording are frames; there are events too."""
+    return sum(line.startswith(b'{"type":"frame"') for line in gzip.decompress(path.read_bytes()).splitlines())
+
+
 def grows(path: Path, frames: int) -> None:
     """Wait until there are so many more bytes as that many frames have at least."""
     size = path.stat().st_size
@@ -66,8 +71,7 @@ def test_r_records_and_stops_and_says_where(tmp_path: Path) -> None:
         terminal.wait_for(f"recorded in ~/gputop/{path.name}")
         assert "rec" not in terminal.screen()[0]
         size = path.stat().st_size
-        lines = gzip.decompress(path.read_bytes()).splitlines()
-        assert sum(line.startswith(b'{"type":"frame"') for line in lines) == count(path) >= 7
+        assert written(path) == count(path) >= 7
         terminal.send("R")
         terminal.wait_for(lambda lines: "● rec" in lines[0])
         terminal.send("R")
@@ -89,7 +93,7 @@ def test_t01_a_recording_is_closed_whole_whatever_ends_it(tmp_path: Path, end: s
         endings.assert_well(terminal)
         path = recorded(tmp_path)
         frames = count(path)
-        assert len(gzip.decompress(path.read_bytes()).splitlines()) == frames + 1, "to its very end"
+        assert written(path) == frames, "to its very end"
         assert f"{path}: {frames} frames, ".encode() in terminal.output
         assert b"gputop replay shows it" in terminal.output
 
@@ -123,7 +127,7 @@ def test_t05_a_terminal_that_does_not_read_does_not_stop_the_recording(tmp_path:
             grows(path, 4)
         terminal.signal(signal.SIGTERM)
         assert terminal.wait_exit() == 128 + signal.SIGTERM
-        assert len(gzip.decompress(path.read_bytes()).splitlines()) == count(path) + 1, "closed whole, and no gap"
+        assert written(path) == count(path), "closed whole, and no gap"
 
 
 def limited() -> None:
