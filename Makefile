@@ -31,7 +31,7 @@ check: $(VENV)/test  ## lint, format and types only
 	$(BIN)/mypy
 
 test: check  ## lint, types and every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3
 
 golden: $(VENV)/test  ## write the golden files anew; read the diff before committing
 	$(BIN)/python -m pytest --golden

@@ -35,7 +35,7 @@ class Matrix:
         if report.when != "call" and report.passed:
             return
         for row in rows_of(report.nodeid.rpartition("::")[2]):
-            said = str(report.longrepr[2]) if report.skipped and isinstance(report.longrepr, tuple) else ""
+            said = str(report.longrepr[2]) if report.skipped and isinstance(report.longrepr, (tuple, list)) else ""
             reason = said.removeprefix("Skipped: ").removeprefix("not covered: ")
             self.outcomes[row][report.outcome].append(reason)
 

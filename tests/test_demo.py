@@ -92,7 +92,7 @@ def test_past_and_frames_join_without_a_gap(name: str) -> None:
     past = [frame for frame in demo.past() if frame.processes]
     live = list(itertools.islice(demo.frames(Event()), 3))
     times = [frame.mono_s for frame in (*past, *live)]
-    assert len(past) == min(900, int(demo.at_s))
+    assert len(past) == min(demo.scenario.past_s, int(demo.at_s))
     assert {round(after - before, 6) for before, after in itertools.pairwise(times)} == {1.0}
     assert live[0].wall_s == ANCHOR_S
 

@@ -191,4 +191,5 @@ class Scenario:
     server: Server
     open_at_s: float = 300.0  # what the monitor shows first; the trouble began at 120 s
     length_s: float = 600.0
+    past_s: int = 900  # how long before the opening everything was already watched, second by second
     far_past_s: float = 0.0  # how long before the opening GPUs and host were already watched, coarsely

@@ -16,7 +16,6 @@ from gputop.demo.server import Job, Scenario
 from gputop.model import Detail, Frame, Host, Identity, Missing, Process
 from gputop.source import EVERYTHING, Interest, Wish
 
-HISTORY_S = 900
 _DAEMONS_S = 5.0
 _COARSE_S = 15  # as the history keeps what is older
 
@@ -74,8 +73,8 @@ class Demo:
         )
 
     def past(self) -> Iterator[Frame]:
-        """What was before the scenario opens: coarsely and without processes, then the last 900 s one by one."""
-        near_s = min(HISTORY_S, int(self.at_s))
+        """What was before the scenario opens: coarsely and without processes, then the nearer past second by second."""
+        near_s = min(self.scenario.past_s, int(self.at_s))
         for ago in range(int(self.scenario.far_past_s), near_s, -_COARSE_S):
             yield self._coarse(self.at_s - ago)
         for ago in range(near_s, 0, -1):
