@@ -170,7 +170,7 @@ def test_a_whole_job_its_loaders_and_their_titles() -> None:
         assert [reach.title for reach in target.reaches] == [
             "its 2 loaders", "the whole job: 2 ranks, 4 loaders, torchrun",
         ]  # fmt: skip
-        assert [len(target.who(scope)) for scope in Scope] == [1, 3, 7]
+        assert [len(target.who(scope)) for scope in Scope] == [1, 3, 7, 0]
         assert send(target, "STOP", scope=Scope.LOADERS).text == "3 processes are frozen"
         frozen = {process.pid for process in frame.processes if state(process.pid) == "T"}
         assert frozen == {process.pid for process in target.who(Scope.LOADERS)}

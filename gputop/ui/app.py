@@ -13,6 +13,7 @@ from textual import on
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.binding import BindingType
 from textual.driver import Driver
+from textual.events import Event, Key
 from textual.message import Message
 from textual.screen import Screen
 
@@ -79,6 +80,12 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self._interrupted_s = -AGAIN_S
         self.set_keymap(bindings.keymap(settings.keys))
         self.main = Main(self, look, settings, monitor.history)
+
+    async def on_event(self, event: Event) -> None:
+        """A key that is text is typed here and now: what goes round by the focus is overtaken by the next key."""
+        if isinstance(event, Key) and not event.is_forwarded and self.main.is_current and self.main.type(event):
+            return
+        await super().on_event(event)
 
     def on_mount(self) -> None:
         """Show the main screen, and what has been collected meanwhile."""

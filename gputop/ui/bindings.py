@@ -9,12 +9,16 @@ from textual.binding import Binding, BindingType
 from gputop.ui.keys import KEYS, Key, Place
 
 NO_KEY = "no_key"  # no terminal sends it
+TYPED = frozenset({"find", "filter"})  # what follows is text
 EVERYWHERE = frozenset({"quit", "interrupt", "suspend"})  # the app does these
 
 
 def on(place: Place) -> list[BindingType]:
     """The keys of a screen, which knows by their ids what they do, or why not now."""
-    return [_binding(key, f"press('{key.id}')") for key in KEYS if place in key.on and key.id not in EVERYWHERE]
+    here = [key for key in KEYS if place in key.on and key.id not in EVERYWHERE]
+    # first of all keys, so that what follows in the same moment already goes to where it is typed
+    typing = [_binding(key, f"begin('{key.id}')", priority=True) for key in here if key.id in TYPED]
+    return [*typing, *(_binding(key, f"press('{key.id}')") for key in here)]
 
 
 def everywhere(*, typing: bool = False) -> list[BindingType]:
@@ -27,6 +31,7 @@ def keymap(changes: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, str]:
     return {id: ",".join(keys) or NO_KEY for id, keys in changes}
 
 
-def _binding(key: Key, action: str, typing: bool = False) -> Binding:
+def _binding(key: Key, action: str, typing: bool = False, *, priority: bool = False) -> Binding:
     names = [name for name in key.keys if not typing or len(name) > 1]
-    return Binding(",".join(names) or NO_KEY, action, key.title, show=False, id=None if typing else key.id)
+    keys = ",".join(names) or NO_KEY
+    return Binding(keys, action, key.title, show=False, id=None if typing else key.id, priority=priority)

@@ -81,19 +81,18 @@ class Prompt(Lines, can_focus=True):
         """Another width."""
         self.redraw()
 
-    def on_key(self, event: events.Key) -> None:
-        """Type; what is not for a line of text goes on to the screen."""
+    def take(self, event: events.Key) -> bool:
+        """Type a key, or leave it to the screen: whether it was for a line of text."""
         key = event.key
         if key in PASSED or (key[0] == "f" and key[1:].isdecimal()):
-            return
-        event.stop()
-        event.prevent_default()
+            return False
         if key in ("enter", "escape"):
             self._ended(key == "enter")
         elif event.is_printable and event.character:
             self._insert(event.character)
         else:
             self._edit(key)
+        return True
 
     def on_paste(self, event: events.Paste) -> None:
         """What is pasted is typed: one line, nothing that is not text."""

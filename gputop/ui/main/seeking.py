@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from textual import events
+
 from gputop.ui.choices import UserDialog
 from gputop.ui.compare import Wrong
 from gputop.ui.draw import Line
@@ -23,6 +25,18 @@ class Seeking(Board):
     _from: Key | None = None  # where the cursor was before the search
     _wrong = False
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Where something is typed already, the key that begins it is a letter."""
+        return self.asking is None if action == "begin" else super().check_action(action, parameters)
+
+    def type(self, event: events.Key) -> bool:
+        """Take a key as text while something is typed; whether it was."""
+        return self.asking is not None and self.prompt.take(event)
+
+    async def action_begin(self, id: str) -> None:
+        """Ask for a text."""
+        await self.action_press(id)
+
     def _ask(
         self, what: Literal["find", "filter"], text: str, changed: Callable[[str], None], ended: Callable[[bool], None]
     ) -> None:
@@ -31,14 +45,14 @@ class Seeking(Board):
         self.asking = what
         self.place()
         self.prompt.ask(what, text, changed, ended)
-        self.prompt.focus()
+        self.set_focus(self.prompt)  # at once: the next key may be here already
         changed(text)
 
     def _close(self) -> None:
         self.asking = None
         self.bar.lend(None)
         self.place()
-        self.table.focus()
+        self.set_focus(self.table)
 
     def _hint(self, text: str) -> None:
         self.bar.lend(Line(self.look, "raised").add(f" {text}", "dim"))
