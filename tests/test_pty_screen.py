@@ -98,7 +98,9 @@ def test_a_filter_is_typed_and_q_is_a_letter_in_it(showcase: Program) -> None:
         terminal.wait_for(lambda lines: "52011" in "".join(lines) and "41207" not in "".join(lines))
         terminal.send("enter", "/", "rank2", "enter", "space", "n", "u", "escape")
         terminal.wait_for("1 tagged")
-        terminal.send("escape", "1", "3", "3", "z", "v", "U", "H")
+        terminal.send("escape")
+        terminal.wait_quiet(0.3)  # Esc and a letter in one breath are Alt and the letter
+        terminal.send("1", "3", "3", "z", "v", "U", "H")
         terminal.wait_for("all processes")
         terminal.send("q")
         assert terminal.wait_exit(1) == 0
