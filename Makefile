@@ -31,7 +31,8 @@ check: $(VENV)/test  ## lint, format and types only
 	$(BIN)/mypy
 
 test: check  ## lint, types and every test
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 3 -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 golden: $(VENV)/test  ## write the golden files anew; read the diff before committing
 	$(BIN)/python -m pytest --golden

@@ -61,7 +61,7 @@ def test_a_real_process_shows_its_thread_its_file_and_its_end(tmp_path: Path) ->
         terminal.wait_for("deep-thinker")
         assert "> 2 " in terminal.screen()[0]
         terminal.send("l")
-        terminal.wait_for("held-open.txt")
+        terminal.wait_for(lambda lines: any(line.split()[1:3] == ["file", "w"] for line in lines))
         terminal.send("e")
         terminal.wait_for("A_SECRET_TOKEN")
         assert "hunter2" not in terminal.text()

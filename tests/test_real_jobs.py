@@ -17,6 +17,8 @@ from gputop.collect.processes.shares import ProcessTable, with_shares
 from gputop.model import GpuShare, Job, Process, Role
 from tests.watching import ROOT, Watch, running, watch
 
+pytestmark = pytest.mark.alone
+
 __all__ = ["watch"]
 
 WORKERS = 4

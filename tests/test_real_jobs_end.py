@@ -15,6 +15,8 @@ from tests.scripted import frame
 from tests.test_real_jobs import WORKERS, job_of, training
 from tests.watching import Watch, watch
 
+pytestmark = pytest.mark.alone
+
 __all__ = ["training", "watch"]
 
 LATE_S = 30.0  # for a machine that has other things to do

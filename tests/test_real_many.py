@@ -14,6 +14,8 @@ from gputop.source import Interest
 from tests.fakeproc import opened
 from tests.watching import Watch, built, running, watch
 
+pytestmark = pytest.mark.alone
+
 __all__ = ["watch"]
 
 SLEEPERS = 10_000

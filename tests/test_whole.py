@@ -16,6 +16,8 @@ import pytest
 from tests.fakenvml import Fake
 from tests.ptys import Terminal, wait_until
 
+pytestmark = pytest.mark.alone
+
 SCRIPT = Path(__file__).parent / "workloads" / "train.py"
 LOADERS = 4
 VRAM = 30 << 30

@@ -17,6 +17,8 @@ from tests.workloads.confine import NotCovered
 from tests.workloads.signals import Signals, outside, shown, signals
 from tests.workloads.stage import Play, perform
 
+pytestmark = pytest.mark.alone
+
 # those that leave the CPUs to the others; a common machine shows less of the twins' duty
 NAMES = ("slow samples hold up the rest", "device memory grows", "workers start anew each epoch")
 SECONDS = 14.0
