@@ -90,7 +90,7 @@ def test_p09_statistics_for_root_only_leave_the_disks(tmp_path: Path) -> None:
     [
         ("10.0.0.1@o2ib:/fs", "fs"),
         ("10.0.0.1@o2ib:10.0.0.2@o2ib:/scratch", "scratch"),
-        ("mgs@tcp:/work/projects/a", "work"),
+        ("mgs@tcp:/home1/projects/a", "home1"),
         ("none", "none"),
     ],
 )
