@@ -43,6 +43,7 @@ class Matrix:
         if not self.outcomes:
             return
         write = terminalreporter.write_line
+        chosen = config.args_source == pytest.Config.ArgsSource.ARGS or config.option.markexpr  # others name the rest
         covered = [row for row in MUST if "passed" in self.outcomes[row] and "failed" not in self.outcomes[row]]
         write("")
         write(f"fault matrix: {len(covered)} of {len(MUST)} rows covered: {' '.join(covered)}")
@@ -55,5 +56,5 @@ class Matrix:
                 write(f"  {row} failed")
             elif "skipped" in seen:
                 write(f"  {row} {'partly ' if 'passed' in seen else ''}not covered: {seen['skipped'][0]}")
-            elif not seen and config.args_source != pytest.Config.ArgsSource.ARGS:
+            elif not seen and not chosen:
                 write(f"  {row} not covered: no test names it")

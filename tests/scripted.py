@@ -98,3 +98,9 @@ def minute(now: Frame) -> list[Frame]:
         )
         for ago in range(60, 0, -1)
     ]
+
+
+# what runs on a full server
+LLAMA = training("llama-7b", 41000, ranks=4, loaders=8)
+SD3 = training("sd3-finetune", 52000, ranks=3, loaders=0, first_gpu=4, user="bob")
+JUPYTER = notebook("jupyter", 60877, gpu=7)

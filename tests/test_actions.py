@@ -16,6 +16,7 @@ from gputop.actions.signals import BY_NAME, Order
 from gputop.actions.target import Target
 from gputop.safe import pidfd
 from tests.acting import born_as, finished, hold, job, kill, moment, program, row, unharmed, until
+from tests.seccomp import SECCOMP, filtered
 from tests.watching import isolated
 
 THREADS = """
@@ -74,21 +75,6 @@ def test_a05_a_thread_whose_number_is_of_another_gets_its_niceness_back() -> Non
         target.close()
 
 
-# a filter of system calls in front of pidfd_open and pidfd_send_signal, as old container profiles have
-SECCOMP = """
-import ctypes, struct
-def without(errno, *numbers):
-    libc = ctypes.CDLL(None, use_errno=True)
-    steps = [(0x20, 0, 0, 0)]
-    for place, number in enumerate(numbers): steps.append((0x15, len(numbers) - place, 0, number))
-    steps += [(0x06, 0, 0, 0x7fff0000), (0x06, 0, 0, 0x00050000 | errno)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)))
-    assert libc.prctl(38, 1, 0, 0, 0) == 0
-    if libc.prctl(22, 2, program, 0, 0): sys.exit("no seccomp")
-"""
-
-
 @pytest.mark.parametrize(
     ("error", "calls"), [("ENOSYS", (434,)), ("EPERM", (434,)), ("EPERM", (424, 434)), ("EPERM", (424,))]
 )
@@ -113,16 +99,7 @@ assert any("no pidfd here" in line for line in result.lines), result
 victim.wait()
 assert send(held, "TERM", insists=True).text == f"nothing sent to {{victim.pid}}: it has ended"
 """
-    _unless_no_filter(code)
-
-
-def _unless_no_filter(code: str) -> None:
-    try:
-        isolated(code)
-    except AssertionError as why:
-        if "no seccomp" in str(why):
-            pytest.skip("not covered: this kernel has no filter of system calls")
-        raise
+    filtered(code)
 
 
 def test_signals_go_through_the_handle_and_no_other_way() -> None:
@@ -143,7 +120,7 @@ except PermissionError: pass
 else: sys.exit("kill was not denied")
 victim.wait()
 """
-    _unless_no_filter(code)
+    filtered(code)
 
 
 def test_more_than_may_be_open() -> None:

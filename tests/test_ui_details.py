@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from threading import Event
@@ -28,18 +27,10 @@ from tests.opened import RANK, RUNNING, asked, full, later, thread
 from tests.screens import Stage, play, strips
 from tests.scripted import frame, process
 
+pytestmark = pytest.mark.usefixtures("universal_time")
+
 MOMENT_S = 1_795_185_127  # 2026-11-20 14:32:07 UTC
 ALL_TABS = "12345678"
-
-
-@pytest.fixture(autouse=True)
-def universal_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The header's clock reads the same everywhere."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @cache

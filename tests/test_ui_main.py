@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,22 +11,11 @@ from gputop.model import Frame, Note
 from gputop.ui.look import ASCII, DARK, PLAIN, UNICODE, Look
 from tests.hostile import STRINGS
 from tests.screens import Stage, play, strips
-from tests.scripted import frame, minute, notebook, process, training
+from tests.scripted import JUPYTER, LLAMA, SD3, frame, minute, process, training
+
+pytestmark = pytest.mark.usefixtures("universal_time")
 
 NO_COLOUR = Look(PLAIN, ASCII)
-LLAMA = training("llama-7b", 41000, ranks=4, loaders=8)
-SD3 = training("sd3-finetune", 52000, ranks=3, loaders=0, first_gpu=4, user="bob")
-JUPYTER = notebook("jupyter", 60877, gpu=7)
-
-
-@pytest.fixture(autouse=True)
-def universal_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The header's clock reads the same everywhere."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def server(gpus: int) -> Frame:

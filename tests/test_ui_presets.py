@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from gputop.model import Node, Process, Role
 from tests.screens import Stage, play
-from tests.scripted import frame, minute, notebook, training
+from tests.scripted import JUPYTER, LLAMA, SD3, frame, minute
 
-LLAMA = training("llama-7b", 41000, ranks=4, loaders=8)
-SD3 = training("sd3-finetune", 52000, ranks=3, loaders=0, first_gpu=4, user="bob")
-JUPYTER = notebook("jupyter", 60877, gpu=7)
-
-
-@pytest.fixture(autouse=True)
-def universal_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The header's clock reads the same everywhere."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("universal_time")
 
 
 @pytest.mark.parametrize("preset", ["io", "memory", "scheduling"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,11 @@ from gputop.ui.player import SPEEDS, Player
 from gputop.ui.replaybar import replay_bar
 from tests.screens import Stage, play
 
+pytestmark = pytest.mark.usefixtures("universal_time")
+
 ANCHOR_S = 1_795_185_127.0
 LENGTH = 130
 Scene = Callable[[Stage], Awaitable[None]]
-
-
-@pytest.fixture(autouse=True)
-def universal_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Clocks read the same everywhere."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def found(severity: Any, headline: str) -> Finding:

@@ -9,16 +9,14 @@ from textual.binding import Binding, BindingType
 from gputop.ui.keys import KEYS, Key, Place
 
 NO_KEY = "no_key"  # no terminal sends it
-TYPED = frozenset({"find", "filter"})  # what follows is text
 EVERYWHERE = frozenset({"quit", "interrupt", "suspend"})  # the app does these
 
 
 def on(place: Place) -> list[BindingType]:
     """The keys of a screen, which knows by their ids what they do, or why not now."""
     here = [key for key in KEYS if place in key.on and key.id not in EVERYWHERE]
-    # first of all keys, so that what follows in the same moment already goes to where it is typed
-    typing = [_binding(key, f"begin('{key.id}')", priority=True) for key in here if key.id in TYPED]
-    return [*typing, *(_binding(key, f"press('{key.id}')") for key in here)]
+    # at once, not after a round by the focus: the next key may be for what this one opens
+    return [_binding(key, f"press('{key.id}')", priority=True) for key in here]
 
 
 def everywhere(*, typing: bool = False) -> list[BindingType]:

@@ -88,38 +88,37 @@ class Networks:
         return self._links[name]
 
 
-class Tcp:
+class _TcpCounter:
+    """One number that the kernel counts for all connections together."""
+
+    file, protocol, counter = "", b"", b""
+    fills: tuple[str, ...] = ()
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._counters: Ledger[str] = Ledger()
+
+    def read(self, now_s: float) -> Host:
+        """How often a second since the last look."""
+        count = _named(self._kernel.proc(self.file), self.protocol)[self.counter]
+        growth = self._counters.grown(now_s, {"tcp": (count,)}).get("tcp")
+        return Host(**dict.fromkeys(self.fills, growth.per_s(0) if growth else None))
+
+
+class Tcp(_TcpCounter):
     """How often TCP had to send again, which is how a lossy network looks from here."""
 
+    file, protocol, counter = "net/snmp", b"Tcp:", b"RetransSegs"
     fills = ("tcp_retransmits_per_s",)
     every_s = 0.0
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-        self._counters: Ledger[str] = Ledger()
 
-    def read(self, now_s: float) -> Host:
-        """Segments a second since the last look."""
-        count = _named(self._kernel.proc("net/snmp"), b"Tcp:")[b"RetransSegs"]
-        growth = self._counters.grown(now_s, {"tcp": (count,)}).get("tcp")
-        return Host(tcp_retransmits_per_s=growth.per_s(0) if growth else None)
-
-
-class TcpTimeouts:
+class TcpTimeouts(_TcpCounter):
     """How often an acknowledgement never came; in a long table that the kernel adds up over all CPUs."""
 
+    file, protocol, counter = "net/netstat", b"TcpExt:", b"TCPTimeouts"
     fills = ("tcp_timeouts_per_s",)
     every_s = 5.0
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-        self._counters: Ledger[str] = Ledger()
-
-    def read(self, now_s: float) -> Host:
-        """Timeouts a second since the last look."""
-        count = _named(self._kernel.proc("net/netstat"), b"TcpExt:")[b"TCPTimeouts"]
-        growth = self._counters.grown(now_s, {"tcp": (count,)}).get("tcp")
-        return Host(tcp_timeouts_per_s=growth.per_s(0) if growth else None)
 
 
 def _named(raw: bytes, protocol: bytes) -> dict[bytes, int]:

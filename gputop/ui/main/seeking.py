@@ -25,17 +25,9 @@ class Seeking(Board):
     _from: Key | None = None  # where the cursor was before the search
     _wrong = False
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Where something is typed already, the key that begins it is a letter."""
-        return self.asking is None if action == "begin" else super().check_action(action, parameters)
-
     def type(self, event: events.Key) -> bool:
         """Take a key as text while something is typed; whether it was."""
         return self.asking is not None and self.prompt.take(event)
-
-    async def action_begin(self, id: str) -> None:
-        """Ask for a text."""
-        await self.action_press(id)
 
     def _ask(
         self, what: Literal["find", "filter"], text: str, changed: Callable[[str], None], ended: Callable[[bool], None]
