@@ -46,6 +46,10 @@ def _record(path: str, taken: list[Frame], shared: mmap.mmap) -> None:
     os._exit(0)
 
 
+def _written(shared: mmap.mmap) -> int:
+    return int(struct.unpack("q", shared[:8])[0])
+
+
 def main() -> None:
     """Fork, wait a moment, kill, report; again."""
     path, kills, chance = sys.argv[1], int(sys.argv[2]), random.Random(int(sys.argv[3]))
@@ -58,10 +62,14 @@ def main() -> None:
                 _record(path.format(number), taken, shared)
             finally:
                 os._exit(1)
-        time.sleep(chance.uniform(0.004, 0.06))
+        # so many frames on, then anywhere within the next: a busy machine kills at the same places
+        far = chance.randrange(16)
+        while _written(shared) < far:
+            time.sleep(0.0005)
+        time.sleep(chance.uniform(0, 0.005))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        print(struct.unpack("q", shared[:8])[0], flush=True)
+        print(_written(shared), flush=True)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,6 @@ def test_py_spy(tmp_path: Path, script: str | None, status: str, says: str, unlo
 
 
 def test_the_real_py_spy_beside_us_runs() -> None:
-    if not os.access(Path(sys.executable).parent / "py-spy", os.X_OK):
-        pytest.skip("not covered: no py-spy in this environment")
     assert told("--no-nvml")["py-spy"]["what"].startswith("py-spy ")
 
 

@@ -21,6 +21,7 @@ from gputop.safe.text import MASK
 from gputop.source import Wish
 from tests.watching import ROOT, isolated, python, root_only, running
 
+pytestmark = pytest.mark.alone
 SCRIPT = ROOT / "tests/workloads/train.py"
 WORKERS = 2
 

@@ -14,8 +14,8 @@ from gputop.config import BY_KEY, SETTINGS, Origin
 from gputop.safe.files import read_settings
 from gputop.ui.look import DARK, LIGHT, TERMINAL, UNICODE, Look
 from gputop.ui.setup import LADDER_S, beside
-from tests.endings import Program
-from tests.oracle import modes_ever_on, modes_left_on
+from tests.endings import Program, assert_well
+from tests.oracle import modes_ever_on
 from tests.screens import Stage, box, play, strips
 from tests.scripted import frame, process, training
 
@@ -212,7 +212,7 @@ def test_a_change_on_a_real_terminal_is_there_at_the_next_start(tmp_path: Path) 
         terminal.wait_for("< off >")
         terminal.send("f10")
         assert terminal.wait_exit() == 0
-        assert not modes_left_on(terminal.output)
+        assert_well(terminal)
     assert (tmp_path / "gputop" / "config.toml").read_text() == f'{toml.BEGIN}theme = "light"\nmouse = false\n'
     with program.start() as terminal:
         assert b"38;2;36;41;47" in terminal.output
