@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.model import Frame, Process, Role
-from gputop.ui.lines import Lines
+from gputop.ui.panes.lines import Lines
 from gputop.ui.signal import SignalDialog
 from tests.acting import kill, row
 from tests.screens import Stage

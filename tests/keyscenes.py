@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from gputop.ui.keys import KEYS
+from gputop.ui.keys.declared import KEYS
 from tests.screens import Stage
 from tests.scripted import frame, training
 

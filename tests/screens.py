@@ -18,9 +18,9 @@ from gputop.model import Detail, Frame, Identity, Missing
 from gputop.monitor import Monitor
 from gputop.source import EVERYTHING, Interest, Wish
 from gputop.ui.app import Gputop
-from gputop.ui.lines import Lines
 from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
+from gputop.ui.panes.lines import Lines
 
 PATIENCE_S = 10.0
 

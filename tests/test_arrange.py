@@ -6,11 +6,11 @@ from itertools import combinations
 
 import pytest
 
-from gputop.ui.arrange import Panes, Rect, arrange
-from gputop.ui.gpus import DENSITIES, gpus
-from gputop.ui.header import Status, header
-from gputop.ui.host import host
+from gputop.ui.gpus.pane import DENSITIES, gpus
 from gputop.ui.look import Look
+from gputop.ui.panes.arrange import Panes, Rect, arrange
+from gputop.ui.panes.header import Status, header
+from gputop.ui.panes.host import host
 from tests.servers import server
 
 SIZES = [*range(1, 121, 7), 80, 24, 160, 200]

@@ -12,7 +12,7 @@ from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 
-from gputop.ui.canvas import Canvas
+from gputop.ui.terminal.canvas import Canvas
 
 WIDTH, HEIGHT = 12, 3
 STYLES = (

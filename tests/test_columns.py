@@ -9,9 +9,9 @@ import pytest
 
 from gputop.figures import Figures, together
 from gputop.model import Node
-from gputop.ui.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, Preset, beside, of
-from gputop.ui.keys import GROUPS, KEYS, ORDERS, key
-from gputop.ui.places import fit
+from gputop.ui.keys.declared import GROUPS, KEYS, ORDERS, key
+from gputop.ui.table.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, Preset, beside, of
+from gputop.ui.table.places import fit
 from tests.scripted import frame, process
 
 GIB = 1024**3

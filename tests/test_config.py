@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gputop import config, thresholds
 from gputop.config import BY_KEY, SETTINGS, Settings, load
 from gputop.safe.files import read_settings
-from gputop.ui.columns import SORTABLE
+from gputop.ui.table.columns import SORTABLE
 
 
 def read(text: str) -> config.Read:

@@ -15,9 +15,9 @@ from gputop.config import SETTINGS
 from gputop.docs.markdown import table
 from gputop.docs.tables import key_summary
 from gputop.model import metrics
-from gputop.ui.columns import COLUMNS
-from gputop.ui.keys import KEYS
-from gputop.ui.remap import remap
+from gputop.ui.keys.declared import KEYS
+from gputop.ui.keys.remap import remap
+from gputop.ui.table.columns import COLUMNS
 from tests.faults import rows_of
 
 TESTS = Path(__file__).parent

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from gputop.ui.driver import Output, behind, queued, terminal_size
+from gputop.ui.terminal.driver import Output, behind, queued, terminal_size
 
 
 @pytest.mark.parametrize("blocking", [True, False])

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gputop.model import Role
-from gputop.ui.compare import FIELDS, Wrong
-from gputop.ui.filter import EXAMPLE, HINT, Filter, parse
+from gputop.ui.table.compare import FIELDS, Wrong
+from gputop.ui.table.filter import EXAMPLE, HINT, Filter, parse
 from tests.hostile import STRINGS
 from tests.scripted import GIB, MIB, frame, process, training
 

@@ -10,11 +10,11 @@ import pytest
 
 from gputop.history import History
 from gputop.model import Cgroup, Host, Note
-from gputop.ui import tree
-from gputop.ui.empty import no_gpu_process, note_line, without_gpus, wrap
-from gputop.ui.header import Status, Taped, header
-from gputop.ui.host import host
 from gputop.ui.look import ASCII, PLAIN, Look
+from gputop.ui.panes.empty import no_gpu_process, note_line, without_gpus, wrap
+from gputop.ui.panes.header import Status, Taped, header
+from gputop.ui.panes.host import host
+from gputop.ui.table import tree
 from tests.scripted import process
 from tests.servers import GIB, HOST, frame, gpu, idle, server
 

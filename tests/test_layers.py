@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": PURE | {"figures", "words", "diagnose", "monitor"},
     "doctor": PURE | {"words", "collect"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.private"},
-    "docs": {"model", "units", "config", "ui.columns", "ui.keys", "doctor", "trace"},
+    "docs": {"model", "units", "config", "ui.table.columns", "ui.keys", "doctor", "trace"},
     "ui": READING
     | {"ended", "figures", "words", "config", "toml", "diagnose", "monitor", "export", "record", "docs", "actions"},
     "cli": {"*"},

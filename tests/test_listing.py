@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gputop.model import Frame
-from gputop.ui.listing import CALM_S, Listing
-from gputop.ui.tree import View
+from gputop.ui.table.listing import CALM_S, Listing
+from gputop.ui.table.tree import View
 from tests.scripted import frame, process, training
 
 LLAMA = training("llama", 41000, ranks=4, loaders=8)

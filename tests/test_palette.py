@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gputop.ui.keys import KEYS
+from gputop.ui.dialogs.palette import Deed, found
+from gputop.ui.keys.declared import KEYS
+from gputop.ui.keys.remap import remap
 from gputop.ui.look import ASCII, PLAIN, TERMINAL, UNICODE, Look
-from gputop.ui.palette import Deed, found
-from gputop.ui.remap import remap
 from tests.endings import Program
 from tests.fakenvml import Fake
 from tests.ptys import wait_until

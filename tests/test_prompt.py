@@ -8,9 +8,9 @@ import pytest
 from rich.cells import cell_len
 from textual.events import Paste
 
-from gputop.ui.filter import HINT
 from gputop.ui.look import ASCII, PLAIN, Look
-from gputop.ui.prompt import MOST, pointing
+from gputop.ui.panes.prompt import MOST, pointing
+from gputop.ui.table.filter import HINT
 from tests.hostile import STRINGS
 from tests.screens import Stage, play
 from tests.scripted import frame, process, training

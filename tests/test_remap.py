@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.ui.bindings import keymap
-from gputop.ui.keynames import read_key, shown
-from gputop.ui.keys import BOTH, KEYS, key
-from gputop.ui.remap import FIXED, remap, remapped
+from gputop.ui.keys.bindings import keymap
+from gputop.ui.keys.declared import BOTH, KEYS, key
+from gputop.ui.keys.names import read_key, shown
+from gputop.ui.keys.remap import FIXED, remap, remapped
 from tests.endings import Program
 from tests.screens import Stage, play
 from tests.scripted import frame, training

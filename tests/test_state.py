@@ -6,7 +6,7 @@ import pytest
 
 from gputop.history import History
 from gputop.model import Frame, Gpu
-from gputop.ui.state import State, state
+from gputop.ui.gpus.state import State, state
 from tests.servers import capped, frame, gpu, hot, idle
 
 

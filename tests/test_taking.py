@@ -13,8 +13,8 @@ import pytest
 
 from gputop.model import Frame
 from gputop.safe.text import clean
+from gputop.ui.dialogs.saving import save
 from gputop.ui.look import ASCII, LIGHT, PLAIN, TERMINAL, UNICODE, Look
-from gputop.ui.saving import save
 from tests.endings import Program
 from tests.hostile import STRINGS
 from tests.oracle import MODE, copied, oracle

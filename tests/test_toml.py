@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gputop import config, toml
 from gputop.config import SETTINGS
 from gputop.safe.files import Refused, write_settings
-from gputop.ui.setup import LADDER_S
+from gputop.ui.dialogs.setup import LADDER_S
 from tests.test_files import OTHER_UID, needs_root
 
 FILE = """\

@@ -9,9 +9,9 @@ import pytest
 from gputop import words
 from gputop.figures import waited
 from gputop.model import GpuShare, Process, Role
-from gputop.ui import tree
-from gputop.ui.row import Key, Row, process_key
-from gputop.ui.tree import View
+from gputop.ui.table import tree
+from gputop.ui.table.row import Key, Row, process_key
+from gputop.ui.table.tree import View
 from tests.hostile import STRINGS
 from tests.scripted import GIB, MIB, frame, process, training
 

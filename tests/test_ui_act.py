@@ -9,7 +9,7 @@ import pytest
 
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
-from gputop.ui.keys import KEYS
+from gputop.ui.keys.declared import KEYS
 from tests.acting import job, moment, unharmed, until
 from tests.dialogs import named, says, sleeping, trainer
 from tests.screens import Stage, play

@@ -20,8 +20,8 @@ from gputop.ui.details.picture import picture
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.tabs import TABS
 from gputop.ui.details.window import Window
-from gputop.ui.header import Status
 from gputop.ui.look import ASCII, PLAIN, Look
+from gputop.ui.panes.header import Status
 from tests.hostile import STRINGS
 from tests.opened import RANK, RUNNING, asked, full, later, thread
 from tests.screens import Stage, play, strips

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.events import MouseScrollDown
 
-from gputop.ui.keys import KEYS
+from gputop.ui.keys.declared import KEYS
 from tests.keyscenes import ASKED_OF_MAIN, BOTH, LLAMA, OPENING, Scene, Scenes, elsewhere
 from tests.opened import asked, full, of_another_user, thread
 from tests.screens import Stage, play

@@ -8,11 +8,11 @@ import pytest
 
 from gputop.model import Gpu, Process
 from gputop.ui import theme
-from gputop.ui.columns import COLUMNS
-from gputop.ui.help import wrap
-from gputop.ui.keybar import bar, chosen
-from gputop.ui.keys import KEYS
+from gputop.ui.dialogs.help import wrap
+from gputop.ui.keys.declared import KEYS
 from gputop.ui.look import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
+from gputop.ui.panes.keybar import bar, chosen
+from gputop.ui.table.columns import COLUMNS
 from tests.screens import Stage, play
 from tests.scripted import frame
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.ui import bindings
-from gputop.ui.keys import KEYS
+from gputop.ui.keys import bindings
+from gputop.ui.keys.declared import KEYS
 from gputop.ui.main import replaying
 from tests.keyscenes import BOTH, FOLDED, LLAMA, OPENING, PANES, SD3, Scenes, elsewhere
 from tests.screens import Stage, play

@@ -16,11 +16,11 @@ from gputop.monitor import Update
 from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
 from gputop.source import Mark
-from gputop.ui.keys import KEYS, key
+from gputop.ui.keys.declared import KEYS, key
 from gputop.ui.look import ASCII, PLAIN, Look
 from gputop.ui.main import replaying
-from gputop.ui.player import SPEEDS, Player
-from gputop.ui.replaybar import replay_bar
+from gputop.ui.tape.player import SPEEDS, Player
+from gputop.ui.tape.replaybar import replay_bar
 from tests.screens import Stage, play
 
 pytestmark = pytest.mark.usefixtures("universal_time")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.events import MouseScrollDown
 
-from gputop.ui.keys import KEYS
+from gputop.ui.keys.declared import KEYS
 from tests.screens import Stage, play
 from tests.scripted import frame, training
 

@@ -11,8 +11,8 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from gputop.safe.terminal import NO_TERMINAL, Guard, problem
-from gputop.ui.driver import MOST_QUEUED, behind, queued
-from gputop.ui.guarded import GuardedApp, run_guarded
+from gputop.ui.terminal.driver import MOST_QUEUED, behind, queued
+from gputop.ui.terminal.guarded import GuardedApp, run_guarded
 
 
 class Counter(Static):

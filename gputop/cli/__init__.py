@@ -70,7 +70,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def _remap(table: object) -> tuple[Mapping[str, tuple[str, ...]], list[str]]:
-    from gputop.ui.remap import remap
+    from gputop.ui.keys.remap import remap
 
     return remap(table)
 

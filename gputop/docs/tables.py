@@ -32,7 +32,7 @@ from gputop.model import (
 )
 
 if TYPE_CHECKING:
-    from gputop.ui.keys import Key
+    from gputop.ui.keys.declared import Key
 
 # where each stands in a frame, or in the details of one process
 _PLACES: dict[str, type] = {
@@ -76,14 +76,14 @@ def setting_list() -> str:
 
 def column_list() -> str:
     """Every column of the process table."""
-    from gputop.ui.columns import COLUMNS
+    from gputop.ui.table.columns import COLUMNS
 
     return listing((f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS)
 
 
 def key_tables(keys: Sequence[Key] | None = None) -> str:
     """Every key, by group, with the id by which it is remapped; the declared ones, or these."""
-    from gputop.ui.keys import GROUPS, KEYS
+    from gputop.ui.keys.declared import GROUPS, KEYS
 
     parts = []
     for group in GROUPS:
@@ -116,7 +116,7 @@ def signature_list() -> str:
 
 def key_summary() -> str:
     """The keys as the help on the screen shows them, in one table: for the README."""
-    from gputop.ui.keys import GROUPS, told
+    from gputop.ui.keys.declared import GROUPS, told
 
     rows = ((group.title(), f"`{names}`", text) for group in GROUPS for names, text in told(group))
     return table(("", "keys", "do"), rows)

@@ -21,16 +21,17 @@ from gputop.config import Settings
 from gputop.monitor import Monitor, Update
 from gputop.safe.terminal import Guard
 from gputop.source import Seekable
-from gputop.ui import bindings, theme
+from gputop.ui import theme
 from gputop.ui.aside import Aside
-from gputop.ui.driver import TerminalDriver, behind
-from gputop.ui.guarded import GuardedApp, run_guarded
-from gputop.ui.header import Status
+from gputop.ui.keys import bindings
 from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
 from gputop.ui.main import Main
-from gputop.ui.painter import Painter
-from gputop.ui.tape import Tape
+from gputop.ui.panes.header import Status
+from gputop.ui.tape.recorder import Tape
+from gputop.ui.terminal.driver import TerminalDriver, behind
+from gputop.ui.terminal.guarded import GuardedApp, run_guarded
+from gputop.ui.terminal.painter import Painter
 
 AGAIN_S = 4.0  # a second Ctrl+C within this time quits
 LATE = 1.5  # drawn this many intervals apart, the line is called slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gputop.figures import io_percent, mean
 from gputop.model import Process
 from gputop.ui.details.opened import Opened
-from gputop.ui.state import HELD_S, State
+from gputop.ui.gpus.state import HELD_S, State
 
 STATES = {
     "R": "running",

@@ -10,8 +10,8 @@ from gputop.ui import draw
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.tab import Body, Tab, plain
 from gputop.ui.draw import Run
+from gputop.ui.gpus.models import short_name
 from gputop.ui.look import Token
-from gputop.ui.models import short_name
 
 LABEL, OWN, WHOLE, BAR = 16, 10, 18, 24  # cells
 

@@ -9,8 +9,8 @@ from gputop.model import Detail, Frame, Identity, Missing, Part, Process
 from gputop.source import OTHERS_ENVIRONMENT, Source, Wish
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.tab import Tab
+from gputop.ui.gpus.state import Past
 from gputop.ui.look import Look
-from gputop.ui.state import Past
 
 LOADERS_WISH: tuple[Part, ...] = ("children",)  # for the pane of the loaders
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gputop.model import PARTS, Detail, Frame, GpuShare, Identity, Job, Missing, Part, Process, Relative, Role
+from gputop.ui.gpus.state import Past
 from gputop.ui.look import Look
-from gputop.ui.state import Past
 
 
 @dataclass(frozen=True, kw_only=True)

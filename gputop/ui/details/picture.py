@@ -16,7 +16,7 @@ from gputop.ui.details.opened import Opened
 from gputop.ui.details.relatives import pane
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.window import Window
-from gputop.ui.header import Status, trail
+from gputop.ui.panes.header import Status, trail
 
 CHART_FROM = 16  # lines: below, the tab has all the room
 ROOMY = 36

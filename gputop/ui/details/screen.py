@@ -15,22 +15,22 @@ from textual.screen import Screen
 from gputop.model import Frame, Identity, Process
 from gputop.monitor import Update
 from gputop.source import Source
-from gputop.ui import bindings
 from gputop.ui.details import tabs
 from gputop.ui.details.inquiry import Inquiry
 from gputop.ui.details.picture import Picture, picture
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.window import Window
+from gputop.ui.dialogs.help import Help
+from gputop.ui.dialogs.palette import Deed, Palette, do, of_keys
 from gputop.ui.draw import Line
-from gputop.ui.header import Status
-from gputop.ui.help import Help
-from gputop.ui.keybar import KeyBar
-from gputop.ui.keys import Key
-from gputop.ui.lines import Lines
+from gputop.ui.gpus.state import Past
+from gputop.ui.keys import bindings
+from gputop.ui.keys.declared import Key
 from gputop.ui.look import Look
-from gputop.ui.palette import Deed, Palette, do, of_keys
-from gputop.ui.state import Past
-from gputop.ui.table import SHIFT, WHEEL
+from gputop.ui.panes.header import Status
+from gputop.ui.panes.keybar import KeyBar
+from gputop.ui.panes.lines import Lines
+from gputop.ui.table.widget import SHIFT, WHEEL
 
 AGAIN_S, AGAIN_TIMES = 0.1, 10  # what is read the first time is asked for soon
 TabId = Literal["threads", "io", "gpu", "environment", "children", "files", "limits", "memory"]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Sequence
 
 from gputop.ui.details.tab import Entry
-from gputop.ui.listing import CALM_S
+from gputop.ui.table.listing import CALM_S
 
 
 class Window:

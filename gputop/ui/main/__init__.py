@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from gputop.ui import bindings
+from gputop.ui.keys import bindings
 from gputop.ui.main.acting import Acting
 from gputop.ui.main.doing import Doing
 from gputop.ui.main.looking import Looking

@@ -11,11 +11,11 @@ from gputop.actions.hold import reaches
 from gputop.actions.renice import Niceness
 from gputop.actions.signals import BY_NAME, Order, Signalled
 from gputop.model import Frame, Identity, Process
-from gputop.ui.keys import Key
+from gputop.ui.keys.declared import Key
 from gputop.ui.main.board import Board
-from gputop.ui.row import Row
 from gputop.ui.signal import SignalDialog
 from gputop.ui.signal.question import Question
+from gputop.ui.table.row import Row
 
 _PROGRESS_S, _RESULT_S = 3.0, 12.0
 

@@ -13,27 +13,27 @@ from gputop.config import Settings
 from gputop.history import History
 from gputop.monitor import Update
 from gputop.source import Seekable, Source
-from gputop.ui import empty
-from gputop.ui.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange
 from gputop.ui.aside import Aside
 from gputop.ui.draw import Line
-from gputop.ui.gpus import Density
-from gputop.ui.header import Status
-from gputop.ui.keybar import SAY_S, KeyBar
-from gputop.ui.keys import Key
-from gputop.ui.lines import Lines
+from gputop.ui.gpus.models import with_instances
+from gputop.ui.gpus.pane import Density
+from gputop.ui.gpus.state import idle_for
+from gputop.ui.keys.declared import Key
+from gputop.ui.keys.remap import remapped
 from gputop.ui.look import Look, Token
-from gputop.ui.models import with_instances
-from gputop.ui.parts import Parts
-from gputop.ui.player import Player
-from gputop.ui.prompt import Prompt
-from gputop.ui.remap import remapped
-from gputop.ui.replaybar import ReplayBar
-from gputop.ui.state import idle_for
-from gputop.ui.table import Table
-from gputop.ui.tape import Tape
+from gputop.ui.panes import empty
+from gputop.ui.panes.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange
+from gputop.ui.panes.header import Status
+from gputop.ui.panes.keybar import SAY_S, KeyBar
+from gputop.ui.panes.lines import Lines
+from gputop.ui.panes.parts import Parts
+from gputop.ui.panes.prompt import Prompt
+from gputop.ui.table.tree import View
+from gputop.ui.table.widget import Table
+from gputop.ui.tape.player import Player
+from gputop.ui.tape.recorder import Tape
+from gputop.ui.tape.replaybar import ReplayBar
 from gputop.ui.then import Then
-from gputop.ui.tree import View
 
 AROUND = ("header", "gpus", "note", "host", "preview", "notice")  # the panes around the table
 _DENSITIES = ("auto", "card", "row", "cell")

@@ -13,9 +13,9 @@ from gputop import config, toml
 from gputop.config import Setting, Settings
 from gputop.safe.files import read_settings, write_settings
 from gputop.ui import theme
+from gputop.ui.dialogs.setup import Setup
 from gputop.ui.look import Look
 from gputop.ui.main.board import CHOICES, Board
-from gputop.ui.setup import Setup
 
 _VIEW = ("sort", "reverse", "tree", "every_process")
 

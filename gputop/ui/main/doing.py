@@ -8,10 +8,10 @@ from functools import partial
 
 from gputop.config import BY_KEY
 from gputop.source import Releasable
-from gputop.ui.columns import PRESETS
-from gputop.ui.keys import Key
+from gputop.ui.dialogs.palette import Deed, Palette, do, of_keys
+from gputop.ui.keys.declared import Key
 from gputop.ui.main.changing import Changing
-from gputop.ui.palette import Deed, Palette, do, of_keys
+from gputop.ui.table.columns import PRESETS
 
 _THEMES = {"auto": "dark, or the terminal's own 16 colours", "terminal": "the terminal's own 16 colours"}
 

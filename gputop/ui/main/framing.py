@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gputop.ui.arrange import WIDTH_FOR_HOST, Pane
 from gputop.ui.main.board import Board
+from gputop.ui.panes.arrange import WIDTH_FOR_HOST, Pane
 
 _NAMES: dict[Pane, str] = {"gpus": "GPUs", "host": "host", "processes": "processes"}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gputop.ui import empty
-from gputop.ui.columns import PRESETS, Preset
-from gputop.ui.dialogs import DelayDialog
-from gputop.ui.help import Help
+from gputop.ui.dialogs.help import Help
+from gputop.ui.dialogs.questions import DelayDialog
 from gputop.ui.main.board import CHOICES
 from gputop.ui.main.framing import Framing
 from gputop.ui.main.seeking import Seeking
+from gputop.ui.panes import empty
+from gputop.ui.table.columns import PRESETS, Preset
 
 
 class Looking(Framing, Seeking):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from textual import events, on
 
-from gputop.ui.gpus import fitting, furthest
+from gputop.ui.gpus.models import with_instances
+from gputop.ui.gpus.pane import fitting, furthest
 from gputop.ui.main.board import Board
-from gputop.ui.models import with_instances
-from gputop.ui.table import WHEEL
+from gputop.ui.table.widget import WHEEL
 
 
 class Moving(Board):

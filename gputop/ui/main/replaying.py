@@ -6,9 +6,9 @@ from textual import on
 
 from gputop.record.recording import Recording
 from gputop.record.stream import Stream
-from gputop.ui.keys import Key
+from gputop.ui.keys.declared import Key
 from gputop.ui.main.board import Board
-from gputop.ui.replaybar import ReplayBar
+from gputop.ui.tape.replaybar import ReplayBar
 
 IDS = frozenset({"pause", "slower", "faster", "second-back", "second-on", "minute-back", "minute-on", "recording-end"})
 

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from textual import events
 
-from gputop.ui.choices import UserDialog
-from gputop.ui.compare import Wrong
+from gputop.ui.dialogs.choices import UserDialog
 from gputop.ui.draw import Line
-from gputop.ui.filter import HINT, parse
 from gputop.ui.main.board import Board
-from gputop.ui.prompt import pointing
-from gputop.ui.row import Key, Row
+from gputop.ui.panes.prompt import pointing
+from gputop.ui.table.compare import Wrong
+from gputop.ui.table.filter import HINT, parse
+from gputop.ui.table.row import Key, Row
 
 _FIND_HINT = "any words of a line; F3 the next one, Enter stays there, Esc goes back"
 

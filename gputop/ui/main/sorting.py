@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gputop.ui.choices import SortDialog
-from gputop.ui.columns import beside
-from gputop.ui.dialogs import OrderDialog
+from gputop.ui.dialogs.choices import SortDialog
+from gputop.ui.dialogs.questions import OrderDialog
 from gputop.ui.main.board import Board
+from gputop.ui.table.columns import beside
 
 
 class Sorting(Board):

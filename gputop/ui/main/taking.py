@@ -10,14 +10,14 @@ from typing import NamedTuple
 from gputop.model import Process
 from gputop.monitor import Update
 from gputop.safe.text import clean, redact_argv
-from gputop.ui import picture
-from gputop.ui.keys import Key
-from gputop.ui.lines import Lines
+from gputop.ui.dialogs.plain import Plain
+from gputop.ui.dialogs.saving import Kind, SaveDialog, save
+from gputop.ui.keys.declared import Key
 from gputop.ui.main.changing import Changing
-from gputop.ui.plain import Plain
-from gputop.ui.row import Row
-from gputop.ui.saving import Kind, SaveDialog, save
-from gputop.ui.table import Table
+from gputop.ui.panes import picture
+from gputop.ui.panes.lines import Lines
+from gputop.ui.table.row import Row
+from gputop.ui.table.widget import Table
 
 LONGEST = 2000  # characters: a terminal drops what is too long for it, and does not say so
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputop.monitor import Update
-from gputop.ui.keys import Key
+from gputop.ui.keys.declared import Key
 from gputop.ui.main.board import Board
 
 _LONG_S = 10.0  # a path is read slowly

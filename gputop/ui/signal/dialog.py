@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from textual import events, on
 
 from gputop.actions.signals import Choice, Order
-from gputop.ui.dialogs import Dialog
+from gputop.ui.dialogs.questions import Dialog
 from gputop.ui.draw import Line
-from gputop.ui.lines import Lines
 from gputop.ui.look import Look
+from gputop.ui.panes.lines import Lines
 from gputop.ui.signal.paper import Paper, Part
 from gputop.ui.signal.question import Question, Stop
 

@@ -1,0 +1,121 @@
+"""The palette: everything that can be done, by name, with its key, or the reason why not now."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from textual import events
+
+from gputop.ui import draw
+from gputop.ui.dialogs.choosing import ListDialog
+from gputop.ui.draw import Line
+from gputop.ui.keys.bindings import EVERYWHERE
+from gputop.ui.keys.declared import Key
+from gputop.ui.look import Look
+
+NAME = 19  # cells
+LONGEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One thing that can be done."""
+
+    name: str
+    help: str
+    do: Callable[[], Awaitable[None] | None]
+    keys: str = ""
+    why_not: str = ""  # empty: it can be done now
+
+
+def of_keys(
+    keys: Iterable[Key], act: Callable[[str], Awaitable[None]], why_not: Callable[[Key], str] = lambda _: ""
+) -> Iterator[Deed]:
+    """What the keys of a screen do, those that only move last; `act` runs an action there."""
+    for key in sorted(keys, key=lambda key: key.group == "MOVE"):
+        if key.id != "palette":
+            action = f"app.{key.action}" if key.id in EVERYWHERE else f"press('{key.id}')"
+            yield Deed(key.id, key.help, partial(act, action), " ".join(key.names), why_not(key))
+
+
+async def do(deed: Deed | None) -> None:
+    """Do what was chosen, if anything was."""
+    done = deed.do() if deed else None
+    if done is not None:
+        await done
+
+
+def found(deeds: Iterable[Deed], typed: str) -> list[Deed]:
+    """The deeds that are meant: words of the name first, then of what is said of it, then letters of the name."""
+    words = typed.lower().split()
+    ranked = [(rank, deed) for deed in deeds if (rank := _rank(deed, words)) is not None]
+    return [deed for _, deed in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _rank(deed: Deed, words: Sequence[str]) -> int | None:
+    name, text = deed.name.lower(), f"{deed.name} {deed.help} {deed.keys}".lower()
+    if words == [name]:
+        return 0
+    if all(word in name for word in words):
+        return 1 if not words or name.startswith(words[0]) else 2
+    if all(word in text for word in words):
+        return 3
+    letters = iter(name)
+    return 4 if all(letter in letters for letter in "".join(words)) else None
+
+
+class Palette(ListDialog[Deed]):
+    """A list that narrows while one types."""
+
+    TITLE_TEXT = "do"
+    FOOT = "type to narrow the list   Enter does it   Esc closes"
+    WIDTH = 78
+    ROWS = 14
+
+    def __init__(self, look: Look, deeds: Sequence[Deed]) -> None:
+        super().__init__(look)
+        self._deeds = deeds
+        self._found = list(deeds)
+        self._typed = ""
+
+    @property
+    def count(self) -> int:
+        """Those that are meant."""
+        return len(self._found)
+
+    def heading(self) -> Line:
+        """What was typed."""
+        line = super().heading().add("  ").add(self._typed, "bright").add(" ", "bright", reverse=True)
+        return line if self._found else line.add("  nothing is called so", "warn")
+
+    def row(self, place: int, line: Line) -> Line:
+        """Its name, what it does or why not now, its keys."""
+        deed, look = self._found[place], self.look
+        line.add(f"  {draw.fit(deed.name, NAME, more=look.glyphs.more)}", "dim" if deed.why_not else "text")
+        room = max(0, self.width - line.cells - len(deed.keys) - 4)
+        text = f"not now: {deed.why_not}" if deed.why_not else deed.help
+        line.add(draw.cut(text, room, look.glyphs.more), "dim")
+        return line.to(self.width - 2 - len(deed.keys)).add(deed.keys, "dim" if deed.why_not else "busy")
+
+    def take(self, place: int) -> None:
+        """Close, and do it; what cannot be done now stays on the list with its reason."""
+        if not self._found[place].why_not:
+            self.dismiss(self._found[place])
+
+    def press(self, event: events.Key) -> None:
+        """Move, type, or take a line."""
+        before = self._typed
+        if event.key == "backspace":
+            self._typed = self._typed[:-1]
+        elif event.key == "ctrl+u":
+            self._typed = ""
+        elif event.character and event.character.isprintable():
+            self._typed = (self._typed + event.character)[:LONGEST]
+        else:
+            super().press(event)
+            return
+        if self._typed != before:
+            self._found, self.at = found(self._deeds, self._typed), 0
+            self.redraw()

@@ -1,0 +1,61 @@
+"""Saving what is on the screen: as what, and into which file."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Literal
+
+from textual import events
+
+from gputop.safe.files import state_folder
+from gputop.ui.dialogs.choosing import ListDialog
+from gputop.ui.draw import Line
+
+Kind = Literal["svg", "txt", "json"]
+KINDS: dict[Kind, tuple[str, str]] = {
+    "svg": ("s", "a picture (SVG)"),
+    "txt": ("t", "text"),
+    "json": ("j", "the numbers (JSON)"),
+}
+
+
+def save(kind: Kind, content: str) -> str:
+    """Write a new file of mode 0600 in the state folder; what there is to say of it. Refused where that cannot be."""
+    folder = state_folder()
+    name = f"screen-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}.{kind}"
+    try:
+        folder.write(name, content.encode("utf-8", "replace"))
+    finally:
+        folder.close()
+    path, home = f"{folder.path}/{name}", os.environ.get("HOME", "")
+    return f"saved in {f'~{path.removeprefix(home)}' if home and path.startswith(f'{home}/') else path}"
+
+
+class SaveDialog(ListDialog[Kind]):
+    """As what."""
+
+    TITLE_TEXT = "save the screen as"
+    WIDTH = 44
+
+    @property
+    def count(self) -> int:
+        """One line each."""
+        return len(KINDS)
+
+    def row(self, place: int, line: Line) -> Line:
+        """Its letter, and what it is."""
+        letter, title = list(KINDS.values())[place]
+        return line.add("  ").add(letter, "busy", bold=True).add(f"  {title}", "text")
+
+    def take(self, place: int) -> None:
+        """This one."""
+        self.dismiss(list(KINDS)[place])
+
+    def press(self, event: events.Key) -> None:
+        """A letter takes what it stands for."""
+        kind = next((kind for kind, (letter, _) in KINDS.items() if letter == event.key), None)
+        if kind:
+            self.dismiss(kind)
+        else:
+            super().press(event)

@@ -1,0 +1,133 @@
+"""Setup: every setting as it is declared, changed while one looks, and saved at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from textual import events
+
+from gputop.config import SETTINGS, Setting, Settings
+from gputop.safe.text import clean
+from gputop.ui import draw
+from gputop.ui.dialogs.choosing import ListDialog
+from gputop.ui.dialogs.help import wrap
+from gputop.ui.draw import Line
+from gputop.ui.look import Look, Token
+
+NAME, VALUE = 15, 14  # cells
+DETAIL_LINES = 3
+MOST_TOLD = 6  # choices that are named; more of them are found by stepping
+LADDER_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+
+
+class Changes(Protocol):
+    """What setup asks of the screen it belongs to."""
+
+    @property
+    def look(self) -> Look:
+        """How it looks now."""
+
+    def current(self) -> Settings:
+        """The settings as they are now, whatever keys have changed meanwhile."""
+
+    def fixed(self, setting: Setting) -> str:
+        """Why this one cannot be changed here; empty if it can."""
+
+    def change(self, setting: Setting, value: Any, tell: Callable[[str], object]) -> None:
+        """Change one of them now and in the file; what became of that is told."""
+
+
+def beside(setting: Setting, value: Any, step: int) -> Any:
+    """The value of a setting before (-1) or after (1) this one; around the end, but for numbers."""
+    if isinstance(setting.default, float):
+        ladder = [rung for rung in LADDER_S if setting.low <= rung <= setting.high]
+        further = [rung for rung in ladder if (rung > value if step > 0 else rung < value)]
+        return further[0 if step > 0 else -1] if further else value
+    values = setting.choices or (False, True)
+    return values[(values.index(value) + step) % len(values)]
+
+
+def said(value: Any) -> str:
+    """A value as a person reads it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value if isinstance(value, str) else f"{value:g}s"
+
+
+class Setup(ListDialog[None]):
+    """A line for each setting; what the chosen one means stands below."""
+
+    TITLE_TEXT = "setup"
+    FOOT = "Left Right change it   Esc closes"
+    WIDTH = 78
+
+    def __init__(self, changes: Changes) -> None:
+        super().__init__(changes.look)
+        self._changes = changes
+        self._told = ""
+
+    @property
+    def count(self) -> int:
+        """One line a setting."""
+        return len(SETTINGS)
+
+    def row(self, place: int, line: Line) -> Line:
+        """Its name, its value, what it means."""
+        setting, look = SETTINGS[place], self.look
+        value, chosen = getattr(self._changes.current(), setting.field), place == self.at
+        fixed = bool(self._changes.fixed(setting))
+        line.add(f"  {setting.key:{NAME}}", "bright" if chosen else "text")
+        left, right = ("< ", " >") if chosen and not fixed else ("  ", "  ")
+        line.add(left, "busy").add(said(value), "dim" if fixed else "text" if value == setting.default else "bright")
+        line.add(right, "busy").to(2 + NAME + VALUE)
+        return line.add(draw.fit(setting.help, max(0, self.width - line.cells - 2), more=look.glyphs.more), "dim")
+
+    def heading(self) -> Line:
+        """The name, and the file at the end of the line."""
+        line, path = super().heading(), clean(self._changes.current().origin.path or "")
+        more = self.look.glyphs.more
+        room = self.width - line.cells - 5
+        text = path if len(path) <= room else more + path[len(path) - room + 1 :]
+        return line.to(self.width - 2 - len(text)).add(text, "dim") if room > 8 else line
+
+    def below(self) -> Sequence[Line]:
+        """What the chosen one means, what it may be, where it comes from and what became of the last change."""
+        setting, current = SETTINGS[self.at], self._changes.current()
+        room = max(20, self.width - 4)
+        told = 0 < len(setting.choices) <= MOST_TOLD or isinstance(setting.default, float)
+        means = f"{setting.help}; {setting.allowed}" if told else setting.help
+        help: list[tuple[str, Token]] = [(text, "text") for text in wrap(means, room)]
+        origin = current.origin.overruled.get(setting.key)
+        where = [f"from {origin}, which overrules the file"] if origin else []
+        where += ["takes effect at the next start"] if setting.later else []
+        texts: list[tuple[str, Token]] = [*help, ("; ".join(where), "dim"), ("", "dim"), ("", "dim")][:DETAIL_LINES]
+        result = draw.cut(clean(self._told or self._changes.fixed(setting)), room, self.look.glyphs.more)
+        return [self.line(), *(self.line().add(*text) for text in texts), self.line().add(result, "bright")]
+
+    def take(self, place: int) -> None:
+        """The next value."""
+        self._change(SETTINGS[place], 1)
+
+    def press(self, event: events.Key) -> None:
+        """Move, or change what is under the cursor."""
+        if event.key in ("left", "right", "space"):
+            self._change(SETTINGS[self.at], -1 if event.key == "left" else 1)
+        elif event.key == "f2":
+            self.dismiss(None)
+        else:
+            self._told = ""
+            super().press(event)
+
+    def _change(self, setting: Setting, step: int) -> None:
+        self._told = ""
+        if not self._changes.fixed(setting):
+            before = getattr(self._changes.current(), setting.field)
+            self._changes.change(setting, beside(setting, before, step), self._tell)
+            self.look = self._changes.look
+        self.redraw()
+
+    def _tell(self, line: str) -> None:
+        self._told = line
+        if self.is_current:
+            self.redraw()

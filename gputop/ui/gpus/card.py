@@ -1,0 +1,124 @@
+"""One GPU with room to spare: its facts, its charts side by side, its smaller facts."""
+
+from __future__ import annotations
+
+from textual.strip import Strip
+
+from gputop import units
+from gputop.figures import mean
+from gputop.model import Gpu
+from gputop.ui import draw
+from gputop.ui.charts import Chart, beside, most, room
+from gputop.ui.draw import Line, Run
+from gputop.ui.gpus.models import short_name
+from gputop.ui.gpus.scene import GIB, Scene, load, memory
+from gputop.ui.gpus.state import State
+from gputop.ui.look import Token
+
+CARD_LEAST = 7  # lines: facts, labels, four of chart, smaller facts
+CARD_MOST = 15
+
+
+def card(gpu: Gpu, scene: Scene, width: int, height: int) -> list[Strip]:
+    """A card in at most `height` lines."""
+    state, look = scene.states[gpu.uuid], scene.look
+    strips = [_facts(gpu, scene, state, width)]
+    tall = min(CARD_MOST, height) - 3
+    if tall > 0:
+        count = _side_by_side(width)
+        charts = _charts(gpu, scene, room(width, count))[:count]
+        strips += beside(charts, width, tall, look, stale=state.stale)
+    strips.append(_smaller(gpu, scene, width))
+    return strips[:height]
+
+
+def _side_by_side(width: int) -> int:
+    return max(2, min(4, width // 60))
+
+
+def _facts(gpu: Gpu, scene: Scene, state: State, width: int) -> Strip:
+    glyphs = scene.look.glyphs
+    token: Token = "dim" if state.stale else "text"
+    hot: Token = state.token if state.hot else token
+    used, total = memory(gpu, scene.host)
+    pieces: list[list[Run]] = [
+        [Run(f" {gpu.index} "), Run(gpu.name if width >= 110 else short_name(gpu.name), "bright", True)],
+        [Run("busy ", "dim"), Run(_number(gpu.busy_percent, "%"), "dim" if state.stale else "bright")],
+        [Run("unified " if gpu.unified_memory else "vram ", "dim"), *_memory(used, total, token)],
+        [Run(_number(gpu.temperature_celsius, "°C"), hot)],
+        [Run(_number(gpu.power_watts), token), Run(f"/{_number(gpu.power_limit_watts)}W", "dim")],
+        [Run(_number(gpu.sm_clock_mhz), hot), Run("MHz", "dim")],
+    ]
+    word = f"{getattr(glyphs, state.sign)} {state.word}" if state.sign else state.word
+    line = Line(scene.look)
+    for piece in pieces:
+        if line.cells + draw.cells(piece) + len(word) + 3 <= width:
+            line.runs(piece).add("  ")
+    return line.to(width - len(word) - 1).add(word, state.token, bold=bool(state.sign)).strip(width)
+
+
+def _memory(used: float | None, total: float | None, token: Token) -> list[Run]:
+    if used is None or total is None:
+        return [Run(units.UNKNOWN, "dim")]
+    return [Run(f"{used / GIB:.1f}", token), Run(f"/{total / GIB:.0f}G", "dim")]
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return units.UNKNOWN if value is None else f"{value:.0f}{unit}"
+
+
+def _charts(gpu: Gpu, scene: Scene, seconds: int) -> list[Chart]:
+    def past(metric: str) -> list[float | None]:
+        return list(scene.past.values(gpu.uuid, metric, max(1, seconds)))
+
+    busy = past("busy_percent")
+    charts = [Chart("busy %", f"now {_number(gpu.busy_percent)}  avg {_number(mean(busy))}", busy, 100, "busy area")]
+    if gpu.vram_total_bytes:
+        used = past("vram_used_bytes")
+        said = f"{units.size(gpu.vram_used_bytes)}  peak {units.size(most(used))}"
+        charts.append(Chart("vram %", said, used, gpu.vram_total_bytes, "memory area"))
+    if gpu.power_limit_watts:
+        watts = past("power_watts")
+        said = f"{_number(gpu.power_watts)} of {gpu.power_limit_watts:.0f} W  avg {_number(mean(watts))}"
+        charts.append(Chart("power", said, watts, gpu.power_limit_watts, "busy area"))
+    rates = past("pcie_rx_bytes_per_s")
+    if (peak := most(rates)) is not None:
+        top = draw.ceiling(peak, 1e8)
+        said = f"{units.rate(gpu.pcie_rx_bytes_per_s)}/s  peak {units.rate(peak)}/s  axis {units.rate(top)}/s"
+        charts.append(Chart("pcie rx", said, rates, top, "busy area"))
+    return charts
+
+
+def _smaller(gpu: Gpu, scene: Scene, width: int) -> Strip:
+    line = Line(scene.look).add(" ")
+    for runs in _small_facts(gpu):
+        if line.cells + draw.cells(runs) < width:
+            line.runs(runs).add("   ")
+    return line.strip(width)
+
+
+def _small_facts(gpu: Gpu) -> list[list[Run]]:
+    reasons = gpu.throttle_reasons
+    held = units.UNKNOWN if reasons is None else ", ".join(sorted(reasons - {"idle"})) or "none"
+    rx, tx = gpu.pcie_rx_bytes_per_s, gpu.pcie_tx_bytes_per_s
+    facts = [
+        [*_fact("pcie rx", units.rate(rx)), *_fact(" tx", units.rate(tx))],
+        _fact("nvlink", units.rate(gpu.nvlink_rx_bytes_per_s) if gpu.nvlinks_active else "-"),
+        _fact("ecc", units.count(gpu.ecc_uncorrected), "crit" if gpu.ecc_uncorrected else "text"),
+        _fact("throttle", held),
+        _fact("load", _number(load(gpu), "%")),
+    ]
+    if gpu.performance_state is not None:
+        facts.append([Run(f"P{gpu.performance_state}")])
+    where_known = [
+        ("tensor", gpu.tensor_percent, "%"),
+        ("sm active", gpu.sm_active_percent, "%"),
+        ("bandwidth", gpu.dram_percent, "%"),
+        ("fan", gpu.fan_percent, "%"),
+        ("hbm", gpu.memory_temperature_celsius, "°C"),
+    ]
+    return facts + [_fact(label, _number(value, unit)) for label, value, unit in where_known if value is not None]
+
+
+def _fact(label: str, text: str, token: Token = "text") -> list[Run]:
+    return [Run(f"{label} ", "dim"), Run(text, "dim" if text in ("0", "-", "none", units.UNKNOWN) else token)]

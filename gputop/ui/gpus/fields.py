@@ -1,0 +1,191 @@
+"""What can stand in a GPU's row: each field with its width, how dearly it is kept, and how it is drawn."""
+
+from __future__ import annotations
+
+from gputop import units
+from gputop.ui import draw
+from gputop.ui.draw import Run
+from gputop.ui.gpus.layout import Cell, Draw, Field
+from gputop.ui.gpus.models import short_name
+from gputop.ui.gpus.scene import GIB, Scene, load, memory, whole_gib
+from gputop.ui.gpus.state import State
+from gputop.ui.look import Token
+
+
+def _tone(value: float | None, state: State, token: Token = "text") -> Token:
+    return "dim" if state.stale or not value else token
+
+
+def _index(cell: Cell) -> list[Run]:
+    idle = cell.gpu.busy_percent is not None and cell.gpu.busy_percent < 1
+    token: Token = "dim" if cell.state.stale or idle else "text"
+    if cell.gpu.parent_uuid:
+        return [
+            Run(f" {cell.scene.look.glyphs.last[0]}", "faint"),
+            Run(draw.fit(cell.gpu.index, cell.width - 2), token),
+        ]
+    plain = cell.width if all(each.parent_uuid is None for each in cell.scene.gpus) else 2
+    return [Run(draw.fit(cell.gpu.index, plain, right=True).ljust(cell.width), token)]
+
+
+def _name(cell: Cell) -> list[Run]:
+    return [Run(draw.fit(short_name(cell.gpu.name), cell.width), "dim")]
+
+
+def _busy_bar(cell: Cell) -> list[Run]:
+    return draw.bar(cell.gpu.busy_percent, 100, cell.width, cell.scene.look, "dim" if cell.state.stale else "busy")
+
+
+def _busy(cell: Cell) -> list[Run]:
+    value = cell.gpu.busy_percent
+    token = _tone(value if value is None or value >= 0.5 else 0, cell.state, "bright")
+    return [Run(units.percent(value) + "%" * (value is not None), token)]
+
+
+def _busy_line(cell: Cell) -> list[Run]:
+    values = cell.scene.past.values(cell.gpu.uuid, "busy_percent", cell.width)
+    quiet = all(value is None or value < 1 for value in values)
+    token: Token = "track" if quiet else "dim" if cell.state.stale else "busy"
+    return [Run(draw.sparkline(values, cell.width, 100, cell.scene.look), token)]
+
+
+def _vram_bar(cell: Cell) -> list[Run]:
+    used, total = memory(cell.gpu, cell.scene.host)
+    if cell.gpu.unified_memory and cell.gpu.vram_total_bytes is None:
+        return [Run(draw.fit("unified" if cell.width >= 7 else "host", cell.width), "dim")]
+    return draw.bar(used, total, cell.width, cell.scene.look, "dim" if cell.state.stale else "memory")
+
+
+def _vram(cell: Cell) -> list[Run]:
+    used, total = memory(cell.gpu, cell.scene.host)
+    if used is None or total is None:
+        return [Run(units.UNKNOWN, "dim")]
+    return [
+        Run(f"{used / GIB:.1f}", _tone(used, cell.state)),
+        Run(f"/{draw.fit(whole_gib(total), cell.scene.vram_digits, right=True).lstrip()}G", "dim"),
+    ]
+
+
+def _vram_short(cell: Cell) -> list[Run]:
+    used = memory(cell.gpu, cell.scene.host)[0]
+    return [Run(units.UNKNOWN if used is None else f"{whole_gib(used)}G", _tone(used, cell.state))]
+
+
+def _celsius(unit: str) -> Draw:
+    def text(cell: Cell) -> list[Run]:
+        value = cell.gpu.temperature_celsius
+        if value is None:
+            return [Run(units.UNKNOWN, "dim")]
+        return [Run(f"{value:.0f}°{unit}", cell.state.token if cell.state.hot else _tone(value, cell.state))]
+
+    return text
+
+
+def _power_bar(cell: Cell) -> list[Run]:
+    return draw.bar(cell.gpu.power_watts, cell.gpu.power_limit_watts, cell.width, cell.scene.look, "dim")
+
+
+def _power(cell: Cell) -> list[Run]:
+    value, limit = cell.gpu.power_watts, cell.gpu.power_limit_watts
+    if value is None:
+        return [Run(units.UNKNOWN, "dim")]
+    top = f"/{limit:.0f}" if limit is not None else ""
+    return [Run(f"{value:.0f}", _tone(value, cell.state)), Run(f"{top}W", "dim")]
+
+
+def _power_short(cell: Cell) -> list[Run]:
+    value = cell.gpu.power_watts
+    return [Run(units.UNKNOWN if value is None else f"{value:.0f}W", _tone(value, cell.state))]
+
+
+def _clock(cell: Cell) -> list[Run]:
+    value = cell.gpu.sm_clock_mhz
+    token = cell.state.token if cell.state.hot and value else _tone(value, cell.state)
+    return [Run(units.percent(value), token)]
+
+
+def _load(cell: Cell) -> list[Run]:
+    value = load(cell.gpu)
+    return [Run(units.percent(value) + "%" * (value is not None), _tone(value and round(value), cell.state))]
+
+
+def _percent(name: str) -> Draw:
+    def text(cell: Cell) -> list[Run]:
+        value: float | None = getattr(cell.gpu, name)
+        return [Run(units.percent(value) + "%" * (value is not None), _tone(value and round(value), cell.state))]
+
+    return text
+
+
+def _rate(name: str) -> Draw:
+    def text(cell: Cell) -> list[Run]:
+        value: float | None = getattr(cell.gpu, name)
+        return [Run(units.rate(value), _tone(value if value and value >= 1024 else 0, cell.state))]
+
+    return text
+
+
+def _sign_width(scene: Scene) -> int:
+    return len(scene.look.glyphs.crit) + 1
+
+
+def _state(cell: Cell) -> list[Run]:
+    glyphs = cell.scene.look.glyphs
+    sign = {"crit": glyphs.crit, "warn": glyphs.warn, "": ""}[cell.state.sign]
+    return [
+        Run(sign.ljust(_sign_width(cell.scene)), cell.state.token, bool(sign)),
+        Run(cell.state.word or units.UNKNOWN, cell.state.token, bool(sign)),
+    ]
+
+
+def _state_short(cell: Cell) -> list[Run]:
+    short = cell.state.short
+    word = short if len(short) <= cell.width else short.split()[0]
+    return [Run(word or units.UNKNOWN, cell.state.token, bool(cell.state.sign))]
+
+
+def _mixed(scene: Scene) -> bool:
+    return len({short_name(gpu.name) for gpu in scene.gpus}) > 1
+
+
+INDEX = Field(title="#", draw=_index, keep=100, least=lambda scene: scene.index_width, gap=1)
+BUSY = Field(title="", draw=_busy, keep=99, least=4, gap=1)
+LOAD = Field(title="load", draw=_load, keep=25, least=4, gap=3)
+
+ROW = (
+    INDEX,
+    Field(title="", draw=_name, keep=45, least=10, right=False, when=_mixed),
+    Field(title="busy", draw=_busy_bar, keep=70, least=6, good=14, most=24, right=False),
+    BUSY,
+    Field(title="last", draw=_busy_line, keep=40, least=12, good=18, most=60, right=False),
+    Field(title="vram", draw=_vram_bar, keep=60, least=5, good=10, most=16, right=False),
+    Field(title="", draw=_vram, keep=95, least=lambda scene: 2 * scene.vram_digits + 4),
+    Field(title="temp", draw=_celsius("C"), keep=90, least=5, gap=1),
+    Field(title="", draw=_power_bar, keep=10, least=6, good=8, most=10, gap=3, right=False),
+    Field(title="power", draw=_power, keep=85, least=lambda scene: 2 * scene.watt_digits + 2),
+    Field(title="sm", draw=_clock, keep=80, least=4),
+    LOAD,
+    Field(title="tensor", draw=_percent("tensor_percent"), keep=24, least=6, needs="tensor_percent"),
+    Field(title="sm act", draw=_percent("sm_active_percent"), keep=23, least=6, needs="sm_active_percent"),
+    Field(title="pcie rx", draw=_rate("pcie_rx_bytes_per_s"), keep=35, least=7, needs="pcie_rx_bytes_per_s"),
+    Field(title="tx", draw=_rate("pcie_tx_bytes_per_s"), keep=20, least=5, needs="pcie_tx_bytes_per_s"),
+    Field(title="nvlink rx", draw=_rate("nvlink_rx_bytes_per_s"), keep=15, least=9, needs="nvlink_rx_bytes_per_s"),
+    Field(title="  state", draw=_state, keep=98, least=lambda scene: _sign_width(scene) + 11, right=False),
+)
+CELL = (
+    INDEX,
+    Field(title="busy", draw=_busy_bar, keep=70, least=5, good=9, most=16, gap=1, right=False),
+    BUSY,
+    Field(title="last", draw=_busy_line, keep=10, least=8, good=10, most=30, right=False),
+    Field(title="vram", draw=_vram_short, keep=95, least=5, gap=1),
+    Field(title="temp", draw=_celsius(""), keep=50, least=4, gap=1),
+    Field(title="pwr", draw=_power_short, keep=60, least=4, gap=1),
+    Field(title="", draw=_state_short, keep=98, least=4, most=7, gap=1, right=False),
+)
+TINY = (
+    INDEX,
+    Field(title="busy", draw=_busy_bar, keep=70, least=3, good=6, most=10, gap=1, right=False),
+    BUSY,
+    Field(title="vram", draw=_vram_short, keep=80, least=4, gap=1),
+    Field(title="", draw=_state_short, keep=98, least=4, most=7, gap=1, right=False),
+)

@@ -1,0 +1,141 @@
+"""The GPU pane in three densities: a card with charts, a row, a cell; the smallest cells are tiny."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from textual.strip import Strip
+
+from gputop.model import Frame, Gpu
+from gputop.ui import draw
+from gputop.ui.draw import Line, Run
+from gputop.ui.gpus.card import CARD_LEAST, CARD_MOST, card
+from gputop.ui.gpus.fields import CELL, ROW, TINY
+from gputop.ui.gpus.layout import Cell, Field, Place, place
+from gputop.ui.gpus.models import with_instances
+from gputop.ui.gpus.scene import Scene
+from gputop.ui.gpus.state import Past
+from gputop.ui.look import Look
+
+Density = Literal["card", "row", "cell", "tiny"]
+DENSITIES: tuple[Density, ...] = ("card", "row", "cell", "tiny")
+
+_LEAST_WIDTH: dict[Density, int] = {"card": 60, "row": 64, "cell": 36, "tiny": 20}
+_BETWEEN = 3  # cells between columns of cells
+
+
+def columns(density: Density, width: int, height: int, count: int) -> int:
+    """How many columns of cells: as few as fit the height, as many as fit the width."""
+    if density in ("card", "row"):
+        return 1
+    most = max(1, (width + _BETWEEN) // (_LEAST_WIDTH[density] + _BETWEEN))
+    wanted = math.ceil(count / max(1, height - 1))
+    return max(1, min(most, wanted, count))
+
+
+def lines(density: Density, width: int, height: int, count: int) -> int:
+    """Lines that `count` GPUs take in a density, in a pane `width` wide and at most `height` high."""
+    if count == 0:
+        return 0
+    if density == "card":
+        return min(height, count * CARD_MOST) if count * CARD_LEAST <= height else count * CARD_LEAST
+    return math.ceil(count / columns(density, width, height, count)) + 1
+
+
+def pick(width: int, height: int, count: int) -> Density:
+    """The richest density that fits, the smallest if none does: then the pane scrolls."""
+    for density in DENSITIES:
+        if width >= _LEAST_WIDTH[density] and lines(density, width, height, count) <= height:
+            return density
+    return "tiny"
+
+
+def fitting(density: Density, width: int, height: int, count: int) -> int:
+    """How many GPUs a pane shows at once."""
+    if density == "card":
+        return max(1, height // CARD_LEAST)
+    return max(1, height - 1) * columns(density, width, height, count)
+
+
+def furthest(density: Density, width: int, height: int, count: int) -> int:
+    """The highest `first` that still fills the pane."""
+    return max(0, count - fitting(density, width, height, count))
+
+
+def gpus(
+    frame: Frame, past: Past, width: int, height: int, look: Look, *, density: Density | None = None, first: int = 0
+) -> list[Strip]:
+    """The pane's lines, at most `height`; `first` is the topmost GPU where not all fit."""
+    shown = with_instances(frame.gpus)
+    if not shown or width <= 0 or height <= 0:
+        return []
+    density = density or pick(width, height, len(shown))
+    scene = Scene(gpus=shown, host=frame.host, past=past, look=look)
+    if density == "card":
+        return _cards(scene, width, height, first)
+    if density == "row":
+        return _table(scene, ROW, width, height, first, 1)
+    many = columns(density, width, height, len(shown))
+    return _table(scene, CELL if density == "cell" else TINY, width, height, first, many)
+
+
+def _cards(scene: Scene, width: int, height: int, first: int) -> list[Strip]:
+    room = fitting("card", width, height, len(scene.gpus))
+    first = max(0, min(first, furthest("card", width, height, len(scene.gpus))))
+    shown = scene.gpus[first : first + room]
+    each = height // len(shown)
+    strips = [strip for gpu in shown for strip in card(gpu, scene, width, each)][:height]
+    if hidden := len(scene.gpus) - len(shown):
+        end = Line(scene.look).add(f"  {hidden} more", "dim")
+        strips[-1] = Strip.join([strips[-1].crop(0, max(0, width - end.cells)), end.strip(min(width, end.cells))])
+    return strips
+
+
+def _table(scene: Scene, fields: Sequence[Field], width: int, height: int, first: int, many: int) -> list[Strip]:
+    each = (width - 1 - (many - 1) * _BETWEEN) // many
+    places, count = place(fields, scene, each), len(scene.gpus)
+    # read as a newspaper is: down a column, then the next one; scrolled, what leaves a column enters the one before
+    deep = min(math.ceil(count / many), max(0, height - 1))
+    first = max(0, min(first, count - many * deep))
+    shown = scene.gpus[first : first + many * deep]
+    strips = [_titles(places, each, many, width, count - len(shown), scene.look)]
+    for y in range(deep):
+        row = [_row(gpu, places, scene) for gpu in shown[y::deep]]
+        strips.append(_joined(row + [[]] * (many - len(row)), each, scene.look).strip(width))
+    return strips
+
+
+def _titles(places: Sequence[Place], each: int, many: int, width: int, hidden: int, look: Look) -> Strip:
+    """The titles, and at their right how many GPUs are not on the screen."""
+    titles = []
+    for f, column, cells in places:
+        title = f"last {cells} s" if f.title == "last" else f.title
+        indent = max(0, cells - len(title)) if f.right else 0
+        titles.append((column + indent, [Run(title if f.right else draw.cut(title, cells), "dim")]))
+    more = f"  {hidden} more" if hidden else ""
+    room = width - len(more) - (many - 1) * (each + _BETWEEN)
+    last = [(column, runs) for column, runs in titles if not more or column + draw.cells(runs) <= room]
+    line = _joined([titles] * (many - 1) + [last], each, look)
+    return line.to(width - len(more)).add(more).strip(width)
+
+
+def _row(gpu: Gpu, places: Sequence[Place], scene: Scene) -> list[tuple[int, list[Run]]]:
+    state = scene.states[gpu.uuid]
+    row = []
+    for f, column, width in places:
+        runs = f.draw(Cell(gpu, state, width, scene))
+        row.append((column + (max(0, width - draw.cells(runs)) if f.right else 0), runs))
+    return row
+
+
+def _joined(rows: Sequence[Sequence[tuple[int, list[Run]]]], each: int, look: Look) -> Line:
+    line = Line(look)
+    for number, row in enumerate(rows):
+        start = number * (each + _BETWEEN)
+        if number:
+            line.to(start - 2).add(look.glyphs.column, "faint")
+        for column, runs in row:
+            line.to(start + column).runs(runs)
+    return line

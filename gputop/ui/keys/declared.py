@@ -1,0 +1,166 @@
+"""What every key does, declared once: bindings, key bar, help, README and `gputop keys` are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gputop.ui.keys.names import shown
+
+Group = Literal["MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS"]
+GROUPS: tuple[Group, ...] = ("MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS")
+Place = Literal["main", "details"]  # the screens that have keys of their own: a key may mean something else on each
+BOTH: tuple[Place, ...] = ("main", "details")
+DETAILS: tuple[Place, ...] = ("details",)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One thing that can be done. `keys` are named as Textual names them; the first is the one to show."""
+
+    id: str  # for remapping
+    keys: tuple[str, ...]
+    title: str  # in the key bar
+    help: str
+    group: Group
+    action: str  # the screen's method that does it
+    keep: int = 0  # in the key bar the higher one stays when it is narrow; 0 is never there
+    joins: bool = False  # in help it stands on the line of the key before it, by its title
+    on: tuple[Place, ...] = ("main",)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The keys as a person reads them: F10, PgUp, Ctrl+C, S-Tab, ?."""
+        return tuple(shown(key) for key in self.keys)
+
+
+def _tab(number: str, id: str, title: str, help: str, joins: bool = True) -> Key:
+    """What opens a tab of the details."""
+    return Key(f"{id}-tab", (number,), title, help, "DETAILS", f"open('{id}')", joins=joins, on=DETAILS)
+
+
+KEYS: tuple[Key, ...] = (
+    Key("help", ("f1", "h", "question_mark"), "Help", "help", "LEAVE", "help", keep=100, on=BOTH),
+    Key("up", ("up",), "Move", "one line up", "MOVE", "move(-1)", on=BOTH),
+    Key("down", ("down",), "Move", "one line down", "MOVE", "move(1)", joins=True, on=BOTH),
+    Key("page-up", ("pageup",), "Move", "one page up", "MOVE", "page(-1)", joins=True, on=BOTH),
+    Key("page-down", ("pagedown",), "Move", "one page down", "MOVE", "page(1)", joins=True, on=BOTH),
+    Key("home", ("home",), "Move", "to the first line", "MOVE", "move(-1000000)", joins=True, on=BOTH),
+    Key("end", ("end",), "Move", "to the last line", "MOVE", "move(1000000)", joins=True, on=BOTH),
+    Key("fold", ("left",), "Fold", "fold, or go to the parent; when flat, scroll the commands", "MOVE", "fold"),
+    Key("unfold", ("right",), "Unfold", "unfold; when flat, scroll the commands", "MOVE", "unfold", joins=True),
+    Key("unfold-level", ("plus",), "Unfold", "unfold one level everywhere", "MOVE", "level(1)"),
+    Key("fold-level", ("minus",), "Fold", "fold one level everywhere", "MOVE", "level(-1)", joins=True),
+    Key("levels", ("asterisk",), "All levels", "unfold everything, and back", "MOVE", "level(0)", joins=True),
+    Key("next-pane", ("tab",), "Next pane", "to the next pane", "MOVE", "pane(1)"),
+    Key("previous-pane", ("shift+tab",), "Previous", "to the previous pane", "MOVE", "pane(-1)", joins=True),
+    Key("follow", ("F",), "Follow", "follow the process, or not", "MOVE", "follow"),
+    Key("find", ("slash", "f3"), "Find", "find by any words; what is folded is unfolded", "PICK", "find", keep=95),
+    Key("find-next", ("n",), "Next", "the next one that was found", "PICK", "find_next", joins=True),
+    Key("filter", ("f4", "backslash"), "Filter", "filter by words or read>50M", "PICK", "filter", keep=80),
+    Key("user", ("u",), "User", "show one user only", "PICK", "user", keep=30),
+    Key("tag", ("space",), "Tag", "tag the process, or no longer", "PICK", "tag(False)"),
+    Key("tag-children", ("c",), "With children", "tag the process with its children", "PICK", "tag(True)", joins=True),
+    Key("untag", ("U",), "Untag", "tag nothing", "PICK", "untag", joins=True),
+    Key("sort-cpu", ("P",), "CPU", "by CPU", "SORT", "sort('cpu')"),
+    Key("sort-memory", ("M",), "Memory", "by resident memory", "SORT", "sort('rss')", joins=True),
+    Key("sort-time", ("T",), "Time", "by time since the start", "SORT", "sort('time')", joins=True),
+    Key("sort-pid", ("N",), "PID", "by process id", "SORT", "sort('pid')", joins=True),
+    Key("sort-gpu", ("G",), "GPU busy", "by GPU busy", "SORT", "sort('gpu-busy')"),
+    Key("sort-vram", ("V",), "VRAM", "by device memory", "SORT", "sort('vram')", joins=True),
+    Key("sort-read", ("r",), "Read", "by bytes read", "SORT", "sort('read')"),
+    Key("sort-write", ("w",), "Write", "by bytes written", "SORT", "sort('write')", joins=True),
+    Key("order", ("o",), "Order", "by a letter, as in nvitop", "SORT", "order"),
+    Key("sort-previous", ("comma",), "Column left", "by the column to the left", "SORT", "shift_sort(-1)"),
+    Key("sort-next", ("full_stop",), "Right", "by the column to the right", "SORT", "shift_sort(1)", joins=True),
+    Key("sort", ("f6",), "Sort", "choose the column", "SORT", "choose_sort", keep=90),
+    Key("reverse", ("I",), "Reverse", "the other way round", "SORT", "reverse", keep=20),
+    Key("tree", ("f5",), "Tree", "a tree of jobs, or a list", "SORT", "tree", keep=60),
+    Key("density", ("g",), "GPUs", "GPUs as card, row, cell", "LOOK", "density", keep=50),
+    Key("pane-gpus", ("1",), "Hide GPUs", "show or hide the GPUs", "LOOK", "hide('gpus')"),
+    Key("pane-host", ("2",), "host", "show or hide the host", "LOOK", "hide('host')", joins=True),
+    Key("pane-processes", ("3",), "processes", "show or hide the processes", "LOOK", "hide('processes')", joins=True),
+    Key("zoom", ("z",), "Zoom", "this pane alone, and back", "LOOK", "zoom"),
+    Key("everything", ("H",), "All", "processes without a GPU too", "LOOK", "every_process"),
+    Key("details", ("enter",), "Details", "one process; unfolds, folds a job or `+6 more`", "LOOK", "open", keep=85),
+    Key("environment", ("e",), "Environment", "its environment", "LOOK", "open('environment')", joins=True, on=BOTH),
+    Key("files", ("l",), "Files", "its open files", "LOOK", "open('files')", joins=True, on=BOTH),
+    Key("setup", ("f2",), "Setup", "settings, saved at once", "LOOK", "setup", keep=65, on=BOTH),
+    Key("view", ("v",), "View", "columns: I/O, memory, CPU", "LOOK", "next_preset", keep=15),
+    Key("copy", ("y",), "Copy", "copy the pid; again: the command line (OSC 52)", "LOOK", "copy", keep=5, on=BOTH),
+    Key("show", ("Y",), "Show", "what y copies on a plain screen, for the mouse", "LOOK", "show", joins=True, on=BOTH),
+    Key("save", ("S",), "Save", "save the screen: a picture, text or JSON", "LOOK", "save", joins=True),
+    Key("palette", ("ctrl+p",), "All", "everything, by name; themes", "LOOK", "palette", keep=30, on=BOTH),
+    Key("release-driver", ("D",), "Release", "release the driver, or back", "LOOK", "driver"),
+    Key("signal", ("f9", "k"), "Signal", "send a signal; it asks which, and to whom", "ACT", "signal", 80, on=BOTH),
+    Key("nice-up", ("f8",), "Nice +", "one step nicer: others get the CPU first", "ACT", "nice(1)"),
+    Key("nice-down", ("f7",), "Nice -", "one step less nice; only root may", "ACT", "nice(-1)"),
+    Key("freeze", ("Z",), "Freeze", "freeze the picture", "TIME", "freeze", keep=70, on=BOTH),
+    Key("delay", ("d",), "Delay", "time between two looks", "TIME", "delay", keep=40),
+    Key("record", ("R",), "Record", "record to a file, for replay; and stop", "TIME", "record", keep=35),
+    Key("pause", ("vertical_line",), "Replay: pause", "replay: pause, and play on", "TIME", "hold"),
+    Key("slower", ("less_than_sign",), "Slower", "replay: slower", "TIME", "hurry(-1)", joins=True),
+    Key("faster", ("greater_than_sign",), "Faster", "replay: faster", "TIME", "hurry(1)", joins=True),
+    Key("second-back", ("left_square_bracket",), "Replay: 1 s back", "replay: 1 s back", "TIME", "step(-1)"),
+    Key("second-on", ("right_square_bracket",), "1 s on", "replay: 1 s on", "TIME", "step(1)", joins=True),
+    Key("minute-back", ("left_curly_bracket",), "60 s back", "replay: 60 s back", "TIME", "step(-60)", joins=True),
+    Key("minute-on", ("right_curly_bracket",), "60 s on", "replay: 60 s on", "TIME", "step(60)", joins=True),
+    Key("recording-end", ("0",), "End", "replay: to the end", "TIME", "end_of_recording"),
+    Key("back", ("escape",), "Back", "back; ends what is open or frozen", "LEAVE", "back"),
+    Key("quit", ("q", "f10"), "Quit", "quit", "LEAVE", "quit", keep=100, on=BOTH),
+    Key("interrupt", ("ctrl+c",), "Quit", "quit, when pressed twice", "LEAVE", "interrupt", on=BOTH),
+    Key("suspend", ("ctrl+z",), "Suspend", "to the shell; fg comes back", "LEAVE", "suspend_process", on=BOTH),
+    Key("close", ("escape",), "Back", "back to where you were", "DETAILS", "back", keep=95, on=DETAILS),
+    Key("take", ("enter", "space"), "Open", "open a relative; show, hide a secret", "DETAILS", "take", 80, on=DETAILS),
+    _tab("1", "threads", "Threads", "its threads", joins=False),
+    _tab("2", "io", "I/O", "what it reads and writes"),
+    _tab("3", "gpu", "GPU", "what it has of its GPUs"),
+    _tab("4", "environment", "Environment", "its environment"),
+    _tab("5", "children", "Children", "its parents and children"),
+    _tab("6", "files", "Files", "its open files"),
+    _tab("7", "limits", "Limits", "its limits and rights"),
+    _tab("8", "memory", "Memory", "where its memory is"),
+    Key("next-tab", ("tab",), "Next tab", "the next tab", "DETAILS", "turn(1)", 70, on=DETAILS),
+    Key("previous-tab", ("shift+tab",), "Previous", "the tab before", "DETAILS", "turn(-1)", joins=True, on=DETAILS),
+    Key("left", ("left",), "Left", "long lines from their beginning", "DETAILS", "sideways(-1)", on=DETAILS),
+    Key("right", ("right",), "Right in long lines", "long lines on", "DETAILS", "sideways(1)", joins=True, on=DETAILS),
+    Key("others", ("O",), "Show it", "root: the environment of another user", "DETAILS", "others", 85, on=DETAILS),
+)  # fmt: skip
+
+# after `o`, the letters of nvitop: what they sort by
+ORDERS: dict[str, str] = {
+    "c": "cpu",
+    "m": "rss",
+    "t": "time",
+    "p": "pid",
+    "s": "gpu-busy",
+    "g": "vram",
+    "u": "user",
+}
+
+
+def told(group: Group, keys: Sequence[Key] = KEYS) -> list[tuple[str, str]]:
+    """A group for people: names of keys and what they do; those that join share a line and are told by titles.
+
+    What has no key is not told.
+    """
+    lines: list[list[Key]] = []
+    for row in keys:
+        if row.group == group and row.keys:
+            lines = [*lines[:-1], [*lines[-1], row]] if row.joins and lines else [*lines, [row]]
+    return [
+        (
+            " ".join(name for row in line for name in row.names),
+            line[0].help if len(line) == 1 else ", ".join(dict.fromkeys(row.title.lower() for row in line)),
+        )
+        for line in lines
+    ]
+
+
+def key(id: str) -> Key:
+    """The key with this id; KeyError when there is none."""
+    for row in KEYS:
+        if row.id == id:
+            return row
+    raise KeyError(id)

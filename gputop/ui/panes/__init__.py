@@ -1,0 +1,1 @@
+"""What stands around the table: header, host, preview, key bar, and where each has its place."""

@@ -1,0 +1,180 @@
+"""Empty states: what is missing, what is still shown, what to do. Said once, calmly, from the frame's notes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from textual.strip import Strip
+
+from gputop import units
+from gputop.ended import Ended
+from gputop.model import Frame, Note
+from gputop.ui import draw
+from gputop.ui.draw import Line, Run
+from gputop.ui.look import Look
+from gputop.ui.table.filter import Filter
+from gputop.words import amount
+
+_PARTS = re.compile(r"(`[^`]+`)")
+_LOOKING = "no GPU here, just looking   `gputop demo showcase`"
+_OFFERS_DEMO = frozenset({"no-library", "not-loaded", "no-gpus"})
+_ASIDE = frozenset({"slow", "old-driver", "dcgm", "twins"})  # not why there is no GPU
+_WIDEST = 140  # prose is not read wider
+_BUSY_PERCENT = 1.0
+
+
+def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
+    """What stands in place of the GPU pane while there is no GPU: why, what helps, what is shown anyway."""
+    notes = [note for note in frame.notes if note.subject == "driver" and note.key not in _ASIDE]
+    if not notes:
+        notes = [Note(subject="driver", key="no-gpus", text="0 GPUs: the driver answers and lists none.")]
+    notes = [_with_users(note, frame) if note.key == "mismatch" else note for note in notes]
+    rows = [row for note in notes for row in said(note, width)]
+    rows.append([Run("  Processes and host are shown below.", "dim")])
+    return [draw.blank(width, look), *(Line(look).runs(row).strip(width) for row in rows), draw.blank(width, look)]
+
+
+def _with_users(note: Note, frame: Frame) -> Note:
+    """Who has the driver's libraries mapped stands in the way of loading it anew; not everybody lets us see."""
+    users = sum("cuda" in process.libraries for process in frame.processes)
+    if not users:
+        return note
+    use = "process uses" if users == 1 else "processes use"
+    return replace(note, help=(*note.help, f"At least {users} {use} it now: listed below."))
+
+
+def no_gpu_process(
+    frame: Frame, width: int, look: Look, hidden: int = 0, last_job: Ended | None = None, *, records: bool = False
+) -> list[Strip]:
+    """What stands in the process pane while no process uses a GPU.
+
+    `hidden` is how many others could be shown; with `records` it says how to have the next job on file.
+    """
+    gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
+    busy = [gpu.index for gpu in gpus if (gpu.busy_percent or 0) >= _BUSY_PERCENT]
+    watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
+    if busy:
+        text = f"  The driver names no process, yet {_gpus(len(busy))} busy: {', '.join(busy)}."
+    elif gpus:
+        rest = f", {sum(watts):.0f} W at rest" if watts else ""
+        text = f"  No process uses a GPU now. {len(gpus)} GPU{'s' * (len(gpus) != 1)} idle{rest}."
+    else:
+        text = "  No training job, and no process is busy."
+    strips = [draw.blank(width, look), Line(look).add(draw.cut(text, width)).strip(width)]
+    if last_job:
+        parts = wrap(_farewell(last_job), width - 6)  # a number is never cut
+        strips += [draw.blank(width, look), *(Line(look).add(f"    {part}", "dim").strip(width) for part in parts)]
+    if hidden:
+        line = Line(look).add("    ").add("H", "busy", bold=True).add(f" shows all {amount(hidden, 'process')}", "dim")
+        strips += [draw.blank(width, look), line.strip(width)]
+    if records and gpus:
+        line = (
+            Line(look).add("    ").add("R", "busy", bold=True).add(" records, so that the next job is on file", "dim")
+        )
+        strips += [line.strip(width)] if hidden else [draw.blank(width, look), line.strip(width)]
+    return strips
+
+
+def nothing_matches(frame: Frame, asked: Filter, user: str | None, width: int, look: Look) -> list[Strip]:
+    """What stands in the process pane while the filter hides all: who may have been meant, and the way back."""
+    of = f" of {user}" if user else ""
+    first = Line(look).add(f"  0 of {len(frame.processes)} processes{of} match  ", "text")
+    first.add(draw.cut(asked.text, max(1, width - first.cells - 1), look.glyphs.more), "bright", bold=True)
+    second = Line(look).add("    ")
+    if nearest := asked.nearest(frame):
+        kind, name, count = nearest
+        second.add(f"nearest {kind}: ", "dim").add(name, "text").add(f" ({amount(count, 'process')}).    ", "dim")
+    second.add("Esc", "busy", bold=True).add(" clears the filter", "dim")
+    return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
+
+
+def nothing_of(user: str, count: int, width: int, look: Look) -> list[Strip]:
+    """What stands there while the one user who is looked at does nothing that is shown."""
+    first = Line(look).add(f"  {user} uses no GPU and is not busy.", "text")
+    second = (
+        Line(look)
+        .add("    ")
+        .add("H", "busy", bold=True)
+        .add(f" shows all {amount(count, 'process')} of {user}    ", "dim")
+    )
+    second.add("Esc", "busy", bold=True).add(" shows everybody", "dim")
+    return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
+
+
+def _farewell(job: Ended) -> str:
+    said = f"last job: {job.name} ({job.user or 'unknown'})"
+    said += f" ended {time.strftime('%H:%M:%S', time.localtime(job.wall_s))}, exit unknown"
+    said += f", {units.ago(job.ran_s)}" if job.ran_s is not None else ""
+    return said + (f", avg busy {job.busy_percent:.0f} %" if job.busy_percent is not None else "")
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU is" if count == 1 else f"{count} GPUs are"
+
+
+def noted(frame: Frame) -> Sequence[Note]:
+    """The notes that deserve one line while the panes are full: what is hidden, foreign or lost."""
+    return [note for note in frame.notes if note.key != "slow" and (frame.gpus or note.subject != "driver")]
+
+
+def note_line(frame: Frame, width: int, look: Look) -> Strip | None:
+    """The first such note in one line, and where the rest is; None where there is none."""
+    notes = noted(frame)
+    if not notes:
+        return None
+    more = f"  F1: {len(notes)} notes" if len(notes) > 1 else "  F1: more" if notes[0].help else ""
+    line = Line(look).add(" ").add(draw.cut(notes[0].text, max(0, width - len(more) - 2)), "dim").add(more, "dim")
+    return line.strip(width)
+
+
+def said(note: Note, width: int) -> list[list[Run]]:
+    """A note in full: what is missing, and what helps."""
+    width = min(width, _WIDEST)
+    rows: list[list[Run]] = [[Run("  "), Run(line, "bright", True)] for line in wrap(note.text, width - 4)]
+    offered = note.key not in _OFFERS_DEMO or any("gputop demo" in line for line in note.help)
+    helps = [*note.help] if offered else [*note.help, _LOOKING]
+    labels = [_split(line)[0] for line in helps]
+    aligned = max((draw.cells([Run(label)]) for label in labels), default=0)
+    rows.append([])
+    for line in helps:
+        label, text = _split(line)
+        if not label:
+            rows += [[Run("    "), *_marked(part)] for part in wrap(text, width - 6)]
+        elif width < aligned + 40:
+            rows += [[Run(f"    {label}", "dim")], *([Run("      "), *_marked(part)] for part in wrap(text, width - 8))]
+        else:
+            parts = wrap(text, width - aligned - 8)
+            rows += [
+                [Run(f"    {draw.fit(label if not number else '', aligned)}   ", "dim"), *_marked(part)]
+                for number, part in enumerate(parts)
+            ]
+    rows.append([])
+    return rows
+
+
+def _split(line: str) -> tuple[str, str]:
+    """A help line's label and text, kept apart by three blanks or more."""
+    parts = re.split(r" {3,}", line, maxsplit=1)
+    return (parts[0], parts[1]) if len(parts) == 2 else ("", line)
+
+
+def _marked(text: str) -> list[Run]:
+    """Text in which what stands in backticks can be copied."""
+    return [
+        Run(part[1:-1], "command") if part.startswith("`") and len(part) > 2 else Run(part, "text")
+        for part in _PARTS.split(text)
+        if part
+    ]
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Words in lines of at most `width` cells; a command in backticks stays whole where it can."""
+    lines = [""]
+    for word in re.findall(r"`[^`]+`\S*|\S+", text):
+        if lines[-1] and draw.cells([Run(lines[-1]), Run(word)]) + 1 > width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}" if lines[-1] else draw.cut(word, max(1, width))
+    return lines

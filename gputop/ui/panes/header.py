@@ -1,0 +1,144 @@
+"""The first line: which machine, what it is doing, and how fresh all of this is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from textual.strip import Strip
+
+from gputop import units
+from gputop.model import Frame, Host, Pressure
+from gputop.ui import draw
+from gputop.ui.draw import Line, Run
+from gputop.ui.gpus.models import inventory
+from gputop.ui.gpus.scene import GIB
+from gputop.ui.look import Look
+
+HOSTNAME_CELLS = 24
+ROOMY = 100  # narrower, pieces stand closer and GPU names are shorter
+Piece = tuple[int, list[Run]]  # how dearly it is kept, and how it reads
+
+
+class Taped(NamedTuple):
+    """What is recorded beside the screen."""
+
+    seconds: float
+    size_bytes: int
+    paused: bool  # nothing can be written now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What the header says about the monitor itself."""
+
+    label: str = "live"  # the source
+    interval_s: float = 1.0
+    frozen: bool = False
+    slow_link_s: float | None = None  # the terminal is behind: drawn only this often
+    replay: bool = False  # the time shown is one of the past
+    taped: Taped | None = None
+    ended: bool = False  # this frame is the last one
+
+
+def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
+    """The header in one line: what does not fit goes, the least important first."""
+    return _joined(_left(frame, width), _right(frame, status, look), width, look)
+
+
+def trail(frame: Frame, names: Sequence[str], width: int, look: Look, status: Status) -> Strip:
+    """The header of a screen that shows one thing: where that is, from the outside in."""
+    pieces: list[Piece] = [(20 + place, [Run("> ", "dim"), Run(name, "text")]) for place, name in enumerate(names)]
+    pieces[-1] = (99, [Run("> ", "dim"), Run(names[-1], "bright", True)])
+    host: Piece = (19, [Run(draw.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)])
+    return _joined([host, *pieces], _right(frame, status, look), width, look)
+
+
+def _joined(left: list[Piece], right: list[Piece], width: int, look: Look) -> Strip:
+    """What fits of both sides, the least important left out first."""
+    gap = 2 if width >= ROOMY else 1
+    while len(left) + len(right) > 1 and 9 + sum(gap + draw.cells(runs) for _, runs in (*left, *right)) > width:
+        weakest = min([*left, *right], key=lambda piece: piece[0])
+        (left if weakest in left else right).remove(weakest)
+    line = Line(look, on="raised").add(" gputop ", "busy", bold=True, reverse=True)
+    for _, runs in left:
+        line.add(" " * gap).runs(runs)
+    line.to(width - 1 - sum(gap + draw.cells(runs) for _, runs in right))
+    for _, runs in right:
+        line.add(" " * gap).runs(runs)
+    return line.strip(width)
+
+
+def _left(frame: Frame, width: int) -> list[Piece]:
+    host = frame.host
+    pieces: list[Piece] = [(95, [Run(draw.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)])]
+    if frame.gpus:
+        pieces.append((90, [Run(draw.cut(inventory(frame.gpus, memory=width >= ROOMY), 40), "dim")]))
+    if host.driver_version:
+        pieces.append((10, _said("driver", host.driver_version)))
+    if host.cuda_version:
+        pieces.append((9, _said("CUDA", host.cuda_version)))
+    pieces.append((70, _said("cpu", f"{units.percent(host.cpu_percent)}%", known=host.cpu_percent is not None)))
+    pieces.append((60, _memory(host)))
+    pieces.append((40, _rates("io", ("r", host.read_bytes_per_s), ("w", host.write_bytes_per_s))))
+    pieces.append((30, _rates("net", ("", _most(host.receive_bytes_per_s, host.send_bytes_per_s)))))
+    pieces.append((50, _said("psi io", units.percent(_some(host.io_pressure)), known=bool(_some(host.io_pressure)))))
+    if host.load:
+        pieces.append((20, [*_said("load", f"{host.load[0]:.0f}"), Run(f"/{host.cpus_total}", "dim")]))
+    return pieces
+
+
+def _right(frame: Frame, status: Status, look: Look) -> list[Piece]:
+    clock = time.strftime("%H:%M:%S", time.localtime(frame.wall_s))
+    pieces: list[Piece] = []
+    if status.slow_link_s is not None:
+        pieces.append((87, [Run(f"slow link: every {status.slow_link_s:.0f} s", "warn")]))
+    if slow := frame.note("slow"):
+        pieces.append((86, [Run(draw.cut(slow.text.partition(":")[0], 32), "warn")]))
+    if status.taped:
+        pieces.append((91, _taped(status.taped, look)))
+    if status.frozen:
+        pieces.append((93, [Run(" frozen ", "bright", True, True)]))
+    if status.ended:
+        pieces.append((94, [Run(" ended ", "warn", True, True)]))
+    if status.replay:
+        pieces.append((94, [Run(" REPLAY ", "memory", True, True)]))
+        pieces.append((88, [Run(time.strftime("%Y-%m-%d", time.localtime(frame.wall_s)), "dim")]))
+    else:
+        pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {status.interval_s:.1f}s", "dim")]))
+    pieces.append((92, [Run(clock, "bright")]))
+    return pieces
+
+
+def _taped(taped: Taped, look: Look) -> list[Run]:
+    if taped.paused:
+        return [Run(f"{look.glyphs.record} rec paused", "warn", True)]
+    extent = f" {units.ago(taped.seconds).split()[0]} {units.size(taped.size_bytes)}"
+    return [Run(f"{look.glyphs.record} rec", "bright", True), Run(extent, "dim")]
+
+
+def _said(label: str, value: str, *, known: bool = True) -> list[Run]:
+    return [Run(f"{label} ", "dim"), Run(value if known else value.rstrip("%"), "bright" if known else "dim")]
+
+
+def _memory(host: Host) -> list[Run]:
+    if host.memory_used_bytes is None or host.memory_total_bytes is None:
+        return _said("mem", units.UNKNOWN, known=False)
+    used, total = host.memory_used_bytes / GIB, host.memory_total_bytes / GIB
+    digits = 1 if total < 100 else 0
+    return [*_said("mem", f"{used:.{digits}f}"), Run(f"/{total:.0f}G", "dim")]
+
+
+def _rates(label: str, *rates: tuple[str, float | None]) -> list[Run]:
+    text = " ".join(f"{sign}{units.rate(value)}" for sign, value in rates)
+    return _said(label, text, known=any(value and value >= 1024 for _, value in rates))
+
+
+def _most(*values: float | None) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _some(pressure: Pressure | None) -> float | None:
+    return pressure.some_percent if pressure else None

@@ -1,0 +1,262 @@
+"""The host column of a wide screen: processors, memory, storage, networks, and what waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual.strip import Strip
+
+from gputop import units
+from gputop.model import Frame, Host, Mount, Network, Pressure
+from gputop.ui import draw
+from gputop.ui.draw import Line, Run
+from gputop.ui.gpus.state import Past
+from gputop.ui.look import Look
+
+_LABEL, _NAME, _EXTRA = 6, 16, 6
+_LEAST_LINE, _MOST_LINE = 8, 40  # cells of a sparkline
+_CHART_LEAST, _CHART_MOST = 3, 8  # lines of the CPU chart
+_MOST_ROWS = 6  # of disks, of mounts, of networks
+_READ_WRITE = ("read_bytes_per_s", "write_bytes_per_s")
+_IN_OUT = ("receive_bytes_per_s", "send_bytes_per_s")
+Row = list[Run]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What the rows are drawn from; `width` is without the border."""
+
+    host: Host
+    past: Past
+    look: Look
+    width: int
+
+    def traffic(self, key: str, metrics: tuple[str, str], used: int, least: float) -> Row:
+        """A sparkline of the busier of two rates, on an axis that moves seldom, in what is left of a line."""
+        width = min(_MOST_LINE, self.width - used - 2)
+        if width < _LEAST_LINE:
+            return []
+        both = [self.past.values(key, metric, width) for metric in metrics]
+        values = [max((v for v in pair if v is not None), default=None) for pair in zip(*both, strict=True)]
+        most = max((v for v in values if v is not None), default=0.0)
+        line = draw.sparkline(values, width, draw.ceiling(most, least), self.look)
+        return [Run("  "), Run(line, "busy area" if most >= 1024 else "track")]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows that come and go together."""
+
+    keep: int  # the lowest goes first
+    draw: Callable[[Column], list[Row]]
+    air: bool = False  # a blank line before it, where there is room
+
+
+def host(frame: Frame, past: Past, width: int, height: int, look: Look) -> list[Strip]:
+    """The column's lines, its left border included; sections that do not fit go, the least important first."""
+    if width < 4 or height <= 0:
+        return []
+    border = look.glyphs.column
+    rows = _chosen(Column(frame.host, past, look, width - 3), height - 1)
+    title = Strip([look.ink(border, "faint"), *draw.rule("host", width - 1, look)], width)
+    return [title, *(Line(look).add(f"{border} ", "faint").runs(row).strip(width) for row in rows)]
+
+
+def _chosen(column: Column, height: int) -> list[Row]:
+    drawn = [(section, rows) for section in SECTIONS if (rows := section.draw(column))]
+    while drawn and sum(len(rows) for _, rows in drawn) > height:
+        drawn.remove(min(drawn, key=lambda each: each[0].keep))
+    spare = height - sum(len(rows) for _, rows in drawn)
+    airy = sum(section.air for section, _ in drawn) <= spare
+    spare -= sum(section.air for section, _ in drawn) if airy else 0
+    result: list[Row] = []
+    for number, (section, rows) in enumerate(drawn):
+        result += [[]] if section.air and airy else []
+        result += rows
+        if number == 0 and spare >= _CHART_LEAST:
+            result += _cpu_chart(column, min(_CHART_MOST, spare))
+            spare -= min(_CHART_MOST, spare)
+    return [*result, *([] for _ in range(height - len(result)))]
+
+
+def _label(text: str) -> Run:
+    return Run(draw.fit(text, _LABEL), "dim")
+
+
+def _value(text: str, width: int = 0) -> Run:
+    return Run(text.rjust(width), "dim" if text.strip() in ("0", "0%", "0/s", units.UNKNOWN) else "text")
+
+
+def _percent(value: float | None) -> str:
+    return units.UNKNOWN if value is None else f"{value:.0f}%"
+
+
+def _said(label: str, text: str) -> Row:
+    return [Run(f"  {label} ", "dim"), _value(text)]
+
+
+def _bar_width(column: Column) -> int:
+    return max(6, min(30, column.width - _LABEL - 34))
+
+
+def _cpu(column: Column) -> list[Row]:
+    host = column.host
+    bar = draw.bar(host.cpu_percent, 100, _bar_width(column), column.look)
+    cores = f"{host.cpus_total} cores"
+    if host.cpus_allowed is not None and host.cpus_allowed < host.cpus_total - 0.5:
+        cores = f"{host.cpus_allowed:g} of {host.cpus_total} cores"
+    row = [_label("cpu"), *bar, Run(f"{_percent(host.cpu_percent):>5}", "bright"), Run(f"  {cores}", "dim")]
+    row += _said("iowait", _percent(host.iowait_percent))
+    return [[*row, *(_said("steal", _percent(host.steal_percent)) if (host.steal_percent or 0) >= 1 else [])]]
+
+
+def _cpu_chart(column: Column, height: int) -> list[Row]:
+    values = column.past.values("host", "cpu_percent", max(1, column.width))
+    return [[Run(row, "busy area")] for row in draw.chart(values, column.width, height, 100, column.look)]
+
+
+def _cores(column: Column) -> list[Row]:
+    cores, width = column.host.cpu_cores_percent, column.width - _LABEL
+    if len(cores) < 2 or width < _LEAST_LINE or len(cores) > 4 * width:
+        return []
+    line = "".join(draw.level(value, 100, column.look.glyphs.levels) for value in cores)
+    each = -(-len(line) // -(-len(line) // width))
+    rows = [line[start : start + each] for start in range(0, len(line), each)]
+    return [[_label("" if number else "cores"), Run(row, "busy area")] for number, row in enumerate(rows)]
+
+
+def _memory(column: Column) -> list[Row]:
+    host = column.host
+    used, total = host.memory_used_bytes, host.memory_total_bytes
+    share = None if used is None or not total else 100 * used / total
+    bar = draw.bar(used, total, _bar_width(column), column.look, "memory")
+    row = [_label("mem"), *bar, Run(f"{_percent(share):>5}", "bright"), Run("  "), _value(units.size(used))]
+    return [[*row, Run(f"/{units.size(total)}", "dim"), *_said("cache", units.size(host.memory_cached_bytes))]]
+
+
+def _cgroup(column: Column) -> list[Row]:
+    group = column.host.cgroup
+    if group is None or not (group.memory_limit_bytes or group.cpu_quota):
+        return []
+    row = [_label("limit")]
+    if group.memory_limit_bytes:
+        row += [Run("mem ", "dim"), _value(units.size(group.memory_used_bytes))]
+        row += [Run(f"/{units.size(group.memory_limit_bytes)}  ", "dim")]
+    if group.cpu_quota:
+        row += [Run("cpu ", "dim"), _value(f"{group.cpu_quota:g}"), Run(" cores", "dim")]
+        row += _said("throttled", _percent(group.throttled_percent))
+    return [row]
+
+
+def _swap(column: Column) -> list[Row]:
+    host = column.host
+    row = [_label("swap")]
+    if host.swap_total_bytes:
+        row += [_value(units.size(host.swap_used_bytes)), Run(f"/{units.size(host.swap_total_bytes)}", "dim")]
+        row += _said("in", f"{units.count(host.swap_in_per_s)}/s") + _said(
+            "out", f"{units.count(host.swap_out_per_s)}/s"
+        )
+    else:
+        row.append(Run("none" if host.swap_total_bytes == 0 else units.UNKNOWN, "dim"))
+    if host.shm_total_bytes:
+        row += [*_said("/dev/shm", units.size(host.shm_used_bytes)), Run(f"/{units.size(host.shm_total_bytes)}", "dim")]
+    return [row]
+
+
+def _flow(label: str, name: str, extra: str, first: tuple[str, float | None], second: tuple[str, float | None]) -> Row:
+    row = [_label(label), Run(draw.fit(name, _NAME)), Run(extra.rjust(_EXTRA), "dim")]
+    for sign, rate in (first, second):
+        row += [Run(sign.rjust(5), "dim"), _value(units.rate(rate), 6)]
+    return row
+
+
+def _storage(column: Column) -> list[Row]:
+    rows = []
+    for mount in [mount for mount in column.host.mounts if mount.network][:_MOST_ROWS]:
+        row = _flow(
+            "nfs", mount.path, _wait(mount), ("r", mount.read_bytes_per_s), ("w", mount.write_bytes_per_s)
+        )  # fmt: skip
+        rows.append([*row, *column.traffic(f"mount {mount.path}", _READ_WRITE, draw.cells(row), 1e8)])
+    busiest = sorted(column.host.disks, key=lambda d: (d.read_bytes_per_s or 0) + (d.write_bytes_per_s or 0))
+    for disk in [disk for disk in column.host.disks if disk in busiest[-_MOST_ROWS:]]:
+        busy = "" if disk.busy_percent is None else _percent(disk.busy_percent)
+        row = _flow("disk", disk.name, busy, ("r", disk.read_bytes_per_s), ("w", disk.write_bytes_per_s))
+        rows.append([*row, *column.traffic(f"disk {disk.name}", _READ_WRITE, draw.cells(row), 1e8)])
+    return rows
+
+
+def _wait(mount: Mount) -> str:
+    return "" if mount.read_rtt_s is None else f"{mount.read_rtt_s * 1000:.0f}ms"
+
+
+def _space(column: Column) -> list[Row]:
+    rows: list[Row] = []
+    for mount in column.host.mounts[:_MOST_ROWS]:
+        row = [
+            _label("" if rows else "free"),
+            Run(draw.fit(mount.path, _NAME)),
+            Run(mount.file_system.rjust(_EXTRA), "dim"),
+        ]
+        row += [
+            Run("   "),
+            _value(units.size(mount.free_bytes), 6),
+            Run(f" of {units.size(mount.total_bytes):>5}  ", "dim"),
+        ]
+        if mount.total_bytes and mount.free_bytes is not None:
+            width = max(0, min(10, column.width - draw.cells(row)))
+            row += draw.bar(mount.total_bytes - mount.free_bytes, mount.total_bytes, width, column.look, "memory")
+        rows.append(row)
+    return rows
+
+
+def _networks(column: Column) -> list[Row]:
+    rows: list[Row] = []
+    for label, kind in (("net", "ethernet"), ("ib", "infiniband")):
+        ports = [port for port in column.host.networks if port.kind == kind]
+        quiet = [port for port in ports if max(port.receive_bytes_per_s or 0, port.send_bytes_per_s or 0) < 1024]
+        shown = [port for port in ports if port not in quiet or len(quiet) == 1][:_MOST_ROWS]
+        rows += [_port(column, label, port) for port in shown]
+        if len(quiet) > 1:
+            rows.append([_label(label), Run(f"{len(quiet)} {'more ' if shown else ''}idle", "dim")])
+    return rows
+
+
+def _port(column: Column, label: str, port: Network) -> Row:
+    speed = f"{port.speed_bytes_per_s * 8 / 1e9:.0f}Gb" if port.speed_bytes_per_s else ""
+    row = _flow(label, port.name, speed, ("in", port.receive_bytes_per_s), ("out", port.send_bytes_per_s))
+    return [*row, *column.traffic(f"net {port.name}", _IN_OUT, draw.cells(row), 1e7)]
+
+
+def _pressure(column: Column) -> list[Row]:
+    host = column.host
+    row = [_label("psi")]
+    named = (("cpu", host.cpu_pressure), ("io", host.io_pressure), ("mem", host.memory_pressure))
+    for name, pressure in named:
+        row += [Run(f"{name} ", "dim"), _value(_stalled(pressure)), Run("   ", "dim")]
+    return [[*row, Run("% of time stalled", "dim")]]
+
+
+def _stalled(pressure: Pressure | None) -> str:
+    return units.percent(pressure.some_percent if pressure else None)
+
+
+def _system(column: Column) -> list[Row]:
+    host = column.host
+    row = [_label("load"), _value(" ".join(f"{value:.1f}" for value in host.load) if host.load else units.UNKNOWN)]
+    row += _said("processes", units.count(host.process_count)) if host.process_count is not None else []
+    return [[*row, *(_said("up", units.ago(host.uptime_s)) if host.uptime_s is not None else [])]]
+
+
+SECTIONS: Sequence[Section] = (
+    Section(100, _cpu),
+    Section(40, _cores),
+    Section(20, _system),
+    Section(95, _memory, air=True),
+    Section(65, _cgroup),
+    Section(60, _swap),
+    Section(80, _storage, air=True),
+    Section(70, _networks),
+    Section(30, _space, air=True),
+    Section(90, _pressure, air=True),
+)

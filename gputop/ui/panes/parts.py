@@ -1,0 +1,67 @@
+"""What the panes around the table show of one frame, by the name of the pane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.strip import Strip
+
+from gputop.model import Frame
+from gputop.ui.draw import Line
+from gputop.ui.gpus.pane import Density, gpus
+from gputop.ui.gpus.state import Past
+from gputop.ui.look import Look
+from gputop.ui.panes import empty
+from gputop.ui.panes.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Rect
+from gputop.ui.panes.header import Status, header
+from gputop.ui.panes.host import host
+from gputop.ui.panes.preview import preview
+from gputop.ui.table.row import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """One frame and how it is looked at."""
+
+    frame: Frame
+    past: Past
+    status: Status
+    density: Density
+    first_gpu: int
+    selected: Row | None
+    look: Look
+
+    def strips(self, name: str, rect: Rect) -> Sequence[Strip]:
+        """The lines of a pane."""
+        draw = {
+            "header": self._header,
+            "gpus": self._gpus,
+            "note": self._note,
+            "host": self._host,
+            "preview": self._preview,
+        }
+        return draw.get(name, self._notice)(rect)
+
+    def _header(self, rect: Rect) -> Sequence[Strip]:
+        return [header(self.frame, rect.width, self.look, self.status)]
+
+    def _gpus(self, rect: Rect) -> Sequence[Strip]:
+        frame, look = self.frame, self.look
+        if not frame.gpus:
+            return empty.without_gpus(frame, rect.width, look)
+        return gpus(frame, self.past, rect.width, rect.height, look, density=self.density, first=self.first_gpu)
+
+    def _note(self, rect: Rect) -> Sequence[Strip]:
+        strip = empty.note_line(self.frame, rect.width, self.look)
+        return [strip] if strip else []
+
+    def _host(self, rect: Rect) -> Sequence[Strip]:
+        return host(self.frame, self.past, rect.width, rect.height, self.look)
+
+    def _preview(self, rect: Rect) -> Sequence[Strip]:
+        return preview(self.selected, self.frame, self.past, rect.width, rect.height, self.look)
+
+    def _notice(self, rect: Rect) -> Sequence[Strip]:
+        text = f"  needs {WIDTH_FOR_PROCESSES}{self.look.glyphs.times}{HEIGHT_FOR_PROCESSES} for processes"
+        return [Line(self.look).add(text, "dim").strip(rect.width)]

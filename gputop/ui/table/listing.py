@@ -1,0 +1,164 @@
+"""The table without a screen: which lines there are, where the cursor is, what every key does to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gputop.model import Frame, Identity
+from gputop.ui.table import tree
+from gputop.ui.table.row import LEVELS, Key, Row, depth
+from gputop.ui.table.tags import Tags
+from gputop.ui.table.tree import View
+
+CALM_S = 3.0  # lines change places at most this often, and not this soon after a key
+
+
+class Listing:
+    """Lines of the newest frame, in a window of `height` lines from `top` on, with a cursor that keeps its process."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.rows: list[Row] = []
+        self.at = 0
+        self.top = 0
+        self.height = 1
+        self.follow = True
+        self.matching: frozenset[Identity] | None = None  # those looked for; None: everybody
+        self.tags = Tags()
+        self._frame: Frame | None = None
+        self._idle: tree.Idle = lambda _: None
+        self._order: Mapping[Key, int] = tree.NOWHERE
+        self._ranked_s = self._touched_s = -math.inf
+        self._opened = False
+
+    @property
+    def cursor(self) -> Row | None:
+        """The selected line."""
+        return self.rows[self.at] if self.rows else None
+
+    def feed(self, frame: Frame, now_s: float, idle: tree.Idle = lambda _: None) -> None:
+        """Take in a frame; lines change places only when that does not disturb anybody."""
+        self._frame, self._idle = frame, idle
+        self.tags.keep(frame)
+        if now_s - self._ranked_s >= CALM_S and now_s - self._touched_s >= CALM_S:
+            self._rank(now_s)
+        else:
+            self._build()
+        if not self._opened and self._touched_s == -math.inf and (first := tree.first_rank(self.rows)):
+            self._opened = True
+            self._find(first)
+            self.unfold()
+            self._reveal()
+
+    def touch(self, now_s: float) -> None:
+        """A key was pressed: for a while nothing changes places."""
+        self._touched_s = now_s
+
+    def move(self, lines: int) -> None:
+        """Move the cursor, as far as there are lines."""
+        self.at = min(max(0, self.at + lines), max(0, len(self.rows) - 1))
+        self._reveal()
+
+    def go(self, key: Key) -> None:
+        """Put the cursor on a line, unfolding what it is in; nowhere if there is no such line."""
+        above = {row.key: row.parent for row in self.unfolded()}
+        inside, parent = list[Key](), above.get(key)
+        while parent:
+            inside.append(parent)
+            parent = above.get(parent)
+        for opened in (inside, [("more", *inside[0])] if inside else []):
+            if key not in {row.key for row in self.rows}:
+                self.look(replace(self.view, folds={**self.view.folds, **dict.fromkeys(opened, True)}))
+        self._find(key)
+        self._reveal()
+
+    def unfolded(self) -> list[Row]:
+        """Every line there would be if nothing were folded, in the order they would have."""
+        if self._frame is None:
+            return []
+        view, rows = self.view, self.rows
+        while folded := [row.key for row in rows if row.open is False]:
+            view = replace(view, folds={**view.folds, **dict.fromkeys(folded, True)})
+            rows = tree.build(self._frame, view, self._order, True, self._idle, self.matching)
+        return rows
+
+    def scroll(self, lines: int) -> None:
+        """Move the window and leave the cursor, which may go out of sight."""
+        self.top = min(max(0, self.top + lines), max(0, len(self.rows) - self.height))
+
+    def resize(self, height: int) -> None:
+        """Give the window another height; the cursor stays in sight."""
+        self.height = max(1, height)
+        self._reveal()
+
+    def _reveal(self) -> None:
+        """Move the window as little as shows the cursor."""
+        self.top = min(max(self.top, self.at - self.height + 1), self.at)
+        self.top = min(self.top, max(0, len(self.rows) - self.height))
+
+    def fold(self) -> None:
+        """Fold the cursor's line, or go to its parent when there is nothing to fold."""
+        row = self.cursor
+        if row and row.open and row.kind != "more":
+            folds = {key: is_open for key, is_open in self.view.folds.items() if key != ("more", *row.key)}
+            self.look(replace(self.view, folds={**folds, row.key: False}))
+        elif row and row.parent:
+            self._find(row.parent)
+            self._reveal()
+
+    def unfold(self) -> None:
+        """Show what is below the cursor's line."""
+        row, at = self.cursor, self.at
+        if row and row.open is False:
+            self.look(replace(self.view, folds={**self.view.folds, row.key: True}))
+            self.at = at
+
+    def level(self, step: int) -> None:
+        """Unfold (1) or fold (-1) one level of what is to be seen; 0 unfolds everything, and again goes back."""
+        view = self.view
+        if step > 0:
+            level = min((depth(row) for row in self.rows if row.open is False), default=view.level) + 1
+        elif step < 0:
+            level = max((depth(row) for row in self.rows if row.open), default=0)
+            whole = view.level == LEVELS or any(key[0] == "more" and open for key, open in view.folds.items())
+            level = LEVELS - 1 if whole else level
+        else:
+            level = 1 if view.level == LEVELS else LEVELS
+        self.look(replace(view, level=min(max(0, level), LEVELS), folds={}))
+
+    def look(self, view: View, now_s: float | None = None) -> None:
+        """Look at the same frame in another way; with a time the lines are sorted anew."""
+        self.view = view
+        if now_s is None:
+            self._build()
+        else:
+            self._rank(now_s)
+
+    def _rank(self, now_s: float) -> None:
+        self._ranked_s = now_s
+        self._build(calm=False)
+
+    def _build(self, calm: bool = True) -> None:
+        if self._frame is None:
+            return
+        before, seen = self.rows, self.top <= self.at < self.top + self.height
+        self.matching = tree.matching(self._frame, self.view)
+        self.rows = tree.build(self._frame, self.view, self._order, calm, self._idle, self.matching)
+        self._order = dict(tree.walk(self.rows))
+        if before and self.follow:
+            self._find(before[self.at].key, {row.key: row.parent for row in before})
+        self.at = min(self.at, max(0, len(self.rows) - 1))
+        if seen:
+            self._reveal()
+        else:
+            self.scroll(0)
+
+    def _find(self, key: Key | None, parents: Mapping[Key, Key | None] | None = None) -> None:
+        """Put the cursor on a line or on what it is folded into; when it has ended, leave it where it is."""
+        places = {row.key: place for place, row in enumerate(self.rows)}
+        while key is not None and key not in places:
+            key = (parents or {}).get(key)
+        if key is not None:
+            self.at = places[key]

@@ -1,0 +1,38 @@
+"""Which columns of the table fit a width, and where each one stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputop.ui.table.columns import Column, Preset, of
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A column on the screen: the cells from `left` on, its gap included."""
+
+    column: Column
+    left: int
+    width: int
+
+
+def fit(width: int, preset: Preset = "main") -> tuple[Place, ...]:
+    """Which columns of a preset a table of this width shows, and where; the command gets what is left."""
+    columns = of(preset)
+    command = 24 if preset != "main" else 32 if width >= 100 else 25  # besides its gap
+    chosen = sorted(columns, key=lambda column: -column.keep)
+    while len(chosen) > 2 and sum(column.width for column in chosen) + command > width:
+        chosen.pop()
+    spare = width - sum(column.width for column in chosen) - command
+    sizes = {}
+    for column in sorted(chosen, key=lambda column: column.ease):
+        ease = column.ease if column.ease <= spare else 0
+        sizes[column.id] = column.width + ease
+        spare -= ease
+    places: list[Place] = []
+    left = 0
+    for column in (column for column in columns if column in chosen):
+        size = max(0, width - left) if column.id == "command" else sizes[column.id]
+        places.append(Place(column, left, size))
+        left += size
+    return tuple(places)

@@ -1,0 +1,132 @@
+"""Lines of the table as they are drawn: rails, names, cells, the header with its arrow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from textual.strip import Strip
+
+from gputop.ui import draw
+from gputop.ui.draw import Line
+from gputop.ui.look import Ground, Look, Token
+from gputop.ui.table.places import Place
+from gputop.ui.table.row import Row
+from gputop.ui.table.tree import View
+
+_NOTHING = frozenset({"0", "0:00", "·"})
+_NAMES = frozenset({"pid", "user"})
+
+
+def header(places: Sequence[Place], view: View, width: int, look: Look) -> Strip:
+    """Titles above their columns; the one that sorts is brighter, an arrow in the gap behind it."""
+    line = Line(look)
+    arrow = look.glyphs.down if view.descending else look.glyphs.up
+    for place, after in itertools.zip_longest(places, places[1:]):
+        column = place.column
+        left = place.left + 1 if column.align == "left" else place.left + place.width - len(column.title)
+        if column.id == view.sort and column.align == "right" and after.column.align == "left":
+            left -= 1  # there is no gap behind it: the arrow ends the column
+        line.to(left).add(column.title, "text" if column.id == view.sort else "dim")
+        if column.id == view.sort:
+            line.add(arrow, "busy")
+    return line.strip(width)
+
+
+def texts(row: Row, places: Sequence[Place]) -> tuple[str, ...]:
+    """What the line says, cell by cell."""
+    figures = row.figures
+    return tuple(
+        _wording(row, place.width - 2) if place.column.id == "command"
+        else place.column.text(figures) if figures.count or place.column.id in _NAMES
+        else ""
+        for place in places
+    )  # fmt: skip
+
+
+def _wording(row: Row, room: int) -> str:
+    texts = row.texts
+    return next((text for text in texts if len(text) <= room), texts[-1])
+
+
+def line(
+    row: Row,
+    says: Sequence[str],
+    places: Sequence[Place],
+    look: Look,
+    *,
+    on: Ground = "background",
+    shift: int = 0,
+    tagged: bool = False,
+) -> Strip:
+    """One line of the table, from the row and its `texts`; `shift` scrolls the command."""
+    drawn = Line(look, on)
+    even = on != "background" and look.palette.selected is None  # reversed: one colour, or it would be a chequerboard
+    token, more = "text" if even else weight(row), look.glyphs.more
+    for place, text in zip(places, says, strict=True):
+        column = place.column
+        if column.id == "pid":
+            _name(drawn, row, place, look, even, tagged)
+        elif column.id == "command":
+            drawn.to(place.left + 1).add(draw.cut(text[shift:], place.width - 2, more), token)
+        elif column.align == "left":
+            drawn.to(place.left + 1).add(
+                draw.cut(text, place.width - 2, more), token if even else _words(row, column.id)
+            )
+        else:
+            cell: Token = "dim" if text in _NOTHING and column.id != "gpu" and not even else token
+            drawn.to(place.left + place.width - len(text)).add(text, cell)
+    last = places[-1]
+    return drawn.strip(last.left + last.width)
+
+
+def _words(row: Row, column: str) -> Token:
+    if column == "user":
+        return "owner" if row.kind == "job" else "dim"
+    return "text" if row.kind in ("job", "process") and not row.context else "dim"
+
+
+def weight(row: Row) -> Token:
+    """How much a line wants to be read: jobs first, loaders and what does nothing last."""
+    if row.kind == "job":
+        return "bright"
+    if row.kind != "process" or row.context:
+        return "dim"
+    figures = row.figures
+    quiet = not figures.gpu_percent and (figures.cpu_percent or 0) < 1
+    return "dim" if quiet and figures.cpu_percent is not None else "text"
+
+
+def fold_cell(row: Row) -> int | None:
+    """The column of a line's fold mark, for the mouse; None when there is nothing to fold."""
+    return None if row.open is None or row.kind == "more" else 1 + _indent(row)
+
+
+def _indent(row: Row) -> int:
+    return 3 * len(row.rails) - 1 if row.rails else 0
+
+
+def _name(drawn: Line, row: Row, place: Place, look: Look, even: bool, tagged: bool) -> None:
+    glyphs = look.glyphs
+    if tagged:
+        drawn.add(glyphs.tag, "text" if even else "busy", bold=True)
+    else:
+        drawn.add(glyphs.cursor if even else " ", "text")
+    rails = [_rail(letter, glyphs.stem, glyphs.branch, glyphs.last) for letter in row.rails]
+    drawn.add(" ".join(rails), "text" if even else "faint")
+    drawn.to(1 + _indent(row))
+    if row.open is not None and row.kind != "more":
+        mark: Token = "busy" if row.kind == "job" else "dim"
+        drawn.add(glyphs.open if row.open else glyphs.shut, "text" if even else mark)
+    elif len(row.rails) == 1:
+        drawn.add(glyphs.rule, "text" if even else "faint")
+    elif not row.rails:
+        drawn.add(" ")
+    drawn.add(" ")
+    room = place.left + place.width - drawn.cells
+    token: Token = "text" if even else "busy" if tagged else weight(row)
+    drawn.add(draw.cut(row.label, room, glyphs.more), token, bold=tagged or row.kind == "job")
+
+
+def _rail(letter: str, stem: str, branch: str, last: str) -> str:
+    return {"s": stem, "b": branch, "l": last, " ": "  "}[letter]

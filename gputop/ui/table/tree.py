@@ -1,0 +1,234 @@
+"""Jobs, their ranks and loaders as the lines of a table: nested or flat, folded and in order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gputop import words
+from gputop.figures import Figures
+from gputop.model import Frame, Identity, Job, Process, Role
+from gputop.ui.table.columns import BY_ID, Column, Preset
+from gputop.ui.table.filter import Filter
+from gputop.ui.table.kin import Numbered, members
+from gputop.ui.table.row import LEVELS, Key, Kind, Row, depth, process_key
+
+BUSY_PERCENT = 100.0  # a process without GPU kin is shown above this,
+BUSY_BYTES_PER_S = 50e6  # or above this of reading and writing
+LOADERS_SHOWN = 3
+Idle = Callable[[str], float | None]  # seconds since a GPU, by uuid, did anything; None if it is at work
+
+NOWHERE: Mapping[Key, int] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """How the table is looked at."""
+
+    tree: bool = True
+    sort: str = "cpu"
+    reverse: bool = False
+    level: int = 1  # unfolded down to here, where `folds` says nothing else
+    folds: Mapping[Key, bool] = field(default_factory=dict)  # True is open
+    every_process: bool = False
+    preset: Preset = "main"
+    user: str | None = None  # only processes of this one
+    filter: Filter | None = None
+
+    @property
+    def descending(self) -> bool:
+        """Whether the highest value is on top: amounts begin so, names and numbers of things do not."""
+        column = BY_ID[self.sort]
+        return self.reverse != (column.align == "right" and column.kind != "word")
+
+
+def build(
+    frame: Frame,
+    view: View,
+    order: Mapping[Key, int] = NOWHERE,
+    calm: bool = False,
+    idle: Idle = lambda _: None,
+    only: Collection[Identity] | None = None,
+) -> list[Row]:
+    """The lines of the table. `order` has their places so far: kept when `calm`, else decisive between equals.
+
+    Of processes looked for there are `only` these, with the lines that they stand below.
+    """
+    make = _Maker(frame, view, idle, only)
+    if not view.tree:
+        return _sorted(make.flat(), view, order, calm)
+    rows: list[Row] = []
+    for top in _sorted(make.tops(), view, order, calm):
+        _emit(top, view, rows)
+    return rows
+
+
+def matching(frame: Frame, view: View) -> frozenset[Identity] | None:
+    """The processes that a view looks for; None when it takes them all."""
+    found = None if view.filter is None else view.filter.found(frame)
+    if view.user is None:
+        return found
+    own = frozenset(process.identity for process in frame.processes if process.user == view.user)
+    return own if found is None else found & own
+
+
+def first_rank(rows: Iterable[Row]) -> Key | None:
+    """The first folded rank: what is opened at the start, to show what is inside."""
+    return next((row.key for row in rows if row.kind == "process" and row.open is False and row.parent), None)
+
+
+def busy(process: Process) -> bool:
+    """Whether a process is worth a line without having to do with a GPU."""
+    moved = (process.read_bytes_per_s or 0) + (process.write_bytes_per_s or 0)
+    return (process.cpu_percent or 0) > BUSY_PERCENT or moved > BUSY_BYTES_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes the lines of one frame."""
+
+    frame: Frame
+    view: View
+    idle: Idle
+    only: Collection[Identity] | None
+
+    def tops(self) -> list[Row]:
+        """The outermost lines: jobs, and processes without a job."""
+        jobs = {job.key: job for job in self.frame.jobs}
+        by_job: dict[str, list[Process]] = {key: [] for key in jobs}
+        rows = []
+        for process in self.frame.processes:
+            if process.job in by_job:
+                by_job[process.job].append(process)
+            elif self._shows(process):
+                rows.append(self._leaf(process))
+        made = (self._job(jobs[key], members) for key, members in by_job.items())
+        return rows + [row for row in made if row is not None]
+
+    def flat(self) -> list[Row]:
+        """A line for each process."""
+        jobs = {job.key for job in self.frame.jobs}
+        numbers: dict[tuple[str | None, int], int] = {}
+        rows = []
+        for process in sorted(self.frame.processes, key=lambda process: process.pid):
+            number = None
+            if process.role is Role.LOADER:
+                number = numbers.get((process.job, process.parent_pid), 0)
+                numbers[process.job, process.parent_pid] = number + 1
+            if (process.job in jobs and self._wanted(process)) or self._shows(process):
+                rows.append(self._leaf(process, number))
+        return rows
+
+    def _wanted(self, process: Process) -> bool:
+        return self.only is None or process.identity in self.only
+
+    def _shows(self, process: Process) -> bool:
+        """Whether a process without a job gets a line; without a driver who uses GPUs shows in what it has mapped."""
+        uses = process.gpus or (not self.frame.gpus and "cuda" in process.libraries)
+        everything = self.view.every_process or self.view.filter is not None
+        return self._wanted(process) and (bool(uses) or everything or busy(process))
+
+    def _leaf(self, process: Process, number: int | None = None) -> Row:
+        kind: Kind = "loader" if process.role is Role.LOADER else "process"
+        return Row(process_key(process), kind, str(process.pid), self.frame, [process], process, number)
+
+    def _job(self, job: Job, processes: list[Process]) -> Row | None:
+        wanted = [process for process in processes if self._wanted(process)]
+        if not wanted:
+            return None
+        kin = members(processes)
+        view = self.view
+        everything = view.every_process or view.level >= LEVELS or not kin.ranks or view.filter is not None
+        row = Row(("job", job.key), "job", job.name, self.frame, wanted, user=job.user)
+        loaders = sum(map(len, kin.loaders.values()))
+        made_of = words.job(job, kin.ranks, loaders, len(processes))
+        row.said = _held(made_of, wanted, row.sums, self.idle)
+        for rank in kin.ranks:
+            child = self._leaf(rank)
+            below = self._loaders(kin.loaders.get(rank.identity, []), child.key)
+            others = self._others(kin.others.get(rank.identity, []), everything)
+            child.children = below + others
+            child.context = not self._wanted(rank)
+            inside = [process for _, process in kin.loaders.get(rank.identity, [])] + kin.others.get(rank.identity, [])
+            child.members = [process for process in (rank, *inside) if self._wanted(process)]
+            if child.members:
+                row.children.append(child)
+        row.children += self._loaders(kin.loaders.get(None, []), row.key)
+        row.children += self._others(kin.others.get(None, []), everything)
+        return row
+
+    def _loaders(self, loaders: Sequence[Numbered], above: Key) -> list[Row]:
+        """A line each; when there are more than three, two and one that speaks for the others."""
+        loaders = [(number, process) for number, process in loaders if self._wanted(process)]
+        key: Key = ("more", *above)
+        if len(loaders) <= LOADERS_SHOWN or self.view.folds.get(key, self.view.level >= LEVELS):
+            return [self._leaf(process, number) for number, process in loaders]
+        shown, rest = loaders[: LOADERS_SHOWN - 1], loaders[LOADERS_SHOWN - 1 :]
+        first, last = rest[0][0], rest[-1][0]
+        gaps = last - first >= len(rest)
+        said = words.loaders(rest[0][1].name, None if gaps else first, last)
+        others = [process for _, process in rest]
+        more = Row(key, "more", f"+{len(rest)} more", self.frame, others, said=(said,), user=others[0].user)
+        return [*(self._leaf(process, number) for number, process in shown), more]
+
+    def _others(self, processes: Sequence[Process], everything: bool) -> list[Row]:
+        """Launchers and other children of a job: a line only for one that does something."""
+        wanted = filter(self._wanted, processes)
+        return [self._leaf(process) for process in wanted if everything or process.gpus or busy(process)]
+
+
+def _held(made_of: str, processes: list[Process], figures: Figures, idle: Idle) -> tuple[str, ...]:
+    """What a job is made of; of one that only holds its GPUs that it does, whatever the room."""
+    if not figures.gpus or figures.gpu_percent:
+        return (made_of,)
+    ages = [idle(share.uuid) for process in processes for share in process.gpus]
+    known = [age for age in ages if age is not None]
+    if not known or len(known) < len(ages):
+        return (made_of,)
+    holds, rests = words.holding(figures.vram_bytes, min(known)), words.holding(None, min(known))
+    return f"{made_of} · {holds}", holds, rests
+
+
+def _sorted(rows: list[Row], view: View, order: Mapping[Key, int], calm: bool) -> list[Row]:
+    column = BY_ID[view.sort]
+    placed = sorted((row for row in rows if row.key in order), key=lambda row: order[row.key])
+    new = [row for row in rows if row.key not in order]
+    ranked = new if calm else placed + new
+    valued = [(_value(row, column), row) for row in ranked]
+    known = sorted(((value, row) for value, row in valued if value is not None), key=_first, reverse=view.descending)
+    ranked = [row for _, row in known] + [row for value, row in valued if value is None]
+    return placed + ranked if calm else ranked
+
+
+def _first(pair: tuple[Any, Row]) -> Any:
+    return pair[0]
+
+
+def _value(row: Row, column: Column) -> float | str | None:
+    if column.id == "pid" and row.kind == "job":
+        return min((process.pid for process in row.members), default=None)
+    value = column.value(row.sums)
+    return float(f"{round(value):.2g}") if column.noisy and isinstance(value, float | int) else value
+
+
+def _emit(row: Row, view: View, rows: list[Row]) -> None:
+    """Append a line, and what is below it unless it is folded."""
+    if row.kind == "more":
+        row.open = False
+    elif row.children:
+        # what only stands there for those below it shows them
+        row.open = view.folds.get(row.key, row.context or view.level > depth(row))
+    rows.append(row)
+    if not row.open:
+        return
+    below = row.rails[:-1] + {"b": "s", "l": " "}[row.rails[-1]] if row.rails else ""
+    for child in row.children:
+        child.rails = below + ("l" if child is row.children[-1] else "b")
+        child.parent = row.key
+        _emit(child, view, rows)
+
+
+def walk(rows: Iterable[Row]) -> Iterator[tuple[Key, int]]:
+    """The places of the outermost lines, to be given to `build` again."""
+    return ((row.key, place) for place, row in enumerate(row for row in rows if not row.rails))

@@ -1,0 +1,1 @@
+"""Recordings on the screen: played, or made."""

@@ -1,0 +1,1 @@
+"""What stands between Textual and the terminal: the driver, its fence, and the cells that differ."""

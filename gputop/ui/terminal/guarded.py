@@ -1,0 +1,99 @@
+"""An app whose exits, crashes and signals go through the terminal guard."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn
+
+from textual.app import App
+from textual.binding import Binding
+
+from gputop.safe.crash import Crashes
+from gputop.safe.terminal import Guard
+from gputop.ui.terminal.driver import TerminalDriver
+
+
+class GuardedApp(App[None]):
+    """The base of the monitor: leaves within two seconds, and keeps its tracebacks off the screen.
+
+    Without a guard, in tests without a terminal, it is a plain App.
+    """
+
+    BINDINGS: ClassVar = [Binding("ctrl+z", "suspend_process", "Suspend", show=False, system=True)]
+
+    def __init__(self, guard: Guard | None = None, **options: Any) -> None:
+        super().__init__(driver_class=TerminalDriver, **options)
+        self._guard = guard
+
+    async def _on_load(self) -> None:
+        if self._guard is None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            loop.call_soon_threadsafe(self.exit)
+
+        def tell(line: str) -> None:
+            loop.call_soon_threadsafe(self.tell, line)
+
+        self._guard.attach(stop, tell)
+
+    def tell(self, line: str) -> None:
+        """Shows that something failed while the rest goes on."""
+        self.notify(line, title="internal error", severity="error", timeout=10, markup=False)
+
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """Leaves, whether or not the terminal reads what is still to be written."""
+        if self._guard is not None:
+            self._guard.leaving()
+        super().exit(result, return_code, message)
+
+    def action_suspend_process(self) -> None:
+        """To the shell, with all of the job as the terminal would: who pipes into us would keep it waiting."""
+        if self._driver is not None and self._driver.can_suspend:
+            self._suspend_signal()
+            os.killpg(os.getpgrp(), signal.SIGTSTP)
+
+    def left(self) -> None:
+        """What is still to be done once the terminal is given back; it has no time."""
+
+    def _set_pointer_shape(self, shape: str) -> None:
+        # the mouse's moves are not reported to us, so the shape would be that of another place
+        pass
+
+    def _fatal_error(self) -> None:
+        # Textual's own would print every local variable of the failed frames, as raw text
+        error = sys.exc_info()[1] or self._exception
+        if self._guard is None or error is None:
+            super()._fatal_error()
+            return
+        self._guard.crashes.report(error, "the screen")
+        self._guard.leaving()
+        self._close_messages_no_wait()
+
+    def panic(self, *renderables: Any) -> None:
+        """Ends after an error, which is kept in the crash file, not printed."""
+        if self._guard is None:
+            super().panic(*renderables)
+        else:
+            self._fatal_error()
+
+
+def run_guarded(make: Callable[[Guard], GuardedApp], mouse: bool = True, readonly: bool = False) -> NoReturn:
+    """Makes the app, runs it, and ends the process with it. Where the terminal cannot show it was asked before.
+
+    With `readonly` no report of a crash is kept.
+    """
+    guard = Guard(Crashes(None, "read-only") if readonly else None)
+
+    def start() -> int:
+        app = make(guard)
+        app.run(mouse=mouse)
+        app.left()
+        return app.return_code or 0
+
+    guard.run(start)
