@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import os
 import select
+import signal
 import sys
 import time
 from codecs import getincrementaldecoder
@@ -15,6 +17,7 @@ from textual import constants, events
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
 from textual.message import Message
 from textual.messages import InBandWindowResize
 
@@ -99,6 +102,14 @@ class TerminalDriver(LinuxDriver):
             with contextlib.suppress(Exception):
                 self.stop_application_mode()
             raise
+        # Textual asks for the size in the signal handler: a second signal in the middle of it is told before the first,
+        # and the screen keeps the older size
+        loop = asyncio.get_running_loop()
+        signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
+
+    def _tell_size(self) -> None:
+        size = Size(*terminal_size())
+        self._app.post_message(events.Resize(size, size))
 
     def stop_application_mode(self) -> None:
         """Gives the terminal back."""
