@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Event, Thread
 
 from gputop import thresholds
@@ -42,9 +43,14 @@ class Monitor:
         self._newest_s = -math.inf
         self._stop = Event()
 
+    @cached_property
+    def limits(self) -> thresholds.Thresholds:
+        """The numbers of the rules; read when they are first asked for."""
+        return self._limits or thresholds.shipped()
+
     def updates(self) -> Iterator[Update]:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
-        self._engine = Engine(self._limits or thresholds.shipped())
+        self._engine = Engine(self.limits)
         while True:
             for frame in self.source.past():
                 self._remember(frame)

@@ -77,6 +77,6 @@ def test_a_healthy_server_is_no_news(name: str) -> None:
 
 
 def test_every_rule_has_its_numbers_and_its_group() -> None:
-    assert set(LIMITS) - set(RULES) <= {"engine", "starved", "classes"}
+    assert set(LIMITS) - set(RULES) <= {"engine", "starved", "classes", "experiments"}
     assert {rule.group for rule in RULES.values()} == {module.__name__.rpartition(".")[2] for module in GROUPS}
     assert all(rule.question.endswith("?") for rule in RULES.values())
