@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
+# every test on a terminal starts the program anew: compiling it each time is a third of the suite
+unexport PYTHONDONTWRITEBYTECODE
 
 $(BIN)/gputop: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,7 +33,7 @@ check: $(VENV)/test  ## lint, format and types only
 	$(BIN)/mypy
 
 test: check  ## lint, types and every test
-	$(BIN)/python -m pytest -n 3 -m "not alone"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not alone"
 	$(BIN)/python -m pytest -m alone
 
 golden: $(VENV)/test  ## write the golden files anew; read the diff before committing

@@ -88,6 +88,9 @@ def test_p07_what_hidepid_hides_is_hidden_not_exited(tmp_path: Path) -> None:
     proc.add(50)
     proc.look(42, 50)
     table = proc.look(42, 50, after_s=5.0)
+    assert [note.text for note in table.notes] == [
+        "Processes of other users are not listed: /proc is mounted with hidepid."
+    ]
     table = with_shares(table, {42: COMPUTE, 50: COMPUTE}, table.taken_s)
     assert [(process.pid, process.unseen) for process in table.processes] == [(50, None), (42, "hidden")]
     assert [note.key for note in table.notes] == ["hidden-pids"]

@@ -95,7 +95,7 @@ def drivers(plan: Plan, peers: Sequence[Program]) -> Iterator[Figure]:
     """A driver that costs, one that is slow, one that hangs; 8, 16 and 64 GPUs."""
     rivals = [GPUTOP, *(peer for peer in peers if peer is NVITOP)]
     print("  1 ms of CPU in each driver call, no GPM", flush=True)
-    with population(200, **{"burn_us.*": 1000, "gpm": 0}) as fake:
+    with population(200, **{"burn_us.*": 1000, "gpu.*.gpm_supported": 0}) as fake:
         value, made_of = ratio(rounds(rivals, fake, plan), "nvitop")
     yield Figure("CPU / nvitop, 1 ms of CPU in each driver call", value, 0.8, made_of)
     print("  16 GPUs", flush=True)

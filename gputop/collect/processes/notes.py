@@ -16,6 +16,14 @@ def denied_io(count: int) -> Note:
     )
 
 
+HIDDEN = Note(
+    subject="processes",
+    key="hidden-pids",
+    text="Processes of other users are not listed: /proc is mounted with hidepid.",
+    help=("sudo gputop shows them; so does membership of the group that the mount option gid= names.",),
+)
+
+
 def lost(problem: str) -> Note:
     """Something kept us from reading, other than the processes themselves."""
     return Note(

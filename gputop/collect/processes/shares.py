@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from gputop import units
 from gputop.collect.changed import changed
+from gputop.collect.processes.notes import HIDDEN
 from gputop.model import Cgroup, GpuShare, Note, Process, Unseen
 
 LIST_AGE_S = 2.5  # the driver's list is read every two seconds: who ended since then it does not list wrongly
@@ -54,8 +55,9 @@ def with_shares(
         processes.append(process)
     unseen = [_unseen(pid, found, table, listed_s) for pid, found in sorted(left.items())]
     shown = [process for process in unseen if process is not None]
-    notes = (*table.notes, *_notes(shown, len(shares), table.private))
-    return replace(table, processes=(*processes, *shown), notes=notes)
+    notes = _notes(shown, len(shares), table.private)
+    kept = [note for note in table.notes if note.key not in {sharper.key for sharper in notes}]
+    return replace(table, processes=(*processes, *shown), notes=(*kept, *notes))
 
 
 def _once(shares: tuple[GpuShare, ...]) -> tuple[GpuShare, ...]:
@@ -106,10 +108,7 @@ def _notes(unseen: list[Process], known: int, private: bool) -> list[Note]:
                 subject="processes",
                 key="hidden-pids",
                 text=f"{hidden} of {known} GPU processes belong to other users, and /proc is mounted with hidepid.",
-                help=(
-                    "vram and GPU% by process are known, names and CPU are not.",
-                    "sudo gputop shows them; so does membership of the group that the mount option gid= names.",
-                ),
+                help=("vram and GPU% by process are known, names and CPU are not.", *HIDDEN.help),
             )
         )
     return notes
