@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event, Thread
+from typing import TYPE_CHECKING
 
 from gputop import thresholds
 from gputop.diagnose import Abstained, Class, Engine, Finding
+from gputop.diagnose.told import Testimony
 from gputop.ended import Departures, Ended
 from gputop.history import History
-from gputop.model import Frame
+from gputop.model import Frame, Identity
 from gputop.source import Seekable, Source
+
+if TYPE_CHECKING:
+    from gputop.diagnose.told import Said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,7 @@ class Monitor:
         self.sinks: tuple[Callable[[Update], None], ...] = ()  # also get every update; swapped whole, by anybody
         self._limits = limits
         self._departures = Departures()
+        self._told = Testimony()
         self._newest_s = -math.inf
         self._stop = Event()
 
@@ -52,11 +58,11 @@ class Monitor:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
         self._engine = Engine(self.limits)
         while True:
-            for frame in self.source.past():
-                self._remember(frame)
+            for seen in self.source.past():
+                frame = self._remember(seen)
                 self._engine.judge(frame, self.history, _PAST_S)
-            for frame in self.source.frames(self._stop):
-                self._remember(frame)
+            for seen in self.source.frames(self._stop):
+                frame = self._remember(seen)
                 said = self._engine.judge(frame, self.history)
                 update = Update(
                     frame=frame,
@@ -71,7 +77,16 @@ class Monitor:
             if self._stop.is_set() or not (isinstance(self.source, Seekable) and self.source.seeking):
                 return
 
-    def _remember(self, frame: Frame) -> None:
+    def tell(self, process: Identity, said: Said) -> None:
+        """Have the rules know what was seen inside a process, from the next frame on and for a quarter of an hour.
+
+        From any thread. A profile of stacks, a trace (the view with its verdicts), or facts as notes of a program.
+        What the same witness said of the process before is replaced.
+        """
+        self._told.tell(process, said)
+
+    def _remember(self, seen: Frame) -> Frame:
+        frame = self._told.into(seen)
         if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
             self.history.rewind(frame.mono_s)
             self._engine.forget()
@@ -80,6 +95,7 @@ class Monitor:
         self.history.add(frame, self.source.interval_s, self.source.interest.pids)
         self._departures.add(frame)
         self._engine.remember(frame, self.history)
+        return frame
 
     def start(self, publish: Callable[[Update], None], ended: Callable[[Exception | None], None]) -> None:
         """Run in a daemon thread: nothing ever waits for it, because it may wait for a driver that does not answer."""

@@ -15,20 +15,20 @@ HOT = Machine(gpu={"throttled_heat_percent": 9.0})
 
 
 class Played:
-    """Frames of a hot GPU at these seconds."""
+    """Frames of a machine at these seconds."""
 
     label = "played"
     interval_s = 1.0
 
-    def __init__(self, seconds: Iterable[float], before: Iterable[float] = ()) -> None:
-        self.interest = Interest()
+    def __init__(self, seconds: Iterable[float], before: Iterable[float] = (), machine: Machine = HOT) -> None:
+        self.interest, self._machine = Interest(), machine
         self._seconds, self._before = list(seconds), list(before)
 
     def past(self) -> Iterable[Frame]:
-        return (HOT.frame(float(t)) for t in self._before)
+        return (self._machine.frame(float(t)) for t in self._before)
 
     def frames(self, stop: Event) -> Iterator[Frame]:
-        return (HOT.frame(float(t)) for t in self._seconds)
+        return (self._machine.frame(float(t)) for t in self._seconds)
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
         return UNRECORDED

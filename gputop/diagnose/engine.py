@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputop.diagnose import told
 from gputop.diagnose.classes import classes
 from gputop.diagnose.finding import Abstained, Class, Finding
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import DEFAULTS, Limits
 from gputop.diagnose.memory import Memory
-from gputop.diagnose.rule import RULES
+from gputop.diagnose.rule import RULES, Rule
 from gputop.diagnose.steady import Steady
 from gputop.diagnose.view import View
 from gputop.history import History
@@ -63,7 +64,7 @@ class Engine:
             view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()))
             on_s = self._limits.get(rule.id, {}).get("on_s", DEFAULTS["on_s"])
             try:
-                found += [(finding, on_s) for finding in rule.judge(view)]
+                found += [(self._surer(rule, finding, frame), on_s) for finding in rule.judge(view)]
             except Exception as error:  # a mistake in one rule must not silence the others, nor the monitor
                 view.abstain(frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
         self._steady.restart(self._memory.restarted)
@@ -76,6 +77,9 @@ class Engine:
             classes=self._classes(view),
         )
         return self._verdict
+
+    def _surer(self, rule: Rule, finding: Finding, frame: Frame) -> Finding:
+        return told.confirmed(finding, rule.confirmed_by, frame.facts, self._limits["engine"]["told_share"])
 
     def _classes(self, view: View) -> tuple[Class, ...]:
         if view.frame.mono_s - self._classed_s < _CLASSES_EVERY_S:

@@ -26,6 +26,7 @@ _LESS_WORK = (
     level=Level.STARVED,
     state="input wait",
     short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
 )
 def starved_cpu_saturated(view: View) -> Iterator[Finding]:
     """The GPU waits and every CPU it may use is busy loading."""
@@ -59,7 +60,14 @@ def _host_full(view: View, trainer: Trainer) -> bool:
     return largest and mine and view.above(view.mean("host", "cpu_percent"), "host_percent")
 
 
-@rule("starved-cpu-idle", "Would more loaders feed the GPU?", level=Level.STARVED, state="input wait", short="WAIT")
+@rule(
+    "starved-cpu-idle",
+    "Would more loaders feed the GPU?",
+    level=Level.STARVED,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
+)
 def starved_cpu_idle(view: View) -> Iterator[Finding]:
     """The GPU waits, every loader works as fast as it can, and most CPUs are idle: there are too few loaders."""
     for trainer in view.trainers():
@@ -105,6 +113,7 @@ def _too_few(view: View, trainer: Trainer, severity: str, blocked: float | None,
     level=Level.STARVED,
     state="input wait",
     short="WAIT",
+    confirmed_by=("loads-in-main",),
 )
 def loader_in_main(view: View) -> Iterator[Finding]:
     """No loaders, one thread fully busy, and signs that it reads: launching kernels looks the same without them."""

@@ -100,6 +100,7 @@ def _because(starved: Finding, causes: list[Finding]) -> Finding:
         steps=tuple(dict.fromkeys(step for part in parts for step in part.steps)),
         causes=(*starved.causes, *(cause.rule for cause in causes)),
         confidence=max(starved.confidence, causes[0].confidence),
+        grade="profile" if any(part.grade == "profile" for part in parts) else starved.grade,
     )
 
 

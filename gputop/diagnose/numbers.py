@@ -7,7 +7,7 @@ from gputop.diagnose.subjects import Subjects, Thing
 from gputop.diagnose.sums import KEPT_S
 from gputop.diagnose.trainer import Trainer
 from gputop.history import Key, Window
-from gputop.model import Gpu, Process
+from gputop.model import Fact, Gpu, Process
 
 
 class Numbers(Subjects):
@@ -50,6 +50,11 @@ class Numbers(Subjects):
         if isinstance(about, str) and known <= KEPT_S and about in self._memory.sums:
             return self._means(about, known, wanted).get(metric)
         return self.history.mean(about, metric, known, wanted / 2)
+
+    def told(self, thing: Trainer | Process, *names: str) -> Fact | None:
+        """The first of these facts that a stack, a trace or the program itself told of a process lately."""
+        of = thing.identity
+        return next((fact for fact in self.frame.facts if fact.process == of and fact.name in names), None)
 
     def _key(self, thing: Thing | str) -> Key:
         if isinstance(thing, str):

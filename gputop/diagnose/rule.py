@@ -38,19 +38,25 @@ class Rule:
     level: Level
     group: str  # the module, or the folder, below diagnose that it stands in
     judge: Judge
+    confirmed_by: tuple[str, ...] = ()  # names of facts, told of one of its processes, that make it surer
 
 
 RULES: dict[str, Rule] = {}  # by id; in the order of the groups in diagnose/__init__.py
 
 
-def rule(id: str, question: str, *, level: Level, state: str = "", short: str = "") -> Callable[[Judge], Judge]:
-    """Declare a rule. Its numbers stand in the table of the same name in thresholds.toml."""
+def rule(
+    id: str, question: str, *, level: Level, state: str = "", short: str = "", confirmed_by: tuple[str, ...] = ()
+) -> Callable[[Judge], Judge]:
+    """Declare a rule. Its numbers stand in the table of the same name in thresholds.toml.
+
+    `confirmed_by`: facts of told.py. Where one was told of a process of a finding, the engine makes it surer.
+    """
 
     def declare(judge: Judge) -> Judge:
         if id in RULES:
             raise ValueError(f"two rules are called {id}")
         group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
-        RULES[id] = Rule(id, question, state, short, level, group, judge)
+        RULES[id] = Rule(id, question, state, short, level, group, judge, confirmed_by)
         return judge
 
     return declare

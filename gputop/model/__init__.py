@@ -15,6 +15,7 @@ from gputop.model.detail import (
     Thread,
     Variable,
 )
+from gputop.model.fact import Fact, Witness
 from gputop.model.frame import Frame, Note
 from gputop.model.gpu import Condition, Engine, Gpu, Samples, Series, Throttle, Xid
 from gputop.model.host import Cgroup, Disk, Host, Mount, Network, Node, Pressure
@@ -29,6 +30,7 @@ __all__ = [
     "Detail",
     "Disk",
     "Engine",
+    "Fact",
     "File",
     "FileKind",
     "Frame",
@@ -64,6 +66,7 @@ __all__ = [
     "Unit",
     "Unseen",
     "Variable",
+    "Witness",
     "Xid",
     "metric",
     "metrics",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from gputop.model.fact import Fact
 from gputop.model.gpu import Gpu
 from gputop.model.host import Cgroup, Host
 from gputop.model.process import Identity, Job, Process
@@ -37,6 +38,7 @@ class Frame:
     jobs: tuple[Job, ...] = ()
     cgroups: tuple[Cgroup, ...] = ()  # of trainers, each once
     notes: tuple[Note, ...] = ()
+    facts: tuple[Fact, ...] = ()  # what was told of processes lately, all of it in every frame: one may begin anywhere
     late_s: float = 0.0  # how much later than planned it was taken
     cost_percent: float | None = None  # CPU time of this monitor since the last frame, of one core
     driver_percent: float | None = None  # time spent inside driver calls since the last frame

@@ -78,6 +78,12 @@ class View:
         return judged(self)
 
     @property
+    def loads_itself(self) -> bool:
+        """Whether its DataLoader works in the main process."""
+        host = self.trace.host
+        return any("_SingleProcess" in host.names.texts[name] for _, _, name in host.spans[Mark.DATA])
+
+    @property
     def steps(self) -> int:
         """How many whole steps there are; 1 where nothing says it, so that a count a step is a count."""
         return max(1, len(self.found.window.steps))

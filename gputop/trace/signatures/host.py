@@ -59,8 +59,7 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     idle = found.gaps.shared(data).total
     if found.device >= 0 and (not len(found.gaps) or idle < limit["gap"] * found.gaps.total):
         return
-    host = view.trace.host
-    alone = any("_SingleProcess" in host.names.texts[name] for _, _, name in host.spans[Mark.DATA])
+    alone = view.loads_itself
     numbers = [Number(text="step waits for data", value=100 * share, unit="%", limit=100 * limit["warn"])]
     if found.device >= 0:
         part = 100 * idle / found.gaps.total

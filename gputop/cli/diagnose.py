@@ -1,0 +1,176 @@
+"""What is wrong, why, and what to do about it: the rules' findings after looking for some time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gputop import config
+from gputop.cli.following import follow
+from gputop.cli.line import FAILED, USAGE, Command, Failure, duration
+from gputop.cli.opening import open_source
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+    from gputop.diagnose import Finding
+    from gputop.export.diagnosis import Diagnosis, Gone
+    from gputop.monitor import Update
+
+UNMEASURED = 3
+LIVE_S = 60.0
+LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
+DRIVER_S = 5.0  # a first look waits so long for a driver that opens slowly, and then goes on for as long again
+
+
+@dataclass
+class Look:
+    """A sink that keeps the last update, and what was found and is no more."""
+
+    updates: int = 0
+    first_s: float = 0.0
+    last: Update | None = None
+    seen: dict[Any, tuple[Finding, str, float, float]] = field(default_factory=dict)
+    give_up: Callable[[], None] | None = None  # where nothing can be measured however long one waits
+    problem: str | None = None
+    missed: int = 0
+
+    def take(self, update: Update) -> None:
+        """One more."""
+        from gputop.diagnose.finding import told_apart
+        from gputop.diagnose.naming import POSSIBLE, sentence
+
+        now_s = update.frame.mono_s
+        if self.last is None or now_s < self.last.frame.mono_s:
+            self.first_s = now_s
+        self.updates, self.last = self.updates + 1, update
+        if self.give_up and not update.frame.gpus and now_s - self.first_s >= DRIVER_S:
+            self.give_up()
+        for finding in update.findings:
+            if finding.severity != "info" and finding.confidence >= POSSIBLE:
+                key = finding.rule, told_apart(finding.subject)
+                known = self.seen.get(key)
+                since_s = known[2] if known else max(0.0, now_s - self.first_s - finding.since_s)
+                self.seen[key] = (finding, sentence(finding, update.frame), since_s, now_s - self.first_s)
+
+    def gone(self) -> tuple[Gone, ...]:
+        """What was found and is no more, the oldest first."""
+        from gputop.diagnose.finding import told_apart
+        from gputop.export.diagnosis import Gone
+
+        now = {rule for one in self._findings() for rule in (one.rule, *one.causes)}
+        there = {(one.rule, told_apart(one.subject)) for one in self._findings()}
+        return tuple(
+            Gone(finding=finding, sentence=said, from_s=from_s, to_s=to_s)
+            for key, (finding, said, from_s, to_s) in self.seen.items()
+            if key not in there and finding.rule not in now
+        )
+
+    def _findings(self) -> tuple[Finding, ...]:
+        return self.last.findings if self.last else ()
+
+
+def diagnose(args: argparse.Namespace, settings: Settings) -> int:
+    """Look, then print what the rules say; the exit code tells how bad it is, or that nothing could be measured."""
+    from gputop.monitor import Monitor
+    from gputop.source import Interest
+
+    if args.as_json and args.format == "md":
+        raise Failure("--json and --format md are two formats: use one", USAGE)
+    spec = getattr(args, "source", "live")
+    live = spec == "live"
+    seconds = LIVE_S if live and args.seconds is None else args.seconds
+    if seconds is not None and seconds < LEAST_S:
+        raise Failure(f"--for {seconds:g} is too short: rules look back half a minute, so use 40s or more", USAGE)
+    if live and args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
+        raise Failure(f"there is no process {args.pid} that you may see", UNMEASURED)
+    try:
+        source = open_source(spec, settings, pace=False, patience_s=DRIVER_S)
+    except Failure as failure:
+        raise Failure(str(failure), UNMEASURED if failure.code == FAILED else failure.code) from None
+    source.interest = Interest(activity=True, pids=frozenset(() if args.pid is None else (args.pid,)))
+    if live and sys.stderr.isatty():
+        sys.stderr.write(f"gputop: looking for {seconds:.0f} s; Ctrl+C ends it and tells what was found\n")
+    monitor = Monitor(source, settings.thresholds)
+    look = Look(give_up=monitor.stop if live else None)
+    try:
+        ended = follow(monitor, look, seconds)
+    except Failure as failure:
+        raise Failure(str(failure), UNMEASURED) from None
+    found = _found(look, source.label, args.pid)
+    _print(found, args, settings)
+    return ended or _code(found)
+
+
+def _found(look: Look, label: str, pid: int | None) -> Diagnosis:
+    """What it comes to, about all or about one process."""
+    from gputop.export.diagnosis import Diagnosis, about
+    from gputop.export.private import redacted
+
+    if look.last is None:
+        raise Failure("nothing was seen: the source ended before its first frame", UNMEASURED)
+    update = replace(look.last, frame=redacted(look.last.frame))
+    # a frame stands for the time until the next one
+    seen_s = update.frame.mono_s - look.first_s
+    seconds = seen_s * look.updates / max(1, look.updates - 1)
+    found = Diagnosis(update=update, seconds=seconds, label=label, pid=pid, gone=look.gone())
+    if pid is None:
+        return found
+    if all(process.pid != pid for process in update.frame.processes):
+        raise Failure(f"process {pid} is not in what was seen of {label}", UNMEASURED)
+    return about(found, pid)
+
+
+def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> None:
+    from gputop.cli import COMMANDS as DECLARED
+    from gputop.export.diagnosis import as_json, page
+    from gputop.page import markdown, text
+
+    if args.as_json or args.format == "json":
+        print(json.dumps(as_json(found), allow_nan=False))
+        return
+    told = page(found, tuple(DECLARED), explain=args.explain)
+    plain = config.plain(settings.ascii, config.understood(sys.stdout.encoding, os.environ))
+    print(markdown(told) if args.format == "md" else text(told, ascii=plain), end="")
+
+
+def _code(found: Diagnosis) -> int:
+    """How bad it is; that nothing is wrong can only be said of what was looked at for long enough."""
+    if found.code:
+        return found.code
+    if not any(gpu.condition == "ok" for gpu in found.update.frame.gpus):
+        sys.stderr.write("gputop: no GPU could be measured; `gputop doctor` says why\n")
+        return UNMEASURED
+    if found.seconds < LEAST_S:
+        sys.stderr.write(f"gputop: {found.seconds:.0f} s are too few to judge: rules look back half a minute\n")
+        return UNMEASURED
+    return 0
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--for", dest="seconds", type=duration, metavar="T", help="how long (60s live; a demo or a file to its end)"
+    )
+    parser.add_argument("--pid", type=int, metavar="PID", help="only what is about this process, its job and its GPUs")
+    parser.add_argument("--format", choices=("text", "json", "md"), default="text", help="md: to paste into a ticket")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="also what is unlikely, what could not be judged, and the questions asked",
+    )
+
+
+COMMANDS = (
+    Command(
+        name="diagnose",
+        help="what slows training down, with evidence and what to do about it",
+        run=diagnose,
+        arguments=_arguments,
+    ),
+)

@@ -1,0 +1,56 @@
+"""The questions of the diagnosis in their order, with the answers of one trainer: used, busy, whose wait, why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.starved import oversubscribed, throttled
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+
+Asked = tuple[str, str]  # a question, and its answer with the value it rests on
+
+
+def flow(view: View, trainer: Trainer) -> Iterator[Asked]:
+    """What is asked of a trainer before its class; what is unknown is answered with that."""
+    duty = trainer.duty
+    yield _asked("is its GPU used?", duty, view.limit("starved.least"), "{:.0%} busy")
+    if duty is None or duty < view.limit("starved.least"):
+        return
+    enough = view.limit("gpu-bound-healthy.busy_percent") / 100
+    yield _asked("is it busy nine tenths of the time?", duty, enough, "{:.0%}")
+    yield from _work(view, trainer) if duty >= enough else _wait(view, trainer)
+
+
+def _work(view: View, trainer: Trainer) -> Iterator[Asked]:
+    """Busy: with what?"""
+    table = "gpu-bound-healthy."
+    known = trainer.tensor is not None or trainer.dram is not None or trainer.sm is not None
+    yield _asked("do its tensor cores work?", trainer.tensor, view.limit(f"{table}tensor"), "{:.0%}")
+    yield _asked("is its memory near its limit?", trainer.dram, view.limit(f"{table}dram"), "{:.0%}")
+    yield _asked("do its multiprocessors work?", trainer.sm, view.limit(f"{table}sm"), "{:.0%}")
+    if not known:
+        power = view.limit(f"{table}power_share")
+        yield _asked("does it draw as much power as work needs?", trainer.power_share, power, "{:.0%}")
+
+
+def _wait(view: View, trainer: Trainer) -> Iterator[Asked]:
+    """Not busy: who waits for whom, and why?"""
+    yield _asked("is the main thread busy?", trainer.main, view.limit("loader-in-main.main"), "{:.2f} of a core")
+    yield "does it have loaders?", f"yes, {trainer.loaders}" if trainer.loaders else "no"
+    if trainer.loaders:
+        loaders = view.limit("starved-cpu-idle.loader_cpu")
+        yield _asked("are they busy?", trainer.loader_cpu, loaders, "each {:.2f} of a core")
+        storage = view.limit("starved-cpu-idle.blocked")
+        yield _asked("do they wait for storage?", trainer.loader_blocked, storage, "{:.0%} of them")
+    cpus = view.limit("starved-cpu-saturated.saturation")
+    yield _asked("are all its CPUs busy?", trainer.saturation, cpus, f"{{:.0%}} of {trainer.allowed or 0:.0f}")
+    yield "are there more threads than CPUs?", "yes" if oversubscribed(view, trainer) else "no"
+    yield "does its CPU quota run out?", "yes" if throttled(view, trainer) else "no"
+
+
+def _asked(question: str, value: float | None, limit: float, how: str) -> Asked:
+    """Whether a value reaches a limit."""
+    if value is None:
+        return question, "not known"
+    return question, f"{'yes' if value >= limit else 'no'}, {how.format(value)}"

@@ -1,0 +1,104 @@
+"""What was seen inside a process, as facts: stacks, a trace, the program's own notes. They make findings surer."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gputop.diagnose.finding import Evidence, Finding
+from gputop.model import Fact, Frame, Identity, Witness
+
+if TYPE_CHECKING:
+    from gputop.profile import Profile
+    from gputop.trace.verdict import View as Trace
+
+    Said = Profile | Trace | Iterable[Fact]
+
+MOST_SURE, SURER = 0.98, 0.15
+KEPT_S = 900.0
+MOST = 256  # facts; the newest stay
+LOADS_IN_MAIN = "loads-in-main"
+
+
+class Testimony:
+    """What was told of processes lately: put into every frame, so that a recording has it wherever one begins."""
+
+    def __init__(self) -> None:
+        self._arrived: deque[tuple[Identity, Witness, tuple[Fact, ...]]] = deque(maxlen=MOST)
+        self._kept: dict[tuple[Identity, Witness], tuple[float, tuple[Fact, ...]]] = {}
+        self._newest_s = -math.inf
+
+    def tell(self, process: Identity, said: Said) -> None:
+        """Take in what was seen inside a process; from any thread. It replaces what the same witness said before.
+
+        Facts of stacks have the names of `profile.parts.PARTS`, those of traces the names of their signatures.
+        """
+        # late: most runs look into no process
+        from gputop.profile import Profile
+        from gputop.trace.verdict import View as Trace
+
+        if isinstance(said, Profile):
+            self._arrived.append((process, "stack", tuple(_stacks(process, said))))
+        elif isinstance(said, Trace):
+            self._arrived.append((process, "trace", tuple(_trace(process, said))))
+        else:
+            notes = tuple(replace(fact, process=process, witness="notes", age_s=0.0) for fact in said)
+            self._arrived.append((process, "notes", notes))
+
+    def into(self, frame: Frame) -> Frame:
+        """The frame with what was told until now; what a recorded frame brings stays, unless it was told anew."""
+        if frame.mono_s < self._newest_s:
+            self._kept.clear()  # a recording was taken back
+        self._newest_s = frame.mono_s
+        while self._arrived:
+            process, witness, facts = self._arrived.popleft()
+            self._kept.pop((process, witness), None)
+            self._kept[process, witness] = (frame.mono_s, facts)
+        if not self._kept:
+            return frame
+        self._kept = {key: kept for key, kept in self._kept.items() if frame.mono_s - kept[0] < KEPT_S}
+        brought = [fact for fact in frame.facts if (fact.process, fact.witness) not in self._kept]
+        told = [replace(fact, age_s=frame.mono_s - at_s) for at_s, facts in self._kept.values() for fact in facts]
+        return replace(frame, facts=(*brought, *told)[-MOST:])
+
+
+def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], least: float) -> Finding:
+    """The finding, surer where such a fact was told of one of its processes; `least` share of the samples."""
+    about = finding.subject.processes
+    for fact in facts:
+        enough = fact.witness != "stack" or (fact.share or 0.0) >= least
+        if fact.name in by and fact.process in about and enough:
+            share = None if fact.share is None else 100 * fact.share
+            return replace(
+                finding,
+                confidence=max(finding.confidence, min(MOST_SURE, finding.confidence + SURER)),
+                grade="profile",
+                evidence=(*finding.evidence, Evidence(text=fact.text, value=share, unit="" if share is None else "%")),
+            )
+    return finding
+
+
+def _stacks(process: Identity, profile: Profile) -> Iterator[Fact]:
+    from gputop.profile.parts import main, shares
+
+    if not profile.stacks:
+        return
+    seen = main(profile)
+    of = f"{seen.total:.0f} samples" if seen.total > 1 else "one stack"
+    for part, share in sorted(shares(seen).items(), key=lambda each: -each[1]):
+        if share:
+            text = f"its main thread is {part.text} in {100 * share:.0f} % of {of}"
+            yield Fact(process=process, witness="stack", name=part.name, text=text, share=share)
+
+
+def _trace(process: Identity, trace: Trace) -> Iterator[Fact]:
+    for verdict in trace.verdicts:
+        name = verdict.rule.partition(" ")[2]
+        if verdict.severity != "info" or verdict.healthy:
+            text = f"a trace says: {verdict.headline}"
+            names = (name, LOADS_IN_MAIN) if name == "input-bound" and trace.loads_itself else (name,)
+            for each in names:
+                yield Fact(process=process, witness="trace", name=each, text=text, share=verdict.lost_share)

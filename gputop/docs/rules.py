@@ -1,0 +1,89 @@
+"""The rules as the manual has them: all in a list, or one in full with its numbers and where they come from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+
+from gputop import thresholds
+from gputop.diagnose import RULES, Level, Rule
+from gputop.diagnose.limits import DEFAULTS
+from gputop.docs.markdown import listing, table
+from gputop.thresholds import Number
+
+Tables = Mapping[str, Mapping[str, float]]
+LEVELS = {
+    Level.HARDWARE: "broken, or hangs",
+    Level.USE: "the GPU is not used",
+    Level.CAUSE: "why a GPU starves: told as the cause of the finding that it does",
+    Level.STARVED: "the input is too slow",
+    Level.RANKS: "the ranks wait for each other",
+    Level.DEVICE: "heat, power and clocks: primary only where they cost a tenth",
+    Level.EFFICIENCY: "busy, but not with much",
+    Level.BESIDE: "a subject of its own, such as memory: primary where nothing else is",
+    Level.HEALTHY: "nothing to do",
+    Level.NEVER: "worth knowing, never primary",
+}
+SHARED = ("engine", "starved")  # tables that are no rule's own
+
+
+def rule_list() -> str:
+    """Every rule with its question, by group."""
+    parts = []
+    for group, rules in groupby(RULES.values(), key=lambda rule: rule.group):
+        rows = ((f"`{rule.id}` ({rule.level.value})", rule.question) for rule in rules)
+        parts.append(f"**{group}**\n\n{listing(rows)}")
+    return "\n\n".join(parts)
+
+
+def level_list() -> str:
+    """What comes first when several rules hold."""
+    return listing((f"{level.value}", f"{words}.") for level, words in LEVELS.items())
+
+
+def rule_pages(site: Tables | None = None) -> str:
+    """Every rule in full, and the numbers that several share."""
+    shared = (f"## {name}\n\nShared by several rules.\n\n{_numbers(name, site)}" for name in SHARED)
+    return "\n\n".join((*shared, *(rule_page(rule.id, site).rstrip("\n") for rule in RULES.values())))
+
+
+def rule_page(id: str, site: Tables | None = None) -> str:
+    """One rule in full; KeyError where there is none. `site` are the numbers that hold here."""
+    rule = RULES[id]
+    parts = [f"## {rule.id}", rule.question, *_what(rule), _numbers(id, site)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _what(rule: Rule) -> Iterator[str]:
+    if rule.judge.__doc__:
+        yield inspect.cleandoc(rule.judge.__doc__)
+    state = f", shown as `{rule.state}`" if rule.state else ""
+    yield f"Group {rule.group}, level {rule.level.value} ({LEVELS[rule.level]}){state}."
+    if rule.confirmed_by:
+        yield f"Surer where a stack, a trace or the program says: {', '.join(rule.confirmed_by)}."
+
+
+def _numbers(name: str, site: Tables | None) -> str:
+    """The thresholds of a table; a number that a site set stands beside the shipped one."""
+    written = list(thresholds.written().get(name, ()))
+    if name in RULES:
+        given = {number.name for number in written}
+        written += [Number(key, value, "") for key, value in DEFAULTS.items() if key not in given]
+    here = (site or {}).get(name, {})
+    rows = [
+        (f"`{number.name}`", _here(number.value, here.get(number.name)), number.help or _unsaid(number.name))
+        for number in written
+    ]
+    return table(("threshold", "value", "meaning and source"), rows) if rows else ""
+
+
+def _unsaid(name: str) -> str:
+    """What a number means that has the same meaning everywhere."""
+    return {"window_s": "it measures over so long", "on_s": "it must hold so long before it is shown"}.get(
+        name, "the limit for leaving"
+    )
+
+
+def _here(shipped: float, here: float | None) -> str:
+    return f"{shipped:g}" if here is None or here == shipped else f"{here:g} (shipped: {shipped:g})"

@@ -1,0 +1,174 @@
+"""What the rules found of a source after looking at it for some time: as one object, and as a page to read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from gputop import __version__, units, words
+from gputop.diagnose import Abstained, Finding, Severity, Step, Subject
+from gputop.diagnose.classes import confidence
+from gputop.diagnose.naming import POSSIBLE, named, sentence, sureness
+from gputop.export import verdicts
+from gputop.monitor import Update
+from gputop.page import Do, Page, Point, Table
+from gputop.safe.text import redact
+
+VERSION = 1
+BLIND = "blind-spots"  # what it says is said of every rule in the notes
+_CODES: Mapping[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """A finding that was there and is no more: from when to when, in seconds after the first frame."""
+
+    finding: Finding
+    sentence: str
+    from_s: float
+    to_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The last update, and what was before it."""
+
+    update: Update
+    seconds: float
+    label: str = "live"
+    pid: int | None = None  # all of it is about this process only
+    gone: tuple[Gone, ...] = ()
+
+    @property
+    def code(self) -> int:
+        """The exit code: how bad the worst is of what is at least possible."""
+        return max((_CODES[found.severity] for found in _told(self.update.findings)), default=0)
+
+
+def as_json(found: Diagnosis) -> dict[str, Any]:
+    """The object that `gputop diagnose --json` promises to keep."""
+    frame = found.update.frame
+    return {
+        "version": VERSION,
+        "gputop": __version__,
+        "host": frame.hostname,
+        "seconds": round(found.seconds),
+        "findings": [verdicts.finding(each, frame) for each in found.update.findings],
+        "abstained": [verdicts.abstained(each, frame) for each in found.update.abstained],
+        "classes": [verdicts.task(each) for each in found.update.classes],
+    }
+
+
+def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = False) -> Page:
+    """The same to read: the primary findings first. `commands` are those of gputop that a step may name.
+
+    `explain`: what is unlikely too, every abstention, and the questions that led to the class of each process.
+    """
+    update, frame = found.update, found.update.frame
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(frame.wall_s))
+    who = f", about pid {found.pid}" if found.pid is not None else ""
+    shown = [each for each in (update.findings if explain else _told(update.findings)) if each.rule != BLIND]
+    return Page(
+        title=f"{frame.hostname}: {_summary(shown)}",
+        about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {units.ago(found.seconds)} until {when}{who}",
+        heading="What was found",
+        words=() if shown else ("Nothing: no rule has anything to say.",),
+        points=tuple(_point(each, found, commands) for each in shown),
+        tables=tuple(_paths(found)) if explain else (),
+        notes=(*_earlier(found), *(_silent(found) if explain else _silence(update.abstained))),
+    )
+
+
+def _told(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.confidence >= POSSIBLE]
+
+
+def _summary(shown: Sequence[Finding]) -> str:
+    counts = {severity: sum(each.severity == severity for each in shown) for severity in ("crit", "warn")}
+    return " and ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing is wrong"
+
+
+def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:
+    since = "" if finding.healthy else f", for {units.ago(finding.since_s)}"
+    sure = f"{sureness(finding.confidence)}, {finding.confidence:.2f}"
+    severity: Literal["crit", "warn", "info", "fine"] = "fine" if finding.healthy else finding.severity
+    return Point(
+        severity=severity,
+        text=redact(f"{sentence(finding, found.update.frame)}{since}"),
+        facts=tuple(redact(item.text) for item in finding.evidence),
+        steps=tuple(_step(step, finding, commands) for step in finding.steps),
+        source=f"{', '.join((finding.rule, *finding.causes))}; {sure}",
+    )
+
+
+def _step(step: Step, finding: Finding, commands: Sequence[str]) -> str | Do:
+    asides = [*(["as root"] if step.needs_root else []), *(["this cannot be undone"] if step.destroys else [])]
+    text = f"{step.text} ({', '.join(asides)})" if asides else step.text
+    pids = [identity.pid for identity in finding.subject.processes]
+    if step.command:
+        return Do(text, step.command)
+    return Do(text, f"gputop {step.action} {pids[0]}") if step.action in commands and pids else text
+
+
+def _earlier(found: Diagnosis) -> Iterator[str]:
+    for one in found.gone:
+        span = f"{units.clock(one.from_s)} to {units.clock(one.to_s)}"
+        yield f"{one.finding.severity} from {span}, and no more: {redact(one.sentence)} ({one.finding.rule})"
+
+
+def _silence(abstained: Sequence[Abstained]) -> Iterator[str]:
+    """All abstentions in a line."""
+    rules = list(dict.fromkeys(one.rule for one in abstained))
+    if rules:
+        reasons = sorted({missing.reason for one in abstained for missing in one.missing})
+        why = f" ({', '.join(reasons)})" if reasons else ""
+        names = ", ".join(rules[:6]) + (f" and {len(rules) - 6} more" if len(rules) > 6 else "")
+        verb = "rule could not judge everything" if len(rules) == 1 else "rules could not judge everything"
+        yield f"{len(rules)} {verb}{why}: {names}. --explain says what was missing."
+
+
+def _silent(found: Diagnosis) -> Iterator[str]:
+    """Every abstention with its reason, and what would unlock it."""
+    for one in found.update.abstained:
+        missing = ", ".join(f"{each.metric} is {each.reason}" for each in one.missing)
+        about = named(one.subject, found.update.frame)
+        unlock = f"; {one.unlock}" if one.unlock else ""
+        yield f"{one.rule} cannot judge {about}: {missing or 'it does not know enough'}{unlock}"
+
+
+def _paths(found: Diagnosis) -> Iterator[Table]:
+    """How each process came to its class."""
+    processes = {process.pid: process for process in found.update.frame.processes}
+    for one in found.update.classes:
+        name = redact(words.line(processes[one.pid]))[:50] if one.pid in processes else ""
+        sure = "" if one.margin is None or one.margin < 0 else f", {confidence(one.margin):.2f} sure"
+        title = f"pid {one.pid} {name}: {one.name}{sure}"
+        yield Table(title, ("question", "answer"), one.path)
+
+
+def about(found: Diagnosis, pid: int) -> Diagnosis:
+    """What of it is about one process, its job, its GPUs, or the machine."""
+    frame = found.update.frame
+    of = [process for process in frame.processes if process.pid == pid]
+    jobs = {process.job for process in of if process.job}
+    ranks = {rank for job in frame.jobs if job.key in jobs for rank in job.ranks}
+    mine = {process.identity for process in of} | ranks
+    gpus = {share.uuid for process in frame.processes if process.identity in mine for share in process.gpus}
+
+    def concerns(subject: Subject) -> bool:
+        if subject.kind == "host":
+            return True
+        if subject.kind == "gpu":
+            return bool(gpus.intersection(subject.gpus))
+        return subject.job in jobs or bool(mine.intersection(subject.processes))
+
+    pids = {identity.pid for identity in mine}
+    update = replace(
+        found.update,
+        findings=tuple(each for each in found.update.findings if concerns(each.subject)),
+        abstained=tuple(each for each in found.update.abstained if concerns(each.subject)),
+        classes=tuple(each for each in found.update.classes if each.pid in pids),
+    )
+    return replace(found, update=update, gone=tuple(one for one in found.gone if concerns(one.finding.subject)))

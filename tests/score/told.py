@@ -1,0 +1,77 @@
+"""The score as Markdown: what was right, under which disturbance, and what was not, for the manual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import gputop
+from gputop.docs.markdown import table
+from tests.score.marks import MARKS, Result, Total, total
+
+PAGE = Path(gputop.__file__).parent / "docs" / "diagnosis.md"
+BEGIN, END = "<!-- score -->\n", "<!-- /score -->\n"
+HEAD = ("", "runs", *MARKS, "must not", "false alarms/h", "detected after", "cleared after", "flaps")
+Runs = Mapping[tuple[str, str, str], Result]  # by scenario, variant, tool
+
+
+def page(runs: Runs, plain: str, how: str) -> str:
+    """Both tables, what was not right, and how to make them again."""
+    parts = [
+        how,
+        "As they are, by gputop and by simpler rules written anew from what their authors publish:",
+        _table(runs, {tool: [key for key in runs if key[1:] == (plain, tool)] for tool in _each(runs, 2)}),
+        "gputop on the same runs, disturbed:",
+        _table(runs, {name: [key for key in runs if key[1:] == (name, "gputop")] for name in _each(runs, 1)}),
+        _LEGEND,
+    ]
+    if rest := list(_rest(runs)):
+        parts += ["What gputop did not lead with, though it was so:", table(("run", "mark", "said instead"), rest)]
+    return "\n\n".join(parts) + "\n"
+
+
+def land(text: str) -> None:
+    """Put the score into the manual, between its marks."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}{text}{END}{after}", encoding="utf-8")
+
+
+_LEGEND = """right: the cause that was planted leads. secondary: it is named, but something else leads. symptom: it is
+only said that the GPU waits. must not: runs in which something was said that would mislead. False alarms are findings
+at warn or above while all is well. Times are seconds, the median and the 95th of a hundred. A fault is taken away
+where that can be done, to see when it is no longer named."""
+
+
+def _each(runs: Runs, place: int) -> list[str]:
+    return list(dict.fromkeys(key[place] for key in runs))
+
+
+def _table(runs: Runs, rows: Mapping[str, Sequence[tuple[str, str, str]]]) -> str:
+    return table(HEAD, (_row(name, total([runs[key] for key in keys])) for name, keys in rows.items() if keys))
+
+
+def _row(name: str, of: Total) -> list[str]:
+    return [
+        name,
+        str(of.runs),
+        *(str(of.counts[mark]) for mark in MARKS),
+        str(of.misled),
+        "" if of.alarms_per_hour is None else f"{of.alarms_per_hour:.2g}",
+        _times(of.detect_s),
+        _times(of.clear_s),
+        str(of.flaps),
+    ]
+
+
+def _times(usual: tuple[float, float] | None) -> str:
+    return f"{usual[0]:.0f} ({usual[1]:.0f})" if usual else ""
+
+
+def _rest(runs: Runs) -> Iterator[tuple[str, str, str]]:
+    for (name, variant, tool), result in runs.items():
+        if tool == "gputop" and (result.mark not in (None, "right") or result.misled or result.false_alarms):
+            wrong = [result.said] if result.said else []
+            wrong += [f"must not: {', '.join(result.misled)}"] if result.misled else []
+            wrong += [f"{result.false_alarms} false alarms"] if result.false_alarms else []
+            yield f"{name}, {variant}", result.mark or "healthy", "; ".join(wrong)

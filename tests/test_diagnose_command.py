@@ -1,0 +1,229 @@
+"""gputop diagnose as a person runs it: on recordings, and live where much cannot be seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputop.diagnose import RULES
+from gputop.export import codec
+from gputop.model import Frame
+from tests.fakenvml import Fake, NoCompiler
+from tests.judged import Machine, refused
+from tests.watching import running
+
+FEW = Machine(
+    gpu={"busy_percent": 55.0},
+    trainer={"cpu_percent": 20.0, "main_thread_percent": 20.0},
+    loader={"cpu_percent": 97.0},
+    loaders=2,
+)
+FINDING = [
+    "rule", "severity", "healthy", "primary", "causes", "confidence", "grade", "subject", "headline", "evidence",
+    "steps", "since_s", "lost_share", "state",
+]  # fmt: skip
+Recorded = Callable[..., str]
+
+
+def diagnose(*args: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    return gputop("diagnose", *args, **how)
+
+
+def gputop(*args: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gputop", *args]
+    env = {**os.environ, "TZ": "UTC", "PYTHONUTF8": "1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env, **how)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Recorded:
+    """Writes down so many seconds of a machine; the path."""
+
+    def record(frame: Callable[[float], Frame], seconds: int = 120) -> str:
+        lines = [codec.header("node07"), *(codec.frame_line(frame(float(t))) for t in range(seconds))]
+        path = tmp_path / "run.jsonl"
+        path.write_text("".join(map(codec.line, lines)))
+        return str(path)
+
+    return record
+
+
+@pytest.mark.parametrize(("busy", "code"), [(97.0, 0), (55.0, 1), (40.0, 2)])
+def test_the_exit_code_says_how_bad_it_is(recorded: Recorded, busy: float, code: int) -> None:
+    machine = replace(FEW, gpu={"busy_percent": busy})
+    done = diagnose("--json", "--source", recorded(machine.frame))
+    assert (done.returncode, done.stderr) == (code, "")
+    told = json.loads(done.stdout)
+    assert list(told) == ["version", "gputop", "host", "seconds", "findings", "abstained", "classes"]
+    assert (told["version"], told["host"], told["seconds"]) == (1, "h", 120)
+    first = told["findings"][0]
+    assert list(first) == FINDING
+    assert (first["primary"], first["rule"]) == (True, "starved-cpu-idle" if code else "gpu-bound-healthy")
+    assert first["subject"] == {"kind": "process", "gpus": ["0"], "pids": [100], "job": "j", "host": "h"}
+    (of,) = told["classes"]
+    assert list(of) == ["pid", "class", "margin", "path"]
+    assert of["path"][0] == {"question": "is its GPU used?", "answer": f"yes, {busy:.0f}% busy"}
+
+
+def test_text_and_markdown_are_as_they_were(recorded: Recorded, golden: Callable[[str, str], None]) -> None:
+    path = recorded(replace(FEW, host=refused("io_pressure")).frame)
+    golden("diagnose.txt", diagnose("--source", path).stdout)
+    golden("diagnose-explain.txt", diagnose("--source", path, "--explain").stdout)
+    golden("diagnose.md", diagnose("--source", path, "--format", "md").stdout)
+    plain = diagnose("--source", path, "--ascii").stdout
+    assert plain.isascii()
+    assert "! WARN" in plain
+
+
+def test_what_was_and_is_no_more_is_told(recorded: Recorded) -> None:
+    machine = Machine(gpu={"throttled_heat_percent": lambda t: 9.0 if t < 100 else 0.0})
+    done = diagnose("--source", recorded(machine.frame, 240))
+    assert done.returncode == 0
+    assert "Note: warn from 0:" in done.stdout
+    assert "and no more: GPU 0 " in done.stdout
+
+
+def test_one_process_and_what_is_about_it(recorded: Recorded) -> None:
+    path = recorded(FEW.frame)
+    assert "starved-cpu-idle" in diagnose("--source", path, "--pid", "100").stdout
+    loader = diagnose("--source", path, "--pid", "200")
+    assert (loader.returncode, "starved-cpu-idle" in loader.stdout) == (1, True)
+    nobody = diagnose("--source", path, "--pid", "77")
+    assert (nobody.returncode, nobody.stdout) == (3, "")
+    assert nobody.stderr == "gputop: process 77 is not in what was seen of run.jsonl\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["--for", "5s"], 64, "use 40s or more"),
+        (["--for", "soon"], 64, "duration"),
+        (["--pid", "me"], 64, "me"),
+        (["--json", "--format", "md"], 64, "use one"),
+        (["--source", "demo:helthy"], 64, "healthy"),
+        (["--pid", "4194304000"], 3, "no process 4194304000"),
+        (["--source", "/dev/null"], 3, "/dev/null"),
+        (["--source", "-"], 3, "standard input"),
+    ],
+)
+def test_what_cannot_be_is_one_line(args: list[str], code: int, says: str) -> None:
+    done = diagnose(*args, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
+    assert done.stderr.startswith("gputop: ")
+    assert says in done.stderr
+
+
+def test_too_little_is_not_called_healthy_and_a_stream_is_read_to_its_end(recorded: Recorded) -> None:
+    with Path(recorded(Machine().frame, 20)).open() as stream:
+        short = diagnose("--source", "-", stdin=stream)
+    assert short.returncode == 3
+    assert short.stderr == "gputop: 20 s are too few to judge: rules look back half a minute\n"
+    with Path(recorded(FEW.frame)).open() as stream:
+        assert diagnose("--source", "-", stdin=stream).returncode == 1
+
+
+def test_names_that_others_chose_are_not_obeyed(recorded: Recorded) -> None:
+    name = "x`| **y** <b> \x1b[31m"
+
+    def frame(t: float) -> Frame:
+        made = FEW.frame(t)
+        return replace(made, jobs=(replace(made.jobs[0], name=name, user="--token=hunter2"),))
+
+    path = recorded(frame)
+    for form in ("text", "md"):
+        said = diagnose("--source", path, "--format", form).stdout
+        assert "\x1b" not in said
+        assert "hunter2" not in said
+    assert "x\\`\\| \\*\\*y\\*\\* \\<b\\>" in said
+
+
+STRANGER = 12345
+AS_STRANGER = (
+    f"import os, sys; os.setgroups([]); os.setgid({STRANGER}); os.setuid({STRANGER}); "
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
+TRAIN = "import time\nwhile True: time.sleep(0.01)\n"
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[dict[str, subprocess.CompletedProcess[str]]]:
+    """What is said live, at the same time: by another user of an older card, in a namespace, without a driver."""
+    if os.geteuid():
+        pytest.skip("not covered: needs root")
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "train.py").write_text(TRAIN)
+        try:
+            fake = Fake(folder / "driver", gpus=2)
+        except NoCompiler as why:
+            pytest.skip(f"not covered: {why}")
+        trainer = stack.enter_context(running(sys.executable, str(folder / "train.py")))
+        fake.add_process(gpu=0, pid=trainer.pid, vram_bytes=20 << 30, sm=95)
+        for path in (folder / "driver").rglob("*"):
+            path.chmod(0o777)
+        (folder / "driver").chmod(0o777)
+        ask = [sys.executable, "-m", "gputop", "diagnose", "--json", "--for", "40s"]
+        wrappers = {
+            "stranger": ([sys.executable, "-c", AS_STRANGER], ()),
+            "namespace": (["unshare", "-p", "-f", "--mount-proc"], ()),
+            "no driver": ([], ("--no-nvml",)),
+        }
+        how: dict[str, Any] = {"env": fake.env(), "stderr": subprocess.PIPE}
+        started = {
+            which: stack.enter_context(running(*before, *ask, *after, **how))
+            for which, (before, after) in wrappers.items()
+        }
+        done = {}
+        for which, child in started.items():
+            out, errors = child.communicate(timeout=120)
+            done[which] = subprocess.CompletedProcess(child.args, child.returncode, out, errors)
+        yield done
+
+
+def test_another_user_of_a_card_without_gpm_gets_reasons(live: dict[str, subprocess.CompletedProcess[str]]) -> None:
+    told = json.loads(live["stranger"].stdout)
+    assert [one["rule"] for one in told["findings"] if one["severity"] != "info"] == []
+    reasons = {missing["reason"] for one in told["abstained"] for missing in one["missing"]}
+    assert {"denied", "unsupported"} <= reasons
+    assert any(one["unlock"] for one in told["abstained"])
+    assert live["stranger"].returncode == 0
+
+
+def test_n26_in_a_private_pid_namespace_no_process_is_accused(
+    live: dict[str, subprocess.CompletedProcess[str]],
+) -> None:
+    told = json.loads(live["namespace"].stdout)
+    assert [one["rule"] for one in told["findings"] if one["subject"]["pids"]] == []
+    assert {one["rule"] for one in told["findings"] if one["severity"] != "info"} == set()
+    assert told["classes"] == []
+
+
+def test_n01_without_a_driver_nothing_is_called_healthy(live: dict[str, subprocess.CompletedProcess[str]]) -> None:
+    done = live["no driver"]
+    assert done.returncode == 3
+    assert done.stderr.endswith("gputop: no GPU could be measured; `gputop doctor` says why\n")
+    assert json.loads(done.stdout)["seconds"] < 20
+
+
+def test_rules_are_listed_and_told_in_full(tmp_path: Path) -> None:
+    listed = gputop("rules").stdout
+    assert all(f"`{name}`" in listed for name in RULES)
+    (tmp_path / "site.toml").write_text("[thermal]\nusual_celsius = 70\n")
+    (tmp_path / "config.toml").write_text(f'thresholds = "{tmp_path / "site.toml"}"\n')
+    one = gputop("rules", "thermal", "--config", str(tmp_path / "config.toml")).stdout
+    assert "70 (shipped: 83)" in one
+    assert RULES["thermal"].question in one
+    wrong = gputop("rules", "thermel")
+    assert (wrong.returncode, wrong.stdout) == (64, "")
+    assert wrong.stderr == "gputop: there is no rule 'thermel': do you mean thermal?\n"

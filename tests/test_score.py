@@ -1,0 +1,116 @@
+"""The score counts right: runs made up by hand with a known result, and one scenario through all of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputop import docs
+from gputop.demo import SCENARIOS
+from gputop.model import Gpu, Host
+from tests.judged import Machine
+from tests.score import told
+from tests.score.marks import Result, Said, Truth, marked, total
+from tests.score.runs import VARIANTS, bent, no_units, truth_of
+from tests.score.tools import TOOLS
+
+FAULT = Truth(rule="io-bound", onset_s=100, due_s=200, ends_s=400, never=("power",))
+
+
+def run(until: int = 500, **spans: tuple[int, int]) -> list[Said]:
+    """An alarm a span; the first of those that hold leads."""
+    seen = []
+    for t in range(until):
+        now = [name.replace("_", "-") for name, (begin, end) in spans.items() if begin <= t < end]
+        rules = frozenset(now)
+        seen.append(Said(float(t), frozenset(now[:1]), rules, rules, frozenset({"io-bound"}), rules & {"low"}))
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("spans", "mark"),
+    [
+        ({"io_bound": (150, 420)}, "right"),
+        ({"thermal": (0, 500), "io_bound": (150, 420)}, "secondary"),
+        ({"low": (150, 500)}, "symptom"),
+        ({"thermal": (150, 500), "low": (150, 500)}, "wrong"),
+        ({"io_bound": (220, 420)}, "abstained"),
+        ({"io_bound": (205, 420)}, "right"),
+    ],
+)
+def test_the_mark_is_what_was_said_for_most_of_the_time_when_it_was_due(
+    spans: dict[str, tuple[int, int]], mark: str
+) -> None:
+    assert marked(run(**spans), FAULT).mark == mark
+
+
+def test_nothing_said_is_silent_unless_the_rule_abstained() -> None:
+    unseen = [one._replace(abstained=frozenset()) for one in run()]
+    assert marked(unseen, FAULT).mark == "silent"
+    assert marked(run(), FAULT).mark == "abstained"
+
+
+def test_times_flaps_and_false_alarms_are_counted() -> None:
+    twice = [a if a.t < 250 else b for a, b in zip(run(io_bound=(150, 240)), run(io_bound=(260, 420)), strict=True)]
+    result = marked(twice, FAULT)
+    assert (result.detect_s, result.flaps, result.clear_s, result.false_alarms) == (50, 1, 19, 0)
+    assert marked(run(io_bound=(150, 500)), FAULT).clear_s is None
+    early = marked(run(power=(10, 30), io_bound=(150, 420)), FAULT)
+    assert (early.false_alarms, early.misled, early.healthy_s) == (1, ("power",), 99)
+    calm = marked(run(3601, thermal=(5, 9), low=(100, 3601)), Truth(rule=None))
+    assert (calm.mark, calm.false_alarms, calm.healthy_s) == (None, 2, 3600)
+
+
+def test_results_add_up() -> None:
+    many = [
+        Result(mark="right", detect_s=10, healthy_s=1800),
+        Result(mark="right", detect_s=20, flaps=2, healthy_s=900),
+        Result(mark="wrong", misled=("x",), healthy_s=900),
+        Result(false_alarms=3),
+    ]
+    of = total(many)
+    assert (of.runs, of.counts["right"], of.counts["wrong"], of.misled, of.flaps) == (3, 2, 1, 1, 2)
+    assert (of.alarms_per_hour, of.detect_s) == (3.0, (15.0, 10))
+    assert total([]).alarms_per_hour is None
+
+
+def test_simpler_rules_say_what_their_authors_publish() -> None:
+    hot = {"throttle_reasons": frozenset({"power cap"}), "busy_percent": 97.0}
+    starving = {"busy_percent": 40.0}
+    for gpu, host, tool, hint in (
+        (starving, {"cpu_percent": 95.0}, "naive rule", "starved-cpu-saturated"),
+        (starving, {"cpu_percent": 95.0, "user_percent": 60.0}, "gputui's hints", "starved-cpu-saturated"),
+        (starving, {"iowait_percent": 30.0}, "gputui's hints", "io-bound"),
+        (hot, {}, "gputui's hints", "power"),
+        (starving, {}, "SageMaker Debugger", "gpu-little-used"),
+    ):
+        machine = Machine(gpu=gpu, host=host)
+        *_, last = TOOLS[tool]((float(t), machine.frame(t)) for t in range(260))
+        assert last.primary == {hint}
+    healthy = Machine()
+    for tool in ("naive rule", "gputui's hints", "SageMaker Debugger"):
+        assert not any(one.alarms for one in TOOLS[tool]((float(t), healthy.frame(t)) for t in range(260)))
+
+
+def test_disturbances_do_what_they_say() -> None:
+    (_, healthy), (_, faulty) = SCENARIOS["starved-cpu-idle"].server.jobs[0].work
+    (_, _), (_, weaker) = bent(0.7)(SCENARIOS["starved-cpu-idle"]).server.jobs[0].work
+    assert healthy.duty > weaker.duty > faulty.duty
+    assert weaker.duty == pytest.approx(healthy.duty + 0.7 * (faulty.duty - healthy.duty))
+    frame = Machine().frame(0)
+    assert no_units(frame).gpus[0].tensor_percent is None
+    assert isinstance(no_units(frame).gpus[0], Gpu)
+    assert replace(VARIANTS["no pressure"].frame(frame).host, cpus_total=None).io_pressure is Host().io_pressure
+    assert truth_of("starved-cpu-idle", cleared=True).ends_s == 360
+    assert truth_of("thermal", cleared=True).ends_s is None
+    assert truth_of("healthy", cleared=True).rule is None
+
+
+def test_the_table_has_a_row_for_each_and_its_place_in_the_manual() -> None:
+    runs = {("io-bound", "as it is", tool): Result(mark="wrong", said="power") for tool in TOOLS}
+    text = told.page(runs, "as it is", "How.")
+    assert text.count("| gputop ") == 1
+    assert "| io-bound, as it is | wrong | power |" in text.replace("  ", " ")
+    page = docs.read("diagnosis")
+    assert page.count(told.BEGIN) == page.count(told.END) == 1
