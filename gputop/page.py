@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gputop.safe.text import to_ascii
 
@@ -16,6 +16,13 @@ _SIGNS = {"crit": "▲ CRIT", "warn": "! WARN", "info": "- INFO", "fine": "- OK"
 _ACTIVE = re.compile(r"([\\`*_\[\]<>|#&~!])")  # what Markdown would obey
 
 
+class Do(NamedTuple):
+    """A step that is a command, or a line of code, to be copied as it is."""
+
+    text: str
+    command: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One thing a file says: how bad it is, the numbers it rests on, what to do about it."""
@@ -23,7 +30,7 @@ class Point:
     severity: Literal["crit", "warn", "info", "fine"]
     text: str
     facts: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
+    steps: tuple[str | Do, ...] = ()
     source: str = ""  # the rule that says it
 
 
@@ -42,6 +49,7 @@ class Page:
 
     title: str
     about: str = ""
+    heading: str = "What it says"  # above the words and the points
     words: tuple[str, ...] = ()  # whole sentences
     points: tuple[Point, ...] = ()
     tables: tuple[Table, ...] = ()
@@ -70,7 +78,7 @@ def _text(page: Page) -> Iterator[str]:
         yield from _wrapped(page.about, "")
     if page.words or page.points:
         yield ""
-        yield "What it says"
+        yield page.heading
     for words in page.words:
         yield from _wrapped(words, "  ")
     for point in page.points:
@@ -79,7 +87,9 @@ def _text(page: Page) -> Iterator[str]:
             facts = " · ".join(point.facts) + (f"  ({point.source})" if point.source else "")
             yield from _wrapped(" " * 10 + facts, " " * 10)
         for step in point.steps:
-            yield from _wrapped(" " * 10 + f"→ {step}", " " * 12)
+            yield from _wrapped(" " * 10 + f"→ {step if isinstance(step, str) else step.text}", " " * 12)
+            if isinstance(step, Do):
+                yield " " * 12 + step.command  # whole, however wide: it is copied
     for table in page.tables:
         yield ""
         yield from _aligned(table)
@@ -109,12 +119,18 @@ def _escaped(words: str) -> str:
     return _ACTIVE.sub(r"\\\1", words)
 
 
+def _code(words: str) -> str:
+    """As code, whatever is in it."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", words)), default=0))
+    return f"{fence} {words} {fence}" if words[:1] == "`" or words[-1:] == "`" else f"{fence}{words}{fence}"
+
+
 def _markdown(page: Page) -> Iterator[str]:
     yield f"# {_escaped(page.title)}"
     if page.about:
         yield from ("", _escaped(page.about))
     if page.words or page.points:
-        yield from ("", "## What it says", "")
+        yield from ("", f"## {page.heading}", "")
     if page.words:
         yield from (_escaped(" ".join(page.words)), "")
     for point in page.points:
@@ -122,7 +138,11 @@ def _markdown(page: Page) -> Iterator[str]:
         if point.facts:
             yield f"  {_escaped('; '.join(point.facts))}{f' ({point.source})' if point.source else ''}"
         for step in point.steps:
-            yield f"  * {_escaped(step)}"
+            yield (
+                f"  * {_escaped(step)}"
+                if isinstance(step, str)
+                else f"  * {_escaped(step.text)}: {_code(step.command)}"
+            )
     for table in page.tables:
         yield from ("", f"## {_escaped(table.title)}", "")
         yield f"| {' | '.join(map(_escaped, table.head))} |"

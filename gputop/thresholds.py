@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 from gputop import toml
 
 Thresholds = Mapping[str, Mapping[str, float]]
 
 
+class Number(NamedTuple):
+    """One threshold as it is written: what it is about, and where it comes from, in its comment."""
+
+    name: str
+    value: float
+    help: str
+
+
+_TABLE = re.compile(r"^\[([\w-]+)\]", re.MULTILINE)
+_NUMBER = re.compile(r"^(\w+)\s*=\s*(\S+)[ \t]*(?:#[ \t]*(.*))?$", re.MULTILINE)
+
+
+def written() -> dict[str, tuple[Number, ...]]:
+    """The same tables with their comments, for the manual."""
+    _, *parts = _TABLE.split(_raw().decode())
+    return {
+        name: tuple(Number(found[1], float(found[2]), (found[3] or "").strip()) for found in _NUMBER.finditer(text))
+        for name, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
 def shipped() -> dict[str, dict[str, float]]:
     """The tables of diagnose/thresholds.toml."""
-    raw = (resources.files("gputop") / "diagnose" / "thresholds.toml").read_bytes()
-    return {table: dict(values) for table, values in toml.parse(raw).items() if isinstance(values, dict)}
+    return {table: dict(values) for table, values in toml.parse(_raw()).items() if isinstance(values, dict)}
+
+
+def _raw() -> bytes:
+    return (resources.files("gputop") / "diagnose" / "thresholds.toml").read_bytes()
 
 
 def merged(site: Mapping[str, object]) -> tuple[Thresholds, list[str]]:

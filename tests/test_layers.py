@@ -32,10 +32,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {"source", "model", "units"},
     "diagnose": {"model", "units", "history", "profile", "trace"},
     "monitor": {"source", "model", "history", "ended", "diagnose", "thresholds"},
-    "export": PURE | {"figures", "words", "diagnose", "monitor"},
+    "export": PURE | {"figures", "words", "page", "diagnose", "monitor"},
     "doctor": PURE | {"words", "collect"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.private"},
-    "docs": {"model", "units", "config", "ui.table.columns", "ui.keys", "doctor", "trace"},
+    "docs": {"model", "units", "config", "ui.table.columns", "ui.keys", "doctor", "trace", "diagnose", "thresholds"},
     "ui": READING
     | {"ended", "figures", "words", "config", "toml", "diagnose", "monitor", "export", "record", "docs", "actions"},
     "cli": {"*"},

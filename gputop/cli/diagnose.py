@@ -26,6 +26,7 @@ UNMEASURED = 3
 LIVE_S = 60.0
 LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
 DRIVER_S = 5.0  # a first look waits so long for a driver that opens slowly, and then goes on for as long again
+ACTIONS: tuple[str, ...] = ()  # of steps, that a command of the same name takes
 
 
 @dataclass
@@ -127,14 +128,13 @@ def _found(look: Look, label: str, pid: int | None) -> Diagnosis:
 
 
 def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> None:
-    from gputop.cli import COMMANDS as DECLARED
     from gputop.export.diagnosis import as_json, page
     from gputop.page import markdown, text
 
     if args.as_json or args.format == "json":
         print(json.dumps(as_json(found), allow_nan=False))
         return
-    told = page(found, tuple(DECLARED), explain=args.explain)
+    told = page(found, ACTIONS, explain=args.explain)
     plain = config.plain(settings.ascii, config.understood(sys.stdout.encoding, os.environ))
     print(markdown(told) if args.format == "md" else text(told, ascii=plain), end="")
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gputop.cli.line import OK, USAGE, Command, Failure, Names
+from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -31,6 +33,34 @@ def page(args: argparse.Namespace, settings: Settings) -> int:
     return OK
 
 
+def rules(args: argparse.Namespace, settings: Settings) -> int:
+    """Every rule and its question, or one in full; its numbers are those that hold here."""
+    from gputop.diagnose import RULES
+    from gputop.docs.rules import rule_list, rule_page
+
+    if args.rule is None:
+        print(rule_list())
+        return OK
+    if args.rule not in RULES:
+        near = get_close_matches(args.rule, RULES, 1, 0.5)
+        hint = f"do you mean {near[0]}?" if near else "`gputop rules` lists them"
+        raise Failure(f"there is no rule {clean(args.rule, 40)!r}: {hint}", USAGE)
+    print(rule_page(args.rule, settings.thresholds), end="")
+    return OK
+
+
+def _rules_arguments(rules: argparse.ArgumentParser) -> None:
+    rules.add_argument(
+        "rule", nargs="?", metavar="RULE", choices=Names(_rules), help="one rule in full; without it, all of them"
+    )
+
+
+def _rules() -> Iterable[str]:
+    from gputop.diagnose import RULES
+
+    return RULES
+
+
 def _docs_arguments(docs: argparse.ArgumentParser) -> None:
     docs.add_argument(
         "topic", nargs="?", metavar="TOPIC", choices=Names(_topics), help="one page; without it, the list of pages"
@@ -44,6 +74,9 @@ def _topics() -> Iterable[str]:
 
 
 COMMANDS = (
+    Command(
+        name="rules", help="every rule of the diagnosis, or one with its numbers", run=rules, arguments=_rules_arguments
+    ),
     Command(name="metrics", help="every metric, its unit and its meaning", run=page),
     Command(name="columns", help="every column of the process table", run=page),
     Command(name="keys", help="every key", run=page),

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
-import signal
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gputop import units
-from gputop.cli.line import OK, USAGE, Command, Failure, duration, file
+from gputop.cli.following import follow
+from gputop.cli.line import USAGE, Command, Failure, duration, file
 from gputop.cli.opening import is_recorded, open_recording, open_source
 from gputop.cli.screens import show
 from gputop.safe.files import Refused
@@ -21,26 +17,9 @@ from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
-    from gputop.monitor import Monitor, Update
+    from gputop.monitor import Monitor
 
 LOG_INTERVAL_S = 5.0
-_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_NOTICE_S = 0.5  # how soon it is said that the disk is full
-
-
-class Sink(Protocol):
-    """What writes updates down."""
-
-    @property
-    def problem(self) -> str | None:
-        """Why nothing is written now."""
-
-    @property
-    def missed(self) -> int:
-        """How many updates are not in the file."""
-
-    def take(self, update: Update) -> None:
-        """Write an update down, now or soon."""
 
 
 def record(args: argparse.Namespace, settings: Settings) -> int:
@@ -62,7 +41,7 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
         recorder = Recorder(args.file, wait=is_recorded(_spec(args)))
     except Refused as refused:
         raise Failure(str(refused)) from None
-    code = _follow(monitor, recorder, args.seconds)
+    code = follow(monitor, recorder, args.seconds)
     if not recorder.close():
         raise Failure("the disk does not answer: the end of the recording is not written")
     if recorder.problem:
@@ -87,7 +66,7 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
     except Refused as refused:
         raise Failure(str(refused)) from None
     # a recording has frames of its own; what is live was asked for them this often
-    code = _follow(monitor, written, args.seconds, settings.interval_s if is_recorded(_spec(args)) else 0.0)
+    code = follow(monitor, written, args.seconds, settings.interval_s if is_recorded(_spec(args)) else 0.0)
     if written.problem:
         raise Failure(f"{written.problem}; {written.missed} looks are missing in {clean(args.file)}")
     return code
@@ -109,51 +88,6 @@ def _opened(args: argparse.Namespace, settings: Settings) -> Monitor:
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
     source.interest = Interest(activity=True)
     return Monitor(source, settings.thresholds)
-
-
-def _follow(monitor: Monitor, sink: Sink, seconds: float | None, apart_s: float = 0.0) -> int:
-    """Feed a sink for so many seconds of its source, or until it ends or a signal comes; the exit code."""
-    over: SimpleQueue[int | Exception | None] = SimpleQueue()
-    for number in _ENDINGS:
-        signal.signal(number, lambda number, _: over.put(128 + number))
-    first_s: float | None = None
-    due_s = -math.inf
-
-    def take(update: Update) -> None:
-        nonlocal first_s, due_s
-        frame, slack_s = update.frame, 0.1 * monitor.source.interval_s
-        if first_s is None:
-            first_s = frame.mono_s
-            for note in frame.notes:
-                if note.subject == "driver":
-                    sys.stderr.write(f"gputop: {note.text}\n")
-        if frame.mono_s >= due_s - slack_s:
-            due_s = frame.mono_s + apart_s
-            sink.take(update)
-        # a frame stands for the time until the next one
-        if seconds is not None and frame.mono_s - first_s >= seconds - monitor.source.interval_s - slack_s:
-            over.put(None)
-            monitor.stop()
-
-    monitor.start(take, over.put)
-    ended = _watched(over, lambda: sink.problem)
-    monitor.stop()
-    if isinstance(ended, Exception):
-        raise Failure(f"collection failed: {type(ended).__name__}: {clean(str(ended))}")
-    return OK if ended is None else ended
-
-
-def _watched(over: SimpleQueue[int | Exception | None], problem: Callable[[], str | None]) -> int | Exception | None:
-    """Wait for the end; what goes wrong meanwhile is said once, and that it goes on."""
-    said: str | None = None
-    while True:
-        try:
-            return over.get(timeout=_NOTICE_S)
-        except Empty:
-            now = problem()
-            if now != said and (now is None or said is None):
-                sys.stderr.write(f"gputop: {now or 'it goes on'}\n")
-                said = now
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:

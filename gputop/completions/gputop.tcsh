@@ -12,19 +12,22 @@ complete gputop \
         'c/--gpm=/(on off auto)/' \
         'c/--config=/f/' \
         'c/--format=/(text json jsonl csv)/' \
+        'c/--format=/(text json md)/' \
         'c/--format=/(text md)/' \
-        'c/--/(ascii config count diff for format gpm help interval json list no-mouse no-nvml once pid readonly source version)/' \
+        'c/--/(ascii config count diff explain for format gpm help interval json list no-mouse no-nvml once pid readonly source version)/' \
         'c/-/(- h)/' \
         'n/--source/f/' \
         'n/--gpm/(on off auto)/' \
         'n/--config/f/' \
         'n/--format/(text json jsonl csv)/' \
+        'n/--format/(text json md)/' \
         'n/--format/(text md)/' \
-        'p/1/(demo snapshot record replay log doctor explain metrics columns keys docs completions reset-terminal)/' \
+        'p/1/(demo snapshot diagnose record replay log doctor explain rules metrics columns keys docs completions reset-terminal)/' \
         'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main threads-process threads-host openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots thermal power)/' \
         'n/record/f/' \
         'n/replay/f/' \
         'n/log/f/' \
-        'n/docs/(keys columns metrics configuration doctor recording profilers performance security faults changelog)/' \
+        'n/rules/(openblas-on-intel cpu-slow neighbour threads-process threads-host numa-misplacement cpu-quota thermal power clocks-low gpu-bound-healthy starved-cpu-saturated starved-cpu-idle loader-in-main no-cuda-context gpu-idle-cpu-busy slow-start gpu-unused-in-job self-overhead blind-spots)/' \
+        'n/docs/(keys columns metrics configuration diagnosis doctor recording profilers performance security faults changelog)/' \
         'n/completions/(bash zsh tcsh)/' \
         'p/*/()/'

@@ -13,6 +13,7 @@ _shtab_gputop_commands() {
     columns:'every column of the process table'
     completions:'print the completion script of a shell'
     demo:'the monitor on a simulated server'
+    diagnose:'what slows training down, with evidence and what to do about it'
     docs:'read the manual'
     doctor:'what works on this machine, and the command that unlocks the rest'
     explain:'what a torch trace or a profile says, and what to do about it'
@@ -22,6 +23,7 @@ _shtab_gputop_commands() {
     record:'record what is seen, for replay'
     replay:'the monitor on a recording'
     reset-terminal:'heal a terminal that a crash left in a strange mode'
+    rules:'every rule of the diagnosis, or one with its numbers'
     snapshot:'print what the screen shows, and exit'
   )
   _describe 'gputop commands' _commands
@@ -93,6 +95,26 @@ _shtab_gputop_demo_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_demo_defaults_added=0
 
+_shtab_gputop_diagnose_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--for[how long (60s live\; a demo or a file to its end)]:T:"
+  "--pid[only what is about this process, its job and its GPUs]:PID:"
+  "--format[md\: to paste into a ticket]:format:(text json md)"
+  "--json[as one JSON object]"
+  "--explain[also what is unlikely, what could not be judged, and the questions asked]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_diagnose_defaults_added=0
+
 _shtab_gputop_docs_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
@@ -103,7 +125,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one page\; without it, the list of pages:(keys columns metrics configuration doctor recording profilers performance security faults changelog)"
+  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis doctor recording profilers performance security faults changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -240,6 +262,22 @@ _shtab_gputop_reset_terminal_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_reset_terminal_defaults_added=0
 
+_shtab_gputop_rules_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  ":one rule in full\; without it, all of them:(openblas-on-intel cpu-slow neighbour threads-process threads-host numa-misplacement cpu-quota thermal power clocks-low gpu-bound-healthy starved-cpu-saturated starved-cpu-idle loader-in-main no-cuda-context gpu-idle-cpu-busy slow-start gpu-unused-in-job self-overhead blind-spots)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_rules_defaults_added=0
+
 _shtab_gputop_snapshot_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
@@ -279,6 +317,7 @@ _shtab_gputop() {
         columns) _arguments -C -s $_shtab_gputop_columns_options ;;
         completions) _arguments -C -s $_shtab_gputop_completions_options ;;
         demo) _arguments -C -s $_shtab_gputop_demo_options ;;
+        diagnose) _arguments -C -s $_shtab_gputop_diagnose_options ;;
         docs) _arguments -C -s $_shtab_gputop_docs_options ;;
         doctor) _arguments -C -s $_shtab_gputop_doctor_options ;;
         explain) _arguments -C -s $_shtab_gputop_explain_options ;;
@@ -288,6 +327,7 @@ _shtab_gputop() {
         record) _arguments -C -s $_shtab_gputop_record_options ;;
         replay) _arguments -C -s $_shtab_gputop_replay_options ;;
         reset-terminal) _arguments -C -s $_shtab_gputop_reset_terminal_options ;;
+        rules) _arguments -C -s $_shtab_gputop_rules_options ;;
         snapshot) _arguments -C -s $_shtab_gputop_snapshot_options ;;
       esac
   esac

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from gputop.diagnose.finding import Class
+from gputop.diagnose.flow import flow
 from gputop.diagnose.starved import starved
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -53,7 +55,7 @@ def at_most(question: str, value: float, limit: float) -> Answer:
 
 def truth(question: str, value: bool) -> Answer:
     """A question that is not about a number."""
-    return Answer(question, "yes" if value else "no", 1.0 if value else -1.0)
+    return Answer(question, "", 1.0 if value else -1.0)
 
 
 def either(*answers: Sequence[Answer]) -> list[Answer]:
@@ -118,11 +120,21 @@ def decide(pid: int, facts: Facts) -> Class:
     ranked = sorted(candidates(facts).items(), key=lambda found: -_margin(found[1]))
     name, answers = ranked[0]
     margin = _margin(answers)
-    path = tuple((answer.question, answer.said) for answer in answers)
     if margin >= 0.05:
-        return Class(pid=pid, name=name, margin=margin, path=path)
-    near = tuple((f"nearest: {other}", f"off by {-_margin(asked):.2f}") for other, asked in ranked[:2])
+        return Class(pid=pid, name=name, margin=margin, path=tuple(map(_told, answers)))
+    near = tuple((f"nearest: {other}", _failed(asked)) for other, asked in ranked[:2])
     return Class(pid=pid, name=UNDECIDED, margin=margin, path=near)
+
+
+def _told(answer: Answer) -> tuple[str, str]:
+    word = "yes" if answer.slack >= 0 else "no"
+    return answer.question, f"{word}, {answer.said}" if answer.said else word
+
+
+def _failed(answers: Iterable[Answer]) -> str:
+    """What keeps a class from being it."""
+    worst = min(answers, key=lambda answer: answer.slack)
+    return f"{worst.question} {_told(worst)[1]}"
 
 
 def confidence(margin: float) -> float:
@@ -135,7 +147,8 @@ def classes(view: View) -> Iterator[Class]:
     for trainer in view.trainers():
         facts = None if trainer.peers or trainer.compiling else _facts(view, trainer)
         if facts is not None:
-            yield decide(trainer.process.pid, facts)
+            found = decide(trainer.process.pid, facts)
+            yield replace(found, path=(*flow(view, trainer), *found.path))
 
 
 def _facts(view: View, trainer: Trainer) -> Facts | None:

@@ -13,6 +13,7 @@ TOPICS = (
     "columns",
     "metrics",
     "configuration",
+    "diagnosis",
     "doctor",
     "recording",
     "profilers",

@@ -114,6 +114,20 @@ def signature_list() -> str:
     return listing(rows)
 
 
+def rule_pages() -> str:
+    """Every rule in full."""
+    from gputop.docs import rules
+
+    return rules.rule_pages()
+
+
+def level_list() -> str:
+    """What comes first when several rules hold."""
+    from gputop.docs import rules
+
+    return rules.level_list()
+
+
 def key_summary() -> str:
     """The keys as the help on the screen shows them, in one table: for the README."""
     from gputop.ui.keys.declared import GROUPS, told
@@ -139,4 +153,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "checks": check_list,
     "fields": field_tables,
     "signatures": signature_list,
+    "rules": rule_pages,
+    "levels": level_list,
 }

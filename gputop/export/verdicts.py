@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
+from gputop.diagnose import Abstained, Class, Evidence, Finding, Step, Subject
 from gputop.model import Frame
+from gputop.safe.text import redact
 
 
 def finding(found: Finding, frame: Frame) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def finding(found: Finding, frame: Frame) -> dict[str, Any]:
         "confidence": found.confidence,
         "grade": found.grade,
         "subject": subject(found.subject, frame),
-        "headline": found.headline,
+        "headline": redact(found.headline),
         "evidence": [_evidence(item) for item in found.evidence],
         "steps": [_step(item) for item in found.steps],
         "since_s": found.since_s,
@@ -51,7 +52,7 @@ def subject(about: Subject, frame: Frame) -> dict[str, Any]:
 
 
 def _evidence(item: Evidence) -> dict[str, Any]:
-    return {"text": item.text, "value": item.value, "unit": item.unit, "limit": item.limit}
+    return {"text": redact(item.text), "value": item.value, "unit": item.unit, "limit": item.limit}
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -62,3 +63,9 @@ def _step(step: Step) -> dict[str, Any]:
         "needs_root": step.needs_root,
         "destroys": step.destroys,
     }
+
+
+def task(found: Class) -> dict[str, Any]:
+    """The class of a process, and the questions that led there."""
+    path = [{"question": question, "answer": answer} for question, answer in found.path]
+    return {"pid": found.pid, "class": found.name, "margin": found.margin, "path": path}
