@@ -48,6 +48,9 @@ screenshots: $(VENV)/test  ## draw screenshots/ anew
 completions: $(VENV)/test  ## write the shell completions anew from the command line's declaration
 	for shell in bash zsh tcsh; do $(BIN)/shtab --shell $$shell gputop.cli.parser > gputop/completions/gputop.$$shell; done
 
+score: $(VENV)/test  ## how often the diagnosis is right: labelled runs, disturbed; the table of the manual
+	$(BIN)/python -m tests.score --land
+
 gpu-check: $(VENV)/test  ## on a machine with a GPU: what the driver really answers, and what it costs
 	$(BIN)/python -m tests.gpu_check
 
@@ -58,4 +61,4 @@ help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # the launcher is a file; everything else is a verb
-.PHONY: run demo check test golden bench screenshots completions gpu-check clean help
+.PHONY: run demo check test golden bench score screenshots completions gpu-check clean help
