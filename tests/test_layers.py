@@ -19,6 +19,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "thresholds": {"toml"},
     "config": {"units", "toml"},
     "safe": set(),
+    "agent": set(),
+    "launch": set(),
+    "inject": set(),
     "figures": {"model"},
     "words": {"model", "units"},
     "page": {"safe"},
@@ -71,6 +74,9 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
+            if node.level and path.is_relative_to(ROOT / "agent"):  # in a job it has another name
+                found |= {f"gputop.agent.{node.module or name.name}" for name in node.names}
+                continue
             assert node.level == 0, f"{path}: relative import"
             found |= {f"{node.module}.{name.name}" for name in node.names}
     return found

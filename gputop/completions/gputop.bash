@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/gputop
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gputop_subparsers=(demo snapshot diagnose record replay log doctor explain rules metrics columns keys docs completions reset-terminal)
+_shtab_gputop_subparsers=(demo snapshot diagnose record replay log doctor run env explain rules metrics columns keys docs completions reset-terminal)
 
 _shtab_gputop_demo_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --list)
 _shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --format --count)
@@ -14,6 +14,8 @@ _shtab_gputop_record_option_strings=(-h --help --source --interval --readonly --
 _shtab_gputop_replay_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_log_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for)
 _shtab_gputop_doctor_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --pid --json)
+_shtab_gputop_run_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --threads)
+_shtab_gputop_env_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --threads)
 _shtab_gputop_explain_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --diff --json --format)
 _shtab_gputop_rules_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_metrics_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
@@ -41,6 +43,10 @@ _shtab_gputop_log___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_log___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_doctor___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_doctor___config_COMPGEN=_shtab_compgen_files
+_shtab_gputop_run___source_COMPGEN=_shtab_compgen_files
+_shtab_gputop_run___config_COMPGEN=_shtab_compgen_files
+_shtab_gputop_env___source_COMPGEN=_shtab_compgen_files
+_shtab_gputop_env___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_explain___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_explain___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_rules___source_COMPGEN=_shtab_compgen_files
@@ -70,6 +76,8 @@ _shtab_gputop_record___gpm_choices=(on off auto)
 _shtab_gputop_replay___gpm_choices=(on off auto)
 _shtab_gputop_log___gpm_choices=(on off auto)
 _shtab_gputop_doctor___gpm_choices=(on off auto)
+_shtab_gputop_run___gpm_choices=(on off auto)
+_shtab_gputop_env___gpm_choices=(on off auto)
 _shtab_gputop_explain___gpm_choices=(on off auto)
 _shtab_gputop_explain___format_choices=(text md)
 _shtab_gputop_rules_pos_0_choices=(openblas-on-intel cpu-slow neighbour threads-process threads-host numa-misplacement cpu-quota thermal power clocks-low gpu-bound-healthy starved-cpu-saturated starved-cpu-idle loader-in-main no-cuda-context gpu-idle-cpu-busy slow-start gpu-unused-in-job self-overhead blind-spots)
@@ -82,7 +90,7 @@ _shtab_gputop_docs___gpm_choices=(on off auto)
 _shtab_gputop_completions_pos_0_choices=(bash zsh tcsh)
 _shtab_gputop_completions___gpm_choices=(on off auto)
 _shtab_gputop_reset_terminal___gpm_choices=(on off auto)
-_shtab_gputop_pos_0_choices=(demo snapshot diagnose record replay log doctor explain rules metrics columns keys docs completions reset-terminal)
+_shtab_gputop_pos_0_choices=(demo snapshot diagnose record replay log doctor run env explain rules metrics columns keys docs completions reset-terminal)
 _shtab_gputop___gpm_choices=(on off auto)
 
 _shtab_gputop_demo__h_nargs=0
@@ -131,6 +139,19 @@ _shtab_gputop_doctor___ascii_nargs=0
 _shtab_gputop_doctor___no_mouse_nargs=0
 _shtab_gputop_doctor___no_nvml_nargs=0
 _shtab_gputop_doctor___json_nargs=0
+_shtab_gputop_run_pos_0_nargs=...
+_shtab_gputop_run__h_nargs=0
+_shtab_gputop_run___help_nargs=0
+_shtab_gputop_run___readonly_nargs=0
+_shtab_gputop_run___ascii_nargs=0
+_shtab_gputop_run___no_mouse_nargs=0
+_shtab_gputop_run___no_nvml_nargs=0
+_shtab_gputop_env__h_nargs=0
+_shtab_gputop_env___help_nargs=0
+_shtab_gputop_env___readonly_nargs=0
+_shtab_gputop_env___ascii_nargs=0
+_shtab_gputop_env___no_mouse_nargs=0
+_shtab_gputop_env___no_nvml_nargs=0
 _shtab_gputop_explain_pos_0_nargs=+
 _shtab_gputop_explain__h_nargs=0
 _shtab_gputop_explain___help_nargs=0

@@ -16,6 +16,7 @@ _shtab_gputop_commands() {
     diagnose:'what slows training down, with evidence and what to do about it'
     docs:'read the manual'
     doctor:'what works on this machine, and the command that unlocks the rest'
+    env:'print lines for a shell profile or Slurm prolog that do so for every job'
     explain:'what a torch trace or a profile says, and what to do about it'
     keys:'every key'
     log:'log every GPU to a CSV file'
@@ -24,6 +25,7 @@ _shtab_gputop_commands() {
     replay:'the monitor on a recording'
     reset-terminal:'heal a terminal that a crash left in a strange mode'
     rules:'every rule of the diagnosis, or one with its numbers'
+    run:'start a job so that it can be traced while it runs'
     snapshot:'print what the screen shows, and exit'
   )
   _describe 'gputop commands' _commands
@@ -147,6 +149,22 @@ _shtab_gputop_doctor_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_doctor_defaults_added=0
+
+_shtab_gputop_env_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--threads[threads of OpenMP, MKL, OpenBLAS and NumExpr in each process]:N:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_env_defaults_added=0
 
 _shtab_gputop_explain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -278,6 +296,23 @@ _shtab_gputop_rules_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_rules_defaults_added=0
 
+_shtab_gputop_run_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--threads[threads of OpenMP, MKL, OpenBLAS and NumExpr in each process]:N:"
+  "(-)*::what to start, as it is:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_run_defaults_added=0
+
 _shtab_gputop_snapshot_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
@@ -320,6 +355,7 @@ _shtab_gputop() {
         diagnose) _arguments -C -s $_shtab_gputop_diagnose_options ;;
         docs) _arguments -C -s $_shtab_gputop_docs_options ;;
         doctor) _arguments -C -s $_shtab_gputop_doctor_options ;;
+        env) _arguments -C -s $_shtab_gputop_env_options ;;
         explain) _arguments -C -s $_shtab_gputop_explain_options ;;
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
         log) _arguments -C -s $_shtab_gputop_log_options ;;
@@ -328,6 +364,7 @@ _shtab_gputop() {
         replay) _arguments -C -s $_shtab_gputop_replay_options ;;
         reset-terminal) _arguments -C -s $_shtab_gputop_reset_terminal_options ;;
         rules) _arguments -C -s $_shtab_gputop_rules_options ;;
+        run) _arguments -C -s $_shtab_gputop_run_options ;;
         snapshot) _arguments -C -s $_shtab_gputop_snapshot_options ;;
       esac
   esac

@@ -59,6 +59,10 @@ class Folder:
                     continue
         return found
 
+    def inner(self, name: str) -> Folder:
+        """A folder in it, made if needed, as private as it; Refused where it is not."""
+        return _within(self._fd, self.path, _plain(name))
+
     def close(self) -> None:
         """Lets go of the descriptor."""
         os.close(self._fd)
@@ -204,6 +208,16 @@ def _private(base: str, name: str) -> Folder:
         raise _refused(base, error) from None
     try:
         _check_parent(base, os.fstat(parent))
+        return _within(parent, base, name)
+    except OSError as error:
+        raise _refused(path, error) from None
+    finally:
+        os.close(parent)
+
+
+def _within(parent: int, base: str, name: str) -> Folder:
+    path = os.path.join(base, name)
+    try:
         try:
             os.mkdir(name, 0o700, dir_fd=parent)
         except FileExistsError:
@@ -211,8 +225,6 @@ def _private(base: str, name: str) -> Folder:
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     except OSError as error:
         raise _refused(path, error) from None
-    finally:
-        os.close(parent)
     info = os.fstat(fd)
     mode = info.st_mode & 0o777
     if info.st_uid == os.geteuid() and mode == 0o700:

@@ -1,0 +1,221 @@
+"""The agent in a process, as a client: found in a private folder of its user, verified by the kernel, talked to.
+
+What it says is as hostile as anything of that process: every text is cleaned, every number checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import stat
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from gputop.actions.target import Target
+from gputop.safe.text import clean, decode
+
+_LONGEST = 8 << 20  # bytes of an answer
+_CONNECT_S = 2.0
+_FOLDERS = ("GPUTOP_RUNTIME_DIR", "XDG_RUNTIME_DIR")
+
+
+class NoAgent(Exception):
+    """There is none that may be talked to; the text says why if there is more to say than that."""
+
+
+class Lost(Exception):
+    """It has gone, or says what no agent says."""
+
+
+class Agent:
+    """A connection. `hello` is how it introduced itself."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._got = b""
+        self.hello = next(self.wait(_CONNECT_S), {})
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._socket.fileno()
+
+    def ask(self, op: str, **fields: Any) -> None:
+        """Send a request."""
+        try:
+            self._socket.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
+        except OSError as error:
+            raise Lost(f"the agent does not listen: {error.strerror}") from None
+
+    def answer(self, op: str, seconds: float = 5.0, **fields: Any) -> dict[str, Any]:
+        """Ask what is answered at once."""
+        self.ask(op, **fields)
+        for told in self.wait(seconds):
+            return told
+        raise Lost("the agent does not answer: its program does not let other threads run")
+
+    def wait(self, seconds: float) -> Iterator[dict[str, Any]]:
+        """What it says within so many seconds, as it comes."""
+        deadline_s = time.monotonic() + seconds
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            if select.select([self._socket], [], [], left_s)[0]:
+                yield from self.read()
+
+    def read(self) -> list[dict[str, Any]]:
+        """What it has said; call when something can be read. Lost at the end."""
+        try:
+            data = self._socket.recv(1 << 16)
+        except OSError as error:
+            raise Lost(f"the agent is gone: {error.strerror}") from None
+        if not data:
+            raise Lost("the agent is gone: its process has ended or replaced itself")
+        *whole, self._got = (self._got + data).split(b"\n")
+        if len(self._got) > _LONGEST:
+            raise Lost("the agent says too much")
+        return [_object(line) for line in whole]
+
+    def close(self) -> None:
+        """Let go; what it does for us ends."""
+        self._socket.close()
+
+
+def connect(target: Target) -> Agent:
+    """The agent of this process and of no other; NoAgent where there is none that can be trusted."""
+    pid, uid = target.pid, target.process.uid
+    name = f"agent-{_inner_pid(pid)}-{target.process.started_ticks}.sock"
+    why = ""
+    for folder in _folders(pid, uid):
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            info = os.fstat(fd)
+            if info.st_uid != uid or info.st_mode & 0o077:
+                why = why or f"{clean(folder)} is not a private folder of its user: not used"
+                continue
+            if name in os.listdir(fd):
+                return _greeted(target, fd, name)
+        except OSError as error:
+            why = f"its agent cannot be reached: {error.strerror}"
+        finally:
+            os.close(fd)
+    raise NoAgent(why)
+
+
+def present(pid: int, started_ticks: int, uid: int | None) -> bool:
+    """Whether the socket of an agent of this process seems to be there. Cheap: nothing is opened."""
+    name = f"agent-{_inner_pid(pid)}-{started_ticks}.sock"
+    return any(_is_socket(f"{folder}/{name}") for folder in _folders(pid, uid))
+
+
+def environment(pid: int) -> dict[str, str]:
+    """What a process was started with; nothing where it is hidden from us."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            entries = file.read(4 << 20).split(b"\0")
+    except OSError:
+        return {}
+    return {decode(key): decode(value) for key, _, value in (entry.partition(b"=") for entry in entries)}
+
+
+def root(pid: int) -> str:
+    """What stands before its paths: nothing, or the root of its container."""
+    try:
+        same = os.stat(f"/proc/{pid}/ns/mnt").st_ino == os.stat("/proc/self/ns/mnt").st_ino
+    except OSError:
+        same = True
+    return "" if same else f"/proc/{pid}/root"
+
+
+def _greeted(target: Target, folder: int, name: str) -> Agent:
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    connected.settimeout(_CONNECT_S)
+    try:
+        _connected(connected, f"/proc/self/fd/{folder}/{name}")  # however long the path of the folder is
+        pid, uid, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if (pid, uid) != (target.pid, target.process.uid):
+            raise NoAgent(f"who listens on its socket is process {pid} of uid {uid}: not used")
+        agent = Agent(connected)
+        if agent.hello.get("hello") != "gputop-agent" or agent.hello.get("pid") != _inner_pid(target.pid):
+            raise NoAgent("who listens on its socket is no agent of gputop: not used")
+        if agent.hello.get("v") != 1:
+            raise NoAgent("its agent is of another version of gputop: use that one")
+        if target.ended():
+            raise NoAgent("it has ended")
+        return agent
+    except ConnectionRefusedError:
+        connected.close()
+        _swept(folder, name)
+        raise NoAgent("its agent has ended") from None
+    except (Lost, NoAgent) as error:
+        connected.close()
+        raise NoAgent(str(error)) from None
+    except OSError:
+        connected.close()
+        raise
+
+
+def _connected(connecting: socket.socket, path: str) -> None:
+    """As connect(2), but with patience where many others wait to be served."""
+    deadline_s = time.monotonic() + _CONNECT_S
+    while True:
+        try:
+            connecting.connect(path)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.01)
+
+
+def _swept(folder: int, name: str) -> None:
+    """Remove a socket that nobody listens on any more, if it is ours."""
+    try:
+        if os.fstat(folder).st_uid == os.geteuid():
+            os.unlink(name, dir_fd=folder)
+    except OSError:
+        pass
+
+
+def _folders(pid: int, uid: int | None) -> Iterator[str]:
+    """Where an agent of this process may listen, as seen from here."""
+    base, said = root(pid), environment(pid)
+    runtime, session = (said.get(name) or os.environ.get(name, "") for name in _FOLDERS)
+    if os.path.isabs(runtime):
+        yield base + runtime
+    yield f"{base}/tmp/gputop-{uid}"
+    if os.path.isabs(session):
+        yield f"{base}{session}/gputop"
+
+
+def _inner_pid(pid: int) -> int:
+    """The pid that it has in its own namespace: the last of NSpid."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"NSpid:"):
+                    return int(line.split()[-1])
+    except (OSError, ValueError):
+        pass
+    return pid
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise Lost("the agent says what cannot be understood") from None
+    if not isinstance(found, dict):
+        raise Lost("the agent says what cannot be understood")
+    return found

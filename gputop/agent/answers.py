@@ -1,0 +1,54 @@
+"""What the agent can be asked: a capture, to end it, stacks, facts, marks, a sign of life."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from .capture import MOST_STEPS, Problem, Wish
+from .facts import facts
+from .marks import marks
+from .stacks import stacks
+
+_LONGEST_WAIT_S = 600.0
+_LATEST_S = 120.0  # from now
+_MOST_MARKS = 500
+
+
+def answer(op: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """The reply to a request that is answered at once. Problem says what is wrong with it."""
+    if op == "facts":
+        return {"facts": facts(_only(request, "all").get("all") is True)}
+    _only(request)
+    if op == "ping":
+        return {"state": "here"}
+    if op == "cancel":
+        return {"state": "cancelled"}
+    if op == "stacks":
+        return {"stacks": stacks()}
+    if op == "marks":
+        return {"marks": marks[-_MOST_MARKS:]}
+    raise Problem("bad-op")
+
+
+def wish(request: dict[str, Any]) -> Wish:
+    """A request as it is meant; there is no path in it, and what is not known is refused."""
+    found = Wish(**_only(request, *Wish._fields))
+    for name in ("shapes", "stacks", "memory", "graphs"):
+        if type(getattr(found, name)) is not bool:
+            raise Problem("bad-args", name)
+    if type(found.steps) is not int or not 1 <= found.steps <= MOST_STEPS:
+        raise Problem("bad-args", f"steps: 1 to {MOST_STEPS}")
+    at = 0.0 if found.at is None else found.at
+    for name, value, most in (("wait", found.wait, _LONGEST_WAIT_S), ("at", at, time.time() + _LATEST_S)):
+        if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= most:
+            raise Problem("bad-args", name)
+    return found._replace(at=float(at))
+
+
+def _only(request: dict[str, Any], *names: str) -> dict[str, Any]:
+    unknown = sorted(set(request) - set(names))
+    if unknown:
+        raise Problem("bad-args", ", ".join(unknown)[:100])
+    return request

@@ -1,0 +1,268 @@
+"""One capture: torch's profiler on the training thread, started and stopped by the ends of its optimizer steps.
+
+All that touches the profiler runs on the thread that makes the steps: in the hook, when that thread starts a profiler
+of its own, forks, or ends. Another thread only asks; the main thread then stops between two of its bytecodes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import Any, Callable, NamedTuple
+
+from . import profilers
+from .hooks import OnStep
+from .profilers import whole
+from .soon import on_main_thread
+
+MOST_STEPS = 100
+_LEAST_CAP_S, _MOST_CAP_S = 1.0, 60.0
+_SLACK = 1.2
+_LONG_STEP_S = 0.25  # with stacks, of longer steps one is enough
+_MOST_BYTES = 1 << 30
+
+
+class Wish(NamedTuple):
+    """What is to be recorded."""
+
+    steps: int = 3
+    shapes: bool = False
+    stacks: bool = False
+    memory: bool = False
+    at: float = 0.0  # not before this Unix time
+    wait: float = 30.0  # seconds for the first steps to come
+    graphs: bool = False  # whoever asks has been told about CUDA graphs
+
+
+class Problem(Exception):
+    """Why there is no trace: a code of the protocol, and the words."""
+
+    def __init__(self, code: str, detail: str = "") -> None:
+        super().__init__(code, detail)
+        self.code, self.detail = code, detail
+
+
+class Capture:
+    """`state` goes from waiting to recording to stopped; `changed` is called at each, on whatever thread."""
+
+    def __init__(self, wish: Wish, changed: Callable[[], None]) -> None:
+        self.wish, self.state, self.reason = wish, "waiting", ""
+        self.problem: Problem | None = None
+        self.step_s = 0.0
+        self.steps = 0
+        self._changed = changed
+        self._wanted = wish.steps
+        self._over = threading.Event()
+        self._optimizer: Any = None
+        self._thread = 0
+        self._inside = False
+        self._ended_s = self.began_s = self._stopped_s = self._stop_s = 0.0
+        self._profiler: Any = None
+        self._step: Any = None
+        self._hook: OnStep | None = None
+        self._asked = ""  # by another thread, to end
+        self._lock = threading.Lock()
+
+    @property
+    def cap_s(self) -> float:
+        """How long it may record."""
+        return min(_MOST_CAP_S, max(_LEAST_CAP_S, _SLACK * self._wanted * self.step_s))
+
+    def arm(self) -> None:
+        """Wait for steps from now on."""
+        self._hook = OnStep.add(self._stepped)
+
+    def end(self, reason: str, wait_s: float) -> None:
+        """End it from any thread, and wait so long until it has ended: what there is, is kept."""
+        if reason == "preempted" and self._moved("stopped"):
+            self.problem = Problem("profiler-active")
+            self._finish()
+        elif self.give_up():
+            return
+        elif self._thread == threading.get_ident():
+            self._guarded(lambda: self._stop(reason))
+        else:
+            self.ask(reason)
+            self._over.wait(wait_s)
+
+    def give_up(self) -> bool:
+        """End it, if it has not begun to record."""
+        if not self._moved("stopped"):
+            return self.state == "stopped" and self._profiler is None
+        self.problem = Problem("no-step", "it was ended before a step came")
+        self._finish()
+        return True
+
+    def ask(self, reason: str) -> None:
+        """Ask the training thread to end it soon: at its next step, or at once if it is the main thread."""
+        if not self._asked and self.state == "recording":
+            self._asked = reason
+            if self._thread == threading.main_thread().ident:
+                on_main_thread(lambda: self._guarded(lambda: self._stop(reason)))
+
+    def disarm(self) -> None:
+        """Take the hook out; never on the training thread."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def saved(self, path: str) -> dict[str, Any]:
+        """Write the trace to the file that is there beside `path`, then give it its name: all of it or none."""
+        temporary, started_s = f"{path}.tmp", time.monotonic()
+        profiler, self._profiler = self._profiler, None
+        profiler.kineto_results.save(temporary)  # fails without a word
+        size = os.path.getsize(temporary)
+        with open(temporary, "rb") as file:
+            file.seek(max(0, size - 16))
+            if not file.read().rstrip().endswith((b"}", b"]")):
+                raise Problem("output", "the trace could not be written: is the disk full?")
+        if size > _MOST_BYTES:
+            raise Problem("output", f"the trace has {size >> 20} MiB: ask for fewer steps")
+        os.chmod(temporary, 0o600)  # it makes a file of its own, by the program's umask
+        os.rename(temporary, path)
+        return {
+            "state": "done",
+            "out": path,
+            "bytes": size,
+            "preempted": self.reason == "preempted",
+            "cut": self.reason == "cut",
+            "steps": self.steps,
+            "step_s": round(self.step_s, 6),
+            "record_ms": round((self._stopped_s - self.began_s) * 1e3, 1),
+            "stop_ms": round(self._stop_s * 1e3, 1),
+            "export_ms": round((time.monotonic() - started_s) * 1e3, 1),
+        }
+
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
+        """The hook. Nothing of ours may be raised in the program's step; what its signal handlers raise must be."""
+        if self.state != "stopped":
+            self._guarded(lambda: self._count(optimizer))
+
+    def _guarded(self, do: Callable[[], None]) -> None:
+        if self._inside or self.state == "stopped":
+            return
+        self._inside = True
+        try:
+            do()
+        except Exception as error:
+            self._failed(error)
+        finally:
+            self._inside = False
+
+    def _count(self, optimizer: Any) -> None:
+        now_s = time.monotonic()
+        if self._optimizer is None:  # the first one defines what a step is
+            self._optimizer, self._thread, self._ended_s = optimizer, threading.get_ident(), now_s
+        elif optimizer is not self._optimizer or self._thread != threading.get_ident():
+            return
+        elif self.state == "waiting":
+            self.step_s, self._ended_s = now_s - self._ended_s, now_s
+            if time.time() >= self.wish.at and not _graph_is_captured() and self._moved("recording"):
+                self._begin()
+        else:
+            self._close_step()
+            self.steps += 1
+            if self.steps >= self._wanted or self._asked or now_s - self.began_s > self.cap_s:
+                self._stop(self._asked if self.steps < self._wanted else "")
+            else:
+                self._open_step()
+
+    def _begin(self) -> None:
+        if profilers.active():
+            raise Problem("profiler-active")
+        wish, torch = self.wish, sys.modules["torch"]
+        if wish.stacks and self.step_s > _LONG_STEP_S:
+            self._wanted = 1
+        cuda = bool(torch.cuda.is_initialized())
+        if cuda:
+            _keep_graphs_alive()
+        self._profiler = whole("torch.autograd.profiler").profile(
+            use_kineto=True,
+            use_device="cuda" if cuda else None,
+            record_shapes=wish.shapes,
+            with_stack=wish.stacks,
+            profile_memory=wish.memory,
+        )
+        try:
+            profilers.begin(self._profiler)
+        except Exception as error:
+            self._profiler = None
+            whole("torch.autograd.profiler")._is_profiler_enabled = False
+            raise Problem("cupti" if cuda else "internal", f"{type(error).__name__}: {error}"[:300]) from None
+        self.began_s = time.monotonic()
+        if self._thread != threading.main_thread().ident:
+            _EndOfThread.here.watch = _EndOfThread(self)
+        self._open_step()
+        self._changed()
+        if self._asked:
+            self._stop(self._asked)
+
+    def _open_step(self) -> None:
+        self._step = whole("torch.autograd.profiler").record_function(f"gputop.step#{self.steps}")
+        self._step.__enter__()
+
+    def _close_step(self) -> None:
+        step, self._step = self._step, None
+        if step is not None:
+            step.__exit__(None, None, None)
+
+    def _stop(self, reason: str) -> None:
+        if self.state != "recording" or self._profiler is None:
+            return
+        self._close_step()
+        self._stopped_s = time.monotonic()
+        profilers.end(self._profiler)
+        self._stop_s = time.monotonic() - self._stopped_s
+        self.reason = reason
+        self._finish()
+
+    def _failed(self, error: Exception) -> None:
+        self.problem = error if isinstance(error, Problem) else Problem("internal", f"{type(error).__name__}: {error}")
+        if self._profiler is not None:
+            try:
+                profilers.end(self._profiler)
+            except Exception:
+                pass
+        self._profiler = None
+        self._finish()
+
+    def _moved(self, state: str) -> bool:
+        """From waiting to this state, if it still waits."""
+        with self._lock:
+            if self.state != "waiting":
+                return False
+            self.state = state
+            return True
+
+    def _finish(self) -> None:
+        self.state, self._optimizer = "stopped", None
+        self._over.set()
+        self._changed()
+
+
+class _EndOfThread:
+    """Kept by a training thread that is not the main one: when the thread ends, so does its profiler."""
+
+    here: Any = threading.local()
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    def __del__(self) -> None:
+        if self._capture._thread == threading.get_ident():
+            self._capture._guarded(lambda: self._capture._stop("cut"))
+
+
+def _graph_is_captured() -> bool:
+    torch = sys.modules["torch"]
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+def _keep_graphs_alive() -> None:
+    """What torch.profiler.profile sets where inductor makes CUDA graphs: without it CUPTI and they have crashed."""
+    config = whole("torch._inductor.config")
+    if config is not None and getattr(getattr(config, "triton", None), "cudagraphs", False):
+        os.environ["DISABLE_CUPTI_LAZY_REINIT"] = "1"
+        os.environ["TEARDOWN_CUPTI"] = "0"

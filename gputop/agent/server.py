@@ -1,0 +1,180 @@
+"""The agent's thread: serves its socket, a few connections at a time, and asleep in the kernel while there are none."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import place, profilers
+from .answers import answer, wish
+from .capture import Problem
+from .connection import Connection, Gone
+from .job import Job
+
+if TYPE_CHECKING:
+    from .hooks import OnStep
+
+_MOST_CONNECTIONS = 4
+_TICK_S = 0.05
+_JOIN_S = 2.0
+
+
+class Server:
+    """Listens from the beginning; `start` makes the thread. `capture` is the one under way."""
+
+    def __init__(self, why: str) -> None:
+        self.pid, self.why = os.getpid(), why
+        self.job: Job | None = None
+        self.spent: list[OnStep] = []  # hooks to be taken out
+        self._closing = False
+        self._listener, self._path = place.listener()
+        self._wakes, self._wake = socket.socketpair()
+        self._connections: list[Connection] = []
+        self._selector = selectors.DefaultSelector()
+        for each in (self._listener, self._wakes, self._wake):
+            each.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._wakes, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, name="gputop-agent", daemon=True)
+
+    def start(self) -> None:
+        """Serve."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something has changed. From any thread; never waits."""
+        try:
+            self._wake.send(b"!")
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """Before the interpreter ends: no socket, no thread, no half file is left."""
+        self._closing = True
+        self.wake()
+        try:
+            os.unlink(self._path)
+        except OSError:
+            pass
+        self._thread.join(_JOIN_S)
+        if self._thread.is_alive() and self.job is not None:
+            self.job.clear()
+
+    def abandon(self) -> None:
+        """In a forked child: these descriptors are the parent's too, and stay its own."""
+        for each in (self._listener, self._wakes, self._wake, *(open_.socket for open_ in self._connections)):
+            each.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the program's threads get them
+        try:
+            while not self._closing:
+                self._round()
+            self.look()  # what was recorded up to the end is kept
+        except Exception:
+            if os.environ.get("GPUTOP_AGENT_DEBUG") == "1":
+                raise
+        finally:
+            self.abandon()
+
+    def _round(self) -> None:
+        for key, _ in self._selector.select(_TICK_S if self.job else 0.5 if self._connections else None):
+            if key.fileobj is self._listener:
+                self._accept()
+            elif key.fileobj is self._wakes:
+                self._wakes.recv(4096)
+            else:
+                self._serve(key.data)
+        while self.spent:
+            self.spent.pop().remove()
+        self.look()
+        now_s = time.monotonic()
+        for each in list(self._connections):
+            self._say(each)
+            if now_s > each.deadline_s and (self.job is None or self.job.connection is not each):
+                self._drop(each)
+
+    def look(self) -> None:
+        """Move the job on, if there is one."""
+        job = self.job
+        if job is None:
+            return
+        job.look()
+        if job.over:
+            self.job = None
+
+    def _accept(self) -> None:
+        try:
+            connected, _ = self._listener.accept()
+        except OSError:
+            return
+        connection = Connection(connected)
+        if len(self._connections) >= _MOST_CONNECTIONS or not connection.trusted():
+            connected.close()
+            return
+        self._connections.append(connection)
+        self._selector.register(connected, selectors.EVENT_READ, connection)
+        version = getattr(profilers.whole("torch.version"), "__version__", None)
+        hello = {"hello": "gputop-agent", "v": 1, "pid": self.pid, "python": sys.version.split()[0]}
+        self._say(connection, {**hello, "torch": version, "why": self.why, "busy": self.job is not None})
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            for line in connection.lines():
+                told = self._answer(connection, line)
+                if told is not None:
+                    self._say(connection, told)
+        except Gone:
+            self._drop(connection)
+
+    def _answer(self, connection: Connection, line: bytes) -> dict[str, Any] | None:
+        ident: Any = None
+        try:
+            request, ident = connection.request(line)
+            op = request.pop("op", None)
+            if op == "capture":
+                self._capture(connection, request, ident)
+                return None
+            told = self._other(op, request)
+        except Problem as problem:
+            told = {"error": problem.code, "detail": problem.detail}
+        except Exception as error:
+            told = {"error": "internal", "detail": f"{type(error).__name__}: {error}"[:300]}
+        return {**told, "id": ident} if ident is not None else told
+
+    def _capture(self, connection: Connection, request: dict[str, Any], ident: str | None) -> None:
+        wanted = wish(request)
+        if self.job is not None:
+            raise Problem("busy")
+        try:
+            self.job = Job(connection, ident, wanted, self.wake)
+        except (OSError, place.Unusable) as error:
+            raise Problem("output", str(error)) from None
+        self.look()  # it tells how it goes itself
+
+    def _other(self, op: Any, request: dict[str, Any]) -> dict[str, Any]:
+        if op == "cancel" and self.job is not None:
+            self.job.cancel()
+        return answer(op, request)
+
+    def _say(self, connection: Connection, told: dict[str, Any] | None = None) -> None:
+        try:
+            connection.say(told) if told is not None else connection.flush()
+        except Gone:
+            self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+        if self.job is not None and self.job.connection is connection:
+            self.job.cancel()

@@ -1,0 +1,32 @@
+"""How a command is started so that gputop can look into it later: by its environment alone, never by wrapping it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+INJECT = str(Path(__file__).resolve().parent / "inject")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def settings(environ: Mapping[str, str], threads: int | None = None) -> dict[str, str]:
+    """The variables to set: our folder first on PYTHONPATH, the threads of the numeric libraries."""
+    path = environ.get("PYTHONPATH", "")
+    entries = path.split(os.pathsep)
+    wanted = {} if INJECT in entries else {"PYTHONPATH": f"{INJECT}{os.pathsep}{path}" if path else INJECT}
+    return wanted | (dict.fromkeys(THREADS, str(threads)) if threads else {})
+
+
+def lines(threads: int | None = None) -> list[str]:
+    """The same as lines of a shell profile or of a Slurm prolog; an empty PYTHONPATH gets no empty part."""
+    quoted = "".join(f"\\{each}" if each in '\\"$`' else each for each in INJECT)
+    told = [f'export PYTHONPATH="{quoted}${{PYTHONPATH:+:$PYTHONPATH}}"']
+    return told + ([f"export {name}={threads}" for name in THREADS] if threads else [])
+
+
+def usable() -> str | None:
+    """Why our folder cannot stand on PYTHONPATH; None if it can."""
+    if os.pathsep in INJECT:
+        return f"gputop is installed in a folder with a {os.pathsep} in its name, which PYTHONPATH cannot hold"
+    return None

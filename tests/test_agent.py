@@ -1,0 +1,177 @@
+"""The agent in real trainings: whatever they do in the middle of a trace, they go on and end as they would have."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tracing import Job, job, scratch, sockets, until
+
+pytest.importorskip("torch")
+MANY = 100  # more steps than the job makes before something happens
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[str]:
+    with scratch() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def training(folder: str) -> Iterator[Job]:
+    """One job for all tests that leave it alive; every warning is an error in it."""
+    with job(folder, "5", flags=("-W", "error")) as found:
+        yield found
+
+
+def events(told: dict[str, Any]) -> list[dict[str, Any]]:
+    assert told.get("state") == "done", told
+    return list(json.loads(Path(told["out"]).read_text())["traceEvents"])
+
+
+def test_a_capture_is_aligned_to_steps(training: Job) -> None:
+    told = training.capture()
+    found = events(told)
+    steps = [event for event in found if str(event.get("name", "")).startswith("gputop.step#")]
+    assert sorted(event["name"] for event in steps) == ["gputop.step#0", "gputop.step#1", "gputop.step#2"]
+    first = min(event["ts"] for event in steps)
+    # each step has exactly one forward and one backward of its own, on the thread that trains
+    forward = [event for event in found if event.get("name") == "aten::cross_entropy_loss"]
+    assert len(forward) == 3
+    assert {event["tid"] for event in forward} == {event["tid"] for event in steps} == {training.pid}
+    assert all(event["ts"] >= first for event in forward)
+    assert (told["steps"], told["cut"], told["preempted"]) == (3, False, False)
+    assert stat.S_IMODE(os.stat(told["out"]).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(told["out"])).st_mode) == 0o700
+
+
+def test_shapes_stacks_and_memory(training: Job) -> None:
+    found = events(training.capture(shapes=True, stacks=True, memory=True, steps=2))
+    assert any(event.get("name") == "[memory]" for event in found)
+    assert any("Input Dims" in event.get("args", {}) for event in found)
+    assert any(event.get("cat") == "python_function" for event in found)
+
+
+def test_a13_a_fork_in_mid_capture(training: Job) -> None:
+    training.tell("fork")
+    told = training.capture(steps=MANY)
+    assert told["preempted"]
+    assert told["steps"] < MANY
+    assert training.line() == "child 5"  # no profiler in the child, and it could train
+    # a child that trains has an agent of its own, and leaves that of its parent alone
+    assert len(sockets(training.folder)) == 2
+    assert training.capture()["steps"] == 3
+
+
+def test_a14_the_programs_own_profiler_wins(training: Job) -> None:
+    training.tell("profile")
+    assert training.capture(steps=MANY)["preempted"]
+    assert training.line() == "own events True"
+    training.tell("hold")
+    assert training.line() == "profiling"
+    assert training.capture()["error"] == "profiler-active"
+    training.tell("go on")
+    assert training.line() == "held"
+
+
+def test_a15_a_long_step_is_cut(training: Job) -> None:
+    training.tell("linger")
+    told = training.capture(steps=2)
+    assert training.line() == "on its own False"  # it did not have to wait for its next step
+    assert told["cut"]
+    assert told["record_ms"] < 5000
+
+
+def test_a13_a_thread_that_trains_ends_in_mid_capture(training: Job) -> None:
+    training.tell("thread")
+    assert training.line() == "training"
+    assert training.capture(steps=MANY)["cut"]
+    assert training.line() == "thread ended"
+    assert training.capture()["steps"] == 3
+
+
+def test_a_client_that_leaves_takes_its_capture_along(training: Job) -> None:
+    agent = training.agent()
+    agent.ask("capture", steps=MANY)
+    assert next(agent.wait(20.0))["state"] == "waiting"
+    assert training.capture()["error"] == "busy"
+    agent.close()
+    until(lambda: training.capture().get("state") == "done")
+    assert not [name for name in os.listdir(training.traces) if name.endswith(".tmp")]
+
+
+NONSENSE: list[dict[str, Any]] = [
+    {"steps": 0}, {"steps": 101}, {"steps": 1.5}, {"steps": True}, {"wait": -1}, {"wait": 1e9}, {"at": "now"},
+    {"at": 1e300}, {"shapes": 1}, {"out": "../../etc/x"}, {"out": "/etc/x"}, {"out": "a" * 300}, {"out": "a\0"},
+]  # fmt: skip
+
+
+def test_a16_what_makes_no_sense_is_refused(training: Job) -> None:
+    assert {training.capture(**asked)["error"] for asked in NONSENSE} == {"bad-args"}
+
+
+def test_a12_clients_that_flood_and_never_read(training: Job) -> None:
+    path = f"{training.folder}/run/{sockets(training.folder)[0]}"
+    connected = []
+    for _ in range(100):
+        each = socket.socket(socket.AF_UNIX)
+        each.connect(path)
+        connected.append(each)
+    connected[0].sendall(b"x" * 70_000)
+    connected[1].sendall(b"[" * 60_000 + b"\n" + b'{"op": "stacks"}\n' * 2000)
+    connected[2].sendall(b'{"op": "none"}\n')
+    for each in connected:
+        each.close()
+    agent = training.agent()
+    assert agent.answer("ping") == {"state": "here"}
+    agent.close()
+
+
+def test_facts_and_stacks(training: Job) -> None:
+    agent = training.agent()
+    facts = agent.answer("facts")["facts"]
+    (model,) = facts["models"]
+    assert model["parameters"] == 32 * 64 + 64 + 64 * 8 + 8
+    assert model["devices"].keys() == {"cpu"}
+    assert model["dtypes"].keys() == {"float32"}
+    assert facts["threads"]["intra"] == 1
+    (loader,) = facts["loaders"]
+    assert (loader["num_workers"], loader["batch_size"], loader["pin_memory"]) == (0, 8, False)
+    assert facts["distributed"] is None
+    assert facts["precision"]["tf32_matmul"] is False
+    main, *others = agent.answer("stacks")["stacks"]
+    assert main["main"]
+    assert main["frames"][-1]["file"].endswith("traced.py")
+    assert [each["thread"] for each in others if each["thread"] == "gputop-agent"]
+    agent.close()
+
+
+def test_a13_a_job_ends_in_mid_capture(folder: str) -> None:
+    with job(folder, "5", "2") as ending:
+        ending.tell("leave")
+        told = ending.capture(steps=MANY)
+        assert ending.line() == "leaving"
+        assert told["cut"]  # what was recorded is kept
+        assert events(told)
+        assert ending.ended() == 7
+        assert "Traceback" not in ending.said
+    assert not [name for name in os.listdir(ending.traces) if name.endswith(".tmp")]
+
+
+def test_a_slow_job_that_fails_in_mid_capture(folder: str) -> None:
+    with job(folder, "1200") as slow:
+        told = slow.capture(steps=1)
+        assert told["steps"] == 1
+        assert not told["cut"]
+        slow.tell("fail")
+        told = slow.capture(steps=2)
+        assert told["cut"]
+        assert slow.ended() == 1
+        assert "\nValueError: the training failed\n" in slow.said

@@ -1,0 +1,111 @@
+"""Real jobs with the agent in them: started as `gputop run` does it, told what to do in the middle of a trace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gputop import launch
+from gputop.actions import Rights
+from gputop.actions.aim import aim
+from gputop.actions.target import Target
+from gputop.actions.tracing.agent import Agent, connect
+from tests.acting import row, until
+from tests.watching import ROOT, running
+
+TRAINING = str(ROOT / "tests/workloads/traced.py")
+BRIEF_S = 20.0
+
+
+class Job:
+    """A process, what it has printed, the agent in it."""
+
+    def __init__(self, child: subprocess.Popen[str], folder: str) -> None:
+        self.child, self.folder = child, folder
+        self.traces = f"{folder}/state/gputop/traces"
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    @property
+    def said(self) -> str:
+        """What is on its standard error."""
+        return Path(self.folder, "stderr").read_text()
+
+    def line(self) -> str:
+        assert self.child.stdout is not None
+        return self.child.stdout.readline().strip()
+
+    def tell(self, what: str) -> None:
+        assert self.child.stdin is not None
+        self.child.stdin.write(f"{what}\n")
+        self.child.stdin.flush()
+
+    def target(self) -> Target:
+        found = aim(row(self.pid), Rights(), {})
+        assert isinstance(found, Target)
+        return found
+
+    def agent(self) -> Agent:
+        return connect(self.target())
+
+    def capture(self, *, seconds: float = BRIEF_S, **wanted: Any) -> dict[str, Any]:
+        """What the agent says at the end of a capture."""
+        agent = self.agent()
+        agent.ask("capture", **wanted)
+        for told in agent.wait(seconds):
+            if "error" in told or told["state"] == "done":
+                agent.close()
+                return told
+        raise AssertionError(f"it never ended; it said {self.said}")
+
+    def ended(self) -> int:
+        """Its exit code."""
+        return self.child.wait(BRIEF_S)
+
+
+def environment(folder: str) -> dict[str, str]:
+    """As `gputop run` makes it, with all files in a folder; nothing of gputop can be imported by it."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XDG_RUNTIME_DIR")}
+    own = {"GPUTOP_RUNTIME_DIR": f"{folder}/run", "XDG_STATE_HOME": f"{folder}/state", "GPUTOP_AGENT_DEBUG": "1"}
+    return {**kept, **own, **launch.settings({})}
+
+
+@contextmanager
+def scratch() -> Iterator[str]:
+    """A folder with a short name: those of sockets are bounded."""
+    folder = tempfile.mkdtemp(prefix="gt-", dir="/tmp")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def job(folder: str, *arguments: str, flags: tuple[str, ...] = (), program: str = TRAINING) -> Iterator[Job]:
+    """A training that has made its first steps."""
+    with (
+        Path(folder, "stderr").open("w") as stderr,
+        running(
+            sys.executable, *flags, program, *arguments,
+            env=environment(folder), stdin=subprocess.PIPE, stderr=stderr, cwd=folder,
+        ) as child,
+    ):  # fmt: skip
+        found = Job(child, folder)
+        assert found.line() == "ready", found.said
+        yield found
+
+
+def sockets(folder: str) -> list[str]:
+    return sorted(os.listdir(f"{folder}/run"))
+
+
+__all__ = ["BRIEF_S", "Job", "environment", "job", "scratch", "sockets", "until"]

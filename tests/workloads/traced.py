@@ -1,0 +1,130 @@
+"""A small training on the CPU that does, in the middle of a trace of it, what a line on its standard input says.
+
+Started as `traced.py [steps of so many ms] [workers]`; it prints `ready`, then one line for all that it was told.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+
+import torch
+from torch import distributed, nn
+from torch.autograd import profiler
+from torch.utils.data import DataLoader, TensorDataset
+
+STEP_S = float(sys.argv[1]) / 1000 if len(sys.argv) > 1 else 0.01
+WORKERS = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+RANK = int(os.environ.get("RANK", 0))
+LATE_S = 0.05  # the last rank of several, in each step
+
+
+class Training:
+    """A model, its optimizer, its data."""
+
+    def __init__(self) -> None:
+        self.model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        data = TensorDataset(torch.randn(512, 32), torch.randint(0, 8, (512,)))
+        self.loader = DataLoader(data, batch_size=8, num_workers=WORKERS, pin_memory=False)
+        self.batches = iter(self.loader)
+
+    def step(self) -> None:
+        batch = next(self.batches, None)
+        if batch is None:
+            self.batches = iter(self.loader)
+            batch = next(self.batches)
+        time.sleep(STEP_S)
+        loss = nn.functional.cross_entropy(self.model(batch[0]), batch[1])
+        self.optimizer.zero_grad()
+        loss.backward()
+        if distributed.is_initialized():
+            time.sleep(LATE_S * RANK)
+            for parameter in self.model.parameters():
+                distributed.all_reduce(parameter.grad)
+        self.optimizer.step()
+
+
+def fork(training: Training) -> str:
+    pid = os.fork()
+    if pid == 0:
+        Training().step()
+        os._exit(3 if profiler._is_profiler_enabled else 5)
+    return f"child {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}"
+
+
+def profile(training: Training) -> str:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
+        training.step()
+    return f"own events {any(event.key == 'aten::addmm' for event in recorded.key_averages())}"
+
+
+def hold(training: Training) -> str:
+    """A profiler of its own that is there for a while."""
+    with profiler.profile():
+        print("profiling", flush=True)
+        sys.stdin.readline()
+    return "held"
+
+
+def linger(training: Training) -> str:
+    """A step that is far longer than those before it."""
+    began_s = time.monotonic()
+    while profiler._is_profiler_enabled and time.monotonic() - began_s < 20:
+        time.sleep(0.01)
+    return f"on its own {profiler._is_profiler_enabled}"
+
+
+def thread(training: Training) -> str:
+    """Another thread trains, and ends in the middle of a trace."""
+
+    def train() -> None:
+        mine = Training()
+        print("training", flush=True)
+        while not profiler._is_profiler_enabled:
+            mine.step()
+
+    other = threading.Thread(target=train)
+    other.start()
+    other.join()
+    return "thread ended"
+
+
+def leave(training: Training) -> str:
+    print("leaving", flush=True)
+    sys.exit(7)
+
+
+def fail(training: Training) -> str:
+    raise ValueError("the training failed")
+
+
+TOLD = {call.__name__: call for call in (fork, profile, hold, linger, thread, leave, fail)}
+AT_ONCE = ("hold", "thread")
+
+
+def main() -> None:
+    signal.alarm(120)  # nobody waits for it that long
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        distributed.init_process_group("gloo")
+    torch.set_num_threads(1)
+    training = Training()
+    training.step()
+    print("ready", flush=True)
+    told = ""
+    while True:
+        if not told and select.select([sys.stdin], [], [], 0)[0]:
+            told = sys.stdin.readline().strip()
+            if not told:
+                break
+        if told and (told in AT_ONCE or profiler._is_profiler_enabled):
+            print(TOLD[told](training), flush=True)
+            told = ""
+        training.step()
+
+
+main()
