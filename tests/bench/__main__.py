@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tests.bench import latency
 from tests.bench.measure import BTOP, GPUTOP, HTOP, NVITOP, Program, Run, measure, middle
 from tests.bench.population import population
+from tests.fakenvml import Fake
 
 PEERS = (NVITOP, HTOP, BTOP)
 
@@ -44,12 +45,12 @@ class Plan:
     rounds: int
 
 
-def rounds(programs: Sequence[Program], fake: object, plan: Plan) -> dict[str, Run]:
+def rounds(programs: Sequence[Program], fake: Fake, plan: Plan, size: tuple[int, int] = (120, 40)) -> dict[str, Run]:
     """Every program in turn, several times: what the machine does meanwhile hits all of them."""
     runs: dict[str, list[Run]] = {program.name: [] for program in programs}
     for _ in range(plan.rounds):
         for program in programs:
-            runs[program.name].append(measure(program, fake, seconds=plan.seconds))
+            runs[program.name].append(measure(program, fake, seconds=plan.seconds, size=size))
     result = {name: middle(many) for name, many in runs.items()}
     for name, run in result.items():
         cpu = f"{run.cpu_percent:6.2f} % CPU ({run.cpu_percent * 0.6:.2f} s a minute)"
@@ -100,7 +101,7 @@ def drivers(plan: Plan, peers: Sequence[Program]) -> Iterator[Figure]:
     yield Figure("CPU / nvitop, 1 ms of CPU in each driver call", value, 0.8, made_of)
     print("  16 GPUs", flush=True)
     with population(200, gpus=16) as fake:
-        rounds(rivals, fake, Plan(plan.seconds, 1))
+        rounds(rivals, fake, Plan(plan.seconds, 1), size=(120, 70))  # nvitop lists no process on less
     for text, state in (
         ("100 ms in each driver call", {"delay_us.*": 100_000}),
         ("one GPU hung", {"gpu.3.hang.*": "forever"}),
