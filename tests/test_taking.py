@@ -83,7 +83,7 @@ def test_hostile_command_lines_are_copied_as_harmless_text() -> None:
             await stage.show(alone("python", text))
             await stage.press("y", "y")
             assert stage.app.clipboard.isprintable()
-            await stage.press("Y", "escape")
+        await stage.press("Y", "escape")
 
     texts = [text for text in map(clean, STRINGS) if text.strip()]
     play(scene, alone("python"))
