@@ -53,6 +53,9 @@ class Settings:
     theme: str = _setting("auto", "colours; auto is dark, or the terminal's own 16", choices="auto dark light terminal")
     ascii: str = _setting("auto", "draw with ASCII only; auto does where there is no UTF-8", choices="auto on off")
     mouse: bool = _setting(True, "clicks and wheel; without, the terminal selects text as usual")
+    alert: str = _setting(
+        "off", "at a new warning ring, or tell the desktop by OSC 9 or OSC 777", choices="off bell osc9 osc777"
+    )
     density: str = _setting("auto", "how much room each GPU gets; auto fits them all", choices="auto card row cell")
     sort: str = _setting(
         "cpu",

@@ -50,6 +50,11 @@ def amount(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
+def numbers(names: Sequence[str]) -> str:
+    """Numbers of GPUs in few cells: 0-3,5; as they are where some are no whole numbers, as instances have."""
+    return units.ranges(tuple(map(int, names))) if all(map(str.isdecimal, names)) else ",".join(names)
+
+
 def holding(vram_bytes: float | None, idle_s: float) -> str:
     """What is said of a job whose GPUs do nothing: `holds 2.1G, idle 2h 11m`."""
     held = "" if vram_bytes is None else f"holds {units.size(vram_bytes)}, "

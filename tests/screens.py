@@ -101,7 +101,8 @@ class Stage:
         """What stands under PID, line by line, without rails."""
         lines = self.lines
         head = next(place for place, line in enumerate(lines) if line.startswith(" PID"))
-        names = (line[1:16].strip(" │├└─▾▸") for line in lines[head + 1 : -1])
+        end = self.app.main.table.region.bottom
+        names = (line[1:16].strip(" │├└─▾▸") for line in lines[head + 1 : end])
         return [name for name in names if name]
 
     @property

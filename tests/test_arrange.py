@@ -17,7 +17,7 @@ SIZES = [*range(1, 121, 7), 80, 24, 160, 200]
 
 
 def rects(panes: Panes) -> dict[str, Rect]:
-    names = ("header", "gpus", "note", "host", "processes", "preview", "prompt", "notice", "replay", "keys")
+    names = ("header", "gpus", "note", "host", "processes", "advice", "preview", "prompt", "notice", "replay", "keys")
     return {name: rect for name in names if (rect := getattr(panes, name)) is not None}
 
 
@@ -41,7 +41,9 @@ def test_t09_every_size(count: int, more: bool, replay: bool) -> None:
     for width in SIZES:
         for height in SIZES:
             for density in (None, *DENSITIES):
-                panes = arrange(width, height, count, density=density, empty=9, note=more, prompt=more, replay=replay)
+                panes = arrange(
+                    width, height, count, density=density, empty=9, note=more, prompt=more, replay=replay, calm=more
+                )
                 check(panes, width, height)
                 if panes.processes:
                     assert panes.processes.height >= 8
@@ -70,31 +72,35 @@ def test_t09_absurd_sizes(width: int, height: int) -> None:
 @pytest.mark.parametrize(
     ("width", "height", "count", "places"),
     [
-        (80, 24, 8, {"header": (0, 0, 80, 1), "gpus": (0, 1, 80, 9), "processes": (0, 10, 80, 13),
-                     "keys": (0, 23, 80, 1)}),
-        (80, 24, 1, {"header": (0, 0, 80, 1), "gpus": (0, 1, 80, 10), "processes": (0, 11, 80, 12),
-                     "keys": (0, 23, 80, 1)}),
+        (80, 24, 8, {"header": (0, 0, 80, 1), "gpus": (0, 1, 80, 9), "processes": (0, 10, 80, 12),
+                     "advice": (0, 22, 80, 1), "keys": (0, 23, 80, 1)}),
+        (80, 24, 1, {"header": (0, 0, 80, 1), "gpus": (0, 1, 80, 8), "processes": (0, 9, 80, 10),
+                     "advice": (0, 19, 80, 4), "keys": (0, 23, 80, 1)}),
+        (120, 40, 8, {"header": (0, 0, 120, 1), "gpus": (0, 1, 120, 9), "processes": (0, 10, 120, 20),
+                      "advice": (0, 30, 120, 9), "keys": (0, 39, 120, 1)}),
         (200, 60, 8, {"header": (0, 0, 200, 1), "gpus": (0, 1, 200, 9), "processes": (0, 10, 134, 37),
-                      "preview": (0, 47, 134, 12), "host": (134, 10, 66, 49), "keys": (0, 59, 200, 1)}),
-        (40, 12, 8, {"header": (0, 0, 40, 1), "gpus": (0, 1, 40, 9), "notice": (0, 10, 40, 1), "keys": (0, 11, 40, 1)}),
+                      "preview": (0, 47, 134, 12), "host": (134, 10, 66, 19), "advice": (134, 29, 66, 30),
+                      "keys": (0, 59, 200, 1)}),
+        (40, 12, 8, {"header": (0, 0, 40, 1), "gpus": (0, 1, 40, 8), "advice": (0, 9, 40, 1),
+                     "notice": (0, 10, 40, 1), "keys": (0, 11, 40, 1)}),
         (10, 2, 8, {"header": (0, 0, 10, 1), "gpus": (0, 1, 10, 1)}),
         (10, 1, 8, {"header": (0, 0, 10, 1)}),
     ],
 )  # fmt: skip
 def test_places(width: int, height: int, count: int, places: dict[str, tuple[int, int, int, int]]) -> None:
-    assert {name: tuple(rect) for name, rect in rects(arrange(width, height, count)).items()} == places
+    assert {name: tuple(rect) for name, rect in rects(arrange(width, height, count, calm=False)).items()} == places
 
 
 def test_a_note_stands_between_gpus_and_processes() -> None:
     panes = arrange(80, 24, 8, note=True)
     assert panes.note == Rect(0, 10, 80, 1)
-    assert panes.processes == Rect(0, 11, 80, 12)
+    assert panes.processes == Rect(0, 11, 80, 11)
 
 
 def test_the_bar_of_a_recording_stands_above_the_keys() -> None:
     panes = arrange(80, 24, 8, replay=True)
     assert panes.replay == Rect(0, 22, 80, 1)
-    assert panes.processes == Rect(0, 10, 80, 12)
+    assert panes.processes == Rect(0, 10, 80, 11)
     assert arrange(40, 12, 8, replay=True).replay == Rect(0, 10, 40, 1)
     assert arrange(40, 5, 8, replay=True).replay is None
 
@@ -108,26 +114,40 @@ def test_an_empty_state_folds_the_gpus() -> None:
 
 def test_what_is_hidden_gives_its_place_away() -> None:
     panes = arrange(200, 60, 8, hidden={"gpus", "host"})
-    assert rects(panes).keys() == {"header", "processes", "preview", "keys"}
-    assert panes.processes == Rect(0, 1, 200, 46)
+    assert rects(panes).keys() == {"header", "processes", "advice", "preview", "keys"}
+    assert panes.processes == Rect(0, 1, 200, 42)
     panes = arrange(200, 60, 64, hidden={"processes", "host"})
     assert panes.density == "cell"
     assert panes.processes is None
-    assert arrange(160, 40, 8, hidden={"processes"}).host == Rect(0, 10, 160, 29)
-    assert arrange(120, 40, 8, hidden={"processes"}).host == Rect(0, 10, 120, 29), "where it has no room beside them"
-    assert arrange(120, 40, 8, hidden={"processes", "gpus"}).host == Rect(0, 1, 120, 38)
+    assert arrange(160, 40, 8, hidden={"processes"}).host == Rect(0, 10, 160, 23)
+    assert arrange(120, 40, 8, hidden={"processes"}).host == Rect(0, 10, 120, 25), "where it has no room beside them"
+    assert arrange(120, 40, 8, hidden={"processes", "gpus"}).host == Rect(0, 1, 120, 34)
+    assert arrange(120, 40, 8, hidden={"processes", "host"}).advice == Rect(0, 10, 120, 29)
+    assert arrange(200, 60, 8, hidden={"advice"}).host == Rect(134, 10, 66, 49)
+    assert arrange(80, 24, 8, hidden={"advice"}).processes == Rect(0, 10, 80, 13)
+
+
+def test_while_nothing_is_wrong_the_advice_is_small() -> None:
+    """It grows once there is something to say, and is never more than the processes leave it."""
+    heights = {
+        (width, height): tuple(
+            (arrange(width, height, 1, calm=calm).advice or Rect(0, 0, 0, 0)).height for calm in (True, False)
+        )
+        for width, height in ((40, 12), (80, 24), (120, 40), (200, 60), (80, 28))
+    }
+    assert heights == {(40, 12): (0, 1), (80, 24): (1, 4), (120, 40): (4, 9), (200, 60): (6, 26), (80, 28): (1, 4)}
 
 
 def test_a_prompt_stands_above_the_keys() -> None:
     panes = arrange(80, 24, 8, prompt=True)
     assert panes.prompt == Rect(0, 22, 80, 1)
-    assert panes.processes == Rect(0, 10, 80, 12)
+    assert panes.processes == Rect(0, 10, 80, 11)
     assert arrange(80, 24, 8, prompt=True, zoom="processes").processes == Rect(0, 1, 80, 21)
 
 
 def test_the_selected_process_has_a_pane_from_fifty_lines_on() -> None:
     assert arrange(120, 49, 8).preview is None
-    assert arrange(120, 50, 8).preview == Rect(0, 37, 120, 12)
+    assert arrange(120, 50, 8).preview == Rect(0, 33, 120, 12)
     assert arrange(120, 50, 8, hidden={"processes"}).preview is None
 
 
@@ -136,6 +156,8 @@ def test_zoom_gives_one_pane_the_middle() -> None:
     assert panes.gpus == Rect(0, 1, 120, 38)
     assert rects(panes).keys() == {"header", "gpus", "keys"}
     assert arrange(120, 40, 4, zoom="gpus").density == "card"
+    assert arrange(120, 40, 8, zoom="advice").advice == Rect(0, 1, 120, 38)
+    assert arrange(40, 12, 8, zoom="advice").advice == Rect(0, 1, 40, 10), "also where there is no room for processes"
     assert arrange(120, 40, 8, zoom="host").host == Rect(0, 1, 120, 38)
     assert arrange(120, 40, 8, zoom="processes").processes == Rect(0, 1, 120, 38)
     assert arrange(40, 12, 8, zoom="processes").processes is None, "too small for processes"

@@ -41,9 +41,9 @@ def test_how_keys_may_be_written() -> None:
 
 
 def test_what_is_given_is_used() -> None:
-    table = {"freeze": "x", "tree": ["t", "F5"], "sort": "", "density": "Z"}
+    table = {"freeze": "X", "tree": ["t", "F5"], "sort": "", "density": "Z"}
     changes, problems = remap(table)
-    assert changes == {"freeze": ("x",), "tree": ("t", "f5"), "sort": (), "density": ("Z",)}
+    assert changes == {"freeze": ("X",), "tree": ("t", "f5"), "sort": (), "density": ("Z",)}
     assert problems == []
     keys = {row.id: row.names for row in remapped(changes.items())}
     assert keys["tree"] == ("t", "F5")
@@ -59,7 +59,7 @@ def test_what_is_given_is_used() -> None:
         ({"freeze": 3}, "keys.freeze must be a text or a list of texts"),
         ({"freeze": "ctrl+c"}, "keys.freeze: ctrl+c cannot be given away"),
         ({"interrupt": "x"}, "keys.interrupt cannot be changed"),
-        ({"freeze": "x", "tree": "x j"}, "keys.tree: x is freeze already"),
+        ({"freeze": "X", "tree": "X j"}, "keys.tree: X is freeze already"),
         ({"freeze": "g"}, "keys.freeze: g was density, which loses it"),
         ("x", "keys must be a table: [keys]"),
     ],
@@ -83,21 +83,21 @@ def test_f12_whatever_the_table_says_a_key_does_one_thing_and_ctrl_c_stays(table
 
 
 def test_the_screen_obeys_and_shows_other_keys() -> None:
-    changes, _ = remap({"freeze": "x", "density": "Z", "help": "F1 ?", "quit": "z"})
+    changes, _ = remap({"freeze": "X", "density": "Z", "help": "F1 ?", "quit": "z"})
 
     async def scene(stage: Stage) -> None:
-        assert "x Freeze" in stage.lines[-1]
-        await stage.press("x")
+        assert "X Freeze" in stage.lines[-1]
+        await stage.press("X")
         assert " frozen " in stage.lines[0]
-        await stage.press("x", "Z")
+        await stage.press("X", "Z")
         assert " frozen " not in stage.lines[0]
         assert "GPUs: card" in stage.lines[-1]
         await stage.press("h", "q", "g", "escape")
-        assert "x Freeze" in stage.lines[-1]
-        await stage.pilot.click("#keys", offset=(stage.lines[-1].index("x Freeze"), 0))
+        assert "X Freeze" in stage.lines[-1]
+        await stage.pilot.click("#keys", offset=(stage.lines[-1].index("X Freeze"), 0))
         assert " frozen " in stage.lines[0]
         await stage.press("question_mark")
-        assert re.search(r"  x +freeze the picture", stage.text)
+        assert re.search(r"  X +freeze the picture", stage.text)
         assert "z quits gputop" in stage.lines[-1]
         await stage.press("question_mark", "d", "z")
         assert not stage.app._exit, "where one types a letter is a letter"
@@ -122,12 +122,12 @@ def test_two_keys_change_places() -> None:
 
 def test_a_settings_file_moves_a_key_of_the_real_program(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
-    path.write_text('[keys]\nfreeze = "x"\nquit = "F12 Q"\n')
+    path.write_text('[keys]\nfreeze = "X"\nquit = "F12 Q"\n')
     program = Program(
-        (*ARGV, "--config", str(path), "demo", "healthy"), "x Freeze", env={"XDG_STATE_HOME": str(tmp_path)}
+        (*ARGV, "--config", str(path), "demo", "healthy"), "X Freeze", env={"XDG_STATE_HOME": str(tmp_path)}
     )
     with program.start() as terminal:
-        terminal.send("q", "Z", "x")
+        terminal.send("q", "Z", "X")
         terminal.wait_for(" frozen ")
         terminal.send("Q")
         assert terminal.wait_exit() == 0
@@ -136,7 +136,7 @@ def test_a_settings_file_moves_a_key_of_the_real_program(tmp_path: Path) -> None
     )
     assert shown.stderr == ""
     assert [line.split()[1:4:2] for line in shown.stdout.splitlines() if "freeze the picture" in line] == [
-        ["x", "freeze"]
+        ["X", "freeze"]
     ]
 
 

@@ -78,9 +78,7 @@ def test_details(
     [
         ({"state": "T"}, "! stopped"),
         ({"state": "Z"}, "! zombie"),
-        ({"io_wait_percent": 60.0, "state": "D"}, "! blocked on storage 60%"),
-        ({"throttled_percent": 30.0}, "! out of CPU quota 30%"),
-        ({"main_run_wait_percent": 25.0}, "! waits for a CPU 25%"),
+        ({"state": "D", "waiting_in": "io_schedule", "cpu_percent": 3.0}, " blocked in io_schedule "),
         ({"gpus": (GpuShare(uuid=RUNNING.gpus[0].uuid, busy_percent=80.0),)}, " keeps GPU 0 busy 80% "),
         ({"state": "R"}, " running "),
         ({"waiting_in": "do_wait"}, " sleeping in do_wait "),

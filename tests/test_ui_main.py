@@ -262,7 +262,7 @@ def test_the_settings_are_how_it_opens() -> None:
         assert "7" in stage.pids
 
     play(
-        scene, frame(LLAMA, loose=(process(7),)), size=(120, 100), tree=False, sort="pid", reverse=True, follow=False,
+        scene, frame(LLAMA, loose=(process(7),)), size=(120, 130), tree=False, sort="pid", reverse=True, follow=False,
         every_process=True,
     )  # fmt: skip
 

@@ -141,7 +141,7 @@ async def pane_processes(stage: Stage) -> None:
     assert "41100" not in stage.text
     await stage.press("slash")
     assert "the processes are hidden: 3 or z shows them" in stage.lines[-1]
-    await stage.press("2", "1")
+    await stage.press("2", "4", "1")
     assert "one pane stays" in stage.lines[-1]
     await stage.press("3")
     assert stage.pids == FOLDED

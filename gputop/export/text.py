@@ -151,7 +151,7 @@ def _row(title: str, figures: Figures, command: str) -> list[str]:
     return [
         title,
         figures.user or units.UNKNOWN,
-        _indexes(figures.gpus),
+        words.numbers(figures.gpus),
         units.percent(figures.gpu_percent) if on_gpu else "",
         units.size(figures.vram_bytes) if on_gpu else "",
         units.percent(figures.cpu_percent),
@@ -164,7 +164,3 @@ def _row(title: str, figures: Figures, command: str) -> list[str]:
         units.clock(figures.age_s),
         command,
     ]
-
-
-def _indexes(names: Sequence[str]) -> str:
-    return units.ranges(tuple(map(int, names))) if all(map(str.isdecimal, names)) else ",".join(names)

@@ -98,7 +98,10 @@ class Recording:
         return bool(self._asked)
 
     def past(self) -> Iterator[Frame]:
-        """After a `seek`, what the history lacks of the time before, without processes that are in no job."""
+        """After a `seek`, what the history lacks of the time before, without processes that are in no job.
+
+        What is before the new place is told again for some time, as the rules remember nothing of it.
+        """
         if not self._asked:
             self._steps = self._from(Entry(0.0, 0, Timeline()))
             if self._pace:
@@ -162,7 +165,7 @@ class Recording:
         if 0 <= here_s <= target_s <= here_s + NEAR_S:
             steps, near_s = self._steps, here_s
         elif target_s <= here_s and target_s - max(self._since_s, self._top_s - FAR_S) >= min(_KNOWN_S, target_s):
-            steps, near_s, far_s = self._from(self._index.entry(target_s)), target_s, target_s
+            steps, far_s = self._from(self._index.entry(max(0.0, near_s))), near_s
         else:
             steps = self._from(self._index.entry(max(0.0, far_s)))
             self._since_s = self._top_s = max(0.0, near_s)

@@ -165,6 +165,11 @@ class Gputop(GuardedApp, inherit_bindings=False):
         if isinstance(self._driver, TerminalDriver):
             self._driver.listen_to_mouse(on)
 
+    def ring(self, sequence: str) -> None:
+        """Write what makes the terminal ring, or tell the desktop."""
+        if self._driver:
+            self._driver.write(sequence)
+
     def tell(self, line: str) -> None:
         """Show that something failed while the rest goes on."""
         self.main.say(line, 10)

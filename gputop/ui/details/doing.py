@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from gputop.figures import io_percent, mean
-from gputop.model import Process
+from dataclasses import replace
+
+from gputop import told
+from gputop.figures import mean
+from gputop.ui.advice.states import about, word
 from gputop.ui.details.opened import Opened
-from gputop.ui.gpus.state import HELD_S, State
+from gputop.ui.gpus.state import State
 
 STATES = {
     "R": "running",
@@ -16,13 +19,10 @@ STATES = {
     "Z": "zombie",
     "I": "idle",
 }
-STORAGE_PERCENT = 20.0  # of the time: more than this is worth the first line
-CPU_WAIT_PERCENT = 10.0
-THROTTLED_PERCENT = 5.0
 
 
 def doing(opened: Opened) -> State:
-    """Ended, stopped, waiting for storage, input or a CPU, computing, sleeping: the first that holds."""
+    """Ended, stopped, what the rules say, computing, sleeping: the first that holds."""
     process = opened.process
     if opened.gone:
         return State(opened.gone, "", "bright")
@@ -32,30 +32,16 @@ def doing(opened: Opened) -> State:
         return State(STATES[process.state], "", "warn", "warn")
     if process.state == "Z":
         return State("zombie: ended, and its parent has not asked how", "", "warn", "warn")
-    return _waiting(opened) or _working(opened)
+    return _judged(opened) or _working(opened)
 
 
-def _waiting(opened: Opened) -> State | None:
-    process = opened.process
-    stored = _held(opened, process, "io_wait_percent", io_percent(process))
-    if stored >= STORAGE_PERCENT:
-        return State(f"blocked on storage {stored:.0f}%", "", "warn", "warn")
-    loading = [_held(opened, one, "io_wait_percent", io_percent(one)) for one in opened.loaders]
-    if (blocked := mean(loading) or 0.0) >= STORAGE_PERCENT:
-        return State(f"its loaders are blocked on storage {blocked:.0f}%", "", "warn", "warn")
-    throttled = _held(opened, process, "throttled_percent", process.throttled_percent)
-    if throttled >= THROTTLED_PERCENT:
-        return State(f"out of CPU quota {throttled:.0f}%", "", "warn", "warn")
-    waited = _held(opened, process, "main_run_wait_percent", process.main_run_wait_percent)
-    if waited >= CPU_WAIT_PERCENT:
-        return State(f"waits for a CPU {waited:.0f}%", "", "warn", "warn")
-    return None
-
-
-def _held(opened: Opened, process: Process, metric: str, now: float | None) -> float:
-    """The mean of the last seconds: one look says little."""
-    known = mean(opened.past.values(process.identity, metric, HELD_S))
-    return (now or 0.0) if known is None else known
+def _judged(opened: Opened) -> State | None:
+    """What the rules say of it, of its job or of its GPUs, where somebody should do something about it."""
+    found = about(opened.process, opened.findings)
+    if found is None:
+        return None
+    state = word(found)
+    return replace(state, word=f"{state.word}: {told.headline(found)}" if state.word else told.headline(found))
 
 
 def _working(opened: Opened) -> State:

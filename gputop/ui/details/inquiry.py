@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gputop import units
+from gputop.diagnose import Finding
 from gputop.model import Detail, Frame, Identity, Missing, Part, Process
 from gputop.source import OTHERS_ENVIRONMENT, Source, Wish
 from gputop.ui.details.opened import Opened
@@ -58,7 +60,7 @@ class Inquiry:
             return ""
         return "not started yet" if age_s < 0 else f"not here: last seen {units.ago(age_s)} before"
 
-    def opened(self, past: Past, look: Look) -> Opened:
+    def opened(self, past: Past, look: Look, findings: Sequence[Finding] = ()) -> Opened:
         """What there is to draw; of a process that has ended all in one weight."""
         found = self._found
         if self._gone or (isinstance(found, Missing) and found.reason == "stale"):
@@ -66,6 +68,7 @@ class Inquiry:
         look = replace(look, faded=True) if self._gone else look
         return Opened(
             process=self._process, frame=self._frame, found=found, past=past, look=look, gone=self._gone,
+            findings=findings,
         )  # fmt: skip
 
     @property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from gputop.diagnose import Finding
 from gputop.model import PARTS, Detail, Frame, GpuShare, Identity, Job, Missing, Part, Process, Relative, Role
 from gputop.ui.gpus.state import Past
 from gputop.ui.look import Look
@@ -19,6 +21,7 @@ class Opened:
     found: Detail | Missing
     past: Past
     look: Look
+    findings: Sequence[Finding] = ()  # what the rules say of anything
     gone: str = ""  # why it is not of now: ended 12s ago
 
     @property

@@ -152,7 +152,7 @@ class Details(Screen[None], inherit_bindings=False):
 
     def _draw(self) -> None:
         width, height = self.app.size
-        opened = self.inquiry.opened(self.past, self.look)
+        opened = self.inquiry.opened(self.past, self.look, self._update.findings)
         self._picture = picture(
             opened, self._update.frame, self._tab, self.window, (width, max(0, height - 1)), self.program.status(),
             self._shift, time.monotonic(),

@@ -40,9 +40,11 @@ def _facts(gpu: Gpu, scene: Scene, state: State, width: int) -> Strip:
     glyphs = scene.look.glyphs
     token: Token = "dim" if state.stale else "text"
     hot: Token = state.token if state.hot else token
+    marked = gpu.uuid in scene.marked
+    index = Run(f" {gpu.index} ", "busy" if marked else "text", marked, marked)
     used, total = memory(gpu, scene.host)
     pieces: list[list[Run]] = [
-        [Run(f" {gpu.index} "), Run(gpu.name if width >= 110 else short_name(gpu.name), "bright", True)],
+        [index, Run(gpu.name if width >= 110 else short_name(gpu.name), "bright", True)],
         [Run("busy ", "dim"), Run(_number(gpu.busy_percent, "%"), "dim" if state.stale else "bright")],
         [Run("unified " if gpu.unified_memory else "vram ", "dim"), *_memory(used, total, token)],
         [Run(_number(gpu.temperature_celsius, "°C"), hot)],

@@ -18,14 +18,15 @@ def _tone(value: float | None, state: State, token: Token = "text") -> Token:
 
 def _index(cell: Cell) -> list[Run]:
     idle = cell.gpu.busy_percent is not None and cell.gpu.busy_percent < 1
-    token: Token = "dim" if cell.state.stale or idle else "text"
+    marked = cell.gpu.uuid in cell.scene.marked
+    token: Token = "busy" if marked else "dim" if cell.state.stale or idle else "text"
     if cell.gpu.parent_uuid:
         return [
             Run(f" {cell.scene.look.glyphs.last[0]}", "faint"),
-            Run(draw.fit(cell.gpu.index, cell.width - 2), token),
+            Run(draw.fit(cell.gpu.index, cell.width - 2), token, marked, marked),
         ]
     plain = cell.width if all(each.parent_uuid is None for each in cell.scene.gpus) else 2
-    return [Run(draw.fit(cell.gpu.index, plain, right=True).ljust(cell.width), token)]
+    return [Run(draw.fit(cell.gpu.index, plain, right=True).ljust(cell.width), token, marked, marked)]
 
 
 def _name(cell: Cell) -> list[Run]:

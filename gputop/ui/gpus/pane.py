@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 from textual.strip import Strip
@@ -16,7 +17,7 @@ from gputop.ui.gpus.fields import CELL, ROW, TINY
 from gputop.ui.gpus.layout import Cell, Field, Place, place
 from gputop.ui.gpus.models import with_instances
 from gputop.ui.gpus.scene import Scene
-from gputop.ui.gpus.state import Past
+from gputop.ui.gpus.state import Past, State
 from gputop.ui.look import Look
 
 Density = Literal["card", "row", "cell", "tiny"]
@@ -65,14 +66,18 @@ def furthest(density: Density, width: int, height: int, count: int) -> int:
 
 
 def gpus(
-    frame: Frame, past: Past, width: int, height: int, look: Look, *, density: Density | None = None, first: int = 0
-) -> list[Strip]:
-    """The pane's lines, at most `height`; `first` is the topmost GPU where not all fit."""
+    frame: Frame, past: Past, width: int, height: int, look: Look, *, density: Density | None = None, first: int = 0,
+    verdicts: Mapping[str, State] = MappingProxyType({}), marked: Collection[str] = (),
+) -> list[Strip]:  # fmt: skip
+    """The pane's lines, at most `height`; `first` is the topmost GPU where not all fit.
+
+    `verdicts` are the words of the rules by uuid, `marked` the GPUs that what is chosen elsewhere is about.
+    """
     shown = with_instances(frame.gpus)
     if not shown or width <= 0 or height <= 0:
         return []
     density = density or pick(width, height, len(shown))
-    scene = Scene(gpus=shown, host=frame.host, past=past, look=look)
+    scene = Scene(gpus=shown, host=frame.host, past=past, look=look, verdicts=verdicts, marked=marked)
     if density == "card":
         return _cards(scene, width, height, first)
     if density == "row":
@@ -97,10 +102,11 @@ def _table(scene: Scene, fields: Sequence[Field], width: int, height: int, first
     each = (width - 1 - (many - 1) * _BETWEEN) // many
     places, count = place(fields, scene, each), len(scene.gpus)
     # read as a newspaper is: down a column, then the next one; scrolled, what leaves a column enters the one before
-    deep = min(math.ceil(count / many), max(0, height - 1))
+    bare = many == 1 and count == height  # better all of them than their titles
+    deep = min(math.ceil(count / many), max(0, height - (not bare)))
     first = max(0, min(first, count - many * deep))
     shown = scene.gpus[first : first + many * deep]
-    strips = [_titles(places, each, many, width, count - len(shown), scene.look)]
+    strips = [] if bare else [_titles(places, each, many, width, count - len(shown), scene.look)]
     for y in range(deep):
         row = [_row(gpu, places, scene) for gpu in shown[y::deep]]
         strips.append(_joined(row + [[]] * (many - len(row)), each, scene.look).strip(width))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from gputop import units
 from gputop.model import Gpu, Host
-from gputop.ui.gpus.state import Past, State, state
+from gputop.ui.gpus.state import Past, State, judged, state
 from gputop.ui.look import Look
 
 GIB = 1024**3
@@ -22,11 +22,13 @@ class Scene:
     host: Host
     past: Past
     look: Look
+    verdicts: Mapping[str, State] = field(default_factory=dict)  # what the rules say, by uuid
+    marked: Collection[str] = ()  # those that what is chosen elsewhere is about
 
     @cached_property
     def states(self) -> dict[str, State]:
         """The state of each GPU, by uuid."""
-        return {gpu.uuid: state(gpu, self.past) for gpu in self.gpus}
+        return {gpu.uuid: judged(state(gpu, self.past), self.verdicts.get(gpu.uuid)) for gpu in self.gpus}
 
     @cached_property
     def index_width(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from gputop.figures import mean
@@ -56,6 +56,16 @@ def state(gpu: Gpu, past: Past) -> State:
             return State("idle", "IDLE", "dim")
         return State(f"idle {ago(idle_s)}", f"IDLE {_rough(idle_s)}", "dim")
     return State("busy", "BUSY")
+
+
+def judged(seen: State, verdict: State | None) -> State:
+    """What is said where the rules have a word: theirs, unless the GPU is not to be read, or is worse off just now.
+
+    How long it has been idle says more than a verdict on which nobody has to act.
+    """
+    if verdict is None or seen.stale or (not verdict.sign and (seen.sign or seen.token == "dim")):
+        return seen
+    return replace(verdict, hot=verdict.hot or seen.hot)
 
 
 def _unwell(gpu: Gpu) -> State:

@@ -22,7 +22,7 @@ from gputop.ui.main.taping import Taping
 class Main(
     Moving, Sorting, Looking, Opening, Acting, Doing, Picking, Taking, Taping, Replaying, inherit_bindings=False
 ):
-    """GPUs above, jobs below, the host beside them where there is room."""
+    """GPUs above, jobs below, advice under them, the host beside them where there is room."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.on("main")
     CSS = "Main Lines { position: absolute; display: none; width: 1; height: 1; }"

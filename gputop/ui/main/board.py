@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal, Protocol
 
 from textual.app import ComposeResult
@@ -13,6 +14,12 @@ from gputop.config import Settings
 from gputop.history import History
 from gputop.monitor import Update
 from gputop.source import Seekable, Source
+from gputop.ui.advice.alarm import Alarm, sequence
+from gputop.ui.advice.cleared import Clearing
+from gputop.ui.advice.pages import PAGES
+from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.sheet import Sheet
+from gputop.ui.advice.states import States, states
 from gputop.ui.aside import Aside
 from gputop.ui.draw import Line
 from gputop.ui.gpus.models import with_instances
@@ -35,7 +42,8 @@ from gputop.ui.tape.recorder import Tape
 from gputop.ui.tape.replaybar import ReplayBar
 from gputop.ui.then import Then
 
-AROUND = ("header", "gpus", "note", "host", "preview", "notice")  # the panes around the table
+AROUND = ("header", "gpus", "note", "host", "preview", "advice", "notice")  # the panes around the table
+WATCHED_S = 60.0  # before there is half of it no rule can have said anything
 _DENSITIES = ("auto", "card", "row", "cell")
 CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
 
@@ -66,6 +74,9 @@ class Program(Protocol):
     def listen_to_mouse(self, on: bool) -> None:
         """Have the terminal report clicks and the wheel, or leave them to it."""
 
+    def ring(self, sequence: str) -> None:
+        """Write what makes a terminal ring."""
+
 
 class Board(Screen[None], inherit_bindings=False):
     """The panes and what is in them; what the keys do comes on top."""
@@ -94,7 +105,11 @@ class Board(Screen[None], inherit_bindings=False):
         self.replay = ReplayBar(self.player, source.label, self.keys, look) if self.player else None
         self.gpus = Lines(id="gpus")
         self.host = Lines(id="host")
-        self.gpus.can_focus = self.host.can_focus = True
+        self.advice = Lines(id="advice")
+        self.gpus.can_focus = self.host.can_focus = self.advice.can_focus = True
+        self.sheet, self.clearing, self.alarm = Sheet(), Clearing(), Alarm()
+        self.states = States()
+        self.page, self.page_first = PAGES[0], 0
         self.first_gpu = 0
         self.prompt = Prompt(look)
         self.asking: Literal["find", "filter"] | None = None
@@ -110,6 +125,7 @@ class Board(Screen[None], inherit_bindings=False):
         yield self.gpus
         yield self.table
         yield self.host
+        yield self.advice
         yield self.prompt
         if self.replay:
             yield self.replay
@@ -128,10 +144,18 @@ class Board(Screen[None], inherit_bindings=False):
     def show(self, update: Update) -> None:
         """Draw an update."""
         self.shown = update
+        self.past.at_s = update.frame.mono_s
+        self.sheet.feed(update)
+        self.clearing.feed(update, self.past)
+        news = self.alarm.news(self.sheet, update.frame)
+        if news and self.settings.alert != "off" and not self.player:
+            self.program.ring(sequence(self.settings.alert, news, update.frame))
+        self.states = states(update.findings, update.frame)
         self.place()
         self.redraw()
         try:
-            self.table.feed(update.frame, lambda uuid: idle_for(uuid, self.past), update.last_job)
+            idle = partial(idle_for, past=self.past)
+            self.table.feed(update.frame, idle, update.last_job, self.states.jobs)
         except Exception as error:
             self.table.show([self._failed(error, "processes", self.table.size.width)])
         self.look_closer()
@@ -155,7 +179,7 @@ class Board(Screen[None], inherit_bindings=False):
             width, height, gpu_count, density=self.density,
             empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
             note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
-            prompt=self.asking is not None, hidden=self.hidden, zoom=self.alone,
+            prompt=self.asking is not None, calm=self.sheet.calm, hidden=self.hidden, zoom=self.alone,
         )  # fmt: skip
         if panes == self.panes:
             return
@@ -205,10 +229,21 @@ class Board(Screen[None], inherit_bindings=False):
         parts = Parts(
             frame=update.frame, past=self.past, status=self.program.status(), density=panes.density,
             first_gpu=self.first_gpu, selected=self.table.listing.cursor, look=self.look,
+            scene=self.scene(update), states=self.states,
+            page=self.page if self.alone == "advice" else None, page_first=self.page_first,
         )  # fmt: skip
         for name in only or AROUND:
             if rect := getattr(panes, name):
                 self._draw(name, rect, parts)
+
+    def scene(self, update: Update) -> Scene:
+        """What the advice is drawn from."""
+        known = [value for value in self.past.values("host", "cpu_percent", WATCHED_S) if value is not None]
+        return Scene(
+            update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
+            keys={key.id: key.names[0] for key in self.keys if key.keys}, watched=len(known) >= WATCHED_S / 2,
+            cleared=self.clearing.cleared,
+        )  # fmt: skip
 
     def _draw(self, name: str, rect: Rect, parts: Parts) -> None:
         """A pane that cannot be drawn says so; the others live."""

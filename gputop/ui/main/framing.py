@@ -5,7 +5,7 @@ from __future__ import annotations
 from gputop.ui.main.board import Board
 from gputop.ui.panes.arrange import WIDTH_FOR_HOST, Pane
 
-_NAMES: dict[Pane, str] = {"gpus": "GPUs", "host": "host", "processes": "processes"}
+_NAMES: dict[Pane, str] = {"gpus": "GPUs", "host": "host", "processes": "processes", "advice": "advice"}
 
 
 class Framing(Board):
@@ -29,7 +29,8 @@ class Framing(Board):
             return
         focused = self.focused.id if self.focused else None
         shown = [pane for pane in _NAMES if pane not in self.hidden]
-        pane = next((pane for pane in shown if pane == focused), shown[-1])
+        most = "processes" if "processes" in shown else shown[-1]
+        pane = next((pane for pane in shown if pane == focused), most)
         self.alone = pane
         self._frame(f"{_NAMES[pane]} alone; z or Esc goes back")
 
@@ -52,6 +53,8 @@ class Framing(Board):
     def _frame(self, said: str) -> None:
         self.first_gpu = 0
         self.place()
+        if self.focused is None or not self.focused.display:
+            self.set_focus(self.table)
         self.redraw()
         if said:
             self.say(said)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from gputop.ui.dialogs.help import Help
 from gputop.ui.dialogs.questions import DelayDialog
+from gputop.ui.main.advising import Advising
 from gputop.ui.main.board import CHOICES
-from gputop.ui.main.framing import Framing
 from gputop.ui.main.seeking import Seeking
 from gputop.ui.panes import empty
 from gputop.ui.table.columns import PRESETS, Preset
 
 
-class Looking(Framing, Seeking):
+class Looking(Advising, Seeking):
     """What the keys of the groups LOOK and TIME do, and Esc."""
 
     def action_density(self) -> None:
@@ -52,5 +52,5 @@ class Looking(Framing, Seeking):
     def action_back(self) -> None:
         """End what is said, and one more thing: a pane alone, a filter, the frozen picture."""
         self.bar.hush()
-        if not self.unzoom() and not self.clear() and self.program.frozen:
+        if not (self.unzoom() or self.leave_advice() or self.clear()) and self.program.frozen:
             self.program.freeze()

@@ -6,11 +6,11 @@ from textual import events, on
 
 from gputop.ui.gpus.models import with_instances
 from gputop.ui.gpus.pane import fitting, furthest
-from gputop.ui.main.board import Board
+from gputop.ui.main.advising import Advising
 from gputop.ui.table.widget import WHEEL
 
 
-class Moving(Board):
+class Moving(Advising):
     """What the keys of the group MOVE do."""
 
     def action_move(self, lines: int) -> None:
@@ -19,12 +19,18 @@ class Moving(Board):
 
     def action_page(self, pages: int) -> None:
         """A page up or down."""
+        if self.advised:
+            self.scroll_advice(pages * max(1, self.advice.size.height - 6))
+            return
         panes, height, update = self.panes, self.table.listing.height, self.shown
         if panes and panes.gpus and update and self._moves_gpus():
             height = fitting(panes.density, *panes.gpus[2:], len(with_instances(update.frame.gpus)))
         self._moved(pages * max(1, height - 1))
 
     def _moved(self, lines: int) -> None:
+        if self.advised:
+            self.advise(lines)
+            return
         if self._moves_gpus():
             self._scroll_gpus(lines)
             return
@@ -50,11 +56,15 @@ class Moving(Board):
 
     def action_fold(self) -> None:
         """Fold, or go to the parent."""
+        if self.turn_advice(-1):
+            return
         self.table.key()
         self.table.fold(-1)
 
     def action_unfold(self) -> None:
         """Unfold."""
+        if self.turn_advice(1):
+            return
         self.table.key()
         self.table.fold(1)
 
@@ -70,7 +80,7 @@ class Moving(Board):
             self.focus_next()
         else:
             self.focus_previous()
-        self.table.active = self.focused is self.table
+        self.refocused()
         self.table.redraw()
         if self.focused is self.gpus:
             self.say("the arrows scroll the GPUs; Tab goes back")

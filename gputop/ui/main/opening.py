@@ -13,6 +13,9 @@ class Opening(Acting, Doing, Taking):
 
     def action_open(self, tab: str = "") -> None:
         """The details of its process; a line of several processes is unfolded, or folded again."""
+        if self.advised and not tab:
+            self.go_to_advised()
+            return
         listing = self.table.listing
         row = listing.cursor
         if row is None or self.shown is None or not (self.panes and self.panes.processes):

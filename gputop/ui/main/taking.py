@@ -7,12 +7,15 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from gputop.diagnose import Finding
 from gputop.model import Process
 from gputop.monitor import Update
 from gputop.safe.text import clean, redact_argv
+from gputop.ui.advice import sheet
 from gputop.ui.dialogs.plain import Plain
 from gputop.ui.dialogs.saving import Kind, SaveDialog, save
 from gputop.ui.keys.declared import Key
+from gputop.ui.main.advising import Advising
 from gputop.ui.main.changing import Changing
 from gputop.ui.panes import picture
 from gputop.ui.panes.lines import Lines
@@ -47,18 +50,28 @@ def texts_of(process: Process) -> list[Text]:
     return found
 
 
+def texts_of_steps(finding: Finding | None) -> list[Text]:
+    """The commands of a finding's steps, the best first."""
+    steps = enumerate(finding.steps if finding else (), 1)
+    return [Text(f"step {number}", clean(step.command)) for number, step in steps if step.command]
+
+
 def command_line(process: Process) -> str:
     """As a shell takes it, secrets masked."""
     return clean(shlex.join(redact_argv(process.command)), 1 << 20)
 
 
-class Taking(Changing):
+class Taking(Advising, Changing):
     """Copy, and save."""
 
     _copied: tuple[Hashable, int] = (None, -1)
 
     def action_copy(self) -> None:
-        """The pid of the line to the clipboard; pressed again, its command line."""
+        """The pid of the line to the clipboard; pressed again, its command line; of the advice its steps' commands."""
+        if self.advised:
+            chosen = self.sheet.chosen
+            self._copy(chosen and sheet.key(chosen), texts_of_steps(chosen))
+            return
         row = self.table.listing.cursor
         self._copy(row.key if row else None, texts(row))
 
@@ -84,7 +97,7 @@ class Taking(Changing):
 
     def action_show(self) -> None:
         """What can be copied of the line, for the mouse."""
-        self._show(texts(self.table.listing.cursor))
+        self._show(texts_of_steps(self.sheet.chosen) if self.advised else texts(self.table.listing.cursor))
 
     def show_of(self, process: Process) -> None:
         """The same for one process."""

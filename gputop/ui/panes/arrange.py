@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from gputop.ui.gpus.card import CARD_LEAST
 from gputop.ui.gpus.pane import Density, lines, pick
 
-Pane = Literal["gpus", "host", "processes"]
+Pane = Literal["gpus", "host", "processes", "advice"]
 
 WIDTH_FOR_PROCESSES, HEIGHT_FOR_PROCESSES = 80, 24
 WIDTH_FOR_HOST = 160
 _HEIGHT_FOR_REPLAY = 6
 GPU_SHARE = 0.45  # of the height, at most
 HEIGHT_FOR_PREVIEW, PREVIEW_LINES = 50, 12
+HEIGHT_FOR_ADVICE = 30  # from here on it is a pane
+_ADVICE_SHORT, _ADVICE_LEAST, _ADVICE_PART = 4, 6, 4  # lines; lines; a pane has one in so many lines of the screen
+_LEAST_PROCESSES = 10  # lines that stay for them beside a pane of advice
+_HEIGHT_FOR_COLUMN = 24  # lines in which host and advice stand one above the other
+_HOST_SHARE = 0.4  # of them, while there is something to advise
 
 
 class Rect(NamedTuple):
@@ -36,6 +42,7 @@ class Panes:
     note: Rect | None = None  # one line: what is missing
     host: Rect | None = None
     processes: Rect | None = None
+    advice: Rect | None = None
     notice: Rect | None = None  # one line: too small for processes
     preview: Rect | None = None  # the selected process
     prompt: Rect | None = None  # one line: where something is typed
@@ -53,47 +60,79 @@ def arrange(
     note: bool = False,
     replay: bool = False,
     prompt: bool = False,
+    calm: bool = True,
     hidden: Collection[Pane] = (),
     zoom: Pane | None = None,
 ) -> Panes:
     """Places for `gpus` rows (MIG instances count), or for an empty state of `empty` lines where there is none.
 
     `density` is what the user asked for, else the richest that fits; `zoom` gives one pane all of the middle.
+    `calm` says that there is nothing to advise.
     """
     width, height = max(0, width), max(0, height)
     top, bottom, around = _edges(width, height, replay)
     if width < WIDTH_FOR_PROCESSES or height < HEIGHT_FOR_PROCESSES:
-        return _small(width, top, bottom, gpus, around)
+        return _small(width, top, bottom, gpus, around, told=not calm and "advice" not in hidden, zoom=zoom)
     bottom -= prompt
     around["prompt"] = _rect(0, bottom, width, int(prompt))
     if zoom is not None:
         middle = {zoom: _rect(0, top, width, bottom - top)}
         return Panes(density=density or pick(width, bottom - top, gpus), **around, **middle)
-    below = {"processes", "host"} - set(hidden)
+    below = {"processes", "host", "advice"} - set(hidden)
     room = int(height * GPU_SHARE) if below else bottom - top - note
     density = density or pick(width, room, gpus)
+    if gpus and density == "card" and height < HEIGHT_FOR_ADVICE and {"advice", "processes"} <= below:
+        room = min(room, max(gpus * CARD_LEAST, bottom - top - note - _LEAST_PROCESSES - _ADVICE_SHORT))
     tall = 0 if "gpus" in hidden else min(room, lines(density, width, room, gpus) if gpus else empty)
-    above = Panes(
-        density=density,
-        gpus=_rect(0, top, width, tall),
-        note=_rect(0, top + tall, width, int(note)),
-        **around,
-    )
-    return _beside(above, width, top + tall + note, bottom, below, height >= HEIGHT_FOR_PREVIEW)
+    y = top + tall
+    above = Panes(density=density, gpus=_rect(0, top, width, tall), note=_rect(0, y, width, int(note)), **around)
+    return _below(above, Rect(0, y + note, width, bottom - y - note), height, below, calm=calm)
 
 
-def _beside(above: Panes, width: int, y: int, bottom: int, shown: Collection[str], preview: bool) -> Panes:
-    """Processes, the selected one below them, and the host at their right, or in their place while they are hidden."""
-    if "processes" not in shown:
-        return replace(above, host=_rect(0, y, width, bottom - y) if "host" in shown else None)
-    host_width = max(50, min(90, width // 3)) if width >= WIDTH_FOR_HOST and "host" in shown else 0
-    left, tall = width - host_width, PREVIEW_LINES if preview else 0
+def _below(above: Panes, room: Rect, height: int, shown: Collection[str], *, calm: bool) -> Panes:
+    """What stands below the GPUs of a screen so high: advice under all of it where it has no column of its own."""
+    preview = PREVIEW_LINES if height >= HEIGHT_FOR_PREVIEW and "processes" in shown else 0
+    beside = "host" in shown and room.width >= WIDTH_FOR_HOST and room.height >= _HEIGHT_FOR_COLUMN
+    if "advice" in shown and not beside:
+        tall = _advice_lines(height, room.height - preview, calm, alone=set(shown) == {"advice"})
+        room = room._replace(height=room.height - tall)
+        above = replace(above, advice=_rect(0, room.y + room.height, room.width, tall))
+        shown = set(shown) - {"advice"}
+    return _beside(above, room, shown, preview, calm=calm)
+
+
+def _advice_lines(height: int, room: int, calm: bool, *, alone: bool) -> int:
+    """Lines of the advice below everything else: a pane, four, or one."""
+    if alone:
+        return max(0, room)
+    pane = max(_ADVICE_LEAST, height // _ADVICE_PART - 1)
+    wanted = pane if height >= HEIGHT_FOR_ADVICE else _ADVICE_SHORT
+    if calm:
+        wanted = _ADVICE_SHORT if height >= HEIGHT_FOR_ADVICE else 1
+    return next((tall for tall in (wanted, _ADVICE_SHORT) if tall <= wanted and room - tall >= _LEAST_PROCESSES), 1)
+
+
+def _beside(above: Panes, room: Rect, shown: Collection[str], preview: int, *, calm: bool) -> Panes:
+    """Processes, the selected one below them; host and advice at their right, in their place while they are hidden."""
+    aside = [name for name in ("host", "advice") if name in shown]
+    right = max(50, min(90, room.width // 3)) if room.width >= WIDTH_FOR_HOST and aside else 0
+    left, y, tall = room.width - right if "processes" in shown else 0, room.y, room.height - preview
+    placed = _stacked(aside, left, y, room.width - left, room.height, calm)
     return replace(
         above,
-        processes=_rect(0, y, left, bottom - y - tall),
-        preview=_rect(0, bottom - tall, left, tall),
-        host=_rect(left, y, host_width, bottom - y),
+        processes=_rect(0, y, left, tall),
+        preview=_rect(0, y + tall, left, preview),
+        host=placed.get("host"),
+        advice=placed.get("advice", above.advice),
     )
+
+
+def _stacked(names: Sequence[str], x: int, y: int, width: int, height: int, calm: bool) -> dict[str, Rect | None]:
+    """Host and advice one above the other, or the one of them that is shown."""
+    if len(names) < 2:
+        return {name: _rect(x, y, width, height) for name in names}
+    host = height - _ADVICE_LEAST if calm else int(height * _HOST_SHARE)
+    return {"host": _rect(x, y, width, host), "advice": _rect(x, y + host, width, height - host)}
 
 
 def _edges(width: int, height: int, replay: bool) -> tuple[int, int, dict[str, Rect | None]]:
@@ -107,13 +146,20 @@ def _edges(width: int, height: int, replay: bool) -> tuple[int, int, dict[str, R
     return top, bottom, around
 
 
-def _small(width: int, top: int, bottom: int, gpus: int, around: Mapping[str, Rect | None]) -> Panes:
+def _small(
+    width: int, top: int, bottom: int, gpus: int, around: Mapping[str, Rect | None], *, told: bool, zoom: Pane | None
+) -> Panes:
+    """No room for processes: the GPUs, one line of advice where there is any to give, and what is missing."""
+    if zoom == "advice":
+        return Panes(density="tiny", advice=_rect(0, top, width, bottom - top), **around)
     notice = 1 if bottom - top >= 2 else 0
-    room = bottom - top - notice
+    advice = 1 if told and bottom - top - notice >= 2 else 0
+    room = bottom - top - notice - advice
     density: Density = "cell" if width >= 36 and lines("cell", width, room, gpus) <= room else "tiny"
     return Panes(
         density=density,
         gpus=_rect(0, top, width, room),
+        advice=_rect(0, top + room, width, advice),
         notice=_rect(0, bottom - notice, width, notice),
         **around,
     )

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from textual.strip import Strip
 
 from gputop.model import Frame
+from gputop.ui import draw
+from gputop.ui.advice.pages import Page, expanded
+from gputop.ui.advice.pane import advice
+from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.states import States
 from gputop.ui.draw import Line
 from gputop.ui.gpus.pane import Density, gpus
 from gputop.ui.gpus.state import Past
@@ -31,6 +36,10 @@ class Parts:
     first_gpu: int
     selected: Row | None
     look: Look
+    scene: Scene  # of the advice
+    states: States
+    page: Page | None = None  # of the advice, while it is alone
+    page_first: int = 0  # its topmost line
 
     def strips(self, name: str, rect: Rect) -> Sequence[Strip]:
         """The lines of a pane."""
@@ -40,6 +49,7 @@ class Parts:
             "note": self._note,
             "host": self._host,
             "preview": self._preview,
+            "advice": self._advice,
         }
         return draw.get(name, self._notice)(rect)
 
@@ -50,7 +60,10 @@ class Parts:
         frame, look = self.frame, self.look
         if not frame.gpus:
             return empty.without_gpus(frame, rect.width, look)
-        return gpus(frame, self.past, rect.width, rect.height, look, density=self.density, first=self.first_gpu)
+        return gpus(
+            frame, self.past, rect.width, rect.height, look, density=self.density, first=self.first_gpu,
+            verdicts=self.states.gpus, marked=self.scene.marked_gpus,
+        )  # fmt: skip
 
     def _note(self, rect: Rect) -> Sequence[Strip]:
         strip = empty.note_line(self.frame, rect.width, self.look)
@@ -61,6 +74,16 @@ class Parts:
 
     def _preview(self, rect: Rect) -> Sequence[Strip]:
         return preview(self.selected, self.frame, self.past, rect.width, rect.height, self.look)
+
+    def _advice(self, rect: Rect) -> Sequence[Strip]:
+        if self.page:
+            return expanded(self.scene, self.page, self.page_first, rect.width, rect.height).strips
+        if not rect.x:
+            return advice(self.scene, rect.width, rect.height)
+        border = self.look.ink(self.look.glyphs.column, "faint")
+        strips = [*advice(self.scene, rect.width - 1, rect.height)]
+        strips += [draw.blank(rect.width - 1, self.look)] * (rect.height - len(strips))
+        return [Strip([border, *strip], rect.width) for strip in strips]
 
     def _notice(self, rect: Rect) -> Sequence[Strip]:
         text = f"  needs {WIDTH_FOR_PROCESSES}{self.look.glyphs.times}{HEIGHT_FOR_PROCESSES} for processes"

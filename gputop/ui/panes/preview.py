@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from textual.strip import Strip
 
-from gputop import units
+from gputop import units, words
 from gputop.figures import Figures, mean
 from gputop.model import Frame, Process
 from gputop.ui import draw
@@ -82,8 +82,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def _indexes(uuids: Iterable[str], frame: Frame) -> str:
-    names = [frame.by_uuid[uuid].index for uuid in uuids if uuid in frame.by_uuid]
-    return units.ranges(tuple(map(int, names))) if all(map(str.isdecimal, names)) else ",".join(names)
+    return words.numbers([frame.by_uuid[uuid].index for uuid in uuids if uuid in frame.by_uuid])
 
 
 def _percent(value: float | None) -> str:

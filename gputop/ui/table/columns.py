@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from gputop import units
+from gputop import units, words
 from gputop.figures import Figures
 
 Value = float | str | None
@@ -37,8 +37,7 @@ class Column:
 def _gpus(figures: Figures) -> str:
     if not figures.gpus:
         return ""
-    whole = all(index.isdecimal() for index in figures.gpus)
-    text = units.ranges(tuple(map(int, figures.gpus))) if whole else ",".join(figures.gpus)
+    text = words.numbers(figures.gpus)
     return text if len(text) <= 4 else f"{len(figures.gpus)}x"
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from textual.strip import Strip
 
 from gputop.ui import draw
-from gputop.ui.draw import Line
-from gputop.ui.look import Ground, Look, Token
+from gputop.ui.draw import Line, Run
+from gputop.ui.gpus.state import State
+from gputop.ui.look import UNICODE, Ground, Look, Token
 from gputop.ui.table.places import Place
 from gputop.ui.table.row import Row
 from gputop.ui.table.tree import View
@@ -33,11 +34,11 @@ def header(places: Sequence[Place], view: View, width: int, look: Look) -> Strip
     return line.strip(width)
 
 
-def texts(row: Row, places: Sequence[Place]) -> tuple[str, ...]:
-    """What the line says, cell by cell."""
-    figures = row.figures
+def texts(row: Row, places: Sequence[Place], state: State | None = None) -> tuple[str, ...]:
+    """What the line says, cell by cell; `state` is what stands at its end."""
+    figures, taken = row.figures, 2 + draw.cells(_ending(state))
     return tuple(
-        _wording(row, place.width - 2) if place.column.id == "command"
+        _wording(row, place.width - taken) if place.column.id == "command"
         else place.column.text(figures) if figures.count or place.column.id in _NAMES
         else ""
         for place in places
@@ -58,17 +59,25 @@ def line(
     on: Ground = "background",
     shift: int = 0,
     tagged: bool = False,
+    marked: bool = False,
+    state: State | None = None,
 ) -> Strip:
-    """One line of the table, from the row and its `texts`; `shift` scrolls the command."""
+    """One line of the table, from the row and its `texts`; `shift` scrolls the command.
+
+    `state` is what the rules say of it; `marked` is what a finding that is chosen elsewhere is about.
+    """
     drawn = Line(look, on)
     even = on != "background" and look.palette.selected is None  # reversed: one colour, or it would be a chequerboard
     token, more = "text" if even else weight(row), look.glyphs.more
     for place, text in zip(places, says, strict=True):
         column = place.column
         if column.id == "pid":
-            _name(drawn, row, place, look, even, tagged)
+            _name(drawn, row, place, look, even, tagged, marked)
         elif column.id == "command":
-            drawn.to(place.left + 1).add(draw.cut(text[shift:], place.width - 2, more), token)
+            ending = _ending(state, look)
+            room = max(0, place.width - 2 - draw.cells(ending))
+            drawn.to(place.left + 1).add(draw.cut(text[shift:], room, more), token)
+            drawn.runs(run._replace(token="text") if even else run for run in ending)
         elif column.align == "left":
             drawn.to(place.left + 1).add(
                 draw.cut(text, place.width - 2, more), token if even else _words(row, column.id)
@@ -78,6 +87,14 @@ def line(
             drawn.to(place.left + place.width - len(text)).add(text, cell)
     last = places[-1]
     return drawn.strip(last.left + last.width)
+
+
+def _ending(state: State | None, look: Look | None = None) -> list[Run]:
+    """What the rules say of a line that is in trouble."""
+    if state is None or not state.sign:
+        return []
+    sign = getattr(look.glyphs if look else UNICODE, state.sign)
+    return [Run("   "), Run(f"{sign} {state.word}", state.token, True)]
 
 
 def _words(row: Row, column: str) -> Token:
@@ -106,10 +123,12 @@ def _indent(row: Row) -> int:
     return 3 * len(row.rails) - 1 if row.rails else 0
 
 
-def _name(drawn: Line, row: Row, place: Place, look: Look, even: bool, tagged: bool) -> None:
+def _name(drawn: Line, row: Row, place: Place, look: Look, even: bool, tagged: bool, marked: bool) -> None:
     glyphs = look.glyphs
     if tagged:
         drawn.add(glyphs.tag, "text" if even else "busy", bold=True)
+    elif marked:
+        drawn.add(glyphs.shut, "text" if even else "busy", bold=True)
     else:
         drawn.add(glyphs.cursor if even else " ", "text")
     rails = [_rail(letter, glyphs.stem, glyphs.branch, glyphs.last) for letter in row.rails]

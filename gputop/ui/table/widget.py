@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from textual import events
 from textual.strip import Strip
 
 from gputop.ended import Ended
-from gputop.model import Frame, Role
+from gputop.model import Frame, Identity, Role
 from gputop.safe.text import redact_argv
 from gputop.ui import draw
+from gputop.ui.gpus.state import State
 from gputop.ui.look import Ground, Look
 from gputop.ui.panes.empty import no_gpu_process, nothing_matches, nothing_of
 from gputop.ui.panes.lines import Lines
@@ -29,6 +31,7 @@ HEAD = 2  # the rule and the titles
 SIGHT = 200  # processes that are looked at closely because they are on the screen, at most
 WHEEL = 3  # lines a notch
 Says = tuple[object, ...]  # all that a line is drawn from
+NO_STATES: Mapping[str, State] = MappingProxyType({})
 SHIFT = 8  # cells a key scrolls the commands of the flat list
 
 
@@ -49,14 +52,24 @@ class Table(Lines, can_focus=True):
         self._shift = 0
         self._frame: Frame | None = None
         self._last_job: Ended | None = None
+        self._states: Mapping[str, State] = {}
+        self._marked: frozenset[Identity] = frozenset()
         self._drawn: dict[Key, tuple[Says, Strip]] = {}
         self._places: tuple[Place, ...] = ()
 
-    def feed(self, frame: Frame, idle: Idle, last_job: Ended | None = None) -> None:
-        """Show a frame."""
-        self._frame, self._last_job = frame, last_job
+    def feed(
+        self, frame: Frame, idle: Idle, last_job: Ended | None = None, states: Mapping[str, State] = NO_STATES
+    ) -> None:
+        """Show a frame; `states` are the words of the rules, by the key of a job."""
+        self._frame, self._last_job, self._states = frame, last_job, states
         self.listing.feed(frame, self._clock(), idle)
         self.redraw()
+
+    def mark(self, processes: frozenset[Identity]) -> None:
+        """Mark the lines of these."""
+        if processes != self._marked:
+            self._marked = processes
+            self.redraw()
 
     def restyle(self, look: Look) -> None:
         """Draw with other colours or glyphs."""
@@ -89,9 +102,10 @@ class Table(Lines, can_focus=True):
             yield row, cursor if place == listing.at else "background"
 
     def _line(self, row: Row, on: Ground) -> tuple[Says, Strip]:
-        cells = rows.texts(row, self._places)
+        cells = rows.texts(row, self._places, self._state(row))
         tagged = row in self.listing.tags
-        says = (row.kind, row.rails, row.open, row.label, rows.weight(row), on, tagged, cells)
+        ending = self._marks(row), self._state(row)
+        says = (row.kind, row.rails, row.open, row.label, rows.weight(row), on, tagged, cells, ending)
         kept = self._drawn.get(row.key)
         if kept and kept[0] == says:
             return kept
@@ -99,7 +113,17 @@ class Table(Lines, can_focus=True):
 
     def _strip(self, row: Row, cells: Sequence[str], on: Ground) -> Strip:
         tagged = row in self.listing.tags
-        return rows.line(row, cells, self._places, self.look, on=on, shift=self._shift, tagged=tagged)
+        return rows.line(
+            row, cells, self._places, self.look, on=on, shift=self._shift, tagged=tagged,
+            marked=self._marks(row), state=self._state(row),
+        )  # fmt: skip
+
+    def _state(self, row: Row) -> State | None:
+        return self._states.get(str(row.key[1])) if row.kind == "job" else None
+
+    def _marks(self, row: Row) -> bool:
+        own = row.members if row.process is None else (row.process,)
+        return bool(self._marked) and any(process.identity in self._marked for process in own)
 
     def _empty(self, frame: Frame, width: int) -> list[Strip]:
         view = self.listing.view
@@ -130,7 +154,7 @@ class Table(Lines, can_focus=True):
             if row.process is None or place >= len(strips):
                 continue
             hidden = replace(row, process=replace(row.process, command=redact_argv(row.process.command)))
-            cells = rows.texts(row, self._places)
+            cells = rows.texts(row, self._places, self._state(row))
             safe = [
                 hidden.text if place.column.id == "command" else text
                 for place, text in zip(self._places, cells, strict=True)

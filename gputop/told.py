@@ -1,0 +1,176 @@
+"""A finding in words: whom it is about, how sure it is, what it costs. The same on the screen and on paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from gputop import units, words
+from gputop.diagnose import RULES, Abstained, Evidence, Finding, Step, Subject
+from gputop.model import Frame, Identity, Job, Process
+from gputop.safe.text import clean
+
+LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so
+_UNIT = r"(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?"
+_LONGEST = 40  # characters of a name
+
+
+class Part(NamedTuple):
+    """A piece of a sentence; what is strong is the number it rests on."""
+
+    text: str
+    strong: bool = False
+
+
+def whom(about: Subject, frame: Frame) -> str:
+    """The name of a subject: a job, a rank of it, a program, GPUs, or the machine."""
+    if about.kind == "host":
+        return clean(frame.hostname, _LONGEST)
+    if about.kind == "gpu" or not (about.job or about.processes):
+        return gpus(about.gpus, frame) or "a GPU"
+    if about.job is not None:
+        job = _job(about.job, frame)
+        return clean(job.name if job else about.job, _LONGEST)
+    return program(about.processes[0], frame)
+
+
+def program(identity: Identity, frame: Frame) -> str:
+    """What a process is called: by its job and rank, else by what it runs."""
+    process = frame.by_identity.get(identity)
+    if process is None:
+        return f"process {identity.pid}"
+    job = _job(process.job, frame)
+    if job is None:
+        return clean(_script(process), _LONGEST)
+    ranked = process.rank is not None and len(job.ranks) > 1
+    return clean(f"{job.name} rank{process.rank}" if ranked else job.name, _LONGEST)
+
+
+def _script(process: Process) -> str:
+    """What it runs, as people call it: the script, else the module, else the program."""
+    for before, argument in zip(process.command, process.command[1:], strict=False):
+        if argument.endswith(".py") or before == "-m":
+            return PurePosixPath(argument).name
+    return process.name
+
+
+def _job(key: str | None, frame: Frame) -> Job | None:
+    return next((job for job in frame.jobs if job.key == key), None)
+
+
+def whose(about: Subject, frame: Frame) -> str:
+    """What tells it from others of its name: the user, the process, its GPUs; of a GPU, who computes on it."""
+    if about.kind == "host":
+        return ""
+    if about.kind == "gpu":
+        users = {job.name: None for job in frame.jobs for one in _members(job, frame) if _uses(one, about.gpus)}
+        return ", ".join(clean(name, _LONGEST) for name in users)
+    known = [frame.by_identity[one] for one in about.processes if one in frame.by_identity]
+    job = _job(about.job, frame)
+    user = (job.user if job else None) or next((one.user for one in known), None)
+    pid = f"pid {about.processes[0].pid}" if about.kind == "process" and about.processes else ""
+    return ", ".join(clean(part, _LONGEST) for part in (user, pid, gpus(about.gpus, frame)) if part)
+
+
+def _members(job: Job, frame: Frame) -> list[Process]:
+    return [frame.by_identity[one] for one in job.members if one in frame.by_identity]
+
+
+def _uses(process: Process, uuids: Sequence[str]) -> bool:
+    return any(share.uuid in uuids for share in process.gpus)
+
+
+def gpus(uuids: Sequence[str], frame: Frame) -> str:
+    """GPUs by their numbers: `GPU 0-3`; nothing where there are none. One that left keeps its uuid."""
+    found = frame.by_uuid
+    names = [found[uuid].index if uuid in found else clean(uuid, 12) for uuid in uuids]
+    return f"GPU {words.numbers(names)}" if names else ""
+
+
+def severity(finding: Finding) -> str:
+    """How bad it is, in a word as long as its badge."""
+    return finding.severity.upper()
+
+
+def headline(finding: Finding) -> str:
+    """What it says of its subject, whose name comes before it."""
+    return clean(finding.headline)
+
+
+def sentence(finding: Finding, frame: Frame) -> str:
+    """Whom it is about, and what it says of them."""
+    aside = whose(finding.subject, frame)
+    return f"{whom(finding.subject, frame)}{f' ({aside})' if aside else ''} {headline(finding)}"
+
+
+def lately(seconds: float) -> str:
+    """Elapsed time so roughly that it seldom changes: 40s, 6m, 2h 10m."""
+    step = 10 if seconds < 60 else 60 if seconds < 3600 else 600
+    return units.ago(seconds - seconds % step)
+
+
+def sure(confidence: float) -> str:
+    """How sure it is, in a word: likely, possible, or a mere suspicion."""
+    return "likely" if confidence >= LIKELY else "possible" if confidence >= POSSIBLE else "a suspicion"
+
+
+def grade(finding: Finding) -> str:
+    """What it rests on."""
+    said = {"driver": "the driver says so", "correlation": "seen from outside", "profile": "seen in a profile"}
+    return said[finding.grade]
+
+
+def cost(finding: Finding) -> str:
+    """What it takes from the GPU, and what can be had back at most; nothing where that is not known."""
+    lost = finding.lost_share
+    if lost is None or finding.healthy or not 0.01 <= lost <= 1:
+        return ""
+    gain = f", at most {1 / (1 - lost):.1f}x faster" if lost <= 0.9 else ""
+    return f"{100 * lost:.0f} % of GPU time lost{gain}"
+
+
+def limit(item: Evidence) -> str:
+    """The limit it was held against, with its unit; nothing where there is none, or its text names it."""
+    if item.limit is None:
+        return ""
+    if item.unit == "B":
+        return units.size(item.limit)
+    number = f"{item.limit:.0f}" if abs(item.limit) >= 10 or item.limit == int(item.limit) else f"{item.limit:.2g}"
+    said = f"{number} {item.unit}".rstrip()
+    return "" if said in item.text else said
+
+
+def parts(item: Evidence) -> list[Part]:
+    """Its text; the number that it rests on is strong, with its unit."""
+    text = clean(item.text)
+    if item.value is None:
+        return [Part(text)]
+    spelled = {f"{item.value:.0f}", f"{item.value:.1f}", f"{item.value:.2f}", f"{item.value:g}", f"{item.value:,.0f}"}
+    for spelling in sorted(spelled, key=len, reverse=True):
+        if found := re.search(rf"(?<![\w.]){re.escape(spelling)}(?![\w.]\d){_UNIT}", text):
+            before, after = text[: found.start()], text[found.end() :]
+            return [part for part in (Part(before), Part(found.group(), True), Part(after)) if part.text]
+    return [Part(text)]
+
+
+def warnings(step: Step) -> str:
+    """What somebody must know before doing it."""
+    said = [*(["needs root"] if step.needs_root else []), *(["ends or deletes something"] if step.destroys else [])]
+    return ", ".join(said)
+
+
+def command(finding: Finding) -> str | None:
+    """The command of its best step that has one."""
+    return next((step.command for step in finding.steps if step.command), None)
+
+
+def question(rule: str) -> str:
+    """What a rule asks; its id where there is no such rule any more."""
+    return RULES[rule].question if rule in RULES else rule
+
+
+def lacks(silent: Abstained) -> str:
+    """What a rule lacked, and why it had not got it."""
+    return ", ".join(f"{one.metric} ({one.reason})" for one in silent.missing)

@@ -1,0 +1,41 @@
+"""What is new enough to ring for, and what a desktop is told of it."""
+
+from __future__ import annotations
+
+import math
+
+from gputop import told
+from gputop.diagnose import Finding
+from gputop.diagnose.steady import RANKS
+from gputop.model import Frame
+from gputop.safe.text import to_ascii
+from gputop.ui.advice.sheet import Key, Sheet, key, troubles
+
+_LONGEST_S = 60.0  # between two frames: what came meanwhile is not new
+_MOST = 160  # characters of a notification
+
+
+class Alarm:
+    """Remembers what has been heard of."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, int] = {}
+        self._at_s = -math.inf
+
+    def news(self, sheet: Sheet, frame: Frame) -> Finding | None:
+        """The worst warning that is new, or worse than it was; none in the first update, or after a jump in time."""
+        bad = troubles(sheet.told)
+        fresh = [finding for finding in bad if RANKS[finding.severity] > self._known.get(key(finding), 0)]
+        away = not 0 <= frame.mono_s - self._at_s <= _LONGEST_S
+        self._known, self._at_s = {key(finding): RANKS[finding.severity] for finding in bad}, frame.mono_s
+        return None if away or not fresh else fresh[0]
+
+
+def sequence(how: str, finding: Finding, frame: Frame) -> str:
+    """The bytes that make a terminal ring, or hand a notification to the desktop; `how` is the setting.
+
+    OSC 9 is understood by iTerm2, kitty, WezTerm and Windows Terminal, OSC 777 by foot, urxvt and VTE.
+    """
+    text = to_ascii(f"{told.severity(finding)} {told.sentence(finding, frame)}"[:_MOST]).replace(";", ",")
+    named = {"bell": "\a", "osc9": f"\x1b]9;gputop: {text}\a", "osc777": f"\x1b]777;notify;gputop;{text}\a"}
+    return named.get(how, "")

@@ -1,0 +1,184 @@
+"""Findings in few lines: as many as there is room for, the worst in most detail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.strip import Strip
+
+from gputop import told
+from gputop.diagnose import RULES, Evidence, Finding, Step
+from gputop.safe.text import clean
+from gputop.ui import draw
+from gputop.ui.advice.scene import Scene, badge, counts, sign
+from gputop.ui.advice.sheet import troubles
+from gputop.ui.draw import Line, Run
+from gputop.words import amount
+
+TEXT = 11  # where evidence and steps begin
+_HEAD = 10
+_BETWEEN = Run(" · ", "dim")
+_LINES = {1: (0, 0), 2: (1, 1), 3: (2, 3)}  # by level of detail: lines of evidence, steps
+_ROOMY = 60  # cells
+_LEAST_COMMAND = 30  # cells of a command beside its text
+
+
+def one_line(scene: Scene, width: int) -> list[Strip]:
+    """The worst finding where there is no room for more, and the key to all of it."""
+    bad = troubles(scene.sheet.told) or [finding for finding in scene.sheet.told if not finding.healthy]
+    if not bad or (scene.cleared and scene.sheet.calm):
+        return [next(iter([*over(scene, width), *calm(scene, width)])).strip(width)]
+    more = [Run(f"+{len(bad) - 1}  ", "dim")] if len(bad) > 1 else []
+    right = [*more, *(scene.pressed("advice", "why, what to do") if width >= _ROOMY else [])]
+    mark = sign(bad[0], scene.look)
+    line = scene.line().add(scene.cursor(bad[0])).add(f"{mark.text} ", mark.token, bold=True)
+    room = width - line.cells - draw.cells(right) - 3
+    line.runs(_sentence(bad[0], scene, room))
+    return [line.to(width - draw.cells(right) - 1).runs(right).strip(width)]
+
+
+def pane(scene: Scene, width: int, height: int) -> list[Strip]:
+    """A rule, then the findings; one that does not fit is counted on the rule."""
+    strips = [rule(scene, width)]
+    lines = calm(scene, width) if scene.sheet.calm else []
+    lines += over(scene, width)[: max(0, (height - 1) // 3)]
+    lines += _blocks(scene, width, height - 1 - len(lines))
+    return [*strips, *(line.strip(width) for line in lines)][:height]
+
+
+def rule(scene: Scene, width: int) -> Strip:
+    """The first line of the pane: how many there are, and the key to all of it."""
+    facts = [counts(scene.sheet.told)] if scene.sheet.told else []
+    facts += [f"{len(scene.sheet.muted)} muted"] if scene.sheet.muted else []
+    right = [Run(" · ".join(facts), "dim"), Run("  ")] if facts else []
+    return draw.rule("advice", width, scene.look, right=[*right, *scene.pressed("advice", "expand")])
+
+
+def calm(scene: Scene, width: int) -> list[Line]:
+    """What is said while nothing is wrong; before anybody could know, that."""
+    if not scene.watched:
+        return [scene.line().add(" ").add("looking", "text").add("   a first verdict takes a minute", "dim")]
+    frame, silent = scene.update.frame, {one.rule for one in scene.update.abstained}
+    line = scene.line().add(" ").add("no trouble found", "text")
+    gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
+    about = f"{amount(len(gpus), 'GPU')}, {amount(len(frame.jobs), 'job')}"
+    asked = f"   {amount(len(RULES), 'rule')} looked at {about}"
+    more = scene.pressed("advice", "says why") if silent else []
+    cannot = f" · {len(silent)} could not judge, " if more else ""
+    for text, runs in ((asked, []), (cannot, more)):
+        if line.cells + len(text) + draw.cells(runs) < width:
+            line.add(text, "dim").runs(runs)
+    return [line]
+
+
+def over(scene: Scene, width: int) -> list[Line]:
+    """A line for each finding that is over: what it was, and what is better since."""
+    lines, more = [], scene.look.glyphs.more
+    for one in scene.cleared:
+        ago = told.lately(max(0.0, scene.update.frame.mono_s - one.at_s))
+        line = scene.line().add("  ").add("cleared", "busy", bold=True).to(_HEAD)
+        runs = [Run(f"{one.name}: {one.rules}", "text"), Run(f"   {one.said}" if one.said else "", "bright")]
+        line.runs(clipped([*runs, Run(f"   {ago} ago", "dim")], width - line.cells - 1, more))
+        lines.append(line)
+    return lines
+
+
+def _blocks(scene: Scene, width: int, height: int) -> list[Line]:
+    """Each finding's head, then details as long as there is room, those of the chosen one first."""
+    findings, chosen = list(scene.sheet.told), scene.sheet.chosen
+    if scene.focused and chosen in findings[height:]:
+        findings = findings[findings.index(chosen) - height + 1 :]
+    findings = findings[: max(0, height)]
+    order = sorted(findings, key=lambda finding: not (scene.focused and finding is chosen))
+    blocks: dict[int, list[Line]] = {}
+    # why and what to do of one is worth more than the heads of others
+    for level, some in ((1, order[:1]), (2, order[:1]), (1, order[1:]), (2, order[1:]), (3, order)):
+        for finding in some:
+            block, before = _block(finding, scene, width, level), blocks.get(id(finding), [])
+            if len(block) - len(before) <= height:
+                blocks[id(finding)], height = block, height - len(block) + len(before)
+    return [line for finding in findings for line in blocks.get(id(finding), ())]
+
+
+def _block(finding: Finding, scene: Scene, width: int, level: int) -> list[Line]:
+    evidence, steps = _LINES[level]
+    lines = [head(finding, scene, width)]
+    lines += _because(finding.evidence, scene, width, evidence) if evidence else []
+    for number, step in enumerate(finding.steps[:steps], 1):
+        label = "" if number > 1 else "try"
+        several = steps > 1 and len(finding.steps) > 1
+        lines.append(_step(step, scene, width, f"{label:4}{number if several else ''}", first=number == 1))
+    return lines
+
+
+def head(finding: Finding, scene: Scene, width: int) -> Line:
+    """Its badge, whom it is about, what it says, for how long, and what it costs."""
+    line = scene.line().add(scene.cursor(finding)).runs(badge(finding, scene.look)).to(_HEAD)
+    line.runs(_sentence(finding, scene, width - line.cells - 1))
+    since = f" for {told.lately(finding.since_s)}" if finding.since_s >= 10 and not finding.healthy else ""
+    cost = told.cost(finding)
+    for text in (since, f": {cost}" if cost and since else ""):
+        if line.cells + len(text) < width:
+            line.add(text, "dim")
+    return line
+
+
+def _sentence(finding: Finding, scene: Scene, room: int) -> list[Run]:
+    """Whom and what; the aside goes before a word of the headline does."""
+    frame, more = scene.update.frame, scene.look.glyphs.more
+    name, aside, said = told.whom(finding.subject, frame), told.whose(finding.subject, frame), told.headline(finding)
+    bold = finding.severity != "info"
+    aside = f" ({aside})" if aside else ""
+    if draw.cells([Run(name), Run(aside), Run(said)]) + 1 > room:
+        return [Run(draw.cut(f"{name} {said}", max(0, room), more), "bright", bold)]
+    return [Run(name, "bright", bold), Run(aside, "dim"), Run(f" {said}", "bright", bold)]
+
+
+def evidence(item: Evidence) -> list[Run]:
+    """One number the verdict rests on: it is bright, its limit is not."""
+    runs = [Run(part.text, "bright" if part.strong else "text") for part in told.parts(item)]
+    limit = told.limit(item)
+    return [*runs, Run(f" (limit {limit})", "dim")] if limit else runs
+
+
+def _because(items: Sequence[Evidence], scene: Scene, width: int, most: int) -> list[Line]:
+    lines: list[Line] = []
+    for item in items:
+        runs = evidence(item)
+        if lines and lines[-1].cells + draw.cells(runs) + 3 < width:
+            lines[-1].runs([_BETWEEN, *runs])
+        elif len(lines) < most:
+            lines.append(scene.line().add("  because" if not lines else "", "dim").to(TEXT))
+            lines[-1].runs(clipped(runs, width - TEXT - 1, scene.look.glyphs.more))
+        else:
+            break
+    return lines
+
+
+def clipped(runs: Sequence[Run], room: int, more: str) -> list[Run]:
+    """Runs in so many cells; what does not fit ends in `…`."""
+    kept: list[Run] = []
+    for run in runs:
+        left = room - draw.cells(kept)
+        if left <= 0:
+            break
+        kept.append(run._replace(text=draw.cut(run.text, left, more)))
+    return kept
+
+
+def _step(step: Step, scene: Scene, width: int, label: str, *, first: bool) -> Line:
+    line, more = scene.line().add(f"  {label}", "dim").to(TEXT), scene.look.glyphs.more
+    after = [Run(f"   {warnings}", "dim")] if (warnings := told.warnings(step)) else []
+    if step.command and first and (keys := scene.pressed("copy", "copies it" if scene.focused else "copies")):
+        after += [Run("   "), *keys] if scene.focused else []
+    if step.action and (keys := scene.pressed(step.action, "")):
+        after += [Run("   "), *keys]
+    room = max(0, width - TEXT - 1 - draw.cells(after))
+    command = clean(step.command or "")
+    text = clean(step.text)
+    # of both the text says what it is for; the key copies the whole command
+    beside = max(min(len(text), room - _LEAST_COMMAND), room - len(command) - 2) if command else room
+    line.add(draw.cut(text, min(room, beside), more), "text")
+    if command and room - line.cells + TEXT > 4:
+        line.add("  ").add(draw.cut(command, room - line.cells + TEXT, more), "command")
+    return line.runs(after)

@@ -1,0 +1,159 @@
+"""Findings with all that is known of them, where there is room: evidence line by line, every step with its command."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len
+from textual.strip import Strip
+
+from gputop import told
+from gputop.diagnose import Evidence, Finding, Step
+from gputop.safe.text import clean
+from gputop.ui import draw
+from gputop.ui.advice import compact
+from gputop.ui.advice.scene import Scene, badge
+from gputop.ui.draw import Line, Run
+
+WIDEST = 140  # prose is not read wider
+_INDENT, _TEXT = 3, 5
+_WORD = re.compile(r"\s+|\S+")
+
+
+def column(scene: Scene, width: int, height: int) -> list[Strip]:
+    """A rule, the findings: the chosen one, else the worst, in full, of the others what there is room for."""
+    findings = scene.sheet.told
+    first = scene.sheet.chosen if scene.focused and scene.sheet.chosen in findings else None
+    first = first or next(iter(findings), None)
+    over = [[*compact.over(scene, width), scene.line()]] if scene.cleared else []
+    heads = {id(finding): _head(finding, scene, width) for finding in findings}
+    rests = sum(map(len, heads.values()))
+    lines = [[*compact.calm(scene, width), scene.line()]] if scene.sheet.calm else []
+    lines += over
+    spare = height - 1 - rests - sum(map(len, lines))
+    for finding in findings:
+        block = heads[id(finding)]
+        rest = _rest(finding, scene, width)
+        if finding is first or len(rest) + 1 <= spare:
+            spare -= len(rest) + 1
+            block = [*block, *rest, scene.line()]
+        lines.append(block)
+    drawn = [line for block in lines for line in block][: max(0, height - 1)]
+    return [compact.rule(scene, width), *(line.strip(width) for line in drawn)]
+
+
+def whole(finding: Finding, scene: Scene, width: int) -> list[Line]:
+    """All of one finding."""
+    return [*_head(finding, scene, width), *_rest(finding, scene, width, everything=True)]
+
+
+def _head(finding: Finding, scene: Scene, width: int) -> list[Line]:
+    frame = scene.update.frame
+    bold = finding.severity != "info"
+    name, said = told.whom(finding.subject, frame), told.headline(finding)
+    start = [Run(scene.cursor(finding)), *badge(finding, scene.look), Run(" ")]
+    return flow(scene, width, [*start, Run(f"{name} {said}", "bright", bold)], draw.cells(start))
+
+
+def _rest(finding: Finding, scene: Scene, width: int, *, everything: bool = False) -> list[Line]:
+    lines = _about(finding, scene, width)
+    if finding.evidence:
+        lines += _title("because", scene)
+        for item in finding.evidence:
+            lines += _item(item, scene, width)
+    steps = finding.steps if everything else finding.steps[:3]
+    if steps:
+        lines += _title("try, best first" if len(steps) > 1 else "try", scene)
+        for number, step in enumerate(steps, 1):
+            lines += _step(step, number, scene, width)
+    if everything:
+        lines += _title("rule", scene) + _rule(finding, scene, width)
+    return lines
+
+
+def _title(text: str, scene: Scene) -> list[Line]:
+    return [scene.line().add(" " * _INDENT).add(text, "dim")]
+
+
+def _about(finding: Finding, scene: Scene, width: int) -> list[Line]:
+    """Whose it is, since when, what it costs, how sure it is."""
+    frame = scene.update.frame
+    began = time.strftime("%H:%M", time.localtime(frame.wall_s - finding.since_s))
+    since = f"since {began} ({told.lately(finding.since_s)})" if finding.since_s >= 10 else ""
+    sure = f"{told.sure(finding.confidence)} ({finding.confidence:.2f}), {told.grade(finding)}"
+    pieces = [told.whose(finding.subject, frame), since, told.cost(finding), sure]
+    text = f" {scene.look.glyphs.dot} ".join(piece for piece in pieces if piece)
+    return flow(scene, width, [Run(" " * _INDENT), Run(text, "dim")], _INDENT)
+
+
+def _item(item: Evidence, scene: Scene, width: int) -> list[Line]:
+    return flow(scene, width, [Run(" " * _TEXT), *compact.evidence(item)], _TEXT + 2)
+
+
+def _step(step: Step, number: int, scene: Scene, width: int) -> list[Line]:
+    lines = flow(scene, width, [Run(f"{number:>{_TEXT}} ", "dim"), Run(clean(step.text), "text")], _TEXT + 1)
+    after = f"   {warnings}" if (warnings := told.warnings(step)) else ""
+    keys = scene.pressed(step.action, "does it") if step.action else []
+    if step.command:
+        command = clean(step.command)
+        lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(command, "command"), Run(after, "dim")], _TEXT + 3)
+    elif after:
+        lines[-1].add(after, "dim")
+    if keys:
+        lines[-1].add("   ").runs(keys)
+    return lines
+
+
+def _rule(finding: Finding, scene: Scene, width: int) -> list[Line]:
+    """Which rule says so, what it asks, and what it has taken up as causes."""
+    asked = [(finding.rule, told.question(finding.rule))]
+    asked += [(cause, f"the cause: {told.question(cause)}") for cause in finding.causes]
+    lines = []
+    for rule, question in asked:
+        lines += flow(scene, width, [Run(" " * _TEXT), Run(rule, "text"), Run(f"  {question}", "dim")], _TEXT + 2)
+    return lines
+
+
+def flow(scene: Scene, width: int, runs: Iterable[Run], indent: int) -> list[Line]:
+    """Runs as lines of at most `width` cells, broken between words; those after the first are indented."""
+    width = max(indent + 8, min(width, WIDEST)) - 1
+    lines = [scene.line()]
+    for run in runs:
+        for word in _WORD.findall(run.text):
+            lines += _placed(word, run, lines, scene, width, indent)
+    return lines
+
+
+def _placed(word: str, run: Run, lines: Sequence[Line], scene: Scene, width: int, indent: int) -> list[Line]:
+    """Put a word on the last line; the lines that it begins because it has no room there."""
+    last, more = lines[-1], list[Line]()
+    if last.cells + cell_len(word) <= width:
+        last.add(word, run.token, bold=run.bold, reverse=run.reverse)
+        return more
+    if word.isspace():
+        return more
+    if last.cells > indent:
+        last = scene.line().add(" " * indent)
+        more.append(last)
+    while word:
+        room = max(1, width - last.cells)
+        piece = word if cell_len(word) <= room else _piece(word, room)
+        last.add(piece, run.token, bold=run.bold, reverse=run.reverse)
+        word = word[len(piece) :]
+        if word:
+            last = scene.line().add(" " * indent)
+            more.append(last)
+    return more
+
+
+def _piece(word: str, room: int) -> str:
+    """As much of a word as has room, at least a character."""
+    end, cells = 0, 0
+    for char in word:
+        cells += cell_len(char)
+        if cells > room and end:
+            break
+        end += 1
+    return word[:end]

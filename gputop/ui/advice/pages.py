@@ -1,0 +1,172 @@
+"""The advice alone on the screen: every finding, what kind of work each trainer does, what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual.strip import Strip
+
+from gputop import told
+from gputop.diagnose import Abstained, Class, Finding
+from gputop.safe.text import clean
+from gputop.ui import draw
+from gputop.ui.advice import compact, full
+from gputop.ui.advice.full import flow
+from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.sheet import Sheet
+from gputop.ui.draw import Line, Run
+
+_LIST_SHARE = 3  # of the height, the list of findings gets one part in so many
+_ROOM = {  # what there is to be had from each class
+    "small/simple": "little room for more speed: a larger model or batch, or a smaller GPU",
+    "small/complex": "the CPUs that prepare its data decide",
+    "large/simple": "the GPU decides",
+    "large/complex": "sometimes the CPUs decide, sometimes the GPU",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: lines that stay, and lines that scroll."""
+
+    name: str
+    body: Callable[[Scene, int], list[Line]]
+    top: Callable[[Scene, int, int], list[Line]] = lambda *_: []
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The pane, and how far it can be scrolled."""
+
+    strips: Sequence[Strip]
+    furthest: int
+
+
+def expanded(scene: Scene, page: Page, first: int, width: int, height: int) -> Drawn:
+    """A page from its line `first` on, or the nearest that fills the pane."""
+    top = page.top(scene, width, max(0, height - 1))
+    room = max(0, height - 1 - len(top))
+    body = page.body(scene, width)
+    furthest = max(0, len(body) - room)
+    first = min(max(0, first), furthest)
+    seen = f"{first + 1}-{first + room} of {len(body)}" if furthest and room else ""
+    strips = [_rule(scene, page, seen, width)]
+    strips += [line.strip(width) for line in (*top, *body[first : first + room])]
+    return Drawn(strips[:height], furthest)
+
+
+def _rule(scene: Scene, page: Page, seen: str, width: int) -> Strip:
+    """The names of the pages, the one that is open in brackets."""
+    names: list[Run] = []
+    for each in PAGES:
+        here = each is page
+        names.append(Run(f"[{each.name}]" if here else f" {each.name} ", "bright" if here else "dim", here))
+    line = Line(scene.look).add(f"{scene.look.glyphs.rule} ", "faint").add("advice", "text", bold=True).add("  ")
+    line.runs(names)
+    right = [Run(seen, "dim"), Run("  ")] if seen else []
+    right += [*scene.pressed("unfold", "next page")]
+    if line.cells + draw.cells(right) + 4 > width:
+        right = []
+    line.add(" ").add(scene.look.glyphs.rule * (width - line.cells - draw.cells(right) - 2), "faint")
+    return line.add(" ").runs(right).strip(width)
+
+
+def _listed(scene: Scene, width: int, height: int) -> list[Line]:
+    """A line for each finding, the chosen one among them, and a blank."""
+    listed = scene.sheet.listed
+    if len(listed) < 2:  # it is told in full below
+        return [] if listed else [*compact.over(scene, width)]
+    start, room = _window(scene.sheet, height)
+    lines = [_row(finding, scene, width) for finding in listed[start : start + room]]
+    return [*lines, scene.line()] if height > room + 2 else lines
+
+
+def _window(sheet: Sheet, height: int) -> tuple[int, int]:
+    """The first finding of the list in so many lines, and how many of them."""
+    listed, chosen = sheet.listed, sheet.chosen
+    if len(listed) < 2:
+        return 0, 0
+    room = min(len(listed), max(1, height // _LIST_SHARE))
+    at = listed.index(chosen) if chosen in listed else 0
+    return min(max(0, at - room // 2), len(listed) - room), room
+
+
+def place_of(sheet: Sheet, height: int, y: int) -> int | None:
+    """The finding on a line of the pane; None where there is none."""
+    start, room = _window(sheet, height - 1)
+    return start + y - 1 if 0 <= y - 1 < room else None
+
+
+def _row(finding: Finding, scene: Scene, width: int) -> Line:
+    line = compact.head(finding, scene, width - 8)
+    if scene.sheet.is_muted(finding):
+        line.to(width - 7).add("muted", "dim")
+    return line
+
+
+def _findings(scene: Scene, width: int) -> list[Line]:
+    chosen = scene.sheet.chosen
+    if chosen is None:
+        return [scene.line(), *compact.calm(scene, width)]
+    lines = full.whole(chosen, scene, width)
+    keys = [
+        *scene.pressed("advice-mute", "tell of it again  " if scene.sheet.is_muted(chosen) else "mute it  "),
+        *scene.pressed("details", "go to its process  "),
+        *(scene.pressed("copy", "copy the command") if told.command(chosen) else []),
+    ]
+    over = compact.over(scene, width)
+    return [*lines, scene.line(), scene.line().add("   ").runs(keys), *([scene.line(), *over] if over else [])]
+
+
+def _classes(scene: Scene, width: int) -> list[Line]:
+    """Each trainer's class, and the questions that led there."""
+    found = scene.update.classes
+    if not found:
+        text = "No trainer has been looked at for long enough: two minutes past its start, with GPUs of its own."
+        return [scene.line(), *flow(scene, width, [Run(f"   {text}", "dim")], 3)]
+    return [line for one in found for line in (scene.line(), *_class(one, scene, width))]
+
+
+def _class(one: Class, scene: Scene, width: int) -> list[Line]:
+    frame = scene.update.frame
+    process = next((process for process in frame.processes if process.pid == one.pid), None)
+    name = told.program(process.identity, frame) if process else f"process {one.pid}"
+    sure = "" if one.margin is None else f"   {one.margin:+.2f} from the nearest limit"
+    room = _ROOM.get(one.name, "between two classes" if one.path else "")
+    start = [Run(f"   {name}", "bright", True), Run(f" ({one.pid})  ", "dim"), Run(one.name, "text", True)]
+    lines = flow(scene, width, [*start, Run(f"   {room}{sure}", "dim")], 5)
+    widest = max((len(question) for question, _ in one.path), default=0)
+    for question, answer in one.path:
+        lines.append(scene.line().add(f"     {question:{widest}}  ", "dim").add(clean(answer), "text"))
+    return lines
+
+
+def _silent(scene: Scene, width: int) -> list[Line]:
+    """What could not be judged, for want of what, and what would unlock it."""
+    abstained = scene.update.abstained
+    if not abstained:
+        return [scene.line(), scene.line().add("   Every rule has what it needs.", "dim")]
+    by: dict[str, list[Abstained]] = {}
+    for one in abstained:
+        by.setdefault(one.rule, []).append(one)
+    return [line for rule, ones in by.items() for line in (scene.line(), *_unjudged(rule, ones, scene, width))]
+
+
+def _unjudged(rule: str, ones: Sequence[Abstained], scene: Scene, width: int) -> list[Line]:
+    asked = [Run(f"   {rule}", "text", True), Run(f"  {told.question(rule)}", "dim")]
+    lines = flow(scene, width, asked, 5)
+    for one in ones:
+        name = told.whom(one.subject, scene.update.frame)
+        lacks = told.lacks(one)
+        lines += flow(scene, width, [Run(f"     {name}", "text"), Run(f"  lacks {lacks}" if lacks else "", "dim")], 7)
+        if one.unlock:
+            lines += flow(scene, width, [Run("       unlock  ", "dim"), Run(clean(one.unlock), "text")], 15)
+    return lines
+
+
+PAGES: tuple[Page, ...] = (
+    Page("findings", _findings, _listed),
+    Page("classes", _classes),
+    Page("not judged", _silent),
+)

@@ -1,0 +1,78 @@
+"""What the advice is drawn from: the findings, whom they are about, and how they are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gputop.diagnose import Finding
+from gputop.model import Identity
+from gputop.monitor import Update
+from gputop.ui.advice.cleared import Cleared
+from gputop.ui.advice.sheet import Sheet
+from gputop.ui.draw import Line, Run
+from gputop.ui.look import Look, Token
+
+_SIGNS: Mapping[str, Token] = {"crit": "crit", "warn": "warn", "info": "dim"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One update, and the sheet of its findings."""
+
+    update: Update
+    sheet: Sheet
+    look: Look
+    keys: Mapping[str, str] = field(default_factory=dict)  # by what they do, the names of keys
+    focused: bool = False  # the arrows choose a finding
+    watched: bool = True  # long enough for a verdict
+    cleared: Sequence[Cleared] = ()  # what is over
+
+    @property
+    def marked_gpus(self) -> frozenset[str]:
+        """The GPUs that the chosen finding is about, while the keys are about it."""
+        chosen = self.sheet.chosen if self.focused else None
+        if chosen is None:
+            return frozenset()
+        processes = (self.update.frame.by_identity.get(one) for one in chosen.subject.processes)
+        used = (share.uuid for process in processes if process for share in process.gpus)
+        return frozenset(chosen.subject.gpus or used)
+
+    @property
+    def marked_processes(self) -> frozenset[Identity]:
+        """The processes that it is about."""
+        chosen = self.sheet.chosen if self.focused else None
+        return frozenset(chosen.subject.processes) if chosen else frozenset()
+
+    def pressed(self, id: str, what: str) -> list[Run]:
+        """A key and what it does; nothing where it has no key."""
+        name = self.keys.get(id)
+        return [Run(name, "busy", True), Run(f" {what}", "dim")] if name else []
+
+    def line(self) -> Line:
+        """An empty line."""
+        return Line(self.look)
+
+    def cursor(self, finding: Finding) -> str:
+        """What stands before the one that keys are about."""
+        return self.look.glyphs.cursor if self.focused and finding is self.sheet.chosen else " "
+
+
+def badge(finding: Finding, look: Look) -> list[Run]:
+    """How bad it is: a sign and a word, which live without colour."""
+    said = f"{getattr(look.glyphs, finding.severity)} {finding.severity.upper()}"
+    token = _SIGNS[finding.severity]
+    if finding.severity == "info":
+        return [Run(f" {said} ", token)]
+    return [Run(f" {said} ", token, True, True)]
+
+
+def sign(finding: Finding, look: Look) -> Run:
+    """The same in one or two cells."""
+    return Run(getattr(look.glyphs, finding.severity), _SIGNS[finding.severity], finding.severity != "info")
+
+
+def counts(findings: Sequence[Finding]) -> str:
+    """How many of which weight: 1 crit · 2 info."""
+    by = {word: sum(finding.severity == word for finding in findings) for word in ("crit", "warn", "info")}
+    return " · ".join(f"{number} {word}" for word, number in by.items() if number)

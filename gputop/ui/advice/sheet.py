@@ -1,0 +1,122 @@
+"""The findings as somebody looks at them: the worst first, without those muted, one of them chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gputop.diagnose import Finding
+from gputop.diagnose.finding import told_apart
+from gputop.diagnose.steady import RANKS
+from gputop.monitor import Update
+from gputop.told import POSSIBLE
+
+CALM_S = 5.0  # for so long its numbers stand
+Key = tuple[str, object]  # the rule, and what tells its subject from others
+
+
+def key(finding: Finding) -> Key:
+    """What it is called while it lasts."""
+    return finding.rule, told_apart(finding.subject)
+
+
+def urgency(finding: Finding) -> tuple[bool, int, bool]:
+    """What it is sorted by: what is well last, else the worst first, of equals what leads."""
+    return finding.healthy, -RANKS[finding.severity], not finding.primary
+
+
+def troubles(findings: Sequence[Finding]) -> list[Finding]:
+    """Those that somebody should do something about."""
+    return [finding for finding in findings if finding.severity != "info" and not finding.healthy]
+
+
+class Sheet:
+    """What is told of the newest update."""
+
+    def __init__(self) -> None:
+        self.findings: tuple[Finding, ...] = ()
+        self.muted: tuple[Finding, ...] = ()
+        self._all: tuple[Finding, ...] = ()
+        self._taken_s = -math.inf
+        self._chosen: Key | None = None
+        self._at = 0
+        self._silenced: dict[Key, Finding] = {}  # as they were then
+
+    def feed(self, update: Update) -> None:
+        """Take in an update; what was muted and is not as it was then is told again."""
+        found, now_s = tuple(sorted(update.findings, key=urgency)), update.frame.mono_s
+        # numbers that change every second cannot be read, and cost a slow link
+        if [*map(_what, found)] != [*map(_what, self._all)] or not 0 <= now_s - self._taken_s < CALM_S:
+            self._all, self._taken_s = found, now_s
+        now = {key(finding): finding for finding in self._all}
+        self._silenced = {name: then for name, then in self._silenced.items() if _same(now.get(name), then)}
+        self._sort_out()
+
+    def _sort_out(self) -> None:
+        self.muted = tuple(finding for finding in self._all if key(finding) in self._silenced)
+        self.findings = tuple(finding for finding in self._all if key(finding) not in self._silenced)
+        places = {key(finding): place for place, finding in enumerate(self.listed)}
+        self._at = places.get(self._chosen, self._at) if self._chosen else self._at
+        self._at = min(max(0, self._at), max(0, len(places) - 1))
+        if self._chosen not in places:
+            self._chosen = None
+
+    @property
+    def told(self) -> tuple[Finding, ...]:
+        """Those that the pane has: a mere suspicion is told only where there is room for everything."""
+        return tuple(finding for finding in self.findings if finding.confidence >= POSSIBLE)
+
+    @property
+    def listed(self) -> tuple[Finding, ...]:
+        """All that can be chosen: those told, suspicions, those muted."""
+        doubtful = [finding for finding in self.findings if finding.confidence < POSSIBLE]
+        return (*self.told, *doubtful, *self.muted)
+
+    @property
+    def calm(self) -> bool:
+        """Whether nothing is told that somebody should do something about."""
+        return not troubles(self.told)
+
+    @property
+    def chosen(self) -> Finding | None:
+        """The one that keys are about: the first until somebody chooses another."""
+        listed = self.listed
+        return listed[self._at] if listed else None
+
+    def is_muted(self, finding: Finding) -> bool:
+        """Whether nobody wants to hear of it."""
+        return key(finding) in self._silenced
+
+    def move(self, lines: int) -> None:
+        """Choose another one."""
+        self.choose(self._at + lines)
+
+    def choose(self, place: int) -> None:
+        """Choose the one in this place; the nearest where there is none."""
+        listed = self.listed
+        self._at = min(max(0, place), max(0, len(listed) - 1))
+        self._chosen = key(listed[self._at]) if listed else None
+
+    def mute(self) -> bool | None:
+        """Tell no more of the chosen one until it changes, or tell of it again; whether it is muted then."""
+        chosen = self.chosen
+        if chosen is None:
+            return None
+        muted = not self.is_muted(chosen)
+        if muted:
+            self._silenced[key(chosen)] = chosen
+        else:
+            del self._silenced[key(chosen)]
+        self._chosen = None if muted else key(chosen)
+        self._sort_out()
+        return muted
+
+
+def _what(finding: Finding) -> tuple[object, ...]:
+    """What it says without its numbers."""
+    return key(finding), finding.severity, finding.primary, finding.healthy, finding.causes
+
+
+def _same(now: Finding | None, then: Finding) -> bool:
+    """Whether it is what it was: there, no worse, and for no other cause."""
+    return now is not None and RANKS[now.severity] <= RANKS[then.severity] and now.causes == then.causes

@@ -1,0 +1,98 @@
+"""The words that findings put at the end of a GPU's row, of a job's and over a process: in each place the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gputop.diagnose import RULES, Finding, Level
+from gputop.model import Frame, Identity, Process, Role
+from gputop.ui.advice.sheet import troubles, urgency
+from gputop.ui.gpus.state import State
+from gputop.ui.look import Token
+
+_HOT = frozenset({"thermal"})  # temperature and clock are what they rest on
+_TOKENS: Mapping[str, Token] = {"crit": "crit", "warn": "warn", "info": "busy"}
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """By whom they are about."""
+
+    gpus: Mapping[str, State] = field(default_factory=dict)
+    jobs: Mapping[str, State] = field(default_factory=dict)
+    processes: Mapping[Identity, State] = field(default_factory=dict)
+
+    def of(self, process: Process) -> State | None:
+        """The word of a process: its own, else that of its job."""
+        return self.processes.get(process.identity) or self.jobs.get(process.job or "")
+
+
+def states(findings: Iterable[Finding], frame: Frame) -> States:
+    """The words of an update: of several findings the worst gives the word, of equals the one that leads."""
+    gpus: dict[str, State] = {}
+    jobs: dict[str, State] = {}
+    processes: dict[Identity, State] = {}
+    for finding in sorted(findings, key=_weight):
+        if not (finding.state and (finding.primary or finding.healthy or finding.severity != "info")):
+            continue
+        said, subject = word(finding), finding.subject
+        for identity in subject.processes:
+            processes.setdefault(identity, said)
+        if subject.job is not None:
+            jobs.setdefault(subject.job, said)
+        for uuid in subject.gpus or _used(subject.processes, frame):
+            gpus.setdefault(uuid, said)
+    for finding in troubles(tuple(findings)):
+        if finding.subject.kind == "host" and finding.primary and finding.state:
+            _spread(word(finding), frame, gpus, jobs)
+    # a job of which one rank is in trouble is: that is what a folded line has to say
+    for process in frame.processes:
+        if process.job and (own := processes.get(process.identity)) and own.sign:
+            jobs.setdefault(process.job, own)
+    return States(gpus, jobs, processes)
+
+
+def _weight(finding: Finding) -> tuple[object, ...]:
+    """The worst first; of what is well that which says more: a GPU at its power limit is also a busy one."""
+    rule = RULES.get(finding.rule)
+    level = rule.level if rule and finding.healthy else 0
+    return *urgency(finding)[:2], level, not finding.primary
+
+
+def _spread(said: State, frame: Frame, gpus: dict[str, State], jobs: dict[str, State]) -> None:
+    """What is wrong with the machine is the word of every trainer that has none of its own."""
+    for process in frame.processes:
+        if process.role is Role.TRAINER and process.gpus:
+            jobs.setdefault(process.job or "", said)
+            for share in process.gpus:
+                gpus.setdefault(share.uuid, said)
+
+
+def _used(identities: Iterable[Identity], frame: Frame) -> list[str]:
+    known = (frame.by_identity.get(identity) for identity in identities)
+    return [share.uuid for process in known if process for share in process.gpus]
+
+
+def about(process: Process, findings: Iterable[Finding]) -> Finding | None:
+    """What is worst of a process, of its job or of its GPUs; None where nothing is wrong with them."""
+    gpus = {share.uuid for share in process.gpus}
+    return next(
+        (
+            finding
+            for finding in sorted(troubles(tuple(findings)), key=urgency)
+            if process.identity in finding.subject.processes
+            or (process.job is not None and process.job == finding.subject.job)
+            or gpus.intersection(finding.subject.gpus)
+        ),
+        None,
+    )
+
+
+def word(finding: Finding) -> State:
+    """The word that a finding puts at the end of a row."""
+    rule = RULES.get(finding.rule)
+    short = rule.short if rule and finding.state == rule.state else (finding.state or "").upper()
+    sign = finding.severity if finding.severity != "info" else ""
+    token: Token = "text" if rule and rule.level is Level.HEALTHY else _TOKENS[finding.severity]
+    return State(finding.state or "", short, token, sign, hot=finding.rule in _HOT)

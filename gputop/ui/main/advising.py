@@ -1,0 +1,155 @@
+"""Keys of the advice: look at it, choose a finding, mute it, go to whom it is about."""
+
+from __future__ import annotations
+
+from textual import events, on
+
+from gputop import told
+from gputop.diagnose import Finding
+from gputop.model import Process, Role
+from gputop.ui.advice.pages import PAGES, expanded, place_of
+from gputop.ui.keys.declared import Key
+from gputop.ui.main.framing import Framing
+from gputop.ui.table.row import process_key
+from gputop.ui.table.widget import WHEEL
+
+
+class Advising(Framing):
+    """What keys and the mouse do while they are about the advice."""
+
+    @property
+    def advised(self) -> bool:
+        """Whether the keys are about the advice."""
+        return self.focused is self.advice and self.advice.display
+
+    def why_not(self, key: Key) -> str:
+        """Why a key does nothing now; empty if it does."""
+        if key.id == "advice-mute" and not (self.advised and self.sheet.chosen):
+            return "a chooses a finding first" if self.sheet.listed else "there is no finding"
+        if key.id == "details" and self.advised:
+            return ""
+        return super().why_not(key)
+
+    def action_advice(self) -> None:
+        """The keys are about the advice; again, it has the screen for itself; again, all panes are back."""
+        if self.alone == "advice":
+            self.unzoom()
+            return
+        self.hidden -= {"advice"}
+        self.place()
+        if self.advised or not (self.panes and self.panes.advice):
+            self.page, self.page_first, self.alone = PAGES[0], 0, "advice"
+            self.place()
+        self.set_focus(self.advice)
+        self.refocused()
+
+    def leave_advice(self) -> bool:
+        """The keys are about the processes again; whether they were not."""
+        if self.focused is not self.advice:
+            return False
+        self.set_focus(self.table)
+        self.refocused()
+        return True
+
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def refocused(self) -> None:
+        """Show what the keys are about now, and whom the chosen finding is about."""
+        self.table.active = self.focused is self.table
+        self.redraw()
+        self.table.mark(self.scene(self.shown).marked_processes if self.shown else frozenset())
+        self.bar.offer([key for key in self.keys if not self.why_not(key)])
+
+    def advise(self, lines: int) -> None:
+        """Choose another finding; of a page that is no list, scroll."""
+        if self.alone == "advice" and self.page is not PAGES[0]:
+            self.scroll_advice(lines)
+            return
+        self.sheet.move(lines)
+        self.page_first = 0
+        self.refocused()
+
+    def scroll_advice(self, lines: int) -> None:
+        """Other lines of what is told, where it has the screen for itself."""
+        rect = self.panes.advice if self.panes else None
+        if rect and self.shown and self.alone == "advice":
+            drawn = expanded(self.scene(self.shown), self.page, self.page_first, rect.width, rect.height)
+            self.page_first = min(max(0, self.page_first + lines), drawn.furthest)
+            self.redraw("advice")
+        elif not self.alone:
+            self.advise(1 if lines > 0 else -1)
+
+    def turn_advice(self, step: int) -> bool:
+        """The next page, where there are pages; whether there are."""
+        if not self.advised:
+            return False
+        if self.alone == "advice":
+            place = PAGES.index(self.page) + step
+            self.page, self.page_first = PAGES[place % len(PAGES)], 0
+            self.redraw("advice")
+        return True
+
+    def action_mute(self) -> None:
+        """Tell no more of the chosen finding until it changes."""
+        muted = self.sheet.mute()
+        if muted is not None:
+            self.place()
+            self.refocused()
+            self.say("muted until it changes; a a lists it" if muted else "told again")
+
+    def go_to_advised(self) -> None:
+        """The cursor of the table on the process that the chosen finding is about."""
+        finding = self.sheet.chosen
+        process = self._process(finding) if finding else None
+        if finding is None or self.shown is None:
+            return
+        if process is None:
+            self.say(f"{told.whom(finding.subject, self.shown.frame)}: no process here to go to")
+            return
+        self.unzoom()
+        if not (self.panes and self.panes.processes):
+            self.say("the processes are not shown here")
+            return
+        self.set_focus(self.table)
+        self.table.key()
+        self.table.listing.go(process_key(process))
+        self.refocused()
+        self.table.redraw()
+
+    def _process(self, finding: Finding) -> Process | None:
+        """The first that it names; of a GPU the one that holds most of it; of the machine the busiest trainer."""
+        frame = self.shown.frame if self.shown else None
+        if frame is None:
+            return None
+        for identity in finding.subject.processes:
+            if identity in frame.by_identity:
+                return frame.by_identity[identity]
+        holders: list[tuple[float, Process]] = [
+            (share.vram_bytes or 0, process)
+            for process in frame.processes
+            for share in process.gpus
+            if share.uuid in finding.subject.gpus
+        ]
+        if finding.subject.kind == "host":
+            trainers = (process for process in frame.processes if process.role is Role.TRAINER)
+            holders = [(process.cpu_percent or 0, process) for process in trainers]
+        return max(holders, key=lambda held: held[0])[1] if holders else None
+
+    @on(events.Click, "#advice")
+    def click_advice(self, event: events.Click) -> None:
+        """A click on a finding of the list chooses it; on the pane it is as its key."""
+        rect = self.panes.advice if self.panes else None
+        if self.alone != "advice":
+            self.action_advice()
+        elif rect and self.page is PAGES[0]:
+            place = place_of(self.sheet, rect.height, event.y)
+            if place is not None:
+                self.sheet.choose(place)
+                self.advise(0)
+
+    @on(events.MouseScrollDown, "#advice")
+    @on(events.MouseScrollUp, "#advice")
+    def wheel_advice(self, event: events.MouseEvent) -> None:
+        """The wheel over the advice scrolls it where it is long."""
+        if self.alone == "advice":
+            self.scroll_advice(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
