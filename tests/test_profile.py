@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.profile import Profile, diff, flame, parse, told
+from gputop.actions.spy.keeping import without_secrets
+from gputop.profile import Profile, diff, flame, parse, parts, told
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from tests.hostile import STRINGS
@@ -53,6 +54,93 @@ def test_the_same_samples_say_the_same_in_speedscope() -> None:
     thread = {"type": "sampled", "name": "t", "unit": "seconds", "samples": samples, "weights": [0.01] * len(samples)}
     shared = {"frames": [{"name": name} for name in frames]}
     assert parse(json.dumps({"shared": shared, "profiles": [thread]})).stacks == stacks
+
+
+def py_spy_file() -> str:
+    """What py-spy writes of a trainer (7757) and a loader (7760), a hostile thread among them."""
+    torch, site = "/opt/conda/lib/python3.11/site-packages/torch", "/home/alice/train.py"
+    frames = [
+        {"name": 'process 7757:"python train.py --token hunter2"', "file": "", "line": 0},
+        {"name": "thread (7757): MainThread", "file": "", "line": 0},
+        {"name": "train", "file": site, "line": 30},
+        {
+            "name": "_MultiIter._next_data",
+            "file": f"{torch}/utils/data/dataloader.py",
+            "line": 1448,
+        },
+        {"name": "Module._call_impl", "file": f"{torch}/nn/modules/module.py", "line": 1775},
+        {"name": "Model.forward", "file": "/home/alice/model.py", "line": 12},
+        {"name": "relu", "file": f"{torch}/nn/functional.py", "line": 99},
+        {"name": "augment", "file": "/home/alice/data.py", "line": 7},
+        {"name": "augment", "file": "/home/alice/data.py", "line": 9},
+        {"name": "_worker_loop", "file": f"{torch}/utils/data/_utils/worker.py", "line": 257},
+        {"name": "Queue.get", "file": "/opt/conda/lib/python3.11/multiprocessing/queues.py", "line": 113},
+    ]
+    threads = {
+        'Process 7757 Thread 7757 "MainThread"': [[0, 1, 2, 3]] * 6 + [[0, 1, 2, 4, 5, 6]] * 4,
+        'Process 7757 Thread 7759 "watch\x1b[2Jer"': [[0, 6]] * 10,
+        'Process 7760 Thread 7760 "MainThread"': [[0, 9, 7]] * 3 + [[0, 9, 8]] * 5 + [[0, 9, 10]] * 2,
+    }
+    profiles = [
+        {"type": "sampled", "name": name, "unit": "seconds", "samples": some, "weights": [0.01] * len(some)}
+        for name, some in threads.items()
+    ]
+    return json.dumps({"shared": {"frames": frames}, "profiles": profiles})
+
+
+def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
+    profile = parse(py_spy_file())
+    assert profile.total == 30
+    assert [(thread.pid, thread.tid, thread.main) for thread in profile.threads.values()] == [
+        (7757, "7757", True),
+        (7757, "7759", False),
+        (7760, "7760", True),
+    ]
+    page = told.page(profile, "x")
+    assert page.words == (
+        "Most samples are in _MultiIter._next_data (dataloader.py): 60%.",
+        "Of your own code, most are in what train (train.py) does: 60%.",
+        "A step is made of: data 60%, forward 40%.",
+        "Its other processes wait for work 20% of the time; of the rest, most is in what augment (data.py) does: 100%.",
+    )
+    assert page.points[0].steps[1].startswith("Its loaders are below")
+    own = next(table for table in page.tables if table.title.startswith("Your own code"))
+    assert own.rows == (("train (train.py:30)", "60.0%"), ("Model.forward (model.py:12)", "40.0%"))
+    said = parse(profile.collapsed())  # who is whose thread survives being written as text
+    assert said.threads == profile.threads
+    assert told.page(said, "x").words[0] == page.words[0]
+    profile.pid = 7760
+    assert told.page(profile, "x").words[0] == "Most samples are in augment (data.py): 80%."
+
+
+def test_what_py_spy_names_processes_by_is_kept_without_secrets() -> None:
+    assert "hunter2" not in without_secrets(py_spy_file().encode())
+    assert parse(without_secrets(py_spy_file().encode())).stacks == parse(py_spy_file()).stacks
+    with pytest.raises(Refused):
+        without_secrets(b"{}")
+
+
+@pytest.mark.parametrize(
+    ("stack", "part"),
+    [
+        ("main (train.py:3);__next__ (torch/utils/data/dataloader.py:701);get (queue.py:180)", "waits-for-data"),
+        (
+            "f (t.py:3);_SingleProcessDataLoaderIter._next_data (dataloader.py:7);_Map.fetch (fetch.py:50)",
+            "loads-in-main",
+        ),
+        ("f (t.py:3);Tensor.backward (_tensor.py:5);_engine_run_backward (graph.py:8)", "backward"),
+        ("f (t.py:3);profile_hook_step.<locals>.wrapper (optimizer.py:4);SGD.step (sgd.py:9)", "optimizer"),
+        ("f (t.py:3);Module._call_impl (module.py:5);DataParallel.replicate (data_parallel.py:5)", "data-parallel"),
+        ("f (t.py:3);all_reduce (distributed_c10d.py:2501)", "collectives"),
+        ("f (t.py:3);save_image (torchvision/utils.py:9);Image.save (Image.py:5)", "draws"),
+        ("f (t.py:3);Logger.info (__init__.py:5);StreamHandler.emit (__init__.py:9)", "logs"),
+        ("f (t.py:3);save (serialization.py:5);_save (serialization.py:9)", "saves"),
+        ("f (t.py:3);Module._wrapped_call_impl (module.py:5);Net.forward (net.py:8)", "forward"),
+    ],
+)
+def test_parts_of_a_step_are_told_by_names(stack: str, part: str) -> None:
+    found = parts.shares(parse(f"{stack} 3\nf (t.py:4) 1\n"))
+    assert {each.name: share for each, share in found.items() if share} == {part: 0.75}
 
 
 def test_an_evented_profile_is_the_time_between_its_events() -> None:

@@ -8,7 +8,7 @@ A screen does this, none of it waits:
     run.line, run.result, run.cancel()        # progress, the end (None until then), give up
     hold.close()                              # when the dialog closes; a run keeps what it needs
 
-`signals` and `renice` say what their options are and what else their dialogs can ask.
+`signals`, `renice` and `spy` say what their options are and what else their dialogs can ask.
 """
 
 from typing import Any
@@ -17,8 +17,23 @@ from gputop.actions.action import Action, Result, Run
 from gputop.actions.hold import Hold, Reach, Scope
 from gputop.actions.renice import RENICE
 from gputop.actions.signals import SIGNAL
+from gputop.actions.spy import PROFILE, STACK
 from gputop.actions.target import Outcome, Rights
 
-ACTIONS: tuple[Action[Any], ...] = (SIGNAL, RENICE)
+ACTIONS: tuple[Action[Any], ...] = (SIGNAL, RENICE, STACK, PROFILE)
 
-__all__ = ["ACTIONS", "RENICE", "SIGNAL", "Action", "Hold", "Outcome", "Reach", "Result", "Rights", "Run", "Scope"]
+__all__ = [
+    "ACTIONS",
+    "PROFILE",
+    "RENICE",
+    "SIGNAL",
+    "STACK",
+    "Action",
+    "Hold",
+    "Outcome",
+    "Reach",
+    "Result",
+    "Rights",
+    "Run",
+    "Scope",
+]

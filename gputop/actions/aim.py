@@ -22,7 +22,7 @@ _UNSEEN = {
 def aim(process: Process, rights: Rights, carriers: Mapping[int, str] | None = None) -> Target | Refusal:
     """Take hold of a process, or say why not. `carriers` are those of `carrying()`, to be asked once for many."""
     pid = process.pid
-    never = rights.why_not or _never(process)
+    never = rights.why_not or _never(process, rights)
     if never is not None:
         return Refusal(pid, never)
     try:
@@ -51,7 +51,7 @@ def untouchable(process: Process, rights: Rights) -> str | None:
     if isinstance(target, Refusal):
         return target.text
     try:
-        return target.denied()
+        return None if rights.looks else target.denied()
     finally:
         target.close()
 
@@ -82,11 +82,11 @@ def _works(fd: int, pid: int) -> bool:
     return True
 
 
-def _never(process: Process) -> str | None:
+def _never(process: Process, rights: Rights) -> str | None:
     """Why such a process is never touched, whatever a person says."""
     if process.pid <= 0:
         return f"pid {process.pid} is no process but a group of them"
-    if process.pid == 1:
+    if process.pid == 1 and not rights.looks:
         return "pid 1 keeps the machine or the container alive: end that from outside"
     if process.unseen is not None:
         return _UNSEEN[process.unseen]

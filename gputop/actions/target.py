@@ -24,6 +24,7 @@ class Rights:
     """What this gputop may do at all."""
 
     readonly: bool = False
+    looks: bool = False  # for what changes nothing: allowed with --readonly, and on pid 1
     elsewhere: str | None = None  # where the processes are if not on this machine: "a demo", "a recording"
 
     @property
@@ -31,7 +32,7 @@ class Rights:
         """Why nothing may be done to any process; None if something may."""
         if self.elsewhere is not None:
             return f"these are processes of {self.elsewhere}, not of this machine"
-        return "gputop was started with --readonly" if self.readonly else None
+        return "gputop was started with --readonly" if self.readonly and not self.looks else None
 
 
 Reaction = Literal["caught", "ignored", "default"]

@@ -21,12 +21,14 @@ _shtab_gputop_commands() {
     keys:'every key'
     log:'log every GPU to a CSV file'
     metrics:'every metric, its unit and its meaning'
+    profile:'record a process for some seconds with py-spy, and say what takes its time'
     record:'record what is seen, for replay'
     replay:'the monitor on a recording'
     reset-terminal:'heal a terminal that a crash left in a strange mode'
     rules:'every rule of the diagnosis, or one with its numbers'
     run:'start a job so that it can be traced while it runs'
     snapshot:'print what the screen shows, and exit'
+    stack:'where the threads of a process are now; of a whole job, to find a hang'
   )
   _describe 'gputop commands' _commands
 }
@@ -232,6 +234,30 @@ _shtab_gputop_metrics_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_metrics_defaults_added=0
 
+_shtab_gputop_profile_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--for[how long\: 10s, 1m (10s)]:T:"
+  "--rate[samples a second (100, less with many threads)]:HZ:"
+  "--alone[without its loaders and other children]"
+  "--gil[only threads that hold the lock of the interpreter]"
+  "--native[C and C\+\+ frames too\; pauses it for each sample]"
+  "--list[name the profiles that were taken, of PID or all]"
+  "--json[as one JSON object]"
+  "--format[text, or Markdown for an issue]:format:(text md)"
+  ":the process:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_profile_defaults_added=0
+
 _shtab_gputop_record_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
@@ -330,6 +356,26 @@ _shtab_gputop_snapshot_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_snapshot_defaults_added=0
 
+_shtab_gputop_stack_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--workers[its loaders too]"
+  "--job[all ranks of its job side by side, the odd one out marked]"
+  "--native[C and C\+\+ frames too\; pauses it for a third of a second]"
+  "--json[as one JSON object]"
+  ":the process:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_stack_defaults_added=0
+
 
 _shtab_gputop() {
   local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->gputop'
@@ -360,12 +406,14 @@ _shtab_gputop() {
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
         log) _arguments -C -s $_shtab_gputop_log_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;
+        profile) _arguments -C -s $_shtab_gputop_profile_options ;;
         record) _arguments -C -s $_shtab_gputop_record_options ;;
         replay) _arguments -C -s $_shtab_gputop_replay_options ;;
         reset-terminal) _arguments -C -s $_shtab_gputop_reset_terminal_options ;;
         rules) _arguments -C -s $_shtab_gputop_rules_options ;;
         run) _arguments -C -s $_shtab_gputop_run_options ;;
         snapshot) _arguments -C -s $_shtab_gputop_snapshot_options ;;
+        stack) _arguments -C -s $_shtab_gputop_stack_options ;;
       esac
   esac
 }

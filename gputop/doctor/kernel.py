@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 from gputop.collect import mountinfo
 from gputop.collect.processes.scale import delays_on
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
+from gputop.safe import attach
 
-_YAMA = "sys/kernel/yama/ptrace_scope"
-_ALLOW = "sudo sysctl -w kernel.yama.ptrace_scope=0"
-_CAPABILITY = "docker run --cap-add SYS_PTRACE IMAGE"
 _HIDING = {"1", "2", "4", "noaccess", "invisible", "ptraceable"}
 _FOR_ALL = {"4", "ptraceable"}  # from the group of the option gid= too
 
@@ -98,21 +95,11 @@ def io(machine: Machine) -> Iterator[Line]:
             yield Line("limited", what, "sudo gputop", {"io": "own"})
 
 
-def scope(machine: Machine) -> int | None:
-    """Yama's ptrace_scope; 0 where the kernel has no Yama, None if it cannot be read."""
-    try:
-        return int(machine.kernel.proc(_YAMA))
-    except FileNotFoundError:
-        return 0
-    except (OSError, ValueError):
-        return None
-
-
 def _in_general(machine: Machine) -> Line:
-    level = scope(machine)
+    level = attach.scope(machine.kernel.proc_root)
     value = {"ptrace_scope": level, "cap_sys_ptrace": machine.may_trace_all}
     if level is None:
-        return Line("unknown", f"/proc/{_YAMA} cannot be read", value=value)
+        return Line("unknown", f"/proc/{attach.YAMA} cannot be read", value=value)
     if level >= 3:
         what = "nobody may read a running process until a reboot (ptrace_scope=3); this names who sets it"
         return Line("missing", what, "grep -rs ptrace_scope /etc/sysctl.* /usr/lib/sysctl.d", value)
@@ -122,12 +109,16 @@ def _in_general(machine: Machine) -> Line:
         whom = "processes of root in this container" if machine.uid == 0 else "your processes"
         return Line("ok", f"{whom} can be read; for others' sudo is needed", value=value)
     who = "the children of the reader" if level == 1 else "root"
-    unlock = _CAPABILITY if machine.in_container else _ALLOW
+    unlock = attach.CAPABILITY if machine.in_container else attach.ALLOW
     return Line("limited", f"running jobs cannot be read: only {who} may (ptrace_scope={level})", unlock, value)
 
 
 def _one_process(machine: Machine, pid: int) -> Line:
-    value = {"pid": pid, "ptrace_scope": scope(machine), "cap_sys_ptrace": machine.may_trace_all}
+    value = {
+        "pid": pid,
+        "ptrace_scope": attach.scope(machine.kernel.proc_root),
+        "cap_sys_ptrace": machine.may_trace_all,
+    }
     try:
         # the kernel asks the same of this as of an attach, and nothing is read
         os.close(os.open(f"{machine.kernel.proc_root}/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
@@ -135,25 +126,10 @@ def _one_process(machine: Machine, pid: int) -> Line:
     except FileNotFoundError:
         return Line("missing", f"there is no process {pid} here", value={**value, "readable": False})
     except OSError:
-        what, unlock = _why_not(machine, pid)
-        return Line("missing", what, unlock, {**value, "readable": False})
-
-
-def _why_not(machine: Machine, pid: int) -> tuple[str, str | None]:
-    dump = f"sudo {shlex.quote(machine.which('py-spy') or 'py-spy')} dump --pid {pid}"
-    level = scope(machine) or 0
-    owner = int(machine.status(str(pid)).get("Uid", "-1").split()[0])
-    if level >= 3:
-        return f"process {pid} cannot be read by anybody until a reboot (ptrace_scope=3)", None
-    if owner != machine.uid and machine.uid != 0:
-        return f"process {pid} belongs to another user (uid {owner})", dump
-    if Path(machine.kernel.proc_root, str(pid), "mem").stat().st_uid != owner:
-        return f"process {pid} has made itself unreadable (it is not dumpable)", dump
-    if level > 0:
-        return f"process {pid} cannot be read (ptrace_scope={level})", _CAPABILITY if machine.in_container else _ALLOW
-    if machine.in_container:
-        return f"this container may not read process {pid}", _CAPABILITY
-    return f"the kernel forbids to read process {pid}", dump
+        dump = f"sudo {shlex.quote(machine.which('py-spy') or 'py-spy')} dump --pid {pid}"
+        root = machine.kernel.proc_root
+        barred = attach.why(pid, dump, uid=machine.uid, confined=machine.in_container, proc=root)
+        return Line("missing", barred.text, barred.unlock, {**value, "readable": False})
 
 
 def _boot_option(machine: Machine) -> str | None:

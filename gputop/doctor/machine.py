@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 
 from gputop.collect.kernel import Kernel
-from gputop.collect.nvml import trouble
 from gputop.doctor.nvidia import Driver
+from gputop.safe.identity import in_container
 from gputop.safe.text import decode
 
 _SYS_PTRACE = 19  # capability.h
@@ -43,7 +43,7 @@ class Machine:
     @cached_property
     def in_container(self) -> bool:
         """Whether this is a container, as far as its usual marks tell."""
-        return trouble.in_container(self.kernel.proc_root, self.environ, self.root)
+        return in_container(self.kernel.proc_root, self.environ, self.root)
 
     @cached_property
     def may_trace_all(self) -> bool:

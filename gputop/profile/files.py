@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gputop.profile.stacks import MOST_DEPTH, Profile
+from gputop.profile.code import LONGEST, frame
+from gputop.profile.stacks import MOST_DEPTH, Profile, Thread
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 
 MOST_FRAMES = 200_000
-_LONGEST = 300  # characters of the name of a frame
+# how py-spy names a thread in speedscope; the frames it puts outside of all others; how we name a thread
+_PY_SPY = re.compile(r'(?:Process (\d+) )?Thread (\S+)(?: "(.*)")?', re.DOTALL)
+_PROCESS, _THREAD = re.compile(r"process (\d+):"), re.compile(r"thread \((\S+)\)(?:: ?(.*))?", re.DOTALL)
+_OURS = re.compile(r"(.*) \((\d+)(?: of (\d+))?\)", re.DOTALL)
 _MILLISECONDS = {"seconds": 1e3, "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6}
 
 
@@ -31,7 +36,8 @@ def _raw(lines: Iterable[str]) -> Profile:
     for line in lines:
         stack, _, count = line.rstrip("\r").rpartition(" ")
         if stack and count.isascii() and count.isdigit() and len(count) < 16:
-            profile.add(tuple(clean(name, _LONGEST) for name in stack.split(";")[: MOST_DEPTH + 1]), int(count))
+            names = tuple(clean(name, LONGEST) for name in stack.split(";")[: MOST_DEPTH + 1])
+            profile.add(_told_apart(names, profile), int(count))
         else:
             strange += bool(line.strip())
     if strange >= len(profile.stacks):  # any text has lines that end in a number
@@ -43,12 +49,18 @@ def _raw(lines: Iterable[str]) -> Profile:
 
 def _speedscope(data: Any) -> Profile:
     try:
-        frames = [_frame(each) for each in data["shared"]["frames"][:MOST_FRAMES]]
         profile, threads = Profile(), data["profiles"]
+        frames = [_frame(each, profile.files) for each in data["shared"]["frames"][:MOST_FRAMES]]
         for each in threads:
-            first = (clean(str(each["name"]), _LONGEST),) if len(threads) > 1 else ()
+            first: tuple[str, ...] = ()
+            found = _PY_SPY.fullmatch(str(each["name"]))
+            if found is not None:
+                first = (_named(profile, found[1], found[2], found[3] or ""),)
+            elif len(threads) > 1:
+                first = (_named(profile, None, "", str(each["name"])),)
             for stack, weight in _samples(each):
-                names = tuple(frames[index] for index in stack[: MOST_DEPTH + 1] if index >= 0)
+                places = (frames[index] for index in stack[: MOST_DEPTH + 3] if index >= 0)
+                names = tuple(place for place in places if not (found and _is_root(place)))
                 if names:
                     profile.add(first + names, weight)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, RecursionError):
@@ -58,14 +70,41 @@ def _speedscope(data: Any) -> Profile:
     return profile
 
 
-def _frame(entry: Any) -> str:
-    where = entry.get("file")
-    line = entry.get("line")
-    name = clean(str(entry["name"]), _LONGEST)
-    if not where or "(" in name:
+def _named(profile: Profile, pid: str | None, tid: str, name: str) -> str:
+    """The name that stands in front of the stacks of a thread, as `Profile.threads` has it."""
+    thread = Thread(int(pid) if pid else None, clean(tid, 32), clean(name, LONGEST))
+    of = f" of {thread.pid}" if thread.pid is not None and thread.tid != pid else ""
+    text = f"{thread.name} ({thread.tid}{of})" if thread.tid else thread.name
+    profile.threads[text] = thread
+    return text
+
+
+def _told_apart(names: tuple[str, ...], profile: Profile) -> tuple[str, ...]:
+    """A collapsed stack with the name of its thread in front, where one of ours or of py-spy's is there."""
+    process = _PROCESS.match(names[0])
+    rest = names[1:] if process else names
+    if rest and (thread := _THREAD.fullmatch(rest[0])):
+        return (_named(profile, process[1] if process else None, thread[1], thread[2] or ""), *rest[1:])
+    if ours := _OURS.fullmatch(names[0]):
+        pid = ours[3] or (ours[2] if "MainThread" in ours[1] else None)
+        return (_named(profile, pid, ours[2], ours[1]), *names[1:])
+    if names[0] == "MainThread":
+        return (_named(profile, None, "", names[0]), *names[1:])
+    return names
+
+
+def _is_root(name: str) -> bool:
+    return _PROCESS.match(name) is not None or _THREAD.fullmatch(name) is not None
+
+
+def _frame(entry: Any, files: dict[str, str]) -> str:
+    file, line = entry.get("file"), entry.get("line")
+    name = clean(str(entry["name"]), LONGEST)
+    if not file:
         return name
-    place = clean(str(where).rpartition("/")[2], _LONGEST // 2)
-    return f"{name} ({place}:{line})" if type(line) is int else f"{name} ({place})"
+    text = frame(name, str(file), line if type(line) is int else None)
+    files.setdefault(text, clean(str(file), 4 * LONGEST))
+    return text
 
 
 def _samples(entry: Any) -> Iterator[tuple[list[int], float]]:

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from gputop.profile.code import is_own
 
 MOST_STACKS = 500_000
 MOST_DEPTH = 500
+
+
+_LINE = re.compile(r":\d+\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread that was sampled."""
+
+    pid: int | None  # where more than one process was sampled, or it is known anyway
+    tid: str
+    name: str
+
+    @property
+    def main(self) -> bool:
+        """Whether it is the main thread of its process."""
+        return "MainThread" in self.name or (self.pid is not None and self.tid == str(self.pid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +51,18 @@ class Node:
 
 
 class Profile:
-    """Samples by stack. Frames are clean text, outermost first."""
+    """Samples by stack. Frames are clean text, outermost first.
+
+    `threads` are those that were told apart: each of its stacks then begins with the name it has here. `files` has the
+    whole path of a frame's file where it is known.
+    """
 
     def __init__(self, stacks: Iterable[tuple[tuple[str, ...], float]] = ()) -> None:
         self.stacks: dict[tuple[str, ...], float] = {}
         self.notes: list[str] = []
+        self.threads: dict[str, Thread] = {}
+        self.files: dict[str, str] = {}
+        self.pid: int | None = None  # the process it is about, where it is known
         for stack, count in stacks:
             self.add(stack, count)
 
@@ -55,6 +82,37 @@ class Profile:
     def total(self) -> float:
         """All samples."""
         return sum(self.stacks.values(), 0.0)
+
+    @property
+    def subject(self) -> int | None:
+        """The process it is about: the one it was told to be, else the oldest; None where processes have no names."""
+        known = {thread.pid for thread in self.threads.values() if thread.pid is not None}
+        return self.pid if self.pid in known else min(known, default=None)
+
+    def only(self, wanted: Callable[[Thread], bool]) -> Profile:
+        """Those threads alone, their stacks without the threads' names."""
+        names = {name for name, thread in self.threads.items() if wanted(thread)}
+        found = Profile((stack[1:], count) for stack, count in self.stacks.items() if stack[0] in names and stack[1:])
+        found.files = self.files
+        return found
+
+    def by_function(self) -> Profile:
+        """The same without the numbers of lines."""
+        found = Profile((tuple(_LINE.sub(")", name) for name in stack), count) for stack, count in self.stacks.items())
+        found.files = {_LINE.sub(")", name): file for name, file in self.files.items()}
+        found.threads, found.notes = self.threads, self.notes
+        return found
+
+    def own(self) -> Profile:
+        """The same as far as the innermost frame of the user's own code; samples outside of it are left out."""
+        mine = {name for name, file in self.files.items() if is_own(file)}
+        found = Profile()
+        for stack, count in self.stacks.items():
+            last = next((place for place in range(len(stack) - 1, -1, -1) if stack[place] in mine), None)
+            if last is not None:
+                found.add(stack[: last + 1], count)
+        found.files = self.files
+        return found
 
     def top(self) -> list[Function]:
         """Every function, most samples of its own first; one that calls itself counts once a stack."""
@@ -95,8 +153,10 @@ def diff(before: Profile, after: Profile) -> list[tuple[str, float, float]]:
 
     Shares are 0 to 1 of all samples in which the function was anywhere: two profiles need not be as long.
     """
-    old = {each.name: each.total_count / before.total for each in before.top()} if before.stacks else {}
-    new = {each.name: each.total_count / after.total for each in after.top()} if after.stacks else {}
+    old, new = (
+        {each.name: each.total_count / profile.total for each in profile.by_function().top()}
+        for profile in (before, after)  # an edit moves the lines below it
+    )
     names = old.keys() | new.keys()
     rows = [(name, old.get(name, 0.0), new.get(name, 0.0)) for name in names]
     return sorted((row for row in rows if row[1] != row[2]), key=lambda row: (-abs(row[2] - row[1]), row[0]))

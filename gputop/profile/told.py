@@ -1,48 +1,137 @@
-"""A profile told as a page: where the main thread is, in words, then its functions; and what changed between two."""
+"""A profile told as a page: where the main thread is, in words, then the user's own code, functions, loaders."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gputop.page import Page, Point, Table
-from gputop.profile.parts import main, shares
+from gputop.profile.parts import main, phases, shares
 from gputop.profile.stacks import Profile, diff
 
 _ROWS = 15
+_OWN_ROWS = 8
 _WARN, _CRIT = 0.10, 0.20  # TraceML's limits for waiting on input
+_TOLD = 0.05  # of the samples; smaller parts are not worth a word
+_IDLE = "waiting for the trainer to ask for a batch"
 
 
-def page(profile: Profile, name: str) -> Page:
+def page(profile: Profile, name: str, *, about: str = "") -> Page:
     """What one profile says."""
-    seen = main(profile)
-    parts = {part.name: (part.text, share) for part, share in shares(seen).items()}
-    data = parts["waits-for-data"][1]
-    points: tuple[Point, ...] = ()
-    if data >= _WARN:
-        points = (
-            Point(
-                severity="crit" if data >= _CRIT else "warn",
-                text=f"{data:.0%} of the samples wait for the DataLoader: the step is starved by its input.",
-                steps=(
-                    "More workers, pin_memory, prefetch_factor=4; gputop diagnose tells storage from CPU.",
-                    "What the workers do is not in this process: profile one of them next.",
-                ),
-            ),
-        )
-    top = seen.top()
-    words = f"Most samples are in {top[0].name}: {top[0].self_count / seen.total:.0%}."
-    rows = tuple(
-        (e.name, _percent(e.self_count / seen.total), _percent(e.total_count / seen.total)) for e in top[:_ROWS]
-    )
-    in_parts = tuple((text, _percent(share)) for text, share in parts.values() if share)
-    known = Table("Known parts", ("part", "share"), in_parts)
+    first, others = main(profile), _others(profile)
+    seen = {part.name: (part.text, share) for part, share in shares(first).items()}
+    tables = [
+        Table("Parts of the main thread", ("part", "share"), _percents(each for each in seen.values() if each[1])),
+        Table("Your own code, innermost", ("line", "share"), _percents(_tops(first.own(), first.total))),
+        Table("Functions", ("name", "own", "total"), _functions(first.by_function())),
+        Table("Its other processes: functions", ("name", "own", "total"), _functions(others.by_function())),
+        Table("Threads", ("name", "samples"), _threads(profile)),
+    ]
     return Page(
         title=name,
-        about=f"{profile.total:.0f} samples, {len(profile.stacks)} stacks"
-        + ("" if seen is profile else "; the main thread is shown"),
-        words=(words,),
-        points=points,
-        tables=tuple(table for table in (known, Table("Functions", ("name", "own", "total"), rows)) if table.rows),
+        about=about or _about(profile, first),
+        words=tuple(_words(first, others)),
+        points=tuple(_points({name: share for name, (_, share) in seen.items()}, others)),
+        tables=tuple(table for table in tables if table.rows),
         notes=tuple(profile.notes),
     )
+
+
+def _about(profile: Profile, first: Profile) -> str:
+    shown = "" if first is profile else "; the main thread is shown"
+    return f"{profile.total:.0f} samples, {len(profile.stacks)} stacks{shown}"
+
+
+def _words(first: Profile, others: Profile) -> Iterator[str]:
+    top = first.by_function().top()
+    yield f"Most samples are in {top[0].name}: {top[0].self_count / first.total:.0%}."
+    own = first.own().by_function().top()
+    if own and own[0].name != top[0].name:
+        yield f"Of your own code, most are in what {own[0].name} does: {own[0].self_count / first.total:.0%}."
+    parts = [f"{phase} {share:.0%}" for phase, share in phases(first).items() if share >= _TOLD]
+    if parts:
+        yield f"A step is made of: {', '.join(parts)}."
+    if others.stacks:
+        yield from _of_others(others)
+
+
+def _of_others(others: Profile) -> Iterator[str]:
+    """What the loaders do; those that wait for work are said to wait."""
+    idle = sum(count for stack, count in others.stacks.items() if _waits(stack))
+    busy = Profile((stack, count) for stack, count in others.stacks.items() if not _waits(stack))
+    busy.files = others.files
+    text = f"Its other processes wait for work {idle / others.total:.0%} of the time"
+    if not busy.stacks:
+        yield f"{text}."
+        return
+    own = busy.own().by_function().top() or busy.by_function().top()
+    yield f"{text}; of the rest, most is in what {own[0].name} does: {own[0].self_count / busy.total:.0%}."
+
+
+def _waits(stack: tuple[str, ...]) -> bool:
+    """Whether a loader waits for an index to load, as in torch's `_worker_loop`: `index_queue.get(timeout)`."""
+    loop = _worker(stack)
+    return loop is not None and "get (queues.py" in "".join(stack[loop + 1 : loop + 2])
+
+
+def _worker(stack: tuple[str, ...]) -> int | None:
+    """Where a loader's own work begins in a stack."""
+    return next((place for place, name in enumerate(stack) if name.startswith("_worker_loop (")), None)
+
+
+def _points(seen: dict[str, float], others: Profile) -> Iterator[Point]:
+    waits, loads = seen["waits-for-data"], seen["loads-in-main"]
+    if waits >= _WARN:
+        profiled = "Its loaders are below: what they do most is what to make cheaper."
+        elsewhere = "What the workers do is not in this process: profile one of them next."
+        yield Point(
+            severity="crit" if waits >= _CRIT else "warn",
+            text=f"{waits:.0%} of the samples wait for the DataLoader: the step is starved by its input.",
+            steps=(
+                "More workers, pin_memory, prefetch_factor=4; gputop diagnose tells storage from CPU.",
+                profiled if others.stacks else elsewhere,
+            ),
+        )
+    if loads >= _WARN:
+        yield Point(
+            severity="crit" if loads >= _CRIT else "warn",
+            text=f"{loads:.0%} of the samples load data in the main process: the GPU waits meanwhile.",
+            steps=("Load in other processes: num_workers=4 and more.",),
+        )
+    for name, text, step in (
+        ("draws", "draw or save images", "Save samples every few epochs, or in another process."),
+        ("logs", "write logs", "Log every 50 steps, not each."),
+        ("saves", "save checkpoints", "Save less often, or in a thread."),
+        ("data-parallel", "copy the model and batches for DataParallel", "Use DistributedDataParallel (torchrun)."),
+    ):
+        if seen[name] >= _WARN:
+            yield Point(severity="warn", text=f"{seen[name]:.0%} of the samples {text}.", steps=(step,))
+
+
+def _tops(profile: Profile, total: float) -> Iterator[tuple[str, float]]:
+    for each in profile.top()[:_OWN_ROWS]:
+        if each.self_count:
+            yield each.name, each.self_count / total
+
+
+def _functions(profile: Profile) -> tuple[tuple[str, str, str], ...]:
+    total = profile.total
+    return tuple(
+        (e.name, _percent(e.self_count / total), _percent(e.total_count / total)) for e in profile.top()[:_ROWS]
+    )
+
+
+def _percents(rows: Iterator[tuple[str, float]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _percent(share)) for name, share in rows)
+
+
+def _threads(profile: Profile) -> tuple[tuple[str, str], ...]:
+    if len(profile.threads) < 2:
+        return ()
+    counts: dict[str, float] = {}
+    for stack, count in profile.stacks.items():
+        counts[stack[0]] = counts.get(stack[0], 0.0) + count
+    rows = sorted(((name, count) for name, count in counts.items() if name in profile.threads), key=lambda row: -row[1])
+    return tuple((name, f"{count:.0f}") for name, count in rows[:_ROWS])
 
 
 def compared(before: Profile, after: Profile, names: tuple[str, str]) -> Page:
@@ -62,18 +151,26 @@ def compared(before: Profile, after: Profile, names: tuple[str, str]) -> Page:
 
 
 def as_json(profile: Profile, name: str) -> dict[str, object]:
-    """One profile as numbers: counts of samples by function and by known part."""
-    seen = main(profile)
+    """One profile as numbers: counts of samples by function, shares of known parts and phases."""
+    first = main(profile)
+    top = first.by_function().top()[:100]
     return {
         "kind": "profile",
         "file": name,
         "samples": profile.total,
-        "parts": {part.text: share for part, share in shares(seen).items()},
-        "functions": [
-            {"name": each.name, "self": each.self_count, "total": each.total_count} for each in seen.top()[:100]
-        ],
+        "parts": {part.text: share for part, share in shares(first).items()},
+        "phases": phases(first),
+        "functions": [{"name": each.name, "self": each.self_count, "total": each.total_count} for each in top],
         "notes": list(profile.notes),
     }
+
+
+def _others(profile: Profile) -> Profile:
+    """The main threads of its other processes, loaders as a rule: without what led to the fork."""
+    found = profile.only(lambda thread: thread.main and thread.pid not in (None, profile.subject))
+    cut = Profile((stack[_worker(stack) or 0 :], count) for stack, count in found.stacks.items())
+    cut.files = found.files
+    return cut
 
 
 def _percent(share: float) -> str:

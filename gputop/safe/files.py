@@ -59,9 +59,36 @@ class Folder:
                     continue
         return found
 
-    def inner(self, name: str) -> Folder:
-        """A folder in it, made if needed, as private as it; Refused where it is not."""
-        return _within(self._fd, self.path, _plain(name))
+    def read(self, name: str, limit: int) -> bytes | None:
+        """The bytes of a file; None if it is not there, larger than that, or no plain file of ours."""
+        try:
+            fd = os.open(_plain(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._fd)
+        except OSError:
+            return None
+        with open(fd, "rb") as file:
+            info = os.fstat(fd)
+            if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_size > limit:
+                return None
+            return file.read(limit)
+
+    def inner(self, name: str, *, new: bool = False) -> Folder:
+        """A folder in it, made if needed, as private as it; Refused where it is not, with `new` where it exists."""
+        return _within(self._fd, self.path, _plain(name), new=new)
+
+    def remove_folder(self, name: str) -> None:
+        """Removes an empty folder; one that is not there or not empty is no error."""
+        with contextlib.suppress(OSError):
+            os.rmdir(_plain(name), dir_fd=self._fd)
+
+    def folders(self) -> list[str]:
+        """The names of the folders in it, sorted."""
+        with os.scandir(self._fd) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
+    def free_bytes(self) -> int:
+        """What its disk has left for us."""
+        found = os.fstatvfs(self._fd)
+        return found.f_bavail * found.f_frsize
 
     def close(self) -> None:
         """Lets go of the descriptor."""
@@ -201,7 +228,6 @@ def _check_ours(folder: int, path: str, name: str) -> None:
 
 
 def _private(base: str, name: str) -> Folder:
-    path = os.path.join(base, name)
     try:
         parent = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -209,19 +235,18 @@ def _private(base: str, name: str) -> Folder:
     try:
         _check_parent(base, os.fstat(parent))
         return _within(parent, base, name)
-    except OSError as error:
-        raise _refused(path, error) from None
     finally:
         os.close(parent)
 
 
-def _within(parent: int, base: str, name: str) -> Folder:
+def _within(parent: int, base: str, name: str, *, new: bool = False) -> Folder:
     path = os.path.join(base, name)
     try:
         try:
             os.mkdir(name, 0o700, dir_fd=parent)
         except FileExistsError:
-            pass
+            if new:
+                raise
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     except OSError as error:
         raise _refused(path, error) from None

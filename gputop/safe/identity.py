@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from gputop.safe.text import decode
@@ -100,6 +101,13 @@ def initial_pid_namespace(proc: str = "/proc") -> bool:
         return os.readlink(f"{proc}/self/ns/pid") == _INITIAL_PID_NAMESPACE
     except OSError:
         return False
+
+
+def in_container(proc: str = "/proc", environ: Mapping[str, str] = os.environ, root: str = "") -> bool:
+    """Whether this is a container, as far as its usual marks tell."""
+    marks = (f"{root}/.dockerenv", f"{root}/run/.containerenv")
+    named = "container" in environ or "KUBERNETES_SERVICE_HOST" in environ
+    return named or any(map(os.path.exists, marks)) or not initial_pid_namespace(proc)
 
 
 def borrowed_rights() -> str | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping
 
 from gputop.collect.nvml import pci
 from gputop.collect.nvml.gate import (
@@ -21,7 +19,7 @@ from gputop.collect.nvml.gate import (
     Unanswered,
 )
 from gputop.model import Note
-from gputop.safe.identity import initial_pid_namespace
+from gputop.safe.identity import in_container
 from gputop.safe.text import clean, decode
 from gputop.units import ago
 
@@ -43,13 +41,6 @@ _LOAD = "the driver is not loaded: modprobe nvidia; dmesg | grep NVRM"
 def _seen(sys_root: str) -> tuple[str, ...]:
     found = sorted({slot.device for slot in pci.gpus(sys_root)})
     return (_pair(f"lspci shows an NVIDIA GPU ({', '.join(found)})", _LOAD),) if found else ()
-
-
-def in_container(proc_root: str, environ: Mapping[str, str] = os.environ, root: str = "") -> bool:
-    """Whether this is a container, as far as its usual marks tell."""
-    marks = (f"{root}/.dockerenv", f"{root}/run/.containerenv")
-    named = "container" in environ or "KUBERNETES_SERVICE_HOST" in environ
-    return named or any(map(os.path.exists, marks)) or not initial_pid_namespace(proc_root)
 
 
 def kernel_version(sys_root: str, proc_root: str) -> str | None:

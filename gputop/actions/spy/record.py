@@ -1,0 +1,268 @@
+"""A profile of some seconds: py-spy samples a process and its loaders, and what it says is told in words.
+
+    hold = Hold(frame, process, PROFILE.rights(rights))
+    run = PROFILE.run(hold, Sampling(seconds=10), tell)
+    run.line                                   # 6 of 10 s · 3 errors · paused 2% of the time
+    run.cancel()                               # ends it early; what is there is kept
+    run.result.kept, run.result.page, run.result.profile
+
+The process is not paused unless `native` is asked for. What this costs it is measured; too much ends it early.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from gputop import words
+from gputop.actions.action import Result, Run, begin
+from gputop.actions.aim import untouchable
+from gputop.actions.hold import Hold, Scope
+from gputop.actions.spy import child
+from gputop.actions.spy.child import Child
+from gputop.actions.spy.cost import LOOK_S, Cost, Meter, read
+from gputop.actions.spy.keeping import MOST_ERRORS, About, keep
+from gputop.actions.spy.program import find
+from gputop.actions.spy.stacks import cannot
+from gputop.actions.target import Refusal, Rights, Target
+from gputop.model import Frame, Process
+from gputop.page import Page
+from gputop.profile import kept
+from gputop.profile.kept import Kept
+from gputop.profile.stacks import Profile
+from gputop.safe import attach
+from gputop.safe.attach import Barred
+from gputop.safe.files import Refused
+from gputop.safe.identity import read_stat
+
+SHORTEST_S, LONGEST_S = 0.5, 600.0
+SLOWEST, FASTEST = 10, 100  # samples a second
+_THREAD_SAMPLES = 2000  # a second, of all threads together: what was measured to cost nothing
+_PAUSED_SAMPLES = 400  # the same where each sample pauses the process
+MOST_THREADS, MOST_PAUSED_THREADS = 4000, 400
+_PATIENCE_S = 30.0  # after the time is over
+_PACE_S = 1.0  # the pace of a process is looked at for so long before and after
+_TELL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What a person chose."""
+
+    seconds: float = 10.0
+    rate: int | None = None  # samples a second; None: as many as the number of threads allows
+    children: bool = True  # its loaders and other children too
+    gil: bool = False  # only threads that hold the lock of the interpreter: what Python itself does
+    native: bool = False  # C and C++ frames too; pauses the process for each sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileResult(Result):
+    """What was recorded, where it is kept, and what it says."""
+
+    kept: Kept | None = None
+    profile: Profile | None = None
+    page: Page | None = None
+    cost: Cost | None = None
+
+
+class Record:
+    """The action."""
+
+    id = "profile"
+    title = "Profile"
+
+    def rights(self, rights: Rights) -> Rights:
+        """What its hold is made with: pid 1 of a container may be the job; --readonly is asked about before."""
+        return rights if rights.readonly else Rights(looks=True, elsewhere=rights.elsewhere)
+
+    def why_not(self, process: Process, rights: Rights) -> str | None:
+        """Why it cannot be recorded: as for stacks, and with --readonly, which writes no file."""
+        why = untouchable(process, self.rights(rights))
+        if why is not None:
+            return why
+        program = find()
+        barred = program if isinstance(program, Barred) else cannot(process.pid, "profile")
+        return barred.line if barred else None
+
+    def run(self, hold: Hold, options: Sampling, tell: Callable[[Run], object]) -> Run:
+        """Record; the result is a ProfileResult."""
+        return begin(f"py-spy record {hold.process.pid}", hold, lambda run: _record(hold, options, run), tell)
+
+
+PROFILE = Record()
+
+
+def threads(frame: Frame, process: Process, children: bool) -> tuple[int, int]:
+    """How many threads would be sampled, in how many processes."""
+    below, pids = {process.pid}, [process.pid]
+    if children:
+        parents = {one.pid: one.parent_pid for one in frame.processes}
+        grew = True
+        while grew:
+            new = [pid for pid, parent in parents.items() if parent in below and pid not in below]
+            below.update(new)
+            pids += new
+            grew = bool(new)
+    counts = [stat.threads or 1 for pid in pids if (stat := read_stat(pid))]
+    return sum(counts), len(counts)
+
+
+def rate(sampling: Sampling, count: int) -> int:
+    """Samples a second for so many threads."""
+    if sampling.rate is not None:
+        return sampling.rate
+    if sampling.native:
+        return max(1, min(20, _PAUSED_SAMPLES // max(count, 1)))
+    return max(SLOWEST, min(FASTEST, _THREAD_SAMPLES // max(count, 1)))
+
+
+class _Unable(Exception):
+    """Nothing is recorded."""
+
+    def __init__(self, barred: Barred) -> None:
+        super().__init__(barred.text)
+        self.barred = barred
+
+
+def _record(hold: Hold, sampling: Sampling, run: Run) -> ProfileResult:
+    try:
+        program, target = find(), hold.held(Scope.PROCESS)[0]
+        if isinstance(program, Barred):
+            raise _Unable(program)
+        if isinstance(target, Refusal):
+            raise _Unable(Barred(target.text))
+        counted = threads(hold.frame, hold.process, sampling.children)
+        _check(target, sampling, *counted)
+        return _recorded(program, target, sampling, counted, run)
+    except _Unable as why:
+        unlock = (why.barred.unlock,) if why.barred.unlock else ()
+        return ProfileResult(text=why.barred.text, good=False, lines=unlock)
+    except Refused as refused:
+        return ProfileResult(text=f"nothing recorded: {refused}", good=False)
+
+
+def _check(target: Target, sampling: Sampling, count: int, processes: int) -> None:
+    """Everything that can be known to go wrong before anybody waits for it."""
+    if not SHORTEST_S <= sampling.seconds <= LONGEST_S:
+        raise _Unable(Barred(f"a profile takes {SHORTEST_S} s to {LONGEST_S / 60:.0f} minutes"))
+    if sampling.rate is not None and not 1 <= sampling.rate <= 1000:
+        raise _Unable(Barred("the rate is 1 to 1000 samples a second"))
+    most = MOST_PAUSED_THREADS if sampling.native else MOST_THREADS
+    if count > most:
+        remedy = (
+            "leave --native out" if sampling.native else "take --alone" if processes > 1 else "gputop stack shows it"
+        )
+        raise _Unable(Barred(f"{count} threads are too many to sample at a bearable cost (most: {most}): {remedy}"))
+    barred = cannot(target.pid, "profile", pausing=sampling.native)
+    if barred is not None:
+        raise _Unable(barred)
+    kept.ready()
+
+
+def _recorded(program: str, target: Target, sampling: Sampling, counted: tuple[int, int], run: Run) -> ProfileResult:
+    meter, pace_s = Meter(partial(read, target.pid)), min(_PACE_S, sampling.seconds / 4)
+    frozen = target.state() in ("T", "t")
+    meter.before()
+    run.say("looking at its own pace first")
+    if run.pause(pace_s):
+        raise _Unable(Barred("cancelled: nothing was recorded"))
+    meter.before()
+    about = About(target.process, time.time(), sampling.seconds, rate(sampling, counted[0]), _how(sampling), *counted)
+    options, most_s = _options(sampling, about.rate), sampling.seconds + _PATIENCE_S
+    spy = child.start(program, target.pid, options, seconds=most_s, to_file=True)
+    if isinstance(spy, Barred):
+        raise _Unable(spy)
+    try:
+        early = _watch(spy, meter, sampling, run)
+        notes = [*([early] if early else []), *_left(target, frozen)]
+        trouble = spy.trouble()
+        if trouble is not None and (run.cancelled or not spy.output()):
+            raise _Unable(Barred("cancelled: nothing was recorded") if run.cancelled else trouble)
+        if not run.cancelled and not target.ended():
+            meter.after()
+            run.say("looking at its pace afterwards")
+            run.pause(pace_s)
+            meter.after()
+        return _result(about, spy, meter.cost(), notes)
+    finally:
+        spy.close()
+
+
+def _watch(spy: Child, meter: Meter, sampling: Sampling, run: Run) -> str | None:
+    """Wait for its end, or bring it about; why it ended early, unless a person wanted that."""
+    began_s = told_s = time.monotonic()
+    while spy.running():
+        if run.pause(LOOK_S):
+            spy.stop()
+            return f"ended by hand after {time.monotonic() - began_s:.1f} of {sampling.seconds:g} s"
+        meter.during(spy.cpu_s())
+        if why := meter.too_much():
+            spy.stop()
+            return f"ended after {time.monotonic() - began_s:.1f} s: {why}; a lower --rate is gentler"
+        now_s = time.monotonic()
+        if sampling.seconds % 1 and now_s - began_s >= sampling.seconds:  # py-spy knows whole seconds only
+            spy.stop()
+            return None
+        if now_s - told_s >= _TELL_S:
+            told_s = now_s
+            run.say(_progress(now_s - began_s, sampling.seconds, spy, meter))
+    return None
+
+
+def _progress(passed_s: float, seconds: float, spy: Child, meter: Meter) -> str:
+    if passed_s > seconds:
+        return f"{seconds:g} s are over, waiting for py-spy to write"
+    return f"{passed_s:.1f} of {seconds:g} s · {words.amount(spy.errors(), 'error')} · {meter.cost().text}"
+
+
+def _left(target: Target, frozen: bool) -> list[str]:
+    """The process as it is left: it runs, and nobody holds it. One that a tracer left stopped is set going again."""
+    if target.ended():
+        return ["the process ended meanwhile"]
+    notes = []
+    if target.state() == "T" and not frozen:
+        target.signal(signal.SIGCONT)
+        notes.append("py-spy left the process stopped: it was set going again")
+    if (tracer := attach.tracer(target.pid)) is not None:
+        notes.append(f"the process is traced by {tracer[1]} ({tracer[0]})")
+    return notes
+
+
+def _options(sampling: Sampling, hertz: int) -> list[str]:
+    chosen = ["record", "--format", "speedscope", "--full-filenames", "--threads", "--rate", str(hertz)]
+    chosen += ["--duration", str(math.ceil(sampling.seconds))]
+    chosen += ["--native"] if sampling.native else ["--nonblocking"]
+    chosen += (
+        ["--gil"] if sampling.gil else ["--idle"]
+    )  # without --idle who waits gives no sample: the verdict is blind
+    return [*chosen, *(["--subprocesses"] if sampling.children else [])]
+
+
+def _how(sampling: Sampling) -> str:
+    return ", ".join(
+        text
+        for chosen, text in (
+            (sampling.gil, "only who holds the GIL"),
+            (sampling.native, "native frames, paused for each sample"),
+            (not sampling.children, "without its children"),
+        )
+        if chosen
+    )
+
+
+def _result(about: About, spy: Child, cost: Cost, notes: list[str]) -> ProfileResult:
+    samples, errors = spy.counts()
+    if any("behind in sampling" in line for line in spy.said()):
+        notes.append("py-spy could not keep up: a lower --rate is exact")
+    found = keep(about, spy.output(), samples=samples, errors=errors, cost=cost, notes=notes)
+    text = f"{samples} samples, {words.amount(errors, 'error')}, {cost.text}: {found.kept.path}"
+    if errors > MOST_ERRORS * (samples + errors):
+        notes.append(f"{errors} of {samples + errors} samples failed: a lower --rate reads more of them")
+    return ProfileResult(
+        text=text, good=True, lines=tuple(notes), kept=found.kept, profile=found.profile, page=found.page, cost=cost
+    )

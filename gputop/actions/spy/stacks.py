@@ -1,0 +1,202 @@
+"""Stacks: where every thread of a process is now, of its loaders too, or of all ranks of its job side by side.
+
+    hold = Hold(frame, process, STACK.rights(rights))
+    run = STACK.run(hold, Asked(Scope.JOB), tell)
+    run.result.processes                       # a Shown each: threads, main thread first, or why there are none
+    run.result.ranks                           # of a job: who moves, who is where, the odd one out
+
+Nothing in the processes is changed, and they are not paused, unless native frames are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gputop import words
+from gputop.actions.action import Result, Run, begin
+from gputop.actions.aim import untouchable
+from gputop.actions.hold import Hold, Scope
+from gputop.actions.spy import child
+from gputop.actions.spy.program import find
+from gputop.actions.target import Refusal, Rights, Target
+from gputop.model import Process, Role
+from gputop.profile.dump import ThreadStack, parse
+from gputop.profile.ranks import Ranks, compare
+from gputop.safe import attach
+from gputop.safe.attach import Barred
+from gputop.safe.files import Refused
+from gputop.safe.text import decode
+
+AT_ONCE = 16  # processes that are looked at together
+APART_S = 1.0  # between the two looks at the ranks of a job: one that stands still is told by the second
+_LONGEST_S = 15.0
+_TRIES = 4  # a stack that changes while it is read without a pause may be unreadable
+
+_Meant = tuple[Process, Target | Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person wants to see."""
+
+    scope: Scope = Scope.PROCESS  # LOADERS: its loaders too; JOB: all ranks of its job, twice
+    native: bool = False  # C and C++ frames too; pauses each process for a third of a second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """The threads of one process, the main one first, or why they cannot be seen."""
+
+    process: Process
+    threads: tuple[ThreadStack, ...] = ()
+    barred: Barred | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackResult(Result):
+    """What was seen, in the order of the job; `ranks` compares its ranks where the whole job was asked for."""
+
+    processes: tuple[Shown, ...] = ()
+    ranks: Ranks | None = None
+
+
+class Stack:
+    """The action."""
+
+    id = "stack"
+    title = "Stacks"
+
+    def rights(self, rights: Rights) -> Rights:
+        """What its hold is made with: looking is allowed with --readonly, and on pid 1."""
+        return replace(rights, looks=True)
+
+    def why_not(self, process: Process, rights: Rights) -> str | None:
+        """Why its stacks cannot be read: not on this machine, ended, somebody else's, forbidden, no py-spy."""
+        why = untouchable(process, self.rights(rights))
+        if why is not None:
+            return why
+        program = find()
+        barred = program if isinstance(program, Barred) else cannot(process.pid, "stack")
+        return barred.line if barred else None
+
+    def run(self, hold: Hold, options: Asked, tell: Callable[[Run], object]) -> Run:
+        """Look; the result is a StackResult."""
+        return begin(f"stacks of {hold.process.pid}", hold, lambda run: _look(hold, options, run), tell)
+
+
+STACK = Stack()
+
+
+def cannot(pid: int, command: str, *, pausing: bool = False) -> Barred | None:
+    """Why py-spy cannot read this process, as the kernel says; None if it can. `pausing`: it is to be stopped, too."""
+    barred = attach.barred(pid, f"gputop {command} {pid}")
+    if barred is None and pausing and (tracer := attach.tracer(pid)) is not None:
+        return Barred(f"process {pid} is traced by {tracer[1]} ({tracer[0]}), and only one may: try without --native")
+    return barred
+
+
+def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
+    program = find()
+    if isinstance(program, Barred):
+        return StackResult(text=program.text, good=False, lines=_unlocks([program]))
+    if why := hold.why_not(asked.scope):
+        return StackResult(text=f"nothing to show: {why}", good=False)
+    meant = [one for one in zip(hold.who(asked.scope), hold.held(asked.scope), strict=True) if _wanted(one[0], asked)]
+    run.say(f"reading the stacks of {words.amount(len(meant), 'process')}")
+    shown = _shown(meant, asked, program, run)
+    ranks = None
+    if asked.scope is Scope.JOB and len(shown) > 1 and not run.pause(APART_S):
+        before, shown = shown, _shown(meant, asked, program, run)
+        ranks = compare(
+            [_label(one.process) for one in shown], [one.threads for one in before], [one.threads for one in shown]
+        )
+    barred = [one.barred for one in shown if one.barred]
+    seen = len(shown) - len(barred)
+    if not seen:
+        text = barred[0].text if len(barred) == 1 else f"no stack of {words.amount(len(shown), 'process')} can be read"
+    else:
+        text = f"stacks of {words.amount(seen, 'process')}" + (f"; {len(barred)} cannot be read" if barred else "")
+    stopped = [f"{one.pid} is stopped: kill -CONT {one.pid} sets it going" for _, one in meant if _stopped(one)]
+    return StackResult(text=text, good=not barred, lines=(*_unlocks(barred), *stopped), processes=shown, ranks=ranks)
+
+
+def _wanted(process: Process, asked: Asked) -> bool:
+    return asked.scope is not Scope.JOB or process.role is Role.TRAINER
+
+
+def _stopped(held: Target | Refusal) -> bool:
+    return isinstance(held, Target) and held.state() == "T"
+
+
+def _label(process: Process) -> str:
+    return str(process.pid) if process.rank is None else f"rank {process.rank}"
+
+
+def _unlocks(barred: Sequence[Barred]) -> tuple[str, ...]:
+    many = len(barred) > 1
+    return tuple(dict.fromkeys(one.line if many else one.unlock or "" for one in barred if many or one.unlock))
+
+
+def _shown(meant: Sequence[_Meant], asked: Asked, program: str, run: Run) -> tuple[Shown, ...]:
+    found: list[Shown] = []
+    for first in range(0, len(meant), AT_ONCE):
+        some = meant[first : first + AT_ONCE]
+        read = _read([held for _, held in some], asked, program, run)
+        for process, _ in some:
+            got = read[process.pid]
+            found.append(
+                Shown(process=process, barred=got) if isinstance(got, Barred) else Shown(process=process, threads=got)
+            )
+    return tuple(found)
+
+
+def _read(
+    held: Sequence[Target | Refusal], asked: Asked, program: str, run: Run
+) -> dict[int, tuple[ThreadStack, ...] | Barred]:
+    """The stacks of some processes, read at the same time, again where one could not be read."""
+    found: dict[int, tuple[ThreadStack, ...] | Barred] = {}
+    left: list[Target] = []
+    for one in held:
+        barred = Barred(one.text) if isinstance(one, Refusal) else cannot(one.pid, "stack", pausing=asked.native)
+        if barred is not None:
+            found[one.pid] = barred
+        elif isinstance(one, Target):
+            left.append(one)
+    options = ["dump", "--json", "--full-filenames", "--native" if asked.native else "--nonblocking"]
+    for _ in range(_TRIES):
+        started = [(one, child.start(program, one.pid, options, seconds=_LONGEST_S, to_file=False)) for one in left]
+        left = []
+        for target, spy in started:
+            got = spy if isinstance(spy, Barred) else _finished(spy, target)
+            found[target.pid] = got
+            if isinstance(got, Barred) and got.text.startswith("py-spy: ") and not target.ended():
+                left.append(target)
+        if not left or run.cancelled:
+            break
+    return found
+
+
+def _finished(spy: child.Child, target: Target) -> tuple[ThreadStack, ...] | Barred:
+    try:
+        spy.wait()
+        trouble = spy.trouble()
+        if target.ended():
+            return Barred(f"process {target.pid} has ended")
+        if trouble is not None:
+            return trouble
+        return parse(spy.output().decode("utf-8", "replace"), target.pid, partial(_name, target.pid))
+    except Refused as refused:
+        return Barred(f"py-spy: {refused}")
+    finally:
+        spy.close()
+
+
+def _name(pid: int, tid: int) -> str:
+    """The kernel's name of a thread."""
+    try:
+        with open(f"/proc/{pid}/task/{tid}/comm", "rb") as file:
+            return decode(file.read(64).rstrip(b"\n"))
+    except OSError:
+        return ""

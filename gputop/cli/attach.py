@@ -1,0 +1,213 @@
+"""The commands that look into a process that runs: its stacks, a profile of some seconds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gputop import __version__, config
+from gputop.cli.aiming import aimed, followed
+from gputop.cli.line import OK, USAGE, Command, Failure, duration
+
+if TYPE_CHECKING:
+    from gputop.actions.spy import Shown, StackResult
+    from gputop.config import Settings
+    from gputop.page import Page
+    from gputop.profile.kept import Kept
+    from gputop.profile.ranks import Ranks
+
+
+def stack(args: argparse.Namespace, settings: Settings) -> int:
+    """Print where the threads of a process are now."""
+    from gputop.actions import Scope
+    from gputop.actions.spy import STACK, Asked, StackResult
+
+    frame, process, rights = aimed(args, settings)
+    if why := STACK.why_not(process, rights):
+        raise Failure(why)
+    if args.native and settings.readonly:
+        raise Failure("--readonly changes no process, and --native pauses it: leave one out")
+    scope = Scope.JOB if args.job else Scope.LOADERS if args.workers else Scope.PROCESS
+    result, code = followed(STACK, frame, process, STACK.rights(rights), Asked(scope, args.native))
+    if not isinstance(result, StackResult) or not result.processes:
+        raise Failure(": ".join((result.text, *result.lines[:1])), code)
+    if args.as_json:
+        print(json.dumps(_object(result)))
+    else:
+        print("\n".join(_text(result, config.plain(settings.ascii, sys.stdout.encoding))))
+    for line in result.lines:
+        sys.stderr.write(f"gputop: {line}\n")
+    return code
+
+
+def _text(result: StackResult, plain: bool) -> list[str]:
+    from gputop import words
+    from gputop.page import text
+    from gputop.profile.shown import lines
+    from gputop.safe.text import to_ascii
+
+    out: list[str] = []
+    if result.ranks is not None:
+        out += [text(_page(result, result.ranks), ascii=plain)]
+    for shown in result.processes:
+        out.append(f"{shown.process.pid}  {words.command(shown.process)}")
+        out += lines(shown.threads) if shown.barred is None else [f"  {shown.barred.line}"]
+        out.append("")
+    return [to_ascii(line.replace("…", "...")) if plain else line for line in out[:-1]]
+
+
+def _page(result: StackResult, ranks: Ranks) -> Page:
+    from gputop.page import Page, Table
+
+    rows = tuple(
+        (
+            f"{'> ' if place.odd else ''}{place.label}",
+            str(shown.process.pid),
+            {True: "yes", False: "no", None: "unknown"}[place.moves],
+            place.collective.text if place.collective else place.inner.text if place.inner else "not read",
+            place.own.text if place.own else "",
+        )
+        for place, shown in zip(ranks.places, result.processes, strict=True)
+    )
+    table = Table("Ranks", ("", "pid", "moves", "in", "own code"), rows)
+    return Page(title=f"{len(rows)} ranks, looked at twice", words=(ranks.text,), tables=(table,))
+
+
+def _object(result: StackResult) -> dict[str, Any]:
+    odd = [] if result.ranks is None else [place.label for place in result.ranks.odd]
+    return {
+        "version": 1,
+        "gputop": __version__,
+        "text": result.text if result.ranks is None else result.ranks.text,
+        "odd": odd,
+        "processes": [_process(shown) for shown in result.processes],
+    }
+
+
+def _process(shown: Shown) -> dict[str, Any]:
+    process = shown.process
+    return {
+        "pid": process.pid,
+        "name": process.name,
+        "role": process.role.value,
+        "rank": process.rank,
+        "error": None if shown.barred is None else shown.barred.text,
+        "unlock": None if shown.barred is None else shown.barred.unlock,
+        "threads": [
+            {
+                "tid": thread.tid,
+                "name": thread.name,
+                "main": thread.main,
+                "active": thread.active,
+                "gil": thread.gil,
+                "frames": [
+                    {"name": call.name, "file": call.file, "line": call.line, "own": call.own} for call in thread.calls
+                ],
+            }
+            for thread in shown.threads
+        ],
+    }
+
+
+def _stack_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pid", type=int, metavar="PID", help="the process")
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument("--workers", action="store_true", help="its loaders too")
+    who.add_argument("--job", action="store_true", help="all ranks of its job side by side, the odd one out marked")
+    parser.add_argument("--native", action="store_true", help="C and C++ frames too; pauses it for a third of a second")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+
+
+def profile(args: argparse.Namespace, settings: Settings) -> int:
+    """Record a process for some seconds, keep it, and print what it says."""
+    from gputop.actions.spy import PROFILE, ProfileResult, Sampling
+    from gputop.page import markdown, text
+    from gputop.profile import told
+
+    if args.list:
+        return _list(args)
+    if args.pid is None:
+        raise Failure("which process? gputop profile PID; --list names what was taken", USAGE)
+    frame, process, rights = aimed(args, settings)
+    if why := PROFILE.why_not(process, rights):
+        raise Failure(why)
+    if args.native:
+        sys.stderr.write("gputop: --native pauses the process for each sample; what that costs is measured\n")
+    chosen = Sampling(args.seconds, args.rate, not args.alone, args.gil, args.native)
+    result, code = followed(PROFILE, frame, process, PROFILE.rights(rights), chosen)
+    if not isinstance(result, ProfileResult) or result.page is None or result.kept is None or result.profile is None:
+        raise Failure(": ".join((result.text, *result.lines[:1])), code)
+    if args.as_json:
+        said = told.as_json(result.profile, result.kept.path)
+        print(json.dumps({"version": 1, "gputop": __version__, **said, "about": dict(result.kept.meta)}))
+    elif args.format == "md":
+        print(markdown(result.page), end="")
+    else:
+        print(text(result.page, ascii=config.plain(settings.ascii, sys.stdout.encoding)), end="")
+    if not args.as_json:
+        _files(result.kept)
+    return code
+
+
+def _files(kept: Kept) -> None:
+    """Where it is, and what opens it."""
+    from gputop.profile.kept import COLLAPSED, FLAME, SPEEDSCOPE
+
+    sys.stdout.write(f"\n{kept.path}/\n")
+    for name, text in (
+        (SPEEDSCOPE, "drop it on https://www.speedscope.app (nothing is uploaded)"),
+        (FLAME, "a flame graph for any browser"),
+        (COLLAPSED, "collapsed stacks: gputop explain, flamegraph.pl, inferno"),
+    ):
+        sys.stdout.write(f"  {name:22} {text}\n")
+
+
+def _list(args: argparse.Namespace) -> int:
+    """What was taken, of a process or at all, the newest first."""
+    from gputop.profile import kept
+    from gputop.safe.files import Refused
+
+    try:
+        found = kept.history(args.pid)
+    except Refused as refused:
+        raise Failure(str(refused)) from None
+    if args.as_json:
+        print(json.dumps([{"path": one.path, **one.meta} for one in found]))
+        return OK
+    for one in found:
+        print(f"{one.title}\n  {one.path}")
+    if not found:
+        sys.stderr.write(f"gputop: no profile{f' of {args.pid}' if args.pid else ''} was taken\n")
+    return OK
+
+
+def _profile_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pid", type=int, nargs="?", metavar="PID", help="the process")
+    parser.add_argument(
+        "--for", dest="seconds", type=duration, default=10.0, metavar="T", help="how long: 10s, 1m (10s)"
+    )
+    parser.add_argument("--rate", type=int, metavar="HZ", help="samples a second (100, less with many threads)")
+    parser.add_argument("--alone", action="store_true", help="without its loaders and other children")
+    parser.add_argument("--gil", action="store_true", help="only threads that hold the lock of the interpreter")
+    parser.add_argument("--native", action="store_true", help="C and C++ frames too; pauses it for each sample")
+    parser.add_argument("--list", action="store_true", help="name the profiles that were taken, of PID or all")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+    parser.add_argument("--format", choices=("text", "md"), default="text", help="text, or Markdown for an issue")
+
+
+COMMANDS = (
+    Command(
+        name="stack",
+        help="where the threads of a process are now; of a whole job, to find a hang",
+        run=stack,
+        arguments=_stack_arguments,
+    ),
+    Command(
+        name="profile",
+        help="record a process for some seconds with py-spy, and say what takes its time",
+        run=profile,
+        arguments=_profile_arguments,
+    ),
+)

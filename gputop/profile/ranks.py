@@ -1,0 +1,119 @@
+"""The ranks of a job side by side: where each main thread is, who stands still, who is not with the others."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputop.profile.code import Call
+from gputop.profile.dump import ThreadStack
+
+_COLLECTIVE = re.compile(r"/(?:distributed_c10d|comm/comm|process_group)\.py$")
+_SYNCHRONIZES = re.compile(r"(?:^|\.)(?:barrier|all_?reduce|all_?gather\w*|reduce_scatter\w*|broadcast\w*)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one rank is."""
+
+    label: str
+    inner: Call | None = None  # the innermost call; None where its stack could not be read
+    own: Call | None = None  # the innermost call of the user's own code
+    collective: Call | None = None  # the outermost call in a collective
+    moves: bool | None = None  # whether it was elsewhere a moment before; None where that is not known
+    odd: bool = False  # it is not where the others are
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """All of them, and what that means in a sentence."""
+
+    places: tuple[Place, ...]
+    text: str
+
+    @property
+    def odd(self) -> tuple[Place, ...]:
+        """Those that are not where the others are."""
+        return tuple(place for place in self.places if place.odd)
+
+
+def compare(
+    labels: Sequence[str], before: Sequence[Sequence[ThreadStack]], now: Sequence[Sequence[ThreadStack]]
+) -> Ranks:
+    """Two looks at the threads of each rank, a moment apart. In a hang nobody moves, and all but one are together."""
+    stacks = [_main(threads) for threads in now]
+    odd = _odd(stacks)
+    places = tuple(
+        Place(
+            label=label,
+            inner=calls[0] if calls else None,
+            own=next((call for call in calls if call.own), None),
+            collective=_collective(calls),
+            moves=earlier != calls if earlier and calls else None,
+            odd=place in odd,
+        )
+        for place, (label, calls, earlier) in enumerate(zip(labels, stacks, map(_main, before), strict=True))
+    )
+    return Ranks(places, " ".join(_words(places)))
+
+
+def _main(threads: Sequence[ThreadStack]) -> tuple[Call, ...]:
+    return threads[0].calls if threads and threads[0].main else ()
+
+
+def _collective(calls: Sequence[Call]) -> Call | None:
+    found = (call for call in reversed(calls) if _COLLECTIVE.search(call.file) and _SYNCHRONIZES.search(call.name))
+    return next(found, None)
+
+
+def _odd(stacks: Sequence[tuple[Call, ...]]) -> set[int]:
+    """Those outside of a collective that others are in; else those apart from a majority that is together."""
+    seen = [place for place, calls in enumerate(stacks) if calls]
+    waiting = {place for place in seen if _collective(stacks[place])}
+    if waiting and len(waiting) < len(seen):
+        return set(seen) - waiting
+    # lines differ in a loop; functions do where ranks are apart
+    kinds = {place: tuple((call.name, call.file) for call in stacks[place]) for place in seen}
+    if not kinds:
+        return set()
+    most, count = Counter(kinds.values()).most_common(1)[0]
+    return {place for place in seen if kinds[place] != most} if 2 * count > len(seen) else set()
+
+
+def _words(places: Sequence[Place]) -> list[str]:
+    seen = [place for place in places if place.inner]
+    odd, said = [place for place in seen if place.odd], []
+    still = [place for place in seen if place.moves is False]
+    if not seen:
+        return []
+    if odd:
+        others = [place for place in seen if not place.odd]
+        where = "not in the collective that" if others[0].collective else "not where"
+        wait = "waits in" if len(others) == 1 else "wait in"
+        rest = f"{_names(others)} {wait if others[0].collective else ('is' if len(others) == 1 else 'are')}"
+        be = "is" if len(odd) == 1 else "are"
+        said.append(f"{_names(odd)} {be} {where} {rest}: {', '.join(dict.fromkeys(_at(place) for place in odd))}.")
+    elif len({_at(place) for place in seen}) == 1 and len(seen) > 1:
+        said.append(f"All {len(seen)} ranks are in {_at(seen[0])}.")
+    else:
+        said.append("The ranks are in different places, none of them apart from a majority.")
+    if len(still) == len(seen):
+        said.append("None of them moved between two looks: the job may hang.")
+    elif still:
+        said.append(f"{_names(still)} did not move between two looks, the others did.")
+    else:
+        said.append("All of them moved between two looks: the job goes on.")
+    return said
+
+
+def _at(place: Place) -> str:
+    call = place.collective or place.own or place.inner
+    return call.text if call else ""
+
+
+def _names(places: Sequence[Place]) -> str:
+    if len(places) > 4:
+        return f"{len(places)} ranks"
+    return ", ".join(place.label for place in places)

@@ -1,0 +1,226 @@
+"""py-spy that is missing, broken, or ended in the middle; a disk that is full: one line each, the target runs on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gputop.actions import PROFILE, Rights
+from gputop.actions.spy import Sampling, child
+from gputop.actions.spy.child import Child
+from gputop.actions.spy.cost import Meter, Reading
+from gputop.actions.spy.program import find
+from gputop.profile import kept
+from gputop.safe import attach
+from gputop.safe.attach import Barred
+from gputop.safe.files import Refused
+from tests.acting import finished, hold, program, row, state, until
+from tests.watching import ROOT, isolated, need_namespaces
+
+TOO_MUCH = "py-spy wrote more than is read of it"
+SPINS = "print(flush=True)\ndef train():\n while True: sum(range(1000))\ntrain()"
+
+
+def spy() -> str:
+    found = find()
+    assert isinstance(found, str)
+    return found
+
+
+def end_of(tmp_path: Path, script: str | bytes, seconds: float = 10.0) -> str:
+    """How a program that stands for py-spy ends, in words."""
+    stub = tmp_path / "py-spy"
+    stub.write_bytes(script if isinstance(script, bytes) else f"#!/bin/sh\n{script}\n".encode())
+    stub.chmod(0o755)
+    started = child.start(str(stub), os.getpid(), ["dump"], seconds=seconds, to_file=False)
+    if isinstance(started, Barred):
+        return started.text
+    try:
+        started.wait()
+        trouble = started.trouble()
+        return trouble.text if trouble else ""
+    finally:
+        started.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        (b"\x7fELF of another machine", "{stub} does not run here: Exec format error"),
+        ("kill -SEGV $$", "py-spy was ended by signal 11 (Segmentation fault)"),
+        (
+            "exec head -c 40000000 /dev/zero",
+            "py-spy wrote more than is read of it: take a shorter profile or a lower rate",
+        ),
+        ("echo 'Error: strange \033[2J' >&2; exit 1", "py-spy: strange ␛[2J"),
+        ("exit 3", "py-spy: exit code 3"),
+        ("exit 0", ""),
+    ],
+)
+def test_a06_a_broken_py_spy_is_one_line(tmp_path: Path, script: str | bytes, text: str) -> None:
+    assert end_of(tmp_path, script) == text.format(stub=tmp_path / "py-spy")
+
+
+def test_a06_a_py_spy_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    text = end_of(tmp_path, f"trap '' INT TERM; sleep 61.5 & echo $! > {tmp_path}/pid; wait; sleep 61.5", seconds=0.3)
+    assert text.startswith("py-spy did not end in time and was ended: ")
+    left = int((tmp_path / "pid").read_text())
+    until(lambda: state(left) in (None, "Z"))
+
+
+def test_a06_no_py_spy_at_all_says_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "python").symlink_to(sys.executable)
+    packages = sysconfig.get_paths()["purelib"]
+    done = subprocess.run(
+        [str(tmp_path / "python"), "-c", "from gputop.actions.spy.program import find; print(find().line)"],
+        env={"PATH": str(tmp_path), "PYTHONPATH": f"{ROOT}:{packages}"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"py-spy is not installed: {tmp_path}/python -m pip install py-spy\n"
+
+
+def test_a08_gputop_is_killed_in_the_middle_and_the_target_runs_on(tmp_path: Path) -> None:
+    code = f"""
+import os, sys, time
+from tests.acting import *
+from gputop.actions import PROFILE
+from gputop.actions.spy import Sampling
+os.environ["XDG_STATE_HOME"] = {str(tmp_path)!r}
+def tell(run):
+    if " of 2 s" in run.line: os.kill(os.getpid(), 9)
+    assert run.result is None, run.result
+PROFILE.run(hold(row(int(sys.argv[1]))), Sampling(seconds=2, native=True), tell)
+time.sleep(60)
+"""
+    with program(SPINS) as (pid, _):
+        done = subprocess.run([sys.executable, "-c", code, str(pid)], cwd=ROOT, check=False, timeout=60)
+        assert done.returncode == -signal.SIGKILL
+        assert PROFILE.why_not(row(pid), Rights()) is None
+        until(lambda: attach.tracer(pid) is None)
+        until(lambda: not children_named("py-spy"))
+        assert state(pid) == "R"
+        assert attach.tracer(pid) is None
+
+
+def children_named(name: str) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if place.read_text().strip() == name and str(os.getpid()) not in place.parts:
+                found.append(int(place.parts[2]))
+        except OSError:
+            continue
+    return found
+
+
+def test_a08_py_spy_is_killed_while_it_holds_the_target_again_and_again() -> None:
+    with program(SPINS) as (pid, _):
+        for _ in range(8):
+            options = ["record", "--format", "speedscope", "--rate", "500", "--duration", "20"]
+            started = child.start(spy(), pid, options, seconds=30, to_file=True)
+            assert isinstance(started, Child)
+            os.killpg(until(lambda: attach.tracer(pid))[0], signal.SIGKILL)
+            until(lambda started=started: not started.running())
+            assert started.trouble() == Barred("py-spy was ended by signal 9 (Killed)")
+            started.close()
+            assert attach.tracer(pid) is None
+            until(lambda: state(pid) == "R")
+
+
+def test_a15_a_full_disk_is_said_before_anything_is_recorded_and_leaves_nothing(tmp_path: Path) -> None:
+    need_namespaces("-m")
+    code = f"""
+from tests.acting import *
+from gputop.actions import PROFILE
+from gputop.actions.spy import Sampling
+from gputop.profile import kept
+from gputop.safe.files import Refused
+place = {str(tmp_path)!r}
+if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place]).returncode: sys.exit(print("no mount"))
+os.environ["XDG_STATE_HOME"] = place
+with program("print(flush=True); time.sleep(60)") as (pid, _):
+    result = finished(PROFILE, hold(row(pid)), Sampling(seconds=1))
+    assert not result.good
+    assert result.text.startswith(f"nothing recorded: {{place}}/gputop/profiles: 1 MB left on its disk: "), result
+    try:
+        kept.keep({{"at_s": 0.0, "pid": 1}}, {{"flame.svg": b"x", "stacks.txt": bytes(2 << 20)}})
+        raise SystemExit("kept")
+    except Refused as why:
+        assert "No space left" in str(why), why
+    assert os.listdir(place + "/gputop/profiles") == []
+"""
+    if "no mount" in isolated(code, "unshare", "-m"):
+        pytest.skip("not covered: needs the right to mount a tmpfs")
+
+
+def test_a16_a_folder_that_is_a_link_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "gputop").mkdir(mode=0o700)
+    (tmp_path / "gputop/profiles").symlink_to("/etc")
+    with pytest.raises(Refused, match="is a link or no folder"):
+        kept.ready()
+    with program(SPINS) as (pid, _):
+        result = finished(PROFILE, hold(row(pid)), Sampling(seconds=1))
+        assert not result.good
+        assert "is a link or no folder" in result.text
+
+
+def test_what_is_asked_too_much_of_a_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    threads = "import threading\nfor _ in range(401): threading.Thread(target=signal.pause, daemon=True).start()\n"
+    with program(f"{threads}print(flush=True); signal.pause()") as (pid, _):
+        for sampling, text in (
+            (Sampling(seconds=0), "a profile takes 0.5 s to 10 minutes"),
+            (Sampling(rate=5000), "the rate is 1 to 1000 samples a second"),
+            (
+                Sampling(native=True),
+                "402 threads are too many to sample at a bearable cost (most: 400)",
+            ),
+        ):
+            result = finished(PROFILE, hold(row(pid)), sampling)
+            assert result.text.startswith(text), result
+        assert not (tmp_path / "gputop").exists()
+
+
+def metered(
+    before: Sequence[Reading], during: Sequence[Reading], after: Sequence[Reading] = (), cpu: float = 1.0
+) -> Meter:
+    """A meter that has seen these, while py-spy took so much of a CPU."""
+    readings = iter((*before, *during, *after))
+    meter = Meter(lambda: next(readings))
+    for _ in before:
+        meter.before()
+    for look in during:
+        meter.during(cpu * look.at_s)
+    for _ in after:
+        meter.after()
+    return meter
+
+
+def looks(from_s: float, to_s: float, *, cpu: float = 1.0, waits: float = 0.0, paused: bool = False) -> list[Reading]:
+    """Fifty looks a second at a process that runs like this."""
+    times = [from_s + number / 50 for number in range(int((to_s - from_s) * 50) + 1)]
+    return [
+        Reading(at_s, cpu * at_s, int(100 * cpu * at_s), waits * at_s, paused and at_s % 0.1 < 0.05) for at_s in times
+    ]
+
+
+def test_the_guard_ends_what_costs_too_much_and_nothing_else() -> None:
+    before, after = looks(0, 1), looks(5, 6)
+    assert metered(before, looks(1, 2, paused=True)).too_much() is None  # too short to be sure
+    paused = metered(before, looks(1, 5, paused=True)).too_much()
+    assert paused is not None
+    assert paused.startswith("it was paused ")
+    assert metered(before, looks(1, 5, waits=0.5)).too_much() == "it waited 50% of the time longer for a CPU"
+    assert metered(before, looks(1, 5, waits=0.5), cpu=0.1).too_much() is None  # somebody else has come
+    assert metered(before, looks(1, 5, cpu=0.2)).too_much() is None  # a job has phases of its own
+    assert metered(before, looks(1, 5), after).cost().text == "cost 0%"
+    slower = metered(before, [Reading(1, 1.0, 100, 0.0, False), Reading(5, 4.6, 460, 0.0, False)], after).cost()
+    assert slower.slowed == pytest.approx(0.1)
+    assert metered(before, looks(1, 5), looks(5, 6, cpu=3.0)).cost().slowed is None

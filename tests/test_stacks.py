@@ -1,0 +1,249 @@
+"""Stacks of real processes by the real py-spy: threads named, main first; ranks side by side; the process untouched."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputop.actions import STACK, Rights, Scope
+from gputop.actions.spy import Asked, StackResult, child
+from gputop.actions.spy.stacks import cannot
+from gputop.model import Process, Role
+from gputop.profile.code import Call
+from gputop.profile.dump import ThreadStack
+from gputop.profile.ranks import compare
+from gputop.profile.shown import lines
+from gputop.safe import attach
+from tests.acting import finished, hold, moment, program, row, state, unharmed, until
+from tests.hostile import STRINGS
+from tests.watching import isolated, root_only
+
+WORKS = """
+import threading
+def load():
+    while True: sum(range(1000))
+def wait(): threading.Event().wait()
+threading.Thread(target=load, name="feeder", daemon=True).start()
+for number in range(3): threading.Thread(target=wait, name=f"idle-{number}", daemon=True).start()
+print(flush=True)
+def train():
+    time.sleep(60)
+train()
+"""
+
+
+def stacks(*processes: Process, asked: Asked | None = None) -> StackResult:
+    held = hold(processes[0], moment(*processes, launcher="torchrun") if len(processes) > 1 else None)
+    result = finished(STACK, held, asked or Asked())
+    assert isinstance(result, StackResult)
+    return result
+
+
+def untouched(pid: int) -> bool:
+    """Whether it runs on, and nobody holds it."""
+    return attach.tracer(pid) is None and state(pid) in ("S", "R")
+
+
+def test_every_thread_is_named_and_the_main_one_is_first() -> None:
+    with program(WORKS) as (pid, _):
+        assert STACK.why_not(row(pid), Rights(readonly=True)) is None
+        result = stacks(row(pid))
+        (shown,) = result.processes
+        assert (result.good, result.text) == (True, "stacks of 1 process")
+        main, *others = shown.threads
+        assert (main.main, main.tid, main.calls[0].name, main.doing) == (True, pid, "train", "waits")
+        assert sorted(thread.name for thread in others) == ["feeder", "idle-0", "idle-1", "idle-2"]
+        feeder = next(thread for thread in others if thread.name == "feeder")
+        assert any(call.name == "load" for call in feeder.calls)
+        said = [*lines(shown.threads)]
+        assert said[0] == f"  MainThread {pid}: waits"
+        assert sum("3 threads in the same place (idle-0, idle-1, idle-2)" in line for line in said) == 1
+        assert untouched(pid)
+
+
+def test_native_frames_pause_it_for_a_moment_only() -> None:
+    with program(WORKS) as (pid, _):
+        (shown,) = stacks(row(pid), asked=Asked(native=True)).processes
+        assert shown.barred is None
+        assert any("nanosleep" in call.name for call in shown.threads[0].calls), shown.threads[0].calls
+        assert unharmed(pid)
+        assert untouched(pid)
+
+
+def test_the_odd_rank_of_a_job_that_hangs_is_found() -> None:
+    hang = "def all_reduce(): signal.pause()\ndef read_shard(): signal.pause()\nprint(flush=True)\n"
+    together, apart = f"{hang}all_reduce()", f"{hang}read_shard()"
+    with program(together) as (first, _), program(apart) as (second, _), program(together) as (third, _):
+        ranks = [row(pid, role=Role.TRAINER, rank=rank) for rank, pid in enumerate((first, second, third))]
+        result = stacks(*ranks, asked=Asked(Scope.JOB))
+        assert result.ranks is not None
+        assert [place.label for place in result.ranks.odd] == ["rank 1"]
+        assert result.ranks.text == (
+            "rank 1 is not where rank 0, rank 2 are: read_shard (<string>:3). "
+            "None of them moved between two looks: the job may hang."
+        )
+
+
+def test_who_is_outside_of_the_collective_is_the_odd_one_even_of_two() -> None:
+    def rank(*calls: Call) -> list[ThreadStack]:
+        return [ThreadStack(tid=1, name="MainThread", main=True, calls=calls)]
+
+    script = Call(name="step", file="/home/alice/train.py", line=41)
+    inside = rank(
+        Call(name="wrapper", file="/usr/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", line=81),
+        Call(name="all_reduce", file="/usr/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line=9),
+        script,
+    )
+    outside = rank(Call(name="sleep", file="/home/alice/data.py", line=7), script)
+    found = compare(["rank 0", "rank 1"], [inside, outside], [inside, rank(*outside[0].calls[1:])])
+    assert [place.label for place in found.odd] == ["rank 1"]
+    assert found.text == (
+        "rank 1 is not in the collective that rank 0 waits in: step (train.py:41). "
+        "rank 0 did not move between two looks, the others did."
+    )
+    assert not compare(["a", "b"], [inside, inside], [inside, inside]).odd
+    assert compare(["a", "b"], [[], []], [[], []]).text == ""
+
+
+def test_a07_a_stopped_process_shows_its_stacks_and_stays_stopped() -> None:
+    with program(WORKS) as (pid, _):
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: state(pid) == "T")
+        result = stacks(row(pid))
+        assert result.processes[0].threads
+        assert result.lines == (f"{pid} is stopped: kill -CONT {pid} sets it going",)
+        assert state(pid) == "T"
+
+
+def test_a07_what_is_no_python_or_has_ended_is_said_in_words() -> None:
+    forks = "pid = os.fork()\nif pid == 0: os.execvp('sleep', ['sleep', '60'])\nprint(pid, flush=True); signal.pause()"
+    with program(forks) as (_, (sleeper,)):
+        until(lambda: row(sleeper).name == "sleep")
+        result = stacks(row(sleeper))
+        assert result.text == f"process {sleeper} is no Python program that py-spy can read"
+        seen = row(sleeper)
+        os.kill(sleeper, signal.SIGKILL)
+        until(lambda: state(sleeper) == "Z")
+        why = STACK.why_not(seen, Rights())
+        assert why is not None
+        assert why.startswith("it has ended")
+
+
+@pytest.mark.parametrize(
+    ("scope", "text"),
+    [
+        ("1", "process {pid} cannot be read (ptrace_scope=1)"),
+        ("2", "process {pid} cannot be read (ptrace_scope=2)"),
+        ("3", "process {pid} cannot be read by anybody until a reboot (ptrace_scope=3)"),
+    ],
+)
+def test_a07_what_yama_forbids_is_said_with_what_unlocks_it(tmp_path: Path, scope: str, text: str) -> None:
+    place = tmp_path / "sys/kernel/yama"
+    place.mkdir(parents=True)
+    (place / "ptrace_scope").write_text(f"{scope}\n")
+    uid, pid = 1000, 41207
+    process = tmp_path / str(pid)
+    process.mkdir()
+    (process / "status").write_text(f"Uid:\t{os.geteuid()}\t{os.geteuid()}\t0\t0\n")
+    (process / "mem").write_text("")
+    barred = attach.why(pid, "sudo gputop stack 41207", uid=0, confined=False, proc=str(tmp_path))
+    assert barred.text == text.format(pid=pid)
+    assert (barred.unlock is None) == (scope == "3")
+    other = attach.why(pid, "sudo gputop stack 41207", uid=uid, confined=False, proc=str(tmp_path))
+    if os.geteuid() != uid and scope != "3":
+        assert other == (f"process {pid} belongs to another user (uid {os.geteuid()})", "sudo gputop stack 41207")
+
+
+@root_only
+def test_a07_another_users_process_and_one_that_hides() -> None:
+    code = """
+from tests.acting import *
+from gputop.actions import STACK, Rights
+victim = subprocess.Popen(["sleep", "15"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+with program("os.setgid(12345); os.setuid(12345); print(flush=True); signal.pause()") as (pid, _):
+    os.setgroups([]); os.setgid(12345); os.setuid(12345)
+    why = STACK.why_not(row(victim.pid, user="root"), Rights())
+    assert why == f"process {victim.pid} belongs to another user (uid 0): sudo gputop stack {victim.pid}", why
+    why = STACK.why_not(row(pid), Rights())
+    text = f"process {pid} has made itself unreadable (it is not dumpable): sudo gputop stack {pid}"
+    assert why == text, why
+"""
+    isolated(code)
+
+
+def test_a07_one_that_a_debugger_holds_is_not_paused_as_well() -> None:
+    seize = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.ptrace(0x4206, int(sys.argv[1]), 0, 0): sys.exit(print(0))
+print(1, flush=True); time.sleep(60)
+"""
+    with program(WORKS) as (pid, _), program(seize, str(pid)) as (debugger, (held,)):
+        if not held:
+            pytest.skip("not covered: this kernel lets nobody trace")
+        barred = cannot(pid, "stack", pausing=True)
+        assert barred is not None
+        assert barred.text.startswith(f"process {pid} is traced by python")
+        assert f"({debugger})" in barred.text
+        assert stacks(row(pid)).processes[0].threads  # without a pause it can be read all the same
+    assert attach.tracer(os.getpid()) is None
+
+
+def test_a07_a_pid_of_the_host_is_not_taken_for_a_local_one() -> None:
+    with program(WORKS) as (pid, _):
+        for doubtful in (replace(row(pid), verified=False), replace(row(pid), unseen="foreign")):
+            why = STACK.why_not(doubtful, Rights())
+            assert why is not None
+            assert why.endswith("which process it is here is not known; run gputop on the host")
+            assert not finished(STACK, hold(doubtful), Asked()).good
+
+
+def test_a09_names_made_to_attack_a_terminal_and_very_deep_stacks(tmp_path: Path) -> None:
+    names = [name for name in STRINGS if name and "\0" not in name and name.isprintable() is False][:8]
+    code = f"""
+import threading
+sys.setrecursionlimit(10000)
+names = {names!r}
+for name in names:
+    threading.Thread(target=signal.pause, name=name, daemon=True).start()
+space = {{}}
+exec(compile("def deep(left):\\n    import time\\n    return deep(left - 1) if left else time.sleep(60)",
+             "/home/\\x1b]0;x\\x07.py", "exec"), space)
+print(flush=True)
+space["deep"](700)
+"""
+    with program(code) as (pid, _):
+        until(lambda: state(pid) == "S")
+        (shown,) = stacks(row(pid)).processes
+        assert shown.barred is None
+        main, *others = shown.threads
+        assert (len(main.calls), main.cut > 200) == (500, True)
+        assert len(others) == len(names)
+        said = "\n".join(lines(shown.threads))
+        assert "\x1b" not in said
+        assert all(ch.isprintable() or ch == "\n" for ch in said)
+
+
+@root_only
+def test_a20_root_reads_with_the_rights_of_the_targets_user() -> None:
+    python = "/usr/bin/python3"  # one that any user may run
+    if not Path(python).exists():
+        pytest.skip(f"not covered: needs {python}")
+    becomes = f"os.setgroups([]); os.setgid(12345); os.setuid(12345); os.execv({python!r}, sys.argv[1:])"
+    sleeps = "print(flush=True)\nimport time\ndef train(): time.sleep(60)\ntrain()"
+    with program(becomes, "python", "-S", "-c", sleeps) as (pid, _):
+        if not attach.dumpable(pid):
+            pytest.skip("not covered: the user of the target may not read it here")
+        who = child.start("/bin/sh", pid, ["-c", "id -u; id -G"], seconds=10, to_file=False)
+        assert isinstance(who, child.Child)
+        who.wait()
+        assert who.output() == b"12345\n12345\n"
+        who.close()
+        (shown,) = stacks(row(pid)).processes
+        assert shown.barred is None, shown.barred
+        assert shown.threads[0].calls[0].name == "train"
+        assert untouched(pid)
