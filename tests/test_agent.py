@@ -143,7 +143,7 @@ def test_facts_and_stacks(training: Job) -> None:
     assert model["dtypes"].keys() == {"float32"}
     assert facts["threads"]["intra"] == 1
     (loader,) = facts["loaders"]
-    assert (loader["num_workers"], loader["batch_size"], loader["pin_memory"]) == (0, 8, False)
+    assert (loader["num_workers"], loader["batch_size"], loader["pin_memory"], loader["in_use"]) == (0, 8, False, True)
     assert facts["distributed"] is None
     assert facts["precision"]["tf32_matmul"] is False
     main, *others = agent.answer("stacks")["stacks"]

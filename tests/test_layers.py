@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "history": {"model"},
     "ended": {"model"},
     "collect": PURE | {"source"},
-    "actions": PURE | {"words", "page", "profile"},
+    "actions": PURE | {"words", "page", "profile", "trace"},
     "demo": {"source", "model", "units"},
     "diagnose": {"model", "units", "history", "profile", "trace"},
     "monitor": {"source", "model", "history", "ended", "diagnose", "thresholds"},

@@ -8,7 +8,7 @@ A screen does this, none of it waits:
     run.line, run.result, run.cancel()        # progress, the end (None until then), give up
     hold.close()                              # when the dialog closes; a run keeps what it needs
 
-`signals`, `renice` and `spy` say what their options are and what else their dialogs can ask.
+`signals`, `renice`, `spy` and `tracing` say what their options are and what else their dialogs can ask.
 """
 
 from typing import Any
@@ -19,8 +19,9 @@ from gputop.actions.renice import RENICE
 from gputop.actions.signals import SIGNAL
 from gputop.actions.spy import PROFILE, STACK
 from gputop.actions.target import Outcome, Rights
+from gputop.actions.tracing import TRACE
 
-ACTIONS: tuple[Action[Any], ...] = (SIGNAL, RENICE, STACK, PROFILE)
+ACTIONS: tuple[Action[Any], ...] = (SIGNAL, RENICE, STACK, PROFILE, TRACE)
 
 __all__ = [
     "ACTIONS",
@@ -28,6 +29,7 @@ __all__ = [
     "RENICE",
     "SIGNAL",
     "STACK",
+    "TRACE",
     "Action",
     "Hold",
     "Outcome",

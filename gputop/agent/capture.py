@@ -13,6 +13,7 @@ import time
 from typing import Any, Callable, NamedTuple
 
 from . import profilers
+from .facts import distributed
 from .hooks import OnStep
 from .profilers import whole
 from .soon import on_main_thread
@@ -67,7 +68,9 @@ class Capture:
 
     @property
     def cap_s(self) -> float:
-        """How long it may record."""
+        """How long it may record; the most while it is not known how long a step is."""
+        if not self.step_s:
+            return _MOST_CAP_S
         return min(_MOST_CAP_S, max(_LEAST_CAP_S, _SLACK * self._wanted * self.step_s))
 
     def arm(self) -> None:
@@ -155,26 +158,38 @@ class Capture:
         now_s = time.monotonic()
         if self._optimizer is None:  # the first one defines what a step is
             self._optimizer, self._thread, self._ended_s = optimizer, threading.get_ident(), now_s
+            # one of several ranks: all begin with the same step, also those that have not seen how long one is
+            if self.wish.at and self._due():
+                self._begin()
         elif optimizer is not self._optimizer or self._thread != threading.get_ident():
             return
         elif self.state == "waiting":
-            self.step_s, self._ended_s = now_s - self._ended_s, now_s
-            if time.time() >= self.wish.at and not _graph_is_captured() and self._moved("recording"):
+            self._measured(now_s - self._ended_s)
+            self._ended_s = now_s
+            if self._due():
                 self._begin()
         else:
             self._close_step()
             self.steps += 1
+            if not self.step_s:
+                self._measured(now_s - self.began_s)
             if self.steps >= self._wanted or self._asked or now_s - self.began_s > self.cap_s:
                 self._stop(self._asked if self.steps < self._wanted else "")
             else:
                 self._open_step()
 
+    def _due(self) -> bool:
+        return time.time() >= self.wish.at and not _graph_is_captured() and self._moved("recording")
+
+    def _measured(self, step_s: float) -> None:
+        self.step_s = step_s
+        if self.wish.stacks and step_s > _LONG_STEP_S:
+            self._wanted = 1
+
     def _begin(self) -> None:
         if profilers.active():
             raise Problem("profiler-active")
         wish, torch = self.wish, sys.modules["torch"]
-        if wish.stacks and self.step_s > _LONG_STEP_S:
-            self._wanted = 1
         cuda = bool(torch.cuda.is_initialized())
         if cuda:
             _keep_graphs_alive()
@@ -191,6 +206,8 @@ class Capture:
             self._profiler = None
             whole("torch.autograd.profiler")._is_profiler_enabled = False
             raise Problem("cupti" if cuda else "internal", f"{type(error).__name__}: {error}"[:300]) from None
+        ranks = distributed()
+        profilers.describe("distributedInfo", ranks and {**ranks, "world_size": ranks["world"]})
         self.began_s = time.monotonic()
         if self._thread != threading.main_thread().ident:
             _EndOfThread.here.watch = _EndOfThread(self)

@@ -17,6 +17,7 @@ _DEEPEST, _MOST_MODULES, _MOST_VALUES = 100, 20_000, 5000
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _WRAPPERS = {"DistributedDataParallel": "DDP", "DataParallel": "DP", "FullyShardedDataParallel": "FSDP"}
 _LOADER = ("num_workers", "batch_size", "pin_memory", "prefetch_factor", "persistent_workers", "timeout")
+_ITERATOR = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
 
 
 def facts(everything: bool = False) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def facts(everything: bool = False) -> dict[str, Any]:
         ("memory", lambda: _memory(torch)),
         ("loaders", lambda: _loaders(values)),
         ("models", lambda: _models(torch, values)),
-        ("distributed", _distributed),
+        ("distributed", distributed),
     ):
         try:
             found[name] = look()
@@ -131,30 +132,21 @@ def _memory(torch: Any) -> list[dict[str, Any]]:
 
 
 def _loaders(values: list[Any]) -> list[dict[str, Any]]:
-    """The DataLoaders, those that are gone through now first."""
-    found: dict[int, dict[str, Any]] = {}
-    used = [_attributes(value).get("_loader") for value in values if "_BaseDataLoaderIter" in _kin(value)]
-    for value in [*used, *values]:
-        # an iterator knows the settings too, where the loader itself is out of reach
-        if "DataLoader" in _kin(value) and id(value) not in found:
-            inner = _attributes(value)
-            said = {name: inner.get(name, inner.get(f"_{name}")) for name in _LOADER}
-            plain = {name: each for name, each in said.items() if type(each) in (int, float, bool, type(None))}
-            dataset = type(inner.get("dataset")).__name__
-            in_use = any(value is each for each in used)
-            found[id(value)] = {**plain, "dataset": dataset[:80], "in_use": in_use}
+    """The DataLoaders; `in_use` is None where no iterator is in reach that would tell: a `for` keeps its own aside."""
+    iterators = [_attributes(value) for value in values if "_BaseDataLoaderIter" in _kin(value)]
+    used = {id(inner.get("_dataset")) for inner in iterators}
+    found = []
     for value in values:
-        if "_BaseDataLoaderIter" in _kin(value):
+        if "DataLoader" in _kin(value):
             inner = _attributes(value)
-            if "_num_workers" in inner and not found:
-                found[id(value)] = {
-                    "num_workers": inner.get("_num_workers"),
-                    "pin_memory": inner.get("_pin_memory"),
-                    "prefetch_factor": inner.get("_prefetch_factor"),
-                    "persistent_workers": inner.get("_persistent_workers"),
-                    "in_use": True,
-                }
-    return list(found.values())[:8]
+            said = {name: inner.get(name) for name in _LOADER}
+            plain = {name: each for name, each in said.items() if type(each) in (int, float, bool, type(None))}
+            dataset = inner.get("dataset")
+            in_use = id(dataset) in used if used else None
+            found.append({**plain, "dataset": type(dataset).__name__[:80], "in_use": in_use})
+    if not found:  # an iterator knows its settings too, where the loader itself is out of reach
+        found += [{**{name: inner.get(f"_{name}") for name in _ITERATOR}, "in_use": True} for inner in iterators]
+    return sorted(found, key=lambda each: not each["in_use"])[:8]
 
 
 def _models(torch: Any, values: list[Any]) -> list[dict[str, Any]]:
@@ -200,7 +192,8 @@ def _model(torch: Any, module: Any, below: list[Any]) -> dict[str, Any]:
     return {**told, "wrapped": wrapped, "compiled": compiled, "training": training if type(training) is bool else None}
 
 
-def _distributed() -> dict[str, Any] | None:
+def distributed() -> dict[str, Any] | None:
+    """Which rank this is, of how many; None where it is alone."""
     module = whole("torch.distributed")
     if module is None or not module.is_available() or not module.is_initialized():
         return None

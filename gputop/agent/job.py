@@ -97,7 +97,7 @@ class Job:
     def _record(self, capture: Capture) -> None:
         if not capture.began_s:
             return
-        self._say("recording", step_s=round(capture.step_s, 6), cap_s=round(capture.cap_s, 3))
+        self._say("recording", known=capture.step_s > 0, step_s=round(capture.step_s, 6), cap_s=round(capture.cap_s, 3))
         over_s = time.monotonic() - capture.began_s - capture.cap_s
         if over_s > 0:
             capture.ask("cut")
@@ -106,8 +106,9 @@ class Job:
             self._tell({"error": "no-step", "detail": "the step that is recorded does not end"})
 
     def _say(self, state: str, **more: Any) -> None:
-        if self._said != f"{state}{more.get('for')}":
-            self._said = f"{state}{more.get('for')}"
+        said = f"{state} {more.get('for')} {more.pop('known', None)}"
+        if self._said != said:
+            self._said = said
             self._tell({"state": state, **more})
 
     def _tell(self, told: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ ended trainings with a deadlock error.
 
 from __future__ import annotations
 
+import json
 import sys
 import weakref
 from typing import Any, Callable
@@ -66,6 +67,13 @@ def begin(profiler: Any) -> None:
     """Start one of ours: not seen as one of the program's."""
     _originals["_prepare_trace"](profiler)
     _originals["_start_trace"](profiler)
+
+
+def describe(name: str, value: Any) -> None:
+    """Put something into the head of the trace that is being recorded, as torch.profiler.profile does."""
+    add = getattr(whole("torch.autograd"), "_add_metadata_json", None)
+    if add is not None and value is not None:
+        add(name, json.dumps(value))
 
 
 def end(profiler: Any) -> None:

@@ -14,7 +14,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop import __version__, config
-from gputop.cli import attach, diagnose, doctor, explain, launching, manual, printing, recording, screens, shell
+from gputop.cli import (
+    attach,
+    diagnose,
+    doctor,
+    explain,
+    launching,
+    manual,
+    printing,
+    recording,
+    screens,
+    shell,
+    tracing,
+)
 from gputop.cli.line import FAILED, USAGE, Command, Failure, Parser, common
 from gputop.safe import files, identity
 
@@ -24,7 +36,7 @@ if TYPE_CHECKING:
 MONITOR = Command(name="monitor", help="the full-screen monitor", run=screens.monitor, screen=True)  # without a name
 COMMANDS: dict[str, Command] = {
     command.name: command
-    for module in (screens, printing, diagnose, recording, attach, doctor, launching, explain, manual, shell)
+    for module in (screens, printing, diagnose, recording, attach, tracing, doctor, launching, explain, manual, shell)
     for command in module.COMMANDS
 }
 

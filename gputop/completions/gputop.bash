@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/gputop
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gputop_subparsers=(demo snapshot diagnose record replay log stack profile doctor run env explain rules metrics columns keys docs completions reset-terminal)
+_shtab_gputop_subparsers=(demo snapshot diagnose record replay log stack profile trace doctor run env explain rules metrics columns keys docs completions reset-terminal)
 
 _shtab_gputop_demo_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --list)
 _shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --format --count)
@@ -15,6 +15,7 @@ _shtab_gputop_replay_option_strings=(-h --help --source --interval --readonly --
 _shtab_gputop_log_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for)
 _shtab_gputop_stack_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --workers --job --native --json)
 _shtab_gputop_profile_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for --rate --alone --gil --native --list --json --format)
+_shtab_gputop_trace_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --steps --wait --shapes --stacks --memory --alone --yes)
 _shtab_gputop_doctor_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --pid --json)
 _shtab_gputop_run_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --threads)
 _shtab_gputop_env_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --threads)
@@ -47,6 +48,8 @@ _shtab_gputop_stack___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_stack___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_profile___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_profile___config_COMPGEN=_shtab_compgen_files
+_shtab_gputop_trace___source_COMPGEN=_shtab_compgen_files
+_shtab_gputop_trace___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_doctor___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_doctor___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_run___source_COMPGEN=_shtab_compgen_files
@@ -84,6 +87,7 @@ _shtab_gputop_log___gpm_choices=(on off auto)
 _shtab_gputop_stack___gpm_choices=(on off auto)
 _shtab_gputop_profile___gpm_choices=(on off auto)
 _shtab_gputop_profile___format_choices=(text md)
+_shtab_gputop_trace___gpm_choices=(on off auto)
 _shtab_gputop_doctor___gpm_choices=(on off auto)
 _shtab_gputop_run___gpm_choices=(on off auto)
 _shtab_gputop_env___gpm_choices=(on off auto)
@@ -99,7 +103,7 @@ _shtab_gputop_docs___gpm_choices=(on off auto)
 _shtab_gputop_completions_pos_0_choices=(bash zsh tcsh)
 _shtab_gputop_completions___gpm_choices=(on off auto)
 _shtab_gputop_reset_terminal___gpm_choices=(on off auto)
-_shtab_gputop_pos_0_choices=(demo snapshot diagnose record replay log stack profile doctor run env explain rules metrics columns keys docs completions reset-terminal)
+_shtab_gputop_pos_0_choices=(demo snapshot diagnose record replay log stack profile trace doctor run env explain rules metrics columns keys docs completions reset-terminal)
 _shtab_gputop___gpm_choices=(on off auto)
 
 _shtab_gputop_demo__h_nargs=0
@@ -162,6 +166,17 @@ _shtab_gputop_profile___gil_nargs=0
 _shtab_gputop_profile___native_nargs=0
 _shtab_gputop_profile___list_nargs=0
 _shtab_gputop_profile___json_nargs=0
+_shtab_gputop_trace__h_nargs=0
+_shtab_gputop_trace___help_nargs=0
+_shtab_gputop_trace___readonly_nargs=0
+_shtab_gputop_trace___ascii_nargs=0
+_shtab_gputop_trace___no_mouse_nargs=0
+_shtab_gputop_trace___no_nvml_nargs=0
+_shtab_gputop_trace___shapes_nargs=0
+_shtab_gputop_trace___stacks_nargs=0
+_shtab_gputop_trace___memory_nargs=0
+_shtab_gputop_trace___alone_nargs=0
+_shtab_gputop_trace___yes_nargs=0
 _shtab_gputop_doctor__h_nargs=0
 _shtab_gputop_doctor___help_nargs=0
 _shtab_gputop_doctor___readonly_nargs=0

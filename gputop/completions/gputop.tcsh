@@ -14,7 +14,7 @@ complete gputop \
         'c/--format=/(text json jsonl csv)/' \
         'c/--format=/(text json md)/' \
         'c/--format=/(text md)/' \
-        'c/--/(alone ascii config count diff explain for format gil gpm help interval job json list native no-mouse no-nvml once pid rate readonly source threads version workers)/' \
+        'c/--/(alone ascii config count diff explain for format gil gpm help interval job json list memory native no-mouse no-nvml once pid rate readonly shapes source stacks steps threads version wait workers yes)/' \
         'c/-/(- h)/' \
         'n/--source/f/' \
         'n/--gpm/(on off auto)/' \
@@ -22,7 +22,7 @@ complete gputop \
         'n/--format/(text json jsonl csv)/' \
         'n/--format/(text json md)/' \
         'n/--format/(text md)/' \
-        'p/1/(demo snapshot diagnose record replay log stack profile doctor run env explain rules metrics columns keys docs completions reset-terminal)/' \
+        'p/1/(demo snapshot diagnose record replay log stack profile trace doctor run env explain rules metrics columns keys docs completions reset-terminal)/' \
         'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main threads-process threads-host openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots thermal power)/' \
         'n/record/f/' \
         'n/replay/f/' \

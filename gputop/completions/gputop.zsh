@@ -29,6 +29,7 @@ _shtab_gputop_commands() {
     run:'start a job so that it can be traced while it runs'
     snapshot:'print what the screen shows, and exit'
     stack:'where the threads of a process are now; of a whole job, to find a hang'
+    trace:'record some steps of a training that runs with torch.profiler, and say what they show'
   )
   _describe 'gputop commands' _commands
 }
@@ -376,6 +377,29 @@ _shtab_gputop_stack_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_stack_defaults_added=0
 
+_shtab_gputop_trace_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--steps[how many steps (3, at most 100)]:N:"
+  "--wait[how long for a step to end (30s)]:T:"
+  "--shapes[the shapes of inputs too]"
+  "--stacks[Python stacks too\: the job is slower meanwhile]"
+  "--memory[allocations too]"
+  "--alone[only this process, not all ranks of its job]"
+  "--yes[go on where something may harm the job, after reading what]"
+  ":a process that trains, or its launcher:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_trace_defaults_added=0
+
 
 _shtab_gputop() {
   local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->gputop'
@@ -414,6 +438,7 @@ _shtab_gputop() {
         run) _arguments -C -s $_shtab_gputop_run_options ;;
         snapshot) _arguments -C -s $_shtab_gputop_snapshot_options ;;
         stack) _arguments -C -s $_shtab_gputop_stack_options ;;
+        trace) _arguments -C -s $_shtab_gputop_trace_options ;;
       esac
   esac
 }

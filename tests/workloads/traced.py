@@ -109,7 +109,8 @@ AT_ONCE = ("hold", "thread")
 
 def main() -> None:
     signal.alarm(120)  # nobody waits for it that long
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+    deaf = int(os.environ.get("WORLD_SIZE", 1)) > 1
+    if deaf:
         distributed.init_process_group("gloo")
     torch.set_num_threads(1)
     training = Training()
@@ -117,7 +118,7 @@ def main() -> None:
     print("ready", flush=True)
     told = ""
     while True:
-        if not told and select.select([sys.stdin], [], [], 0)[0]:
+        if not deaf and not told and select.select([sys.stdin], [], [], 0)[0]:
             told = sys.stdin.readline().strip()
             if not told:
                 break

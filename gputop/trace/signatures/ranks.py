@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from gputop.trace.names import Mark
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
 
@@ -60,7 +61,7 @@ def gloo(view: View, limit: Limits) -> Iterator[Verdict]:  # noqa: ARG001
     )
 
 
-@signature("T20", "straggler", "Is one rank late in every step?", spread=0.10, steps=2)
+@signature("T20", "straggler", "Is one rank late in every step?", gpu=False, spread=0.10, steps=2)
 def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
     """Collectives end together: who is in them shortest came last. Durations need no common clock."""
     if len(view.ranks) < 2 or view.ranks[0] is not view:
@@ -72,7 +73,8 @@ def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
     waits = [median(each[-steps:]) for each in times]
     late = min(range(len(waits)), key=waits.__getitem__)
     window = view.ranks[late].found.window
-    spread = (median(waits) - waits[late]) / (window.span_us / len(window.steps))
+    others = median(waits[:late] + waits[late + 1 :])
+    spread = (others - waits[late]) / (window.span_us / len(window.steps))
     if spread < limit["spread"]:
         return
     known = view.ranks[late].trace.rank
@@ -88,6 +90,6 @@ def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 def _waits(view: View) -> list[float]:
-    """The time in collectives, a step."""
-    comm = view.found.comm
+    """The time in collectives, a step: of the GPU, or without one of the CPU (gloo)."""
+    comm = view.found.comm if len(view.trace.activity) else view.host(Mark.COMM)
     return [comm.within(step.start, step.end).total for step in view.found.window.steps] if len(comm) else []

@@ -1,0 +1,77 @@
+"""Traces brought home: from where the agents wrote them, packed, to where profiles are kept."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import stat
+import time
+from collections.abc import Sequence
+
+from gputop import words
+from gputop.actions.tracing.order import Order
+from gputop.actions.tracing.shots import Shot
+from gputop.model import Process
+from gputop.profile import kept
+from gputop.profile.kept import Kept
+from gputop.safe.files import Refused
+
+_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,120}\.json")
+_MOST_BYTES = 1 << 30
+_CHUNK = 1 << 20
+_LEVEL = 3  # a trace packs to a tenth with any
+
+
+def brought(process: Process, order: Order, shots: Sequence[Shot]) -> tuple[Kept, dict[str, Shot]]:
+    """Keep the traces of these under the name of a process: where, and which file is whose. Refused if they cannot be.
+
+    What the agents wrote is removed.
+    """
+    names = {_file(shot.target.process, len(shots) > 1): shot for shot in shots}
+    packed = {name: _packed(shot) for name, shot in names.items()}
+    meta = {
+        "at_s": time.time(),
+        "pid": process.pid,
+        "started_ticks": process.started_ticks,
+        "command": words.line(process),
+        "how": f"torch.profiler, {words.amount(order.steps, 'step')}",
+        "traces": list(packed),
+    }
+    return kept.keep(meta, packed), names
+
+
+def _file(process: Process, several: bool) -> str:
+    name = "trace" if not several else f"pid{process.pid}" if process.rank is None else f"rank{process.rank}"
+    return f"{name}.json.gz"
+
+
+def _packed(shot: Shot) -> bytes:
+    """The file that a process wrote, packed, and gone from there.
+
+    The path is what the process says: nothing but a plain file of its own user, in a folder of that user, is touched.
+    """
+    path, uid = str((shot.told or {}).get("out", "")), shot.target.process.uid
+    where, base = os.path.split(path)
+    if not os.path.isabs(path) or not _NAME.fullmatch(base):
+        raise Refused(f"the agent names a file that is none of its own: {path[:200]}")
+    packed = io.BytesIO()
+    try:
+        there = os.open(shot.root + where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            source = os.open(base, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=there)
+            with open(source, "rb") as file, gzip.GzipFile("", "wb", _LEVEL, packed) as written:
+                info = os.fstat(source)
+                if not stat.S_ISREG(info.st_mode) or info.st_uid != uid or os.fstat(there).st_uid != uid:
+                    raise Refused(f"{path[:200]} is not a file of its user: not taken")
+                if info.st_size > _MOST_BYTES:
+                    raise Refused(f"{path[:200]} is larger than 1 GiB: ask for fewer steps")
+                while data := file.read(_CHUNK):
+                    written.write(data)
+            os.unlink(base, dir_fd=there)
+        finally:
+            os.close(there)
+    except OSError as error:
+        raise Refused(f"{path[:200]}: {error.strerror}") from None
+    return packed.getvalue()

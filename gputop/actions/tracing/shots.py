@@ -1,0 +1,156 @@
+"""One or several processes traced at once by their agents, all from the same step on; the slowest decides how long."""
+
+from __future__ import annotations
+
+import math
+import select
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gputop import words
+from gputop.actions.action import Run
+from gputop.actions.target import Target
+from gputop.actions.tracing.agent import Agent, Lost, NoAgent, connect, root
+from gputop.actions.tracing.notes import told
+from gputop.actions.tracing.order import Order
+from gputop.model import Fact
+from gputop.safe.text import clean
+
+TOGETHER_S = 0.3  # from asking the first rank to the moment from which all may begin
+_LOOK_S = 0.1
+_SLACK_S = 32.0  # for a step that must end first, and for the writing
+_NOTES_S = 1.0
+_CUDA_GRAPHS = "cuda-graphs"
+
+_WHY = {
+    "no-torch": "torch is not imported yet: again in a moment",
+    "still-importing": "torch is still being imported: again in a moment",
+    "profiler-active": "the program runs its own profiler, which comes first: again when it is done",
+    "busy": "it is being traced already",
+    "unsupported": "its torch is too old or too new: it lacks {detail}",
+    "cupti": "the driver refused CUPTI: {detail}",
+    "output": "the trace could not be written: {detail}",
+    "no-step": "{detail}: is it stuck, or evaluating? Its stacks show where it is; --wait 5m waits longer",
+    "cancelled": "cancelled",
+    _CUDA_GRAPHS: "it may use CUDA graphs, and starting a profiler beside them has ended jobs on old builds",
+}
+
+
+class Shot:
+    """One process that is being traced: `told` is what its agent said at the end, `problem` why there is no trace."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.state = "asked"
+        self.step_s = self.cap_s = 0.0
+        self.told: dict[str, Any] | None = None
+        self.problem: str | None = None
+        self.risk: str | None = None
+        self.notes: tuple[Fact, ...] = ()
+        self.agent: Agent | None = None
+        self.root = root(target.pid)  # of its files; while it lives
+        try:
+            self.agent = connect(target)
+        except NoAgent as why:
+            self.fail(str(why) or "there is no agent in it")
+
+    def ask(self, order: Order, at: float | None) -> None:
+        """Ask for the steps."""
+        if self.agent is None:
+            return
+        fields = {"steps": order.steps, "shapes": order.shapes, "stacks": order.stacks, "memory": order.memory}
+        try:
+            graphs = _CUDA_GRAPHS in order.confirmed
+            self.agent.ask("capture", at=at, wait=order.wait_s, graphs=graphs, id="trace", **fields)
+        except Lost as why:
+            self.fail(str(why))
+
+    def look(self) -> None:
+        """Take what its agent says."""
+        if self.agent is None:
+            return
+        try:
+            for each in self.agent.read():
+                self._take(each)
+        except Lost as why:
+            if self.told is None:
+                self.fail(str(why))
+
+    def fail(self, why: str) -> None:
+        """There will be no trace."""
+        self.problem, self.state = self.problem or clean(why, 400), "failed"
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close the connection; what has not ended, ends."""
+        if self.agent is not None:
+            self.agent.close()
+            self.agent = None
+
+    def _ask_notes(self) -> None:
+        """While we are there: it costs some milliseconds."""
+        assert self.agent is not None
+        try:
+            said = self.agent.answer("facts", _NOTES_S)
+            self.notes = told(self.target.process.identity, said.get("facts"))
+        except Lost:
+            pass  # it may have ended with its trace
+
+    def _take(self, said: dict[str, Any]) -> None:
+        if "error" in said:
+            code, detail = str(said["error"]), clean(str(said.get("detail", "")), 300)
+            self.risk = code if code == _CUDA_GRAPHS else None
+            self.fail(_WHY.get(code, f"the agent failed: {code} {{detail}}").format(detail=detail))
+        elif said.get("state") == "done":
+            self.told, self.state = said, "done"
+            self._ask_notes()
+            self.let_go()
+        elif said.get("state") in ("waiting", "recording"):
+            self.state = str(said["state"]) if said.get("for") != "import" else "importing"
+            self.step_s, self.cap_s = _number(said.get("step_s")), _number(said.get("cap_s"))
+
+
+def shoot(targets: Sequence[Target], order: Order, run: Run) -> list[Shot]:
+    """Trace these at once, until each is done or has failed; cancelled, none is left waiting."""
+    shots = [Shot(target) for target in targets]
+    together = sum(shot.agent is not None for shot in shots) > 1
+    at = time.time() + TOGETHER_S if together else None
+    for shot in shots:
+        shot.ask(order, at)
+    began_s = time.monotonic()
+    while waited := {shot.agent: shot for shot in shots if shot.agent is not None}:
+        ready, _, _ = select.select(list(waited), [], [], _LOOK_S)
+        for agent in ready:
+            waited[agent].look()
+        passed_s = time.monotonic() - began_s
+        run.say(_line(shots, order, passed_s))
+        for shot in waited.values():
+            if shot.agent is not None and run.cancelled:
+                shot.fail("cancelled")
+            elif shot.agent is not None and passed_s > order.wait_s + shot.cap_s + _SLACK_S:
+                shot.fail("its agent does not answer any more")
+            elif shot.agent is not None and shot.target.ended():
+                shot.look()
+                shot.fail("it has ended")
+    return shots
+
+
+def _line(shots: Sequence[Shot], order: Order, passed_s: float) -> str:
+    """`recording 3 steps of 210 ms · 4 of 8 ranks · 1 s`."""
+    states = [shot.state for shot in shots]
+    steps = words.amount(order.steps, "step")
+    if "recording" in states or "done" in states:
+        longest = max(shot.step_s for shot in shots)
+        what = f"recording {steps}" + (f" of {longest * 1000:.0f} ms" if longest else "")
+        ready = states.count("recording") + states.count("done")
+    else:
+        what = "waiting for torch" if "importing" in states else "waiting for a step to end"
+        ready = states.count("waiting")
+    many = f" · {ready} of {len(shots)} ranks" if len(shots) > 1 else ""
+    return f"{what}{many} · {passed_s:.0f} s"
+
+
+def _number(value: Any) -> float:
+    good = type(value) in (int, float) and math.isfinite(value) and 0 <= value < 1e6
+    return float(value) if good else 0.0

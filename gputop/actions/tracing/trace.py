@@ -1,0 +1,147 @@
+"""The action: some steps of a training recorded by torch's own profiler in the process, of all ranks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gputop import words
+from gputop.actions.action import Result, Run, begin
+from gputop.actions.aim import untouchable
+from gputop.actions.hold import Hold, Scope
+from gputop.actions.target import Refusal, Rights, Target
+from gputop.actions.tracing import remote
+from gputop.actions.tracing.files import brought
+from gputop.actions.tracing.order import MOST_STEPS, Order, Traced
+from gputop.actions.tracing.routes import Route, route
+from gputop.actions.tracing.shots import Shot, shoot
+from gputop.model import Process, Role
+from gputop.safe.attach import Barred
+from gputop.safe.files import Refused
+from gputop.trace import signatures  # noqa: F401
+from gputop.trace.read import read
+from gputop.trace.verdict import View
+
+_REMOTE_TEXT = (
+    "{pid} was not prepared: sys.remote_exec puts our agent into it, where it stays until {pid} ends;"
+    " nothing else in it is changed"
+)
+
+
+class Trace:
+    """The action."""
+
+    id = "trace"
+    title = "Trace"
+
+    def why_not(self, process: Process, rights: Rights) -> str | None:
+        """Why it cannot be traced, and the command that makes it possible next time; None if it can."""
+        why = untouchable(process, rights)
+        if why is not None or process.role is Role.LAUNCHER:
+            return why
+        if process.role is Role.LOADER:
+            return "it only loads data: trace the process that trains"
+        found = route(process)
+        return found.line if isinstance(found, Barred) else None
+
+    def run(self, hold: Hold, options: Order, tell: Callable[[Run], object]) -> Run:
+        """Begin to record; returns at once."""
+        return begin(f"trace of {hold.process.pid}", hold, lambda run: _trace(hold, options, run), tell)
+
+
+TRACE = Trace()
+
+
+def meant(hold: Hold, order: Order) -> tuple[Process, ...]:
+    """Whom an order means: the ranks of the job, or the process alone; of a launcher its ranks in any case."""
+    if order.scope is Scope.PROCESS and hold.process.role is not Role.LAUNCHER:
+        return (hold.process,)
+    ranks = tuple(process for process in hold.who(Scope.JOB) if process.role is Role.TRAINER)
+    return ranks if ranks and (hold.process in ranks or hold.process.role is Role.LAUNCHER) else (hold.process,)
+
+
+def _trace(hold: Hold, order: Order, run: Run) -> Result:
+    if not 1 <= order.steps <= MOST_STEPS:
+        return Traced(text=f"{order.steps} steps cannot be recorded: 1 to {MOST_STEPS}", good=False)
+    asked = meant(hold, order)
+    held = {one.pid: one for one in (*hold.held(Scope.PROCESS), *hold.held(Scope.JOB))}
+    targets: list[Target] = []
+    for process in asked:
+        one = held[process.pid]
+        if isinstance(one, Refusal):
+            return Traced(text=f"nothing traced: {process.pid}: {one.text}", good=False)
+        barred = _prepared(one, order, run)
+        if barred is not None:
+            return barred
+        targets.append(one)
+    shots = shoot(targets, order, run)
+    risky = next((shot for shot in shots if shot.risk), None)
+    if risky is not None:
+        return Traced(text=f"{risky.target.pid}: {risky.problem}", good=False, risk=risky.risk)
+    return _brought(hold, order, shots)
+
+
+def _prepared(target: Target, order: Order, run: Run) -> Traced | None:
+    """Have an agent in it, or say why there is none."""
+    if (why := target.denied()) is not None:
+        return Traced(text=f"nothing traced: {target.pid}: {why}", good=False)
+    found = route(target.process)
+    if isinstance(found, Barred):
+        return Traced(text=found.line, good=False)
+    if found is Route.REMOTE:
+        if remote.RISK not in order.confirmed:
+            return Traced(text=_REMOTE_TEXT.format(pid=target.pid), good=False, risk=remote.RISK)
+        problem = remote.inject(target, run)
+        if problem is not None:
+            return Traced(text=f"{target.pid}: {problem}", good=False)
+    return None
+
+
+def _brought(hold: Hold, order: Order, shots: Sequence[Shot]) -> Traced:
+    """The traces of those that have one, read; what went wrong with the others."""
+    done = [shot for shot in shots if shot.told is not None]
+    problems = [f"{shot.target.pid}: {shot.problem}" for shot in shots if shot.told is None]
+    if not done:
+        return Traced(text=f"nothing traced: {problems[0]}", good=False, lines=tuple(problems[1:]))
+    try:
+        where, names = brought(hold.process, order, done)
+    except Refused as refused:
+        return Traced(text=f"traced, but not kept: {refused}", good=False)
+    views: dict[str, View] = {}
+    for name, shot in names.items():
+        try:
+            views[name] = View(read(f"{where.path}/{name}"))
+        except Refused as refused:
+            problems.append(f"{shot.target.pid}: {refused}")
+    if not views:
+        return Traced(text=f"nothing traced: {problems[0]}", good=False, lines=tuple(problems[1:]))
+    for view in views.values():
+        view.ranks = tuple(views.values())
+    lines = (*_remarks(done), *problems)
+    return Traced(
+        text=_told(tuple(views.values()), done),
+        good=not problems,
+        lines=lines,
+        files=tuple(f"{where.path}/{name}" for name in views),
+        views=tuple(views.values()),
+        processes=tuple(names[name].target.process for name in views),
+        notes=tuple(fact for name in views for fact in names[name].notes),
+    )
+
+
+def _told(views: Sequence[View], done: Sequence[Shot]) -> str:
+    """`3 steps of 2 ranks traced: DataLoader wait`."""
+    steps = words.amount(max(view.steps for view in views), "step")
+    who = f" of {len(views)} ranks" if len(views) > 1 else f" of {done[0].target.pid}"
+    worst = next((verdict for view in views for verdict in view.verdicts if verdict.severity != "info"), None)
+    return f"{steps}{who} traced" + (f": {worst.headline}" if worst else "")
+
+
+def _remarks(done: Sequence[Shot]) -> tuple[str, ...]:
+    said = []
+    for shot in done:
+        told = shot.told or {}
+        if told.get("preempted") is True:
+            said.append(f"{shot.target.pid}: it began to profile itself or to fork: recorded up to there")
+        elif told.get("cut") is True:
+            said.append(f"{shot.target.pid}: a step took longer than those before it: recorded up to there")
+    return tuple(said)
