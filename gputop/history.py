@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from gputop.model import Disk, Frame, Gpu, Host, Identity, Mount, Network, Pressure, Process, metrics
+from gputop.model import Cgroup, Disk, Frame, Gpu, Host, Identity, Mount, Network, Pressure, Process, metrics
 
-Key = str | Identity  # a GPU's uuid, a process, "host", "disk NAME", "mount PATH", "net NAME"
+Key = str | Identity  # a GPU's uuid, a process, "host", "disk NAME", "mount PATH", "net NAME", "cgroup PATH"
 
 FINE_S, FINE_SLOTS = 1.0, 900
 COARSE_S, COARSE_SLOTS = 15.0, 960
@@ -138,17 +138,26 @@ class Track:
         self.row = row
 
 
-def _some(name: str) -> Callable[[Host], float | None]:
-    def get(host: Host) -> float | None:
-        pressure: Pressure | None = getattr(host, name)
-        return pressure.some_percent if pressure else None
+def _stalled(name: str, kind: str = "some_percent") -> Callable[[Any], float | None]:
+    def get(subject: Any) -> float | None:
+        pressure: Pressure | None = getattr(subject, name)
+        return getattr(pressure, kind) if pressure else None
 
     return get
 
 
+_SHORT_OF_MEMORY = {
+    "memory_pressure": _stalled("memory_pressure"),
+    "memory_pressure_full": _stalled("memory_pressure", "full_percent"),
+}
 GPU = Track(Gpu, coarse=True)
 PROCESS = Track(Process, mortal=True)
-HOST = Track(Host, coarse=True, also={name: _some(name) for name in ("cpu_pressure", "memory_pressure", "io_pressure")})
+HOST = Track(
+    Host,
+    coarse=True,
+    also={name: _stalled(name) for name in ("cpu_pressure", "io_pressure")} | _SHORT_OF_MEMORY,
+)
+CGROUP = Track(Cgroup, coarse=True, mortal=True, also=_SHORT_OF_MEMORY)
 DISK, MOUNT, NETWORK = Track(Disk), Track(Mount), Track(Network)
 
 
@@ -239,6 +248,8 @@ def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Key, Trac
     for process in frame.processes:
         if process.job or process.gpus or process.pid in opened:
             yield process.identity, PROCESS, process
+    for group in frame.cgroups:
+        yield f"cgroup {group.path}", CGROUP, group
     for disk in frame.host.disks:
         yield f"disk {disk.name}", DISK, disk
     for mount in frame.host.mounts:

@@ -61,7 +61,7 @@ class Machine:
             for n in range(self.loaders)
         )
         gpu = replace(Gpu(uuid="G", index="0", name="H100", **_GPU), **_now(self.gpu, t))
-        host = replace(Host(cpus_total=16, cpus_allowed=16.0, cpu_percent=10.0), **_now(self.host, t))
+        host = replace(Host(**_HOST), **_now(self.host, t))
         return Frame(
             wall_s=t, mono_s=1000 + t, hostname="h", host=host, gpus=(gpu,), processes=(trainer, *loaders), jobs=(job,)
         )
@@ -75,6 +75,11 @@ def after(frame: Callable[[float], Frame], seconds: int = 200) -> Verdict:
     """What is said after some time of frames made up by hand."""
     *_, (_, said) = judged(frame(float(t)) for t in range(seconds))
     return said
+
+
+def hours(frame: Callable[[float], Frame], minutes: float) -> Verdict:
+    """The same after a long time, looked at every 15 s: as the history keeps it."""
+    return after(lambda tick: frame(15 * tick), round(4 * minutes))
 
 
 def refused(*names: str) -> dict[str, Any]:
@@ -96,6 +101,15 @@ def silent(said: Verdict, rule: str) -> Abstained | None:
     return next((one for one in said.abstained if one.rule == rule), None)
 
 
+_HOST: dict[str, Any] = {
+    "cpus_total": 16,
+    "cpus_allowed": 16.0,
+    "cpu_percent": 10.0,
+    "memory_total_bytes": 256 * 2**30,
+    "memory_available_bytes": 200 * 2**30,
+    "swap_in_per_s": 0.0,
+    "swap_out_per_s": 0.0,
+}
 _TRAINER: dict[str, Any] = {
     "name": "python",
     "command": ("python", "train.py"),
@@ -159,4 +173,14 @@ _GPU: dict[str, Any] = {
     "pcie_tx_bytes_per_s": 0.1e9,
     "nvlink_rx_bytes_per_s": 0.0,
     "nvlink_tx_bytes_per_s": 0.0,
+    "pcie_generation": 5,
+    "pcie_generation_max": 5,
+    "pcie_generation_device_max": 5,
+    "pcie_width": 16,
+    "pcie_width_max": 16,
+    "pcie_replays": 0,
+    "ecc_uncorrected": 0,
+    "recovery_action": "none",
+    "persistence_mode": True,
+    "mig_mode": False,
 }

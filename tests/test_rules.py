@@ -35,8 +35,22 @@ EXPECTED = {
     "cpu-slow": Expected("cpu-slow", "warn", ("cpu-quota", "neighbour")),
     "numa-misplacement": Expected("numa-misplacement", "warn", ("starved-cpu-idle", "h2d-transfer-bound")),
     "neighbour": Expected("neighbour", "warn", ("starved-cpu-saturated", "threads-host")),
+    "stack-vs-gpu": Expected("stack-vs-gpu", "warn", ("slow-start", "no-cuda-context")),
+    "memory-pressure": Expected("memory-pressure", "warn", ("io-bound", "host-memory-leak", "starved-cpu-saturated")),
+    "host-memory-leak": Expected("host-memory-leak", "warn", ("gmem-leak", "memory-pressure"), by_s=900.0),
+    "gmem-nearly-full": Expected("gmem-nearly-full", "warn", ("gmem-leak", "zombie-memory")),
+    "gmem-leak": Expected("gmem-leak", "warn", ("gmem-nearly-full", "host-memory-leak"), by_s=900.0),
+    "zombie-memory": Expected("zombie-memory", "warn", ("gpu-unused-in-job", "gpu-idle-cpu-busy"), by_s=660.0),
+    "gpu-shared": Expected("gpu-shared", "warn", ("zombie-memory", "starved-cpu-idle")),
+    "hw-errors": Expected("hw-errors", "crit", ("pcie-degraded", "thermal"), by_s=20.0),
     "thermal": Expected("thermal", "warn", ("power", "clocks-low")),
     "power": Expected("power", "warn", ("thermal", "clocks-low")),
+}
+# what is told beside whatever leads, and never leads itself
+BESIDE = {
+    "persistence-off": Expected("persistence-off", "info", ("hw-errors",)),
+    "pcie-degraded": Expected("pcie-degraded", "warn", ("h2d-transfer-bound", "hw-errors")),
+    "mig-visibility": Expected("mig-visibility", "info", ("no-cuda-context", "zombie-memory")),
 }
 HEALTHY = {"healthy": ("power",), "healthy-plateau": ("gmem-leak",)}  # and what above all must not be said
 
@@ -62,6 +76,18 @@ def test_scenario_yields_its_finding(name: str) -> None:
     assert leads[0].confidence >= 0.5
     _, end = seen[-1]
     assert truth.primary in rules(end.findings)
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_scenario_yields_its_finding_beside_the_first(name: str) -> None:
+    truth = BESIDE[name]
+    for t, said in scenario(name):
+        assert not rules(said.findings) & set(truth.never), f"at {t:.0f} s"
+        if t >= ONSET_S + truth.by_s:
+            (told,) = [finding for finding in said.findings if finding.rule == truth.primary]
+            assert (told.severity, told.primary) == (truth.severity, False)
+            assert told.steps
+            assert told.evidence
 
 
 @pytest.mark.parametrize("name", HEALTHY)

@@ -1,10 +1,16 @@
-"""Heat, power, clocks: each rule fires, just does not, and abstains."""
+"""Heat, power, clocks, links, errors, settings: each rule fires, just does not, and abstains."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from tests.judged import Machine, found, silent
+from gputop.model import Frame, GpuShare, Missing, NvLink, Process, Xid
+from gputop.units import listed
+from tests.judged import Machine, after, found, hours, refused, silent
 
 
 def machine(**gpu: object) -> Machine:
@@ -93,3 +99,182 @@ def test_clocks_low(gpu: dict[str, object], fires: bool) -> None:
 
 def test_clocks_low_abstains_without_a_clock() -> None:
     assert silent(machine(sm_clock_mhz=None).verdict(5), "clocks-low") is not None
+
+
+def test_persistence_off_is_told_once_for_the_machine() -> None:
+    said = machine(persistence_mode=False).verdict(60)
+    told = found(said, "persistence-off")
+    assert told is not None
+    assert (told.severity, told.primary, told.subject.kind) == ("info", False, "host")
+    assert told.steps[0].needs_root
+    assert found(machine(persistence_mode=True).verdict(60), "persistence-off") is None
+
+
+@pytest.mark.parametrize(
+    "keeper", [{"name": "nv-hostengine"}, {"gpus": (GpuShare(uuid="G", kind="graphics"),)}, {"unseen": "foreign"}]
+)
+def test_persistence_off_does_not_matter_where_somebody_keeps_the_driver(keeper: dict[str, Any]) -> None:
+    one = machine(persistence_mode=False)
+    beside = Process(pid=9, started_ticks=1, **keeper)
+    said = after(lambda t: replace(one.frame(t), processes=(*one.frame(t).processes, beside)), 60)
+    assert found(said, "persistence-off") is None
+
+
+def test_persistence_off_abstains_where_it_may_not_be_asked() -> None:
+    assert silent(machine(**refused("persistence_mode")).verdict(5), "persistence-off") is not None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "severity"),
+    [
+        ({"pcie_width": 8}, "warn"),
+        ({"pcie_generation": 4}, "warn"),
+        ({"pcie_width": 8, "pcie_width_max": 8}, None),
+        ({"pcie_width": 8, "busy_percent": 19.0}, None),  # at rest it saves power
+        ({"pcie_generation_device_max": 6}, "info"),
+        ({"pcie_replays": lambda t: int(t * 32 / 60)}, "warn"),
+        ({"pcie_replays": lambda t: int(t * 29 / 60)}, None),
+        ({"pcie_replays": lambda t: 5000}, None),  # from before
+    ],
+)
+def test_pcie_degraded(gpu: dict[str, object], severity: str | None) -> None:
+    finding = found(machine(**gpu).verdict(240), "pcie-degraded")
+    assert (finding and finding.severity) == severity
+
+
+def test_pcie_degraded_says_what_is_lost() -> None:
+    told = found(machine(pcie_width=8, pcie_generation=4, pci_bus_id="00000000:1B:00.0").verdict(90), "pcie-degraded")
+    assert told is not None
+    assert told.headline == "has a PCIe link at 25 % of its speed"
+    assert told.evidence[0].text == "8 of 16 lanes, generation 4 of 5, under load"
+    assert told.steps[0].command == "sudo lspci -vv -s 0000:1b:00.0 | grep -E 'LnkCap|LnkSta'"
+    assert told.steps[0].needs_root
+    assert not told.primary
+
+
+def test_pcie_degraded_abstains_without_the_link() -> None:
+    assert silent(machine(**refused("pcie_width")).verdict(5), "pcie-degraded") is not None
+
+
+def links(*groups: NvLink) -> dict[str, object]:
+    return {"nvlinks": groups, "nvlinks_active": sum(len(listed(one.numbers)) for one in groups if one.up)}
+
+
+def flaky(again_per_min: float = 0.0, damaged_per_s: float = 0.0) -> dict[str, object]:
+    def now(t: float) -> tuple[NvLink, ...]:
+        sick = NvLink(numbers="3", up=True, replays=int(t * again_per_min / 60), crc_errors=int(t * damaged_per_s))
+        return (NvLink(numbers="0-2", up=True, replays=7, crc_errors=0), sick)
+
+    return {"nvlinks": now, "nvlinks_active": 4}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "severity"),
+    [
+        ({"ecc_uncorrected": lambda t: 1 + (t > 20)}, "crit"),
+        ({"ecc_uncorrected": 3}, None),  # before we looked
+        ({"remap_failed": True}, "crit"),
+        ({"remap_pending": True}, "warn"),
+        ({"retirement_pending": True}, "warn"),
+        ({"remapped_uncorrected": 512}, "warn"),
+        ({"remapped_uncorrected": 511}, None),
+        ({"retired_pages": 15}, "warn"),
+        ({"retired_pages": 14}, None),
+        ({"retired_pages": 63}, "crit"),
+        ({"recovery_action": "reset"}, "crit"),
+        ({"recovery_action": "drain peers"}, "warn"),
+        ({"condition": lambda t: "lost" if t > 20 else "ok", "age_s": lambda t: max(0.0, t - 20)}, "crit"),
+        ({"xids": (Xid(number=79, wall_s=3.0),)}, "crit"),
+        ({"xids": (Xid(number=63, wall_s=3.0),)}, "warn"),
+        ({"xids": (Xid(number=31, wall_s=3.0),)}, "info"),
+        ({"xids": (Xid(number=31, wall_s=-600.0),)}, None),
+        ({"xids": (Xid(number=109, wall_s=3.0),)}, None),  # not in anybody's list
+        (flaky(again_per_min=3.0), None),  # nobody counted for long enough
+        (flaky(damaged_per_s=101.0), "crit"),
+        (flaky(damaged_per_s=94.0), None),
+        ({"nvlinks_active": lambda t: 18 - (t > 20)}, "warn"),
+        ({"nvlinks_active": 4}, None),  # as somebody wired it
+    ],
+)
+def test_hw_errors(gpu: dict[str, object], severity: str | None) -> None:
+    finding = found(machine(**gpu).verdict(100), "hw-errors")
+    assert (finding and finding.severity) == severity
+    assert finding is None or severity == "info" or finding.primary
+
+
+@pytest.mark.parametrize(("again_per_min", "fires"), [(1.2, True), (0.8, False)])
+def test_links_that_fail_now_and_then_are_counted_for_minutes(again_per_min: float, fires: bool) -> None:
+    finding = found(hours(machine(**flaky(again_per_min=again_per_min)).frame, 9), "hw-errors")
+    assert (finding is not None) == fires
+
+
+def test_hw_errors_comes_at_once_and_marks_what_stops_jobs() -> None:
+    said = machine(remap_pending=True, xids=(Xid(number=48, wall_s=0.0),)).verdict(8)
+    told = found(said, "hw-errors")
+    assert told is not None
+    assert told.headline == "reported Xid 48, a memory error that could not be corrected"
+    assert [item.text for item in told.evidence] == ["Xid 48 7s ago", "a bad row or page is set aside; work goes on"]
+    reset = next(step for step in told.steps if step.command == "sudo nvidia-smi -r -i 0")
+    assert reset.needs_root
+    assert reset.destroys
+
+
+def test_a_fault_of_a_program_is_said_to_be_one() -> None:
+    told = found(machine(xids=(Xid(number=31, wall_s=0.0),)).verdict(120), "hw-errors")
+    assert told is not None
+    assert told.headline.endswith("most likely a fault of the program")
+    assert not told.primary  # all else is well
+    assert not any(step.destroys for step in told.steps)
+
+
+def test_links_are_held_against_those_of_the_other_cards() -> None:
+    one = machine(**links(NvLink(numbers="0-16", up=True), NvLink(numbers="17", up=False)))
+
+    def frame(t: float) -> Frame:
+        first = one.frame(t).gpus[0]
+        others = (replace(first, uuid=name, index=name, nvlinks_active=18) for name in "123")
+        return replace(one.frame(t), gpus=(first, *others))
+
+    told = found(after(frame, 20), "hw-errors")
+    assert told is not None
+    assert told.headline == "has 1 NVLinks down"
+
+
+def test_hw_errors_abstains_where_nothing_counts_errors() -> None:
+    said = machine(**refused("ecc_uncorrected"), recovery_action=None).verdict(5)
+    assert silent(said, "hw-errors") is not None
+
+
+def cut(**instance: Any) -> Callable[[float], Frame]:
+    """A card with one instance, looked at every 15 s."""
+    one = machine(mig_mode=True, busy_percent=None, sm_active_percent=None)
+    part = {"parent_uuid": "G", "uuid": "M", "index": "0:0", "name": "3g.40gb", "vram_total_bytes": 40 * 2**30}
+
+    def frame(t: float) -> Frame:
+        whole = one.frame(t).gpus[0]
+        return replace(one.frame(t), gpus=(whole, replace(whole, **part | instance)))
+
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (cut(), "is cut in instances that do not tell how busy they are"),
+        (cut(sm_active_percent=39.0, vram_used_bytes=15 * 2**30), "has instances larger than needed"),
+        (cut(sm_active_percent=41.0, vram_used_bytes=15 * 2**30), None),
+        (cut(sm_active_percent=39.0, vram_used_bytes=17 * 2**30), None),
+        (cut(parent_uuid=None), "is set up to be cut in instances and has none: no program can use it"),
+    ],
+)
+def test_mig_visibility(frame: Callable[[float], Frame], words: str | None) -> None:
+    told = found(hours(frame, 17), "mig-visibility")
+    assert (told and told.headline) == words
+    assert told is None or (told.severity, told.primary) == ("info", False)
+
+
+def test_mig_visibility_names_the_rules_that_are_silent() -> None:
+    untold = (Missing(metric="busy_percent", reason="unsupported"),)
+    told = found(hours(cut(missing=untold), 2), "mig-visibility")
+    assert told is not None
+    assert told.evidence[1].text == "the driver does not tell how busy 0:0 are: clocks-low, pcie-degraded cannot judge"

@@ -31,6 +31,8 @@ def hide(process: Process, viewer: int | None) -> Process:
         process,
         **unknown,
         libraries=(),
+        torch_version=None,
+        torch_cuda=None,
         omp_threads=None,
         visible_gpus=None,
         missing=tuple(Missing(metric=name, reason="denied", unlock="sudo gputop") for name in _HIDDEN),

@@ -56,18 +56,19 @@ class Slot:
         """Everything the driver would say about this card at t."""
         moment = self._moment(t)
         clock, slowed = self._clock(moment)
-        return Gpu(
+        seen: dict[str, Any] = {
             **self._settings,
             **self._utilisation(moment),
             **self._power(moment, clock),
             **self._units(moment),
             **slowed,
-            vram_used_bytes=4 * MIB + sum(tenant.vram_bytes(t) for tenant in self.tenants),
-            sm_clock_mhz=clock,
-            graphics_clock_mhz=clock,
-            pcie_generation=5 if moment.awake else 1,
-            pcie_lane_bytes_per_s=4e9 if moment.awake else 312.5e6,
-        )
+            "vram_used_bytes": 4 * MIB + sum(tenant.vram_bytes(t) for tenant in self.tenants),
+            "sm_clock_mhz": clock,
+            "graphics_clock_mhz": clock,
+            "pcie_generation": 5 if moment.awake else 1,
+            "pcie_lane_bytes_per_s": 4e9 if moment.awake else 312.5e6,
+        }
+        return Gpu(**seen | {name: value for from_s, name, value in self.card.settings if t >= from_s})
 
     def glance(self, t: float, window_s: float) -> Gpu:
         """What a chart of the far past needs, as means of the window before t."""

@@ -72,8 +72,9 @@ def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
         networks=_networks(server, receive, send),
         process_count=len(processes),
         uptime_s=server.uptime_s + t,
-        **_STATIC | {name: value for from_s, name, value in server.settings if t >= from_s},
-        **_memory(server, t, processes),
+        **_STATIC
+        | _memory(server, t, processes)
+        | {name: value for from_s, name, value in server.settings if t >= from_s},
     )
 
 

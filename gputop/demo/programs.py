@@ -94,9 +94,10 @@ class Crew:
         pool = work.pool_threads * around(work.pool_cpu, 0.05, seed + 1, t)
         wait = around(work.run_wait, 0.2, seed + 2, t)
         written = self._written(t, work) if rank == 0 else 0.0
+        rss = job.rank_rss + self._grown(t, work.rss_per_s)
         return Process(
             **self._moved(
-                t, rank, self._common(t, identity, cpu=main + pool, main=main, wait=wait, rss=job.rank_rss, shared=0.15)
+                t, rank, self._common(t, identity, cpu=main + pool, main=main, wait=wait, rss=rss, shared=0.15)
             ),
             **self._reads(around(work.main_read, 0.1, seed + 3, t), work.main_chars, work.read_size),
             **self._place(rank),
@@ -117,6 +118,8 @@ class Crew:
             involuntary_switches_per_s=around(0.4 * work.run_wait * (1 + work.pool_threads), 0.2, seed + 6, t),
             thread_names=self._thread_names,
             libraries=job.libraries,
+            torch_version=job.torch[0],
+            torch_cuda=job.torch[1],
             gpus=tuple(self._share(t, card) for card in job.ranks[rank]),
         )
 
@@ -129,11 +132,12 @@ class Crew:
         stuck = 50 + 50 * noise(seed + 2, t) < blocked
         wait = 0.6 * work.run_wait * (1 - 0.2 * wander)
         read = work.loader_read * (1 - 0.06 * other)
+        rss = job.loader_rss + self._grown(t, work.loader_rss_per_s)
         return Process(
             **self._moved(
                 t,
                 rank,
-                self._common(t, identity, cpu=cpu, main=min(99.6, cpu), wait=wait, rss=job.loader_rss, shared=0.7),
+                self._common(t, identity, cpu=cpu, main=min(99.6, cpu), wait=wait, rss=rss, shared=0.7),
             ),
             **self._reads(read, work.loader_cached, work.read_size),
             **self._place(rank),
@@ -177,6 +181,10 @@ class Crew:
             "open_files": 24 + identity.pid % 17,
             "pss_bytes": int((1 - 0.8 * shared) * resident),
         }
+
+    def _grown(self, t: float, per_s: float) -> float:
+        """Bytes taken since it does what it does now."""
+        return per_s * max(0.0, t - self.job.phase(t)[0])
 
     def _facts(self) -> dict[str, Any]:
         job, server = self.job, self.server
@@ -247,9 +255,10 @@ class Crew:
     def _share(self, t: float, card: int) -> GpuShare:
         tenant = self._tenants[card]
         on = share(tenant.activity, t - 0.11 * (card % 4), 1.0)
+        told = "parent_uuid" not in (name for _, name, _ in tenant.card.settings)  # nothing by process on instances
         return GpuShare(
             uuid=uuid(card),
-            busy_percent=float(round(100 * on)),
+            busy_percent=float(round(100 * on)) if told else None,
             memory_busy_percent=float(round(min(100.0, 1.35 * on * tenant.work(t).dram))),
             encoder_percent=0.0,
             decoder_percent=0.0,

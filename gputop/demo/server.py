@@ -59,6 +59,8 @@ class Work:
     throttled: float = 0.0  # percent of periods in which the job's CPU quota runs out
     stopped_cpus: float = 0.0  # CPUs' worth of work that is stopped meanwhile
     far: bool = False  # it runs on CPUs that are not near its GPUs
+    rss_per_s: float = 0.0  # what the host memory of a rank grows by
+    loader_rss_per_s: float = 0.0  # and that of each loader
     loader_cpu: float = 10
     loader_blocked: float = 0
     loader_read: float = 3e6  # from storage
@@ -95,6 +97,7 @@ class Job:
     container: str | None = None
     omp_threads: int | None = 1
     libraries: tuple[str, ...] = ("torch", "cuda", "mkl", "gomp")
+    torch: tuple[str, str | None] = ("2.11.0+cu128", "12.8")  # its build, and the CUDA of that
     visible: str | None = None  # CUDA_VISIBLE_DEVICES, where it is not just its GPUs
     quota: float | None = None  # CPUs
 
@@ -133,6 +136,7 @@ class Card:
     heat: Heat | None = None
     ambient: float = 29
     kelvin_per_watt: float = 0.0585
+    settings: tuple[tuple[float, str, Any], ...] = ()  # (from when, field of Gpu, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

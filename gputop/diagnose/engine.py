@@ -9,7 +9,7 @@ from gputop.diagnose.classes import classes
 from gputop.diagnose.finding import Abstained, Class, Finding
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import DEFAULTS, Limits
-from gputop.diagnose.memory import Memory
+from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.rule import RULES, Rule
 from gputop.diagnose.steady import Steady
 from gputop.diagnose.view import View
@@ -41,14 +41,14 @@ class Engine:
 
     def forget(self) -> None:
         """Begin anew: what comes next is of another time."""
-        self._memory, self._steady = Memory(), Steady()
+        self._remembered, self._steady = Remembered(), Steady()
         self._judged_s: float | None = None
         self._classed_s = -_CLASSES_EVERY_S
         self._verdict = Verdict()
 
     def remember(self, frame: Frame, history: History) -> None:
         """Take in a frame that the history has just taken in; cheap, and needed of every frame."""
-        self._memory.add(frame, history)
+        self._remembered.add(frame, history)
 
     def judge(self, frame: Frame, history: History, every_s: float = EVERY_S) -> Verdict:
         """What the rules say of the newest frame; the last verdict where they were asked a moment ago."""
@@ -56,8 +56,8 @@ class Engine:
         if self._judged_s is not None and since_s < every_s - _SLACK_S:
             return self._verdict
         self._judged_s = frame.mono_s
-        self._memory.describe(frame.mono_s)
-        view = View(frame, history, self._memory, self._limits)
+        self._remembered.describe(frame.mono_s)
+        view = View(frame, history, self._remembered, self._limits)
         on_screen = self._steady.shown()
         found: list[tuple[Finding, float]] = []
         for rule in RULES.values():
@@ -67,12 +67,12 @@ class Engine:
                 found += [(self._surer(rule, finding, frame), on_s) for finding in rule.judge(view)]
             except Exception as error:  # a mistake in one rule must not silence the others, nor the monitor
                 view.abstain(frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
-        self._steady.restart(self._memory.restarted)
-        self._memory.restarted.clear()
+        self._steady.restart(self._remembered.restarted)
+        self._remembered.restarted.clear()
         shown = self._steady.take(found, frame.mono_s, min(since_s, _LONGEST_S))
         worth = self._limits["engine"]["clocks_cost"]
         self._verdict = Verdict(
-            findings=tuple(fold(shown, frame, self._memory.tenants, worth)),
+            findings=tuple(fold(shown, frame, self._remembered.tenants, worth)),
             abstained=tuple(together(view.abstained)),
             classes=self._classes(view),
         )

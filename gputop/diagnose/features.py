@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gputop.diagnose.memory import Memory
+from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.tree import key
 from gputop.model import Frame, Gpu, Job, Process, Role
@@ -49,13 +49,13 @@ _TREE_MEANS = {
 Means = Callable[[str, float, float], Mapping[str, float | None]]
 
 
-def trainer(frame: Frame, means: Means, memory: Memory, tree: Sequence[Process], jobs: dict[str, Job]) -> Trainer:
+def trainer(frame: Frame, means: Means, past: Remembered, tree: Sequence[Process], jobs: dict[str, Job]) -> Trainer:
     """The vector of one trainer, whose tree it is."""
     process = tree[0]
-    known = memory.trainers[process.identity]
+    known = past.trainers[process.identity]
     seconds = max(1.0, min(WINDOW_S, frame.mono_s - known.phase_s))
     gpus = _gpus(frame, process)
-    first = memory.cards.get(gpus[0].uuid) if gpus else None
+    first = past.cards.get(gpus[0].uuid) if gpus else None
     age_s = None if known.context_s is None else frame.mono_s - known.context_s
     about = key(process.identity)
     sums = means(about, seconds, WINDOW_S)
@@ -72,7 +72,7 @@ def trainer(frame: Frame, means: Means, memory: Memory, tree: Sequence[Process],
         job=jobs.get(process.job or ""),
         tree=tuple(tree),
         gpus=gpus,
-        peers=len({one.pid for gpu in gpus for one in memory.tenants.get(gpu.uuid, ())} - {process.pid}),
+        peers=len({one.pid for gpu in gpus for one in past.tenants.get(gpu.uuid, ())} - {process.pid}),
         warm=age_s is not None and age_s >= WARM_S and known.worked,
         compiling=any(_compiles(one) for one in tree),
         context_s=age_s,
@@ -82,7 +82,7 @@ def trainer(frame: Frame, means: Means, memory: Memory, tree: Sequence[Process],
         shape=first.shape if first else None,
         period=first.period if first else None,
         spacing_s=first.spacing_s if first else 1.0,
-        power_share=_mean(map(partial(_power_share, memory), gpus, cards)),
+        power_share=_mean(map(partial(_power_share, past), gpus, cards)),
         clock_share=_mean(map(_clock_share, gpus, cards)),
         allowed=process.allowed_cpus,
         loaders=sum(one.role is Role.LOADER for one in tree),
@@ -108,8 +108,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return total / len(known) if known else None
 
 
-def _power_share(memory: Memory, gpu: Gpu, means: Mapping[str, float | None]) -> float | None:
-    watts, card = means.get("power_watts"), memory.cards.get(gpu.uuid)
+def _power_share(past: Remembered, gpu: Gpu, means: Mapping[str, float | None]) -> float | None:
+    watts, card = means.get("power_watts"), past.cards.get(gpu.uuid)
     idle = card.idle_watts(gpu) if card else None
     if watts is None or idle is None or gpu.power_limit_watts is None or gpu.power_limit_watts <= idle:
         return None

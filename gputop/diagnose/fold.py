@@ -83,7 +83,8 @@ def _told(group: list[Finding], host: list[Finding], worth: float) -> list[Findi
     group.sort(key=_order)
     if any(finding.severity != "info" and not finding.healthy for finding in group if _may_lead(finding, worth)):
         group = [finding for finding in group if not finding.healthy]
-    lead = next((finding for finding in group if _may_lead(finding, worth)), None)
+    leads = [finding for finding in group if _may_lead(finding, worth)]
+    lead = next((finding for finding in leads if not _remark(finding)), leads[0] if leads else None)
     return [replace(finding, primary=True) if finding is lead else finding for finding in group]
 
 
@@ -123,6 +124,11 @@ def _may_lead(finding: Finding, worth: float) -> bool:
     if level is Level.DEVICE:
         return (finding.lost_share or 0.0) >= worth
     return level is not Level.NEVER and not (level is Level.CAUSE and finding.severity == "info")
+
+
+def _remark(finding: Finding) -> bool:
+    """Whether it is good to know and costs nothing that anybody measured: it leads where nothing else does."""
+    return finding.severity == "info" and not finding.healthy and finding.lost_share is None
 
 
 def _order(finding: Finding) -> tuple[int, int, float, int]:

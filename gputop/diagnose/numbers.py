@@ -6,7 +6,7 @@ from gputop.diagnose.limits import Table, lenient
 from gputop.diagnose.subjects import Subjects, Thing
 from gputop.diagnose.sums import KEPT_S
 from gputop.diagnose.trainer import Trainer
-from gputop.history import Key, Window
+from gputop.history import COARSE_S, FINE_S, FINE_SLOTS, Key, Window
 from gputop.model import Fact, Gpu, Process
 
 
@@ -47,7 +47,7 @@ class Numbers(Subjects):
         wanted = self._table["window_s"] if seconds is None else seconds
         known = self._seconds(thing, seconds, whole)
         about = self._key(thing)
-        if isinstance(about, str) and known <= KEPT_S and about in self._memory.sums:
+        if isinstance(about, str) and known <= KEPT_S and about in self._remembered.sums:
             return self._means(about, known, wanted).get(metric)
         return self.history.mean(about, metric, known, wanted / 2)
 
@@ -55,6 +55,15 @@ class Numbers(Subjects):
         """The first of these facts that a stack, a trace or the program itself told of a process lately."""
         of = thing.identity
         return next((fact for fact in self.frame.facts if fact.process == of and fact.name in names), None)
+
+    def past(self, thing: Thing | str, metric: str, seconds: float) -> list[float | None]:
+        """Means of 15 s over up to four hours, whole ones only, the newest last; of what the history keeps for so long.
+
+        Earlier phases of a trainer too.
+        """
+        count = round(seconds / COARSE_S)
+        reach_s = max(seconds, FINE_S * FINE_SLOTS) + COARSE_S  # no shorter, or the history would look at seconds
+        return self.history.values(self._key(thing), metric, reach_s, COARSE_S)[-count - 1 : -1]
 
     def _key(self, thing: Thing | str) -> Key:
         if isinstance(thing, str):

@@ -8,7 +8,7 @@ from typing import Any
 from gputop.diagnose import features
 from gputop.diagnose.finding import Subject, told_apart
 from gputop.diagnose.limits import DEFAULTS, Limits, Table
-from gputop.diagnose.memory import Memory
+from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.trainer import Trainer
 from gputop.history import History
 from gputop.model import Frame, Gpu, Host, Job, Process
@@ -33,9 +33,9 @@ def subject_of(thing: Thing) -> Subject:
 class Subjects:
     """One tick, and what there is to be judged in it."""
 
-    def __init__(self, frame: Frame, history: History, memory: Memory, limits: Limits) -> None:
+    def __init__(self, frame: Frame, history: History, remembered: Remembered, limits: Limits) -> None:
         self.frame, self.history = frame, history
-        self._memory, self._limits = memory, limits
+        self._remembered, self._limits = remembered, limits
         self._jobs = {job.key: job for job in frame.jobs}
         self._trainers: tuple[Trainer, ...] | None = None
         self._known: dict[tuple[str, float, float], Mapping[str, float | None]] = {}
@@ -47,10 +47,10 @@ class Subjects:
         self._rule, self._state, self._shown, self._held = rule, state, shown, False
         self._table: Table = {**DEFAULTS, **self._limits.get(rule, {})}
 
-    def gpus(self) -> Iterator[Gpu]:
-        """GPUs that answer."""
+    def gpus(self, *, silent: bool = False) -> Iterator[Gpu]:
+        """GPUs that answer; `silent`: those too that do not."""
         for gpu in self.frame.gpus:
-            if gpu.condition == "ok" and gpu.age_s == 0:
+            if silent or (gpu.condition == "ok" and gpu.age_s == 0):
                 yield self._at(gpu)
 
     def trainers(self, *, cold: bool = False) -> Iterator[Trainer]:
@@ -72,15 +72,15 @@ class Subjects:
     def vectors(self) -> tuple[Trainer, ...]:
         """Every trainer, to compare with or to look one up; `trainers` to judge them one by one."""
         if self._trainers is None:
-            trees = self._memory.trees.values()
+            trees = self._remembered.trees.values()
             self._trainers = tuple(
-                features.trainer(self.frame, self._means, self._memory, tree, self._jobs) for tree in trees
+                features.trainer(self.frame, self._means, self._remembered, tree, self._jobs) for tree in trees
             )
         return self._trainers
 
     def tenants(self, gpu: Gpu) -> tuple[Process, ...]:
         """Processes that compute on a GPU."""
-        return tuple(self._memory.tenants.get(gpu.uuid, ()))
+        return tuple(self._remembered.tenants.get(gpu.uuid, ()))
 
     def _at(self, thing: Any) -> Any:
         self._held = bool(self._shown) and told_apart(subject_of(thing)) in self._shown
@@ -91,6 +91,6 @@ class Subjects:
         asked = about, seconds, wanted_s
         found = self._known.get(asked)
         if found is None:
-            sums = self._memory.sums.get(about)
+            sums = self._remembered.sums.get(about)
             found = self._known[asked] = sums.means(seconds, wanted_s / 2) if sums else {}
         return found

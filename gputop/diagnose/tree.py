@@ -38,6 +38,7 @@ class Tree:
     read_calls_per_s: float | None = metric(Unit.PER_S, "read calls", history=True)
     major_faults_per_s: float | None = metric(Unit.PER_S, "page faults served from storage", history=True)
     pss_bytes: float | None = metric(Unit.BYTES, "memory, shared pages counted once", history=True)
+    loader_pss_bytes: float | None = metric(Unit.BYTES, "of that, memory of its loaders", history=True)
 
 
 TREE = Track(Tree, coarse=True, mortal=True)
@@ -94,6 +95,7 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
         read_calls_per_s=_sum(process.read_calls_per_s for process in processes),
         major_faults_per_s=_sum(process.major_faults_per_s for process in processes),
         pss_bytes=_sum(process.pss_bytes for process in processes),
+        loader_pss_bytes=_sum(process.pss_bytes for process in loaders),
     )
 
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step
 from gputop.diagnose.limits import Limits
-from gputop.diagnose.memory import Memory
 from gputop.diagnose.numbers import Numbers
+from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.subjects import Thing, subject_of
 from gputop.diagnose.trainer import Trainer
 from gputop.history import History
@@ -35,13 +35,13 @@ class View(Numbers):
     flicker: rules compare with them, never with `<`.
     """
 
-    def __init__(self, frame: Frame, history: History, memory: Memory, limits: Limits) -> None:
-        super().__init__(frame, history, memory, limits)
+    def __init__(self, frame: Frame, history: History, remembered: Remembered, limits: Limits) -> None:
+        super().__init__(frame, history, remembered, limits)
         self.abstained: list[Abstained] = []
 
     def notes(self, thing: Thing) -> dict[str, Any]:
         """What this rule wrote down about a subject at earlier ticks, to be changed in place."""
-        return self._memory.note(self._rule, subject_of(thing), self.frame.mono_s)
+        return self._remembered.note(self._rule, subject_of(thing), self.frame.mono_s)
 
     def knows(self, thing: Thing, *names: str, unlock: str | None = None) -> bool:
         """Whether these are known of a subject; what cannot be read is an abstention, what is only early is none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gputop.collect.pytorch import build
 from gputop.doctor.check import Line, check
 from gputop.doctor.interpreter import Interpreter, in_use
 from gputop.doctor.machine import Machine, names
@@ -99,10 +100,8 @@ def threads(machine: Machine) -> Iterator[Line]:
 
 def _torch(found: Interpreter) -> tuple[str | None, str | None]:
     """Its version and the CUDA it was built for."""
-    source = found.source("torch/version.py")
-    version = re.search(r"^__version__ = '([^'\n]{1,40})'", source, re.MULTILINE)
-    cuda = re.search(r"^cuda(?:: Optional\[str\])? = '(\d+\.\d+)'", source, re.MULTILINE)
-    return version[1] if version else found.release("torch"), cuda[1] if cuda else None
+    version, cuda = build(found.source("torch/version.py"))
+    return version or found.release("torch"), cuda
 
 
 def _vendor(found: Interpreter) -> str | None:

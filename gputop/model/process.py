@@ -122,6 +122,8 @@ class Process:
     mkl_threads: int | None = None  # MKL_NUM_THREADS as it was started with
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES as it was started with
     libraries: tuple[str, ...] = ()  # of torch, cuda, openblas, mkl, gomp, iomp5: what it has mapped
+    torch_version: str | None = None  # of the PyTorch it has mapped: 2.7.0+cu126
+    torch_cuda: str | None = None  # what that is built for: 12.6; none for a build for CPUs
 
     @property
     def identity(self) -> Identity:

@@ -27,6 +27,7 @@ class Dossier:
         self.identity, self.root = identity, root
         self.values: Values = {}  # swapped whole: another thread reads it
         self.place: Place | None = None
+        self.package: str | None = None  # folder of the PyTorch it has mapped, from our root
         self._answers: dict[str, Values] = {}
         self._missing: dict[str, tuple[Missing, ...]] = {}
 
@@ -40,7 +41,7 @@ class Dossier:
         if deep:
             self._answers["cwd"] = {"folder": self._folder()}
             self._keep("environ", _FROM_ENVIRON, lambda: facts.environment(self._raw("environ", ENVIRON)), tell)
-            self._keep("maps", ("libraries",), lambda: {"libraries": facts.libraries(self._raw("maps", MAPS))}, tell)
+            self._keep("maps", ("libraries",), lambda: self._mapped(self._raw("maps", MAPS)), tell)
         self._alive()
 
     def weigh(self, tell: Callable[[], None]) -> None:
@@ -52,6 +53,13 @@ class Dossier:
         """Read how full its /dev/shm is, which is another one in a container."""
         self._alive()
         self._keep("root", SHM_FILLS, self._shm, tell, "absent")
+
+    def learn(self, build: Values, tell: Callable[[], None]) -> None:
+        """Take in what somebody else found out: which build of PyTorch it has mapped."""
+        self._alive()
+        self._answers["build"] = build
+        self._sum()
+        tell()
 
     def lose(self) -> None:
         """Say that its command line does not come, if it has not."""
@@ -102,6 +110,7 @@ class Dossier:
             "cmdline",
             "cwd",
             "maps",
+            "build",
             "smaps_rollup",
             "root",
         ):  # the cgroup's Slurm job counts
@@ -113,6 +122,11 @@ class Dossier:
         self.place = place(raw)
         found = {"cgroup": self.place.path, "container": self.place.container, "slurm_job": self.place.slurm_job}
         return {name: value for name, value in found.items() if value is not None}
+
+    def _mapped(self, raw: bytes) -> Values:
+        package = facts.torch_package(raw)
+        self.package = f"{self.root}/{self.identity.pid}/root{package}" if package else None
+        return {"libraries": facts.libraries(raw)}
 
     def _folder(self) -> str | None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from gputop.collect.processes.readings import Values
@@ -32,6 +33,7 @@ _LIBRARIES: dict[str, tuple[bytes, ...]] = {
     "gomp": (b"/libgomp",),
     "iomp5": (b"/libiomp5",),
 }
+_TORCH = re.compile(rb" (/[^\n]{1,4000}/torch)/lib/libtorch_(?:cpu|cuda|python)")
 
 
 def command(raw: bytes) -> tuple[str, ...]:
@@ -64,6 +66,12 @@ def environment(raw: bytes) -> Values:
 def libraries(raw: bytes) -> tuple[str, ...]:
     """Which of the libraries that matter are mapped; a mapped NVIDIA device counts as cuda."""
     return tuple(name for name, needles in _LIBRARIES.items() if any(needle in raw for needle in needles))
+
+
+def torch_package(raw: bytes) -> str | None:
+    """The folder of the PyTorch that is mapped, as the process sees it."""
+    found = _TORCH.search(raw)
+    return os.fsdecode(found[1]) if found else None
 
 
 def pss(raw: bytes) -> int | None:

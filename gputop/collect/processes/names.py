@@ -12,7 +12,9 @@ from threading import Thread
 from typing import Literal, NamedTuple
 
 from gputop.collect.files import slurp_all
+from gputop.collect.processes.builds import Builds
 from gputop.collect.processes.dossier import Dossier
+from gputop.collect.processes.readings import Values
 from gputop.model import Identity
 from gputop.safe.text import clean, decode
 
@@ -39,7 +41,8 @@ class Wanted(NamedTuple):
 
 class _Ask(NamedTuple):
     subject: Identity | int  # a process, or the uid of a user
-    about: Literal["names", "weight", "shm"] = "names"
+    about: Literal["names", "weight", "shm", "build"] = "names"
+    build: Values | None = None
 
 
 @dataclass(slots=True)
@@ -53,6 +56,7 @@ class _Card:
     pause_s: float = AGAIN_S
     weigh_s: float = 0.0
     shm_s: float = 0.0
+    package: str | None = None  # whose build was asked for
 
 
 @dataclass(slots=True)
@@ -98,17 +102,23 @@ class Names:
         self._asks: SimpleQueue[_Ask | None] = SimpleQueue()
         self._fresh: deque[Identity | int] = deque()
         self._active, self._stuck = _Worker(), _Worker()
+        self._builds = Builds()
         self._weigh_after_s = 0.0
         self._stopped = False
 
     def start(self) -> None:
         """Begin to answer."""
+        self._builds.start()
+        self._hire()
+
+    def _hire(self) -> None:
         Thread(target=self._run, args=(self._active,), name="names", daemon=True).start()
 
     def stop(self) -> None:
         """Let the thread end when it comes back."""
         self._stopped = True
         self._asks.put(None)
+        self._builds.stop()
 
     def want(self, wanted: Iterable[Wanted]) -> None:
         """Ask about processes; what is known, or asked already, is not asked again before its time."""
@@ -179,7 +189,7 @@ class Names:
         if isinstance(ask.subject, Identity) and ask.subject in self._cards:
             self._cards[ask.subject].dossier.lose()
             self._fresh.append(ask.subject)
-        self.start()
+        self._hire()
 
     def _run(self, worker: _Worker) -> None:
         while worker is self._active and not self._stopped:
@@ -221,6 +231,9 @@ class Names:
 
         if ask.about == "names":
             card.dossier.ask(card.deep, tell)
+            self._ask_build(card)
+        elif ask.build is not None:
+            card.dossier.learn(ask.build, tell)
         elif ask.about == "shm":
             card.dossier.ask_shm(tell)
         elif self._clock() >= self._weigh_after_s:
@@ -230,3 +243,10 @@ class Names:
             self._weigh_after_s = ended_s + (ended_s - began_s) / WEIGH_SHARE
         else:
             card.weigh_s = 0.0  # at a later tick
+
+    def _ask_build(self, card: _Card) -> None:
+        """Which PyTorch it has mapped, once it has."""
+        package, identity = card.dossier.package, card.dossier.identity
+        if package is not None and package != card.package:
+            card.package = package
+            self._builds.read(package, lambda build: self._asks.put(_Ask(identity, "build", build)))

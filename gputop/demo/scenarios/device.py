@@ -1,11 +1,50 @@
-"""Cards that are hot, or set low."""
+"""Cards that are hot, set low, badly seated, broken, or cut in parts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
-from gputop.demo.scenarios.parts import ONSET_S, card_fault
-from gputop.demo.server import Heat, Scenario
+from gputop.demo.cards import uuid
+from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S, card_fault, each, llama, workstation
+from gputop.demo.server import GIB, Card, Heat, Scenario
+from gputop.model import Missing
+
+
+def _from(onset_s: float, **settings: Any) -> tuple[tuple[float, str, Any], ...]:
+    return tuple((onset_s, name, value) for name, value in settings.items())
+
+
+def instances() -> Scenario:
+    """A card cut in two, of which the driver says little."""
+    untold = ("busy_percent", "memory_busy_percent", "sm_active_percent", "tensor_percent", "dram_percent")
+    missing = tuple(Missing(metric=name, reason="unsupported") for name in untold)
+    mute = dict.fromkeys(untold) | {"busy_samples": (), "missing": missing}
+    whole = Card(index=0, settings=_from(-1e9, mig_mode=True, **mute))
+    parts = tuple(
+        Card(
+            index=number,
+            settings=_from(
+                -1e9, **mute, mig_mode=True, parent_uuid=uuid(0), index=f"0:{number - 1}",
+                name="NVIDIA H100 80GB HBM3 MIG 3g.40gb", vram_total_bytes=39 * GIB, vram_reserved_bytes=0,
+            ),
+        )
+        for number in (1, 2)
+    )  # fmt: skip
+    work = replace(HEALTHY, nvlink=0, vram_bytes=24 * GIB, watts=300)
+    server = workstation(llama(each(1), (BEFORE_S, work), loaders=2))
+    title = "a GPU cut in two instances, which do not tell how busy they are"
+    return Scenario(name="mig-visibility", title=title, server=replace(server, cards=(whole, *parts)))
+
+
+def forgetful() -> Scenario:
+    """A driver that is unloaded whenever nobody needs it."""
+    scenario = card_fault(
+        "persistence-off", "a driver that is not kept loaded", settings=_from(ONSET_S, persistence_mode=False)
+    )
+    others = tuple(one for one in scenario.server.others if "persistenced" not in one[3])
+    return replace(scenario, server=replace(scenario.server, others=others))
 
 
 def scenarios() -> Iterator[Scenario]:
@@ -13,3 +52,13 @@ def scenarios() -> Iterator[Scenario]:
     hot = Heat(celsius=90, clock_mhz=1410, soft_percent=45, from_s=ONSET_S)
     yield card_fault("thermal", "a card at 90 C: the driver lowers its clock", heat=hot)
     yield card_fault("power", "a card held to 300 of its 700 W", limit_watts=300, limit_from_s=ONSET_S)
+    yield forgetful()
+    yield card_fault(
+        "pcie-degraded", "a card that got 8 of 16 PCIe lanes",
+        settings=_from(ONSET_S, pcie_width=8, pcie_generation=4),
+    )  # fmt: skip
+    yield card_fault(
+        "hw-errors", "a card with memory errors that could not be corrected",
+        settings=_from(ONSET_S, ecc_uncorrected=2, remapped_uncorrected=1, remap_pending=True),
+    )  # fmt: skip
+    yield instances()

@@ -49,6 +49,16 @@ def starting() -> Scenario:
     )  # fmt: skip
 
 
+def outdated() -> Scenario:
+    """A PyTorch from before its GPU."""
+    work = replace(HEALTHY, vram_bytes=30 * GIB, nvlink=0)
+    job = replace(
+        _plain(llama(each(0), (ONSET_S, work), loaders=2)), torch=("1.13.1+cu117", "11.7"), started_s=ONSET_S - 11
+    )
+    title = "a job with a PyTorch that is older than its GPU"
+    return Scenario(name="stack-vs-gpu", title=title, server=workstation(job))
+
+
 def scenarios() -> Iterator[Scenario]:
     """Each plants the rule it is named after."""
     yield on_the_cpu()
@@ -57,4 +67,4 @@ def scenarios() -> Iterator[Scenario]:
     yield of_job(
         fault("gpu-idle-cpu-busy", "a job that indexes its data in the main process while its GPU waits", **changed)
     )
-    yield from (unused(), starting())
+    yield from (unused(), starting(), outdated())

@@ -30,7 +30,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Memory:
+class Remembered:
     """All of it. Forgotten when a recording is taken back."""
 
     cards: dict[str, Card] = field(default_factory=dict)

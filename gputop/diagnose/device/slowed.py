@@ -1,4 +1,4 @@
-"""Rules about the state of a card: heat, power, clocks."""
+"""Rules about what slows a card: heat, power, clocks."""
 
 from __future__ import annotations
 

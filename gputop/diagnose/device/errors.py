@@ -1,0 +1,195 @@
+"""A rule about cards and links that break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.steady import RANKS
+from gputop.diagnose.view import View
+from gputop.model import Gpu, Xid
+
+# numbers of NVIDIA's list of Xids, sorted as DCGM's health check does
+_BROKEN = {
+    48: "a memory error that could not be corrected",
+    64: "a bad row of memory could not be replaced",
+    74: "an error of an NVLink",
+    79: "the GPU has fallen off the bus",
+    95: "a memory error that was not contained",
+    119: "the GPU's own processor does not answer",
+    120: "the GPU's own processor failed",
+    140: "an error of the memory's own correction",
+}
+_WORN = {63: "a bad row of memory is to be replaced", 94: "a memory error that was contained"}
+_PROGRAMS = {
+    13: "an exception of a kernel",
+    31: "a wrong address of a kernel",
+    32: "an invalid command of a program",
+    43: "a kernel that did not come back",
+    45: "a program that was ended",
+}
+_DRAINS = ("drain peers",)
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong."""
+
+    severity: Severity
+    text: str  # follows the GPU's name
+    evidence: Evidence
+    reset: bool = False  # helps
+    replace: bool = False  # the card is to be exchanged
+
+
+@rule("hw-errors", "Does a GPU or its link break?", level=Level.HARDWARE, state="broken", short="HW")
+def hw_errors(view: View) -> Iterator[Finding]:
+    """Errors the driver reported or counted since we look, rows it could not replace, links that went down."""
+    for gpu in view.gpus(silent=True):
+        faults = [*_lost(gpu), *_xids(view, gpu), *_memory(view, gpu), *_wish(gpu), *_links(view, gpu)]
+        if faults:
+            yield _told(view, gpu, sorted(faults, key=lambda fault: -RANKS[fault.severity]))
+        elif gpu.parent_uuid is None and gpu.recovery_action is None:
+            view.knows(gpu, "ecc_uncorrected")
+
+
+def _lost(gpu: Gpu) -> Iterator[Fault]:
+    if gpu.condition == "lost":
+        text = f"lost for {units.ago(gpu.condition_s)}"
+        yield Fault("crit", "no longer answers the driver", Evidence(text=text, value=gpu.condition_s), reset=True)
+
+
+def _xids(view: View, gpu: Gpu) -> Iterator[Fault]:
+    """Errors as the driver reports them; those that programs cause are said to be such."""
+    for xid in {one.number: one for one in gpu.xids}.values():
+        ago_s = view.frame.wall_s - xid.wall_s
+        evidence = Evidence(text=f"Xid {xid.number} {units.ago(max(0.0, ago_s))} ago", value=float(xid.number))
+        if xid.number in _BROKEN and ago_s < view.limit("remembered_s"):
+            text = _BROKEN[xid.number]
+            yield Fault("crit", _reported(xid, text), evidence, reset=True, replace=xid.number == 64)
+        elif xid.number in _WORN and ago_s < view.limit("remembered_s"):
+            yield Fault("warn", _reported(xid, _WORN[xid.number]), evidence, reset=True)
+        elif xid.number in _PROGRAMS and ago_s < view.limit("program_s"):
+            text = f"{_PROGRAMS[xid.number]}: most likely a fault of the program"
+            yield Fault("info", _reported(xid, text), evidence)
+
+
+def _reported(xid: Xid, text: str) -> str:
+    return f"reported Xid {xid.number}, {text}"
+
+
+def _memory(view: View, gpu: Gpu) -> Iterator[Fault]:
+    """Device memory: what went wrong while we look, and what is left of its reserve."""
+    notes, wrong = view.notes(gpu), gpu.ecc_uncorrected
+    if wrong is not None:
+        first = notes["ecc"] = min(notes.get("ecc", wrong), wrong)
+        if wrong > first:
+            text = f"{wrong - first} memory errors could not be corrected since gputop looks"
+            evidence = Evidence(text=text, value=float(wrong - first), limit=0.0)
+            yield Fault("crit", "has memory errors that could not be corrected", evidence, reset=True)
+    if gpu.remap_failed:
+        evidence = Evidence(text="no spare row is left for it", value=1.0, limit=0.0)
+        yield Fault("crit", "could not replace a bad row of its memory", evidence, replace=True)
+    if gpu.remap_pending or gpu.retirement_pending:
+        evidence = Evidence(text="a bad row or page is set aside; work goes on", value=1.0, limit=0.0)
+        yield Fault("warn", "waits for a reset to replace bad memory", evidence, reset=True)
+    for name, what in (("remapped_uncorrected", "rows"), ("retired_pages", "pages")):
+        count = getattr(gpu, name)
+        if count is not None and count >= view.limit(name):
+            evidence = Evidence(text=f"{count} {what} of memory replaced", value=float(count), limit=view.limit(name))
+            spent = what == "pages" and count >= view.limit("retired_pages_most")
+            text = "wears out: much of its memory was replaced"
+            yield Fault("crit" if spent else "warn", text, evidence, replace=spent)
+
+
+def _wish(gpu: Gpu) -> Iterator[Fault]:
+    if gpu.recovery_action not in (None, "none"):
+        drains = gpu.recovery_action in _DRAINS
+        evidence = Evidence(text=f"recovery action: {gpu.recovery_action}", value=1.0, limit=0.0)
+        text = f"asks for this to work again: {gpu.recovery_action}"
+        yield Fault("warn" if drains else "crit", text, evidence, reset=not drains)
+
+
+def _links(view: View, gpu: Gpu) -> Iterator[Fault]:
+    """NVLinks that send again, recover or went down while we look, or that its sisters have up."""
+    again = damaged = 0
+    for link in gpu.nvlinks:
+        many = len(units.listed(link.numbers)) if link.numbers else 1
+        again += many * ((link.replays or 0) + (link.recoveries or 0))
+        damaged += many * (link.crc_errors or 0)
+    if gpu.nvlinks and gpu.condition == "ok":
+        per_s = _rate(view, gpu, "damaged", damaged, view.limit("crc_s"))
+        if per_s is not None and per_s >= view.limit("crc_per_s"):
+            text = f"{per_s:.0f} damaged packets a second on its NVLinks"
+            evidence = Evidence(text=text, value=per_s, unit="1/s", limit=view.limit("crc_per_s"))
+            yield Fault("crit", "has NVLinks that damage data", evidence)
+        per_s = _rate(view, gpu, "again", again, view.limit("again_s"))
+        if per_s is not None and 60 * per_s >= view.limit("again_per_min"):
+            text = f"{60 * per_s:.1f} times a minute an NVLink sent again or recovered"
+            evidence = Evidence(text=text, value=60 * per_s, unit="1/min", limit=view.limit("again_per_min"))
+            yield Fault("warn", "has NVLinks that fail now and then", evidence)
+    if (up := gpu.nvlinks_active) is not None:
+        notes = view.notes(gpu)
+        notes["most_up"] = most = max(up, notes.get("most_up", up), _of_sisters(view, gpu))
+        if up < most:
+            evidence = Evidence(text=f"{up} of {most} NVLinks are up", value=float(up), limit=float(most))
+            yield Fault("warn", f"has {most - up} NVLinks down", evidence, reset=True)
+
+
+def _of_sisters(view: View, gpu: Gpu) -> int:
+    """Links that all other cards of its kind have up, where enough agree; bridges are wired as one likes."""
+    others = [one.nvlinks_active for one in view.frame.gpus if one.name == gpu.name and one.uuid != gpu.uuid]
+    known = {up for up in others if up is not None}
+    return known.pop() if len(others) >= view.limit("sisters") and len(known) == 1 and None not in others else 0
+
+
+def _rate(view: View, gpu: Gpu, name: str, count: int, window_s: float) -> float | None:
+    """Growth of a counter a second, over the window and a little more; None before it has passed."""
+    looks: list[tuple[float, int]] = view.notes(gpu).setdefault(name, [])
+    now_s = view.frame.mono_s
+    if looks and count < looks[-1][1]:
+        looks.clear()
+    if not looks or now_s - looks[-1][0] >= window_s / 6:
+        looks.append((now_s, count))
+    while len(looks) > 1 and now_s - looks[1][0] >= window_s:
+        del looks[0]
+    since_s, before = looks[0]
+    return (count - before) / (now_s - since_s) if now_s - since_s >= window_s else None
+
+
+def _told(view: View, gpu: Gpu, faults: Sequence[Fault]) -> Finding:
+    steps = []
+    if all(fault.severity == "info" for fault in faults):
+        steps.append(
+            Step(text="look for what the program did then; only if it comes with many programs it is the card")
+        )
+        steps.append(Step(text="find the kernel at fault", command="export CUDA_LAUNCH_BLOCKING=1"))
+    else:
+        steps.append(Step(text="save what runs on it: a checkpoint now, then start no more there"))
+    if any(fault.reset for fault in faults):
+        steps.append(
+            Step(
+                text="reset it as soon as nothing runs on it; NVLink partners must rest too",
+                command=f"sudo nvidia-smi -r -i {gpu.index}",
+                needs_root=True,
+                destroys=True,
+            )
+        )
+    if faults[0].severity != "info":
+        test = f"sudo dcgmi diag -r 2 -i {gpu.index}"
+        steps.append(Step(text="test it afterwards, idle", command=test, needs_root=True))
+        log = "sudo dmesg | grep -E 'NVRM|Xid'"
+        steps.append(Step(text="keep what the kernel said of it, for the vendor", command=log, needs_root=True))
+    if any(fault.replace for fault in faults):
+        steps.append(Step(text="have the card replaced (RMA): this does not heal"))
+    return view.found(
+        gpu,
+        faults[0].severity,
+        faults[0].text,
+        evidence=tuple(dict.fromkeys(fault.evidence for fault in faults)),
+        steps=tuple(steps),
+        confidence=0.98,
+        grade="driver",
+    )

@@ -1,0 +1,113 @@
+"""A rule about the way between a card and its host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.view import View
+from gputop.model import Gpu
+
+_NEEDED = ("busy_percent", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
+_NEWEST = 6  # generation whose replays are known
+
+
+@rule(
+    "pcie-degraded",
+    "Is the PCIe link of a GPU slower than it could be?",
+    level=Level.DEVICE,
+    state="pcie",
+    short="PCIE",
+)
+def pcie_degraded(view: View) -> Iterator[Finding]:
+    """Fewer lanes or a lower generation than card and slot can do, while it works; errors; a slot of a lower one."""
+    for gpu in view.gpus():
+        if gpu.parent_uuid is not None or gpu.virtualization == "vgpu":
+            continue
+        if not view.knows(
+            gpu, "busy_percent", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max"
+        ):
+            continue
+        replays = _replays(view, gpu)
+        # a card that rests saves power by a slower link
+        if not view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
+            continue
+        width, wider = gpu.pcie_width or 0, gpu.pcie_width_max or 0
+        generation, newer = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
+        many = replays is not None and replays > _most(view, generation, width)
+        if width < wider or generation < newer or many:
+            yield _slow(view, gpu, replays if many else None)
+        elif newer < (gpu.pcie_generation_device_max or 0):
+            yield _slot(view, gpu)
+
+
+def _replays(view: View, gpu: Gpu) -> float | None:
+    """Packets sent again, a minute, over the last minutes; None before one has passed."""
+    notes, now_s, count = view.notes(gpu), view.frame.mono_s, gpu.pcie_replays
+    if count is None:
+        return None
+    looks: list[tuple[float, int]] = notes.setdefault("looks", [])
+    if looks and count < looks[-1][1]:
+        looks.clear()  # the driver was loaded anew
+    if not looks or now_s - looks[-1][0] >= view.limit("look_s"):
+        looks.append((now_s, count))
+    while len(looks) > 1 and now_s - looks[1][0] >= view.limit("count_s"):
+        del looks[0]
+    since_s, before = looks[0]
+    return 60 * (count - before) / (now_s - since_s) if now_s - since_s >= view.limit("count_s") else None
+
+
+def _most(view: View, generation: int, width: int) -> float:
+    """Replays a minute that a link of this kind may have: one wrong bit in 10^12 on each lane."""
+    per_lane = view.limit(f"replays_gen{min(max(generation, 1), _NEWEST)}")
+    return math.ceil(per_lane * max(1, width))
+
+
+def _slow(view: View, gpu: Gpu, replays: float | None) -> Finding:
+    width, wider = gpu.pcie_width or 0, gpu.pcie_width_max or 0
+    generation, newer = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
+    share = width * 2.0**generation / (wider * 2.0**newer)
+    evidence = []
+    if share < 1:
+        text = f"{width} of {wider} lanes, generation {generation} of {newer}, under load"
+        evidence.append(Evidence(text=text, value=100 * share, unit="%", limit=100.0))
+    if replays is not None:
+        most = _most(view, generation, width)
+        text = f"{replays:.0f} packets a minute are sent again (no more than {most:.0f} are usual)"
+        evidence.append(Evidence(text=text, value=replays, unit="1/min", limit=most))
+    moved = [rate for name in ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s") if (rate := view.mean(gpu, name))]
+    if moved:
+        evidence.append(Evidence(text=f"it moves {max(moved) / 1e9:.1f} GB/s", value=max(moved), unit="B/s"))
+    where = gpu.pci_bus_id or "its bus id"
+    return view.found(
+        gpu,
+        "warn",
+        f"has a PCIe link at {100 * share:.0f} % of its speed" if share < 1 else "has a faulty PCIe link",
+        evidence=tuple(evidence),
+        steps=(
+            Step(
+                text="see what card and slot agreed on (LnkSta), and which of them sets the limit (LnkCap)",
+                command=f"sudo lspci -vv -s {where.lower().removeprefix('0000')} | grep -E 'LnkCap|LnkSta'",
+                needs_root=True,
+            ),
+            Step(text="at the next stop of the server: seat the card anew, clean its contacts, check riser and cables"),
+            Step(text="in the BIOS: bifurcation of the slot, and its speed set to automatic"),
+        ),
+        confidence=0.9,
+        grade="driver",
+    )
+
+
+def _slot(view: View, gpu: Gpu) -> Finding:
+    slot, card = gpu.pcie_generation_max or 0, gpu.pcie_generation_device_max or 0
+    return view.found(
+        gpu,
+        "info",
+        f"sits in a slot of PCIe generation {slot} and can do {card}",
+        evidence=(Evidence(text=f"generation {slot} of {card}", value=float(slot), limit=float(card)),),
+        steps=(Step(text="another slot or server, if much is copied to the GPU; else it does not matter"),),
+        confidence=0.9,
+        grade="driver",
+    )

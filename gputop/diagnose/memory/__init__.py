@@ -1,0 +1,5 @@
+"""Rules about memory: of the host that is short or grows, of GPUs that is full, grows, or is held for nothing."""
+
+from gputop.diagnose.memory import full, leaks, pressure, shared, zombies
+
+__all__ = ["full", "leaks", "pressure", "shared", "zombies"]

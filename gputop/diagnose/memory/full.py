@@ -1,0 +1,73 @@
+"""A rule about device memory that is nearly used up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.memory.holders import named, shares
+from gputop.diagnose.memory.leaks import usable
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.view import View
+from gputop.model import Gpu
+
+
+@rule("gmem-nearly-full", "Is the memory of a GPU nearly used up?", level=Level.BESIDE, state="gpu full", short="FULL")
+def gmem_nearly_full(view: View) -> Iterator[Finding]:
+    """Full and still growing is a risk; full and calm is an allocator that keeps what it got, or a program's choice."""
+    for gpu in view.gpus():
+        if gpu.unified_memory or not view.knows(gpu, "vram_used_bytes", "vram_total_bytes"):
+            continue
+        most, used = usable(gpu) or 0.0, gpu.vram_used_bytes or 0
+        if not most or not view.above(used / most, "info_share"):
+            continue
+        grown = _grown(view, gpu)
+        near = used / most >= view.limit("warn_share") or most - used < view.limit("growth_ahead") * grown
+        severity: Severity = "warn" if near and grown >= view.limit("least_growth_bytes") else "info"
+        yield _full(view, gpu, used, most, grown, severity)
+
+
+def _grown(view: View, gpu: Gpu) -> float:
+    """Bytes above the least of the window, if that is its peak; what only goes up and down has been there before."""
+    values = view.window(gpu, "vram_used_bytes").values
+    half = len(values) // 2
+    return max(0.0, values[-1] - min(values)) if half and max(values[half:]) > max(values[:half]) else 0.0
+
+
+def _full(view: View, gpu: Gpu, used: float, most: float, grown: float, severity: Severity) -> Finding:
+    left = units.size(most - used)
+    calm = Step(
+        text=f"nothing, as long as it stays so: PyTorch, JAX and vLLM keep memory they do not need; {left} are left"
+    )
+    return view.found(
+        gpu,
+        severity,
+        f"has {left} of memory left, and less by the minute" if severity == "warn" else "is nearly full, and calm",
+        evidence=tuple(_figures(view, gpu, used, most, grown)),
+        steps=_SMALLER if severity == "warn" else (calm, *_SMALLER),
+        confidence=0.8,
+        grade="driver",
+    )
+
+
+def _figures(view: View, gpu: Gpu, used: float, most: float, grown: float) -> Iterator[Evidence]:
+    share, seconds = 100 * used / most, view.limit("window_s")
+    text = f"{units.size(used)} of {units.size(most)} in use ({share:.0f} %)"
+    yield Evidence(text=text, value=share, unit="%", limit=100 * view.limit("info_share"))
+    text = f"+{units.size(grown)} in {units.ago(seconds)}" if grown else f"no more than {units.ago(seconds)} ago"
+    yield Evidence(text=text, value=grown, unit="B", limit=view.limit("least_growth_bytes"))
+    holders = sorted(shares(view.frame, gpu), key=lambda one: -(one[1].vram_bytes or 0))
+    if holders:
+        names = [f"{named(process)} {units.size(share.vram_bytes)}" for process, share in holders[:3]]
+        yield Evidence(text=", ".join(names))
+
+
+_SMALLER = (
+    Step(text="a smaller batch, with more steps accumulated: the sums stay the same"),
+    Step(text="recompute activations instead of keeping them", command="torch.utils.checkpoint.checkpoint(block, x)"),
+    Step(
+        text="less lost between blocks of different sizes",
+        command="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    ),
+)

@@ -1,0 +1,188 @@
+"""Rules about memory that a program takes and never gives back: on its GPU, and on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.memory.growth import SHORT_S, Growth, change, grown, watch
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Cgroup, Gpu, Missing
+
+
+@rule(
+    "gmem-leak",
+    "Does the device memory of a program grow without end?",
+    level=Level.BESIDE,
+    state="gpu leak",
+    short="LEAK",
+)
+def gmem_leak(view: View) -> Iterator[Finding]:
+    """Steady growth, in each third of a window that begins after the start of the program."""
+    watch(view, "vram_bytes", _installed)
+    for trainer in view.trainers(cold=True):
+        if trainer.gpus and any(share.vram_bytes is None for share in trainer.process.gpus):
+            view.abstain(trainer, Missing(metric="vram_bytes", reason="unsupported"))
+            continue
+        growth = grown(view, trainer)
+        if growth is None:
+            continue
+        left_s = _until_full(trainer, growth)
+        # a few minutes of growth are only worth a word where it is soon over
+        if growth.window_s > SHORT_S[0] or (left_s is not None and left_s <= view.limit("urgent_s")):
+            yield _gmem(view, trainer, growth, left_s)
+
+
+def usable(gpu: Gpu) -> float | None:
+    """Bytes of device memory that programs can have."""
+    return None if gpu.vram_total_bytes is None else gpu.vram_total_bytes - (gpu.vram_reserved_bytes or 0)
+
+
+def _installed(trainer: Trainer) -> float | None:
+    known = [gpu.vram_total_bytes for gpu in trainer.gpus if gpu.vram_total_bytes]
+    return float(sum(known)) if known else None
+
+
+def _until_full(trainer: Trainer, growth: Growth) -> float | None:
+    """Seconds until its GPU is full; of several GPUs nobody knows which one grows."""
+    if len(trainer.gpus) != 1:
+        return None
+    (gpu,) = trainer.gpus
+    most = usable(gpu)
+    return None if most is None or gpu.vram_used_bytes is None else max(0.0, most - gpu.vram_used_bytes) / growth.per_s
+
+
+def _gmem(view: View, trainer: Trainer, growth: Growth, left_s: float | None) -> Finding:
+    end = "" if left_s is None else f": out of memory in about {units.ago(left_s)}"
+    evidence = [*_growth(growth)]
+    if left_s is not None:
+        (gpu,) = trainer.gpus
+        left = growth.per_s * left_s
+        text = f"{units.size(left)} of GPU {gpu.index} left"
+        evidence.append(Evidence(text=text, value=left, unit="B"))
+    return view.found(
+        trainer,
+        "warn",
+        f"takes {units.size(growth.per_s * 3600)} more device memory every hour{end}",
+        evidence=tuple(evidence),
+        steps=(
+            Step(
+                text="add up numbers, not tensors: a loss that is kept keeps all that it was computed from",
+                command="total += loss.item()",
+            ),
+            Step(text="keep no outputs in lists; what must be kept, keep as x.detach().cpu()"),
+            Step(
+                text="see who takes it: record for some steps, then open the file at pytorch.org/memory_viz",
+                command="torch.cuda.memory._record_memory_history(); torch.cuda.memory._dump_snapshot('memory.pickle')",
+            ),
+            Step(text="torch.cuda.empty_cache() does not help: memory that is in use cannot be given back"),
+        ),
+        confidence=0.75,
+    )
+
+
+def _growth(growth: Growth) -> Iterator[Evidence]:
+    thirds = ", ".join(f"+{units.size(third)}" for third in growth.thirds)
+    text = f"+{units.size(growth.per_s)}/s for {units.ago(growth.window_s)}, in thirds {thirds}"
+    yield Evidence(text=text, value=growth.per_s, unit="B/s")
+
+
+class Room(NamedTuple):
+    """Host memory that a program may take: in all, what is left of it, and what sets the limit."""
+
+    total: float
+    left: float
+    of: str
+
+
+@rule(
+    "host-memory-leak",
+    "Does the host memory of a program grow without end?",
+    level=Level.BESIDE,
+    state="host leak",
+    short="LEAK",
+)
+def host_memory_leak(view: View) -> Iterator[Finding]:
+    """Steady growth of the program with its loaders, by which what is left of the machine or its limit shrinks."""
+    groups = {group.path: group for group in view.frame.cgroups}
+    watch(view, "pss_bytes", lambda trainer: room.total if (room := _room(view, trainer, groups)) else None)
+    for trainer in view.trainers(cold=True):
+        if not view.knows(trainer.process, "pss_bytes"):
+            continue
+        growth, room = grown(view, trainer), _room(view, trainer, groups)
+        if growth is None or room is None or not _taken(view, trainer, growth):
+            continue
+        left_s = room.left / growth.per_s
+        fast = view.above(growth.per_s * 600 / room.total, "share_in_10_min")
+        if growth.window_s > SHORT_S[0] or left_s <= view.limit("crit_s"):
+            severity = _severity(view, left_s, fast)
+            if severity is not None:
+                yield _host(view, trainer, growth, room, left_s, severity)
+
+
+def _room(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> Room | None:
+    group, host = groups.get(trainer.process.cgroup or ""), view.frame.host
+    if group and group.memory_limit_bytes and group.anonymous_bytes is not None:
+        taken = group.anonymous_bytes + (group.shared_bytes or 0)
+        return Room(float(group.memory_limit_bytes), max(0.0, group.memory_limit_bytes - taken), "of its limit")
+    if host.memory_total_bytes and host.memory_available_bytes is not None:
+        return Room(float(host.memory_total_bytes), float(host.memory_available_bytes), "of the machine's memory")
+    return None
+
+
+def _taken(view: View, trainer: Trainer, growth: Growth) -> bool:
+    """Whether that memory is gone: mapped files count as a process' too, and can be had back at any time."""
+    least = view.limit("gone_share") * growth.total
+    available = change(view.past("host", "memory_available_bytes", growth.window_s))
+    charged = change(view.past(f"cgroup {trainer.process.cgroup}", "anonymous_bytes", growth.window_s))
+    return (available is not None and -available >= least) or (charged is not None and charged >= least)
+
+
+def _severity(view: View, left_s: float, fast: bool) -> Severity | None:
+    if left_s <= view.limit("crit_s"):
+        return "crit"
+    return "warn" if left_s <= view.limit("warn_s") else "info" if fast else None
+
+
+def _host(view: View, trainer: Trainer, growth: Growth, room: Room, left_s: float, severity: Severity) -> Finding:
+    loaders = change(view.past(trainer, "loader_pss_bytes", growth.window_s)) or 0.0
+    in_loaders = trainer.loaders > 0 and loaders >= view.limit("loaders_share") * growth.total
+    who = f"its {trainer.loaders} loaders take" if in_loaders else "takes"
+    left = Evidence(
+        text=f"{units.size(room.left)} {room.of} left: full in about {units.ago(left_s)}",
+        value=left_s,
+        unit="s",
+        limit=view.limit("warn_s"),
+    )
+    share = Evidence(text=f"its loaders grew by {units.size(loaders)} of {units.size(growth.total)}", value=loaders)
+    return view.found(
+        trainer,
+        severity,
+        f"{who} {units.size(growth.per_s * 3600)} more host memory every hour",
+        evidence=(*_growth(growth), left, *((share,) if trainer.loaders else ())),
+        steps=_LOADERS if in_loaders else _MAIN,
+        confidence=0.6,
+    )
+
+
+_LOADERS = (
+    Step(
+        text="forked loaders copy what they only read: Python counts references in every object of a list or dict; "
+        "keep the dataset's index as one NumPy array or Arrow table",
+        command="self.paths = numpy.array(paths)  # instead of a list",
+    ),
+    Step(text="until then let the loaders end with each epoch", command="DataLoader(..., persistent_workers=False)"),
+    Step(text="caches in __getitem__ grow in every loader of its own: bound them"),
+)
+_MAIN = (
+    Step(text="keep numbers of each step, not tensors", command="losses.append(loss.item())"),
+    Step(text="lists of outputs, logged pictures and metrics that are never reset are the usual reasons"),
+    Step(
+        text="see which lines take it",
+        command="tracemalloc.start(); tracemalloc.take_snapshot().statistics('lineno')[:10]",
+    ),
+)

@@ -1,0 +1,167 @@
+"""A rule about host memory that is short: of the machine, or of what a job may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import starved
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Cgroup, Host
+
+
+@rule("memory-pressure", "Is host memory short?", level=Level.CAUSE, state="memory", short="MEM")
+def memory_pressure(view: View) -> Iterator[Finding]:
+    """Swapping, waiting for memory, reading again what was dropped, or a limit that is reached."""
+    host = view.host()
+    if view.knows(host, "memory_total_bytes", "memory_available_bytes"):
+        yield from _machine(view, host)
+    groups = {group.path: group for group in view.frame.cgroups if group.memory_limit_bytes}
+    for trainer in view.trainers(cold=True):
+        if (group := groups.get(trainer.process.cgroup or "")) is not None:
+            yield from _limited(view, trainer, group)
+
+
+def _machine(view: View, host: Host) -> Iterator[Finding]:
+    """The machine is short only where little is left: else it is some control group that swaps or waits."""
+    swaps = [view.mean(host, name) for name in ("swap_in_per_s", "swap_out_per_s")]
+    swapped = sum(known) if (known := [rate for rate in swaps if rate is not None]) else None
+    some, full = view.mean(host, "memory_pressure"), view.mean(host, "memory_pressure_full")
+    if swapped is None and some is None:
+        view.knows(host, "swap_in_per_s", "memory_pressure")
+        return
+    total, left = host.memory_total_bytes or 1, host.memory_available_bytes or 0
+    little = view.below(left / total, "left")
+    waits = view.above(some, "pressure_percent") or view.above(full, "full_percent")
+    if little and (waits or view.above(swapped, "pages_per_s")):
+        severity: Severity = "crit" if (full or 0.0) >= view.limit("full_percent") else "warn"
+        yield view.found(
+            host,
+            severity,
+            f"is short of memory: {units.size(left)} of {units.size(total)} left",
+            evidence=tuple(_short(view, left, swapped, some, full)),
+            steps=(*_fewer(view), *_STEPS),
+            confidence=view.confidence(0.85, some, swapped),
+        )
+    elif view.above(view.mean(host, "refaults_per_s"), "refaults_per_s") and _anybody_waits(view):
+        yield _thrash(view, host)
+
+
+def _anybody_waits(view: View) -> bool:
+    waiting = (one for one in view.vectors() if one.warm and starved(view, one))
+    return any((one.loader_blocked or 0.0) > 0 or (one.read_bytes or 0.0) > 0 for one in waiting)
+
+
+def _short(
+    view: View, left: float, swapped: float | None, some: float | None, full: float | None
+) -> Iterator[Evidence]:
+    yield Evidence(text=f"{units.size(left)} can be had without swapping", value=left, unit="B")
+    if swapped:
+        text = f"{swapped:.0f} pages a second go to swap and back"
+        yield Evidence(text=text, value=swapped, unit="1/s", limit=view.limit("pages_per_s"))
+    if some:
+        text = f"programs wait for memory {some:.0f} % of the time"
+        yield Evidence(text=text, value=some, unit="%", limit=view.limit("pressure_percent"))
+    if full:
+        text = f"all of them at once {full:.0f} % of the time"
+        yield Evidence(text=text, value=full, unit="%", limit=view.limit("full_percent"))
+
+
+def _thrash(view: View, host: Host) -> Finding:
+    again, cached = view.mean(host, "refaults_per_s") or 0.0, host.memory_cached_bytes
+    return view.found(
+        host,
+        "warn",
+        f"reads again what its page cache had to drop: the data is larger than the {units.size(cached)} that are free",
+        evidence=(
+            Evidence(
+                text=f"{again:.0f} pages a second are read again soon after they were dropped",
+                value=again,
+                unit="1/s",
+                limit=view.limit("refaults_per_s"),
+            ),
+        ),
+        steps=(
+            Step(text="larger files read in order, or a smaller copy of the data: what is read once needs no cache"),
+            Step(text="a copy on a local NVMe disk, which is fast without a cache"),
+            *_fewer(view),
+        ),
+        confidence=0.7,
+    )
+
+
+def _limited(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Finding]:
+    """A job at its own limit; page cache alone at the limit is how a limit is meant to work."""
+    about, limit = f"cgroup {group.path}", group.memory_limit_bytes or 1
+    killed = _killed(view, trainer, group)
+    some, full = view.mean(about, "memory_pressure"), view.mean(about, "memory_pressure_full")
+    used, own = view.mean(about, "memory_used_bytes"), view.mean(about, "anonymous_bytes")
+    hits = view.mean(about, "limit_hits_per_s")
+    firm = None if own is None else (own + (group.shared_bytes or 0)) / limit
+    hit = view.above(None if used is None else used / limit, "limit_share") and view.above(hits, "hits_per_s")
+    waits = view.above(some, "pressure_percent") or view.above(full, "full_percent")
+    if not killed and not waits and not (hit and view.above(firm, "own_share")):
+        return
+    evidence = [Evidence(text=text, value=value, unit=unit, limit=most) for text, value, unit, most in (
+        (f"{units.size(used)} of {units.size(limit)} in use", used, "B", float(limit)),
+        (f"{units.size(own)} of that are its programs', not page cache", own, "B", view.limit("own_share") * limit),
+        (f"it hits its limit {hits or 0:.1f} times a second", hits, "1/s", view.limit("hits_per_s")),
+        (f"its programs wait for memory {some or 0:.0f} % of the time", some, "%", view.limit("pressure_percent")),
+        (f"{killed} of its processes were killed for want of memory", float(killed or 0), "", 0.0),
+    ) if value]  # fmt: skip
+    yield view.found(
+        trainer,
+        "crit" if killed or (full or 0.0) >= view.limit("full_percent") else "warn",
+        "lost processes: its memory limit was reached"
+        if killed
+        else f"is at its limit of {units.size(limit)} of memory",
+        evidence=tuple(evidence),
+        steps=(*_fewer(view, trainer), _raise(trainer, limit), *_STEPS[:1]),
+        confidence=view.confidence(0.85, some),
+    )
+
+
+def _killed(view: View, trainer: Trainer, group: Cgroup) -> int:
+    """Processes that were killed at the limit a short while ago; what was before we looked is history."""
+    notes, now_s, kills = view.notes(trainer), view.frame.mono_s, group.oom_kills
+    if kills is None:
+        return 0
+    first = notes.setdefault("kills", kills)
+    if kills > notes.get("newest", first):
+        notes["killed_s"] = now_s
+    notes["newest"] = kills
+    return kills - first if now_s - notes.get("killed_s", -1e9) < view.limit("killed_s") else 0
+
+
+def _fewer(view: View, trainer: Trainer | None = None) -> Iterator[Step]:
+    """Fewer loaders, where they are what takes it."""
+    trainers = [trainer] if trainer else view.vectors()
+    loaders = sum(one.loaders for one in trainers)
+    most = max((one.loaders for one in trainers), default=0)
+    weights = [view.mean(one.key, "loader_pss_bytes", 60) for one in trainers]
+    held = sum(weight for weight in weights if weight is not None)
+    if most > 1:
+        text = f"fewer loaders, or less prefetched by each: {loaders} of them"
+        text += f" hold {units.size(held)}" if held else " are at work"
+        yield Step(text=text, command=f"DataLoader(..., num_workers={most // 2}, prefetch_factor=2)")
+
+
+def _raise(trainer: Trainer, limit: int) -> Step:
+    process, wanted = trainer.process, round(1.5 * limit / 2**30) or 1
+    if process.slurm_job:
+        return Step(text=f"ask Slurm for {wanted}G", command=f"#SBATCH --mem={wanted}G")
+    if process.container:
+        return Step(
+            text=f"give its container {wanted}G, if the machine has them (Kubernetes: resources.limits.memory)",
+            command=f"docker update --memory {wanted}g --memory-swap {wanted}g {process.container}",
+        )
+    return Step(text=f"raise MemoryMax of its unit, or memory.max of {process.cgroup or 'its group'}, to {wanted}G")
+
+
+_STEPS = (
+    Step(text="map the dataset instead of loading it: numpy.load(..., mmap_mode='r'), Arrow, safetensors"),
+    Step(text="pin_memory and copies in /dev/shm cannot be swapped: no more of them than the GPU needs"),
+)

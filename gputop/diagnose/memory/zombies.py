@@ -1,0 +1,188 @@
+"""A rule about device memory that nobody uses: of programs that ended, stopped, or wait for somebody to come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.memory.holders import named, shares
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import notebook, serves
+from gputop.diagnose.view import View
+from gputop.model import Gpu, GpuShare, Identity, Missing, Process
+
+_LOADER = "pt_data_w"
+_UNSEEN = "run gputop on the host, or start the container with --pid=host"
+
+
+class Held(NamedTuple):
+    """Memory that is held for nothing: how much, by whom in words, and what can be done."""
+
+    bytes: int
+    text: str
+    steps: tuple[Step, ...]
+    stopped: bool = False  # on purpose, as a debugger does
+
+
+@rule(
+    "zombie-memory",
+    "Is device memory held by programs that do not use it?",
+    level=Level.DEVICE,
+    state="held",
+    short="HELD",
+)
+def zombie_memory(view: View) -> Iterator[Finding]:
+    """Processes that are gone, dead, orphaned, stopped or idle for long, and memory that belongs to nobody."""
+    trainers = {one.identity: one for one in view.vectors()}
+    awake = {one.process.job for one in trainers.values() if not _idle(view, one)} - {None}
+    for gpu in view.gpus():
+        if gpu.unified_memory or gpu.mig_mode or gpu.virtualization in ("vgpu", "host"):
+            continue
+        named_here = list(shares(view.frame, gpu))
+        found = [one for process, share in named_here if (one := _held(view, process, share, trainers, awake))]
+        if (nobodys := _nobodys(view, gpu, named_here)) is not None:
+            found.append(nobodys)
+        if found:
+            yield _told(view, gpu, sorted(found, key=lambda one: -one.bytes))
+
+
+def _held(
+    view: View, process: Process, share: GpuShare, trainers: Mapping[Identity, Trainer], awake: set[str | None]
+) -> Held | None:
+    """What one process holds for nothing."""
+    held, who = share.vram_bytes or 0, named(process)
+    if process.unseen == "exited":
+        return Held(held, f"process {process.pid}, which has ended, still has {units.size(held)}", _GONE)
+    if process.unseen is not None or held < view.limit("least_bytes"):
+        return None
+    if process.state == "Z":
+        parent = Step(text=f"its parent, process {process.parent_pid}, has to take note of its end, or to end as well")
+        return Held(held, f"{who} is dead and still has {units.size(held)}", (parent, *_GONE[1:]))
+    if process.state in ("T", "t"):
+        text = f"{who} is stopped and keeps {units.size(held)}"
+        return Held(held, text, (_let_go(process, "to go on with it", f"kill -CONT {process.pid}"),), stopped=True)
+    if _orphan(view, process):
+        text = f"{who}, a loader whose trainer is gone, keeps {units.size(held)}"
+        return Held(held, text, (_let_go(process, "to end it", f"kill {process.pid}", destroys=True),))
+    idle_s = _idle_s(view, process, trainers.get(process.identity), awake)
+    if idle_s is None or idle_s < view.limit("idle_s"):
+        return None
+    text = f"{who}, idle for {units.ago(idle_s)}, holds {units.size(held)}"
+    return Held(held, text, tuple(_wake(process, trainers.get(process.identity))))
+
+
+def _orphan(view: View, process: Process) -> bool:
+    """Whether it is a loader whose trainer has ended: init has taken it over, or the init of a user."""
+    if not process.name.startswith(_LOADER):
+        return False
+    parents = (one.name for one in view.frame.processes if one.pid == process.parent_pid)
+    return process.parent_pid == 1 or next(parents, "") == "systemd"
+
+
+def _idle(view: View, trainer: Trainer) -> bool:
+    """Whether neither GPU nor CPUs have anything to do for it; what is unknown is no rest."""
+    busy = view.mean(trainer, "busy_percent", whole=True)
+    return view.below(busy, "idle_percent") and view.below(trainer.cores, "idle_cores")
+
+
+def _idle_s(view: View, process: Process, trainer: Trainer | None, awake: set[str | None]) -> float | None:
+    """For how long it has done nothing while we looked; None of who works, serves, or waits for its own kin."""
+    notes = view.notes(process)
+    resting = trainer is not None and _idle(view, trainer) and process.job not in awake
+    if trainer is None or not resting or serves(trainer):
+        notes.pop("since_s", None)
+        return None
+    since_s: float = notes.setdefault("since_s", view.frame.mono_s)
+    return view.frame.mono_s - since_s
+
+
+def _nobodys(view: View, gpu: Gpu, named_here: Sequence[tuple[Process, GpuShare]]) -> Held | None:
+    """Memory that is in use while no process that the driver names has it, on a GPU where nothing runs."""
+    if not view.knows(gpu, "vram_used_bytes", "vram_total_bytes"):
+        return None
+    if any(share.vram_bytes is None for _, share in named_here):
+        view.abstain(gpu, Missing(metric="vram_bytes", reason="unsupported"))
+        return None
+    rest = (gpu.vram_used_bytes or 0) - sum(share.vram_bytes or 0 for _, share in named_here)
+    least = max(view.limit("nobodys_bytes"), view.limit("nobodys_share") * (gpu.vram_total_bytes or 0))
+    busy = view.mean(gpu, "busy_percent")
+    if rest < least or busy is None or busy >= view.limit("busy_percent"):
+        return None
+    if any("cuda" in process.libraries and not process.gpus for process in view.frame.processes):
+        view.abstain(gpu, Missing(metric="gpus", reason="denied", unlock=_UNSEEN))  # it may well be that one's
+        return None
+    orphans = [one for one in view.frame.processes if _orphan(view, one)]
+    perhaps = f"; perhaps of {named(orphans[0])}, a loader whose trainer is gone" if orphans else ""
+    return Held(rest, f"{units.size(rest)} belong to no process that can be seen{perhaps}", _nobodys_steps(gpu))
+
+
+def _told(view: View, gpu: Gpu, found: Sequence[Held]) -> Finding:
+    total, used = sum(one.bytes for one in found), gpu.vram_used_bytes
+    busy = view.mean(gpu, "busy_percent")
+    of = f" of {units.size(used)} in use" if used else ""
+    evidence = [Evidence(text=one.text, value=float(one.bytes), unit="B") for one in found[:6]]
+    if busy is not None:
+        text = f"GPU busy {busy:.0f} % of the last {view.limit('window_s'):.0f} s"
+        evidence.append(Evidence(text=text, value=busy, unit="%", limit=view.limit("busy_percent")))
+    return view.found(
+        gpu,
+        "info" if all(one.stopped for one in found) else "warn",
+        f"holds {units.size(total)}{of} for nothing: {found[0].text}",
+        evidence=tuple(evidence),
+        steps=tuple(dict.fromkeys(step for one in found[:3] for step in one.steps)),
+        confidence=0.85,
+        grade="driver",
+        lost_share=None if busy is None else 1 - busy / 100,
+    )
+
+
+def _let_go(process: Process, purpose: str, command: str, *, destroys: bool = False) -> Step:
+    """What only its owner is to do."""
+    owner = process.user or "its owner"
+    return Step(text=f"{owner} can decide {purpose}; it is not for others to do", command=command, destroys=destroys)
+
+
+def _wake(process: Process, trainer: Trainer | None) -> Iterator[Step]:
+    owner = process.user or "its owner"
+    if trainer is not None and notebook(trainer):
+        yield Step(text=f"ask {owner} to shut its kernel down (Kernel, Shut Down): closing the tab leaves it running")
+        yield Step(text="or, in a cell, to give back what is not needed", command="del model; torch.cuda.empty_cache()")
+    else:
+        yield Step(text=f"ask {owner} whether it is still needed: it does nothing", action="stack")
+    yield Step(
+        text=f"{owner} alone may end it: what it has in memory is lost", command=f"kill {process.pid}", destroys=True
+    )
+
+
+def _nobodys_steps(gpu: Gpu) -> tuple[Step, ...]:
+    return (
+        Step(
+            text="who has the device open, other users and containers too",
+            command="sudo fuser -v /dev/nvidia*",
+            needs_root=True,
+        ),
+        Step(
+            text="nobody: the driver did not notice an end. Once nothing runs on it, reset it",
+            command=f"sudo nvidia-smi -r -i {gpu.index}",
+            needs_root=True,
+            destroys=True,
+        ),
+    )
+
+
+_GONE = (
+    Step(text="wait a minute: the driver frees the memory of a process when its last call comes back"),
+    Step(
+        text="see who else has the device open: a child may have inherited it",
+        command="sudo fuser -v /dev/nvidia*",
+        needs_root=True,
+    ),
+    Step(
+        text="if it stays, the driver hangs: look for its errors",
+        command="sudo dmesg | grep -E 'NVRM|Xid'",
+        needs_root=True,
+    ),
+)

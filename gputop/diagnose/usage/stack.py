@@ -1,0 +1,129 @@
+"""A rule about builds of PyTorch that do not fit the GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Gpu, Missing
+
+Version = tuple[int, int]
+
+# The first CUDA whose compiler knows a compute capability; kernels of the same major number run too, just not as well.
+# CUDA release notes; sheffield_hpc#1890, pytorch#90761 (9.0), pytorch#167244 (10.0, 12.0), pytorch#52288 (8.6).
+_NEEDS: dict[int, Version] = {8: (11, 0), 9: (11, 8), 10: (12, 8), 12: (12, 8)}
+_LIKES: dict[Version, Version] = {(8, 6): (11, 1), (8, 9): (11, 8)}
+_DROPS_AT, _DROPS_BELOW = (12, 8), (7, 5)  # wheels from this CUDA on begin with that capability: pytorch RELEASE.md
+# when releases came out, in years: github.com/pytorch/pytorch/releases
+_RELEASED = {
+    (1, 7): 2020.8, (1, 8): 2021.2, (1, 9): 2021.5, (1, 10): 2021.8, (1, 11): 2022.2, (1, 12): 2022.5,
+    (1, 13): 2022.8, (2, 0): 2023.2, (2, 1): 2023.75, (2, 2): 2024.1, (2, 3): 2024.3, (2, 4): 2024.55,
+    (2, 5): 2024.8, (2, 6): 2025.1, (2, 7): 2025.3, (2, 8): 2025.6, (2, 9): 2025.8,
+}  # fmt: skip
+_AMPERE = 8
+_YEAR_S, _EPOCH = 365.25 * 86400, 1970
+_UNLOCK = "what a process has loaded is shown to its owner: run gputop as the same user, or with sudo"
+_INSTALL = Step(text="install a build for this GPU and driver as https://pytorch.org/get-started says")
+
+
+class Misfit(NamedTuple):
+    """How a build does not fit."""
+
+    severity: Severity
+    text: str  # follows the program's name
+    evidence: Evidence
+
+
+@rule("stack-vs-gpu", "Does the build of PyTorch fit the GPU?", level=Level.USE, state="old torch", short="OLD")
+def stack_vs_gpu(view: View) -> Iterator[Finding]:
+    """The CUDA it was built with against the compute capability, both ways; and how old it is."""
+    for trainer in view.trainers(cold=True):
+        process = trainer.process
+        if not trainer.gpus:
+            continue
+        if process.torch_version is None:
+            hidden = [one for one in process.missing if one.metric == "libraries" and one.reason == "denied"]
+            if hidden:
+                view.abstain(trainer, Missing(metric="torch_version", reason="denied", unlock=_UNLOCK))
+            continue
+        gpus = [gpu for gpu in trainer.gpus if gpu.compute_capability and view.knows(gpu, "compute_capability")]
+        misfits = [one for gpu in gpus if (one := _misfit(view, trainer, gpu))]
+        if misfits:
+            yield _told(view, trainer, min(misfits, key=lambda one: one.severity != "warn"))
+
+
+def _misfit(view: View, trainer: Trainer, gpu: Gpu) -> Misfit | None:
+    """What is worst about its build on one GPU."""
+    process, capability = trainer.process, gpu.compute_capability or (0, 0)
+    cuda = _pair(process.torch_cuda)
+    built = f"PyTorch {process.torch_version} is built with CUDA {process.torch_cuda}"
+    chip = f"{gpu.name} has compute capability {_said(capability)}"
+    needed, liked = _NEEDS.get(capability[0]), _LIKES.get(capability)
+    if cuda is None:
+        return _aged(view, trainer, capability)
+    if needed and cuda < needed:
+        text = f"{built}; {chip}, which begins with CUDA {_said(needed)}"
+        return Misfit("warn", "runs a PyTorch older than its GPU", _evidence(text, cuda, needed))
+    if "+cu" in (process.torch_version or "") and cuda >= _DROPS_AT and capability < _DROPS_BELOW:
+        text = f"{built}; {chip}, and wheels for CUDA {_said(_DROPS_AT)} begin with {_said(_DROPS_BELOW)}"
+        return Misfit("warn", "runs a PyTorch that has dropped its GPU", _evidence(text, capability, _DROPS_BELOW))
+    if liked and cuda < liked:
+        text = f"{built}; {chip}, for which kernels exist from CUDA {_said(liked)} on"
+        return Misfit("info", "runs a PyTorch without kernels made for its GPU", _evidence(text, cuda, liked))
+    return _aged(view, trainer, capability)
+
+
+def _aged(view: View, trainer: Trainer, capability: Version) -> Misfit | None:
+    """A release that is years old, on a GPU for which much was done since."""
+    version = trainer.process.torch_version
+    released = _RELEASED.get(_pair(version) or (0, 0))
+    if released is None or capability[0] < _AMPERE:
+        return None
+    years = _EPOCH + view.frame.wall_s / _YEAR_S - released
+    text = f"PyTorch {version} came out {years:.1f} years ago"
+    evidence = Evidence(text=text, value=years, unit="years", limit=view.limit("years"))
+    return Misfit("info", "runs an old PyTorch", evidence) if view.above(years, "years") else None
+
+
+def _told(view: View, trainer: Trainer, misfit: Misfit) -> Finding:
+    warns = misfit.severity == "warn"
+    driver = view.frame.host.cuda_version
+    evidence = [misfit.evidence]
+    if driver:
+        evidence.append(Evidence(text=f"this driver can run builds for up to CUDA {driver}"))
+    upgrade = Step(
+        text="newer releases are faster on such GPUs, at no work of yours: upgrade",
+        command="pip install --upgrade torch",
+    )
+    steps = (
+        _INSTALL,
+        Step(text="it may fail with 'no kernel image is available', or compile every kernel at its first use"),
+    ) if warns else (upgrade, _INSTALL)  # fmt: skip
+    return view.found(
+        trainer,
+        misfit.severity,
+        misfit.text,
+        evidence=tuple(evidence),
+        steps=steps,
+        confidence=0.85 if warns else 0.6,
+        grade="driver",
+        lost_share=None,
+    )
+
+
+def _pair(version: str | None) -> Version | None:
+    found = re.match(r"(\d+)\.(\d+)", version or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _said(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _evidence(text: str, value: Version, limit: Version) -> Evidence:
+    return Evidence(text=text, value=float(_said(value)), limit=float(_said(limit)))

@@ -1,0 +1,50 @@
+"""Which build of PyTorch a process has loaded: from its version file, which is read and never run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakeproc import FakeProc, named
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Iterator[FakeProc]:
+    proc = FakeProc(tmp_path)
+    proc.names.start()
+    yield proc
+    proc.names.stop()
+
+
+def build_of(proc: FakeProc, file: str | None) -> tuple[str | None, str | None]:
+    """What is told of the PyTorch that a process has mapped, with this as its version file; None is a pipe."""
+    proc.add(42)
+    proc.more(42)
+    (proc.proc / "42/root").unlink()
+    proc.write("42/maps", "7f0-7f1 r-xp 0 8:1 9 /env a/site-packages/torch/lib/libtorch_cpu.so\n")
+    path = proc.write("42/root/env a/site-packages/torch/version.py", file or "")
+    if file is None:
+        path.unlink()
+        os.mkfifo(path)
+    process = named(proc, 42, lambda process: process.libraries and (file is None or process.torch_version), 42)
+    return process.torch_version, process.torch_cuda
+
+
+def test_the_build_of_pytorch_is_read_and_never_run(proc: FakeProc) -> None:
+    file = "raise SystemExit\n__version__ = '2.7.0+cu126'\ncuda: Optional[str] = '12.6'\nhip: Optional[str] = None\n"
+    assert build_of(proc, file) == ("2.7.0+cu126", "12.6")
+
+
+def test_a_build_for_cpus_has_no_cuda(proc: FakeProc) -> None:
+    assert build_of(proc, "__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n") == ("2.13.0+cpu", None)
+
+
+def test_a_pipe_in_place_of_a_version_holds_nothing_up(proc: FakeProc) -> None:
+    assert build_of(proc, None) == (None, None)
+    proc.add(43)
+    proc.more(43)
+    proc.write("43/cmdline", b"python\0")
+    assert named(proc, 43, lambda process: process.command, 43).command == ("python",)

@@ -1,0 +1,157 @@
+"""Device memory that is held for nothing, or shared: each rule fires, just does not, and abstains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.model import Frame, Gpu, GpuShare, Identity, Job, Process
+from tests.judged import Machine, after, found, hours, silent
+
+GIB = 2**30
+NOTEBOOK = ("python", "-m", "ipykernel_launcher", "-f", "kernel.json")
+PARKED = GpuShare(uuid="G", busy_percent=0.0, vram_bytes=31 * GIB)
+
+
+def parked(gpu: dict[str, Any] | None = None, **trainer: Any) -> Machine:
+    """A notebook that holds 31 GiB and does nothing."""
+    plain = {"command": NOTEBOOK, "user": "carol", "gpus": (PARKED,), "cpu_percent": 0.3, "main_thread_percent": 0.3}
+    idle = {"busy_percent": 0.0, "power_watts": 70.0, "vram_used_bytes": 31 * GIB}
+    return Machine(gpu=idle | (gpu or {}), trainer=plain | trainer)
+
+
+@pytest.mark.parametrize(
+    ("machine", "minutes", "severity"),
+    [
+        (parked(), 13, "warn"),
+        (parked(), 10, None),
+        (parked(cpu_percent=0.9), 13, "warn"),
+        (parked(cpu_percent=1.1), 13, None),
+        (parked({"busy_percent": 1.0}), 13, None),
+        (parked({"busy_percent": lambda t: 30.0 if t == 300 else 0.0}), 13, None),
+        (parked(gpus=(replace(PARKED, vram_bytes=int(0.9e9)),), gpu={"vram_used_bytes": int(0.9e9)}), 13, None),
+        (parked(command=("python", "-m", "vllm.entrypoints.api_server")), 13, None),  # it waits for requests
+        (parked(state="T"), 3, "info"),  # on purpose
+        (parked(state="Z"), 3, "warn"),
+        (parked({"vram_used_bytes": int(33.1 * GIB)}, cpu_percent=90.0), 3, "warn"),  # of nobody
+        (parked({"vram_used_bytes": int(31.9 * GIB)}, cpu_percent=90.0), 3, None),
+        (parked({"vram_used_bytes": 50 * GIB, "busy_percent": 6.0}, cpu_percent=90.0), 3, None),
+    ],
+)
+def test_zombie_memory(machine: Machine, minutes: float, severity: str | None) -> None:
+    finding = found(hours(machine.frame, minutes), "zombie-memory")
+    assert (finding and finding.severity) == severity
+
+
+def test_zombie_memory_names_the_owner_and_leaves_the_rest_to_him() -> None:
+    told = found(hours(parked().frame, 75), "zombie-memory")
+    assert told is not None
+    assert told.primary
+    assert told.headline == "holds 31.0G of 31.0G in use for nothing: python 100 of carol, idle for 1h 14m, holds 31.0G"
+    assert told.steps[0].text.startswith("ask carol to shut its kernel down")
+    kill = told.steps[-1]
+    assert kill.command == "kill 100"
+    assert kill.destroys
+    assert kill.text.startswith("carol alone may end it")
+
+
+@pytest.mark.parametrize(
+    ("process", "words"),
+    [
+        (Process(pid=7, started_ticks=0, unseen="exited", gpus=(PARKED,)), "which has ended, still has 31.0G"),
+        (
+            Process(pid=7, started_ticks=1, parent_pid=1, name="pt_data_worker", gpus=(PARKED,), state="S"),
+            "a loader whose trainer is gone, keeps 31.0G",
+        ),
+    ],
+)
+def test_zombie_memory_of_the_dead_and_of_orphans(process: Process, words: str) -> None:
+    machine = parked({"vram_used_bytes": 62 * GIB}, cpu_percent=90.0)
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        return replace(one, processes=(*one.processes, process))
+
+    told = found(hours(frame, 3), "zombie-memory")
+    assert told is not None
+    assert words in told.evidence[0].text
+
+
+def test_zombie_memory_abstains_where_it_cannot_tell() -> None:
+    machine = parked({"vram_used_bytes": 62 * GIB}, cpu_percent=90.0)
+    stranger = Process(pid=8, started_ticks=1, name="python", libraries=("torch", "cuda"))
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        return replace(one, processes=(*one.processes, stranger))
+
+    said = hours(frame, 3)
+    assert silent(said, "zombie-memory") is not None
+    assert found(said, "zombie-memory") is None
+    unknown = parked(gpus=(replace(PARKED, vram_bytes=None),))
+    assert silent(hours(unknown.frame, 1), "zombie-memory") is not None
+
+
+def two(
+    first: float, second: float | None, *, alone_s: float = 0.0, job: str = "k", kind: Any = "compute"
+) -> Callable[[float], Frame]:
+    """Two programs on one GPU, from some time on, and how busy each keeps it."""
+    machine = Machine()
+
+    def frame(t: float) -> Frame:
+        one, shares = machine.frame(t), t >= alone_s
+        trainer = replace(
+            one.processes[0], gpus=(GpuShare(uuid="G", busy_percent=first if shares else 97.0, vram_bytes=GIB),)
+        )
+        other = replace(
+            trainer, pid=300, job=job, user="bob",
+            gpus=(GpuShare(uuid="G", busy_percent=second, vram_bytes=GIB, kind=kind),),
+        )  # fmt: skip
+        jobs = (*one.jobs, Job(key="k", name="k", ranks=(Identity(300, 1),))) if job == "k" else one.jobs
+        busy = min(100.0, first + (second or 0.0)) if shares else 97.0
+        gpu = replace(one.gpus[0], busy_percent=busy)
+        return replace(one, gpus=(gpu,), processes=(trainer, other) if shares else (trainer,), jobs=jobs)
+
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("frame", "severity"),
+    [
+        (two(52, 44), "info"),
+        (two(40, 38), None),
+        (two(96, 4.5), None),  # the other is idle
+        (two(52, 44, alone_s=90), "warn"),
+        (two(90, 9, alone_s=90), "info"),  # the first keeps nearly all
+        (two(52, 44, job="j"), None),  # of one job: it knows
+        (two(52, 44, kind="mps"), None),
+    ],
+)
+def test_gpu_shared(frame: Callable[[float], Frame], severity: str | None) -> None:
+    finding = found(after(frame, 240), "gpu-shared")
+    assert (finding and finding.severity) == severity
+
+
+def test_gpu_shared_says_who_and_where_else() -> None:
+    shares = two(52, 44, alone_s=90)
+
+    def frame(t: float) -> Frame:
+        one = shares(t)
+        free: Gpu = replace(one.gpus[0], uuid="H", index="1", busy_percent=0.0)
+        return replace(one, gpus=(*one.gpus, free))
+
+    told = found(after(frame, 240), "gpu-shared")
+    assert told is not None
+    assert [item.text for item in told.evidence] == [
+        "python 100: 52 %, 97 % while it was alone",
+        "python 300 of bob: 44 %",
+    ]
+    assert told.lost_share == pytest.approx(0.46, abs=0.01)
+    assert told.steps[0].command == "export CUDA_VISIBLE_DEVICES=1"
+
+
+def test_gpu_shared_abstains_where_nothing_is_told_by_process() -> None:
+    assert silent(after(two(52, None), 5), "gpu-shared") is not None

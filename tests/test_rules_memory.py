@@ -1,0 +1,231 @@
+"""Memory that grows, is full or short: each rule fires, just does not, and abstains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.model import Cgroup, Frame, GpuShare, Missing, Pressure
+from tests.judged import Machine, after, found, hours, refused, silent
+
+GIB, MIB = 2**30, 2**20
+Curve = Callable[[float], float]
+
+
+def held(curve: Curve, busy: float = 97.0, **trainer: Any) -> Machine:
+    """A trainer whose device memory is this function of time, in MiB above 20 GiB."""
+
+    def shares(t: float) -> tuple[GpuShare, ...]:
+        return (GpuShare(uuid="G", busy_percent=busy, vram_bytes=int(20 * GIB + curve(t) * MIB)),)
+
+    def used(t: float) -> int:
+        return int(20 * GIB + curve(t) * MIB)
+
+    return Machine(gpu={"vram_used_bytes": used}, trainer={"gpus": shares} | trainer)
+
+
+@pytest.mark.parametrize(
+    ("machine", "minutes", "leaks"),
+    [
+        (held(lambda t: 6 * t), 18, True),
+        (held(lambda t: 6 * t), 9, False),  # for so short a time only what ends within the hour counts
+        (held(lambda t: 40 * t), 9, True),
+        (held(lambda t: 40 * t, age_s=lambda t: t), 9, False),  # every program grows at its start
+        (held(lambda t: 0.3 * t), 18, False),  # 270 MiB in a quarter of an hour, of 80 GiB
+        (held(lambda t: 0.3 * t), 75, True),
+        (held(lambda t: 6 * min(t, 800)), 18, False),  # over for four minutes
+        (held(lambda t: 6 * max(0.0, t - 500)), 18, False),  # nobody knows yet where it ends
+        (held(lambda t: 3000 * math.log(1 + t / 60)), 18, False),  # the longest batch so far
+        (held(lambda t: 2000 * (t // 300)), 18, False),  # a staircase: three steps in all
+        (held(lambda t: 400 * (t // 60)), 18, True),
+        (held(lambda t: 6 * t if t % 60 < 30 else 0), 18, False),  # up and down
+    ],
+)
+def test_gmem_leak(machine: Machine, minutes: float, leaks: bool) -> None:
+    finding = found(hours(machine.frame, minutes), "gmem-leak")
+    assert (finding is not None) == leaks
+    assert finding is None or finding.severity == "warn"
+
+
+def test_gmem_leak_says_how_fast_and_until_when() -> None:
+    told = found(hours(held(lambda t: 6 * t).frame, 18), "gmem-leak")
+    assert told is not None
+    assert told.primary
+    assert told.headline == "takes 21.1G more device memory every hour: out of memory in about 2h 32m"
+    assert [item.text for item in told.evidence] == [
+        "+6.0M/s for 15m, in thirds +1.7G, +1.8G, +1.8G",
+        "53.8G of GPU 0 left",
+    ]
+    assert told.steps[0].command == "total += loss.item()"
+
+
+def test_gmem_leak_abstains_where_the_driver_does_not_say_who_holds_what() -> None:
+    machine = Machine(trainer={"gpus": (GpuShare(uuid="G", busy_percent=97.0),)})
+    assert silent(machine.verdict(5), "gmem-leak") is not None
+
+
+def grows(mib_per_s: float, left_gib: float = 200.0, loaders: int = 0, mapped: bool = False) -> Machine:
+    """A trainer, or its loaders, whose host memory grows."""
+
+    def pss(t: float) -> int:
+        return int(8 * GIB + mib_per_s * MIB * t / max(1, loaders))
+
+    def left(t: float) -> int:
+        return int(left_gib * GIB - (0 if mapped else mib_per_s * MIB * t))
+
+    host = {"memory_total_bytes": 256 * GIB, "memory_available_bytes": left}
+    who = {"loader": {"pss_bytes": pss}} if loaders else {"trainer": {"pss_bytes": pss}}
+    return Machine(host=host, loaders=loaders, **who)
+
+
+@pytest.mark.parametrize(
+    ("machine", "severity"),
+    [
+        (grows(40), "warn"),
+        (grows(40, left_gib=60), "crit"),
+        (grows(6), "info"),  # more than a hundredth of the machine in ten minutes, and hours left
+        (grows(4), None),
+        (grows(4, left_gib=60), "warn"),
+        (grows(40, mapped=True), None),  # pages of files count as a process', and can be had back
+    ],
+)
+def test_host_memory_leak(machine: Machine, severity: str | None) -> None:
+    finding = found(hours(machine.frame, 18), "host-memory-leak")
+    assert (finding and finding.severity) == severity
+
+
+def test_host_memory_leak_tells_loaders_from_the_program() -> None:
+    told = found(hours(grows(40, loaders=4).frame, 18), "host-memory-leak")
+    assert told is not None
+    assert told.headline == "its 4 loaders take 141G more host memory every hour"
+    assert "NumPy array" in told.steps[0].text
+    own = found(hours(grows(40).frame, 18), "host-memory-leak")
+    assert own is not None
+    assert own.steps[0].command == "losses.append(loss.item())"
+
+
+def test_host_memory_leak_goes_by_the_limit_of_the_job() -> None:
+    machine = grows(4, left_gib=200)
+    machine.trainer["cgroup"] = "/job"
+
+    def frame(t: float) -> Frame:
+        taken = int(8 * GIB + 4 * MIB * t)
+        group = Cgroup(path="/job", memory_limit_bytes=16 * GIB, anonymous_bytes=taken, shared_bytes=0)
+        return replace(machine.frame(t), cgroups=(group,))
+
+    told = found(hours(frame, 18), "host-memory-leak")
+    assert told is not None
+    assert told.severity == "crit"
+    assert "of its limit left" in told.evidence[1].text
+
+
+def test_host_memory_leak_abstains_where_memory_may_not_be_read() -> None:
+    assert silent(Machine(trainer=refused("pss_bytes")).verdict(5), "host-memory-leak") is not None
+
+
+def filled(share: float, mib_per_s: float = 0.0, **gpu: Any) -> Machine:
+    return Machine(gpu={"vram_used_bytes": lambda t: int(80 * GIB * share + mib_per_s * MIB * t)} | gpu)
+
+
+@pytest.mark.parametrize(
+    ("machine", "severity"),
+    [
+        (filled(0.93), "info"),
+        (filled(0.91), None),
+        (filled(0.98), "info"),  # full and calm
+        (filled(0.975, 1.0), "warn"),
+        (filled(0.975, 0.3), "info"),
+        (filled(0.955, 1.0), "info"),
+        (filled(0.93, 20.0), "warn"),  # not much is left for what it has just grown by
+        (filled(0.915, vram_reserved_bytes=GIB), "info"),  # the driver keeps one for itself
+    ],
+)
+def test_gmem_nearly_full(machine: Machine, severity: str | None) -> None:
+    finding = found(machine.verdict(), "gmem-nearly-full")
+    assert (finding and finding.severity) == severity
+
+
+def test_gmem_nearly_full_does_not_hide_that_all_is_well() -> None:
+    said = filled(0.98).verdict()
+    assert [finding.rule for finding in said.findings if finding.primary] == ["gpu-bound-healthy"]
+
+
+def test_gmem_nearly_full_abstains_and_leaves_shared_memory_alone() -> None:
+    assert silent(Machine(gpu=refused("vram_used_bytes")).verdict(5), "gmem-nearly-full") is not None
+    together = Machine(gpu={"unified_memory": True} | refused("vram_used_bytes"))
+    assert silent(together.verdict(5), "gmem-nearly-full") is None
+
+
+def short(loaders: int = 0, trainer: dict[str, Any] | None = None, **host: Any) -> Machine:
+    plain = {"memory_total_bytes": 256 * GIB, "memory_available_bytes": 20 * GIB, "swap_in_per_s": 0.0}
+    return Machine(host=plain | {"swap_out_per_s": 0.0} | host, loaders=loaders, trainer=trainer or {})
+
+
+WAITS = Pressure(some_percent=12.0, full_percent=1.0)
+STALLS = Pressure(some_percent=40.0, full_percent=6.0)
+REFAULTS = {"refaults_per_s": 6000.0, "memory_available_bytes": 200 * GIB}
+
+
+@pytest.mark.parametrize(
+    ("machine", "severity"),
+    [
+        (short(swap_in_per_s=600.0, swap_out_per_s=500.0), "warn"),
+        (short(swap_in_per_s=600.0, swap_out_per_s=300.0), None),
+        (short(memory_pressure=WAITS), "warn"),
+        (short(memory_pressure=Pressure(some_percent=9.0, full_percent=1.0)), None),
+        (short(memory_pressure=STALLS), "crit"),
+        (short(memory_pressure=STALLS, memory_available_bytes=60 * GIB), None),  # somebody else's limit
+        (short(**REFAULTS), None),  # nobody waits for it
+    ],
+)
+def test_memory_pressure(machine: Machine, severity: str | None) -> None:
+    finding = found(machine.verdict(90), "memory-pressure")
+    assert (finding and finding.severity) == severity
+
+
+def test_memory_pressure_says_what_is_left_and_who_takes_it() -> None:
+    told = found(short(loaders=8, memory_pressure=WAITS).verdict(90), "memory-pressure")
+    assert told is not None
+    assert told.headline == "is short of memory: 20.0G of 256G left"
+    assert told.steps[0].text == "fewer loaders, or less prefetched by each: 8 of them hold 64.0G"
+    assert told.steps[0].command == "DataLoader(..., num_workers=4, prefetch_factor=2)"
+
+
+def limited(own: float, hits: float = 2.0, kills: Callable[[float], int] = lambda t: 0, **group: Any) -> Any:
+    """A job in a group of 16 GiB that is full; `own` GiB of it are its programs'."""
+    machine = Machine(trainer={"cgroup": "/job", "slurm_job": "7"})
+
+    def frame(t: float) -> Frame:
+        plain = {"memory_used_bytes": int(15.9 * GIB), "anonymous_bytes": int(own * GIB), "shared_bytes": 0}
+        limits = {"memory_limit_bytes": 16 * GIB, "limit_hits_per_s": hits, "oom_kills": kills(t)}
+        return replace(machine.frame(t), cgroups=(Cgroup(path="/job", **plain | limits | group),))
+
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("frame", "severity"),
+    [
+        (limited(15), "warn"),
+        (limited(13), None),  # page cache fills the rest, as it should
+        (limited(15, hits=0.01), None),
+        (limited(13, memory_pressure=WAITS), "warn"),
+        (limited(13, memory_pressure=STALLS), "crit"),
+        (limited(13, kills=lambda t: 1 + (t > 40)), "crit"),
+        (limited(13, kills=lambda t: 4), None),  # before we looked
+    ],
+)
+def test_memory_pressure_of_a_limit(frame: Callable[[float], Frame], severity: str | None) -> None:
+    finding = found(after(frame, 90), "memory-pressure")
+    assert (finding and finding.severity) == severity
+    assert finding is None or "#SBATCH --mem=24G" in [step.command for step in finding.steps]
+
+
+def test_memory_pressure_abstains_without_figures() -> None:
+    missing = (Missing(metric="swap_in_per_s", reason="unsupported"),)
+    said = short(swap_in_per_s=None, swap_out_per_s=None, missing=missing).verdict(5)
+    assert silent(said, "memory-pressure") is not None
