@@ -155,7 +155,9 @@ PROCESS = Track(Process, mortal=True)
 HOST = Track(
     Host,
     coarse=True,
-    also={name: _stalled(name) for name in ("cpu_pressure", "io_pressure")} | _SHORT_OF_MEMORY,
+    also={name: _stalled(name) for name in ("cpu_pressure", "io_pressure")}
+    | {"io_pressure_full": _stalled("io_pressure", "full_percent")}
+    | _SHORT_OF_MEMORY,
 )
 CGROUP = Track(Cgroup, coarse=True, mortal=True, also=_SHORT_OF_MEMORY)
 DISK, MOUNT, NETWORK = Track(Disk), Track(Mount), Track(Network)
@@ -234,6 +236,13 @@ class History:
         ring, base_s = (coarse, COARSE_S) if coarse and seconds > FINE_S * FINE_SLOTS else (fine, FINE_S)
         values = ring.known(track.names[metric], int(self._now_s / base_s), max(1, round(seconds / base_s)))
         return sum(values) / len(values) if values and len(values) * base_s >= least_s else None
+
+    def known(self, key: Key, metric: str, seconds: float) -> Sequence[float]:
+        """The last `seconds` of a metric without its gaps, oldest first: the quick way to its extremes."""
+        entry = self._rings.get(key)
+        if entry is None or metric not in entry[0].names:
+            return ()
+        return entry[1].known(entry[0].names[metric], int(self._now_s / FINE_S), max(1, round(seconds / FINE_S)))
 
     def window(self, key: Key, metric: str, seconds: float) -> Window:
         """The last `seconds` of a metric, to be summed up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -20,11 +21,11 @@ Seen = tuple[tuple[float, Verdict], ...]
 
 
 @cache
-def scenario(name: str) -> Seen:
-    """What the rules said of a scenario, second by second from its start to its end."""
+def scenario(name: str, until_s: float = math.inf) -> Seen:
+    """What the rules said of a scenario, second by second from its start to its end, or until then."""
     demo = Demo(SCENARIOS[name], pace=False, anchor_s=1_795_185_127.0, at_s=0.0)
     start_s = demo.scenario.server.uptime_s
-    length_s = int(demo.scenario.length_s)
+    length_s = int(min(demo.scenario.length_s, until_s))
     return tuple(
         (frame.mono_s - start_s, said) for frame, said in judged(demo.frame(float(t)) for t in range(length_s))
     )

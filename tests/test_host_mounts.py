@@ -128,7 +128,7 @@ def test_nfs_rates_round_trips_and_retransmissions(tmp_path: Path) -> None:
     host = box.look(2.0, self_mountstats=moved)
     (mount,) = host.mounts
     assert (mount.read_bytes_per_s, mount.write_bytes_per_s) == (20 << 20, 1 << 20)
-    assert (mount.read_rtt_s, mount.read_queue_s, mount.retransmits_per_s) == (0.01, 0.001, 2)
+    assert (mount.reads_per_s, mount.read_rtt_s, mount.read_queue_s, mount.retransmits_per_s) == (20, 0.01, 0.001, 2)
     # the sums of the host hold disks and NFS
     assert (host.read_bytes_per_s, host.write_bytes_per_s) == (20 << 20, 1 << 20)
     idle = box.look(1.0).mounts[0]

@@ -35,6 +35,13 @@ EXPECTED = {
     "cpu-slow": Expected("cpu-slow", "warn", ("cpu-quota", "neighbour")),
     "numa-misplacement": Expected("numa-misplacement", "warn", ("starved-cpu-idle", "h2d-transfer-bound")),
     "neighbour": Expected("neighbour", "warn", ("starved-cpu-saturated", "threads-host")),
+    "io-bound": Expected(
+        "io-bound", "crit", ("starved-cpu-idle", "starved-cpu-saturated", "io-small-files", "network-fs-bound")
+    ),
+    "io-small-files": Expected("io-small-files", "crit", ("memory-pressure", "network-fs-bound", "checkpoint-stall")),
+    "network-fs-bound": Expected("network-fs-bound", "crit", ("starved-cpu-idle", "io-small-files", "cold-cache")),
+    "checkpoint-stall": Expected("checkpoint-stall", "warn", ("io-bound", "starved-cpu-saturated"), by_s=1000.0),
+    "shm-nearly-full": Expected("shm-nearly-full", "crit", ("io-bound", "starved-cpu-saturated"), by_s=120.0),
     "stack-vs-gpu": Expected("stack-vs-gpu", "warn", ("slow-start", "no-cuda-context")),
     "memory-pressure": Expected("memory-pressure", "warn", ("io-bound", "host-memory-leak", "starved-cpu-saturated")),
     "host-memory-leak": Expected("host-memory-leak", "warn", ("gmem-leak", "memory-pressure"), by_s=900.0),
@@ -98,6 +105,6 @@ def test_a_healthy_server_is_no_news(name: str) -> None:
 
 
 def test_every_rule_has_its_numbers_and_its_group() -> None:
-    assert set(LIMITS) - set(RULES) <= {"engine", "starved", "classes", "experiments"}
+    assert set(LIMITS) - set(RULES) <= {"engine", "starved", "storage", "classes", "experiments"}
     assert {rule.group for rule in RULES.values()} == {module.__name__.rpartition(".")[2] for module in GROUPS}
     assert all(rule.question.endswith("?") for rule in RULES.values())

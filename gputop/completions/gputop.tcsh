@@ -23,11 +23,11 @@ complete gputop \
         'n/--format/(text json md)/' \
         'n/--format/(text md)/' \
         'p/1/(demo snapshot diagnose record replay log stack profile trace doctor run env explain rules metrics columns keys docs completions reset-terminal)/' \
-        'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start stack-vs-gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main threads-process threads-host openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots memory-pressure host-memory-leak gmem-nearly-full gmem-leak zombie-memory gpu-shared thermal power persistence-off pcie-degraded hw-errors mig-visibility)/' \
+        'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start stack-vs-gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main threads-process threads-host openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots io-bound io-small-files network-fs-bound cold-cache checkpoint-stall shm-nearly-full memory-pressure host-memory-leak gmem-nearly-full gmem-leak zombie-memory gpu-shared thermal power persistence-off pcie-degraded hw-errors mig-visibility)/' \
         'n/record/f/' \
         'n/replay/f/' \
         'n/log/f/' \
-        'n/rules/(openblas-on-intel cpu-slow neighbour threads-process threads-host numa-misplacement cpu-quota thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility gpu-bound-healthy starved-cpu-saturated starved-cpu-idle loader-in-main gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared no-cuda-context gpu-idle-cpu-busy stack-vs-gpu slow-start gpu-unused-in-job zombie-memory self-overhead blind-spots)/' \
+        'n/rules/(openblas-on-intel cpu-slow neighbour threads-process threads-host numa-misplacement cpu-quota thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility gpu-bound-healthy starved-cpu-saturated starved-cpu-idle loader-in-main gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared no-cuda-context gpu-idle-cpu-busy stack-vs-gpu slow-start gpu-unused-in-job zombie-memory io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full self-overhead blind-spots)/' \
         'n/docs/(keys columns metrics configuration diagnosis doctor recording profilers performance security faults changelog)/' \
         'n/completions/(bash zsh tcsh)/' \
         'p/*/()/'

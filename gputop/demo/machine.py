@@ -171,6 +171,7 @@ def _mount(store: Store, t: float, read: float, calls: float) -> Mount:
         network = {
             "read_bytes_per_s": read,
             "write_bytes_per_s": 0.0,
+            "reads_per_s": calls,
             "read_rtt_s": around(store.latency_s * (1 + 8 * used**4), 0.1, 830, t),
             "read_queue_s": around(store.latency_s * 14 * used**6, 0.2, 831, t),
             "retransmits_per_s": 0.0,

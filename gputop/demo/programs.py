@@ -179,6 +179,7 @@ class Crew:
             "rss_bytes": resident,
             "shared_bytes": int(shared * resident),
             "open_files": 24 + identity.pid % 17,
+            "shm_used_bytes": self._shm(t),
             "pss_bytes": int((1 - 0.8 * shared) * resident),
         }
 
@@ -203,6 +204,7 @@ class Crew:
             "folder": job.name,
             "job": job.name,
             "omp_threads": job.omp_threads,
+            "shm_total_bytes": job.shm_bytes,
             "visible_gpus": job.visible or ",".join(str(card) for rank in job.ranks for card in rank) or None,
         }
 
@@ -231,6 +233,12 @@ class Crew:
             throttled_cpus=work.stopped_cpus,
             oom_kills=0,
         )
+
+    def _shm(self, t: float) -> int | None:
+        """What is used of its own /dev/shm: batches come and go."""
+        if self.job.shm_bytes is None:
+            return None
+        return min(self.job.shm_bytes, int(around(self.job.phase(t)[1].shm_used, 0.02, self._seed, t)))
 
     def _place(self, rank: int) -> dict[str, Any]:
         return {"rank": rank, "local_rank": rank, "world_size": len(self.job.ranks)} if self._many else {}

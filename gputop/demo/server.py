@@ -66,6 +66,7 @@ class Work:
     loader_read: float = 3e6  # from storage
     loader_cached: float = 12e6  # from the page cache
     read_size: float = 128 * 1024  # a read call
+    shm_used: float = 2 * MIB  # of the job's own /dev/shm, where it has one
     io_pressure: float = 0.3
     cpu_pressure: float = 1.0
 
@@ -100,6 +101,7 @@ class Job:
     torch: tuple[str, str | None] = ("2.11.0+cu128", "12.8")  # its build, and the CUDA of that
     visible: str | None = None  # CUDA_VISIBLE_DEVICES, where it is not just its GPUs
     quota: float | None = None  # CPUs
+    shm_bytes: int | None = None  # size of its own /dev/shm
 
     def phase(self, t: float) -> tuple[float, Work]:
         """The work it does at t, and since when."""

@@ -18,7 +18,7 @@ How to add a rule:
 Steadying, severity over time, folding and the primary finding are the engine's (steady.py, fold.py): no rule does any.
 """
 
-from gputop.diagnose import cpu, device, efficiency, feed, memory, usage
+from gputop.diagnose import cpu, device, efficiency, feed, memory, storage, usage
 
 # isort: split
 from gputop.diagnose import meta  # last: it tells what the others cannot judge
@@ -33,6 +33,7 @@ GROUPS = (
     feed,
     efficiency,
     cpu,
+    storage,
     memory,
     device,
     meta,

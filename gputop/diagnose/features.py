@@ -35,6 +35,7 @@ _TREE_MEANS = {
     "loader_top": "loader_top",
     "loader_low": "loader_low",
     "loader_blocked": "loader_blocked",
+    "loader_delayed": "loader_delayed",
     "loader_wait": "loader_wait",
     "main_wait": "main_wait",
     "run_wait": "run_wait",

@@ -11,6 +11,9 @@ from gputop.diagnose.steady import RANKS
 from gputop.model import Frame, Process
 
 Tenants = Mapping[str, Sequence[Process]]  # who computes on a GPU, by uuid
+# a rule that knows better than another why something is so, and one that says that others cannot be judged yet
+_INSTEAD = {"io-small-files": "io-bound", "network-fs-bound": "io-bound"}
+_TOO_EARLY = {"cold-cache": frozenset({"io-bound", "io-small-files", "network-fs-bound"})}
 _Group = tuple[str, object]  # a job, a process without one, a GPU without either, the host
 
 
@@ -72,6 +75,7 @@ def _group(subject: Subject, tenants: Tenants) -> _Group:
 
 def _told(group: list[Finding], host: list[Finding], worth: float) -> list[Finding]:
     """One group: its causes folded, its primary marked."""
+    group = _settled(group)
     starved = [finding for finding in group if RULES[finding.rule].level is Level.STARVED]
     causes = [finding for finding in group if RULES[finding.rule].level is Level.CAUSE]
     # what is only worth knowing of the machine explains nothing of one job
@@ -86,6 +90,18 @@ def _told(group: list[Finding], host: list[Finding], worth: float) -> list[Findi
     leads = [finding for finding in group if _may_lead(finding, worth)]
     lead = next((finding for finding in leads if not _remark(finding)), leads[0] if leads else None)
     return [replace(finding, primary=True) if finding is lead else finding for finding in group]
+
+
+def _settled(group: list[Finding]) -> list[Finding]:
+    """Without what another rule says better; what nobody can judge yet is no more than worth knowing."""
+    rules = {finding.rule for finding in group}
+    better = {_INSTEAD[rule] for rule in rules & _INSTEAD.keys()}
+    early = frozenset[str]().union(*(_TOO_EARLY[rule] for rule in rules & _TOO_EARLY.keys()))
+    return [
+        replace(finding, severity="info") if finding.rule in early else finding
+        for finding in group
+        if finding.rule not in better
+    ]
 
 
 def _because(starved: Finding, causes: list[Finding]) -> Finding:

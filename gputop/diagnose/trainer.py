@@ -51,6 +51,7 @@ class Trainer:
     loader_top: float | None  # of the busiest
     loader_low: float | None  # of the least busy
     loader_blocked: float | None
+    loader_delayed: float | None  # the same, as the kernel counts it
     loader_wait: float | None  # for a CPU
     main_wait: float | None
     run_wait: float | None  # all its threads

@@ -25,6 +25,7 @@ class Tree:
     loader_top: float | None = metric(_N, "cores the busiest loader uses", history=True)
     loader_low: float | None = metric(_N, "cores the least busy loader uses", history=True)
     loader_blocked: float | None = metric(_N, "share of loaders that wait for storage, 0-1", history=True)
+    loader_delayed: float | None = metric(_N, "share of their time that the kernel says they did, 0-1", history=True)
     loader_wait: float | None = metric(_N, "share of their time that loaders wait for a CPU, 0-1", history=True)
     main_wait: float | None = metric(_N, "the same of the main thread, 0-1", history=True)
     run_wait: float | None = metric(_N, "the same of all threads of the trainer, 0-1", history=True)
@@ -82,6 +83,7 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
         loader_top=max(cpu) / 100 if cpu else None,
         loader_low=min(cpu) / 100 if cpu else None,
         loader_blocked=_part(_mean([process.blocked_percent for process in loaders])),
+        loader_delayed=_part(_mean([process.io_wait_percent for process in loaders])),
         loader_wait=_part(_mean([process.run_wait_percent for process in loaders])),
         main_wait=_part(trainer.main_run_wait_percent),
         run_wait=_part(trainer.run_wait_percent),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable, Hashable
+from typing import Any, Literal, TypeVar
 
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step
 from gputop.diagnose.limits import Limits
@@ -13,6 +14,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.history import History
 from gputop.model import Frame, Missing
 
+_T = TypeVar("_T")
 _WORST_FIRST: tuple[Literal["crit", "warn", "info"], ...] = ("crit", "warn", "info")
 # where a feature of a trainer comes from, for the reason why it is unknown
 _ORIGIN = {
@@ -20,10 +22,10 @@ _ORIGIN = {
     "memory_busy": "memory_busy_percent", "occupancy": "sm_occupancy_percent", "tensor": "tensor_percent",
     "dram": "dram_percent", "fp32": "fp32_percent", "pcie_rx": "pcie_rx_bytes_per_s", "nvlink": "nvlink_rx_bytes_per_s",
     "pcie_tx": "pcie_tx_bytes_per_s", "allowed": "allowed_cpus", "main": "main_thread_percent",
-    "loader_blocked": "blocked_percent", "loader_wait": "run_wait_percent", "run_wait": "run_wait_percent",
-    "main_wait": "main_run_wait_percent", "compute_threads": "busy_threads", "switches": "voluntary_switches_per_s",
-    "throttled": "throttled_percent", "read_bytes": "read_bytes_per_s", "read_chars": "read_chars_per_s",
-    "read_calls": "read_calls_per_s", "write_chars": "write_chars_per_s",
+    "loader_blocked": "blocked_percent", "loader_delayed": "io_wait_percent", "loader_wait": "run_wait_percent",
+    "run_wait": "run_wait_percent", "main_wait": "main_run_wait_percent", "compute_threads": "busy_threads",
+    "switches": "voluntary_switches_per_s", "throttled": "throttled_percent", "read_bytes": "read_bytes_per_s",
+    "read_chars": "read_chars_per_s", "read_calls": "read_calls_per_s", "write_chars": "write_chars_per_s",
 }  # fmt: skip
 
 
@@ -38,10 +40,18 @@ class View(Numbers):
     def __init__(self, frame: Frame, history: History, remembered: Remembered, limits: Limits) -> None:
         super().__init__(frame, history, remembered, limits)
         self.abstained: list[Abstained] = []
+        self._once: dict[Hashable, Any] = {}
 
-    def notes(self, thing: Thing) -> dict[str, Any]:
-        """What this rule wrote down about a subject at earlier ticks, to be changed in place."""
-        return self._remembered.note(self._rule, subject_of(thing), self.frame.mono_s)
+    def once(self, about: Hashable, work: Callable[[], _T]) -> _T:
+        """What several rules ask of this tick: worked out by the first. It must not compare with limits of a rule."""
+        if about not in self._once:
+            self._once[about] = work()
+        found: _T = self._once[about]
+        return found
+
+    def notes(self, thing: Thing, of: str | None = None) -> dict[str, Any]:
+        """What this rule, or another one, wrote down about a subject at earlier ticks, to be changed in place."""
+        return self._remembered.note(of or self._rule, subject_of(thing), self.frame.mono_s)
 
     def knows(self, thing: Thing, *names: str, unlock: str | None = None) -> bool:
         """Whether these are known of a subject; what cannot be read is an abstention, what is only early is none."""

@@ -26,10 +26,12 @@ class Disk:
     rotational: bool | None = None
     read_bytes_per_s: float | None = metric(_R, "read from the device", history=True)
     write_bytes_per_s: float | None = metric(_R, "written to the device", history=True)
-    reads_per_s: float | None = metric(_N, "reads completed")
+    reads_per_s: float | None = metric(_N, "reads completed", history=True)
     writes_per_s: float | None = metric(_N, "writes completed")
-    busy_percent: float | None = metric(_P, "time with a request in flight; not saturation on NVMe", top=100)
-    await_s: float | None = metric(_S, "mean time of a request, queue included")
+    busy_percent: float | None = metric(
+        _P, "time with a request in flight; not saturation on NVMe", top=100, history=True
+    )
+    await_s: float | None = metric(_S, "mean time of a request, queue included", history=True)
     queued: float | None = metric(Unit.COUNT, "requests in flight, mean")
 
 
@@ -45,9 +47,10 @@ class Mount:
     free_bytes: int | None = metric(_B, "free for ordinary users")
     read_bytes_per_s: float | None = metric(_R, "read from the server (NFS, Lustre)", history=True)
     write_bytes_per_s: float | None = metric(_R, "written to the server (NFS, Lustre)", history=True)
-    read_rtt_s: float | None = metric(_S, "round trip of a read, mean (NFS, Lustre)")
-    read_queue_s: float | None = metric(_S, "time a read waited before it was sent, mean (NFS)")
-    retransmits_per_s: float | None = metric(_N, "requests sent again (NFS)")
+    reads_per_s: float | None = metric(_N, "reads that the server answered (NFS, Lustre)", history=True)
+    read_rtt_s: float | None = metric(_S, "round trip of a read, mean (NFS, Lustre)", history=True)
+    read_queue_s: float | None = metric(_S, "time a read waited before it was sent, mean (NFS)", history=True)
+    retransmits_per_s: float | None = metric(_N, "requests sent again (NFS)", history=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,7 +101,7 @@ class Process:
     shared_bytes: int | None = metric(_B, "resident memory backed by files or shared memory")
     swap_bytes: int | None = metric(_B, "memory in swap")
     shm_total_bytes: int | None = metric(_B, "size of /dev/shm as it sees it: a container has its own")
-    shm_used_bytes: int | None = metric(_B, "used in that /dev/shm, by all who share it")
+    shm_used_bytes: int | None = metric(_B, "used in that /dev/shm, by all who share it", history=True)
     memory_nodes: str | None = metric(Unit.WORD, "NUMA nodes its memory may come from, as a list of ranges")
 
     # GPUs

@@ -92,11 +92,12 @@ def _sum(grown: Iterable[Growth | None]) -> Traffic:
     parts = list(grown)
     known = [growth for growth in parts if growth is not None]
     if len(known) < len(parts):
-        return Traffic(None, None, None, None, None)
+        return Traffic(None, None, None, None, None, None)
     reads, waited_us = total(growth.by[_READS] for growth in known), total(growth.by[_READ_US] for growth in known)
     return Traffic(
         read_bytes_per_s=total(growth.per_s(_READ_BYTES) for growth in known),
         write_bytes_per_s=total(growth.per_s(_WRITE_BYTES) for growth in known),
+        reads_per_s=total(growth.per_s(_READS) for growth in known),
         read_rtt_s=waited_us / reads * _MICROSECOND if reads and waited_us is not None else None,
         read_queue_s=None,
         retransmits_per_s=None,

@@ -28,7 +28,7 @@ _FUSE_NOISE = frozenset({"fuse.fuse-overlayfs", "fuse.gvfsd-fuse", "fuse.lxcfs",
 # where systems and container engines mount what no training reads
 _NOISE = re.compile(r"/(boot|dev|etc|proc|run|snap|sys|var/lib/(containers|docker|kubelet|snapd))(/|$)")
 _MOUNTS_EVERY_S = 10.0
-_NO_TRAFFIC = Traffic(None, None, None, None, None)
+_NO_TRAFFIC = Traffic(None, None, None, None, None, None)
 
 
 class Mounts:
@@ -40,6 +40,7 @@ class Mounts:
         "mount.free_bytes",
         "mount.read_bytes_per_s",
         "mount.write_bytes_per_s",
+        "mount.reads_per_s",
         "mount.read_rtt_s",
         "mount.read_queue_s",
         "mount.retransmits_per_s",

@@ -20,6 +20,7 @@ class Traffic(NamedTuple):
 
     read_bytes_per_s: float | None
     write_bytes_per_s: float | None
+    reads_per_s: float | None
     read_rtt_s: float | None
     read_queue_s: float | None
     retransmits_per_s: float | None
@@ -86,6 +87,7 @@ def _traffic(growth: Growth) -> Traffic:
     return Traffic(
         read_bytes_per_s=growth.per_s(read_bytes),
         write_bytes_per_s=growth.per_s(write_bytes),
+        reads_per_s=growth.per_s(reads),
         read_rtt_s=None if rtt_ms is None else rtt_ms * _MILLISECOND,
         read_queue_s=None if queue_ms is None else queue_ms * _MILLISECOND,
         retransmits_per_s=growth.per_s(retransmits),

@@ -38,7 +38,7 @@ WAITING = replace(
     loader_blocked=42,
     loader_read=59.5 * MIB,
     loader_cached=0,
-    read_size=31 * 1024,
+    read_size=256 * 1024,
     io_pressure=31,
     cpu_pressure=2,
 )

@@ -1,0 +1,81 @@
+"""What to do about slow storage, with the paths and numbers of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from shlex import quote
+
+from gputop.diagnose.finding import Step
+from gputop.diagnose.starved import at_most, share_of_cpus
+from gputop.diagnose.storage import sources
+from gputop.diagnose.storage.sources import Drive, Source
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Mount
+from gputop.units import size
+
+_LEAST_FREE = 20e9  # bytes: less holds no data set
+_SOLID = ("nvme", "vd", "xvd", "sd")
+
+
+def staged(view: View, trainer: Trainer, source: Source | None) -> Step:
+    """Copy the data to a local disk that has room for it."""
+    room = _room(view, source)
+    text = f"copy the data to a local NVMe disk first: {at_most(trainer)}"
+    if room is None:
+        return Step(text=text)
+    where = source.name if isinstance(source, sources.Server) else "DATA"
+    return Step(
+        text=f"copy the data to {room.path} first, {size(room.free_bytes)} free: {at_most(trainer)}",
+        command=f"rsync -a {quote(where.rstrip('/'))}/ {quote(room.path.rstrip('/'))}/data/",
+    )
+
+
+def _room(view: View, source: Source | None) -> Mount | None:
+    """The local file system with most room that does not lie on the disk that is full."""
+    full = source.name if isinstance(source, Drive) else None
+    slow = {disk.name for disk in view.frame.host.disks if disk.rotational or disk.name == full}
+    mounts = [
+        mount
+        for mount in view.frame.host.mounts
+        if not mount.network
+        and mount.path != "/"  # where exactly is for nobody else to say
+        and (mount.free_bytes or 0) >= _LEAST_FREE
+        and mount.device.rpartition("/")[2].startswith(_SOLID)
+        and not any(on(mount, name) for name in slow)
+    ]
+    return max(mounts, key=lambda mount: mount.free_bytes or 0, default=None)
+
+
+def on(mount: Mount, disk: str) -> bool:
+    """Whether a file system lies on a disk, or on a partition of it."""
+    device = mount.device.rpartition("/")[2]
+    return device == disk or (device.startswith(disk) and device[len(disk) :].lstrip("p").isdigit())
+
+
+SHARDS = Step(text="fewer, larger files that are read from front to back: WebDataset, Arrow, TFRecord, LMDB")
+SMALLER = Step(text="read less: images and text in a compressed form, only the columns that are used")
+
+
+def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
+    """Loaders that wait need no CPU: more of them keep a device busy that is not."""
+    room = max(1, int(share_of_cpus(view, trainer)) * 2)
+    wanted = min(room, max(2, 2 * trainer.loaders))
+    if wanted > trainer.loaders:
+        settings = "pin_memory=True, persistent_workers=True, prefetch_factor=4"
+        yield Step(
+            text="more loaders: they wait, so they need no CPU",
+            command=f"DataLoader(..., num_workers={wanted}, {settings})",
+        )
+
+
+def cache(view: View) -> Iterator[Step]:
+    """What memory could hold."""
+    free = view.frame.host.memory_available_bytes
+    if free is not None:
+        yield Step(text=f"data that fit into the page cache are read once: {size(free)} of memory are available for it")
+
+
+def look(drive: Drive | None) -> Step:
+    """See for oneself."""
+    return Step(text="see it happen", command=f"iostat -x 1{f' {drive.name}' if drive else ''}")

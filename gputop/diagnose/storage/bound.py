@@ -1,0 +1,64 @@
+"""A rule about storage that keeps a GPU waiting, whatever kind it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import busy, cores
+from gputop.diagnose.storage import advice, sources
+from gputop.diagnose.storage.signs import idles, remember, signs, unknown
+from gputop.diagnose.storage.sources import Drive
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+
+
+@rule(
+    "io-bound",
+    "Does storage starve the GPUs?",
+    level=Level.CAUSE,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
+)
+def io_bound(view: View) -> Iterator[Finding]:
+    """GPU and CPU both have little to do, and two signs say that it waits for storage, one of them its own.
+
+    Where small files or a file server are why, the rules for these take its place.
+    """
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
+            continue
+        if trainer.loaders and not view.knows(trainer, "loader_blocked"):
+            continue
+        found = signs(view, trainer)
+        severity = view.by_share(trainer.lost)
+        if found.enough and severity is not None:
+            remember(view, trainer, (*found.own, *found.around))
+            yield view.found(
+                trainer,
+                severity,
+                "waits for its storage",
+                evidence=(*found.own, *found.around, busy(trainer), cores(trainer)),
+                steps=tuple(_steps(view, trainer)),
+                confidence=view.confidence(0.75, view.mean("host", "io_pressure"), trainer.read_bytes),
+                lost_share=trainer.lost,
+            )
+        elif found.own and (missing := unknown(view, trainer)):
+            view.abstain(trainer, *missing)
+
+
+def _steps(view: View, trainer: Trainer) -> Iterator[Step]:
+    drive = sources.drive(view)
+    yield advice.staged(view, trainer, sources.source(view))
+    yield advice.SHARDS
+    if not _full(view, drive):
+        yield from advice.more_loaders(view, trainer)
+    yield advice.SMALLER
+    yield from advice.cache(view)
+    yield advice.look(drive)
+
+
+def _full(view: View, drive: Drive | None) -> bool:
+    return drive is not None and (drive.busy or 0.0) >= view.limit("storage.disk_percent")

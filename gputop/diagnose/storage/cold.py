@@ -1,0 +1,81 @@
+"""A rule about data that are read for the first time: the page cache fills, and reads become fewer by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.storage.signs import moved, waits
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.units import ago, size
+
+_THIRD = 3
+
+
+@rule("cold-cache", "Are the data only read for the first time?", level=Level.NEVER, state="cold cache", short="COLD")
+def cold_cache(view: View) -> Iterator[Finding]:
+    """It waits for storage, but what it reads stays in memory: the first epoch says nothing about the next."""
+    for trainer in view.trainers():
+        if not waits(view, trainer) or not view.knows(view.frame.host, "memory_cached_bytes", "memory_available_bytes"):
+            continue
+        why = tuple(_fallen(view, trainer)) or tuple(_filling(view, trainer))
+        if why and _room(view):
+            yield view.found(
+                trainer,
+                "info",
+                "may read its data for the first time: what it reads stays in memory",
+                evidence=why,
+                steps=(
+                    Step(text="wait for one epoch before you judge: what memory holds is not read again"),
+                    Step(text="or read all of it beforehand", command="vmtouch -t DATA"),
+                    Step(text="or copy it to a local disk once, and keep it there"),
+                ),
+                confidence=0.6,
+            )
+
+
+def _room(view: View) -> bool:
+    """Whether memory could take more."""
+    available, total = view.frame.host.memory_available_bytes, view.frame.host.memory_total_bytes
+    return bool(total) and view.above((available or 0) / (total or 1), "available")
+
+
+def _cached(view: View, seconds: float) -> tuple[float, float, float] | None:
+    """Page cache at the beginning and at the end of what is known of the last seconds, and how many these are."""
+    known = view.history.known("host", "memory_cached_bytes", seconds)
+    return (known[0], known[-1], len(known) - 1.0) if len(known) > 1 else None
+
+
+def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    """In the first minutes of a job: most of what is read is kept."""
+    if trainer.context_s is None or trainer.context_s > view.limit("window_s"):
+        return
+    seconds = min(view.limit("kept_s"), trainer.context_s)
+    grown, read = _cached(view, seconds), view.history.mean("host", "read_bytes_per_s", seconds)
+    if grown is None or not read:
+        return
+    before, now, known_s = grown
+    kept = (now - before) / (read * known_s)
+    if view.above(kept, "kept"):
+        text = f"the page cache grew from {size(before)} to {size(now)} in {ago(known_s)}, at {moved(read)} of reads"
+        yield Evidence(text=text, value=kept, limit=view.limit("kept"))
+
+
+def _fallen(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    """Later: it still fills, and fewer and fewer reads of this job reach the storage."""
+    seconds = min(view.limit("window_s"), trainer.context_s or 0.0)
+    grown, reads = _cached(view, seconds), view.history.known(trainer.key, "read_bytes_per_s", seconds)
+    if not any(reads):  # the kernel counts those of a file server for nobody
+        reads = view.history.known("host", "read_bytes_per_s", seconds)
+    third = len(reads) // _THIRD
+    if grown is None or third < view.limit("kept_s") / _THIRD:
+        return
+    first, last = sum(reads[:third]) / third, sum(reads[-third:]) / third
+    if grown[1] - grown[0] < view.limit("grown") * sum(reads):
+        return
+    if first and view.below(last / first, "fallen"):
+        text = f"reads fell from {moved(first)} to {moved(last)} in {ago(seconds)}"
+        yield Evidence(text=text, value=last, unit="B/s", limit=first * view.limit("fallen"))
+        yield Evidence(text=f"while the page cache grew from {size(grown[0])} to {size(grown[1])}", value=grown[1])

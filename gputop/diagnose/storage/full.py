@@ -1,0 +1,166 @@
+"""A rule about places that are nearly full: /dev/shm, and the file system that takes the checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+
+from gputop.diagnose.estimate import slope
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.storage.target import Target, target
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Host, Process
+from gputop.units import ago, size
+
+_STORES = ("raylet", "plasma_store", "ray::", "gcs_server")  # they keep objects in shared memory on purpose
+_GIB = 1024.0**3
+_GOOD_SIZE = 16 * _GIB
+_DOCKER = 64 * 1024.0**2
+
+
+@rule(
+    "shm-nearly-full", "Is /dev/shm nearly full, or the disk of the checkpoints?", level=Level.BESIDE, state="shm full"
+)
+def shm_nearly_full(view: View) -> Iterator[Finding]:
+    """Loaders hand over batches in /dev/shm: when it is full they die. A checkpoint that does not fit is lost."""
+    trainers = view.vectors()
+    host = view.host()
+    if trainers and view.knows(host, "shm_total_bytes", "shm_used_bytes"):
+        used = view.window("host", "shm_used_bytes", view.limit("growth_s")).values
+        yield from _judged(view, host, float(host.shm_total_bytes or 0), used)
+    for trainer in view.trainers(cold=True):
+        process = trainer.process
+        own = list(_own(view, host, process))
+        if process.container and process.shm_total_bytes is None:
+            view.knows(process, "shm_total_bytes", "shm_used_bytes")
+        place = target(view, trainer)
+        if own:
+            yield from _judged(view, trainer, float(process.shm_total_bytes or 0), own)
+        elif place is not None:
+            yield from _no_room(view, trainer, place)
+
+
+def _own(view: View, host: Host, process: Process) -> Iterator[float]:
+    """What is used of its /dev/shm, where that is another one than the machine's."""
+    if process.shm_total_bytes and process.shm_total_bytes != host.shm_total_bytes:
+        yield from view.window(process, "shm_used_bytes", view.limit("growth_s")).values
+
+
+def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[float]) -> Iterator[Finding]:
+    """By the most that was in use lately: batches come and go."""
+    if not total or not used:
+        return
+    peak = max(used[-int(view.limit("window_s")) :])
+    full_in_s, store = _full_in(view, total, used), _store(view)
+    severity = _severity(view, peak / total, total - peak, full_in_s)
+    if severity is None:
+        return
+    if store is not None:
+        severity = "warn" if severity == "crit" else "info"
+    nearly = view.above(peak / total, "used")
+    yield view.found(
+        thing,
+        severity,
+        f"{'has next to no room left in' if nearly else 'fills'} /dev/shm: loaders may die with a bus error",
+        evidence=tuple(_evidence(view, thing, peak, total, full_in_s)) + tuple(_owner(store)),
+        steps=tuple(_steps(view, thing, total)),
+        confidence=0.9,
+    )
+
+
+def _evidence(
+    view: View, thing: Host | Trainer, peak: float, total: float, full_in_s: float | None
+) -> Iterator[Evidence]:
+    usual = ", what Docker gives by default" if total == _DOCKER else ""
+    limit = 100 * view.limit("used")
+    text = f"{size(peak)} of {size(total)} in use{usual}, with {_loaders(view, thing)} loaders"
+    yield Evidence(text=text, value=100 * peak / total, unit="%", limit=limit)
+    if full_in_s is not None:
+        limit = view.limit("full_in_s")
+        yield Evidence(text=f"full in {ago(full_in_s)} if it goes on", value=full_in_s, unit="s", limit=limit)
+
+
+def _owner(store: Process | None) -> Iterator[Evidence]:
+    if store is not None:
+        yield Evidence(text=f"{store.name} (pid {store.pid}) keeps objects there on purpose")
+
+
+def _loaders(view: View, thing: Host | Trainer) -> int:
+    return thing.loaders if isinstance(thing, Trainer) else sum(one.loaders for one in view.vectors())
+
+
+def _severity(view: View, share: float, free: float, full_in_s: float | None) -> Severity | None:
+    if share >= view.limit("crit_used"):
+        return "crit" if free < view.limit("ample_bytes") else "warn"
+    return "warn" if view.above(share, "used") or full_in_s is not None else None
+
+
+def _full_in(view: View, total: float, used: Sequence[float]) -> float | None:
+    """Seconds until it is full, where it is half full and fills steadily: the first batches of a run do not."""
+    third = len(used) // 3
+    if third < view.limit("growth_s") / 6 or used[-1] < view.limit("growing_used") * total:
+        return None
+    first, second, last = (sum(used[start : start + third]) / third for start in (0, third, 2 * third))
+    per_s = slope(used, 1.0)
+    if not per_s or per_s <= 0 or last - second < 0.5 * (second - first) or second <= first:
+        return None
+    seconds = max(0.0, total - used[-1]) / per_s
+    return seconds if view.below(seconds, "full_in_s") else None
+
+
+def _store(view: View) -> Process | None:
+    """A program that is known to keep its objects in shared memory."""
+    return next((one for one in view.frame.processes if one.name.startswith(_STORES)), None)
+
+
+def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
+    memory, loaders = view.frame.host.memory_total_bytes or 2 * _GOOD_SIZE, _loaders(view, thing)
+    wanted = max(1, int(min(_GOOD_SIZE, memory / 2) / _GIB))
+    if isinstance(thing, Trainer) or total == _DOCKER:
+        yield Step(text="give the container more of it", command=f"docker run --shm-size={wanted}g ...")
+        yield Step(text="or let it share the machine's", command="docker run --ipc=host ...")
+        yield Step(text="Kubernetes: mount an emptyDir with medium Memory at /dev/shm")
+    else:
+        more = f"sudo mount -o remount,size={max(wanted, int(memory / 2 / _GIB))}G /dev/shm"
+        yield Step(text="see who left files there", command="ls -lS /dev/shm")
+        yield Step(text="make it larger", command=more, needs_root=True)
+    if loaders > 1:
+        text = "fewer loaders, or fewer batches ahead"
+        yield Step(text=text, command=f"DataLoader(..., num_workers={loaders // 2}, prefetch_factor=2)")
+    yield Step(
+        text="or hand over batches through files", command='torch.multiprocessing.set_sharing_strategy("file_system")'
+    )
+
+
+def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
+    """The next checkpoints must fit beside the last one, which nobody deletes before they are there."""
+    mount, last = place
+    free, total = mount.free_bytes, mount.total_bytes
+    if free is None or not total:
+        return
+    times = free / last
+    if not view.below(times, "checkpoints") and not view.below(free / total, "free"):
+        return
+    yield view.found(
+        trainer,
+        "crit" if times < 1 else "warn",
+        f"has next to no room left for its checkpoints in {mount.path}",
+        evidence=(
+            Evidence(
+                text=f"{size(free)} of {size(total)} free", value=100 * free / total, unit="%",
+                limit=100 * view.limit("free"),
+            ),
+            Evidence(
+                text=f"the last checkpoint was {size(last)}", value=last, unit="B", limit=free,
+            ),
+        ),
+        steps=(
+            Step(text="see what takes the room", command=f"du -xh --max-depth=2 {quote(mount.path)} | sort -h | tail"),
+            Step(text="keep only the last few checkpoints, and the best"),
+            Step(text="or write them to a file system with more room"),
+        ),
+        confidence=0.9,
+        state="disk full",
+    )  # fmt: skip

@@ -1,0 +1,147 @@
+"""A rule about data that come from a file server, or through a file system that behaves like one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from shlex import quote
+
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import busy, cores
+from gputop.diagnose.storage import advice, sources
+from gputop.diagnose.storage.signs import blocked, idles, moved, remember
+from gputop.diagnose.storage.sources import Link, Server
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+
+
+@rule(
+    "network-fs-bound",
+    "Does a file server starve the GPUs?",
+    level=Level.CAUSE,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
+)
+def network_fs_bound(view: View) -> Iterator[Finding]:
+    """GPU and CPU have little to do, the job is who reads from a file server, and that or the way to it is slow."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
+            continue
+        if _reads_there(view) and not view.knows(trainer, "read_chars"):
+            continue
+        why, severity = _served(view, trainer), view.by_share(trainer.lost)
+        if why and severity is not None:
+            remember(view, trainer, why)
+            server = sources.server(view)
+            where = server.name if server and _from(view, trainer, server) else "a network file system"
+            yield view.found(
+                trainer,
+                severity,
+                f"waits for {where}",
+                evidence=(*why, busy(trainer), cores(trainer)),
+                steps=tuple(_steps(view, trainer, server)),
+                confidence=view.confidence(0.75, blocked(view, trainer)),
+                lost_share=trainer.lost,
+            )
+
+
+def _served(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
+    """Why a file server is what an idle trainer waits for; nothing where it is not."""
+    server, link = sources.server(view), _full_link(view)
+    if server is not None and _from(view, trainer, server):
+        troubles = tuple(_troubles(view, server, link))
+        return (*troubles, *_waiting(view, trainer)) if troubles and _waits(view, trainer, server) else ()
+    if link is None or not sources.silent_mounts(view) or not _waits(view, trainer, None):
+        return ()
+    chars = sources.job_chars(view, trainer)
+    if chars is None or not view.above(chars / link.receive, "network-fs-bound.share"):
+        return ()
+    mounts = ", ".join(f"{one.path} ({one.file_system})" for one in sources.silent_mounts(view)[:2])
+    text = f"it reads {moved(chars)} from {mounts}, which tells no more"
+    return (Evidence(text=text, value=chars, unit="B/s"), _of_link(view, link), *_waiting(view, trainer))
+
+
+def _reads_there(view: View) -> bool:
+    server = sources.server(view)
+    return server is not None and view.above(server.read, "network-fs-bound.least_bytes_per_s")
+
+
+def _from(view: View, trainer: Trainer, server: Server) -> bool:
+    """Whether it is this job that reads from there, and more than from any disk."""
+    chars = sources.job_chars(view, trainer)
+    if chars is None or not server.read or not view.above(server.read, "network-fs-bound.least_bytes_per_s"):
+        return False
+    local = sources.drive(view)
+    mine = sources.job_reads(view, trainer) or 0.0
+    elsewhere = local is not None and (local.read or 0.0) > server.read and mine >= 0.5 * (local.read or 0.0)
+    return view.above(chars / server.read, "network-fs-bound.share") and not elsewhere
+
+
+def _waits(view: View, trainer: Trainer, server: Server | None) -> bool:
+    """Whether who reads is blocked, or has no work for a CPU: all but NFS let it wait in a state like any other."""
+    if view.above(blocked(view, trainer), "storage.blocked"):
+        return True
+    share = trainer.loader_cpu if trainer.loaders else trainer.main
+    ready = (trainer.loader_wait if trainer.loaders else trainer.main_wait) or 0.0
+    asleep = view.below(share, "network-fs-bound.cpu") and ready < view.limit("network-fs-bound.run_wait")
+    return asleep and not (server is not None and server.file_system.startswith("nfs"))
+
+
+def _waiting(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    share = blocked(view, trainer)
+    if share is not None:
+        who = f"{trainer.loaders} loaders wait" if trainer.loaders else "it waits"
+        limit = 100 * view.limit("storage.blocked")
+        yield Evidence(
+            text=f"{who} for storage {100 * share:.0f} % of the time", value=100 * share, unit="%", limit=limit
+        )
+
+
+def _troubles(view: View, server: Server, link: Link | None) -> Iterator[Evidence]:
+    """What is slow, the server first."""
+    where = f"{server.name} ({server.file_system})"
+    rtt, queue = server.rtt_s, server.queue_s
+    if rtt is not None and view.above(rtt, "network-fs-bound.rtt_s"):
+        limit = view.limit("network-fs-bound.rtt_s")
+        text = f"{where} gives {moved(server.read)}, a read takes {1000 * rtt:.0f} ms"
+        yield Evidence(text=text, value=rtt, unit="s", limit=limit)
+    if queue is not None and queue >= (rtt or 0.0) and view.above(queue, "network-fs-bound.queue_s"):
+        limit = view.limit("network-fs-bound.queue_s")
+        text = f"{where} gives {moved(server.read)}, reads wait {1000 * queue:.0f} ms before they are sent"
+        yield Evidence(text=text, value=queue, unit="s", limit=limit)
+    if server.resent is not None and view.above(server.resent, "network-fs-bound.resent_per_s"):
+        limit = view.limit("network-fs-bound.resent_per_s")
+        yield Evidence(
+            text=f"{server.resent:.1f} requests to {where} a second are sent again",
+            value=server.resent,
+            unit="1/s",
+            limit=limit,
+        )
+    if link is not None:
+        yield _of_link(view, link)
+
+
+def _full_link(view: View) -> Link | None:
+    link = sources.link(view)
+    return link if link is not None and view.above(link.receive / link.speed, "network-fs-bound.link") else None
+
+
+def _of_link(view: View, link: Link) -> Evidence:
+    part = 100 * link.receive / link.speed
+    text = f"{link.name} receives {part:.0f} % of its {8 * link.speed / 1e9:.0f} Gb/s"
+    return Evidence(text=text, value=part, unit="%", limit=100 * view.limit("network-fs-bound.link"))
+
+
+def _steps(view: View, trainer: Trainer, server: Server | None) -> Iterator[Step]:
+    yield advice.staged(view, trainer, server)
+    if server is not None and server.file_system.startswith("nfs"):
+        yield Step(
+            text="more connections to the server, and larger reads",
+            command=f"sudo mount -o nconnect=8,rsize=1048576 {quote(server.device)} {quote(server.name)}",
+            needs_root=True,
+        )
+        yield Step(text="let the client keep what it has read: the mount option fsc, with cachefilesd running")
+    yield advice.SHARDS
+    yield advice.SMALLER
+    yield from advice.cache(view)

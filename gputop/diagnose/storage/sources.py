@@ -1,0 +1,158 @@
+"""What data come from: the disk, the file server and the link that are read from most, worked out once a tick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Disk, Mount
+
+WINDOW_S = 30.0
+_LONG_S = 900.0  # in which a disk shows what it is capable of
+_CALM = 0.1  # share of that time in which it has least to do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A disk or a mount; means over half a minute, bytes and reads a second, None where unknown."""
+
+    name: str
+    read: float | None
+    reads: float | None
+
+    @property
+    def request(self) -> float | None:
+        """Mean bytes of what it is asked for at once."""
+        return self.read / self.reads if self.read is not None and self.reads else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drive(Source):
+    """A disk."""
+
+    busy: float | None  # percent
+    await_s: float | None
+    usual_s: float | None  # what a request takes when there is little to do
+    best: float | None  # most bytes a second it was seen to give
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server(Source):
+    """A mount of a network file system."""
+
+    file_system: str
+    device: str
+    rtt_s: float | None
+    queue_s: float | None
+    resent: float | None  # requests a second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A network interface."""
+
+    name: str
+    receive: float  # bytes a second
+    speed: float
+
+
+def drive(view: View) -> Drive | None:
+    """The disk that is read from most."""
+    return view.once("drive", partial(_drive, view))
+
+
+def _drive(view: View) -> Drive | None:
+    disk: Disk | None = max(view.frame.host.disks, key=lambda one: one.read_bytes_per_s or 0.0, default=None)
+    if disk is None:
+        return None
+    key = f"disk {disk.name}"
+    return Drive(
+        name=disk.name,
+        read=view.mean(key, "read_bytes_per_s", WINDOW_S),
+        reads=view.mean(key, "reads_per_s", WINDOW_S),
+        busy=view.mean(key, "busy_percent", WINDOW_S),
+        await_s=view.mean(key, "await_s", WINDOW_S),
+        usual_s=_calm(view.history.known(key, "await_s", _LONG_S)),
+        best=max(view.history.known(key, "read_bytes_per_s", _LONG_S), default=None),
+    )
+
+
+def _calm(values: Sequence[float]) -> float | None:
+    return sorted(values)[int(_CALM * len(values))] if values else None
+
+
+def server(view: View) -> Server | None:
+    """The mount of a network file system that is read from most, of those that tell."""
+    return view.once("server", partial(_server, view))
+
+
+def _server(view: View) -> Server | None:
+    mounts = [one for one in view.frame.host.mounts if one.network and one.read_bytes_per_s is not None]
+    mount: Mount | None = max(mounts, key=lambda one: one.read_bytes_per_s or 0.0, default=None)
+    if mount is None:
+        return None
+    key = f"mount {mount.path}"
+    return Server(
+        name=mount.path,
+        file_system=mount.file_system,
+        device=mount.device,
+        read=view.mean(key, "read_bytes_per_s", WINDOW_S),
+        reads=view.mean(key, "reads_per_s", WINDOW_S),
+        rtt_s=view.mean(key, "read_rtt_s", WINDOW_S),
+        queue_s=view.mean(key, "read_queue_s", WINDOW_S),
+        resent=view.mean(key, "retransmits_per_s", WINDOW_S),
+    )
+
+
+def link(view: View) -> Link | None:
+    """The network interface that receives the largest share of what it could."""
+    return view.once("link", partial(_link, view))
+
+
+def _link(view: View) -> Link | None:
+    found = []
+    for one in view.frame.host.networks:
+        if one.speed_bytes_per_s and one.receive_bytes_per_s:
+            receive = view.mean(f"net {one.name}", "receive_bytes_per_s", WINDOW_S)
+            if receive is not None:
+                found.append(Link(name=one.name, receive=receive, speed=one.speed_bytes_per_s))
+    return max(found, key=lambda one: one.receive / one.speed, default=None)
+
+
+def silent_mounts(view: View) -> tuple[Mount, ...]:
+    """Mounts of network file systems that do not count what is read from them: Ceph, FUSE, SMB."""
+    mounts = view.frame.host.mounts
+    return tuple(one for one in mounts if one.network and one.read_bytes_per_s is None and one.path != "/")
+
+
+def source(view: View) -> Source | None:
+    """Where most comes from: the disk or the file server."""
+    known = [one for one in (drive(view), server(view)) if one is not None and one.read is not None]
+    return max(known, key=lambda one: one.read or 0.0, default=None)
+
+
+def job_reads(view: View, trainer: Trainer) -> float | None:
+    """Bytes a second that the whole job of a trainer reads from storage, page cache excluded."""
+    return _of_job(view, trainer, "read_bytes")
+
+
+def job_chars(view: View, trainer: Trainer) -> float | None:
+    """The same through system calls, page cache included."""
+    return _of_job(view, trainer, "read_chars")
+
+
+def _of_job(view: View, trainer: Trainer, name: str) -> float | None:
+    def work() -> float | None:
+        known = [getattr(one, name) for one in ranks(view, trainer)]
+        return None if None in known else sum(known)
+
+    return view.once((name, trainer.process.job or trainer.identity), work)
+
+
+def ranks(view: View, trainer: Trainer) -> tuple[Trainer, ...]:
+    """The trainers of its job on this machine, itself too."""
+    job = trainer.process.job
+    return tuple(one for one in view.vectors() if one.process.job == job) if job else (trainer,)

@@ -1,0 +1,56 @@
+"""Where a trainer writes its checkpoints: the file system that took most of the last one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gputop.diagnose.storage.advice import on
+from gputop.diagnose.storage.pauses import Pause, Pauses
+from gputop.diagnose.storage.saves import saved
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Mount
+
+_MOST = 0.5  # of the checkpoint must have gone there
+
+
+class Target(NamedTuple):
+    """A file system, and the bytes of the last checkpoint."""
+
+    mount: Mount
+    last: float
+
+
+def target(view: View, trainer: Trainer) -> Target | None:
+    """It, as long as it is mounted; None where none was seen, or nothing tells where it went."""
+    pauses: Pauses | None = view.notes(trainer, of="checkpoint-stall").get("pauses")
+    newest = pauses.known[-1] if pauses and pauses.known else None
+    notes = view.notes(trainer)
+    if pauses and newest and newest.start_s != notes.get("start_s") and _over(view, pauses, newest):
+        notes["start_s"] = newest.start_s
+        path = _path(view, newest)
+        if path is not None:
+            notes["path"], notes["last"] = path, newest.written
+    mounts = (mount for mount in view.frame.host.mounts if mount.path == notes.get("path"))
+    return next((Target(mount, notes["last"]) for mount in mounts), None)
+
+
+def _over(view: View, pauses: Pauses, one: Pause) -> bool:
+    return view.frame.mono_s - one.end_s > pauses.lag_s + 1 and saved(view, pauses, one)
+
+
+def _path(view: View, one: Pause) -> str | None:
+    """The file server or the disk that was written to most since the pause began."""
+    seconds = view.frame.mono_s - one.start_s + 1
+    host = view.frame.host
+    found = {m.path: _written(view, f"mount {m.path}", seconds) for m in host.mounts if m.network}
+    for disk in host.disks:
+        mounts = [mount for mount in host.mounts if on(mount, disk.name)]
+        if len(mounts) == 1:  # of several on one disk nobody knows which
+            found[mounts[0].path] = _written(view, f"disk {disk.name}", seconds)
+    path = max(found, key=lambda one: found[one], default=None)
+    return path if path is not None and found[path] >= _MOST * one.written else None
+
+
+def _written(view: View, key: str, seconds: float) -> float:
+    return sum(value or 0.0 for value in view.history.values(key, "write_bytes_per_s", seconds))

@@ -1,0 +1,160 @@
+"""Checkpoints that stop the GPUs, places that are nearly full: each rule fires, just does not, abstains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.diagnose import Finding, Verdict
+from gputop.model import Disk, Mount, Process
+from tests.judged import Machine, after, found, refused, silent
+
+MIB = 2**20
+SCRATCH = Mount(path="/scratch", device="/dev/nvme1n1p1", file_system="xfs", free_bytes=2**42, total_bytes=2**44)
+
+
+def saving(
+    every: int = 40, lasts: int = 4, wrote: float = 5e7, between: float = 900.0, also: int = 0, **dials: Any
+) -> Machine:
+    """GPUs that stop so often, while so much is written a second; `also`: an evaluation so long in each period."""
+
+    def writes(t: float) -> float:
+        return wrote if t % every < lasts else between
+
+    def busy(t: float) -> float:
+        return 0.0 if t % every < lasts or every / 2 <= t % every < every / 2 + also else 97.0
+
+    trainer = {"write_chars_per_s": writes} | dials.pop("trainer", {})
+    return Machine(gpu={"busy_percent": busy}, trainer=trainer, **dials)
+
+
+@pytest.mark.parametrize(
+    ("dials", "severity"),
+    [
+        ({}, "warn"),
+        ({"lasts": 2}, None),
+        ({"wrote": 2.4e7}, None),  # 96 MB
+        ({"wrote": 2.6e7}, "warn"),
+        ({"between": 3e7}, None),  # it writes all the time
+        ({"also": 4}, None),  # half of the pauses are evaluations
+    ],
+)
+def test_checkpoint_stall(dials: dict[str, Any], severity: str | None) -> None:
+    finding = found(saving(**dials).verdict(150), "checkpoint-stall")
+    assert (finding and finding.severity) == severity
+
+
+def test_checkpoint_stall_counts_what_it_costs() -> None:
+    finding = found(saving().verdict(150), "checkpoint-stall")
+    assert finding is not None
+    assert finding.headline == "stands still for 4s every 40s, while a checkpoint is written"
+    assert finding.primary
+    assert finding.lost_share == pytest.approx(0.1, abs=0.01)
+    assert finding.steps[1].text == "save less often: every 6m 45s instead of every 40s would cost 1 %"
+
+
+def test_pauses_without_rhythm_are_no_checkpoints() -> None:
+    starts = (10, 25, 60, 70, 120)
+
+    def stops(t: float) -> bool:
+        return any(start <= t < start + 4 for start in starts)
+
+    uneven = Machine(
+        gpu={"busy_percent": lambda t: 0.0 if stops(t) else 97.0},
+        trainer={"write_chars_per_s": lambda t: 5e7 if stops(t) else 0.0},
+    )
+    assert found(uneven.verdict(150), "checkpoint-stall") is None
+
+
+def test_checkpoint_stall_goes_by_the_disks_or_abstains_where_writes_are_hidden() -> None:
+    hidden = refused("write_chars_per_s")
+    flushed = {"write_bytes_per_s": lambda t: 5e7 if t % 40 < 4 else 1e5}
+    finding = found(saving(trainer=hidden, host=flushed).verdict(150), "checkpoint-stall")
+    assert finding is not None
+    assert finding.confidence == pytest.approx(0.64)
+    assert silent(saving(trainer=hidden).verdict(150), "checkpoint-stall") is not None
+
+
+def shm(used: float | Callable[[float], float], total: float = 64.0, **dials: Any) -> Finding | None:
+    """A container of its own, with so many MiB in use."""
+    take = used if callable(used) else lambda _: used
+    own = {
+        "container": "abc",
+        "shm_total_bytes": int(total * MIB),
+        "shm_used_bytes": lambda t: int(take(t) * MIB),
+    }
+    host = {"shm_total_bytes": 2**37, "shm_used_bytes": 0, "memory_total_bytes": 2**38} | dials.pop("host", {})
+    return found(Machine(trainer=own, host=host, loaders=4).verdict(130), "shm-nearly-full")
+
+
+@pytest.mark.parametrize(
+    ("used", "total", "severity"),
+    [
+        (61.0, 64.0, "crit"),
+        (58.0, 64.0, "warn"),
+        (50.0, 64.0, None),  # 78 %
+        (lambda t: 61.0 if t % 10 < 2 else 20.0, 64.0, "crit"),  # batches come and go
+        (184e3, 200e3, "warn"),  # 92 %, but no next batch fills 16 GB
+        (lambda t: 24.0 + 0.1 * t, 64.0, "warn"),  # full in a few minutes
+        (lambda t: 22.0 + 0.07 * t, 64.0, None),  # less than half full
+        (lambda t: min(36.0, 3.0 * t), 64.0, None),  # the first batches of a run
+    ],
+)
+def test_shm_nearly_full(used: Any, total: float, severity: str | None) -> None:
+    finding = shm(used, total)
+    assert (finding and finding.severity) == severity
+
+
+def test_shm_nearly_full_tells_how_large_it_should_be() -> None:
+    finding = shm(61.0)
+    assert finding is not None
+    assert finding.evidence[0].text == "61.0M of 64.0M in use, what Docker gives by default, with 4 loaders"
+    assert finding.steps[0].command == "docker run --shm-size=16g ..."
+    assert finding.subject.kind == "process"
+
+
+def test_the_machines_own_shm_is_the_machines() -> None:
+    said = Machine(host={"shm_total_bytes": 2**30, "shm_used_bytes": int(0.95 * 2**30)}).verdict(42)
+    finding = found(said, "shm-nearly-full")
+    assert finding is not None
+    assert (finding.subject.kind, finding.severity) == ("host", "crit")
+    assert finding.steps[1].needs_root
+
+
+def test_a_store_of_objects_may_fill_it() -> None:
+    full = Machine(host={"shm_total_bytes": 2**30, "shm_used_bytes": int(0.85 * 2**30)})
+    ray = Process(pid=7, started_ticks=1, name="raylet")
+    said = after(lambda t: replace(one := full.frame(t), processes=(*one.processes, ray)), 60)
+    finding = found(said, "shm-nearly-full")
+    assert finding is not None
+    assert finding.severity == "info"
+    assert finding.evidence[-1].text == "raylet (pid 7) keeps objects there on purpose"
+
+
+def test_shm_nearly_full_abstains_where_a_container_does_not_show_it() -> None:
+    machine = Machine(trainer={"container": "abc", **refused("shm_total_bytes", "shm_used_bytes")})
+    assert silent(machine.verdict(5), "shm-nearly-full") is not None
+
+
+def writing_to(free: float, total: float = 2e12) -> Verdict:
+    """Checkpoints of 200 MB to a local disk with so much room."""
+    mount = replace(SCRATCH, free_bytes=int(free), total_bytes=int(total))
+    disk = Disk(name="nvme1n1", write_bytes_per_s=5e7)
+
+    def disks(t: float) -> tuple[Disk, ...]:
+        return (disk if t % 40 < 4 else replace(disk, write_bytes_per_s=0.0),)
+
+    return saving(host={"mounts": (mount,), "disks": disks, "shm_total_bytes": 2**30, "shm_used_bytes": 0}).verdict(60)
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "severity"),
+    [(3.9e8, 3e9, "warn"), (4.5e8, 3e9, None), (1.9e8, 3e9, "crit"), (9.9e10, 2e12, "warn"), (1.1e11, 2e12, None)],
+)
+def test_the_next_checkpoint_must_fit(free: float, total: float, severity: str | None) -> None:
+    finding = found(writing_to(free, total), "shm-nearly-full")
+    assert (finding and finding.severity) == severity
+    assert not finding or "/scratch" in finding.headline
