@@ -42,6 +42,9 @@ golden: $(VENV)/test  ## write the golden files anew; read the diff before commi
 bench: $(VENV)/dev  ## cost beside nvitop and htop, in one run
 	$(BIN)/python -m tests.bench
 
+bench-attach: $(VENV)/test  ## what it costs a training process to be looked into
+	$(BIN)/python -m tests.bench.attach
+
 screenshots: $(VENV)/test  ## draw screenshots/ anew
 	$(BIN)/python -m tests.screenshots
 
@@ -61,4 +64,4 @@ help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # the launcher is a file; everything else is a verb
-.PHONY: run demo check test golden bench score screenshots completions gpu-check clean help
+.PHONY: run demo check test golden bench bench-attach score screenshots completions gpu-check clean help

@@ -132,7 +132,7 @@ def test_what_py_spy_names_processes_by_is_kept_without_secrets() -> None:
         ("f (t.py:3);profile_hook_step.<locals>.wrapper (optimizer.py:4);SGD.step (sgd.py:9)", "optimizer"),
         ("f (t.py:3);Module._call_impl (module.py:5);DataParallel.replicate (data_parallel.py:5)", "data-parallel"),
         ("f (t.py:3);all_reduce (distributed_c10d.py:2501)", "collectives"),
-        ("f (t.py:3);save_image (torchvision/utils.py:9);Image.save (Image.py:5)", "draws"),
+        ("f (t.py:3);save_image (torchvision/utils.py:9);Image.save (Image.py:5)", "logs"),
         ("f (t.py:3);Logger.info (__init__.py:5);StreamHandler.emit (__init__.py:9)", "logs"),
         ("f (t.py:3);save (serialization.py:5);_save (serialization.py:9)", "saves"),
         ("f (t.py:3);Module._wrapped_call_impl (module.py:5);Net.forward (net.py:8)", "forward"),
@@ -141,6 +141,15 @@ def test_what_py_spy_names_processes_by_is_kept_without_secrets() -> None:
 def test_parts_of_a_step_are_told_by_names(stack: str, part: str) -> None:
     found = parts.shares(parse(f"{stack} 3\nf (t.py:4) 1\n"))
     assert {each.name: share for each, share in found.items() if share} == {part: 0.75}
+
+
+def test_a_line_that_reads_back_is_told_by_its_text_for_what_it_calls_has_no_frame() -> None:
+    profile = parse("f (t.py:3);train (t.py:41) 6\nf (t.py:3);train (t.py:42) 4\n")
+    profile.files = dict.fromkeys(("train (t.py:41)", "train (t.py:42)"), "/home/alice/t.py")
+    profile.lines = {"train (t.py:41)": "total += loss.item()", "train (t.py:42)": "model(batch)"}
+    page = told.page(profile, "x")
+    assert page.points[0].text == "60% of the samples read results back or print them."
+    assert page.tables[1].rows[0] == ("train (t.py:41): total += loss.item()", "60.0%")
 
 
 def test_an_evented_profile_is_the_time_between_its_events() -> None:

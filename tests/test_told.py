@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.diagnose import Finding
+from gputop.diagnose import RULES, Finding
 from gputop.export import codec
 from gputop.model import Fact, Frame, Identity
 from gputop.monitor import Monitor
@@ -84,6 +84,20 @@ def test_a_recording_carries_it_wherever_one_begins() -> None:
         again = found(end, "loader-in-main")
         assert again is not None
         assert (again.confidence, again.evidence) == (seen[-1][1].confidence, seen[-1][1].evidence)  # type: ignore[union-attr]
+
+
+def test_stacks_tell_what_the_loaders_do_apart_from_the_main_thread() -> None:
+    profile = parse(
+        "MainThread (100);main (t.py:9);__next__ (dataloader.py:708) 80\nMainThread (100);main (t.py:8) 20\n"
+        "MainThread (101);main (t.py:9);_worker_loop (worker.py:7);svd (_linalg.py:1681) 30\n"
+        "MainThread (101);main (t.py:9);_worker_loop (worker.py:7);Queue.get (queues.py:113) 10\n"
+    )
+    frame, _ = said(Monitor(Played(range(3), machine=ALONE)), {0: profile})[-1]
+    assert [(fact.name, fact.share, fact.text) for fact in frame.facts] == [
+        ("waits-for-data", 0.8, "its main thread is waiting for the DataLoader in 80 % of 100 samples"),
+        ("linalg-in-loaders", 0.75, "its loaders are in linear algebra of NumPy in 75 % of their samples"),
+    ]
+    assert RULES["openblas-on-intel"].confirmed_by == ("linalg-in-loaders",)
 
 
 def test_time_that_goes_back_knows_nothing_of_it() -> None:

@@ -82,16 +82,19 @@ def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], leas
 
 
 def _stacks(process: Identity, profile: Profile) -> Iterator[Fact]:
-    from gputop.profile.parts import main, shares
+    from gputop.profile.parts import LINALG, loaders, main, share, shares
 
     if not profile.stacks:
         return
     seen = main(profile)
     of = f"{seen.total:.0f} samples" if seen.total > 1 else "one stack"
-    for part, share in sorted(shares(seen).items(), key=lambda each: -each[1]):
-        if share:
-            text = f"its main thread is {part.text} in {100 * share:.0f} % of {of}"
-            yield Fact(process=process, witness="stack", name=part.name, text=text, share=share)
+    for part, some in shares(seen).items():
+        if some:
+            text = f"its main thread is {part.text} in {100 * some:.0f} % of {of}"
+            yield Fact(process=process, witness="stack", name=part.name, text=text, share=some)
+    if some := share(loaders(profile), LINALG):
+        text = f"its loaders are {LINALG.text} in {100 * some:.0f} % of their samples"
+        yield Fact(process=process, witness="stack", name=LINALG.name, text=text, share=some)
 
 
 def _trace(process: Identity, trace: Trace) -> Iterator[Fact]:

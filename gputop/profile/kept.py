@@ -49,7 +49,7 @@ class Kept:
         meta = self.meta
         at = meta.get("at_s")
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if isinstance(at, (int, float)) else self.name
-        parts = [when, str(self.pid or ""), str(meta.get("command", ""))[:80], str(meta.get("how", ""))]
+        parts = [when, str(self.pid or ""), str(meta.get("short", ""))[:80], str(meta.get("how", ""))]
         return clean("  ".join(part for part in parts if part))
 
     def open(self) -> Profile:
@@ -66,12 +66,19 @@ class Kept:
         if data is None:
             raise Refused(f"{self.path}/{SPEEDSCOPE} is not there any more")
         profile = parse(data.decode("utf-8", "replace"))
-        profile.pid = self.pid
+        profile.pid, profile.lines = self.pid, _texts(self.meta.get("lines"))
         return profile
 
     def _number(self, key: str) -> int | None:
         value = self.meta.get(key)
         return value if type(value) is int else None
+
+
+def _texts(value: object) -> dict[str, str]:
+    """Texts by name; nothing of what is none."""
+    if not isinstance(value, dict):
+        return {}
+    return {clean(name): clean(text) for name, text in value.items() if isinstance(text, str)}
 
 
 def ready() -> None:

@@ -15,6 +15,11 @@ class Part(NamedTuple):
     text: str  # after `its main thread is `
     frame: re.Pattern[str]  # of a frame as it is named: Class.function (file.py:12)
     phase: str = ""  # of a step: data, forward, backward, optimizer, comms
+    line: re.Pattern[str] | None = None  # of the innermost line, where its text is known: what is called there is C
+
+
+_NEVER = re.compile(r"(?!)")
+_READS_BACK = re.compile(r"\.(?:item|cpu|tolist|numpy|synchronize)\(\s*\)|\bprint\(")
 
 
 def _part(name: str, text: str, *frames: tuple[str, str], phase: str = "") -> Part:
@@ -42,21 +47,18 @@ PARTS = (
     ),
     _part("collectives", "collectives", (r"\w+", r"distributed_c10d\.py"), phase="comms"),
     _part("saves", "saving a checkpoint", (r"\w*save\w*", r"serialization\.py|state_dict_saver\.py")),
-    _part(
-        "draws",
-        "drawing or saving images",
-        ("save_image|make_grid", r"utils\.py"),
-        ("savefig|imsave", r"pyplot\.py|figure\.py"),
-        ("save", r"Image\.py"),
-        ("imwrite", r"v[23]\.py|core\.py"),
-    ),
+    Part("sync", "reading results back or printing them", _NEVER, "", _READS_BACK),
     _part(
         "logs",
-        "logging",
+        "logging and drawing",
         ("emit|callHandlers|_log", r"__init__\.py"),
         (r"add_\w+", r"writer\.py"),
         ("refresh|display", r"std\.py"),
         ("log|_log", r"wandb_run\.py"),
+        ("save_image|make_grid", r"utils\.py"),
+        ("savefig|imsave", r"pyplot\.py|figure\.py"),
+        ("save", r"Image\.py"),
+        ("imwrite", r"v[23]\.py|core\.py"),
     ),
     _part("backward", "backward", ("_engine_run_backward", r"graph\.py"), ("backward", r".*\.py"), phase="backward"),
     _part(
@@ -68,6 +70,8 @@ PARTS = (
     ),
     _part("forward", "forward", ("_call_impl|_wrapped_call_impl", r"module\.py"), ("forward", ".*"), phase="forward"),
 )
+_LINES = tuple((place, part.line) for place, part in enumerate(PARTS) if part.line)
+LINALG = _part("linalg-in-loaders", "in linear algebra of NumPy", (r"\w+", r"_?linalg\.py"))
 PHASES = ("data", "forward", "backward", "optimizer", "comms")
 
 
@@ -77,12 +81,33 @@ def main(profile: Profile) -> Profile:
     return found if found.stacks else profile
 
 
+def loaders(profile: Profile) -> Profile:
+    """The main threads of its other processes, loaders as a rule: without what led to the fork."""
+    found = profile.only(lambda thread: thread.main and thread.pid not in (None, profile.subject))
+    cut = Profile((stack[worker(stack) or 0 :], count) for stack, count in found.stacks.items())
+    cut.files, cut.lines = found.files, found.lines
+    return cut
+
+
+def worker(stack: tuple[str, ...]) -> int | None:
+    """Where a loader's own work begins in a stack."""
+    return next((place for place, name in enumerate(stack) if name.startswith("_worker_loop (")), None)
+
+
+def share(profile: Profile, part: Part) -> float:
+    """Of all samples, those that have a frame of this part on the stack, 0 to 1."""
+    hit = sum(count for stack, count in profile.stacks.items() if any(map(part.frame.search, stack)))
+    return hit / profile.total if hit else 0.0
+
+
 def shares(profile: Profile) -> dict[Part, float]:
     """Of all samples, those of each part, 0 to 1, the largest first; together never more than 1."""
     counts = dict.fromkeys(PARTS, 0.0)
     known: dict[str, int] = {}
     for stack, count in profile.stacks.items():
         first = min((_place(name, known) for name in stack), default=len(PARTS))
+        if (text := profile.lines.get(stack[-1])) is not None:
+            first = min(first, next((place for place, line in _LINES if line.search(text)), first))
         if first < len(PARTS):
             counts[PARTS[first]] += count
     total = profile.total or 1.0

@@ -54,7 +54,7 @@ class Profile:
     """Samples by stack. Frames are clean text, outermost first.
 
     `threads` are those that were told apart: each of its stacks then begins with the name it has here. `files` has the
-    whole path of a frame's file where it is known.
+    whole path of a frame's file where it is known, `lines` the text of its line.
     """
 
     def __init__(self, stacks: Iterable[tuple[tuple[str, ...], float]] = ()) -> None:
@@ -62,6 +62,7 @@ class Profile:
         self.notes: list[str] = []
         self.threads: dict[str, Thread] = {}
         self.files: dict[str, str] = {}
+        self.lines: dict[str, str] = {}
         self.pid: int | None = None  # the process it is about, where it is known
         for stack, count in stacks:
             self.add(stack, count)
@@ -93,7 +94,7 @@ class Profile:
         """Those threads alone, their stacks without the threads' names."""
         names = {name for name, thread in self.threads.items() if wanted(thread)}
         found = Profile((stack[1:], count) for stack, count in self.stacks.items() if stack[0] in names and stack[1:])
-        found.files = self.files
+        found.files, found.lines = self.files, self.lines
         return found
 
     def by_function(self) -> Profile:
@@ -111,7 +112,7 @@ class Profile:
             last = next((place for place in range(len(stack) - 1, -1, -1) if stack[place] in mine), None)
             if last is not None:
                 found.add(stack[: last + 1], count)
-        found.files = self.files
+        found.files, found.lines = self.files, self.lines
         return found
 
     def top(self) -> list[Function]:

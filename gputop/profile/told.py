@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop.page import Page, Point, Table
-from gputop.profile.parts import main, phases, shares
+from gputop.profile.parts import loaders, main, phases, shares, worker
 from gputop.profile.stacks import Profile, diff
 
 _ROWS = 15
@@ -17,7 +17,7 @@ _IDLE = "waiting for the trainer to ask for a batch"
 
 def page(profile: Profile, name: str, *, about: str = "") -> Page:
     """What one profile says."""
-    first, others = main(profile), _others(profile)
+    first, others = main(profile), loaders(profile)
     seen = {part.name: (part.text, share) for part, share in shares(first).items()}
     tables = [
         Table("Parts of the main thread", ("part", "share"), _percents(each for each in seen.values() if each[1])),
@@ -69,13 +69,8 @@ def _of_others(others: Profile) -> Iterator[str]:
 
 def _waits(stack: tuple[str, ...]) -> bool:
     """Whether a loader waits for an index to load, as in torch's `_worker_loop`: `index_queue.get(timeout)`."""
-    loop = _worker(stack)
+    loop = worker(stack)
     return loop is not None and "get (queues.py" in "".join(stack[loop + 1 : loop + 2])
-
-
-def _worker(stack: tuple[str, ...]) -> int | None:
-    """Where a loader's own work begins in a stack."""
-    return next((place for place, name in enumerate(stack) if name.startswith("_worker_loop (")), None)
 
 
 def _points(seen: dict[str, float], others: Profile) -> Iterator[Point]:
@@ -98,8 +93,8 @@ def _points(seen: dict[str, float], others: Profile) -> Iterator[Point]:
             steps=("Load in other processes: num_workers=4 and more.",),
         )
     for name, text, step in (
-        ("draws", "draw or save images", "Save samples every few epochs, or in another process."),
-        ("logs", "write logs", "Log every 50 steps, not each."),
+        ("logs", "write logs or draw", "Log every 50 steps and draw every few epochs, not each."),
+        ("sync", "read results back or print them", "Read a loss every 50 steps: each time waits for the GPU."),
         ("saves", "save checkpoints", "Save less often, or in a thread."),
         ("data-parallel", "copy the model and batches for DataParallel", "Use DistributedDataParallel (torchrun)."),
     ):
@@ -110,7 +105,8 @@ def _points(seen: dict[str, float], others: Profile) -> Iterator[Point]:
 def _tops(profile: Profile, total: float) -> Iterator[tuple[str, float]]:
     for each in profile.top()[:_OWN_ROWS]:
         if each.self_count:
-            yield each.name, each.self_count / total
+            code = profile.lines.get(each.name)
+            yield f"{each.name}: {code}" if code else each.name, each.self_count / total
 
 
 def _functions(profile: Profile) -> tuple[tuple[str, str, str], ...]:
@@ -163,14 +159,6 @@ def as_json(profile: Profile, name: str) -> dict[str, object]:
         "functions": [{"name": each.name, "self": each.self_count, "total": each.total_count} for each in top],
         "notes": list(profile.notes),
     }
-
-
-def _others(profile: Profile) -> Profile:
-    """The main threads of its other processes, loaders as a rule: without what led to the fork."""
-    found = profile.only(lambda thread: thread.main and thread.pid not in (None, profile.subject))
-    cut = Profile((stack[_worker(stack) or 0 :], count) for stack, count in found.stacks.items())
-    cut.files = found.files
-    return cut
 
 
 def _percent(share: float) -> str:

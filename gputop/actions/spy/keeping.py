@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gputop import units, words
 from gputop.actions.spy.cost import Cost
+from gputop.actions.spy.sources import lines
 from gputop.model import Process
 from gputop.page import Page
 from gputop.profile import Profile, flame, kept, parse, told
@@ -55,17 +56,19 @@ def keep(about: About, raw: bytes, *, samples: int, errors: int, cost: Cost, not
     text = without_secrets(raw)
     profile = parse(text)
     process = about.process
-    profile.pid = process.pid
+    profile.pid, profile.lines = process.pid, lines(profile, process.pid, process.uid)
     profile.notes += notes
-    command = " ".join(redact_argv(process.command)) or process.name
+    argv = redact_argv(process.command)
+    command, short = " ".join(argv) or process.name, words.line(replace(process, command=argv))
     measured = f"{samples} samples, {words.amount(errors, 'error')}, {cost.text}"
-    page = told.page(profile, f"{process.pid} {command[:60]}", about=f"{about.text}; {measured}")
+    page = told.page(profile, f"{process.pid} {short[:60]}", about=f"{about.text}; {measured}")
     meta = {
         "version": 1,
         "kind": "py-spy",
         "pid": process.pid,
         "started_ticks": process.started_ticks,
         "command": command,
+        "short": short,
         "user": process.user,
         "job": process.job,
         "rank": process.rank,
@@ -78,13 +81,14 @@ def keep(about: About, raw: bytes, *, samples: int, errors: int, cost: Cost, not
         "samples": samples,
         "errors": errors,
         "cost": asdict(cost),
+        "lines": profile.lines,
         "notes": list(notes),
         "says": [*page.words, *(point.text for point in page.points)],
     }
     files = {
         kept.SPEEDSCOPE: text.encode(),
         kept.COLLAPSED: profile.collapsed().encode(),
-        kept.FLAME: flame(profile, f"{process.pid} {command[:80]}: {about.text}").encode(),
+        kept.FLAME: flame(profile, f"{process.pid} {short[:80]}: {about.text}").encode(),
     }
     return Recorded(kept.keep(meta, files), profile, page)
 

@@ -173,8 +173,8 @@ def _recorded(program: str, target: Target, sampling: Sampling, counted: tuple[i
         raise _Unable(Barred("cancelled: nothing was recorded"))
     meter.before()
     about = About(target.process, time.time(), sampling.seconds, rate(sampling, counted[0]), _how(sampling), *counted)
-    options, most_s = _options(sampling, about.rate), sampling.seconds + _PATIENCE_S
-    spy = child.start(program, target.pid, options, seconds=most_s, to_file=True)
+    chosen, most_s = arguments(sampling, about.rate), sampling.seconds + _PATIENCE_S
+    spy = child.start(program, target.pid, chosen, seconds=most_s, to_file=True)
     if isinstance(spy, Barred):
         raise _Unable(spy)
     try:
@@ -233,7 +233,8 @@ def _left(target: Target, frozen: bool) -> list[str]:
     return notes
 
 
-def _options(sampling: Sampling, hertz: int) -> list[str]:
+def arguments(sampling: Sampling, hertz: int) -> list[str]:
+    """Those of py-spy, but for the process and the file."""
     chosen = ["record", "--format", "speedscope", "--full-filenames", "--threads", "--rate", str(hertz)]
     chosen += ["--duration", str(math.ceil(sampling.seconds))]
     chosen += ["--native"] if sampling.native else ["--nonblocking"]

@@ -20,6 +20,7 @@ _UNLOCK = "the libraries of a process are shown to its owner: run gputop as the 
     level=Level.CAUSE,
     state="openblas",
     short="BLAS",
+    confirmed_by=("linalg-in-loaders",),
 )
 def openblas_on_intel(view: View) -> Iterator[Finding]:
     """pip's NumPy always brings OpenBLAS: only pools at work beside a GPU that waits make it a suspect, and no more."""

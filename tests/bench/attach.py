@@ -1,0 +1,220 @@
+"""What looking into a training process costs it: its steps beside those of an untouched twin, the median of pairs.
+
+Only one of the processes runs at a time, the others are stopped: so a pair has the machine to itself, one after the
+other, and what disturbs the machine for longer hits both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from gputop import launch
+from gputop.actions import Scope
+from gputop.actions.spy import Sampling, child
+from gputop.actions.spy.program import find
+from gputop.actions.spy.record import arguments, rate
+from gputop.actions.target import Target
+from gputop.actions.tracing.agent import connect
+from gputop.trace import signatures  # noqa: F401
+from gputop.trace.read import read
+from gputop.trace.verdict import View
+from tests.acting import hold, row
+from tests.watching import running
+
+SCRIPT = """
+import mmap, struct, sys, threading
+import torch
+from torch import nn
+torch.set_num_threads(1)
+for _ in range(int(sys.argv[2])): threading.Thread(target=threading.Event().wait, daemon=True).start()
+file = open(sys.argv[1], "r+b")
+counter = mmap.mmap(file.fileno(), 8)
+model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+inputs, step = torch.rand(32, 64), 0
+while True:
+    loss = model(inputs).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    step += 1
+    counter[:] = struct.pack("q", step)
+    if step == 300: print("ready", flush=True)
+"""
+_SETTLE_S = 0.3  # a sampler needs so long to begin
+
+
+class Job(NamedTuple):
+    """A training process that counts its steps."""
+
+    pid: int
+    counter: Path
+
+    @property
+    def steps(self) -> int:
+        """So many until now."""
+        return int.from_bytes(self.counter.read_bytes(), "little")
+
+    def rate(self, seconds: float) -> float:
+        """Steps a second, for so long from now on."""
+        began_s, before = time.monotonic(), self.steps
+        time.sleep(seconds)
+        return (self.steps - before) / (time.monotonic() - began_s)
+
+
+@contextmanager
+def training(folder: Path, name: str, threads: int, *, agent: bool = False) -> Iterator[Job]:
+    """A job with so many threads that wait; stopped."""
+    counter = folder / name
+    counter.write_bytes(bytes(8))
+    own = {"GPUTOP_RUNTIME_DIR": str(folder / "run"), "XDG_STATE_HOME": str(folder / "state")}
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | own
+    environ |= launch.settings(environ) if agent else {}
+    command = (sys.executable, "-c", SCRIPT, str(counter), str(threads))
+    with running(*command, stderr=subprocess.DEVNULL, env=environ) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "ready\n"
+        os.kill(started.pid, signal.SIGSTOP)
+        yield Job(started.pid, counter)
+
+
+@contextmanager
+def alone(job: Job) -> Iterator[None]:
+    """It runs, and then is stopped again."""
+    os.kill(job.pid, signal.SIGCONT)
+    try:
+        yield
+    finally:
+        os.kill(job.pid, signal.SIGSTOP)
+
+
+@contextmanager
+def nothing(job: Job) -> Iterator[None]:
+    """Nothing is done to it."""
+    yield
+
+
+@contextmanager
+def ours(job: Job) -> Iterator[None]:
+    """py-spy as we start it."""
+    threads = len(os.listdir(f"/proc/{job.pid}/task"))
+    sampling = Sampling(seconds=60)
+    program = find()
+    assert isinstance(program, str)
+    spy = child.start(program, job.pid, arguments(sampling, rate(sampling, threads)), seconds=60, to_file=True)
+    assert isinstance(spy, child.Child)
+    time.sleep(_SETTLE_S)
+    try:
+        yield
+    finally:
+        spy.stop()
+        spy.close()
+
+
+@contextmanager
+def theirs(job: Job) -> Iterator[None]:
+    """py-spy as it is started without options."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(find()), "record", "-o", f"{folder}/flame.svg", "-p", str(job.pid)]
+        spy = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(_SETTLE_S)
+        yield
+        spy.send_signal(signal.SIGINT)
+        spy.wait(30)
+
+
+Doing = Callable[[Job], AbstractContextManager[None]]
+
+
+def ratio(twin: Job, target: Job, doing: Doing, seconds: float, rounds: int) -> float:
+    """Steps of the target while something is done to it, over those of its twin; who is first takes turns."""
+    found = []
+    for number in range(rounds):
+        steps_s = {}
+        for job in (twin, target) if number % 2 else (target, twin):
+            with alone(job), doing(job) if job is target else nothing(job):
+                steps_s[job] = job.rate(seconds)
+        found.append(steps_s[target] / steps_s[twin])
+    return median(found)
+
+
+def traced(job: Job) -> float:
+    """Seconds from the request for three steps to the verdict on them."""
+    held = hold(row(job.pid))
+    (target,) = held.held(Scope.PROCESS)
+    assert isinstance(target, Target)
+    began_s = time.monotonic()
+    agent = connect(target)
+    agent.ask("capture", steps=3)
+    done = next(told for told in agent.wait(30) if told.get("state") == "done" or "error" in told)
+    assert len(View(read(done["out"])).rows) == 3, done
+    took_s = time.monotonic() - began_s
+    agent.close()
+    held.close()
+    return took_s
+
+
+def compared(twin: Job, target: Job, with_agent: Job, seconds: float, rounds: int) -> bool:
+    """Print what each thing costs; whether the promises are kept."""
+    usual, kept = 1.0, True
+    for text, job, doing, least in (
+        ("nothing", target, nothing, 0.0),
+        ("py-spy, our defaults", target, ours, 0.90),
+        ("py-spy, its own defaults", target, theirs, 0.0),
+        ("the agent, idle", with_agent, nothing, 0.99),
+    ):
+        value = ratio(twin, job, doing, seconds, rounds)
+        usual = value if doing is nothing and job is target else usual  # no two processes are quite as fast
+        missed = value / usual < least
+        kept = kept and not missed
+        print(f"  {text:28} {value / usual:6.3f} of the steps{'  MISSED' if missed else ''}", flush=True)
+    return kept
+
+
+def traces(job: Job, rounds: int) -> None:
+    """Print how long a trace of three steps takes, and what it costs in the second that it is taken in."""
+    took, slower = [], []
+    for _ in range(rounds):
+        with alone(job):
+            usual = job.rate(1.0)
+            began_s, before = time.monotonic(), job.steps
+            took.append(traced(job))
+            time.sleep(max(0.0, began_s + 1 - time.monotonic()))
+            slower.append((job.steps - before) / (time.monotonic() - began_s) / usual)
+    print(f"  {'a trace of 3 steps':28} {median(slower):6.3f} of the steps of that second")
+    print(f"  {'key to verdict':28} {median(took):6.2f} s at {usual:.0f} steps/s", flush=True)
+
+
+def main() -> int:
+    """Print everything as a table; the exit code is 1 where a promise is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of one window")
+    parser.add_argument("--rounds", type=int, default=15)
+    chosen = parser.parse_args()
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}; {chosen.rounds} pairs")
+    kept = True
+    for threads in (8, 120):
+        with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+            folder = Path(place)
+            twin, target = (stack.enter_context(training(folder, name, threads)) for name in ("twin", "target"))
+            with_agent = stack.enter_context(training(folder, "agent", threads, agent=True))
+            print(f"{threads} extra threads")
+            kept = compared(twin, target, with_agent, chosen.seconds, chosen.rounds) and kept
+            traces(with_agent, 5)
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
