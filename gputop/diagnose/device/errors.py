@@ -112,7 +112,18 @@ def _wish(gpu: Gpu) -> Iterator[Fault]:
         yield Fault("warn" if drains else "crit", text, evidence, reset=not drains)
 
 
-def _links(view: View, gpu: Gpu) -> Iterator[Fault]:
+def _links(view: View, gpu: Gpu) -> Sequence[Fault]:
+    """Faults of its NVLinks, which the driver is asked about every ten seconds."""
+    if gpu.nvlinks_active is None and not gpu.nvlinks:
+        return ()
+    notes, now_s = view.notes(gpu), view.frame.mono_s
+    if now_s >= notes.get("links_s", now_s):
+        notes["links_s"], notes["links"] = now_s + view.limit("links_s"), tuple(_linked(view, gpu))
+    faults: Sequence[Fault] = notes["links"]
+    return faults
+
+
+def _linked(view: View, gpu: Gpu) -> Iterator[Fault]:
     """NVLinks that send again, recover or went down while we look, or that its sisters have up."""
     again = damaged = 0
     for link in gpu.nvlinks:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.memory.holders import named, shares
+from gputop.diagnose.memory.holders import holders, named
 from gputop.diagnose.memory.leaks import usable
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.view import View
@@ -57,9 +57,9 @@ def _figures(view: View, gpu: Gpu, used: float, most: float, grown: float) -> It
     yield Evidence(text=text, value=share, unit="%", limit=100 * view.limit("info_share"))
     text = f"+{units.size(grown)} in {units.ago(seconds)}" if grown else f"no more than {units.ago(seconds)} ago"
     yield Evidence(text=text, value=grown, unit="B", limit=view.limit("least_growth_bytes"))
-    holders = sorted(shares(view.frame, gpu), key=lambda one: -(one[1].vram_bytes or 0))
-    if holders:
-        names = [f"{named(process)} {units.size(share.vram_bytes)}" for process, share in holders[:3]]
+    held = sorted(holders(view.frame).get(gpu.uuid, ()), key=lambda one: -(one[1].vram_bytes or 0))
+    if held:
+        names = [f"{named(process)} {units.size(share.vram_bytes)}" for process, share in held[:3]]
         yield Evidence(text=", ".join(names))
 
 

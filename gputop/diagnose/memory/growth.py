@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from gputop.diagnose.estimate import leak
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.history import COARSE_S
+from gputop.model import Identity
 
 SHORT_S, LONG_S = (300.0, 900.0), (3600.0, 14_400.0)
 _EVERY_S, _LONG_EVERY_S = 15.0, 120.0  # a mean of 15 s is what is kept for hours
@@ -32,25 +32,36 @@ class Growth:
         return sum(self.thirds)
 
 
-def watch(view: View, metric: str, capacity: Callable[[Trainer], float | None]) -> None:
-    """Test those whose turn it is: of a metric of `Tree`, against what there is in all (bytes)."""
-    now_s = view.frame.mono_s
-    turns = [(view.notes(trainer).get("next_s", now_s), trainer) for trainer in view.vectors() if trainer.gpus]
-    due = sorted((turn for turn in turns if turn[0] <= now_s), key=lambda turn: turn[0])
-    for _, trainer in due[:_A_TICK]:
-        notes, most = view.notes(trainer), capacity(trainer)
-        notes["next_s"] = now_s + _EVERY_S
-        if most is not None:
-            _test(view, trainer, metric, most, notes)
+@dataclass(slots=True)
+class _Watched:
+    """One trainer: when it is tested next, and the leaks found in it, each since when, by their window."""
+
+    next_s: float
+    long_s: float
+    leaks: dict[float, tuple[float, Growth]] = field(default_factory=dict)
 
 
-def grown(view: View, trainer: Trainer) -> Growth | None:
-    """The leak that was found last, once it has gone on for long enough."""
-    notes = view.notes(trainer)
-    for window_s, (since_s, growth) in sorted(notes.get("leaks", {}).items(), reverse=True):
-        if view.frame.mono_s - since_s >= _PERSISTS * window_s:
-            found: Growth = growth
-            return found
+def growing(view: View, metric: str, capacity: Callable[[Trainer], float | None]) -> Mapping[Identity, Growth]:
+    """Trainers whose metric of `Tree` has leaked for long enough, against what there is of it in all (bytes).
+
+    Tests those whose turn it is, the longest window that tells it counts.
+    """
+    now_s, notes = view.frame.mono_s, view.notes(view.frame.host)
+    before: Mapping[Identity, _Watched] = notes.get("watched", {})
+    trainers = [one for one in view.vectors() if one.gpus]
+    watched = {one.identity: before.get(one.identity) or _Watched(now_s, now_s) for one in trainers}
+    notes["watched"] = watched
+    due = [one for one in trainers if watched[one.identity].next_s <= now_s]
+    for trainer in sorted(due, key=lambda one: watched[one.identity].next_s)[:_A_TICK]:
+        if (most := capacity(trainer)) is not None:
+            _test(view, trainer, metric, most, watched[trainer.identity])
+    return {identity: growth for identity, one in watched.items() if (growth := _lasting(one, now_s))}
+
+
+def _lasting(one: _Watched, now_s: float) -> Growth | None:
+    for window_s, (since_s, growth) in sorted(one.leaks.items(), reverse=True):
+        if now_s - since_s >= _PERSISTS * window_s:
+            return growth
     return None
 
 
@@ -60,18 +71,19 @@ def change(values: Sequence[float | None]) -> float | None:
     return known[-1] - known[0] if len(known) > 1 else None
 
 
-def _test(view: View, trainer: Trainer, metric: str, capacity: float, notes: dict[str, Any]) -> None:
-    now_s, leaks = view.frame.mono_s, notes.setdefault("leaks", {})
+def _test(view: View, trainer: Trainer, metric: str, capacity: float, one: _Watched) -> None:
+    now_s = view.frame.mono_s
+    one.next_s = now_s + _EVERY_S
     windows: tuple[float, ...] = SHORT_S
-    if now_s >= notes.get("long_s", now_s):
-        notes["long_s"], windows = now_s + _LONG_EVERY_S, SHORT_S + LONG_S
+    if now_s >= one.long_s:
+        one.long_s, windows = now_s + _LONG_EVERY_S, SHORT_S + LONG_S
     values = view.past(trainer, metric, windows[-1])
     for window_s in windows:
         growth = _leak(values[-round(window_s / COARSE_S) :], window_s, capacity) if _old(view, trainer) else None
         if growth is None:
-            leaks.pop(window_s, None)
+            one.leaks.pop(window_s, None)
         else:
-            leaks[window_s] = leaks[window_s][0] if window_s in leaks else now_s, growth
+            one.leaks[window_s] = one.leaks[window_s][0] if window_s in one.leaks else now_s, growth
 
 
 def _old(view: View, trainer: Trainer) -> bool:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 
-from gputop.model import Frame, Gpu, GpuShare, Process
+from gputop.model import Frame, GpuShare, Process
+
+Held = Sequence[tuple[Process, GpuShare]]
 
 
-def shares(frame: Frame, gpu: Gpu) -> Iterator[tuple[Process, GpuShare]]:
-    """Every process that the driver names on a GPU, each once; graphics count where nothing else does."""
+def holders(frame: Frame) -> Mapping[str, Held]:
+    """Every process that the driver names, by GPU, each once; graphics count where nothing else does."""
+    found: dict[str, list[tuple[Process, GpuShare]]] = {}
     for process in frame.processes:
-        mine = [share for share in process.gpus if share.uuid == gpu.uuid]
-        if mine:
-            yield process, max(mine, key=lambda share: (share.kind != "graphics", share.vram_bytes or 0))
+        mine: dict[str, GpuShare] = {}
+        for share in process.gpus:
+            other = mine.get(share.uuid)
+            if other is None or _weight(share) > _weight(other):
+                mine[share.uuid] = share
+        for uuid, share in mine.items():
+            found.setdefault(uuid, []).append((process, share))
+    return found
+
+
+def _weight(share: GpuShare) -> tuple[bool, int]:
+    return share.kind != "graphics", share.vram_bytes or 0
 
 
 def named(process: Process) -> str:

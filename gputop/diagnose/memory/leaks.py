@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.memory.growth import SHORT_S, Growth, change, grown, watch
+from gputop.diagnose.memory.growth import SHORT_S, Growth, change, growing
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -23,12 +23,12 @@ from gputop.model import Cgroup, Gpu, Missing
 )
 def gmem_leak(view: View) -> Iterator[Finding]:
     """Steady growth, in each third of a window that begins after the start of the program."""
-    watch(view, "vram_bytes", _installed)
+    grown = growing(view, "vram_bytes", _installed)
     for trainer in view.trainers(cold=True):
         if trainer.gpus and any(share.vram_bytes is None for share in trainer.process.gpus):
             view.abstain(trainer, Missing(metric="vram_bytes", reason="unsupported"))
             continue
-        growth = grown(view, trainer)
+        growth = grown.get(trainer.identity)
         if growth is None:
             continue
         left_s = _until_full(trainer, growth)
@@ -109,11 +109,12 @@ class Room(NamedTuple):
 def host_memory_leak(view: View) -> Iterator[Finding]:
     """Steady growth of the program with its loaders, by which what is left of the machine or its limit shrinks."""
     groups = {group.path: group for group in view.frame.cgroups}
-    watch(view, "pss_bytes", lambda trainer: room.total if (room := _room(view, trainer, groups)) else None)
+    grown = growing(view, "pss_bytes", lambda trainer: room.total if (room := _room(view, trainer, groups)) else None)
     for trainer in view.trainers(cold=True):
         if not view.knows(trainer.process, "pss_bytes"):
             continue
-        growth, room = grown(view, trainer), _room(view, trainer, groups)
+        growth = grown.get(trainer.identity)
+        room = _room(view, trainer, groups) if growth else None
         if growth is None or room is None or not _taken(view, trainer, growth):
             continue
         left_s = room.left / growth.per_s

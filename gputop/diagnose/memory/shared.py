@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.memory.holders import named, shares
+from gputop.diagnose.memory.holders import Held, holders, named
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.view import View
-from gputop.model import Gpu, GpuShare, Identity, Missing, Process
+from gputop.model import Gpu, Identity, Missing, Process
 
 _MPS = "nvidia-cuda-mps"
 
@@ -21,7 +21,7 @@ def gpu_shared(view: View) -> Iterator[Finding]:
         if len(tenants) < 2:
             _remember_alone(view, gpu, tenants)
             continue
-        held = [one for one in shares(view.frame, gpu) if one[1].kind != "graphics"]
+        held = [one for one in holders(view.frame).get(gpu.uuid, ()) if one[1].kind != "graphics"]
         if any(process.name.startswith(_MPS) or share.kind == "mps" for process, share in held):
             continue
         if any(share.busy_percent is None for _, share in held):
@@ -42,7 +42,7 @@ def _remember_alone(view: View, gpu: Gpu, tenants: Sequence[Process]) -> None:
         notes["alone"] = {tenants[0].identity: busy}
 
 
-def _means(view: View, gpu: Gpu, held: Sequence[tuple[Process, GpuShare]]) -> Mapping[Identity, float]:
+def _means(view: View, gpu: Gpu, held: Held) -> Mapping[Identity, float]:
     """How busy each kept the GPU over the window; nothing of those who came within it."""
     before: dict[Identity, tuple[float, float]] = view.notes(gpu).get("means", {})
     now_s, window_s = view.frame.mono_s, view.limit("window_s")

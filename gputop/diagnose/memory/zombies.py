@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.memory.holders import named, shares
+from gputop.diagnose.memory.holders import Held as Named
+from gputop.diagnose.memory.holders import holders, named
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, serves
@@ -18,7 +19,7 @@ _LOADER = "pt_data_w"
 _UNSEEN = "run gputop on the host, or start the container with --pid=host"
 
 
-class Held(NamedTuple):
+class Nothing(NamedTuple):
     """Memory that is held for nothing: how much, by whom in words, and what can be done."""
 
     bytes: int
@@ -36,42 +37,38 @@ class Held(NamedTuple):
 )
 def zombie_memory(view: View) -> Iterator[Finding]:
     """Processes that are gone, dead, orphaned, stopped or idle for long, and memory that belongs to nobody."""
-    trainers = {one.identity: one for one in view.vectors()}
-    awake = {one.process.job for one in trainers.values() if not _idle(view, one)} - {None}
+    idle_s, here = _idle_s(view), holders(view.frame)
     for gpu in view.gpus():
         if gpu.unified_memory or gpu.mig_mode or gpu.virtualization in ("vgpu", "host"):
             continue
-        named_here = list(shares(view.frame, gpu))
-        found = [one for process, share in named_here if (one := _held(view, process, share, trainers, awake))]
+        named_here = here.get(gpu.uuid, ())
+        found = [one for process, share in named_here if (one := _held(view, process, share, idle_s))]
         if (nobodys := _nobodys(view, gpu, named_here)) is not None:
             found.append(nobodys)
         if found:
             yield _told(view, gpu, sorted(found, key=lambda one: -one.bytes))
 
 
-def _held(
-    view: View, process: Process, share: GpuShare, trainers: Mapping[Identity, Trainer], awake: set[str | None]
-) -> Held | None:
+def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity, float]) -> Nothing | None:
     """What one process holds for nothing."""
     held, who = share.vram_bytes or 0, named(process)
     if process.unseen == "exited":
-        return Held(held, f"process {process.pid}, which has ended, still has {units.size(held)}", _GONE)
+        return Nothing(held, f"process {process.pid}, which has ended, still has {units.size(held)}", _GONE)
     if process.unseen is not None or held < view.limit("least_bytes"):
         return None
     if process.state == "Z":
         parent = Step(text=f"its parent, process {process.parent_pid}, has to take note of its end, or to end as well")
-        return Held(held, f"{who} is dead and still has {units.size(held)}", (parent, *_GONE[1:]))
+        return Nothing(held, f"{who} is dead and still has {units.size(held)}", (parent, *_GONE[1:]))
     if process.state in ("T", "t"):
         text = f"{who} is stopped and keeps {units.size(held)}"
-        return Held(held, text, (_let_go(process, "to go on with it", f"kill -CONT {process.pid}"),), stopped=True)
+        return Nothing(held, text, (_let_go(process, "to go on with it", f"kill -CONT {process.pid}"),), stopped=True)
     if _orphan(view, process):
         text = f"{who}, a loader whose trainer is gone, keeps {units.size(held)}"
-        return Held(held, text, (_let_go(process, "to end it", f"kill {process.pid}", destroys=True),))
-    idle_s = _idle_s(view, process, trainers.get(process.identity), awake)
+        return Nothing(held, text, (_let_go(process, "to end it", f"kill {process.pid}", destroys=True),))
+    idle_s = idle.get(process.identity)
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
-    text = f"{who}, idle for {units.ago(idle_s)}, holds {units.size(held)}"
-    return Held(held, text, tuple(_wake(process, trainers.get(process.identity))))
+    return Nothing(held, f"{who}, idle for {units.ago(idle_s)}, holds {units.size(held)}", tuple(_wake(view, process)))
 
 
 def _orphan(view: View, process: Process) -> bool:
@@ -82,24 +79,31 @@ def _orphan(view: View, process: Process) -> bool:
     return process.parent_pid == 1 or next(parents, "") == "systemd"
 
 
+def _idle_s(view: View) -> Mapping[Identity, float]:
+    """Who has done nothing while we looked, and for how long; nobody who serves, or whose own kin is at work."""
+    resting, awake = [], set()
+    for one in view.vectors():
+        if _idle(view, one):
+            resting.append(one)
+        else:
+            awake.add(one.process.job or one.identity)
+    notes, now_s = view.notes(view.frame.host), view.frame.mono_s
+    before: Mapping[Identity, float] = notes.get("since_s", {})
+    notes["since_s"] = since_s = {
+        one.identity: before.get(one.identity, now_s)
+        for one in resting
+        if one.process.job not in awake and not serves(one)
+    }
+    return {identity: now_s - began_s for identity, began_s in since_s.items()}
+
+
 def _idle(view: View, trainer: Trainer) -> bool:
     """Whether neither GPU nor CPUs have anything to do for it; what is unknown is no rest."""
-    busy = view.mean(trainer, "busy_percent", whole=True)
-    return view.below(busy, "idle_percent") and view.below(trainer.cores, "idle_cores")
+    duty = trainer.duty
+    return view.below(trainer.cores, "idle_cores") and duty is not None and 100 * duty <= view.limit("idle_percent")
 
 
-def _idle_s(view: View, process: Process, trainer: Trainer | None, awake: set[str | None]) -> float | None:
-    """For how long it has done nothing while we looked; None of who works, serves, or waits for its own kin."""
-    notes = view.notes(process)
-    resting = trainer is not None and _idle(view, trainer) and process.job not in awake
-    if trainer is None or not resting or serves(trainer):
-        notes.pop("since_s", None)
-        return None
-    since_s: float = notes.setdefault("since_s", view.frame.mono_s)
-    return view.frame.mono_s - since_s
-
-
-def _nobodys(view: View, gpu: Gpu, named_here: Sequence[tuple[Process, GpuShare]]) -> Held | None:
+def _nobodys(view: View, gpu: Gpu, named_here: Named) -> Nothing | None:
     """Memory that is in use while no process that the driver names has it, on a GPU where nothing runs."""
     if not view.knows(gpu, "vram_used_bytes", "vram_total_bytes"):
         return None
@@ -108,18 +112,20 @@ def _nobodys(view: View, gpu: Gpu, named_here: Sequence[tuple[Process, GpuShare]
         return None
     rest = (gpu.vram_used_bytes or 0) - sum(share.vram_bytes or 0 for _, share in named_here)
     least = max(view.limit("nobodys_bytes"), view.limit("nobodys_share") * (gpu.vram_total_bytes or 0))
+    if rest < least:
+        return None
     busy = view.mean(gpu, "busy_percent")
-    if rest < least or busy is None or busy >= view.limit("busy_percent"):
+    if busy is None or busy >= view.limit("busy_percent"):
         return None
     if any("cuda" in process.libraries and not process.gpus for process in view.frame.processes):
         view.abstain(gpu, Missing(metric="gpus", reason="denied", unlock=_UNSEEN))  # it may well be that one's
         return None
     orphans = [one for one in view.frame.processes if _orphan(view, one)]
     perhaps = f"; perhaps of {named(orphans[0])}, a loader whose trainer is gone" if orphans else ""
-    return Held(rest, f"{units.size(rest)} belong to no process that can be seen{perhaps}", _nobodys_steps(gpu))
+    return Nothing(rest, f"{units.size(rest)} belong to no process that can be seen{perhaps}", _nobodys_steps(gpu))
 
 
-def _told(view: View, gpu: Gpu, found: Sequence[Held]) -> Finding:
+def _told(view: View, gpu: Gpu, found: Sequence[Nothing]) -> Finding:
     total, used = sum(one.bytes for one in found), gpu.vram_used_bytes
     busy = view.mean(gpu, "busy_percent")
     of = f" of {units.size(used)} in use" if used else ""
@@ -145,9 +151,9 @@ def _let_go(process: Process, purpose: str, command: str, *, destroys: bool = Fa
     return Step(text=f"{owner} can decide {purpose}; it is not for others to do", command=command, destroys=destroys)
 
 
-def _wake(process: Process, trainer: Trainer | None) -> Iterator[Step]:
+def _wake(view: View, process: Process) -> Iterator[Step]:
     owner = process.user or "its owner"
-    if trainer is not None and notebook(trainer):
+    if any(one.identity == process.identity and notebook(one) for one in view.vectors()):
         yield Step(text=f"ask {owner} to shut its kernel down (Kernel, Shut Down): closing the tab leaves it running")
         yield Step(text="or, in a cell, to give back what is not needed", command="del model; torch.cuda.empty_cache()")
     else:
