@@ -81,7 +81,7 @@ def test_io_bound_says_what_waits_for_what_and_where_to_put_the_data() -> None:
     ]
     assert "io pressure 65 %" in texts
     assert "nvme0n1 reads 1.00 GB/s, 99 % busy, 4.0 ms a request" in texts
-    assert finding.steps[0].command == "rsync -a DATA/ /scratch/data/"
+    assert finding.steps[0].command == "rsync -a DATASET/ /scratch/DATASET/"
     assert not [step for step in finding.steps if "num_workers" in (step.command or "")]  # the disk is full
     assert finding.steps[-1].command == "iostat -x 1 nvme0n1"
 
@@ -195,7 +195,7 @@ def test_network_fs_bound_names_the_mount() -> None:
     ]
     commands = [step.command for step in finding.steps]
     assert commands[:2] == [
-        "rsync -a /data/ /scratch/data/",
+        "rsync -a /data/DATASET/ /scratch/DATASET/",
         "sudo mount -o nconnect=8,rsize=1048576 nas:/data /data",
     ]
 

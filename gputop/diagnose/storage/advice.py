@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from gputop.diagnose.finding import Step
-from gputop.diagnose.starved import at_most, share_of_cpus
+from gputop.diagnose.starved import share_of_cpus
 from gputop.diagnose.storage import sources
 from gputop.diagnose.storage.sources import Drive, Source
 from gputop.diagnose.trainer import Trainer
@@ -18,16 +18,15 @@ _LEAST_FREE = 20e9  # bytes: less holds no data set
 _SOLID = ("nvme", "vd", "xvd", "sd")
 
 
-def staged(view: View, trainer: Trainer, source: Source | None) -> Step:
+def staged(view: View, source: Source | None) -> Step:
     """Copy the data to a local disk that has room for it."""
     room = _room(view, source)
-    text = f"copy the data to a local NVMe disk first: {at_most(trainer)}"
     if room is None:
-        return Step(text=text)
-    where = source.name if isinstance(source, sources.Server) else "DATA"
+        return Step(text="copy the data to a local NVMe disk first")
+    below = f"{quote(source.name.rstrip('/'))}/" if isinstance(source, sources.Server) else ""
     return Step(
-        text=f"copy the data to {room.path} first, {size(room.free_bytes)} free: {at_most(trainer)}",
-        command=f"rsync -a {quote(where.rstrip('/'))}/ {quote(room.path.rstrip('/'))}/data/",
+        text=f"copy the data to {room.path} first, {size(room.free_bytes)} free",
+        command=f"rsync -a {below}DATASET/ {quote(room.path.rstrip('/'))}/DATASET/",
     )
 
 

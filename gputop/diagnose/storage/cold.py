@@ -29,7 +29,7 @@ def cold_cache(view: View) -> Iterator[Finding]:
                 evidence=why,
                 steps=(
                     Step(text="wait for one epoch before you judge: what memory holds is not read again"),
-                    Step(text="or read all of it beforehand", command="vmtouch -t DATA"),
+                    Step(text="or read all of it beforehand", command="vmtouch -t DATASET"),
                     Step(text="or copy it to a local disk once, and keep it there"),
                 ),
                 confidence=0.6,

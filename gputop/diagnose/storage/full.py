@@ -25,11 +25,10 @@ _DOCKER = 64 * 1024.0**2
 )
 def shm_nearly_full(view: View) -> Iterator[Finding]:
     """Loaders hand over batches in /dev/shm: when it is full they die. A checkpoint that does not fit is lost."""
-    trainers = view.vectors()
     host = view.host()
-    if trainers and view.knows(host, "shm_total_bytes", "shm_used_bytes"):
+    if host.shm_total_bytes and view.vectors():
         used = view.window("host", "shm_used_bytes", view.limit("growth_s")).values
-        yield from _judged(view, host, float(host.shm_total_bytes or 0), used)
+        yield from _judged(view, host, float(host.shm_total_bytes), used)
     for trainer in view.trainers(cold=True):
         process = trainer.process
         own = list(_own(view, host, process))

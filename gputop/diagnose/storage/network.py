@@ -40,7 +40,7 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
                 severity,
                 f"waits for {where}",
                 evidence=(*why, busy(trainer), cores(trainer)),
-                steps=tuple(_steps(view, trainer, server)),
+                steps=tuple(_steps(view, server)),
                 confidence=view.confidence(0.75, blocked(view, trainer)),
                 lost_share=trainer.lost,
             )
@@ -103,13 +103,13 @@ def _troubles(view: View, server: Server, link: Link | None) -> Iterator[Evidenc
     where = f"{server.name} ({server.file_system})"
     rtt, queue = server.rtt_s, server.queue_s
     if rtt is not None and view.above(rtt, "network-fs-bound.rtt_s"):
-        limit = view.limit("network-fs-bound.rtt_s")
+        limit = 1000 * view.limit("network-fs-bound.rtt_s")
         text = f"{where} gives {moved(server.read)}, a read takes {1000 * rtt:.0f} ms"
-        yield Evidence(text=text, value=rtt, unit="s", limit=limit)
+        yield Evidence(text=text, value=1000 * rtt, unit="ms", limit=limit)
     if queue is not None and queue >= (rtt or 0.0) and view.above(queue, "network-fs-bound.queue_s"):
-        limit = view.limit("network-fs-bound.queue_s")
+        limit = 1000 * view.limit("network-fs-bound.queue_s")
         text = f"{where} gives {moved(server.read)}, reads wait {1000 * queue:.0f} ms before they are sent"
-        yield Evidence(text=text, value=queue, unit="s", limit=limit)
+        yield Evidence(text=text, value=1000 * queue, unit="ms", limit=limit)
     if server.resent is not None and view.above(server.resent, "network-fs-bound.resent_per_s"):
         limit = view.limit("network-fs-bound.resent_per_s")
         yield Evidence(
@@ -133,8 +133,8 @@ def _of_link(view: View, link: Link) -> Evidence:
     return Evidence(text=text, value=part, unit="%", limit=100 * view.limit("network-fs-bound.link"))
 
 
-def _steps(view: View, trainer: Trainer, server: Server | None) -> Iterator[Step]:
-    yield advice.staged(view, trainer, server)
+def _steps(view: View, server: Server | None) -> Iterator[Step]:
+    yield advice.staged(view, server)
     if server is not None and server.file_system.startswith("nfs"):
         yield Step(
             text="more connections to the server, and larger reads",

@@ -79,10 +79,10 @@ def _told(view: View, trainer: Trainer, reads: Reads) -> Evidence:
 def _steps(view: View, trainer: Trainer) -> Iterator[Step]:
     yield Step(
         text="pack them into shards of about 1 GB each, once",
-        command="tar --sort=name -cf shard-000.tar DATA/part-000",
+        command="tar --sort=name -cf shard-000.tar DATASET/part-000",
     )
     yield Step(text="or into one LMDB, Arrow or Parquet file, with an index to read at random")
     yield from advice.more_loaders(view, trainer)
-    yield advice.staged(view, trainer, sources.source(view))
+    yield advice.staged(view, sources.source(view))
     yield from advice.cache(view)
     yield advice.look(sources.drive(view))
