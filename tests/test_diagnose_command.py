@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from gputop.demo.bystanders import hide
 from gputop.diagnose import RULES
 from gputop.export import codec
 from gputop.model import Frame
 from tests.fakenvml import Fake, NoCompiler
 from tests.judged import Machine, refused
+from tests.score.runs import STRANGER, no_units
 from tests.watching import running
 
 FEW = Machine(
@@ -130,6 +132,23 @@ def test_too_little_is_not_called_healthy_and_a_stream_is_read_to_its_end(record
     assert short.stderr == "gputop: 20 s are too few to judge: rules look back half a minute\n"
     with Path(recorded(FEW.frame)).open() as stream:
         assert diagnose("--source", "-", stdin=stream).returncode == 1
+
+
+@pytest.mark.parametrize(("cpu", "may_be_said"), [(97.0, {"starved-cpu-idle"}), (5.0, {"starved-cause-unknown"})])
+def test_another_user_of_an_older_card_gets_reasons_and_no_guess(
+    recorded: Recorded, cpu: float, may_be_said: set[str]
+) -> None:
+    machine = replace(FEW, gpu={"busy_percent": 60.0}, loader={"cpu_percent": cpu, "main_thread_percent": cpu})
+
+    def frame(t: float) -> Frame:
+        made = no_units(machine.frame(t))
+        return replace(made, processes=tuple(hide(process, STRANGER) for process in made.processes))
+
+    told = json.loads(diagnose("--json", "--source", recorded(frame)).stdout)
+    alarms = [one for one in told["findings"] if one["severity"] != "info" and one["confidence"] >= 0.5]
+    assert {rule for one in alarms for rule in (one["rule"], *one["causes"])} <= may_be_said
+    assert all(one["confidence"] < 0.75 for one in alarms)
+    assert all(one["missing"] or one["unlock"] for one in told["abstained"])
 
 
 def test_names_that_others_chose_are_not_obeyed(recorded: Recorded) -> None:

@@ -12,7 +12,7 @@ from gputop.model import Gpu, Host
 from tests.judged import Machine
 from tests.score import told
 from tests.score.marks import Result, Said, Truth, marked, total
-from tests.score.runs import VARIANTS, bent, no_units, truth_of
+from tests.score.runs import PLAIN, VARIANTS, bent, no_units, played, truth_of
 from tests.score.tools import TOOLS
 
 FAULT = Truth(rule="io-bound", onset_s=100, due_s=200, ends_s=400, never=("power",))
@@ -71,7 +71,7 @@ def test_results_add_up() -> None:
     ]
     of = total(many)
     assert (of.runs, of.counts["right"], of.counts["wrong"], of.misled, of.flaps) == (3, 2, 1, 1, 2)
-    assert (of.alarms_per_hour, of.detect_s) == (3.0, (15.0, 10))
+    assert (of.alarms_per_hour, of.detect_s) == (3.0, (15.0, 20))
     assert total([]).alarms_per_hour is None
 
 
@@ -102,9 +102,20 @@ def test_disturbances_do_what_they_say() -> None:
     assert no_units(frame).gpus[0].tensor_percent is None
     assert isinstance(no_units(frame).gpus[0], Gpu)
     assert replace(VARIANTS["no pressure"].frame(frame).host, cpus_total=None).io_pressure is Host().io_pressure
-    assert truth_of("starved-cpu-idle", cleared=True).ends_s == 360
-    assert truth_of("thermal", cleared=True).ends_s is None
-    assert truth_of("healthy", cleared=True).rule is None
+    assert truth_of("starved-cpu-idle", plain=True).ends_s == 450
+    assert truth_of("thermal", plain=True).ends_s is None
+    assert truth_of("healthy", plain=True).rule is None
+
+
+def test_a_scenario_through_all_of_it() -> None:
+    found = played("starved-cpu-idle", PLAIN.name, TOOLS)
+    ours = found["gputop"]
+    assert (ours.mark, ours.said, ours.misled, ours.false_alarms, ours.flaps) == ("right", "", (), 0, 0)
+    assert ours.healthy_s == 119
+    assert ours.detect_s is not None
+    assert ours.clear_s is not None
+    assert 20 < ours.detect_s < ours.clear_s < 80
+    assert found["SageMaker Debugger"].mark != "right"
 
 
 def test_the_table_has_a_row_for_each_and_its_place_in_the_manual() -> None:

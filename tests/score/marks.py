@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -131,4 +132,4 @@ def total(results: Sequence[Result]) -> Total:
 
 
 def _usual(values: Sequence[float]) -> tuple[float, float] | None:
-    return (median(values), sorted(values)[int(0.95 * (len(values) - 1))]) if values else None
+    return (median(values), sorted(values)[math.ceil(0.95 * len(values)) - 1]) if values else None
