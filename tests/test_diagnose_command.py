@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from gputop.cli import COMMANDS
+from gputop.cli.diagnose import ACTIONS
 from gputop.demo.bystanders import hide
 from gputop.diagnose import RULES
 from gputop.export import codec
@@ -218,6 +220,10 @@ def test_n01_without_a_driver_nothing_is_called_healthy(live: dict[str, subproce
     assert done.returncode == 3
     assert done.stderr.endswith("gputop: no GPU could be measured; `gputop doctor` says why\n")
     assert json.loads(done.stdout)["seconds"] < 20
+
+
+def test_what_a_step_asks_for_is_a_command() -> None:
+    assert set(ACTIONS) <= set(COMMANDS)
 
 
 def test_rules_are_listed_and_told_in_full(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ UNMEASURED = 3
 LIVE_S = 60.0
 LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
 DRIVER_S = 5.0  # a first look waits so long for a driver that opens slowly, and then goes on for as long again
-ACTIONS: tuple[str, ...] = ()  # of steps, that a command of the same name takes
+ACTIONS = ("stack", "profile", "trace")  # of steps, that a command of the same name takes
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Look:
     def take(self, update: Update) -> None:
         """One more."""
         from gputop.diagnose.finding import told_apart
-        from gputop.diagnose.naming import POSSIBLE, sentence
+        from gputop.told import POSSIBLE, sentence
 
         now_s = update.frame.mono_s
         if self.last is None or now_s < self.last.frame.mono_s:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from gputop import __version__, units, words
+from gputop import __version__, told, units, words
 from gputop.diagnose import Abstained, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
-from gputop.diagnose.naming import POSSIBLE, named, sentence, sureness
 from gputop.export import verdicts
 from gputop.monitor import Update
 from gputop.page import Do, Page, Point, Table
@@ -44,7 +43,7 @@ class Diagnosis:
     @property
     def code(self) -> int:
         """The exit code: how bad the worst is of what is at least possible."""
-        return max((_CODES[found.severity] for found in _told(self.update.findings)), default=0)
+        return max((_CODES[found.severity] for found in _likely(self.update.findings)), default=0)
 
 
 def as_json(found: Diagnosis) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     update, frame = found.update, found.update.frame
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(frame.wall_s))
     who = f", about pid {found.pid}" if found.pid is not None else ""
-    shown = [each for each in (update.findings if explain else _told(update.findings)) if each.rule != BLIND]
+    shown = [each for each in (update.findings if explain else _likely(update.findings)) if each.rule != BLIND]
     return Page(
         title=f"{frame.hostname}: {_summary(shown)}",
         about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {units.ago(found.seconds)} until {when}{who}",
@@ -81,8 +80,8 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     )
 
 
-def _told(findings: Sequence[Finding]) -> list[Finding]:
-    return [finding for finding in findings if finding.confidence >= POSSIBLE]
+def _likely(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.confidence >= told.POSSIBLE]
 
 
 def _summary(shown: Sequence[Finding]) -> str:
@@ -92,11 +91,11 @@ def _summary(shown: Sequence[Finding]) -> str:
 
 def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:
     since = "" if finding.healthy else f", for {units.ago(finding.since_s)}"
-    sure = f"{sureness(finding.confidence)}, {finding.confidence:.2f}"
+    sure = f"{told.sure(finding.confidence)}, {finding.confidence:.2f}"
     severity: Literal["crit", "warn", "info", "fine"] = "fine" if finding.healthy else finding.severity
     return Point(
         severity=severity,
-        text=redact(f"{sentence(finding, found.update.frame)}{since}"),
+        text=redact(f"{told.sentence(finding, found.update.frame)}{since}"),
         facts=tuple(redact(item.text) for item in finding.evidence),
         steps=tuple(_step(step, finding, commands) for step in finding.steps),
         source=f"{', '.join((finding.rule, *finding.causes))}; {sure}",
@@ -104,8 +103,8 @@ def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point
 
 
 def _step(step: Step, finding: Finding, commands: Sequence[str]) -> str | Do:
-    asides = [*(["as root"] if step.needs_root else []), *(["this cannot be undone"] if step.destroys else [])]
-    text = f"{step.text} ({', '.join(asides)})" if asides else step.text
+    warnings = told.warnings(step)
+    text = f"{step.text} ({warnings})" if warnings else step.text
     pids = [identity.pid for identity in finding.subject.processes]
     if step.command:
         return Do(text, step.command)
@@ -132,8 +131,7 @@ def _silence(abstained: Sequence[Abstained]) -> Iterator[str]:
 def _silent(found: Diagnosis) -> Iterator[str]:
     """Every abstention with its reason, and what would unlock it."""
     for one in found.update.abstained:
-        missing = ", ".join(f"{each.metric} is {each.reason}" for each in one.missing)
-        about = named(one.subject, found.update.frame)
+        missing, about = told.lacks(one), told.whom(one.subject, found.update.frame)
         unlock = f"; {one.unlock}" if one.unlock else ""
         yield f"{one.rule} cannot judge {about}: {missing or 'it does not know enough'}{unlock}"
 

@@ -15,9 +15,9 @@ from statistics import mean, pstdev
 
 from gputop import thresholds
 from gputop.diagnose import Engine
-from gputop.diagnose.naming import POSSIBLE
 from gputop.history import History
 from gputop.model import Frame, Gpu
+from gputop.told import POSSIBLE
 from tests.score.marks import Said
 
 LOW = "gpu-little-used"

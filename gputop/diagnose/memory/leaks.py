@@ -20,6 +20,7 @@ from gputop.model import Cgroup, Gpu, Missing
     level=Level.BESIDE,
     state="gpu leak",
     short="LEAK",
+    confirmed_by=("memory-growth",),
 )
 def gmem_leak(view: View) -> Iterator[Finding]:
     """Steady growth, in each third of a window that begins after the start of the program."""

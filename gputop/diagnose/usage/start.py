@@ -21,7 +21,14 @@ class Phase(NamedTuple):
     steps: Sequence[Step]
 
 
-@rule("slow-start", "Does a program take long to begin?", level=Level.USE, state="starting", short="START")
+@rule(
+    "slow-start",
+    "Does a program take long to begin?",
+    level=Level.USE,
+    state="starting",
+    short="START",
+    confirmed_by=("compiles",),
+)
 def slow_start(view: View) -> Iterator[Finding]:
     """A training run that has not used its GPU since its start, and what it does instead."""
     for trainer in view.trainers(cold=True):
