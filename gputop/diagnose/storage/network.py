@@ -22,6 +22,7 @@ from gputop.diagnose.view import View
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
+    instead_of=("io-bound",),
 )
 def network_fs_bound(view: View) -> Iterator[Finding]:
     """GPU and CPU have little to do, the job is who reads from a file server, and that or the way to it is slow."""

@@ -30,6 +30,7 @@ class Reads(NamedTuple):
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
+    instead_of=("io-bound",),
 )
 def io_small_files(view: View) -> Iterator[Finding]:
     """It waits for storage, and what it asks for is small: the number of requests is the limit, not the bytes."""
