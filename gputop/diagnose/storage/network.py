@@ -135,7 +135,7 @@ def _of_link(view: View, link: Link) -> Evidence:
 
 
 def _steps(view: View, server: Server | None) -> Iterator[Step]:
-    yield advice.staged(view, server)
+    yield from advice.staged(view, server)
     if server is not None and server.file_system.startswith("nfs"):
         yield Step(
             text="more connections to the server, and larger reads",

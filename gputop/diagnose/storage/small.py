@@ -84,6 +84,6 @@ def _steps(view: View, trainer: Trainer) -> Iterator[Step]:
     )
     yield Step(text="or into one LMDB, Arrow or Parquet file, with an index to read at random")
     yield from advice.more_loaders(view, trainer)
-    yield advice.staged(view, sources.source(view))
+    yield from advice.staged(view, sources.source(view))
     yield from advice.cache(view)
     yield advice.look(sources.drive(view))
