@@ -49,7 +49,12 @@ class Kept:
         meta = self.meta
         at = meta.get("at_s")
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if isinstance(at, (int, float)) else self.name
-        parts = [when, str(self.pid or ""), str(meta.get("short", ""))[:80], str(meta.get("how", ""))]
+        parts = [
+            when,
+            str(self.pid or ""),
+            str(meta.get("short") or meta.get("command", ""))[:80],
+            str(meta.get("how", "")),
+        ]
         return clean("  ".join(part for part in parts if part))
 
     def open(self) -> Profile:

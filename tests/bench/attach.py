@@ -1,7 +1,8 @@
 """What looking into a training process costs it: its steps beside those of an untouched twin, the median of pairs.
 
 Only one of the processes runs at a time, the others are stopped: so a pair has the machine to itself, one after the
-other, and what disturbs the machine for longer hits both.
+other, and what disturbs the machine for longer hits both. What remains of a busy machine is left out by the kernel's
+count of the time that a thread was ready and had no CPU.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import NamedTuple
 
 from gputop import launch
@@ -67,11 +68,16 @@ class Job(NamedTuple):
         """So many until now."""
         return int.from_bytes(self.counter.read_bytes(), "little")
 
+    @property
+    def waited_s(self) -> float:
+        """How long its main thread has been ready to run while others had the CPUs."""
+        return int(Path(f"/proc/{self.pid}/task/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+
     def rate(self, seconds: float) -> float:
-        """Steps a second, for so long from now on."""
-        began_s, before = time.monotonic(), self.steps
+        """Steps a second, for so long from now on; time in which others had its CPU does not count, pauses do."""
+        began_s, before, waited_s = time.monotonic(), self.steps, self.waited_s
         time.sleep(seconds)
-        return (self.steps - before) / (time.monotonic() - began_s)
+        return (self.steps - before) / (time.monotonic() - began_s - (self.waited_s - waited_s))
 
 
 @contextmanager
@@ -138,8 +144,11 @@ def theirs(job: Job) -> Iterator[None]:
 Doing = Callable[[Job], AbstractContextManager[None]]
 
 
-def ratio(twin: Job, target: Job, doing: Doing, seconds: float, rounds: int) -> float:
-    """Steps of the target while something is done to it, over those of its twin; who is first takes turns."""
+def ratio(twin: Job, target: Job, doing: Doing, seconds: float, rounds: int) -> tuple[float, float]:
+    """Steps of the target while something is done to it, over those of its twin, and how much half of the pairs differ.
+
+    Who is first takes turns.
+    """
     found = []
     for number in range(rounds):
         steps_s = {}
@@ -147,7 +156,8 @@ def ratio(twin: Job, target: Job, doing: Doing, seconds: float, rounds: int) -> 
             with alone(job), doing(job) if job is target else nothing(job):
                 steps_s[job] = job.rate(seconds)
         found.append(steps_s[target] / steps_s[twin])
-    return median(found)
+    low, middle, high = quantiles(found)
+    return middle, (high - low) / 2
 
 
 def traced(job: Job) -> float:
@@ -175,11 +185,11 @@ def compared(twin: Job, target: Job, with_agent: Job, seconds: float, rounds: in
         ("py-spy, its own defaults", target, theirs, 0.0),
         ("the agent, idle", with_agent, nothing, 0.99),
     ):
-        value = ratio(twin, job, doing, seconds, rounds)
+        value, spread = ratio(twin, job, doing, seconds, rounds)
         usual = value if doing is nothing and job is target else usual  # no two processes are quite as fast
-        missed = value / usual < least
+        missed = (value + spread) / usual < least  # what is within the spread is not told
         kept = kept and not missed
-        print(f"  {text:28} {value / usual:6.3f} of the steps{'  MISSED' if missed else ''}", flush=True)
+        print(f"  {text:28} {value / usual:6.3f} ± {spread:.3f} of the steps{'  MISSED' if missed else ''}", flush=True)
     return kept
 
 
@@ -189,10 +199,11 @@ def traces(job: Job, rounds: int) -> None:
     for _ in range(rounds):
         with alone(job):
             usual = job.rate(1.0)
-            began_s, before = time.monotonic(), job.steps
+            began_s, before, waited_s = time.monotonic(), job.steps, job.waited_s
             took.append(traced(job))
             time.sleep(max(0.0, began_s + 1 - time.monotonic()))
-            slower.append((job.steps - before) / (time.monotonic() - began_s) / usual)
+            passed_s = time.monotonic() - began_s - (job.waited_s - waited_s)
+            slower.append((job.steps - before) / passed_s / usual)
     print(f"  {'a trace of 3 steps':28} {median(slower):6.3f} of the steps of that second")
     print(f"  {'key to verdict':28} {median(took):6.2f} s at {usual:.0f} steps/s", flush=True)
 
