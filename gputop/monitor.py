@@ -15,7 +15,7 @@ from gputop.diagnose.told import Testimony
 from gputop.ended import Departures, Ended
 from gputop.history import History
 from gputop.model import Frame, Identity
-from gputop.source import Seekable, Source
+from gputop.source import Seekable, Source, Staged
 
 if TYPE_CHECKING:
     from gputop.diagnose.told import Said
@@ -74,8 +74,16 @@ class Monitor:
                 for take in self.sinks:
                     take(update)
                 yield update
-            if self._stop.is_set() or not (isinstance(self.source, Seekable) and self.source.seeking):
+            if self._stop.is_set() or not self._goes_on():
                 return
+
+    def _goes_on(self) -> bool:
+        """Whether the source has more to show after it ended: another place of a recording, or another server."""
+        if isinstance(self.source, Staged) and self.source.staging:
+            self.history.rewind(0.0)
+            self._newest_s = math.inf  # whatever comes is of another time
+            return True
+        return isinstance(self.source, Seekable) and self.source.seeking
 
     def tell(self, process: Identity, said: Said) -> None:
         """Have the rules know what was seen inside a process, from the next frame on and for a quarter of an hour.

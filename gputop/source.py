@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Event
 from typing import Literal, Protocol, runtime_checkable
@@ -65,6 +65,25 @@ class Releasable(Protocol):
     """What a source has besides when it holds the driver and can let go of it. Any thread may ask and set."""
 
     released: bool  # True: nothing is held, so that an administrator can reset a GPU; False takes it again
+
+
+@runtime_checkable
+class Staged(Protocol):
+    """What a source has besides when it can play something else: simulated servers. Any thread may ask and set."""
+
+    scenes: Mapping[str, str]  # by name, a line about each
+
+    def stage(self, name: str) -> None:
+        """Play another one from its opening on, returning at once; KeyError when there is none of this name.
+
+        `frames` ends, and `past` and `frames` are to be called anew, after all that was before is forgotten.
+        """
+        ...
+
+    @property
+    def staging(self) -> bool:
+        """Whether `frames` ended, or will end, because of that, and has not begun anew."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gputop.demo import SCENARIOS, Demo
 from gputop.ui.dialogs.palette import Deed, found
 from gputop.ui.keys.declared import KEYS
 from gputop.ui.keys.remap import remap
@@ -142,3 +144,25 @@ def test_n33_the_driver_is_let_go_of_on_a_real_terminal(fake: Fake, tmp_path: Pa
         terminal.wait_for(lambda lines: "The driver is released" not in "\n".join(lines))
         terminal.send("q")
         assert terminal.wait_exit() == 0
+
+
+class Theatre(Demo):
+    """Simulated servers as `play` takes a source."""
+
+    def give(self, _: None) -> None:
+        """It has frames of its own."""
+
+
+def test_another_simulated_server_is_a_choice_away() -> None:
+    short = {name: replace(SCENARIOS[name], past_s=5) for name in ("idle", "healthy")}
+
+    async def scene(stage: Stage) -> None:
+        await stage.until(lambda: "No process uses a GPU" in stage.text, "the first server")
+        await stage.press("ctrl+p", *"demo-healthy")
+        assert "demo: one GPU, kept busy" in stage.text
+        await stage.press("enter")
+        await stage.until(lambda: "llama-7b" in stage.text and "demo healthy" in stage.lines[0], "the other server")
+        history = stage.app.monitor.history.values("host", "cpu_percent", 60)
+        assert sum(value is not None for value in history) <= 8, "nothing of the first is left"
+
+    play(scene, feed=Theatre(short["idle"], interval_s=0.25, others=short))

@@ -6,7 +6,11 @@ from typing import NamedTuple
 
 import pytest
 
+from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import GROUPS, RULES, Finding
+from gputop.monitor import Update
+from gputop.told import whom
+from tests.advised import drawn
 from tests.judged import LIMITS, ONSET_S, scenario
 
 
@@ -50,13 +54,6 @@ EXPECTED = {
     "zombie-memory": Expected("zombie-memory", "warn", ("gpu-unused-in-job", "gpu-idle-cpu-busy"), by_s=660.0),
     "gpu-shared": Expected("gpu-shared", "warn", ("zombie-memory", "starved-cpu-idle")),
     "hw-errors": Expected("hw-errors", "crit", ("pcie-degraded", "thermal"), by_s=20.0),
-    "dataparallel": Expected("dataparallel", "warn", ("straggler", "gpu-unused-in-job")),
-    "network-bound": Expected("network-bound", "warn", ("collective-wait", "straggler")),
-    "network-bound-tcp": Expected("network-bound", "warn", ("collective-wait", "straggler")),
-    "collective-wait": Expected("collective-wait", "warn", ("straggler", "network-bound")),
-    "collective-wait-hang": Expected("collective-wait", "crit", ("straggler",), by_s=240.0),
-    "straggler": Expected("straggler", "crit", ("collective-wait",)),
-    "slowdown": Expected("slowdown", "warn", ("thermal", "starved-cpu-idle"), by_s=1080.0),
     "thermal": Expected("thermal", "warn", ("power", "clocks-low")),
     "power": Expected("power", "warn", ("thermal", "clocks-low")),
 }
@@ -102,6 +99,23 @@ def test_scenario_yields_its_finding_beside_the_first(name: str) -> None:
             assert (told.severity, told.primary) == (truth.severity, False)
             assert told.steps
             assert told.evidence
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_pane_shows_it(name: str) -> None:
+    """Whom it is about, what it says, and from 120 columns on what to do: also on the smallest screen."""
+    truth = EXPECTED[name]
+    t, said = next((t, said) for t, said in scenario(name) if t >= ONSET_S + truth.by_s)
+    frame = Demo(SCENARIOS[name], pace=False, anchor_s=0.0, at_s=0.0).frame(t)
+    update = Update(frame=frame, findings=said.findings, abstained=said.abstained)
+    lead = next(finding for finding in said.findings if finding.primary)
+    for size in ((80, 24), (120, 40)):
+        text = "\n".join(drawn(update, size))
+        assert f"{whom(lead.subject, frame)}" in text
+        assert lead.headline[:30] in text
+    assert lead.severity.upper() in text
+    assert " because " in text
+    assert lead.steps[0].text[:40] in text
 
 
 @pytest.mark.parametrize("name", HEALTHY)

@@ -217,3 +217,12 @@ def test_a_change_on_a_real_terminal_is_there_at_the_next_start(tmp_path: Path) 
     with program.start() as terminal:
         assert b"38;2;36;41;47" in terminal.output
         assert not modes_ever_on(terminal.output) & {1000, 1006}
+
+
+def test_the_key_that_opens_it_closes_it_whichever_it_is() -> None:
+    async def scene(stage: Stage) -> None:
+        for key, opened in (("f7", True), ("f7", False), ("f7", True), ("escape", False), ("f2", False)):
+            await stage.press(key)
+            assert (stage.app.screen is not stage.app.main) == opened, key
+
+    play(scene, frame(), keys=(("setup", ("f7",)), ("nice-down", ())))

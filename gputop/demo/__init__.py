@@ -16,4 +16,4 @@ def open_demo(name: str, pace: bool = True, interval_s: float = 1.0) -> Demo:
     if name not in SCENARIOS:
         near = difflib.get_close_matches(name, SCENARIOS, n=3, cutoff=0.4) or sorted(SCENARIOS)
         raise ValueError(f"no demo is called {name!r}: try {', '.join(near)}")
-    return Demo(SCENARIOS[name], pace=pace, interval_s=interval_s)
+    return Demo(SCENARIOS[name], pace=pace, interval_s=interval_s, others=SCENARIOS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from threading import Event
+from types import MappingProxyType
 
 from gputop.demo.bystanders import hide, notes, others
 from gputop.demo.cards import Tenant
@@ -17,6 +18,7 @@ from gputop.model import Detail, Frame, Host, Identity, Missing, Process
 from gputop.source import EVERYTHING, Interest, Wish
 
 _DAEMONS_S = 5.0
+_NOTICE_S = 1.0  # after which another scenario begins, however seldom somebody looks
 _COARSE_S = 15  # as the history keeps what is older
 
 
@@ -34,22 +36,39 @@ class Demo:
         interval_s: float = 1.0,
         at_s: float | None = None,
         anchor_s: float | None = None,
+        others: Mapping[str, Scenario] = MappingProxyType({}),
     ) -> None:
-        """`at_s` is where to open; `anchor_s` the wall-clock time of that moment, by default now."""
-        self.scenario = scenario
-        self.label = f"demo {scenario.name}"
+        """`at_s` is where to open; `anchor_s` the wall-clock time of that moment, by default now.
+
+        `others` are the scenarios that can be played instead, by name.
+        """
+        self.scenes = {name: other.title for name, other in others.items()}
         self.elsewhere: str | None = "a demo"
         self.interval_s = interval_s
         self.interest = Interest()
-        self.at_s = scenario.open_at_s if at_s is None else at_s
         self._pace = pace
-        self._anchor_s = (time.time() if anchor_s is None else anchor_s) - self.at_s
+        self._others = others
+        self._staged: Scenario | None = None
+        self._begin(scenario, scenario.open_at_s if at_s is None else at_s, anchor_s)
+
+    def _begin(self, scenario: Scenario, at_s: float, anchor_s: float | None = None) -> None:
+        self.scenario, self.at_s, self.label = scenario, at_s, f"demo {scenario.name}"
+        self._anchor_s = (time.time() if anchor_s is None else anchor_s) - at_s
         self._newest: tuple[float, Frame] | None = None  # swapped whole: who asks for details runs elsewhere
         self._tick = -1.0
         self._found: tuple[tuple[Process, ...], tuple[Process, ...]] = ((), ())
         server = scenario.server
         self._slots = tuple(Slot(server, card) for card in server.cards)
         self._crews = tuple(Crew(server, job, self._tenants(job)) for job in server.jobs)
+
+    def stage(self, name: str) -> None:
+        """Play another scenario, from its opening on."""
+        self._staged = self._others[name]
+
+    @property
+    def staging(self) -> bool:
+        """Whether another scenario is to begin."""
+        return self._staged is not None
 
     def frame(self, t: float) -> Frame:
         """The server at t seconds of the scenario."""
@@ -74,6 +93,9 @@ class Demo:
 
     def past(self) -> Iterator[Frame]:
         """What was before the scenario opens: coarsely and without processes, then the nearer past second by second."""
+        if staged := self._staged:
+            self._begin(staged, staged.open_at_s)
+            self._staged = None
         near_s = min(self.scenario.past_s, int(self.at_s))
         for ago in range(int(self.scenario.far_past_s), near_s, -_COARSE_S):
             yield self._coarse(self.at_s - ago)
@@ -83,14 +105,15 @@ class Demo:
     def frames(self, stop: Event) -> Iterator[Frame]:
         """Frames from the opening on: paced without end, or without pace to the scenario's end."""
         t, due = self.at_s, time.monotonic()
-        while not stop.is_set() and (self._pace or t <= self.scenario.length_s):
+        while not (stop.is_set() or self.staging) and (self._pace or t <= self.scenario.length_s):
             frame = self.frame(t)
             self._newest = t, frame
             yield frame
             t += self.interval_s
             if self._pace:
                 due = max(due + self.interval_s, time.monotonic())
-                stop.wait(due - time.monotonic())
+                while (left_s := due - time.monotonic()) > 0 and not (stop.is_set() or self.staging):
+                    stop.wait(min(left_s, _NOTICE_S))
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
         """The details of a process at the newest frame."""

@@ -96,6 +96,18 @@ def cut(text: str, width: int, more: str = "…") -> str:
     return f"{set_cell_size(text, width - 1).rstrip(' ')}{more}" if width > 0 else ""
 
 
+def tail(text: str, width: int, more: str = "…") -> str:
+    """The end of a text in at most `width` cells; what is cut off before it is `…`."""
+    if cell_len(text) <= width:
+        return text
+    cells = 1
+    for start in range(len(text), 0, -1):
+        cells += cell_len(text[start - 1])
+        if cells > width:
+            return f"{more}{text[start:]}" if width > 0 else ""
+    return text
+
+
 def fit(text: str, width: int, *, right: bool = False, more: str = "…") -> str:
     """Text in exactly `width` cells, cut or padded."""
     text = cut(text, width, more)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gputop.actions.action import Result
 from gputop.actions.hold import Scope
 from gputop.model import Fact, Process
-
-if TYPE_CHECKING:
-    from gputop.trace.verdict import View
+from gputop.trace.verdict import View
 
 MOST_STEPS = 100
 

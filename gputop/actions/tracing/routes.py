@@ -20,6 +20,7 @@ class Route(Enum):
 
     AGENT = "agent"
     REMOTE = "remote"  # our agent, put there by sys.remote_exec
+    KINETO = "kineto"  # the profiler's own daemon endpoint
 
 
 def route(process: Process) -> Route | Barred:
@@ -31,7 +32,7 @@ def route(process: Process) -> Route | Barred:
     if version is not None and version >= remote.SINCE:
         return remote.barred(process, said) or Route.REMOTE
     if said.get("KINETO_USE_DAEMON") == "1":
-        return kineto.barred(process, said)
+        return kineto.barred(process, said) or Route.KINETO
     return _none(process, version)
 
 

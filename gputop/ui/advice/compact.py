@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.strip import Strip
 
 from gputop import told
-from gputop.diagnose import RULES, Evidence, Finding, Step
+from gputop.diagnose import Evidence, Finding, Step
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice.scene import Scene, badge, counts, sign
@@ -59,10 +59,11 @@ def calm(scene: Scene, width: int) -> list[Line]:
     if not scene.watched:
         return [scene.line().add(" ").add("looking", "text").add("   a first verdict takes a minute", "dim")]
     frame, silent = scene.update.frame, {one.rule for one in scene.update.abstained}
-    line = scene.line().add(" ").add("no trouble found", "text")
+    but = " but what is muted" if troubles(scene.sheet.muted) else ""
+    line = scene.line().add(" ").add(f"no trouble found{but}", "text")
     gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
     about = f"{amount(len(gpus), 'GPU')}, {amount(len(frame.jobs), 'job')}"
-    asked = f"   {amount(len(RULES), 'rule')} looked at {about}"
+    asked = f"   the rules looked at {about}"
     more = scene.pressed("advice", "says why") if silent else []
     cannot = f" · {len(silent)} could not judge, " if more else ""
     for text, runs in ((asked, []), (cannot, more)):

@@ -12,6 +12,7 @@ from gputop.diagnose import Abstained, Class, Finding
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice import compact, full
+from gputop.ui.advice.experiments import experiments
 from gputop.ui.advice.full import flow
 from gputop.ui.advice.scene import Scene
 from gputop.ui.advice.sheet import Sheet
@@ -31,7 +32,7 @@ class Page:
     """One page: lines that stay, and lines that scroll."""
 
     name: str
-    body: Callable[[Scene, int], list[Line]]
+    body: Callable[[Scene, int], Sequence[Line]]
     top: Callable[[Scene, int, int], list[Line]] = lambda *_: []
 
 
@@ -67,7 +68,7 @@ def _rule(scene: Scene, page: Page, seen: str, width: int) -> Strip:
     right = [Run(seen, "dim"), Run("  ")] if seen else []
     right += [*scene.pressed("unfold", "next page")]
     if line.cells + draw.cells(right) + 4 > width:
-        right = []
+        right = [*scene.pressed("unfold", "")]
     line.add(" ").add(scene.look.glyphs.rule * (width - line.cells - draw.cells(right) - 2), "faint")
     return line.add(" ").runs(right).strip(width)
 
@@ -167,6 +168,7 @@ def _unjudged(rule: str, ones: Sequence[Abstained], scene: Scene, width: int) ->
 
 PAGES: tuple[Page, ...] = (
     Page("findings", _findings, _listed),
+    Page("experiments", experiments),
     Page("classes", _classes),
     Page("not judged", _silent),
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gputop.diagnose import Finding
+from gputop.diagnose.experiments import Together
 from gputop.model import Identity
 from gputop.monitor import Update
 from gputop.ui.advice.cleared import Cleared
@@ -27,6 +28,7 @@ class Scene:
     focused: bool = False  # the arrows choose a finding
     watched: bool = True  # long enough for a verdict
     cleared: Sequence[Cleared] = ()  # what is over
+    together: Callable[[], Together] | None = None  # the experiments side by side, worked out when asked
 
     @property
     def marked_gpus(self) -> frozenset[str]:

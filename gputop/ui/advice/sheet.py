@@ -74,8 +74,8 @@ class Sheet:
 
     @property
     def calm(self) -> bool:
-        """Whether nothing is told that somebody should do something about."""
-        return not troubles(self.told)
+        """Whether nothing is told that somebody should do something about, or that leads."""
+        return not any(finding.primary and not finding.healthy for finding in self.told) and not troubles(self.told)
 
     @property
     def chosen(self) -> Finding | None:

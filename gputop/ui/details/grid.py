@@ -62,8 +62,8 @@ class Grid(Generic[Item]):
             quiet = _NOTHING if column.right else _UNKNOWN
             if column is self.columns[-1] and not column.right:
                 text = text[min(shift, max(0, len(text) - width)) :]
-            if column.tail and len(text) > width > 1 and not shift:
-                text = f"{more}{text[len(text) - width + 1 :]}"
+            if column.tail and not shift:
+                text = draw.tail(text, width, more)
             text = draw.fit(text, width, right=column.right, more=more)
             line.to(left).add(text, "text" if even else "dim" if text.strip() in quiet else weight)
         return line.strip(self.width)

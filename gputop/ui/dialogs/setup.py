@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from textual import events
@@ -62,8 +62,10 @@ class Setup(ListDialog[None]):
     FOOT = "Left Right change it   Esc closes"
     WIDTH = 78
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: Changes, keys: Collection[str]) -> None:
+        """`keys` open it, and close it again."""
         super().__init__(changes.look)
+        self._keys = keys
         self._changes = changes
         self._told = ""
 
@@ -113,7 +115,7 @@ class Setup(ListDialog[None]):
         """Move, or change what is under the cursor."""
         if event.key in ("left", "right", "space"):
             self._change(SETTINGS[self.at], -1 if event.key == "left" else 1)
-        elif event.key == "f2":
+        elif event.key in self._keys:
             self.dismiss(None)
         else:
             self._told = ""

@@ -11,8 +11,9 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from gputop.config import Settings
+from gputop.diagnose.experiments import together
 from gputop.history import History
-from gputop.monitor import Update
+from gputop.monitor import Monitor, Update
 from gputop.source import Seekable, Source
 from gputop.ui.advice.alarm import Alarm, sequence
 from gputop.ui.advice.cleared import Clearing
@@ -51,6 +52,7 @@ CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
 class Program(Protocol):
     """What the screen asks of the program it belongs to."""
 
+    monitor: Monitor
     source: Source
     frozen: bool
     aside: Aside
@@ -109,6 +111,7 @@ class Board(Screen[None], inherit_bindings=False):
         self.gpus.can_focus = self.host.can_focus = self.advice.can_focus = True
         self.sheet, self.clearing, self.alarm = Sheet(), Clearing(), Alarm()
         self.states = States()
+        self._label = program.source.label
         self.page, self.page_first = PAGES[0], 0
         self.first_gpu = 0
         self.prompt = Prompt(look)
@@ -145,6 +148,8 @@ class Board(Screen[None], inherit_bindings=False):
         """Draw an update."""
         self.shown = update
         self.past.at_s = update.frame.mono_s
+        if self.program.source.label != self._label:  # another server: nothing of it is news, or over
+            self._label, self.clearing, self.alarm = self.program.source.label, Clearing(), Alarm()
         self.sheet.feed(update)
         self.clearing.feed(update, self.past)
         news = self.alarm.news(self.sheet, update.frame)
@@ -243,6 +248,7 @@ class Board(Screen[None], inherit_bindings=False):
             update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
             keys={key.id: key.names[0] for key in self.keys if key.keys}, watched=len(known) >= WATCHED_S / 2,
             cleared=self.clearing.cleared,
+            together=partial(together, update.frame, self.past, self.program.monitor.limits),
         )  # fmt: skip
 
     def _draw(self, name: str, rect: Rect, parts: Parts) -> None:

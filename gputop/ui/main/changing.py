@@ -25,7 +25,7 @@ class Changing(Board):
 
     def action_setup(self) -> None:
         """Every setting."""
-        self.app.push_screen(Setup(self))
+        self.app.push_screen(Setup(self, next(key.keys for key in self.every_key if key.id == "setup")))
 
     def current(self) -> Settings:
         """The settings as they are now, whatever keys have changed meanwhile."""

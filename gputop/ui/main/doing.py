@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from gputop.config import BY_KEY
-from gputop.source import Releasable
+from gputop.source import Releasable, Staged
 from gputop.ui.dialogs.palette import Deed, Palette, do, of_keys
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.changing import Changing
@@ -28,6 +28,10 @@ class Doing(Changing):
         yield from of_keys(self.keys, self._act, self.why_not)
         for preset, title in PRESETS.items():
             yield Deed(f"columns-{preset}", f"columns: {title}", partial(self._act, f"preset('{preset}')"))
+        source = self.program.source
+        if isinstance(source, Staged):
+            for name, about in source.scenes.items():
+                yield Deed(f"demo-{name}", f"demo: {about}", partial(source.stage, name))
         yield from self.themes()
 
     def themes(self) -> Iterator[Deed]:

@@ -1,0 +1,130 @@
+"""The page of experiments: what each takes of the machine, who slows it, and the values that make all of them fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gputop import told, units
+from gputop.diagnose.experiments import Experiment, Resource, Slower, Together
+from gputop.safe.text import clean
+from gputop.ui import draw
+from gputop.ui.advice.full import flow
+from gputop.ui.advice.scene import Scene
+from gputop.ui.draw import Line, Run
+from gputop.words import amount
+
+_GAP = 2
+_NAME = 20  # cells, at most
+_RESOURCES: dict[Resource, str] = {"cpu": "CPUs", "disk": "storage", "gpu": "GPU time"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure of an experiment."""
+
+    title: str
+    text: Callable[[Experiment], str]
+    keep: int  # the lowest goes first where it is narrow
+
+
+def _percent(value: float | None) -> str:
+    return units.UNKNOWN if value is None else f"{value:.0f}%"
+
+
+def _share(value: float | None) -> str:
+    return _percent(None if value is None else 100 * value)
+
+
+def _number(value: float | None) -> str:
+    return units.UNKNOWN if value is None else f"{value:.0f}"
+
+
+COLUMNS = (
+    Column("GPU%", lambda one: _percent(one.gpu_busy_percent), 9),
+    Column("THREADS ASKED", lambda one: _number(one.threads_asked), 8),
+    Column("WANT TO RUN", lambda one: _number(one.threads_wanting), 4),
+    Column("CPUS", lambda one: _number(one.cpus_allowed), 7),
+    Column("USED", lambda one: units.UNKNOWN if one.cores is None else f"{one.cores:.1f}", 5),
+    Column("WAIT", lambda one: _percent(one.cpu_wait_percent), 6),
+    Column("LOADERS", lambda one: str(one.loaders), 3),
+    Column("READ/s", lambda one: units.rate(one.read_bytes_per_s), 2),
+    Column("OF ALL I/O", lambda one: _share(one.io_share), 5),
+    Column("BLOCKED", lambda one: _percent(one.io_wait_percent), 1),
+)
+
+
+def experiments(scene: Scene, width: int) -> Sequence[Line]:
+    """What the machine has, then each experiment: its figures, who slows it, what to start it with."""
+    found = scene.together() if scene.together else None
+    if found is None or not found.experiments:
+        return [scene.line(), scene.line().add("   No training job runs here now.", "dim")]
+    names = {one.key: _name(one, scene) for one in found.experiments}
+    first = max(len("EXPERIMENT"), *(len(name) for name in names.values())) + 3
+    columns = _fitting(found.experiments, width - first)
+    titles = scene.line().add("   EXPERIMENT", "dim")
+    lines = [scene.line(), *_summary(found, scene, width), scene.line(), _row(titles, columns, first, None)]
+    for one in found.experiments:
+        line = scene.line().add(f"   {names[one.key]}", "bright", bold=True)
+        lines += [_row(line, columns, first, one), *_slowed(one, scene, width)]
+        lines += [*_fits(one, found, scene, width), scene.line()]
+    return lines
+
+
+def _name(one: Experiment, scene: Scene) -> str:
+    gpus = told.gpus(one.gpus, scene.update.frame)
+    return f"{draw.cut(clean(one.name), _NAME, scene.look.glyphs.more)} {gpus}".rstrip()
+
+
+def _width(column: Column, found: Sequence[Experiment]) -> int:
+    return max(len(column.title), *(len(column.text(one)) for one in found)) + _GAP
+
+
+def _fitting(found: Sequence[Experiment], room: int) -> list[tuple[int, Column]]:
+    chosen = [(_width(column, found), column) for column in COLUMNS]
+    while chosen and sum(width for width, _ in chosen) >= room:
+        chosen.remove(min(chosen, key=lambda each: each[1].keep))
+    return chosen
+
+
+def _row(line: Line, columns: Sequence[tuple[int, Column]], first: int, one: Experiment | None) -> Line:
+    at = first
+    for width, column in columns:
+        text = column.text(one) if one else column.title
+        at += width
+        line.to(at - len(text)).add(text, "text" if one and text != units.UNKNOWN else "dim")
+    return line
+
+
+def _summary(found: Together, scene: Scene, width: int) -> list[Line]:
+    parts = [f"{amount(len(found.experiments), 'experiment')} on {amount(found.cpus, 'CPU')}"]
+    parts += [f"{found.cpu_percent:.0f} % of them used"] if found.cpu_percent is not None else []
+    parts += [f"{found.threads_asked} compute threads asked for"] if found.threads_asked is not None else []
+    parts += [f"{found.threads_wanting:.0f} want to run"] if found.threads_wanting is not None else []
+    moved = found.moved_bytes_per_s
+    parts += [f"{units.rate(moved)}/s to and from storage"] if moved is not None else []
+    runs = [Run("   "), Run(f" {scene.look.glyphs.dot} ".join(parts), "text")]
+    if found.crowded:
+        runs.append(Run("   they are in each other's way", "warn", True))
+    return flow(scene, width, runs, 3)
+
+
+def _slowed(one: Experiment, scene: Scene, width: int) -> list[Line]:
+    if not one.slowed_by:
+        return []
+    said = ", ".join(_slower(each) for each in one.slowed_by)
+    return flow(scene, width, [Run("     slowed by  ", "dim"), Run(said, "warn")], 16)
+
+
+def _slower(one: Slower) -> str:
+    return f"{clean(one.name)} ({100 * one.share:.0f} % of the {_RESOURCES[one.resource]})"
+
+
+def _fits(one: Experiment, found: Together, scene: Scene, width: int) -> list[Line]:
+    """What to start it with, where there are others, or other loaders."""
+    fit = one.fit
+    loaders = f"   num_workers={fit.loaders}" if fit.loaders is not None else ""
+    if not (found.crowded or one.slowed_by or loaders):
+        return []
+    runs = [Run("     fits with  ", "dim"), Run(f"{clean(fit.prefix)}{loaders}", "command")]
+    return flow(scene, width, runs, 16)
