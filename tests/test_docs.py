@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gputop import __version__, config, docs, model
+from gputop import __version__, config, docs, model, thresholds
 from gputop.cli import parser
 from gputop.config import SETTINGS
+from gputop.diagnose import RULES
 from gputop.docs.markdown import table
 from gputop.docs.tables import key_summary
 from gputop.model import metrics
@@ -69,6 +70,16 @@ def test_every_setting_column_and_key_is_in_the_manual() -> None:
     columns = [(f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS]
     assert items(docs.read("columns")) == columns
     assert sorted((row[1], row[2]) for row in rows(docs.read("keys"))) == sorted((key.id, key.help) for key in KEYS)
+
+
+def test_every_rule_is_in_the_manual_with_all_its_numbers() -> None:
+    page = docs.read("diagnosis")
+    parts = [part.partition("\n") for part in page.split("\n## ")]
+    told = {title: {name for name, *_ in rows(text)} for title, _, text in parts}
+    for table_, numbers in thresholds.shipped().items():
+        assert {f"`{name}`" for name in numbers} <= told[table_]
+    assert set(RULES) <= set(told)
+    assert all(rule.question in page for rule in RULES.values())
 
 
 def test_the_example_of_a_settings_file_is_one() -> None:

@@ -25,7 +25,6 @@ LEVELS = {
     Level.HEALTHY: "nothing to do",
     Level.NEVER: "worth knowing, never primary",
 }
-SHARED = ("engine", "starved")  # tables that are no rule's own
 
 
 def rule_list() -> str:
@@ -44,7 +43,8 @@ def level_list() -> str:
 
 def rule_pages(site: Tables | None = None) -> str:
     """Every rule in full, and the numbers that several share."""
-    shared = (f"## {name}\n\nShared by several rules.\n\n{_numbers(name, site)}" for name in SHARED)
+    tables = [name for name in thresholds.written() if name not in RULES]
+    shared = (f"## {name}\n\nShared by several rules.\n\n{_numbers(name, site)}" for name in tables)
     return "\n\n".join((*shared, *(rule_page(rule.id, site).rstrip("\n") for rule in RULES.values())))
 
 
@@ -52,6 +52,8 @@ def rule_page(id: str, site: Tables | None = None) -> str:
     """One rule in full; KeyError where there is none. `site` are the numbers that hold here."""
     rule = RULES[id]
     parts = [f"## {rule.id}", rule.question, *_what(rule), _numbers(id, site)]
+    if rule.group not in RULES and (shared := _numbers(rule.group, site)):
+        parts += ["Shared by the rules of its group:", shared]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -21,10 +21,11 @@ def page(runs: Runs, plain: str, how: str) -> str:
         how,
         "As they are, by gputop and by simpler rules written anew from what their authors publish:",
         _table(runs, {tool: [key for key in runs if key[1:] == (plain, tool)] for tool in _each(runs, 2)}),
-        "gputop on the same runs, disturbed:",
-        _table(runs, {name: [key for key in runs if key[1:] == (name, "gputop")] for name in _each(runs, 1)}),
-        _LEGEND,
     ]
+    if len(variants := _each(runs, 1)) > 1:
+        rows = {name: [key for key in runs if key[1:] == (name, "gputop")] for name in variants}
+        parts += ["gputop on the same runs, disturbed:", _table(runs, rows)]
+    parts.append(_LEGEND)
     if rest := list(_rest(runs)):
         parts += ["What gputop did not lead with, though it was so:", table(("run", "mark", "said instead"), rest)]
     return "\n\n".join(parts) + "\n"
