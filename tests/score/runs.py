@@ -60,13 +60,14 @@ def _between(healthy: Work, faulty: Work, strength: float) -> Work:
     changes: dict[str, Any] = {}
     for field in fields(Work):
         before, now = getattr(healthy, field.name), getattr(faulty, field.name)
-        if isinstance(now, (int, float)) and not isinstance(now, bool) and now != before and field.name != "period_s":
+        if isinstance(now, (int, float)) and not isinstance(now, bool) and now != before and field.name not in _KEPT:
             moved = max(0.0, before + strength * (now - before))
             top = 1.0 if field.name == "duty" else 100.0 if field.name in _SHARES else moved
             changes[field.name] = type(now)(min(moved, top))
     return replace(faulty, **changes)
 
 
+_KEPT = ("period_s", "read_size")  # how long and how large, not how bad
 _SHARES = ("main_cpu", "main_blocked", "loader_blocked", "loader_cpu", "run_wait", "throttled", "io_pressure")
 
 
