@@ -134,6 +134,7 @@ def server() -> dict[str, str]:
         "proc/sys/kernel/osrelease": "6.8.0-45-generic\n",
         "sys/block/nvme0n1/queue/rotational": "0\n",
         "sys/class/net/ens3/speed": "100000\n",
+        "sys/class/net/ens3/operstate": "up\n",
         "sys/class/net/ens3/type": "1\n",
         "sys/class/net/ens3/device/vendor": "0x15b3\n",
         "sys/fs/cgroup/job/cpu.max": "150000 100000\n",

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.tracing import Job, job, scratch, sockets, until
+from tests.watching import ROOT
 
 pytest.importorskip("torch")
 MANY = 100  # more steps than the job makes before something happens
@@ -175,3 +176,43 @@ def test_a_slow_job_that_fails_in_mid_capture(folder: str) -> None:
         assert told["cut"]
         assert slow.ended() == 1
         assert "\nValueError: the training failed\n" in slow.said
+
+
+LATE = """
+import sys, torch
+from torch import nn
+model = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step():
+    model(torch.rand(2, 4)).sum().backward()
+    optimizer.step()
+own = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+own.prepare_trace()
+import gputop.agent
+gputop.agent.mark("loss", 0.25)
+print("ready", flush=True)
+while not sys.stdin.readline():
+    pass
+own.start_trace()
+step()
+own.stop_trace()
+print("own", len(own.events()) > 0, flush=True)
+while True:
+    step()
+"""
+
+
+def test_a14_an_agent_that_comes_late_finds_a_profiler_that_was_there(folder: str) -> None:
+    """As `import gputop.agent` in the middle of a program, or sys.remote_exec."""
+    program = Path(folder, "late.py")
+    program.write_text(f"import sys; sys.path.append({str(ROOT)!r})\n{LATE}")
+    with job(folder, program=str(program), injected=False) as late:
+        agent = late.agent()
+        assert agent.hello["why"] == "import"
+        ((_, name, value),) = agent.answer("marks")["marks"]
+        assert (name, value) == ("loss", 0.25)
+        agent.close()
+        assert late.capture()["error"] == "profiler-active"
+        late.tell("go on")
+        assert late.line() == "own True"
+        assert late.capture()["steps"] == 3

@@ -104,7 +104,7 @@ def test_r16_threads(tmp_path: Path, environ: dict[str, str], status: str, says:
 @pytest.mark.parametrize(
     ("python", "environ", "scope", "status", "says"),
     [
-        ("3.12.3", {}, "0", "limited", "3.14 and newer do"),
+        ("3.12.3", {}, "0", "limited", "only jobs started for it"),
         ("3.14.0", {}, "0", "ok", "by sys.remote_exec of Python 3.14.0"),
         ("3.14.0", {}, "1", "limited", "the kernel does not (see ptrace)"),
         ("3.14.0", {"PYTHON_DISABLE_REMOTE_DEBUG": "1"}, "0", "missing", "switched off"),

@@ -101,7 +101,7 @@ def test_the_first_look_has_no_rates_and_misses_nothing(tmp_path: Path) -> None:
     host = Server(tmp_path).look()
     rates = {metric.name for metric in metrics(Host) if metric.name.endswith("_per_s")}
     assert known([host]) & rates == set()
-    assert known(host.disks) == known(host.networks) - {"speed_bytes_per_s"} == set()
+    assert known(host.disks) == known(host.networks) - {"speed_bytes_per_s", "up"} == set()
     assert (host.cpu_percent, host.cpu_cores_percent) == (None, (None, None))
     assert host.missing == ()
 

@@ -16,6 +16,7 @@ def infiniband(words: int, waits: int, layer: str = "InfiniBand", port: str = PO
     """A port that received and sent this many words of four bytes."""
     return {
         f"{port}/link_layer": f"{layer}\n",
+        f"{port}/state": "4: ACTIVE\n",
         f"{port}/rate": "400 Gb/sec (4X NDR)\n",
         f"{port}/counters/port_rcv_data": f"{words}\n",
         f"{port}/counters/port_xmit_data": f"{2 * words}\n",
@@ -48,7 +49,7 @@ def test_rates_of_an_interface(tmp_path: Path) -> None:
     moved = NET_DEV.replace("1000000    725    1    2", "3000000    725    2    6").replace("500000", "600000")
     host = box.look(2.0, net_dev=moved)
     (ens3,) = host.networks
-    assert (ens3.name, ens3.kind, ens3.speed_bytes_per_s) == ("ens3", "ethernet", 12.5e9)
+    assert (ens3.name, ens3.kind, ens3.up, ens3.speed_bytes_per_s) == ("ens3", "ethernet", True, 12.5e9)
     assert (ens3.receive_bytes_per_s, ens3.send_bytes_per_s) == (1e6, 50e3)
     assert (ens3.drops_per_s, ens3.errors_per_s, ens3.send_wait_percent) == (2, 0.5, None)
     assert (host.receive_bytes_per_s, host.send_bytes_per_s) == (1e6, 50e3)
@@ -90,10 +91,15 @@ def test_infiniband_port_in_units_of_four_bytes(tmp_path: Path) -> None:
     write_tree(tmp_path, infiniband(1_000_000, 625_000_000))
     host = box.look(1.0)
     port = host.networks[1]
-    assert (port.name, port.kind, port.speed_bytes_per_s) == ("mlx5_0:1", "infiniband", 50e9)
+    assert (port.name, port.kind, port.up, port.speed_bytes_per_s) == ("mlx5_0:1", "infiniband", True, 50e9)
     assert (port.receive_bytes_per_s, port.send_bytes_per_s) == (4e6, 8e6)
     assert (port.drops_per_s, port.errors_per_s, port.send_wait_percent) == (0, 0, 10)
     assert (host.receive_bytes_per_s, host.send_bytes_per_s) == (4e6, 8e6)
+
+
+def test_a_port_without_a_cable_is_down_whatever_its_speed(tmp_path: Path) -> None:
+    box = Server(tmp_path, {**server(), **infiniband(0, 0), f"{PORT}/state": "1: DOWN\n"})
+    assert [network.up for network in box.look().networks] == [True, False]
 
 
 def test_roce_has_no_wait_and_ip_over_infiniband_is_not_counted_twice(tmp_path: Path) -> None:

@@ -168,6 +168,29 @@ def test_loaders_without_a_gpu_are_followed_with_their_parent(proc: FakeProc) ->
     assert [find(table, pid).read_bytes_per_s for pid in (21, 22, 23)] == [0.0] * 3
 
 
+def test_ranks_of_torchrun_are_followed_however_little_they_do(proc: FakeProc) -> None:
+    for pid, comm, parent in ((31, "pt_elastic", 1), (32, "python", 31), (33, "python", 31), (34, "python", 1)):
+        proc.add(pid, comm, parent=parent)
+        proc.more(pid)
+    for _ in range(3):
+        table = proc.look()
+    assert [find(table, pid).read_bytes_per_s for pid in (31, 32, 33, 34)] == [0.0, 0.0, 0.0, None]
+
+
+def test_a_rank_stays_followed_when_it_only_waits(proc: FakeProc) -> None:
+    proc.add(35, "python")
+    proc.more(35)
+    proc.names.start()
+    proc.write("35/environ", b"RANK=0\0WORLD_SIZE=2\0")
+    for ticks in range(0, 50, 10):
+        proc.add(35, "python", user=ticks)
+        proc.look()
+    named(proc, 35, lambda process: process.rank == 0)
+    for _ in range(15):
+        process = proc.process(35)
+    assert (process.rank, process.read_bytes_per_s) == (0, 0.0)
+
+
 def test_births_and_deaths_are_seen_at_once(proc: FakeProc) -> None:
     proc.write("loadavg", "0.1 0.1 0.1 1/10 41\n")
     assert proc.look().count == 1

@@ -54,6 +54,13 @@ EXPECTED = {
     "zombie-memory": Expected("zombie-memory", "warn", ("gpu-unused-in-job", "gpu-idle-cpu-busy"), by_s=660.0),
     "gpu-shared": Expected("gpu-shared", "warn", ("zombie-memory", "starved-cpu-idle")),
     "hw-errors": Expected("hw-errors", "crit", ("pcie-degraded", "thermal"), by_s=20.0),
+    "dataparallel": Expected("dataparallel", "warn", ("straggler", "gpu-unused-in-job")),
+    "network-bound": Expected("network-bound", "warn", ("collective-wait", "straggler")),
+    "network-bound-tcp": Expected("network-bound", "warn", ("collective-wait", "straggler")),
+    "collective-wait": Expected("collective-wait", "warn", ("straggler", "network-bound")),
+    "collective-wait-hang": Expected("collective-wait", "crit", ("straggler",), by_s=240.0),
+    "straggler": Expected("straggler", "crit", ("collective-wait",)),
+    "slowdown": Expected("slowdown", "warn", ("thermal", "starved-cpu-idle"), by_s=1080.0),
     "thermal": Expected("thermal", "warn", ("power", "clocks-low")),
     "power": Expected("power", "warn", ("thermal", "clocks-low")),
 }

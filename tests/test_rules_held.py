@@ -50,7 +50,7 @@ def test_zombie_memory_names_the_owner_and_leaves_the_rest_to_him() -> None:
     told = found(hours(parked().frame, 75), "zombie-memory")
     assert told is not None
     assert told.primary
-    assert told.headline == "holds 31.0G of 31.0G in use for nothing: python 100 of carol, idle for 1h 14m, holds 31.0G"
+    assert told.headline == "has 31.0G held for nothing by python 100 of carol, idle for 1h 14m"
     assert told.steps[0].text.startswith("ask carol to shut its kernel down")
     kill = told.steps[-1]
     assert kill.command == "kill 100"
@@ -61,10 +61,10 @@ def test_zombie_memory_names_the_owner_and_leaves_the_rest_to_him() -> None:
 @pytest.mark.parametrize(
     ("process", "words"),
     [
-        (Process(pid=7, started_ticks=0, unseen="exited", gpus=(PARKED,)), "which has ended, still has 31.0G"),
+        (Process(pid=7, started_ticks=0, unseen="exited", gpus=(PARKED,)), "31.0G held by process 7, which has ended"),
         (
             Process(pid=7, started_ticks=1, parent_pid=1, name="pt_data_worker", gpus=(PARKED,), state="S"),
-            "a loader whose trainer is gone, keeps 31.0G",
+            "31.0G held by pt_data_worker 7, a loader whose trainer is gone",
         ),
     ],
 )

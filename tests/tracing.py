@@ -90,13 +90,18 @@ def scratch() -> Iterator[str]:
 
 
 @contextmanager
-def job(folder: str, *arguments: str, flags: tuple[str, ...] = (), program: str = TRAINING) -> Iterator[Job]:
+def job(
+    folder: str, *arguments: str, flags: tuple[str, ...] = (), program: str = TRAINING, injected: bool = True
+) -> Iterator[Job]:
     """A training that has made its first steps."""
+    environ = environment(folder)
+    if not injected:
+        del environ["PYTHONPATH"]
     with (
         Path(folder, "stderr").open("w") as stderr,
         running(
             sys.executable, *flags, program, *arguments,
-            env=environment(folder), stdin=subprocess.PIPE, stderr=stderr, cwd=folder,
+            env=environ, stdin=subprocess.PIPE, stderr=stderr, cwd=folder,
         ) as child,
     ):  # fmt: skip
         found = Job(child, folder)

@@ -85,7 +85,7 @@ class Job:
         lacking = profilers.lacking()
         if lacking:
             raise Problem("unsupported", lacking)
-        if profilers.active():
+        if profilers.may_be_active():
             raise Problem("profiler-active")
         if not self._wish.graphs and _may_break_graphs():
             raise Problem("cuda-graphs")

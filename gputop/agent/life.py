@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from .capture import Capture
     from .server import Server
 
-_HELPERS = ("multiprocessing.spawn", "multiprocessing.forkserver", "multiprocessing.resource_tracker", "_inductor")
+_HELPERS = (
+    "multiprocessing.spawn",
+    "multiprocessing.forkserver",
+    "multiprocessing.resource_tracker",
+    "torch/_inductor",
+)
 _EXIT_S = 12.0  # a step that is being recorded must end first
 _FORK_S = 2.0
 _PROFILER_S = 60.0
@@ -102,6 +107,8 @@ def _in_child() -> None:
     server, _server = _server, None
     if server is None:
         return
+    if server.job is not None and server.job.capture is not None:
+        server.job.capture.state = "stopped"  # its hook came along
     _quietly(server.abandon)
     _quietly(_at_first_step)
 

@@ -19,6 +19,7 @@ _METHODS = ("_prepare_trace", "_start_trace", "__exit__")
 
 first: Callable[[], object] = bool  # called before a profiler of the program is prepared
 _originals: dict[str, Any] = {}
+_late = False  # torch was there before us
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()  # the program's, from `_prepare_trace` to `__exit__`
 
 
@@ -50,13 +51,20 @@ def active() -> bool:
     return bool(_prepared) or bool(module is not None and module._is_profiler_enabled)
 
 
+def may_be_active() -> bool:
+    """The same, where we came after torch and were not told of all; for a moment when some time is no matter."""
+    return active() or (_late and _earlier())
+
+
 def guard() -> bool:
     """Be told, once and for all, when the program starts a profiler; False as long as torch's is not imported."""
+    global _late
     module = whole("torch.autograd.profiler")
     if module is None:
         return False
     kind: Any = getattr(module, "profile", None)
     if not _originals and all(hasattr(kind, name) for name in _METHODS):
+        _late = whole("torch") is not None
         _originals.update((name, getattr(kind, name)) for name in _METHODS)
         kind._prepare_trace = _prepare_trace
         kind.__exit__ = _exit
@@ -81,14 +89,15 @@ def end(profiler: Any) -> None:
     _originals["__exit__"](profiler, None, None, None)
 
 
-def found_by_chance() -> bool:
-    """For an agent that came late: whether a profiler that was entered is among all live objects. It looks at all."""
+def _earlier() -> bool:
+    """Whether one that was prepared before we came has not ended yet: looked for among all live objects, which holds
+    the interpreter for some 100 ms."""
     import gc
 
-    module = whole("torch.autograd.profiler")
-    kind = getattr(module, "profile", None)
+    kind = getattr(whole("torch.autograd.profiler"), "profile", None)
     # type() only: isinstance runs code of the program
-    return any(type(each) is kind and vars(each).get("entered") for each in gc.get_objects())
+    alive = [vars(each) for each in gc.get_objects() if type(each) is kind]
+    return any(each.get("entered") and each.get("kineto_results") is None for each in alive)
 
 
 def _prepare_trace(self: Any, *args: Any, **kwargs: Any) -> Any:

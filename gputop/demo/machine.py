@@ -10,7 +10,6 @@ from gputop.demo.server import GIB, Server, Store
 from gputop.model import Cgroup, Disk, Host, Mount, Network, Node, Pressure, Process, Role
 
 _SYSTEM_SHARE = 0.12  # of the CPU time
-_ETHERNET = 100e9 / 8
 _INFINIBAND = 400e9 / 8
 _LOG_BYTES_PER_S = 12e6  # what daemons write to the first local disk
 _STATIC: dict[str, Any] = {
@@ -50,7 +49,9 @@ def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
     iowait = min(100 - busy, 100 * blocked / server.cpus)
     mounts = _mounts(server, t, processes)
     from_network = _sum(mounts, "read_bytes_per_s")
-    receive, send = 1.01 * from_network + around(4e6, 0.3, 801, t), around(9e6, 0.3, 802, t)
+    between = around(_between(server, t, "ethernet"), 0.02, 803, t)
+    receive = 1.01 * from_network + between + around(4e6, 0.3, 801, t)
+    send = between + around(9e6, 0.3, 802, t)
     disks = _disks(server, t, processes)
     return Host(
         cpus_total=server.cpus,
@@ -69,7 +70,7 @@ def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
         send_bytes_per_s=send,
         disks=disks,
         mounts=mounts,
-        networks=_networks(server, receive, send),
+        networks=_networks(server, t, receive, send),
         process_count=len(processes),
         uptime_s=server.uptime_s + t,
         **_STATIC
@@ -211,24 +212,37 @@ def _disks(server: Server, t: float, processes: tuple[Process, ...]) -> tuple[Di
     return tuple(found)
 
 
-def _networks(server: Server, receive: float, send: float) -> tuple[Network, ...]:
+def _between(server: Server, t: float, network: str) -> float:
+    """What jobs send to their ranks on other machines, and get from them."""
+    rates: list[float] = [getattr(job.phase(t)[1], network) for job in server.jobs if job.runs(t)]
+    return sum(rates)
+
+
+def _networks(server: Server, t: float, receive: float, send: float) -> tuple[Network, ...]:
+    between = around(_between(server, t, "infiniband"), 0.02, 804, t)
     quiet: dict[str, Any] = {"drops_per_s": 0.0, "errors_per_s": 0.0}
     ethernet = Network(
-        name="eth0", speed_bytes_per_s=_ETHERNET, receive_bytes_per_s=receive, send_bytes_per_s=send, **quiet
+        name="eth0",
+        up=True,
+        speed_bytes_per_s=server.ethernet_bytes_per_s,
+        receive_bytes_per_s=receive,
+        send_bytes_per_s=send,
+        **quiet,
     )
     ports = (
         Network(
             name=f"mlx5_{number}/1",
             kind="infiniband",
+            up=True,
             speed_bytes_per_s=_INFINIBAND,
-            receive_bytes_per_s=0.0,
-            send_bytes_per_s=0.0,
+            receive_bytes_per_s=between,
+            send_bytes_per_s=between,
             send_wait_percent=0.0,
             out_of_order_per_s=0.0,
             sequence_errors_per_s=0.0,
             ack_timeouts_per_s=0.0,
             **quiet,
         )
-        for number in range(min(8, len(server.cards)))
+        for number in range(min(8, len(server.cards)) if server.infiniband else 0)
     )
     return (ethernet, *ports)

@@ -89,7 +89,8 @@ class Crew:
         )
 
     def _rank(self, t: float, work: Work, rank: int, identity: Identity) -> Process:
-        job, seed = self.job, identity.pid
+        job, seed, cards = self.job, identity.pid, self.job.ranks[rank]
+        work = job.on_card(t, cards[0]) if len(cards) == 1 else work
         main = min(100.0, around(work.main_cpu, 0.015, seed, t))
         pool = work.pool_threads * around(work.pool_cpu, 0.05, seed + 1, t)
         wait = around(work.run_wait, 0.2, seed + 2, t)
@@ -105,8 +106,8 @@ class Crew:
             name="python",
             command=job.command,
             role=Role.TRAINER,
-            state="R" if main > 60 else "S",
-            waiting_in=None if main > 60 else _ASLEEP,
+            state="D" if work.main_blocked > 90 else "R" if main > 60 else "S",
+            waiting_in=self._storage_wait if work.main_blocked > 90 else None if main > 60 else _ASLEEP,
             threads=job.threads,
             busy_threads=work.pool_threads * (work.pool_cpu >= 10) + (main > 10),
             io_wait_percent=around(work.main_blocked, 0.5, seed + 4, t),
@@ -152,7 +153,7 @@ class Crew:
             io_wait_percent=blocked,
             blocked_percent=blocked,
             write_bytes_per_s=0.0,
-            write_chars_per_s=0.4e6 * (1 + 0.1 * wander),
+            write_chars_per_s=0.4e6 * (1 + 0.1 * wander) * min(1.0, cpu),
             write_calls_per_s=40 * (1 + 0.1 * wander),
             voluntary_switches_per_s=90 * (1 + 0.2 * other),
             involuntary_switches_per_s=4 * (1 - 0.3 * other),
@@ -241,7 +242,9 @@ class Crew:
         return min(self.job.shm_bytes, int(around(self.job.phase(t)[1].shm_used, 0.02, self._seed, t)))
 
     def _place(self, rank: int) -> dict[str, Any]:
-        return {"rank": rank, "local_rank": rank, "world_size": len(self.job.ranks)} if self._many else {}
+        return (
+            {"rank": rank, "local_rank": rank, "world_size": self.job.nodes * len(self.job.ranks)} if self._many else {}
+        )
 
     def _reads(self, read: float, cached: float, call: float) -> dict[str, Any]:
         chars = read + cached

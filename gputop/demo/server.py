@@ -69,6 +69,8 @@ class Work:
     shm_used: float = 2 * MIB  # of the job's own /dev/shm, where it has one
     io_pressure: float = 0.3
     cpu_pressure: float = 1.0
+    ethernet: float = 0.0  # between nodes, bytes a second each way, of the whole job
+    infiniband: float = 0.0  # the same, of one port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,9 @@ class Job:
     pid: int  # of rank 0; the others follow
     ranks: tuple[tuple[int, ...], ...]  # GPU indexes of each rank
     work: tuple[tuple[float, Work], ...]  # (from when, what), the earliest first
-    card_work: tuple[tuple[int, Work], ...] = ()  # GPUs whose work differs
+    card_work: tuple[tuple[int, Work], ...] = ()  # GPUs whose work differs, and that of a rank with such a GPU alone
+    card_work_from_s: float = -math.inf
+    nodes: int = 1  # machines with as many ranks each
     command: tuple[str, ...] = ("python", "train.py")
     launcher: str = "python"
     launcher_command: tuple[str, ...] = ()  # empty: no process of its own
@@ -110,7 +114,8 @@ class Job:
 
     def on_card(self, t: float, card: int) -> Work:
         """The work it does at t on one GPU."""
-        return dict(self.card_work).get(card) or self.phase(t)[1]
+        own = dict(self.card_work).get(card) if t >= self.card_work_from_s else None
+        return own or self.phase(t)[1]
 
     def runs(self, t: float) -> bool:
         """Whether it exists at t."""
@@ -185,6 +190,8 @@ class Server:
     others: tuple[tuple[int, str, int, str, float], ...] = ()  # (pid, user, uid, command, percent of a core)
     guests: tuple[Guest, ...] = ()
     settings: tuple[tuple[float, str, Any], ...] = ()  # (from when, field of Host, value)
+    ethernet_bytes_per_s: float = 100e9 / 8
+    infiniband: bool = True  # a port for each card
     monitor_percent: float = 0.9  # what gputop itself costs, of one core
 
 

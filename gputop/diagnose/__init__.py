@@ -18,7 +18,7 @@ How to add a rule:
 Steadying, severity over time, folding and the primary finding are the engine's (steady.py, fold.py): no rule does any.
 """
 
-from gputop.diagnose import cpu, device, efficiency, feed, memory, storage, usage
+from gputop.diagnose import cpu, device, efficiency, feed, memory, ranks, slowdown, storage, usage
 
 # isort: split
 from gputop.diagnose import meta  # last: it tells what the others cannot judge
@@ -32,9 +32,11 @@ GROUPS = (
     usage,
     feed,
     efficiency,
+    slowdown,
     cpu,
     storage,
     memory,
+    ranks,
     device,
     meta,
 )  # the modules of the rules, in the order in which rules are listed

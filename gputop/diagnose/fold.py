@@ -11,8 +11,7 @@ from gputop.diagnose.steady import RANKS
 from gputop.model import Frame, Process
 
 Tenants = Mapping[str, Sequence[Process]]  # who computes on a GPU, by uuid
-# a rule that knows better than another why something is so, and one that says that others cannot be judged yet
-_INSTEAD = {"io-small-files": "io-bound", "network-fs-bound": "io-bound"}
+# a rule that says that others cannot be judged yet
 _TOO_EARLY = {"cold-cache": frozenset({"io-bound", "io-small-files", "network-fs-bound"})}
 _Group = tuple[str, object]  # a job, a process without one, a GPU without either, the host
 
@@ -95,12 +94,12 @@ def _told(group: list[Finding], host: list[Finding], worth: float) -> list[Findi
 def _settled(group: list[Finding]) -> list[Finding]:
     """Without what another rule says better; what nobody can judge yet is no more than worth knowing."""
     rules = {finding.rule for finding in group}
-    better = {_INSTEAD[rule] for rule in rules & _INSTEAD.keys()}
+    better = {other for rule in rules for other in RULES[rule].instead_of}
     early = frozenset[str]().union(*(_TOO_EARLY[rule] for rule in rules & _TOO_EARLY.keys()))
     return [
         replace(finding, severity="info") if finding.rule in early else finding
         for finding in group
-        if finding.rule not in better
+        if finding.rule not in better or _level(finding) is Level.HARDWARE
     ]
 
 
@@ -135,8 +134,13 @@ def _alone(host: list[Finding]) -> list[Finding]:
     return [replace(finding, primary=True) if finding is lead else finding for finding in host]
 
 
+def _level(finding: Finding) -> Level:
+    rule = RULES[finding.rule]
+    return rule.crit_level if rule.crit_level is not None and finding.severity == "crit" else rule.level
+
+
 def _may_lead(finding: Finding, worth: float) -> bool:
-    level = RULES[finding.rule].level
+    level = _level(finding)
     if level is Level.DEVICE:
         return (finding.lost_share or 0.0) >= worth
     return level is not Level.NEVER and not (level is Level.CAUSE and finding.severity == "info")
@@ -149,7 +153,7 @@ def _remark(finding: Finding) -> bool:
 
 def _order(finding: Finding) -> tuple[int, int, float, int]:
     order = list(RULES)
-    return RULES[finding.rule].level, -RANKS[finding.severity], -finding.confidence, order.index(finding.rule)
+    return _level(finding), -RANKS[finding.severity], -finding.confidence, order.index(finding.rule)
 
 
 def together(abstained: Iterable[Abstained]) -> list[Abstained]:

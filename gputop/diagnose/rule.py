@@ -39,13 +39,23 @@ class Rule:
     group: str  # the module, or the folder, below diagnose that it stands in
     judge: Judge
     confirmed_by: tuple[str, ...] = ()  # names of facts, told of one of its processes, that make it surer
+    crit_level: Level | None = None  # of its crit findings, where they come before the others
+    instead_of: tuple[str, ...] = ()  # rules that are not told of a job while this one explains what they see
 
 
 RULES: dict[str, Rule] = {}  # by id; in the order of the groups in diagnose/__init__.py
 
 
 def rule(
-    id: str, question: str, *, level: Level, state: str = "", short: str = "", confirmed_by: tuple[str, ...] = ()
+    id: str,
+    question: str,
+    *,
+    level: Level,
+    state: str = "",
+    short: str = "",
+    confirmed_by: tuple[str, ...] = (),
+    crit_level: Level | None = None,
+    instead_of: tuple[str, ...] = (),
 ) -> Callable[[Judge], Judge]:
     """Declare a rule. Its numbers stand in the table of the same name in thresholds.toml.
 
@@ -56,7 +66,7 @@ def rule(
         if id in RULES:
             raise ValueError(f"two rules are called {id}")
         group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
-        RULES[id] = Rule(id, question, state, short, level, group, judge, confirmed_by)
+        RULES[id] = Rule(id, question, state, short, level, group, judge, confirmed_by, crit_level, instead_of)
         return judge
 
     return declare

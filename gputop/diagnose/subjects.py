@@ -60,7 +60,7 @@ class Subjects:
                 yield self._at(one)
 
     def jobs(self) -> Iterator[Job]:
-        """Jobs; `ranks` has their trainers."""
+        """Jobs; `ranks(job)` are their trainers."""
         for job in self.frame.jobs:
             yield self._at(job)
 
@@ -77,6 +77,12 @@ class Subjects:
                 features.trainer(self.frame, self._means, self._remembered, tree, self._jobs) for tree in trees
             )
         return self._trainers
+
+    def ranks(self, job: Job) -> tuple[Trainer, ...]:
+        """The trainers of a job on this machine, by rank."""
+        places = {identity: place for place, identity in enumerate(job.ranks)}
+        mine = [one for one in self.vectors() if one.process.job == job.key]
+        return tuple(sorted(mine, key=lambda one: places.get(one.identity, len(places))))
 
     def tenants(self, gpu: Gpu) -> tuple[Process, ...]:
         """Processes that compute on a GPU."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step
@@ -99,10 +100,17 @@ class View(Numbers):
         healthy: bool = False,
         lost_share: float | None = None,
         state: str | None = None,
+        gpus: Iterable[str] = (),
     ) -> Finding:
-        """A finding of this rule about a subject. The headline follows the subject's name: `waits for its loaders`."""
+        """A finding of this rule about a subject. The headline follows the subject's name: `waits for its loaders`.
+
+        `gpus`: uuids of those of a job that it is about.
+        """
+        subject = subject_of(thing)
+        if gpus:
+            subject = replace(subject, gpus=tuple(dict.fromkeys(gpus)))
         return Finding(
-            rule=self._rule, severity=severity, subject=subject_of(thing), headline=headline, evidence=evidence,
+            rule=self._rule, severity=severity, subject=subject, headline=headline, evidence=evidence,
             steps=steps, confidence=confidence, grade=grade, healthy=healthy, lost_share=lost_share,
             state=state or self._state or None,
         )  # fmt: skip

@@ -77,8 +77,8 @@ def torch_trace(machine: Machine) -> Iterator[Line]:
     if not version:
         yield Line("unknown", "the version of the job's Python is not known", value={**value, "route": None})
     elif version < _REMOTE_EXEC:
-        what = f"stacks only: Python {python} lets no profiler in, 3.14 and newer do (sys.remote_exec)"
-        yield Line("limited", what, value={**value, "route": None})
+        what = f"Python {python} lets no profiler in from outside (3.14 does): only jobs started for it can be traced"
+        yield Line("limited", what, "gputop run -- COMMAND", {**value, "route": None})
     elif settings.get("PYTHON_DISABLE_REMOTE_DEBUG"):
         what = "remote debugging is switched off by PYTHON_DISABLE_REMOTE_DEBUG"
         yield Line("missing", what, "unset PYTHON_DISABLE_REMOTE_DEBUG", {**value, "route": None})

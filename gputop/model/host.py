@@ -59,6 +59,7 @@ class Network:
 
     name: str
     kind: str = "ethernet"  # ethernet, infiniband
+    up: bool | None = metric(Unit.FLAG, "the link is up")
     speed_bytes_per_s: float | None = metric(_R, "speed of the link")
     receive_bytes_per_s: float | None = metric(_R, "received", history=True)
     send_bytes_per_s: float | None = metric(_R, "sent", history=True)

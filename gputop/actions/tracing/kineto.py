@@ -1,7 +1,8 @@
-"""The profiler's own daemon endpoint, for jobs that were started with it: who may be served, and why nobody else is.
+"""The profiler's own daemon endpoint, of jobs that were started with it, and why gputop does not serve it.
 
 A reply from an address that does not begin with the very text of the job's KINETO_IPC_SOCKET_DIR aborts the job; the
-name that is used without it is open to every user of the machine.
+name that is used without it is open to every user of the machine; and a job that ends, or runs operators on another
+thread, while such a trace is stopped has crashed (pytorch#185741, #187141, #187483).
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ from gputop.safe.attach import Barred
 START = "gputop run -- COMMAND"
 
 
-def barred(process: Process, environment: Mapping[str, str]) -> Barred | None:
-    """Why the endpoint of this process is not served; None if it could be."""
-    pid, folder = process.pid, environment.get("KINETO_IPC_SOCKET_DIR", "")
+def barred(process: Process, environment: Mapping[str, str]) -> Barred:
+    """Why the endpoint of this process is not served."""
+    folder = environment.get("KINETO_IPC_SOCKET_DIR", "")
     if not folder:
-        return Barred(
-            f"{pid} listens for traces on a name that any user could serve: not served; restart it with", START
-        )
-    if not _safe(folder, process.uid):
-        why = f"{pid} uses a socket folder that gputop does not serve: a reply could abort it"
-        return Barred(f"{why}; restart it with", START)
-    return None
+        why = "listens for traces on a name that any user could serve"
+    elif not _safe(folder, process.uid):
+        why = "uses a socket folder where a reply could abort it"
+    else:
+        why = "takes traces only from a daemon, and has a torch that may crash when such a trace stops"
+    return Barred(f"{process.pid} {why}: not served; next time start it with", START)
 
 
 def _safe(folder: str, uid: int | None) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gputop.actions.action import Result
 from gputop.actions.hold import Scope
 from gputop.model import Fact, Process
-from gputop.trace.verdict import View
+
+if TYPE_CHECKING:
+    from gputop.trace.verdict import View
 
 MOST_STEPS = 100
 

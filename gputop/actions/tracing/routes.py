@@ -20,7 +20,6 @@ class Route(Enum):
 
     AGENT = "agent"
     REMOTE = "remote"  # our agent, put there by sys.remote_exec
-    KINETO = "kineto"  # the profiler's own daemon endpoint
 
 
 def route(process: Process) -> Route | Barred:
@@ -32,7 +31,7 @@ def route(process: Process) -> Route | Barred:
     if version is not None and version >= remote.SINCE:
         return remote.barred(process, said) or Route.REMOTE
     if said.get("KINETO_USE_DAEMON") == "1":
-        return kineto.barred(process, said) or Route.KINETO
+        return kineto.barred(process, said)
     return _none(process, version)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from gputop import words
 from gputop.actions.action import Result, Run, begin
@@ -17,9 +18,9 @@ from gputop.actions.tracing.shots import Shot, shoot
 from gputop.model import Process, Role
 from gputop.safe.attach import Barred
 from gputop.safe.files import Refused
-from gputop.trace import signatures  # noqa: F401
-from gputop.trace.read import read
-from gputop.trace.verdict import View
+
+if TYPE_CHECKING:
+    from gputop.trace.verdict import View
 
 _REMOTE_TEXT = (
     "{pid} was not prepared: sys.remote_exec puts our agent into it, where it stays until {pid} ends;"
@@ -98,6 +99,11 @@ def _prepared(target: Target, order: Order, run: Run) -> Traced | None:
 
 def _brought(hold: Hold, order: Order, shots: Sequence[Shot]) -> Traced:
     """The traces of those that have one, read; what went wrong with the others."""
+    # late: few looks at a screen end in a trace
+    from gputop.trace import signatures  # noqa: F401
+    from gputop.trace.read import read
+    from gputop.trace.verdict import View
+
     done = [shot for shot in shots if shot.told is not None]
     problems = [f"{shot.target.pid}: {shot.problem}" for shot in shots if shot.told is None]
     if not done:

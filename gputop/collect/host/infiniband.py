@@ -32,6 +32,7 @@ class Port(NamedTuple):
     folder: str
     infiniband: bool  # its link layer; a RoCE port's is Ethernet
     bytes_per_s: float | None
+    up: bool | None  # a port that is down tells a speed too
 
 
 class Ports:
@@ -64,17 +65,19 @@ class Ports:
 
     def _port(self, adapter: str, number: str) -> Port:
         folder = f"class/infiniband/{adapter}/ports/{number}"
+        state = self._kernel.word(f"{folder}/state")
         return Port(
             name=f"{adapter}:{number}",
             folder=folder,
             infiniband=self._kernel.word(f"{folder}/link_layer") == "InfiniBand",
             bytes_per_s=_speed(self._kernel.word(f"{folder}/rate")),
+            up=None if state is None else state.endswith("ACTIVE"),
         )
 
 
 def _network(port: Port, growth: Growth | None) -> Network:
     if growth is None:
-        return Network(name=port.name, kind="infiniband", speed_bytes_per_s=port.bytes_per_s)
+        return Network(name=port.name, kind="infiniband", up=port.up, speed_bytes_per_s=port.bytes_per_s)
     received, sent, wait = (growth.per_s(counter) for counter in (_RECEIVED, _SENT, _WAIT))
     waited = None
     # on Ethernet the port pauses instead, and this counter stands still
@@ -83,6 +86,7 @@ def _network(port: Port, growth: Growth | None) -> Network:
     return Network(
         name=port.name,
         kind="infiniband",
+        up=port.up,
         speed_bytes_per_s=port.bytes_per_s,
         receive_bytes_per_s=None if received is None else received * _WORD_BYTES,
         send_bytes_per_s=None if sent is None else sent * _WORD_BYTES,

@@ -22,6 +22,7 @@ _NOT_OUTSIDE = re.compile(
 _STATIC_EVERY_S = 60.0
 _IPOIB = 32  # ARPHRD_INFINIBAND
 _MEGABIT = 1e6 / 8
+_UP = {"up": True, "down": False, "lowerlayerdown": False}  # others do not tell
 
 # columns of /proc/net/dev
 _RECEIVED, _RECEIVE_ERRORS, _RECEIVE_DROPS, _SENT, _SEND_ERRORS, _SEND_DROPS = range(6)
@@ -29,6 +30,7 @@ _COLUMNS = (0, 2, 3, 8, 10, 11)
 
 
 class _Link(NamedTuple):
+    up: bool | None
     speed_bytes_per_s: float | None
     physical: bool
     ipoib: bool
@@ -41,6 +43,7 @@ class Networks:
         "networks",
         "receive_bytes_per_s",
         "send_bytes_per_s",
+        "network.up",
         "network.speed_bytes_per_s",
         "network.receive_bytes_per_s",
         "network.send_bytes_per_s",
@@ -81,6 +84,7 @@ class Networks:
             folder = f"class/net/{name}"
             megabits = self._kernel.number(f"{folder}/speed")  # -1, or an error, where there is no such thing
             self._links[name] = _Link(
+                up=_UP.get(self._kernel.word(f"{folder}/operstate") or ""),
                 speed_bytes_per_s=megabits * _MEGABIT if megabits and megabits > 0 else None,
                 physical=bool(self._kernel.names(f"{folder}/device")),
                 ipoib=self._kernel.number(f"{folder}/type") == _IPOIB,
@@ -152,10 +156,11 @@ def outside(links: Mapping[str, _Link], have_ports: bool) -> tuple[str, ...]:
 
 def _network(name: str, link: _Link, growth: Growth | None) -> Network:
     if growth is None:
-        return Network(name=name, speed_bytes_per_s=link.speed_bytes_per_s)
+        return Network(name=name, up=link.up, speed_bytes_per_s=link.speed_bytes_per_s)
     rates = [growth.per_s(counter) for counter in range(len(_COLUMNS))]
     return Network(
         name=name,
+        up=link.up,
         speed_bytes_per_s=link.speed_bytes_per_s,
         receive_bytes_per_s=rates[_RECEIVED],
         send_bytes_per_s=rates[_SENT],

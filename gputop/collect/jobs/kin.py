@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 LOADER = "pt_data_w"  # how torch names the main thread of a DataLoader worker: pt_data_worker
+AGENT = "pt_elastic"  # and that of torchrun
 DEEPEST = 64  # a tree is never that deep; parents read at different times could form a circle
 
 

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from gputop.collect.jobs.kin import AGENT
 from gputop.model import Process
 
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*t?(?:-dbg)?")
@@ -44,7 +45,7 @@ _MODULES = {
     "composer.cli.launcher": "composer",
 }
 # by the name of the main thread
-_NAMES = {"pt_elastic": "torchrun", "slurmstepd": "slurm", "raylet": "ray"}
+_NAMES = {AGENT: "torchrun", "slurmstepd": "slurm", "raylet": "ray"}
 _NOTEBOOKS = {"ipykernel_launcher", "ipykernel", "colab_kernel_launcher"}
 _SERVICES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 

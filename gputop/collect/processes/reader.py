@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from gputop.collect.files import Shelf, slurp, why
 from gputop.collect.fills import check
-from gputop.collect.jobs.kin import LOADER, Tree
+from gputop.collect.jobs.kin import AGENT, LOADER, Tree
 from gputop.collect.processes.cgroup import QUOTA_FILLS, Place
 from gputop.collect.processes.closely import Closely
 from gputop.collect.processes.dossier import WEIGHT_FILLS
@@ -65,7 +65,7 @@ class ProcessReader:
         self._private = not initial_pid_namespace(root)
         self._seen: dict[int, Seen] = {}
         self._pids, self._tasks, self._listed_s = set[int](), list[bytes](), 0.0
-        self._tree, self._loader_parents = Tree({}), frozenset[int]()
+        self._tree, self._loader_parents, self._agents = Tree({}), frozenset[int](), frozenset[int]()
         self._tree_changed = True
         self._tracked: dict[int, Seen] = {}
         self._weighed: set[int] = set()
@@ -211,10 +211,13 @@ class ProcessReader:
             self._tree = Tree({pid: seen.stat.parent_pid or 0 for pid, seen in self._seen.items()})
             loaders = [seen for seen in self._seen.values() if seen.stat.comm.startswith(LOADER)]
             self._loader_parents = frozenset(seen.stat.parent_pid or 0 for seen in loaders)
+            self._agents = frozenset(pid for pid, seen in self._seen.items() if seen.stat.comm == AGENT)
             self._tree_changed = False
         shown = interest.pids | interest.sight
-        roots = {pid for pid in gpu_pids if self._vouched(pid)} | self._loader_parents
-        chosen = self._tree.kin(roots) | (self._seen.keys() & {*gpu_pids, *shown})
+        # ranks that wait for each other without a GPU or a loader use no CPU to speak of
+        ranks = {pid for pid, seen in self._tracked.items() if (seen.named.get("world_size") or 0) > 1}
+        roots = {pid for pid in gpu_pids if self._vouched(pid)} | self._loader_parents | self._agents
+        chosen = self._tree.kin(roots) | (self._seen.keys() & {*gpu_pids, *shown, *ranks})
         chosen.update(seen.identity.pid for seen in (*looked, *self._tracked.values()) if seen.busy_until_s > now_s)
         for pid in self._tracked.keys() - chosen:
             left = self._tracked.pop(pid)

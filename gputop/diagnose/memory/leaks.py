@@ -112,7 +112,9 @@ def host_memory_leak(view: View) -> Iterator[Finding]:
     groups = {group.path: group for group in view.frame.cgroups}
     grown = growing(view, "pss_bytes", lambda trainer: room.total if (room := _room(view, trainer, groups)) else None)
     for trainer in view.trainers(cold=True):
-        if not view.knows(trainer.process, "pss_bytes"):
+        refused = [one for one in trainer.process.missing if one.metric == "pss_bytes"]
+        if refused:  # where it is only early, nobody has to know
+            view.abstain(trainer, *refused)
             continue
         growth = grown.get(trainer.identity)
         room = _room(view, trainer, groups) if growth else None

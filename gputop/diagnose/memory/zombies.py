@@ -20,10 +20,10 @@ _UNSEEN = "run gputop on the host, or start the container with --pid=host"
 
 
 class Nothing(NamedTuple):
-    """Memory that is held for nothing: how much, by whom in words, and what can be done."""
+    """Memory that is held for nothing: how much, by whom, and what can be done."""
 
     bytes: int
-    text: str
+    text: str  # follows `held by`
     steps: tuple[Step, ...]
     stopped: bool = False  # on purpose, as a debugger does
 
@@ -53,22 +53,22 @@ def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity,
     """What one process holds for nothing."""
     held, who = share.vram_bytes or 0, named(process)
     if process.unseen == "exited":
-        return Nothing(held, f"process {process.pid}, which has ended, still has {units.size(held)}", _GONE)
+        return Nothing(held, f"process {process.pid}, which has ended", _GONE)
     if process.unseen is not None or held < view.limit("least_bytes"):
         return None
     if process.state == "Z":
         parent = Step(text=f"its parent, process {process.parent_pid}, has to take note of its end, or to end as well")
-        return Nothing(held, f"{who} is dead and still has {units.size(held)}", (parent, *_GONE[1:]))
+        return Nothing(held, f"{who}, which is dead", (parent, *_GONE[1:]))
     if process.state in ("T", "t"):
-        text = f"{who} is stopped and keeps {units.size(held)}"
+        text = f"{who}, which is stopped"
         return Nothing(held, text, (_let_go(process, "to go on with it", f"kill -CONT {process.pid}"),), stopped=True)
     if _orphan(view, process):
-        text = f"{who}, a loader whose trainer is gone, keeps {units.size(held)}"
+        text = f"{who}, a loader whose trainer is gone"
         return Nothing(held, text, (_let_go(process, "to end it", f"kill {process.pid}", destroys=True),))
     idle_s = idle.get(process.identity)
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
-    return Nothing(held, f"{who}, idle for {units.ago(idle_s)}, holds {units.size(held)}", tuple(_wake(view, process)))
+    return Nothing(held, f"{who}, idle for {units.ago(idle_s)}", tuple(_wake(view, process)))
 
 
 def _orphan(view: View, process: Process) -> bool:
@@ -122,21 +122,22 @@ def _nobodys(view: View, gpu: Gpu, named_here: Named) -> Nothing | None:
         return None
     orphans = [one for one in view.frame.processes if _orphan(view, one)]
     perhaps = f"; perhaps of {named(orphans[0])}, a loader whose trainer is gone" if orphans else ""
-    return Nothing(rest, f"{units.size(rest)} belong to no process that can be seen{perhaps}", _nobodys_steps(gpu))
+    return Nothing(rest, f"no process that can be seen{perhaps}", _nobodys_steps(gpu))
 
 
 def _told(view: View, gpu: Gpu, found: Sequence[Nothing]) -> Finding:
-    total, used = sum(one.bytes for one in found), gpu.vram_used_bytes
-    busy = view.mean(gpu, "busy_percent")
-    of = f" of {units.size(used)} in use" if used else ""
-    evidence = [Evidence(text=one.text, value=float(one.bytes), unit="B") for one in found[:6]]
+    busy, more = view.mean(gpu, "busy_percent"), f", and by {len(found) - 1} more" if len(found) > 1 else ""
+    evidence = [
+        Evidence(text=f"{units.size(one.bytes)} held by {one.text}", value=float(one.bytes), unit="B")
+        for one in found[:6]
+    ]
     if busy is not None:
         text = f"GPU busy {busy:.0f} % of the last {view.limit('window_s'):.0f} s"
         evidence.append(Evidence(text=text, value=busy, unit="%", limit=view.limit("busy_percent")))
     return view.found(
         gpu,
         "info" if all(one.stopped for one in found) else "warn",
-        f"holds {units.size(total)}{of} for nothing: {found[0].text}",
+        f"has {units.size(sum(one.bytes for one in found))} held for nothing by {found[0].text}{more}",
         evidence=tuple(evidence),
         steps=tuple(dict.fromkeys(step for one in found[:3] for step in one.steps)),
         confidence=0.85,

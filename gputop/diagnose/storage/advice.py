@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from shlex import quote
 
 from gputop.diagnose.finding import Step
@@ -18,13 +19,15 @@ _LEAST_FREE = 20e9  # bytes: less holds no data set
 _SOLID = ("nvme", "vd", "xvd", "sd")
 
 
-def staged(view: View, source: Source | None) -> Step:
+def staged(view: View, source: Source | None) -> Iterator[Step]:
     """Copy the data to a local disk that has room for it."""
-    room = _room(view, source)
+    room = view.once(("room", source and source.name), partial(_room, view, source))
     if room is None:
-        return Step(text="copy the data to a local NVMe disk first")
+        if source is None or not source.name.startswith("nvme"):
+            yield Step(text="copy the data to a local NVMe disk first")
+        return
     below = f"{quote(source.name.rstrip('/'))}/" if isinstance(source, sources.Server) else ""
-    return Step(
+    yield Step(
         text=f"copy the data to {room.path} first, {size(room.free_bytes)} free",
         command=f"rsync -a {below}DATASET/ {quote(room.path.rstrip('/'))}/DATASET/",
     )

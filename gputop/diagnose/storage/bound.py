@@ -51,7 +51,7 @@ def io_bound(view: View) -> Iterator[Finding]:
 
 def _steps(view: View, trainer: Trainer) -> Iterator[Step]:
     drive = sources.drive(view)
-    yield advice.staged(view, sources.source(view))
+    yield from advice.staged(view, sources.source(view))
     yield advice.SHARDS
     if not _full(view, drive):
         yield from advice.more_loaders(view, trainer)

@@ -22,6 +22,7 @@ from gputop.diagnose.view import View
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
+    instead_of=("io-bound",),
 )
 def network_fs_bound(view: View) -> Iterator[Finding]:
     """GPU and CPU have little to do, the job is who reads from a file server, and that or the way to it is slow."""
@@ -134,7 +135,7 @@ def _of_link(view: View, link: Link) -> Evidence:
 
 
 def _steps(view: View, server: Server | None) -> Iterator[Step]:
-    yield advice.staged(view, server)
+    yield from advice.staged(view, server)
     if server is not None and server.file_system.startswith("nfs"):
         yield Step(
             text="more connections to the server, and larger reads",

@@ -103,7 +103,7 @@ def _judged(view: View, trainer: Trainer, saves: Sequence[Pause]) -> Iterator[Fi
     yield view.found(
         trainer,
         "warn" if share >= limit else "info",
-        f"stands still for {ago(idle_s)} every {ago(every_s)}, while a checkpoint is written",
+        f"stands still for {ago(round(idle_s))} every {ago(round(every_s))}, while a checkpoint is written",
         evidence=(
             Evidence(text=f"that is {100 * share:.1f} % of its time", value=100 * share, unit="%", limit=100 * limit),
             Evidence(
@@ -127,7 +127,9 @@ def _steps(idle_s: float, every_s: float, share: float) -> Iterator[Step]:
     )
     if share > _COST:
         rare_s = idle_s / _COST
-        yield Step(text=f"save less often: every {ago(rare_s)} instead of every {ago(every_s)} would cost 1 %")
+        yield Step(
+            text=f"save less often: every {ago(round(rare_s))} instead of every {ago(round(every_s))} would cost 1 %"
+        )
     yield Step(text="several ranks: let each write its part (torch.distributed.checkpoint), not rank 0 all of it")
     yield Step(text="write to a local NVMe disk, and copy it to where it belongs in the background")
     yield Step(text="keep the state of the optimizer for the checkpoints that you resume from, not for all of them")

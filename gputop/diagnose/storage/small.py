@@ -30,6 +30,7 @@ class Reads(NamedTuple):
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
+    instead_of=("io-bound",),
 )
 def io_small_files(view: View) -> Iterator[Finding]:
     """It waits for storage, and what it asks for is small: the number of requests is the limit, not the bytes."""
@@ -83,6 +84,6 @@ def _steps(view: View, trainer: Trainer) -> Iterator[Step]:
     )
     yield Step(text="or into one LMDB, Arrow or Parquet file, with an index to read at random")
     yield from advice.more_loaders(view, trainer)
-    yield advice.staged(view, sources.source(view))
+    yield from advice.staged(view, sources.source(view))
     yield from advice.cache(view)
     yield advice.look(sources.drive(view))

@@ -103,4 +103,5 @@ def _unused(
         ),
         confidence=0.8,
         lost_share=len(idle) / total,
+        gpus=[gpu.uuid for gpu, _ in unused],
     )

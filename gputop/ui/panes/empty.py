@@ -62,7 +62,7 @@ def no_gpu_process(
         rest = f", {sum(watts):.0f} W at rest" if watts else ""
         text = f"  No process uses a GPU now. {len(gpus)} GPU{'s' * (len(gpus) != 1)} idle{rest}."
     else:
-        text = "  No training job, and no process is busy."
+        text = "  No training job, and no other process takes more than a core."
     strips = [draw.blank(width, look), Line(look).add(draw.cut(text, width)).strip(width)]
     if last_job:
         parts = wrap(_farewell(last_job), width - 6)  # a number is never cut

@@ -1,0 +1,244 @@
+"""A rule about one rank for which all others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.ranks.team import Team, does, teams
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+
+# what may delay a rank: a feature, from where on it does, how that reads, and what helps
+_REASONS = (
+    ("loader_blocked", 0.2, "whose loaders wait for storage", "its loaders wait for storage",
+     Step(text="put its part of the data on as fast a disk as the others'")),
+    ("loader_cpu", 0.8, "whose loaders are too slow", "its loaders use of a core",
+     Step(text="give each rank samples that cost as much, or more loaders")),
+    ("run_wait", 0.2, "which waits for a CPU", "it waits for a CPU",
+     Step(text="give each rank CPUs of its own", command="numactl --physcpubind=0-7 python train.py")),
+)  # fmt: skip
+_LEAST_TENSOR = 0.02
+_NORMAL = 0.6745  # of a normal distribution lies this many standard deviations around its median
+
+
+Measure = Callable[[Trainer], float | None]
+
+
+class _Late(NamedTuple):
+    """The rank that waits least, how much of their time the others wait for it, and how it shows."""
+
+    one: Trainer
+    effect: float  # 0-1
+    why: str
+    evidence: tuple[Evidence, ...]
+    steps: tuple[Step, ...]
+
+
+@rule(
+    "straggler",
+    "Do all ranks wait for a slow one?",
+    level=Level.RANKS,
+    state="straggler",
+    short="SLOW",
+    confirmed_by=("straggler",),
+    instead_of=("collective-wait", "network-bound"),
+)
+def straggler(view: View) -> Iterator[Finding]:
+    """Ranks step together, so the slowest sets the pace: it is the one that waits least.
+
+    Pipeline stages differ for good reason, so do different cards: neither is compared.
+    """
+    for team in teams(view):
+        if len(team.ranks) < 2 or len(team.ranks) < len(team.job.ranks) or not _comparable(view, team):
+            continue
+        if not all(view.knows(one, "duty") for one in team.ranks):
+            continue
+        late = _slow_clock(view, team) or _starved(view, team) or _more_work(view, team)
+        if late is not None:
+            yield _told(view, team, late)
+
+
+def _comparable(view: View, team: Team) -> bool:
+    """The same cards with much the same on them: stages of a pipeline hold different parts of a model."""
+    if len({tuple(gpu.name for gpu in one.gpus) for one in team.ranks}) > 1:
+        return False
+    held = [sum(share.vram_bytes or 0 for share in one.process.gpus) for one in team.ranks]
+    return min(held) == 0 or max(held) <= view.limit("alike_held") * min(held)
+
+
+def _odd(view: View, team: Team, value: Measure, sign: int) -> tuple[Trainer, float] | None:
+    """The one rank that is far from the others, above (1) or below (-1), and their median; None for none or several."""
+    values = [value(one) for one in team.ranks]
+    known = [number for number in values if number is not None]
+    if len(known) < len(values):
+        return None
+    place = max(range(len(known)), key=lambda number: sign * known[number])
+    others = known[:place] + known[place + 1 :]
+    middle = median(others)
+    apart = median(abs(number - middle) for number in others)
+    least = view.limit("apart") * max(abs(middle), 1e-9)  # a few percent of difference are nothing
+    far, next_far = sign * (known[place] - middle), max(sign * (number - middle) for number in others)
+    alone = 2 * next_far <= far
+    return (team.ranks[place], middle) if alone and view.above(_NORMAL * far / max(apart, least), "score") else None
+
+
+def _slow_clock(view: View, team: Team) -> _Late | None:
+    """Its clock is low, it never pauses, and it gets no more done: the others must wait while it computes."""
+    found = _odd(view, team, lambda one: one.clock_share, -1)
+    if found is None:
+        return None
+    one, usual = found
+    effect = 1 - (one.clock_share or 0.0) / usual if usual else 0.0
+    others = [other for other in team.ranks if other is not one]
+    if not view.above(effect, "effect") or not _never_waits(view, one) or _free(one, others, effect):
+        return None
+    gpu = one.gpus[0]
+    clock, highest = view.mean(gpu, "sm_clock_mhz") or 0.0, gpu.sm_clock_max_mhz or 0.0
+    reason = ", ".join(sorted((gpu.throttle_reasons or frozenset()) - {"idle"}))
+    because = f" ({reason})" if reason else ""
+    evidence = Evidence(
+        text=f"GPU {gpu.index}: SM clock {clock:.0f} MHz{because}, the others {usual * highest:.0f} MHz",
+        value=clock,
+        unit="MHz",
+        limit=usual * highest * (1 - view.limit("effect")),
+    )
+    steps = (
+        Step(text=f"see what holds the clock of GPU {gpu.index} down: heat, power or a fixed clock",
+             command=f"nvidia-smi -i {gpu.index} -q -d PERFORMANCE,CLOCK,TEMPERATURE"),
+        Step(text="until it is repaired leave it out", command=f"CUDA_VISIBLE_DEVICES={_without(team, one)}"),
+    )  # fmt: skip
+    return _Late(one, effect, "whose clock is low", (evidence,), steps)
+
+
+def _free(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
+    """Whether it gets less done than the others, so that nobody waits: in step, a slow unit is active for longer."""
+    tensor = [other.tensor for other in others if other.tensor is not None]
+    if one.tensor is None or len(tensor) < len(others) or not median(tensor):
+        return False
+    return one.tensor / median(tensor) < 1 + effect / 2
+
+
+def _starved(view: View, team: Team) -> _Late | None:
+    """Its GPU has pauses while those of the others are busy without one: they spin until it comes."""
+    found = _odd(view, team, lambda one: one.duty, -1)
+    if found is None:
+        return None
+    one, usual = found
+    others = [other for other in team.ranks if other is not one]
+    effect = usual - (one.duty or 0.0)
+    works = view.above(one.duty, "works") and all(_never_waits(view, other) for other in others)
+    if not works or not view.above(effect, "effect") or not _in_step(view, team, one, others):
+        return None
+    evidence = Evidence(
+        text=f"GPU {one.gpus[0].index} is busy {100 * (one.duty or 0.0):.0f} %, the others {100 * usual:.0f} %",
+        value=100 * (one.duty or 0.0),
+        unit="%",
+        limit=100 * (usual - view.limit("effect")),
+    )
+    why, more, steps = _before_its_gpu(view, one, others)
+    return _Late(one, effect, why, (evidence, *more), steps)
+
+
+def _in_step(view: View, team: Team, one: Trainer, others: Sequence[Trainer]) -> bool:
+    """Whether it gets as much done as the others, although its GPU is busy for less of the time."""
+    work = _measure(team)
+    done = [value for other in others if (value := work(other)) is not None]
+    mine = work(one)
+    if mine is None or not done or not median(done):
+        return False
+    return abs(mine / median(done) - 1) <= view.limit("in_step")
+
+
+def _more_work(view: View, team: Team) -> _Late | None:
+    """All are busy without a pause, and one does more than the others: those spin for the rest of the time."""
+    work = _measure(team)
+    found = _odd(view, team, work, 1)
+    if found is None:
+        return None
+    one, usual = found
+    most = work(one) or 0.0
+    effect = 1 - usual / most if most else 0.0
+    busy = all(view.above(other.duty, "busy") for other in team.ranks)
+    if not busy or not view.above(effect, "effect") or usual < view.limit("progress") * most:
+        return None
+    name = "power above idle" if work is _power else "tensor cores"
+    evidence = Evidence(
+        text=f"GPU {one.gpus[0].index}: {name} {100 * most:.0f} %, the others {100 * usual:.0f} %, all of them busy",
+        value=100 * most,
+        unit="%",
+        limit=100 * usual / (1 - view.limit("effect")),
+    )
+    steps = (
+        Step(text="give each rank as much to do: batches of the same number of tokens, samples sorted by length"),
+        Step(text="collect garbage on all ranks at the same step", command="gc.disable(); gc.collect()  # every 1000"),
+        Step(text="see what it does besides training", action="stack"),
+    )
+    return _Late(one, effect, "which has more to do in each step", (evidence,), steps)
+
+
+def _measure(team: Team) -> Measure:
+    """How much of its chip a rank uses: its tensor cores, where every card tells and they are used, else its power."""
+    tensor = [one.tensor for one in team.ranks if one.tensor is not None]
+    return _tensor if len(tensor) == len(team.ranks) and max(tensor) >= _LEAST_TENSOR else _power
+
+
+def _tensor(one: Trainer) -> float | None:
+    return one.tensor
+
+
+def _power(one: Trainer) -> float | None:
+    return one.power_share
+
+
+def _never_waits(view: View, one: Trainer) -> bool:
+    return view.above(one.duty, "full")
+
+
+def _before_its_gpu(
+    view: View, one: Trainer, others: Sequence[Trainer]
+) -> tuple[str, tuple[Evidence, ...], tuple[Step, ...]]:
+    """What a rank whose GPU pauses does before it computes, that the others do not."""
+    for metric, least, why, text, step in _REASONS:
+        mine, usual = getattr(one, metric) or 0.0, median(getattr(other, metric) or 0.0 for other in others)
+        if mine >= least and mine - usual >= view.limit("more"):
+            said = f"{text} {100 * mine:.0f} %, the others {100 * usual:.0f} %"
+            return why, (Evidence(text=said, value=100 * mine, unit="%", limit=100 * usual),), (step, *_look(one))
+    return "which is late with its work", (Evidence(text=f"it {does(one)}"),), _look(one)
+
+
+def _look(one: Trainer) -> tuple[Step, ...]:
+    dump = f"py-spy dump --pid {one.process.pid}"
+    return (Step(text="see what its main thread does", action="stack", command=dump),)
+
+
+def _without(team: Team, one: Trainer) -> str:
+    gone = {gpu.index for gpu in one.gpus}
+    return ",".join(gpu.index for other in team.ranks for gpu in other.gpus if gpu.index not in gone)
+
+
+def _told(view: View, team: Team, late: _Late) -> Finding:
+    severity: Severity = "crit" if late.effect >= view.limit("crit_effect") else "warn"
+    count = len(team.ranks)
+    known = late.one.tensor
+    return view.found(
+        team.job,
+        severity,
+        f"waits for {team.name(late.one)}, {late.why}",
+        evidence=(
+            *late.evidence,
+            Evidence(
+                text=f"the other {count - 1} ranks wait for it up to {100 * late.effect:.0f} % of the time",
+                value=100 * late.effect,
+                unit="%",
+                limit=100 * view.limit("effect"),
+            ),
+        ),
+        steps=late.steps,
+        confidence=view.confidence(0.7 if count >= 3 else 0.6, known),
+        lost_share=late.effect * (count - 1) / count,
+        gpus=late.one.uuids,
+    )

@@ -1,0 +1,164 @@
+"""A rule about ranks that wait for each other in a collective, and about jobs that hang there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.ranks.team import Team, blocked, does, listed, teams
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Gpu
+from gputop.units import ago
+
+_DRAM_TOP = 0.8  # of the memory bandwidth is reached in practice [DCGM]
+_USUAL_S, _LOOK_S = 900.0, 60.0
+_FLIGHT = "export TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
+
+
+@rule(
+    "collective-wait",
+    "Do ranks wait for each other in a collective?",
+    level=Level.RANKS,
+    state="rank wait",
+    short="SYNC",
+    confirmed_by=("collectives",),
+    crit_level=Level.HARDWARE,
+    instead_of=("slow-start", "starved-cause-unknown"),
+)
+def collective_wait(view: View) -> Iterator[Finding]:
+    """Fully busy with next to no work and nothing sent: a GPU whose NCCL kernels spin until another rank comes."""
+    for team in teams(view):
+        if not any(view.above(one.duty, "near") for one in team.ranks):
+            view.notes(team.job).clear()
+            continue
+        waiting = tuple(one for one in team.ranks if _waits(view, one))
+        still_s = _still_s(view, team, waiting)
+        if waiting and 2 * len(waiting) >= len(team.ranks):
+            yield _told(view, team, waiting, still_s)
+
+
+def _waits(view: View, one: Trainer) -> bool:
+    """Whether all its GPUs do no more than wait."""
+    if not view.above(one.duty, "near") or (one.tensor is None and not view.knows(one, "power_share")):
+        return False
+    if one.shape is not None and not view.below(one.shape.sigma, "sigma"):
+        return False
+    return all(_spins(view, one, gpu) for gpu in one.gpus)
+
+
+def _spins(view: View, one: Trainer, gpu: Gpu) -> bool:
+    if not view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
+        return False
+    tensor, dram = view.mean(gpu, "tensor_percent"), view.mean(gpu, "dram_percent")
+    sent = _sent(view, gpu)
+    quiet = sent is not None and view.below(sent, "sent")
+    if sent is not None and not quiet:
+        return False
+    if tensor is not None and dram is not None:
+        return view.below(tensor, "tensor_percent") and view.below(dram / _DRAM_TOP, "dram_percent") and (
+            quiet or _less_than_usual(view, one, gpu)
+        )  # fmt: skip
+    memory = view.mean(gpu, "memory_busy_percent")
+    low = view.below(one.power_share, "power_share") and (memory is None or view.below(memory, "memory_percent"))
+    return low and _less_than_usual(view, one, gpu)
+
+
+def _sent(view: View, gpu: Gpu) -> float | None:
+    """How much of its links a GPU uses (0-1); None where nobody counts that."""
+    lane, width = gpu.pcie_lane_bytes_per_s, gpu.pcie_width
+    links = (
+        ("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s", gpu.nvlink_max_bytes_per_s),
+        ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", lane * width if lane and width else None),
+    )
+    used = [rate / top for *names, top in links if top for name in names if (rate := view.mean(gpu, name)) is not None]
+    return max(used, default=None)
+
+
+def _less_than_usual(view: View, one: Trainer, gpu: Gpu) -> bool:
+    """Whether it draws much less than when it worked: a job of small kernels looks like waiting, but always did."""
+    watts, usual = view.mean(gpu, "power_watts"), _usual_watts(view, one, gpu)
+    return watts is not None and usual is not None and view.below(watts / usual, "usual")
+
+
+def _usual_watts(view: View, one: Trainer, gpu: Gpu) -> float | None:
+    """What a GPU draws while this trainer works, as far as that was seen: the most that a quarter of an hour showed."""
+    known, now_s = view.notes(one).setdefault(gpu.uuid, (-_LOOK_S, 0.0)), view.frame.mono_s
+    if now_s - known[0] >= _LOOK_S:
+        seconds = max(1.0, min(_USUAL_S, one.context_s or 0.0))
+        watts = view.window(gpu, "power_watts", seconds).percentile(0.9) or 0.0
+        known = view.notes(one)[gpu.uuid] = (now_s, max(known[1], watts))
+    return known[1] or None
+
+
+def _still_s(view: View, team: Team, waiting: Sequence[Trainer]) -> float:
+    """For how long nothing at all has moved: every rank waits, does nothing or is stuck, and nobody reads or writes."""
+    notes, now_s = view.notes(team.job), view.frame.mono_s
+    others = [one for one in team.ranks if one not in waiting]
+    idle = all(view.below(one.duty, "idle") and (blocked(one) or view.below(one.cores, "idle_cores")) for one in others)
+    moved = [value for one in team.ranks for value in (one.read_chars, one.write_chars)]
+    most = view.limit("moved_bytes_per_s")
+    quiet = all(value is not None and value <= most for value in moved)
+    if not waiting or not idle or not quiet or len(team.ranks) < len(team.job.ranks):
+        notes.clear()
+        return 0.0
+    since_s: float = notes.setdefault("since_s", now_s)
+    return now_s - since_s
+
+
+def _told(view: View, team: Team, waiting: tuple[Trainer, ...], still_s: float) -> Finding:
+    late = tuple(one for one in team.ranks if one not in waiting)
+    hangs = still_s >= view.limit("hang_s")
+    severity: Severity = "crit" if hangs else "warn"
+    whom = f"for {listed(team, late)}" if late else "for a rank on another machine" if team.elsewhere else "in vain"
+    so = f"stands still: {len(waiting)} of {len(team.ranks)} ranks" if hangs else f"keeps {len(waiting)} ranks waiting"
+    detailed = any(gpu.tensor_percent is not None for one in waiting for gpu in one.gpus)
+    return view.found(
+        team.job,
+        severity,
+        f"{so}{' wait' if hangs else ''} in a collective {whom}",
+        evidence=tuple(_evidence(view, team, waiting, late, still_s)),
+        steps=tuple(_steps(waiting, late, hangs)),
+        confidence=view.confidence(0.7 if detailed else 0.5),
+        lost_share=len(waiting) / len(team.ranks),
+        state="hang" if hangs else None,
+        gpus=[uuid for one in team.ranks for uuid in one.uuids],
+    )
+
+
+def _evidence(
+    view: View, team: Team, waiting: Sequence[Trainer], late: Sequence[Trainer], still_s: float
+) -> Iterator[Evidence]:
+    pairs = [(one, gpu) for one in waiting for gpu in one.gpus]
+    gpus = [gpu for _, gpu in pairs]
+    cards = ", ".join(gpu.index for gpu in gpus)
+    yield Evidence(text=f"GPUs {cards} 100 % busy", value=100.0, unit="%", limit=view.limit("busy_percent"))
+    watts = [value for gpu in gpus if (value := view.mean(gpu, "power_watts")) is not None]
+    usual = [value for one, gpu in pairs if (value := _usual_watts(view, one, gpu)) is not None]
+    if watts and usual:
+        text = f"but at {min(watts):.0f}-{max(watts):.0f} W, {max(usual):.0f} W at work"
+        yield Evidence(text=text, value=max(watts), unit="W", limit=view.limit("usual") * max(usual))
+    tensor = [value for gpu in gpus if (value := view.mean(gpu, "tensor_percent")) is not None]
+    if tensor:
+        text = f"tensor cores {max(tensor):.0f} %: they spin in NCCL"
+        yield Evidence(text=text, value=max(tensor), unit="%", limit=view.limit("tensor_percent"))
+    for one in late[:4]:
+        yield Evidence(text=f"{team.name(one)} {does(one)}", value=100 * (one.duty or 0.0), unit="%")
+    if still_s:
+        text = f"nobody has read, written or computed for {ago(still_s)}"
+        yield Evidence(text=text, value=still_s, unit="s", limit=view.limit("hang_s"))
+
+
+def _steps(waiting: Sequence[Trainer], late: Sequence[Trainer], hangs: bool) -> Iterator[Step]:
+    odd = (late or waiting)[0]
+    pid = odd.process.pid
+    yield Step(text="see where the rank is that the others wait for" if late else "see where a rank waits",
+               command=f"py-spy dump --pid {pid}", action="stack")  # fmt: skip
+    if not hangs:
+        yield Step(text="let no rank do alone what takes long: save, evaluate and log on all of them, or beside")
+    yield Step(text="look for errors of its GPU and of the network", command="dmesg | grep -iE 'xid|nvrm|mlx5'",
+               needs_root=True)  # fmt: skip
+    yield Step(text="for the next time: let NCCL write down which collective each rank was in", command=_FLIGHT)
+    if hangs:
+        yield Step(text="then end the job and start it again from its last checkpoint", destroys=True)

@@ -1,0 +1,195 @@
+"""A rule about a training run that is slower than it was, and what changed when it became so."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from gputop.diagnose.estimate import change_point
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.units import ago
+
+_STEP_S = 15.0  # between two values
+_KEPT = 240  # values: an hour
+_LEAST = 5  # values on either side of a change
+_NOW = 4  # values that tell whether it lasts
+_LEAST_CORRELATION, _SAMPLES = 0.5, 6  # of a rhythm that is sure, and as many samples in it [M]
+
+
+class Change(NamedTuple):
+    """How a measure of speed changed once."""
+
+    what: str
+    before: float
+    after: float
+    slower: float  # 0-1 of the speed
+    ago_s: float
+    unit: str
+
+
+@rule("slowdown", "Is a training run slower than it was?", level=Level.BESIDE, state="slower", short="SLOW")
+def slowdown(view: View) -> Iterator[Finding]:
+    """Ten minutes of one speed, then five and more of a lower one: by its steps, by its GPU, or by the clock of that.
+
+    Each trainer is looked at every quarter of a minute, in turn.
+    """
+    for trainer in view.trainers():
+        notes, now_s = view.notes(trainer), view.frame.mono_s
+        due_s = notes.setdefault("due_s", now_s + trainer.process.pid % _STEP_S)
+        if now_s >= due_s and not trainer.peers and view.knows(trainer, "duty"):
+            notes["due_s"] = max(due_s + _STEP_S, now_s + _STEP_S / 2)
+            _note_step(trainer, notes.setdefault("steps", deque(maxlen=_KEPT)))
+            notes["found"] = _found(view, trainer, list(notes["steps"]))
+        found = notes.get("found")
+        if found is not None:
+            yield found
+
+
+def _note_step(trainer: Trainer, steps: deque[float | None]) -> None:
+    """The length of its steps as it is now, where that is sure."""
+    rhythm = trainer.period
+    sure = rhythm is not None and rhythm.correlation >= _LEAST_CORRELATION
+    sure = sure and rhythm is not None and rhythm.seconds >= _SAMPLES * trainer.spacing_s
+    steps.append(rhythm.seconds if sure and rhythm is not None else None)
+
+
+def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Finding | None:
+    known_s = min(_KEPT * _STEP_S, trainer.context_s or 0.0)
+    if known_s < view.limit("before_s") + view.limit("after_s"):
+        return None
+    change = _change(view, trainer, steps, known_s)
+    if change is None or not view.above(change.slower, "slower") or _starts_anew(trainer, change.ago_s):
+        return None
+    return _told(view, trainer, change, tuple(_meanwhile(view, trainer, change.ago_s)))
+
+
+def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s: float) -> Change | None:
+    """By the length of its steps; only where that does not show by how busy its GPU is, or by its clock."""
+    if 2 * sum(step is not None for step in steps) > len(steps):
+        found = _once(view, steps)
+        return found and Change("its steps", *found[:2], 1 - found[0] / found[1], found[2], "s")
+    busy = _once(view, _past(view, trainer.key, "busy_percent", known_s))
+    if busy is not None and busy[1] < busy[0]:
+        return Change("its GPU", *busy[:2], 1 - busy[1] / busy[0], busy[2], "%")
+    full = (trainer.duty or 0.0) >= view.limit("full")
+    clock = _once(view, _past(view, trainer.uuids[0], "sm_clock_mhz", known_s)) if full and trainer.uuids else None
+    if clock is not None and clock[1] < clock[0]:
+        return Change("the clock of its GPU", *clock[:2], 1 - clock[1] / clock[0], clock[2], "MHz")
+    return None
+
+
+def _past(view: View, key: str, metric: str, seconds: float) -> Sequence[float | None]:
+    return view.history.values(key, metric, max(seconds, 901.0), _STEP_S)
+
+
+def _once(view: View, series: Sequence[float | None]) -> tuple[float, float, float] | None:
+    """Before, after, and how long ago; None where it did not change once and stay so."""
+    values = [value for value in series if value is not None]
+    most, least = int(view.limit("before_s") / _STEP_S), int(view.limit("after_s") / _STEP_S)
+    if len(values) < most + least:
+        return None
+    now = median(values[-_NOW:])
+    if _near(view, median(values[:least]), now):  # what is cheap comes first
+        return None
+    place = change_point(values, _LEAST)
+    if place is None or place < most or len(values) - place < least:
+        return None
+    before, after = values[:place], values[place:]
+    first, second = median(before), median(after)
+    spread = max(median(abs(value - first) for value in before), median(abs(value - second) for value in after))
+    if not first or not second or abs(first - second) < view.limit("spreads") * spread:
+        return None
+    return None if _near(view, first, now) else (first, second, len(after) * _STEP_S)
+
+
+def _near(view: View, one: float, other: float) -> bool:
+    return abs(one - other) < view.limit("slower_exit") * max(one, other)
+
+
+def _starts_anew(trainer: Trainer, ago_s: float) -> bool:
+    """Whether its loaders came with the change: then it does something else, such as an evaluation."""
+    ages = [process.age_s for process in trainer.tree[1:] if process.age_s is not None]
+    return any(abs(age_s - ago_s) <= 4 * _STEP_S for age_s in ages)
+
+
+def _meanwhile(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
+    """What else changed at that time."""
+    for key, metric, text, share, more in _WITNESSES:
+        about = key or (trainer.key if metric in _OF_TREE else trainer.uuids[0] if trainer.uuids else "")
+        values = _past(view, about, metric, _KEPT * _STEP_S)
+        count = max(1, round(ago_s / _STEP_S))
+        before = [value for value in values[-3 * count : -count - 1] if value is not None]
+        after = [value for value in values[-count + 1 :] if value is not None]
+        if len(before) < 4 or len(after) < 4:
+            continue
+        was, now = median(before), median(after)
+        if (now - was if more else was - now) >= max(share[0], share[1] * abs(was)):
+            yield Evidence(text=text.format(was=was, now=now), value=now, limit=was)
+    yield from _came(view, trainer, ago_s)
+
+
+_OF_TREE = {"loader_cpu", "loader_blocked", "run_wait"}
+# subject (none: the trainer, or its GPU), metric, how it reads, by how much it must change (absolute, of what it was),
+# and whether it grows
+_WITNESSES = (
+    ("", "sm_clock_mhz", "the clock of its GPU fell from {was:.0f} to {now:.0f} MHz", (50.0, 0.05), False),
+    ("", "throttled_heat_percent", "its GPU is slowed by heat {now:.0f} % of the time", (5.0, 0.5), True),
+    ("", "power_limit_watts", "the power limit of its GPU fell from {was:.0f} to {now:.0f} W", (5.0, 0.02), False),
+    ("", "loader_cpu", "its loaders use {now:.1f} cores each, {was:.1f} before", (0.2, 0.2), True),
+    ("", "loader_blocked", "its loaders wait for storage {now:.1f} of their time, {was:.1f} before", (0.15, 0.0), True),
+    ("", "run_wait", "its threads wait for a CPU {now:.1f} of their time, {was:.1f} before", (0.15, 0.0), True),
+    ("host", "cpu_percent", "the CPUs of the machine are {now:.0f} % busy, {was:.0f} % before", (20.0, 0.2), True),
+    ("host", "refaults_per_s", "{now:.0f} file pages a second are read again, {was:.0f} before", (500.0, 1.0), True),
+    ("host", "swap_in_per_s", "{now:.0f} pages a second come back from swap", (50.0, 1.0), True),
+)  # fmt: skip
+
+
+def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
+    """Programs that began at that time and use a good part of the CPUs."""
+    cores = view.limit("neighbour.share") * view.frame.host.cpus_total
+    for process in view.frame.processes:
+        other = process.job is None or process.job != trainer.process.job
+        if other and process.age_s is not None and abs(process.age_s - ago_s) <= 4 * _STEP_S:
+            used = (process.cpu_percent or 0.0) / 100
+            if used >= max(1.0, cores):
+                who = f" of user {process.user}" if process.user and process.uid != trainer.process.uid else ""
+                yield Evidence(text=f"{process.name}{who} began then and uses {used:.1f} CPUs", value=used)
+
+
+def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...]) -> Finding:
+    slower = 100 * change.slower
+    severity: Severity = "crit" if change.slower >= view.limit("crit_slower") else "warn"
+    digits = 2 if change.unit == "s" else 0
+    amount = f"{change.before:.{digits}f} {change.unit}, now {change.after:.{digits}f} {change.unit}"
+    was = {"its steps": f"its steps took {amount}", "its GPU": f"its GPU was busy {amount}"}
+    steps: tuple[Step, ...] = (
+        Step(text="look at what changed with it, above: that comes first"),
+        Step(text="see where its time goes now, over some seconds", action="profile"),
+    )
+    inside = (
+        Step(text="see where its time goes now, over some seconds", action="profile"),
+        Step(text="usual reasons inside a program: longer samples, lists that grow, logging, garbage collection"),
+    )
+    why = "when something else changed" if meanwhile else "for a reason inside the program"
+    return view.found(
+        trainer,
+        severity,
+        f"became {slower:.0f} % slower {ago(change.ago_s)} ago, {why}",
+        evidence=(
+            Evidence(
+                text=f"{was.get(change.what, f'{change.what} was {amount}')} ({-slower:.0f} %)",
+                value=change.after,
+                unit=change.unit,
+                limit=change.before,
+            ),
+            *(meanwhile or (Evidence(text="clocks, loaders, memory, the CPUs and other programs are as before"),)),
+        ),
+        steps=steps if meanwhile else inside,
+        confidence=view.confidence(0.6),
+        lost_share=change.slower,
+    )

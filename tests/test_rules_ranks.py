@@ -1,0 +1,132 @@
+"""One process on several GPUs, and networks between machines: each rule fires, just does not, and abstains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.diagnose import Verdict
+from gputop.model import Frame, GpuShare, Network
+from tests.judged import Machine, after, found, scenario, silent
+from tests.teams import NCCL, lines, team
+
+HELD = (22, 15, 15, 15)
+BUSY = (71.0, 38.0, 37.0, 36.0)
+
+
+def single(busy: tuple[float, ...] = BUSY, held: tuple[float | None, ...] = HELD, **trainer: Any) -> Verdict:
+    """One process on several GPUs."""
+    machine = Machine(trainer={"libraries": ("torch", "cuda"), "cpu_percent": 140.0} | trainer)
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        cards = tuple(
+            replace(one.gpus[0], uuid=f"G{n}", index=f"{n}", busy_percent=value) for n, value in enumerate(busy)
+        )
+        shares = tuple(
+            GpuShare(uuid=f"G{n}", vram_bytes=None if size is None else int(size * 2**30))
+            for n, size in enumerate(held)
+        )
+        return replace(one, gpus=cards, processes=(replace(one.processes[0], gpus=shares),))
+
+    return after(frame, 70)
+
+
+@pytest.mark.parametrize(
+    ("busy", "held", "trainer", "confidence"),
+    [
+        (BUSY, HELD, {}, 0.8),
+        ((95.0, 94.0, 94.0, 95.0), (17.3, 15, 15, 15), {}, 0.6),  # by its memory alone
+        ((95.0, 94.0, 94.0, 95.0), (17.2, 15, 15, 15), {}, None),
+        (BUSY, (None,) * 4, {}, 0.64),  # memory is hidden
+        ((42.0, 38.0, 37.0, 36.0), (15,) * 4, {}, None),
+        (BUSY, (22, 15, 12, 15), {}, None),  # pieces of a model
+        ((50.0, 15.0, 14.0, 16.0), HELD, {}, None),  # one after the other
+        ((71.0, 38.0, 10.0, 36.0), HELD, {}, None),
+        ((71.0, 0.0, 0.0, 0.0), (22, 0.4, 0.4, 0.4), {}, None),  # contexts without work
+        (BUSY, HELD, {"thread_names": NCCL}, None),
+        (BUSY, HELD, {"world_size": 4, "rank": 0}, None),
+        (BUSY, HELD, {"libraries": ("cuda",)}, None),  # JAX
+        (BUSY, HELD, {"libraries": ()}, 0.64),
+        (BUSY, HELD, {"command": ("python", "-m", "vllm.entrypoints.api_server")}, None),
+    ],
+)
+def test_dataparallel(
+    busy: tuple[float, ...], held: tuple[float | None, ...], trainer: dict[str, Any], confidence: float | None
+) -> None:
+    finding = found(single(busy, held, **trainer), "dataparallel")
+    assert (finding and finding.confidence) == (confidence and pytest.approx(confidence))
+
+
+def test_dataparallel_says_what_to_start() -> None:
+    told = found(single(), "dataparallel")
+    assert lines(told)[:2] == [
+        "GPUs 0, 1, 2, 3 of one process: busy 71/38/37/36 %",
+        "it holds 22.0/15.0/15.0/15.0 GiB on them",
+    ]
+    assert told is not None
+    assert told.steps[0].command == "torchrun --nproc_per_node=4 train.py"
+
+
+# network-bound
+
+LOW = {"power_watts": 300.0, "tensor_percent": 20.0, "sm_active_percent": 45.0}
+
+
+def link(sent: float, received: float, **more: Any) -> Network:
+    """10 Gb/s of Ethernet, carrying so much of it."""
+    values = {"speed_bytes_per_s": 1.25e9, "up": True, **more}
+    return Network(name="eth0", send_bytes_per_s=sent * 1.25e9, receive_bytes_per_s=received * 1.25e9, **values)
+
+
+IDLE_PORT = Network(
+    name="mlx5_0:1", kind="infiniband", up=True, speed_bytes_per_s=25e9, send_bytes_per_s=1e6, receive_bytes_per_s=1e6
+)
+
+
+@pytest.mark.parametrize(
+    ("networks", "world", "gpu", "severity"),
+    [
+        ((link(0.93, 0.9),), 8, LOW, "warn"),
+        ((link(0.71, 0.71),), 8, LOW, "warn"),
+        ((link(0.69, 0.69),), 8, LOW, None),
+        ((link(0.3, 0.95),), 8, LOW, None),  # a data set comes
+        ((link(0.93, 0.9),), 2, LOW, None),  # nobody is elsewhere
+        ((link(0.93, 0.9),), 8, {}, "info"),  # every GPU works all the same
+        ((link(0.93, 0.9, speed_bytes_per_s=None),), 8, LOW, None),
+        ((link(0.93, 0.9, up=False),), 8, LOW, None),
+        ((link(0.3, 0.3), IDLE_PORT), 8, LOW, "warn"),
+        ((link(0.09, 0.09), IDLE_PORT), 8, LOW, None),
+        ((link(0.3, 0.3), replace(IDLE_PORT, up=False)), 8, LOW, None),
+        ((link(0.3, 0.3), replace(IDLE_PORT, send_bytes_per_s=1e9)), 8, LOW, None),
+    ],
+)
+def test_network_bound(networks: tuple[Network, ...], world: int, gpu: dict[str, Any], severity: str | None) -> None:
+    said = after(team(lambda _: gpu, ranks=2, world=world, host={"networks": networks}), 50)
+    finding = found(said, "network-bound")
+    assert (finding and finding.severity) == severity
+
+
+def test_a_link_that_is_full_now_and_then_is_not_full() -> None:
+    def networks(t: float) -> tuple[Network, ...]:
+        return (link(0.95, 0.95) if t % 10 < 4 else link(0.6, 0.6),)
+
+    assert found(after(team(lambda _: LOW, ranks=2, world=8, host={"networks": networks}), 60), "network-bound") is None
+
+
+def test_network_bound_names_the_idle_adapter_and_the_setting() -> None:
+    _, said = scenario("network-bound-tcp")[-1]
+    told = found(said, "network-bound")
+    assert lines(told)[1] == "mlx5_0, mlx5_1, mlx5_2 … (400 Gb/s each) carry nothing"
+    assert told is not None
+    assert told.steps[1].command == "NCCL_IB_HCA=" + ",".join(f"mlx5_{n}" for n in range(4))
+    assert lines(told)[-1] == "4 of its 8 ranks are on this machine"
+
+
+def test_network_bound_abstains_where_the_number_of_ranks_is_hidden() -> None:
+    hidden = team(lambda _: LOW, ranks=2, world=None, host={"networks": (link(0.93, 0.9),)})
+    one = silent(after(hidden, 40), "network-bound")
+    assert one is not None
+    assert "same user" in (one.unlock or "")

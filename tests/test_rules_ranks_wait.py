@@ -1,0 +1,189 @@
+"""Ranks that wait for each other: each rule fires, just does not, and abstains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.model import Frame, GpuShare, Network, Process, Role
+from tests.judged import after, found, refused, scenario, silent
+from tests.teams import NCCL, Dials, lines, nothing, of, team
+
+SPINS: dict[str, Any] = {
+    "busy_percent": 100.0, "power_watts": 120.0, "sm_active_percent": 12.0, "tensor_percent": 0.0, "dram_percent": 0.5,
+    "memory_busy_percent": 1.0, "nvlink_rx_bytes_per_s": 0.0, "pcie_rx_bytes_per_s": 0.0, "pcie_tx_bytes_per_s": 0.0,
+}  # fmt: skip
+IDLE: dict[str, Any] = SPINS | {"busy_percent": 0.0, "power_watts": 80.0}
+ASLEEP = {"cpu_percent": 0.0, "main_thread_percent": 0.0, "write_chars_per_s": 100.0}
+NO_GPM = dict.fromkeys(
+    ("tensor_percent", "dram_percent", "sm_active_percent", "fp32_percent", "nvlink_rx_bytes_per_s",
+     "nvlink_tx_bytes_per_s", "nvlink_max_bytes_per_s", "pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s"),
+)  # fmt: skip
+BEFORE_S = 60
+
+
+@pytest.mark.parametrize(
+    ("gpu", "trainer", "launcher", "fires"),
+    [
+        (of({3: {}}, SPINS), nothing, "torchrun", True),
+        (of({3: {}}, SPINS | {"tensor_percent": 3.0}), nothing, "torchrun", False),
+        (of({3: {}}, SPINS | {"dram_percent": 13.0}), nothing, "torchrun", False),
+        (of({3: {}}, SPINS | {"busy_percent": 94.0}), nothing, "torchrun", False),
+        (of({3: {}}, SPINS | {"nvlink_rx_bytes_per_s": 30e9}), nothing, "torchrun", False),  # an exchange goes on
+        (of({0: SPINS}), nothing, "torchrun", False),  # one of four: it may do something of its own
+        (of({}, SPINS), lambda _: {"thread_names": ()}, "slurm", False),  # nothing says that they talk
+        (of({}, SPINS), lambda _: {"thread_names": NCCL}, "slurm", True),
+        (of({}, SPINS | NO_GPM), nothing, "torchrun", False),  # small kernels look the same, and it was always so
+    ],
+)
+def test_collective_wait(gpu: Dials, trainer: Dials, launcher: str, fires: bool) -> None:
+    finding = found(after(team(gpu, trainer, launcher=launcher), 60), "collective-wait")
+    assert (finding and finding.severity) == ("warn" if fires else None)
+
+
+def test_without_counters_it_is_told_by_the_power_it_used_to_draw() -> None:
+    base = team(lambda n: NO_GPM)
+
+    def frame(t: float) -> Frame:
+        one = base(t)
+        if t < BEFORE_S:
+            return one
+        return replace(one, gpus=tuple(replace(gpu, **{**SPINS, **NO_GPM}) for gpu in one.gpus))
+
+    told = found(after(frame, 130), "collective-wait")
+    assert told is not None
+    assert told.confidence == 0.5
+    assert "but at 120-120 W, 600 W at work" in lines(told)
+
+
+def test_collective_wait_says_for_whom() -> None:
+    _, said = scenario("collective-wait")[-1]
+    told = found(said, "collective-wait")
+    assert told is not None
+    assert told.headline == "keeps 3 ranks waiting in a collective for rank 0 (GPU 0)"
+    assert "rank 0 (GPU 0) keeps its GPU 90 % busy" in lines(told)
+    assert told.steps[0].command == "py-spy dump --pid 41207"
+    assert len(told.subject.gpus) == 4
+
+
+@pytest.mark.parametrize(
+    ("late", "severity"),
+    [
+        (ASLEEP, "crit"),
+        (ASLEEP | {"write_chars_per_s": 30e3}, "warn"),  # it writes
+        ({"cpu_percent": 90.0, "write_chars_per_s": 0.0}, "warn"),  # it computes on the CPU
+        (ASLEEP | refused("write_chars_per_s"), "warn"),  # nobody knows whether it writes
+        ({"state": "D", "blocked_percent": 100.0, "write_chars_per_s": 0.0}, "crit"),
+    ],
+)
+def test_a_hang_is_when_nothing_moves_for_two_minutes(late: dict[str, Any], severity: str) -> None:
+    frames = team(of({1: IDLE}, SPINS), of({1: late}, {"write_chars_per_s": 100.0}), ranks=2)
+    finding = found(after(frames, 190), "collective-wait")
+    assert (finding and finding.severity) == severity
+
+
+def test_a_hang_comes_before_everything_else() -> None:
+    _, said = scenario("collective-wait-hang")[-1]
+    told = said.findings[0]
+    assert (told.rule, told.primary, told.state) == ("collective-wait", True, "hang")
+    assert told.headline == "stands still: 3 of 4 ranks wait in a collective for rank 3 (GPU 3)"
+    assert "rank 3 (GPU 3) is blocked in the kernel (state D)" in lines(told)
+
+
+def test_collective_wait_abstains_where_neither_power_nor_counters_tell() -> None:
+    hidden = {**NO_GPM, **refused("power_watts")}
+    assert silent(after(team(lambda _: hidden, ranks=2), 40), "collective-wait") is not None
+
+
+# straggler
+
+CLOCK = {
+    "sm_clock_mhz": 1290.0,
+    "throttle_reasons": frozenset({"hard heat"}),
+    "tensor_percent": 50.0,
+    "busy_percent": 99.0,
+}
+FAST = {"tensor_percent": 34.0, "busy_percent": 99.0}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "trainer", "ranks", "severity"),
+    [
+        (of({2: CLOCK}, FAST), nothing, 4, "crit"),
+        (of({2: CLOCK | {"sm_clock_mhz": 1680.0}}, FAST | {"tensor_percent": 43.0}), nothing, 4, "warn"),
+        (of({2: CLOCK | {"sm_clock_mhz": 1800.0}}, FAST | {"tensor_percent": 46.0}), nothing, 4, None),
+        (of({2: CLOCK}, FAST | {"tensor_percent": 50.0}), nothing, 4, None),  # the others get more done: nobody waits
+        (of({0: CLOCK, 2: CLOCK}, FAST), nothing, 4, None),  # two of four are no odd one
+        (of({2: {"busy_percent": 60.0}}, {"busy_percent": 100.0}), nothing, 4, "crit"),  # late, and the others spin
+        (of({2: {"busy_percent": 91.0}}, {"busy_percent": 100.0}), nothing, 4, None),
+        (of({2: {"busy_percent": 60.0, "tensor_percent": 30.0}}, {"busy_percent": 100.0}), nothing, 4, None),
+        (of({1: {"tensor_percent": 50.0}}, {"tensor_percent": 42.0}), nothing, 2, "warn"),
+        (of({1: {"tensor_percent": 50.0}}, {"tensor_percent": 46.0}), nothing, 2, None),
+        (of({1: {"tensor_percent": 50.0}}, {"tensor_percent": 9.0}), nothing, 4, None),  # they do nothing at all
+        (of({1: {"tensor_percent": 50.0}}, {"tensor_percent": 30.0}),
+         lambda n: {"gpus": (GpuShare(uuid=f"G{n}", vram_bytes=(40 if n == 1 else 30) * 2**30),)}, 4, None),  # stages
+        (of({2: CLOCK | {"name": "A100"}}, FAST), nothing, 4, None),
+    ],
+)  # fmt: skip
+def test_straggler(gpu: Dials, trainer: Dials, ranks: int, severity: str | None) -> None:
+    finding = found(after(team(gpu, trainer, ranks=ranks), 100), "straggler")
+    assert (finding and finding.severity) == severity
+
+
+def test_straggler_names_the_rank_and_what_is_wrong_with_it() -> None:
+    told = found(after(team(of({2: CLOCK}, FAST)), 100), "straggler")
+    assert told is not None
+    assert told.headline == "waits for rank 2 (GPU 2), whose clock is low"
+    assert lines(told) == [
+        "GPU 2: SM clock 1290 MHz (hard heat), the others 1980 MHz",
+        "the other 3 ranks wait for it up to 35 % of the time",
+    ]
+    assert told.steps[1].command == "CUDA_VISIBLE_DEVICES=0,1,3"
+    assert told.subject.gpus == ("G2",)
+
+
+def test_straggler_names_loaders_that_are_too_slow() -> None:
+    base = team(of({2: {"busy_percent": 60.0}}, {"busy_percent": 100.0}))
+
+    def frame(t: float) -> Frame:
+        one = base(t)
+        first = one.processes[0]
+        loaders = tuple(
+            replace(first, pid=200 + n, parent_pid=100 + n, gpus=(), name="pt_data_worker", thread_names=(),
+                    role=Role.LOADER, cpu_percent=98.0 if n == 2 else 50.0)
+            for n in range(4)
+        )  # fmt: skip
+        return replace(one, processes=(*one.processes, *loaders))
+
+    told = found(after(frame, 100), "straggler")
+    assert told is not None
+    assert told.headline == "waits for rank 2 (GPU 2), whose loaders are too slow"
+    assert lines(told)[1] == "its loaders use of a core 98 %, the others 50 %"
+
+
+def test_straggler_abstains_where_a_gpu_does_not_tell() -> None:
+    hidden = of({1: refused("busy_percent")})
+    assert silent(after(team(hidden, ranks=3), 40), "straggler") is not None
+
+
+def test_while_one_rank_is_slow_its_victims_are_not_told() -> None:
+    def gpu(n: int) -> dict[str, Any]:
+        return CLOCK if n == 2 else FAST
+
+    networks = (Network(name="eth0", speed_bytes_per_s=1e9, send_bytes_per_s=9e8, receive_bytes_per_s=9e8),)
+    said = after(team(gpu, ranks=4, world=8, host={"networks": networks}), 110)
+    assert found(said, "straggler") is not None
+    assert found(said, "network-bound") is None
+
+
+def test_a_process_in_between_is_no_rank() -> None:
+    base = team(of({2: CLOCK}, FAST))
+
+    def frame(t: float) -> Frame:
+        one = base(t)
+        other = Process(pid=900, started_ticks=1, name="python", gpus=(GpuShare(uuid="G2", busy_percent=30.0),))
+        return replace(one, processes=(*one.processes, other))
+
+    assert found(after(frame, 100), "straggler") is None  # its GPU is not its own

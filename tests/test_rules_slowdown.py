@@ -1,0 +1,103 @@
+"""Runs that become slower: by their steps, their GPU, its clock; and what changed with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.diagnose import Finding, Verdict
+from gputop.model import Frame, Process
+from tests.judged import Machine, found, judged, refused, scenario, silent
+
+CHANGE_S, END_S, LOOK_S = 690, 1140, 5
+
+
+def turn(before: float, after: float, at_s: float = CHANGE_S, back_s: float = END_S) -> Callable[[float], float]:
+    """A dial that changes at some time, and perhaps back."""
+    return lambda t: after if at_s <= t < back_s else before
+
+
+def said(machine: Machine, more: Callable[[Frame, float], Frame] | None = None, end_s: int = END_S) -> Verdict:
+    frames = (
+        machine.frame(float(t)) if more is None else more(machine.frame(float(t)), t) for t in range(0, end_s, LOOK_S)
+    )
+    *_, (_, verdict) = judged(frames)
+    return verdict
+
+
+def told(verdict: Verdict) -> Finding:
+    finding = found(verdict, "slowdown")
+    assert finding is not None
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("gpu", "severity"),
+    [
+        ({"busy_percent": turn(97, 85)}, "warn"),
+        ({"busy_percent": turn(97, 89)}, None),  # by 8 %
+        ({"busy_percent": turn(97, 70)}, "crit"),
+        ({"busy_percent": turn(85, 97)}, None),  # faster
+        ({"busy_percent": turn(97, 85, at_s=900)}, None),  # four minutes ago
+        ({"busy_percent": turn(97, 85, at_s=480)}, None),  # eight minutes of one speed are few
+        ({"busy_percent": turn(97, 85, back_s=960)}, None),  # and back again
+        ({"busy_percent": lambda t: 97 - 25 * (t // LOOK_S % 3 == 0)}, None),  # it always varied
+        ({"sm_clock_mhz": turn(1980, 1500)}, "warn"),
+        ({"sm_clock_mhz": turn(1980, 1850)}, None),
+    ],
+)
+def test_slowdown(gpu: dict[str, Any], severity: str | None) -> None:
+    finding = found(said(Machine(gpu=gpu)), "slowdown")
+    assert (finding and finding.severity) == severity
+
+
+def test_it_names_what_changed_with_it() -> None:
+    gpu = {"busy_percent": turn(97, 85), "sm_clock_mhz": turn(1980, 1700)}
+    stress = {"name": "stress-ng", "user": "bob", "uid": 7, "cpu_percent": 900.0}
+
+    def more(frame: Frame, t: float) -> Frame:
+        if t < CHANGE_S:
+            return frame
+        other = Process(pid=9, started_ticks=9, age_s=t - CHANGE_S, **stress)
+        return replace(frame, processes=(*frame.processes, other))
+
+    finding = told(said(Machine(gpu=gpu, trainer={"uid": 1}, host={"cpu_percent": turn(10, 66)}), more))
+    assert finding.headline.startswith("became 12 % slower")
+    assert finding.headline.endswith("when something else changed")
+    assert [item.text for item in finding.evidence] == [
+        "its GPU was busy 97 %, now 85 % (-12 %)",
+        "the clock of its GPU fell from 1980 to 1700 MHz",
+        "the CPUs of the machine are 66 % busy, 10 % before",
+        "stress-ng of user bob began then and uses 9.0 CPUs",
+    ]
+
+
+def test_what_changed_leads_where_it_has_a_rule() -> None:
+    gpu = {"sm_clock_mhz": turn(1980, 1400), "throttled_heat_percent": turn(0, 50), "temperature_celsius": turn(70, 89)}
+    verdict = said(Machine(gpu=gpu))
+    assert [finding.rule for finding in verdict.findings if finding.primary] == ["thermal"]
+    assert not told(verdict).primary
+
+
+def test_by_its_steps_it_is_inside_the_program() -> None:
+    _, verdict = scenario("slowdown")[-1]
+    finding = told(verdict)
+    assert finding.headline.endswith("for a reason inside the program")
+    first = finding.evidence[0]
+    assert first.text.startswith("its steps took 1.")
+    assert (first.limit, first.value) == (pytest.approx(1.2, rel=0.03), pytest.approx(1.5, rel=0.03))
+    assert finding.primary
+
+
+def test_new_loaders_mean_that_it_does_something_else() -> None:
+    machine = Machine(gpu={"busy_percent": turn(97, 85)}, loaders=2, loader={"age_s": lambda t: max(1.0, t - CHANGE_S)})
+    assert found(said(machine), "slowdown") is None
+
+
+def test_slowdown_abstains_where_the_gpu_does_not_tell() -> None:
+    hidden = refused("busy_percent")["missing"]
+    gpu = {"busy_percent": lambda t: 97.0 if t < 20 else None, "missing": lambda t: () if t < 20 else hidden}
+    assert silent(said(Machine(gpu=gpu), end_s=90), "slowdown") is not None
