@@ -4,7 +4,7 @@
     for one in told.experiments: one.name, one.gpus, one.threads_asked, one.slowed_by, one.fit
 
 An experiment is a job with a trainer that /proc shows; what each field means stands beside it in `types`. It is worked
-out anew at each call, about a millisecond on a full server: once a second, while somebody looks. The history must be
+out anew at each call, a few milliseconds on a full server: once a second, while somebody looks. The history must be
 one that the engine has fed.
 """
 

@@ -223,6 +223,7 @@ def _without(team: Team, one: Trainer) -> str:
 def _told(view: View, team: Team, late: _Late) -> Finding:
     severity: Severity = "crit" if late.effect >= view.limit("crit_effect") else "warn"
     count = len(team.ranks)
+    others = f"the other {count - 1} ranks wait" if count > 2 else "the other rank waits"
     known = late.one.tensor
     return view.found(
         team.job,
@@ -231,7 +232,7 @@ def _told(view: View, team: Team, late: _Late) -> Finding:
         evidence=(
             *late.evidence,
             Evidence(
-                text=f"the other {count - 1} ranks wait for it up to {100 * late.effect:.0f} % of the time",
+                text=f"{others} for it up to {100 * late.effect:.0f} % of the time",
                 value=100 * late.effect,
                 unit="%",
                 limit=100 * view.limit("effect"),

@@ -45,6 +45,8 @@ def _waits(view: View, one: Trainer) -> bool:
         return False
     if one.shape is not None and not view.below(one.shape.sigma, "sigma"):
         return False
+    if any((gpu.tensor_percent or 0.0) > view.limit("works_percent") for gpu in one.gpus):  # what is cheap comes first
+        return False
     return all(_spins(view, one, gpu) for gpu in one.gpus)
 
 
