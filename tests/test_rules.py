@@ -28,6 +28,20 @@ EXPECTED = {
     "starved-cpu-saturated": Expected("starved-cpu-saturated", "crit", ("starved-cpu-idle", "threads-host")),
     "starved-cpu-idle": Expected("starved-cpu-idle", "warn", ("starved-cpu-saturated", "io-bound")),
     "starved-cpu-idle-flat": Expected("starved-cpu-idle", "crit", ("small-job", "overhead-bound")),
+    "head-of-line": Expected("head-of-line", "warn", ("starved-cpu-idle", "io-bound", "starved-cause-unknown")),
+    "worker-respawn": Expected("worker-respawn", "warn", ("checkpoint-stall", "head-of-line", "gpu-idle-cpu-busy")),
+    "starved-cause-unknown": Expected(
+        "starved-cause-unknown", "warn", ("loader-in-main", "overhead-bound", "small-job", "head-of-line")
+    ),
+    "tensor-cores-idle": Expected("tensor-cores-idle", "warn", ("busy-not-effective", "mem-bw-bound")),
+    "mem-bw-bound": Expected("mem-bw-bound", "info", ("tensor-cores-idle", "busy-not-effective")),
+    "busy-not-effective": Expected("busy-not-effective", "warn", ("tensor-cores-idle", "collective-wait")),
+    "overhead-bound": Expected("overhead-bound", "crit", ("loader-in-main", "starved-cpu-saturated", "small-job")),
+    "sync-log-stall": Expected("sync-log-stall", "warn", ("overhead-bound", "checkpoint-stall", "loader-in-main")),
+    "h2d-transfer-bound": Expected("h2d-transfer-bound", "warn", ("overhead-bound", "numa-misplacement")),
+    "small-job": Expected(
+        "small-job", "info", ("overhead-bound", "starved-cause-unknown", "busy-not-effective"), by_s=1000.0
+    ),
     "no-cuda-context": Expected("no-cuda-context", "warn", ("starved-cpu-saturated", "slow-start"), by_s=200.0),
     "gpu-idle-cpu-busy": Expected("gpu-idle-cpu-busy", "warn", ("loader-in-main", "no-cuda-context")),
     "gpu-unused-in-job": Expected("gpu-unused-in-job", "warn", ("gpu-idle-cpu-busy", "dataparallel"), by_s=1900.0),
@@ -66,6 +80,7 @@ EXPECTED = {
 }
 # what is told beside whatever leads, and never leads itself
 BESIDE = {
+    "workers-oversized": Expected("workers-oversized", "info", ("starved-cpu-saturated", "head-of-line")),
     "persistence-off": Expected("persistence-off", "info", ("hw-errors",)),
     "pcie-degraded": Expected("pcie-degraded", "warn", ("h2d-transfer-bound", "hw-errors")),
     "mig-visibility": Expected("mig-visibility", "info", ("no-cuda-context", "zombie-memory")),

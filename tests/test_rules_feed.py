@@ -1,13 +1,14 @@
-"""Loaders that are too slow, too few or absent, and a GPU that is the limit: fires, just does not, abstains."""
+"""Loaders that are too slow, too few, too many or absent: each rule fires, just does not, abstains."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gputop.model import Missing, Pressure
-from tests.judged import Machine, found, silent
+from gputop.model import Frame, Missing, Pressure
+from tests.judged import Machine, after, found, refused, silent
 
 WAITING = {"busy_percent": 40.0}
 DENIED = (Missing(metric="blocked_percent", reason="denied", unlock="sudo gputop"),)
@@ -16,21 +17,21 @@ DENIED = (Missing(metric="blocked_percent", reason="denied", unlock="sudo gputop
 def saturated(**changes: dict[str, Any]) -> Machine:
     """Sixteen loaders on sixteen CPUs."""
     trainer = {"cpu_percent": 20.0, "main_thread_percent": 20.0}
-    return _machine(Machine(gpu=dict(WAITING), trainer=trainer, loader={"cpu_percent": 96.0}, loaders=16), changes)
+    return changed(Machine(gpu=dict(WAITING), trainer=trainer, loader={"cpu_percent": 96.0}, loaders=16), changes)
 
 
 def few(**changes: dict[str, Any]) -> Machine:
     """Two busy loaders on sixteen CPUs."""
     trainer = {"cpu_percent": 20.0, "main_thread_percent": 20.0}
-    return _machine(Machine(gpu=dict(WAITING), trainer=trainer, loader={"cpu_percent": 97.0}, loaders=2), changes)
+    return changed(Machine(gpu=dict(WAITING), trainer=trainer, loader={"cpu_percent": 97.0}, loaders=2), changes)
 
 
 def alone(**changes: dict[str, Any]) -> Machine:
     """No loaders, and a main thread that reads."""
-    return _machine(Machine(gpu=dict(WAITING), trainer={"read_chars_per_s": 40e6}), changes)
+    return changed(Machine(gpu=dict(WAITING), trainer={"read_chars_per_s": 40e6}), changes)
 
 
-def _machine(machine: Machine, changes: dict[str, dict[str, Any]]) -> Machine:
+def changed(machine: Machine, changes: dict[str, dict[str, Any]]) -> Machine:
     for part, dials in changes.items():
         getattr(machine, part).update(dials)
     return machine
@@ -65,7 +66,25 @@ def test_starved_cpu_saturated_says_what_could_be_won() -> None:
     assert finding.lost_share == pytest.approx(0.6)
 
 
-@pytest.mark.parametrize("rule", ["starved-cpu-saturated", "starved-cpu-idle", "loader-in-main", "gpu-bound-healthy"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "starved-cpu-saturated",
+        "starved-cpu-idle",
+        "loader-in-main",
+        "workers-oversized",
+        "head-of-line",
+        "starved-cause-unknown",
+        "gpu-bound-healthy",
+        "busy-not-effective",
+        "tensor-cores-idle",
+        "mem-bw-bound",
+        "overhead-bound",
+        "small-job",
+        "sync-log-stall",
+        "h2d-transfer-bound",
+    ],
+)
 def test_they_abstain_where_the_gpu_does_not_say_how_busy_it_is(rule: str) -> None:
     unknown = {"busy_percent": None, "missing": (Missing(metric="busy_percent", reason="unsupported"),)}
     machine = Machine(gpu=dict(WAITING), loader={"cpu_percent": 97.0}, loaders=0 if rule == "loader-in-main" else 2)
@@ -130,31 +149,88 @@ def test_loader_in_main(changes: dict[str, Any], fires: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "kind"),
+    ("loaders", "cpu", "duty", "changes", "severity"),
     [
-        ({}, "compute-bound"),
-        ({"tensor_percent": 40.0}, "a mix of compute and memory"),
-        ({"tensor_percent": 30.0, "dram_percent": 50.0}, "bound by its memory"),
-        ({"tensor_percent": 10.0, "sm_active_percent": 50.0}, None),
-        ({"busy_percent": 89.0}, None),
-        ({"busy_percent": lambda t: 100.0 if t % 5 else 70.0}, None),
-        ({"fp32_percent": 44.0, "tensor_percent": 0.0}, None),
-        ({"dram_percent": 62.0, "tensor_percent": 5.0}, None),
+        (17, 35.0, 97.0, {}, "info"),
+        (16, 35.0, 97.0, {}, None),
+        (17, 35.0, 85.0, {}, "warn"),
+        (17, 25.0, 85.0, {}, None),  # they sleep: perhaps they are there for what they wait for
+        (17, 25.0, 97.0, {}, "info"),
+        (17, 25.0, 97.0, {"loader": {"blocked_percent": 11.0}}, None),
+        (8, 14.0, 97.0, {}, "info"),
+        (8, 16.0, 97.0, {}, None),
+        (3, 5.0, 97.0, {}, None),
+        (8, 14.0, 97.0, {"host": {"receive_bytes_per_s": 21e6}}, None),
     ],
 )
-def test_gpu_bound_healthy(gpu: dict[str, Any], kind: str | None) -> None:
-    finding = found(Machine(gpu=gpu).verdict(), "gpu-bound-healthy")
-    assert (finding and finding.headline) == (kind and f"keeps its GPU busy: {kind}")
-    assert finding is None or (finding.healthy and finding.primary and finding.severity == "info")
+def test_workers_oversized(
+    loaders: int, cpu: float, duty: float, changes: dict[str, Any], severity: str | None
+) -> None:
+    machine = Machine(gpu={"busy_percent": duty}, loader={"cpu_percent": cpu}, loaders=loaders)
+    finding = found(changed(machine, changes).verdict(90), "workers-oversized")
+    assert (finding and finding.severity) == severity
+    if finding:
+        assert not finding.primary
+        assert finding.steps[0].command == f"DataLoader(..., num_workers={15 if loaders == 17 else 2})"
+
+
+def test_a_quota_counts_where_pytorch_sees_more_cpus() -> None:
+    trainer = {"allowed_cpus": 4.0, "affinity": "0-15"}
+    finding = found(Machine(trainer=trainer, loader={"cpu_percent": 40.0}, loaders=5).verdict(90), "workers-oversized")
+    assert finding is not None
+    texts = [item.text for item in finding.evidence]
+    assert texts[0] == "5 loaders on 4 allowed CPUs"
+    assert texts[-1] == "PyTorch sees 16 CPUs and does not warn: a quota leaves 4"
+    assert finding.steps[0].command == "DataLoader(..., num_workers=3)"
+
+
+def asleep(**changes: dict[str, Any]) -> Machine:
+    """Four loaders that sleep, and a trainer that waits for them."""
+    trainer = {"cpu_percent": 5.0, "main_thread_percent": 5.0}
+    return changed(Machine(gpu=dict(WAITING), trainer=trainer, loader={"cpu_percent": 2.0}, loaders=4), changes)
 
 
 @pytest.mark.parametrize(
-    ("watts", "clock", "fires"), [(600.0, 1980.0, True), (440.0, 1980.0, False), (600.0, 1650.0, False)]
+    ("changes", "fires"),
+    [
+        ({}, True),
+        ({"loader": {"cpu_percent": 61.0}}, False),
+        ({"loader": {"cpu_percent": 59.0}}, True),
+        ({"trainer": {"main_thread_percent": 51.0}}, False),
+        ({"loader": {"blocked_percent": 11.0}}, False),
+        ({"loader": {"run_wait_percent": 31.0}}, False),
+        ({"loader": {"age_s": 30.0}}, False),  # they have just come
+        ({"trainer": {"read_bytes_per_s": 21e6}}, False),
+        ({"host": {"io_pressure": Pressure(some_percent=50.0)}}, True),  # that is somebody else's
+        ({"host": {"receive_bytes_per_s": 21e6}}, False),
+        ({"gpu": {"busy_percent": 81.0}}, False),
+    ],
 )
-def test_without_unit_counters_power_and_clock_decide(watts: float, clock: float, fires: bool) -> None:
-    unknown = dict.fromkeys(("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent"))
-    finding = found(
-        Machine(gpu={**unknown, "power_watts": watts, "sm_clock_mhz": clock}).verdict(), "gpu-bound-healthy"
-    )
+def test_head_of_line(changes: dict[str, Any], fires: bool) -> None:
+    finding = found(asleep(**changes).verdict(90), "head-of-line")
     assert (finding is not None) == fires
-    assert finding is None or finding.confidence == 0.6
+    assert finding is None or ("in_order=False" in (finding.steps[0].command or "") and finding.severity == "warn")
+
+
+def test_head_of_line_needs_two_loaders_and_abstains_where_their_state_is_hidden() -> None:
+    alone = asleep()
+    alone.loaders = 1
+    assert found(alone.verdict(90), "head-of-line") is None
+    said = asleep(loader=refused("blocked_percent")).verdict(60)
+    assert silent(said, "head-of-line")
+    assert found(said, "head-of-line") is None
+
+
+@pytest.mark.parametrize(("others", "skewed"), [(10.0, True), (30.0, False)])
+def test_one_loader_may_do_the_work_of_all(others: float, skewed: bool) -> None:
+    machine = asleep(loader={"cpu_percent": others})
+
+    def frame(t: float) -> Frame:
+        now = machine.frame(t)
+        *rest, last = now.processes
+        return replace(now, processes=(*rest, replace(last, cpu_percent=95.0)))
+
+    finding = found(after(frame, 100), "head-of-line")
+    assert finding is not None
+    assert (finding.headline == "waits for one of its 4 loaders") == skewed
+    assert skewed == ("loader 203 uses 95 % of a core" in [item.text for item in finding.evidence])

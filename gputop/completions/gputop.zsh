@@ -94,7 +94,7 @@ _shtab_gputop_demo_options=(
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--list[name them all]"
-  ":which one (showcase):(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start stack-vs-gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main threads-process threads-host openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots io-bound io-small-files network-fs-bound cold-cache checkpoint-stall shm-nearly-full memory-pressure host-memory-leak gmem-nearly-full gmem-leak zombie-memory gpu-shared thermal power persistence-off pcie-degraded hw-errors mig-visibility)"
+  ":which one (showcase):(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start stack-vs-gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main workers-oversized head-of-line worker-respawn starved-cause-unknown tensor-cores-idle mem-bw-bound busy-not-effective overhead-bound sync-log-stall h2d-transfer-bound small-job threads-process threads-host openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots io-bound io-small-files network-fs-bound cold-cache checkpoint-stall shm-nearly-full memory-pressure host-memory-leak gmem-nearly-full gmem-leak zombie-memory gpu-shared dataparallel network-bound network-bound-tcp collective-wait collective-wait-hang straggler slowdown thermal power persistence-off pcie-degraded hw-errors mig-visibility)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -317,7 +317,7 @@ _shtab_gputop_rules_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one rule in full\; without it, all of them:(openblas-on-intel cpu-slow neighbour threads-process threads-host numa-misplacement cpu-quota thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility gpu-bound-healthy starved-cpu-saturated starved-cpu-idle loader-in-main gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared no-cuda-context gpu-idle-cpu-busy stack-vs-gpu slow-start gpu-unused-in-job zombie-memory io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full self-overhead blind-spots)"
+  ":one rule in full\; without it, all of them:(openblas-on-intel cpu-slow neighbour threads-process threads-host numa-misplacement cpu-quota thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility no-cuda-context gpu-idle-cpu-busy stack-vs-gpu slow-start gpu-unused-in-job mem-bw-bound gpu-bound-healthy tensor-cores-idle busy-not-effective sync-log-stall h2d-transfer-bound overhead-bound small-job loader-in-main starved-cpu-saturated starved-cpu-idle workers-oversized head-of-line worker-respawn starved-cause-unknown gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared zombie-memory dataparallel network-bound straggler collective-wait slowdown io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full self-overhead blind-spots)"
 )
 
 # guard to ensure default positional specs are added only once per session

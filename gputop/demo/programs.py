@@ -94,7 +94,7 @@ class Crew:
         main = min(100.0, around(work.main_cpu, 0.015, seed, t))
         pool = work.pool_threads * around(work.pool_cpu, 0.05, seed + 1, t)
         wait = around(work.run_wait, 0.2, seed + 2, t)
-        written = self._written(t, work) if rank == 0 else 0.0
+        written = around(work.main_writes, 0.1, seed + 7, t) + (self._written(t, work) if rank == 0 else 0.0)
         rss = job.rank_rss + self._grown(t, work.rss_per_s)
         return Process(
             **self._moved(
@@ -114,7 +114,7 @@ class Crew:
             blocked_percent=around(work.main_blocked, 0.5, seed + 4, t),
             write_bytes_per_s=written,
             write_chars_per_s=written + 900,
-            write_calls_per_s=written / (4 * MIB) + 2,
+            write_calls_per_s=written / (4 * MIB) + work.main_write_calls + 2,
             voluntary_switches_per_s=around(work.switches, 0.1, seed + 5, t),
             involuntary_switches_per_s=around(0.4 * work.run_wait * (1 + work.pool_threads), 0.2, seed + 6, t),
             thread_names=self._thread_names,

@@ -52,6 +52,8 @@ class Work:
     main_read: float = 0.0  # from storage, by a rank itself
     main_chars: float = 0.0  # the same from the page cache
     main_blocked: float = 1.0
+    main_writes: float = 0.0  # by a rank itself: logs, pictures
+    main_write_calls: float = 0.0
     pool_threads: int = 0  # compute threads beside the main one
     pool_cpu: float = 0.0  # of each
     run_wait: float = 2

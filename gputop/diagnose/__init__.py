@@ -3,7 +3,8 @@
 How to add a rule:
 
 1. A function in the module of its group, under `@rule(id, question, level=..., state=..., short=...)`. It takes a
-   `View` and yields findings. Ids and groups are fixed by the documentation; `Level` says what comes first.
+   `View` and yields findings. Ids and groups are fixed by the documentation; `Level` says what comes first;
+   `last=True`: told only where no other rule says why a GPU waits.
 2. Its numbers in a table of that id in thresholds.toml, each with its source: `window_s` (what it measures over) and
    `on_s` (how long it must hold before it is shown) only where they are not 30.
 3. It steps through `view.gpus()`, `view.trainers()`, `view.jobs()` or looks at `view.host()`. A `Trainer` is the

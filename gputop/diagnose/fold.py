@@ -10,6 +10,7 @@ from gputop.diagnose.rule import RULES, Level
 from gputop.diagnose.steady import RANKS
 from gputop.model import Frame, Process
 
+_CERTAIN = 0.5  # a finding less sure than that explains nothing
 Tenants = Mapping[str, Sequence[Process]]  # who computes on a GPU, by uuid
 # a rule that says that others cannot be judged yet
 _TOO_EARLY = {"cold-cache": frozenset({"io-bound", "io-small-files", "network-fs-bound"})}
@@ -74,7 +75,8 @@ def _group(subject: Subject, tenants: Tenants) -> _Group:
 
 def _told(group: list[Finding], host: list[Finding], worth: float) -> list[Finding]:
     """One group: its causes folded, its primary marked."""
-    group = _settled(group)
+    known = any(_explains(finding) for finding in (*group, *host))
+    group = [finding for finding in _settled(group) if not (known and RULES[finding.rule].last)]
     starved = [finding for finding in group if RULES[finding.rule].level is Level.STARVED]
     causes = [finding for finding in group if RULES[finding.rule].level is Level.CAUSE]
     # what is only worth knowing of the machine explains nothing of one job
@@ -101,6 +103,16 @@ def _settled(group: list[Finding]) -> list[Finding]:
         for finding in group
         if finding.rule not in better or _level(finding) is Level.HARDWARE
     ]
+
+
+def _explains(finding: Finding) -> bool:
+    """Whether it says why a GPU waits: no more rules of the kind that know of none are needed then."""
+    rule, certain = RULES[finding.rule], finding.severity != "info" and finding.confidence >= _CERTAIN
+    if rule.last or finding.healthy:
+        return False
+    if rule.level is Level.EFFICIENCY:  # of those, who says what share is lost speaks of gaps
+        return finding.lost_share is not None
+    return certain and rule.level <= Level.RANKS
 
 
 def _because(starved: Finding, causes: list[Finding]) -> Finding:

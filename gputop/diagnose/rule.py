@@ -41,6 +41,7 @@ class Rule:
     confirmed_by: tuple[str, ...] = ()  # names of facts, told of one of its processes, that make it surer
     crit_level: Level | None = None  # of its crit findings, where they come before the others
     instead_of: tuple[str, ...] = ()  # rules that are not told of a job while this one explains what they see
+    last: bool = False  # told only where no other rule says why a GPU waits
 
 
 RULES: dict[str, Rule] = {}  # by id; in the order of the groups in diagnose/__init__.py
@@ -56,17 +57,19 @@ def rule(
     confirmed_by: tuple[str, ...] = (),
     crit_level: Level | None = None,
     instead_of: tuple[str, ...] = (),
+    last: bool = False,
 ) -> Callable[[Judge], Judge]:
     """Declare a rule. Its numbers stand in the table of the same name in thresholds.toml.
 
     `confirmed_by`: facts of told.py. Where one was told of a process of a finding, the engine makes it surer.
+    `last`: it has no reason to give, and is told only where no other rule has one.
     """
 
     def declare(judge: Judge) -> Judge:
         if id in RULES:
             raise ValueError(f"two rules are called {id}")
         group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
-        RULES[id] = Rule(id, question, state, short, level, group, judge, confirmed_by, crit_level, instead_of)
+        RULES[id] = Rule(id, question, state, short, level, group, judge, confirmed_by, crit_level, instead_of, last)
         return judge
 
     return declare

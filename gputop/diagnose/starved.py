@@ -13,9 +13,23 @@ def starved(view: View, trainer: Trainer) -> bool:
     """Whether the GPUs of a trainer run empty between its steps."""
     if trainer.compiling or trainer.duty is None or trainer.duty < view.limit("starved.least"):
         return False
-    if not view.below(trainer.duty, "starved.duty"):
+    if not view.below(trainer.duty, "starved.duty") or shared(view, trainer):
         return False
     return trainer.flat or trainer.shape is None or view.above(trainer.shape.empty, "starved.empty")
+
+
+def shared(view: View, trainer: Trainer) -> bool:
+    """Whether others keep its GPUs busy: then they are not idle, whatever its own share of them."""
+    if not trainer.peers:
+        return False
+    means = [view.mean(gpu, "busy_percent", 30) for gpu in trainer.gpus]
+    return any(mean is None or mean / 100 > view.limit("starved.duty") for mean in means)
+
+
+def told_to_load(view: View, trainer: Trainer) -> bool:
+    """Whether somebody who looked into it saw that its main thread loads data: from outside that shows seldom."""
+    fact = view.told(trainer, "loads-in-main")
+    return fact is not None and (fact.witness != "stack" or (fact.share or 0.0) >= view.limit("engine.told_share"))
 
 
 def oversubscribed(view: View, trainer: Trainer) -> bool:
@@ -29,6 +43,28 @@ def throttled(view: View, trainer: Trainer) -> bool:
     """Whether its CPU quota runs out, or other virtual machines take its CPUs."""
     steal = view.mean("host", "steal_percent") or 0.0
     return (trainer.throttled or 0.0) >= view.limit("starved.throttled") or steal > view.limit("starved.steal_percent")
+
+
+def waits_for_cpu(view: View, trainer: Trainer) -> bool:
+    """Whether its threads or its loaders get too little of the CPUs, for whatever reason."""
+    waits = (trainer.run_wait, trainer.loader_wait, trainer.main_wait)
+    most = max((wait for wait in waits if wait is not None), default=0.0)
+    return most >= view.limit("starved.run_wait") or throttled(view, trainer)
+
+
+def waits_for_storage(view: View, trainer: Trainer) -> bool:
+    """Whether its loaders are seen to wait for storage, or it reads so much that they may."""
+    if (trainer.read_bytes or 0.0) >= view.limit("starved.reads_bytes_per_s"):
+        return True
+    if trainer.loader_blocked is not None:
+        return trainer.loader_blocked >= view.limit("starved.blocked")
+    # pressure may be that of others, but where loaders do not tell it is all there is
+    return (view.mean("host", "io_pressure", 30) or 0.0) >= view.limit("starved.io_percent")
+
+
+def waits_for_network(view: View) -> bool:
+    """Whether so much comes in over the network that loaders may wait for it."""
+    return (view.mean("host", "receive_bytes_per_s", 30) or 0.0) >= view.limit("starved.receives_bytes_per_s")
 
 
 def busy(trainer: Trainer) -> Evidence:
@@ -55,8 +91,13 @@ def at_most(trainer: Trainer) -> str:
 
 def share_of_cpus(view: View, trainer: Trainer) -> float:
     """CPUs for each rank of its job on this machine."""
-    ranks = sum(other.process.job == trainer.process.job for other in view.vectors()) if trainer.process.job else 1
-    return (trainer.allowed or 1.0) / max(1, ranks)
+    return (trainer.allowed or 1.0) / max(1, len(team(view, trainer)))
+
+
+def team(view: View, trainer: Trainer) -> list[Trainer]:
+    """The ranks of its job on this machine, itself among them."""
+    job = trainer.process.job
+    return [other for other in view.vectors() if other.process.job == job] if job else [trainer]
 
 
 def spread(percents: Sequence[float]) -> str:

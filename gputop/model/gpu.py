@@ -177,7 +177,7 @@ class Gpu:
     tensor_double_percent: float | None = metric(_P, "tensor cores active on fp64 (GPM)", top=100)
     dram_percent: float | None = metric(_P, "memory bandwidth used of the maximum (GPM)", top=100, history=True)
     integer_percent: float | None = metric(_P, "integer pipe active (GPM)", top=100)
-    fp64_percent: float | None = metric(_P, "fp64 pipe active (GPM)", top=100)
+    fp64_percent: float | None = metric(_P, "fp64 pipe active (GPM)", top=100, history=True)
     fp32_percent: float | None = metric(_P, "fp32 pipe active (GPM)", top=100, history=True)
     fp16_percent: float | None = metric(_P, "fp16 pipe active, tensor cores excluded (GPM)", top=100)
     memory_cache_hit_percent: float | None = metric(

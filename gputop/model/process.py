@@ -87,7 +87,7 @@ class Process:
     read_chars_per_s: float | None = metric(_R, "read through system calls, cache and pipes included", history=True)
     write_chars_per_s: float | None = metric(_R, "written through system calls", history=True)
     read_calls_per_s: float | None = metric(_N, "read system calls", history=True)
-    write_calls_per_s: float | None = metric(_N, "write system calls")
+    write_calls_per_s: float | None = metric(_N, "write system calls", history=True)
     mean_read_bytes: float | None = metric(_B, "bytes a read call, mean")
     io_wait_percent: float | None = metric(_P, "time blocked on storage (delay accounting)", top=100, history=True)
     blocked_percent: float | None = metric(_P, "looks at which a thread of it was in state D", top=100, history=True)

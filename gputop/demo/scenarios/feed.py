@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from gputop.demo.scenarios.parts import fault
-from gputop.demo.server import Scenario
+from gputop.demo.scenarios.parts import HEALTHY, ONSET_S, fault, llama, workstation
+from gputop.demo.server import GIB, Dip, Scenario
+
+
+def crowd() -> Scenario:
+    """A job that starts three loaders for every CPU."""
+    work = replace(HEALTHY, loader_cpu=22, loader_read=20e3, vram_bytes=30 * GIB, nvlink=0)
+    job = replace(llama(((0,),), (ONSET_S, work), loaders=48), started_s=ONSET_S - 11)
+    return Scenario(
+        name="workers-oversized", title="forty-eight loaders on sixteen CPUs", server=workstation(job)
+    )  # fmt: skip
 
 
 def scenarios() -> Iterator[Scenario]:
@@ -26,4 +36,18 @@ def scenarios() -> Iterator[Scenario]:
     yield fault(
         "loader-in-main", "the training process loads its own data, between its steps",
         loaders=0, period_s=1.0, duty=0.35, jitter=0.1, main_chars=40e6, **{**hungry, "main_cpu": 100},
+    )  # fmt: skip
+    yield crowd()
+    yield fault(
+        "head-of-line", "loaders that sleep while all wait for one slow sample",
+        loaders=4, period_s=0.1, duty=0.4, jitter=0.3, loader_cpu=2, loader_read=20e3, loader_cached=1e6,
+        **{**hungry, "main_cpu": 5},
+    )  # fmt: skip
+    yield fault(
+        "worker-respawn", "eight loaders that are started anew every 41 s, and a GPU that waits for them",
+        loaders=8, duty=0.97, loader_cpu=20, dip=Dip(every_s=41.0, for_s=3.2, respawn=True),
+    )  # fmt: skip
+    yield fault(
+        "starved-cause-unknown", "a main thread that waits for something that does not show",
+        loaders=0, period_s=0.8, duty=0.5, jitter=0.2, **{**hungry, "main_cpu": 12},
     )  # fmt: skip

@@ -10,7 +10,7 @@ from gputop.demo.server import GIB, Card, Job, Scenario, Server, Store, Work
 BEFORE_S = -40_000.0  # work that was already there when the scenario began
 ONSET_S = 120.0
 
-HEALTHY = Work(main_cpu=100, loader_cpu=10, nvlink=38e9)
+HEALTHY = Work(main_cpu=100, loader_cpu=25, nvlink=38e9)
 PARKED = Work(
     duty=0.0,
     watts=71,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from gputop.diagnose.trainer import Trainer
 
@@ -17,35 +18,36 @@ _SERVES = re.compile(
     r"vllm|sglang|triton|ollama|llama[_\-.]?(?:cpp|server)|text-generation|uvicorn|gunicorn|serv", re.I
 )
 _PLAYS_A_PART = re.compile(r"actor|rollout|eval|valid|infer|generat|reward|play|demo", re.I)
+_NOTEBOOK = re.compile("ipykernel|jupyter")
 _WORDS = 6  # of a command line: what follows are its arguments
 
 
 def trains(trainer: Trainer) -> bool:
     """Whether it is a training run and no preparation of data: by loaders, by ranks, or by its name."""
-    words = _words(trainer)
-    if any(_PREPARES.search(word) for word in words):
+    command = trainer.process.command
+    if _says(command, _PREPARES):
         return False
-    ranks = (trainer.process.world_size or 0) > 1
-    return trainer.loaders > 0 or ranks or any(_TRAINS.search(word) for word in words)
+    return trainer.loaders > 0 or (trainer.process.world_size or 0) > 1 or _says(command, _TRAINS)
 
 
 def serves(trainer: Trainer) -> bool:
     """Whether it answers requests: then a GPU that waits has nothing to do."""
-    return any(_SERVES.search(word) for word in _words(trainer))
+    return _says(trainer.process.command, _SERVES)
 
 
 def plays_a_part(trainer: Trainer) -> bool:
     """Whether it may well leave its GPU alone for long: evaluation, an actor of reinforcement learning."""
-    return serves(trainer) or any(_PLAYS_A_PART.search(word) for word in _words(trainer))
+    return serves(trainer) or _says(trainer.process.command, _PLAYS_A_PART)
 
 
 def notebook(trainer: Trainer) -> bool:
     """Whether somebody types what it does."""
     known = trainer.job is not None and trainer.job.launcher == "notebook"
-    return known or any("ipykernel" in word or "jupyter" in word for word in _words(trainer))
+    return known or _says(trainer.process.command, _NOTEBOOK)
 
 
-def _words(trainer: Trainer) -> tuple[str, ...]:
-    """Programs, scripts and modules; the last parts of their paths."""
-    words = (word for word in trainer.process.command[:_WORDS] if word[:2] != "--")
-    return tuple("/".join(word.rsplit("/", 1)[-1:]) for word in words)
+@lru_cache(maxsize=1024)  # many rules ask the same at every tick
+def _says(command: tuple[str, ...], what: re.Pattern[str]) -> bool:
+    """Whether a program, script or module of the command is called so; of paths the last part counts."""
+    words = (word.rpartition("/")[2] for word in command[:_WORDS] if word[:2] != "--")
+    return any(what.search(word) for word in words)

@@ -1,15 +1,14 @@
-"""Rules about what a busy GPU gets done."""
+"""A rule about a GPU that works as it should: it is the limit itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.efficiency.chip import at_work, dram_of_top, duty, tensor_of_top
+from gputop.diagnose.finding import Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-
-TENSOR_TOP, DRAM_TOP = 0.93, 0.8  # what is reached in practice [DCGM]
 
 _BIGGER = (
     Step(text="nothing is urgent; what is left to win: mixed precision if it is off, torch.compile, a larger batch"),
@@ -27,8 +26,8 @@ _BIGGER = (
 def gpu_bound_healthy(view: View) -> Iterator[Finding]:
     """Busy without gaps, and a second signal says that it gets something done."""
     for trainer in view.trainers():
-        duty = view.mean(trainer, "busy_percent")
-        if not view.knows(trainer, "duty") or not view.above(duty, "busy_percent"):
+        busy = view.mean(trainer, "busy_percent")
+        if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
             continue
         if trainer.shape is not None and not view.below(trainer.shape.sigma, "sigma"):
             continue
@@ -40,8 +39,8 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
             "info",
             f"keeps its GPU busy: {kind}",
             evidence=(
-                Evidence(text=f"GPU busy {duty:.0f} %", value=duty, unit="%", limit=view.limit("busy_percent")),
-                *_units(trainer),
+                duty(trainer, busy, view.limit("busy_percent")),
+                *at_work(trainer),
             ),
             steps=_BIGGER,
             confidence=0.6 if trainer.sm is None else 0.8,
@@ -55,7 +54,7 @@ def _kind(view: View, trainer: Trainer) -> str | None:
     if trainer.sm is None:
         by_power = view.above(trainer.power_share, "power_share") and view.above(trainer.clock_share, "clock_share")
         return "its power says that it works" if by_power else None
-    tensor, dram = (trainer.tensor or 0.0) / TENSOR_TOP, (trainer.dram or 0.0) / DRAM_TOP
+    tensor, dram = tensor_of_top(trainer) or 0.0, dram_of_top(trainer) or 0.0
     in_fp32 = (trainer.fp32 or 0.0) >= view.limit("fp32") and (trainer.tensor or 0.0) < view.limit("no_tensor")
     by_memory = view.above(dram, "dram")
     if in_fp32 or (by_memory and tensor < view.limit("little_tensor")):
@@ -65,13 +64,3 @@ def _kind(view: View, trainer: Trainer) -> str | None:
     if by_memory:
         return "bound by its memory"
     return "a mix of compute and memory" if view.above(tensor, "tensor") or view.above(trainer.sm, "sm") else None
-
-
-def _units(trainer: Trainer) -> Iterator[Evidence]:
-    """What of the chip is in use, as far as it tells."""
-    for name, share in (("tensor cores", trainer.tensor), ("SMs", trainer.sm), ("memory bandwidth", trainer.dram)):
-        if share is not None:
-            yield Evidence(text=f"{name} {100 * share:.0f} %", value=100 * share, unit="%")
-    if trainer.power_share is not None and trainer.gpus:
-        watts, limit = trainer.gpus[0].power_watts or 0.0, trainer.gpus[0].power_limit_watts or 0.0
-        yield Evidence(text=f"{watts:.0f} of {limit:.0f} W", value=watts, unit="W", limit=limit)

@@ -1,17 +1,17 @@
-"""Rules about the input pipeline: loaders that are too slow, too few, or not there."""
+"""Rules about loaders that keep every CPU busy, and about too few of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
+from gputop.diagnose.feed.alone import SETTINGS
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, cores, oversubscribed, share_of_cpus, starved, throttled
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
-_SETTINGS = "pin_memory=True, persistent_workers=True"
 _LESS_WORK = (
     Step(text="do less for each sample: decode and augment on the GPU (DALI, torchvision.transforms.v2, kornia)"),
     Step(text="cache what is the same in every epoch: decoded, resized, tokenised"),
@@ -90,7 +90,7 @@ def _too_few(view: View, trainer: Trainer, severity: str, blocked: float | None,
     steps = [
         Step(
             text=f"use more loaders: {at_most(trainer)}",
-            command=f"DataLoader(..., num_workers={wanted}, {_SETTINGS}, prefetch_factor=4)",
+            command=f"DataLoader(..., num_workers={wanted}, {SETTINGS}, prefetch_factor=4)",
         ),
         Step(text="then try some more and some fewer: the best number is where samples per second stop growing"),
     ]
@@ -105,56 +105,6 @@ def _too_few(view: View, trainer: Trainer, severity: str, blocked: float | None,
         confidence=view.confidence(0.7, blocked, pressure),
         lost_share=trainer.lost,
     )
-
-
-@rule(
-    "loader-in-main",
-    "Does the training process load its own data?",
-    level=Level.STARVED,
-    state="input wait",
-    short="WAIT",
-    confirmed_by=("loads-in-main",),
-)
-def loader_in_main(view: View) -> Iterator[Finding]:
-    """No loaders, one thread fully busy, and signs that it reads: launching kernels looks the same without them."""
-    for trainer in view.trainers():
-        if trainer.loaders or not view.knows(trainer, "duty", "main", "cores"):
-            continue
-        alone = view.above(trainer.main, "main") and view.below(trainer.cores, "cores")
-        shape = trainer.shape
-        gaps = shape is not None and not trainer.flat and view.above(shape.empty, "empty")
-        severity = view.by_share(trainer.lost)
-        if not alone or severity is None or not starved(view, trainer) or not (gaps or _reads(view, trainer)):
-            continue
-        start = max(1, min(8, math.floor(share_of_cpus(view, trainer) / 2)))
-        main, allowed = 100 * (trainer.main or 0.0), trainer.allowed or 0.0
-        idle = f", {max(0.0, allowed - (trainer.cores or 0.0)):.0f} of {allowed:.0f} cores idle" if allowed else ""
-        read = Evidence(
-            text=f"it reads {(trainer.read_chars or 0) / 1e6:.0f} MB/s itself", value=trainer.read_chars, unit="B/s"
-        )
-        yield view.found(
-            trainer,
-            "warn" if severity == "crit" else severity,
-            "loads its data in the training process (num_workers=0)",
-            evidence=(
-                busy(trainer),
-                Evidence(text=f"no loaders, main thread {main:.0f} % busy{idle}", value=main, unit="%"),
-                *((read,) if trainer.read_chars else ()),
-            ),
-            steps=(
-                Step(
-                    text=f"load in processes of their own: {at_most(trainer)}",
-                    command=f"DataLoader(..., num_workers={start}, {_SETTINGS})",
-                ),
-                Step(text="see what its main thread does", action="stack"),
-            ),
-            confidence=view.confidence(0.7, trainer.read_chars),
-            lost_share=trainer.lost,
-        )
-
-
-def _reads(view: View, trainer: Trainer) -> bool:
-    return view.above(trainer.read_chars, "read_bytes_per_s")
 
 
 def _loaders(view: View, trainer: Trainer) -> Iterator[Evidence]:

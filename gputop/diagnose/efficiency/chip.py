@@ -1,0 +1,42 @@
+"""What of a chip is at work, as evidence, and whose figures may be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Evidence
+from gputop.diagnose.trainer import Trainer
+
+TENSOR_TOP, DRAM_TOP = 0.93, 0.8  # what is reached in practice [DCGM]
+
+
+def tensor_of_top(trainer: Trainer) -> float | None:
+    """Tensor cores, of what is reached in practice (0-1)."""
+    return None if trainer.tensor is None else trainer.tensor / TENSOR_TOP
+
+
+def dram_of_top(trainer: Trainer) -> float | None:
+    """Memory bandwidth, of what is reached in practice (0-1)."""
+    return None if trainer.dram is None else trainer.dram / DRAM_TOP
+
+
+def partitioned(trainer: Trainer) -> bool:
+    """Whether it runs on a slice of a card: power and clocks are those of the whole one."""
+    return any(gpu.parent_uuid is not None or gpu.mig_mode for gpu in trainer.gpus)
+
+
+def at_work(trainer: Trainer, *, memory: bool = True) -> Iterator[Evidence]:
+    """What of the chip is in use, as far as it tells; `memory`: its bandwidth too."""
+    moved = trainer.dram if memory else None
+    for name, share in (("tensor cores", trainer.tensor), ("SMs", trainer.sm), ("memory bandwidth", moved)):
+        if share is not None:
+            yield Evidence(text=f"{name} {100 * share:.0f} %", value=100 * share, unit="%")
+    if trainer.power_share is not None and trainer.gpus:
+        watts, limit = trainer.gpus[0].power_watts or 0.0, trainer.gpus[0].power_limit_watts or 0.0
+        yield Evidence(text=f"{watts:.0f} of {limit:.0f} W", value=watts, unit="W", limit=limit)
+
+
+def duty(trainer: Trainer, busy: float | None, limit: float | None = None) -> Evidence:
+    """How busy its GPUs were, in percent, over the window of the rule."""
+    value = 100 * (trainer.duty or 0.0) if busy is None else busy
+    return Evidence(text=f"GPU busy {value:.0f} %", value=value, unit="%", limit=limit)

@@ -1,0 +1,97 @@
+"""A rule about training that stops to write: logs, pictures, and values fetched for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import busy, shared, waits_for_cpu
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+
+_TABLE = "sync-log-stall"
+
+
+def writes(view: View, trainer: Trainer) -> bool:
+    """Whether the process itself writes all the time, as one does who logs at every step."""
+    if any(name.startswith("pt_gloo") for name, _ in trainer.process.thread_names):
+        return False  # it writes to the other ranks
+    bound = view.limit(f"{_TABLE}.write_bytes_per_s")
+    if (trainer.write_chars or 0.0) >= bound:
+        steady = _often(view, trainer, "write_chars_per_s", bound)
+        if view.above(steady, f"{_TABLE}.steady"):
+            return True
+    if trainer.loaders:  # it writes to them too: what they shall load next
+        return False
+    return view.above(
+        _often(view, trainer, "write_calls_per_s", view.limit(f"{_TABLE}.calls_per_s")), f"{_TABLE}.steady"
+    )
+
+
+def _often(view: View, trainer: Trainer, metric: str, bound: float) -> float | None:
+    """The share of seconds in which the process, without its children, wrote so much; of a minute, half of it known."""
+    seconds = min(60.0, trainer.phase_s)
+    window = view.window(trainer.process, metric, seconds, whole=True)
+    return window.share_above(bound) if window.covered >= 0.5 and seconds >= 30 else None
+
+
+@rule(
+    "sync-log-stall",
+    "Does training stop to write logs or pictures?",
+    level=Level.CAUSE,
+    state="writes",
+    short="LOG",
+    confirmed_by=("logs", "sync"),
+)
+def sync_log_stall(view: View) -> Iterator[Finding]:
+    """The GPU has short gaps, loaders are idle, and the main thread works in the gaps and writes in every second."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
+            continue
+        if (trainer.duty or 0.0) < view.limit("starved.least") or not _loads_nothing(view, trainer):
+            continue
+        if not view.knows(trainer, "write_chars") or (trainer.main or 0.0) < view.limit("main") * trainer.lost:
+            continue
+        pauses = view.window(trainer, "busy_percent")
+        idle = 1 - (pauses.share_above(view.limit("pause_percent")) or 0.0)
+        if idle > view.limit("pauses") or waits_for_cpu(view, trainer) or shared(view, trainer):
+            continue
+        if writes(view, trainer):
+            yield _stops(view, trainer)
+
+
+def _loads_nothing(view: View, trainer: Trainer) -> bool:
+    if trainer.loaders:
+        calm = view.below(trainer.loader_blocked, "starved.blocked")
+        return calm and view.below(trainer.loader_cpu, "loader_cpu")
+    return (trainer.read_chars or 0.0) < view.limit("loader-in-main.read_bytes_per_s")
+
+
+def _stops(view: View, trainer: Trainer) -> Finding:
+    written = view.mean(trainer.process, "write_chars_per_s") or 0.0
+    calls, main = view.mean(trainer.process, "write_calls_per_s") or 0.0, 100 * (trainer.main or 0.0)
+    each = 100 * (trainer.loader_cpu or 0.0)
+    idle = f"its {trainer.loaders} loaders are idle ({each:.0f} % of a core)" if trainer.loaders else "it reads nothing"
+    return view.found(
+        trainer,
+        "warn",
+        "stops to write: logs or pictures at every step, perhaps",
+        evidence=(
+            busy(trainer),
+            Evidence(text=f"its process writes {written / 1e6:.1f} MB/s in {calls:.0f} calls a second", value=written,
+                     unit="B/s", limit=view.limit("write_bytes_per_s")),
+            Evidence(text=f"main thread {main:.0f} % of a core; {idle}", value=main, unit="%"),
+        ),
+        steps=(
+            Step(text="see where its main thread is: item, cpu, print, save_image, wandb?",
+                 command=f"py-spy dump --pid {trainer.process.pid}", action="stack"),
+            Step(text="log every 50 steps, pictures every epoch",
+                 command="if step % 50 == 0: logger.log(loss=loss.item())"),
+            Step(text="add losses up on the GPU, and fetch the sum", command="total += loss.detach()"),
+            Step(text="write from another thread or process"),
+            Step(text="find what waits for the GPU", command='torch.cuda.set_sync_debug_mode("warn")'),
+        ),
+        confidence=0.5,
+        lost_share=trainer.lost,
+    )  # fmt: skip

@@ -1,0 +1,109 @@
+"""A rule about a GPU that waits for data to come over PCIe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.efficiency.chip import at_work
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import at_most, busy, shared, waits_for_cpu, waits_for_storage
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Gpu
+
+_TABLE = "h2d-transfer-bound"
+_LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}  # by generation [DCGM]
+
+
+def transfers(view: View, trainer: Trainer) -> bool:
+    """Whether copies to its GPUs are what they wait for: a link near its limit, or a main thread that copies."""
+    received, sent = trainer.pcie_rx, trainer.pcie_tx
+    if received is None or received < view.limit(f"{_TABLE}.bytes_per_s"):
+        return False
+    if sent is not None and sent >= view.limit(f"{_TABLE}.both_ways") * received:
+        return False  # states that live in host memory go both ways, by design
+    return _full(view, trainer) or _copies(view, trainer)
+
+
+def _full(view: View, trainer: Trainer) -> bool:
+    """Half of the time, or longer, one of its links is nearly as fast as it can be."""
+    for gpu in trainer.gpus:
+        most = capacity(gpu)
+        if most is None or (view.mean(gpu, "pcie_rx_bytes_per_s", 30) or 0.0) < 0.25 * most:
+            continue
+        near = view.window(gpu, "pcie_rx_bytes_per_s", 30).share_above(view.limit(f"{_TABLE}.link") * most)
+        if view.above(near, f"{_TABLE}.samples"):
+            return True
+    return False
+
+
+def _copies(view: View, trainer: Trainer) -> bool:
+    """Copies from memory that is not pinned take the main thread's time, and are far from the limit of the link."""
+    return (
+        view.below(trainer.sm, f"{_TABLE}.sm")
+        and view.above(trainer.main, f"{_TABLE}.main")
+        and (not trainer.loaders or view.below(trainer.loader_cpu, f"{_TABLE}.loader_cpu"))
+    )
+
+
+def capacity(gpu: Gpu) -> float | None:
+    """What its PCIe link carries, bytes a second each way; None where its width or its speed is not known."""
+    lane = gpu.pcie_lane_bytes_per_s or _LANE_BYTES_PER_S.get(gpu.pcie_generation or 0)
+    return lane * gpu.pcie_width if lane and gpu.pcie_width else None
+
+
+@rule(
+    "h2d-transfer-bound",
+    "Does a GPU wait for copies from the host?",
+    level=Level.EFFICIENCY,
+    state="copy wait",
+    short="COPY",
+    confirmed_by=("pageable-copies", "copies-in-the-way"),
+)
+def h2d_transfer_bound(view: View) -> Iterator[Finding]:
+    """It has gaps while much comes over PCIe: all that the link carries, or what one thread can copy."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "pcie_rx") or not view.below(trainer.duty, "duty"):
+            continue
+        if (trainer.duty or 0.0) < view.limit("starved.least") or not transfers(view, trainer):
+            continue
+        if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not shared(view, trainer):
+            yield _waits(view, trainer)
+
+
+def _waits(view: View, trainer: Trainer) -> Finding:
+    gpu, full = trainer.gpus[0], _full(view, trainer)
+    most, main = capacity(gpu), 100 * (trainer.main or 0.0)
+    of = f" of {most / 1e9:.1f}" if most else ""
+    evidence = [
+        Evidence(
+            text=f"PCIe to the GPU {(trainer.pcie_rx or 0) / 1e9:.1f}{of} GB/s", value=trainer.pcie_rx, unit="B/s",
+            limit=view.limit("link") * most if most and full else view.limit("bytes_per_s"),
+        ),
+        busy(trainer),
+        *at_work(trainer),
+    ]  # fmt: skip
+    if not full:
+        evidence.append(Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%"))
+    pinned = any(name == "pt_data_pin" for name, _ in trainer.process.thread_names)
+    pin = Step(text="copy from pinned memory, which it does not now" if not pinned else "copy without waiting",
+               command="DataLoader(..., pin_memory=True); x = x.to('cuda', non_blocking=True)")  # fmt: skip
+    steps = [
+        pin,
+        Step(text=f"copy the next batch while this one computes, in a stream of its own: {at_most(trainer)}"),
+        Step(text="send bytes and make floats of them on the GPU: uint8 images are a quarter of fp32"),
+    ]
+    if gpu.pcie_generation and gpu.pcie_generation_max and gpu.pcie_generation < gpu.pcie_generation_max:
+        steps.append(
+            Step(text=f"its link runs at generation {gpu.pcie_generation} of {gpu.pcie_generation_max}: check the slot")
+        )
+    return view.found(
+        trainer,
+        "warn",
+        "waits for copies to its GPU",
+        evidence=tuple(evidence),
+        steps=tuple(steps),
+        confidence=0.6 if full else 0.5,
+        lost_share=trainer.lost,
+    )

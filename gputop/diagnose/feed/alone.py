@@ -1,0 +1,73 @@
+"""A rule about a training process that loads its own data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import at_most, busy, share_of_cpus, starved, told_to_load
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+
+SETTINGS = "pin_memory=True, persistent_workers=True"
+
+
+@rule(
+    "loader-in-main",
+    "Does the training process load its own data?",
+    level=Level.STARVED,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("loads-in-main",),
+)
+def loader_in_main(view: View) -> Iterator[Finding]:
+    """No loaders, one thread fully busy, and signs that it reads: launching kernels looks the same without them."""
+    for trainer in view.trainers():
+        if trainer.loaders or not view.knows(trainer, "duty", "main", "cores"):
+            continue
+        alone = view.above(trainer.main, "main") and view.below(trainer.cores, "cores")
+        shape = trainer.shape
+        gaps = shape is not None and not trainer.flat and view.above(shape.empty, "empty")
+        severity = view.by_share(trainer.lost)
+        if (
+            not alone
+            or severity is None
+            or not starved(view, trainer)
+            or not (gaps or _reads(view, trainer) or told_to_load(view, trainer))
+        ):
+            continue
+        yield _alone(view, trainer, severity)
+
+
+def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
+    start = max(1, min(8, math.floor(share_of_cpus(view, trainer) / 2)))
+    main, allowed = 100 * (trainer.main or 0.0), trainer.allowed or 0.0
+    idle = f", {max(0.0, allowed - (trainer.cores or 0.0)):.0f} of {allowed:.0f} cores idle" if allowed else ""
+    read = Evidence(
+        text=f"it reads {(trainer.read_chars or 0) / 1e6:.0f} MB/s itself", value=trainer.read_chars, unit="B/s"
+    )
+    return view.found(
+        trainer,
+        "warn" if severity == "crit" else severity,
+        "loads its data in the training process (num_workers=0)",
+        evidence=(
+            busy(trainer),
+            Evidence(text=f"no loaders, main thread {main:.0f} % busy{idle}", value=main, unit="%"),
+            *((read,) if trainer.read_chars else ()),
+        ),
+        steps=(
+            Step(
+                text=f"load in processes of their own: {at_most(trainer)}",
+                command=f"DataLoader(..., num_workers={start}, {SETTINGS})",
+            ),
+            Step(text="see what its main thread does", action="stack"),
+        ),
+        confidence=view.confidence(0.7, trainer.read_chars),
+        lost_share=trainer.lost,
+    )
+
+
+def _reads(view: View, trainer: Trainer) -> bool:
+    return view.above(trainer.read_chars, "read_bytes_per_s")

@@ -1,0 +1,132 @@
+"""A rule about more loaders than there are CPUs for, or than there is work for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from gputop.diagnose.cpu.threads import affinity
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import fed, shared, team, waits_for_network, waits_for_storage
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+
+
+@rule("workers-oversized", "Are there more loaders than CPUs, or than there is work for?", level=Level.NEVER)
+def workers_oversized(view: View) -> Iterator[Finding]:
+    """More of them in a job than CPUs it may use, or many with next to nothing to do; not where they wait for data."""
+    for trainer in view.trainers():
+        if not trainer.loaders or not view.knows(trainer, "duty", "allowed", "loader_cpu"):
+            continue
+        asleep = view.below(trainer.loader_cpu, "asleep")
+        # loaders that sleep may be there for the sake of what they wait for
+        if shared(view, trainer) or (asleep and (not fed(view, trainer) or _wait(view, trainer))):
+            continue
+        ranks = team(view, trainer)
+        total, cpus = sum(rank.loaders for rank in ranks), math.inf
+        if total > (trainer.allowed or math.inf):
+            cpus = _cpus(view, ranks)
+        if total > cpus:
+            yield _too_many(view, trainer, ranks, total, cpus)
+        elif asleep and view.below(trainer.loader_cpu, "unneeded") and trainer.loaders >= view.limit("loaders"):
+            yield from _unneeded(view, trainer)
+    yield from _of_all_jobs(view)
+
+
+def _wait(view: View, trainer: Trainer) -> bool:
+    return waits_for_storage(view, trainer) or waits_for_network(view)
+
+
+def _cpus(view: View, ranks: Sequence[Trainer]) -> float:
+    """CPUs that the ranks of a job share: the union of their sets, less where a quota of their groups leaves less."""
+    sets = [affinity(rank.process) for rank in ranks]
+    union = len(frozenset().union(*sets)) if all(sets) else view.frame.host.cpus_total
+    quotas: dict[str | None, float] = {}
+    for rank, own in zip(ranks, sets, strict=True):
+        allowed = rank.allowed or math.inf
+        if allowed >= (len(own) or view.frame.host.cpus_total):
+            return float(union)
+        quotas[rank.process.cgroup] = max(allowed, quotas.get(rank.process.cgroup, 0.0))
+    return min(float(union), sum(quotas.values()))
+
+
+def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
+    wanted, seen = max(1, math.floor(cpus / len(ranks)) - 1), len(affinity(trainer.process))
+    counted = f"{len(ranks)} ranks with {trainer.loaders} loaders each, {total}" if len(ranks) > 1 else f"{total}"
+    evidence = [
+        Evidence(text=f"{counted} loaders on {cpus:.0f} allowed CPUs", value=total, unit="loaders", limit=cpus),
+        _each(trainer),
+    ]
+    if seen > cpus:
+        evidence.append(Evidence(text=f"PyTorch sees {seen} CPUs and does not warn: a quota leaves {cpus:.0f}"))
+    return view.found(
+        trainer,
+        "info" if fed(view, trainer) else "warn",
+        f"runs {total} loaders on {cpus:.0f} CPUs",
+        evidence=tuple(evidence),
+        steps=(
+            Step(text="no more of them than CPUs", command=f"DataLoader(..., num_workers={wanted})"),
+            Step(text="then try some more and some fewer; two are often enough where samples are cheap"),
+        ),
+        confidence=0.75,
+    )
+
+
+def _unneeded(view: View, trainer: Trainer) -> Iterator[Finding]:
+    """As many as would do the same work at a comfortable pace, if that is clearly fewer."""
+    work = trainer.loaders * (trainer.loader_cpu or 0.0)
+    wanted = max(2, math.ceil(work / view.limit("pace")))
+    if 2 * wanted > trainer.loaders:
+        return
+    duty = 100 * (trainer.duty or 0.0)
+    yield view.found(
+        trainer,
+        "info",
+        f"has {trainer.loaders} loaders for the work of {wanted}",
+        evidence=(
+            _each(trainer, 100 * view.limit("unneeded")),
+            Evidence(text=f"GPU busy {duty:.0f} %", value=duty, unit="%"),
+            Evidence(text="each of them holds memory, and prefetched batches in /dev/shm"),
+        ),
+        steps=(
+            Step(
+                text="fewer would feed it as well, unless samples come slowly from a server",
+                command=f"DataLoader(..., num_workers={wanted})",
+            ),
+        ),
+        confidence=view.confidence(0.75, trainer.loader_blocked, trainer.read_bytes),
+    )
+
+
+def _each(trainer: Trainer, limit: float | None = None) -> Evidence:
+    each = 100 * (trainer.loader_cpu or 0.0)
+    text = f"each of its {trainer.loaders} loaders uses {each:.0f} % of a core"
+    return Evidence(text=text, value=each, unit="%", limit=limit)
+
+
+def _of_all_jobs(view: View) -> Iterator[Finding]:
+    """All jobs together have more loaders than the machine has CPUs, and they are at work."""
+    busy = [trainer for trainer in view.vectors() if trainer.warm and trainer.loaders and trainer.loader_cpu]
+    total, cpus = sum(trainer.loaders for trainer in busy), view.frame.host.cpus_total
+    jobs = {trainer.process.job or trainer.identity for trainer in busy}
+    if len(jobs) < 2 or total <= cpus or any(trainer.loaders > (trainer.allowed or 0.0) for trainer in busy):
+        return
+    mean = sum(trainer.loaders * (trainer.loader_cpu or 0.0) for trainer in busy) / total
+    host = view.host()
+    if view.below(mean, "asleep"):
+        return
+    text = f"{total} loaders of {len(jobs)} jobs on {cpus} CPUs, each {100 * mean:.0f} % of a core"
+    yield view.found(
+        host,
+        "info" if all(fed(view, trainer) for trainer in busy) else "warn",
+        f"runs {total} loaders on {cpus} CPUs",
+        evidence=(Evidence(text=text, value=total, unit="loaders", limit=float(cpus)),),
+        steps=(
+            Step(
+                text="share the CPUs among the trainers",
+                command=f"DataLoader(..., num_workers={max(1, cpus // len(busy) - 1)})",
+            ),
+        ),
+        confidence=0.75,
+    )

@@ -1,0 +1,110 @@
+"""A rule about single slow samples, or one slow loader, that everybody waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import (
+    at_most,
+    busy,
+    starved,
+    waits_for_cpu,
+    waits_for_network,
+    waits_for_storage,
+)
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Process, Role
+
+
+@rule(
+    "head-of-line",
+    "Do slow samples hold up the others?",
+    level=Level.STARVED,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
+)
+def head_of_line(view: View) -> Iterator[Finding]:
+    """The GPU waits, so does the main thread, and most loaders sleep, though neither CPU, disk nor network is short."""
+    for trainer in view.trainers():
+        if trainer.loaders < view.limit("loaders") or not view.knows(
+            trainer, "duty", "main", "loader_cpu", "loader_blocked"
+        ):
+            continue
+        asleep = view.below(trainer.loader_cpu, "loader_cpu") and view.below(trainer.main, "main")
+        if not asleep or not view.below(trainer.saturation, "saturation") or not starved(view, trainer):
+            continue
+        loaders = [process for process in trainer.tree if process.role is Role.LOADER]
+        young = any((process.age_s or 0.0) < view.limit("window_s") for process in loaders)
+        short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or waits_for_network(view)
+        # file servers do not count as storage, and who waits for them may just sleep
+        short = short or (trainer.read_chars or 0.0) >= view.limit("starved.reads_bytes_per_s")
+        severity = view.by_share(trainer.lost)
+        if not young and not short and severity is not None:
+            yield _held_up(view, trainer, loaders, severity)
+
+
+def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str) -> Finding:
+    slow = _slowest(view, loaders)
+    each, main, blocked = (
+        100 * (value or 0.0) for value in (trainer.loader_cpu, trainer.main, trainer.loader_blocked)
+    )  # fmt: skip
+    evidence = [
+        busy(trainer),
+        Evidence(
+            text=f"its {trainer.loaders} loaders use {each:.0f} % of a core each and are blocked on storage "
+            f"{blocked:.0f} % of the time",
+            value=each,
+            unit="%",
+            limit=100 * view.limit("loader_cpu"),
+        ),
+        Evidence(text=f"its main thread waits for them: {main:.0f} % of a core", value=main, unit="%",
+                 limit=100 * view.limit("main")),
+    ]  # fmt: skip
+    look = slow[0] if slow else loaders[0]
+    stack = Step(text="see what a loader waits for", command=f"py-spy dump --pid {look.pid}")
+    if slow:
+        one, percent = slow
+        evidence.insert(1, Evidence(text=f"loader {one.pid} uses {percent:.0f} % of a core", value=percent, unit="%"))
+        steps: tuple[Step, ...] = (
+            Step(text=f"split the data evenly among the loaders: {at_most(trainer)}"),
+            stack,
+            *_STEPS,
+        )
+    else:
+        steps = (*_STEPS, stack)
+    return view.found(
+        trainer,
+        "warn" if severity == "crit" else severity,  # type: ignore[arg-type]
+        f"waits for one of its {trainer.loaders} loaders"
+        if slow
+        else "waits for loaders that mostly sleep: single slow samples may hold up the rest",
+        evidence=tuple(evidence),
+        steps=steps,
+        confidence=view.confidence(0.55, trainer.read_bytes, view.mean("host", "receive_bytes_per_s")),
+        lost_share=trainer.lost,
+    )
+
+
+_STEPS = (
+    Step(
+        text="take batches as they are ready, not in order (PyTorch 2.6; runs are then not repeatable)",
+        command="DataLoader(..., in_order=False)",
+    ),
+    Step(text="have more batches ready", command="DataLoader(..., prefetch_factor=8)"),
+    Step(text="find the samples that take long: decode them beforehand, cap them, or sort by length"),
+)
+
+
+def _slowest(view: View, loaders: list[Process]) -> tuple[Process, float] | None:
+    """The loader that works for a minute while the others do not, and its CPU in percent of a core."""
+    if len(loaders) < view.limit("skewed_loaders"):
+        return None
+    means = [(view.mean(process, "cpu_percent", 60) or 0.0, process) for process in loaders]
+    most, busiest = max(means, key=lambda one: one[0])
+    mean = sum(percent for percent, _ in means) / len(means)
+    skewed = most >= view.limit("skew") * mean and most / 100 >= view.limit("skewed_cpu")
+    return (busiest, most) if skewed else None

@@ -1,0 +1,113 @@
+"""A rule about loaders that are started anew for every epoch."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import shared
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Identity, Role
+
+_BEFORE_S, _AFTER_S = 2.0, 10.0  # of a restart: the seconds that it may have cost
+_KNOWN_S = 5.0  # of time between restarts, to know how busy the GPU is then
+_KEPT = 32
+
+
+@dataclass(slots=True)
+class Restarts:
+    """What is remembered of one trainer's loaders."""
+
+    team: frozenset[Identity] = frozenset()
+    seen_s: float = 0.0  # when all of the team were there last
+    pending_s: float | None = None  # a restart that is not weighed yet
+    last_s: float | None = None  # the one before it
+    cost: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_KEPT))  # (when, seconds lost)
+
+    def look(self, here: frozenset[Identity], now_s: float, within_s: float) -> bool:
+        """Whether a team has just been replaced by another of the same size."""
+        if self.team and self.team <= here:  # another loader, of an evaluation, may come and go beside them
+            self.seen_s = now_s
+        elif self.team and now_s - self.seen_s <= within_s:
+            if len(here) == len(self.team) and not here & self.team:
+                self.team, self.seen_s = here, now_s
+                return True
+        else:
+            self.team, self.seen_s = here, now_s
+        return False
+
+
+@rule(
+    "worker-respawn", "Are loaders started anew for every epoch?", level=Level.STARVED, state="restarts", short="WAIT"
+)
+def worker_respawn(view: View) -> Iterator[Finding]:
+    """All of them vanish and as many others come, again and again, and the GPU waits for them each time."""
+    for trainer in view.trainers():
+        notes = view.notes(trainer)
+        restarts: Restarts = notes.get("restarts") or notes.setdefault("restarts", Restarts())
+        if not trainer.loaders and not restarts.team:
+            continue
+        here = frozenset(process.identity for process in trainer.tree if process.role is Role.LOADER)
+        now_s = view.frame.mono_s
+        again = restarts.look(here, now_s, view.limit("within_s"))
+        if restarts.pending_s is not None and (again or now_s - restarts.pending_s >= _AFTER_S):
+            _weigh(view, trainer, restarts, now_s)
+        if again:
+            restarts.pending_s = now_s
+        if len(restarts.cost) >= view.limit("times") and view.knows(trainer, "duty") and not shared(view, trainer):
+            yield from _again(view, trainer, restarts)
+
+
+def _weigh(view: View, trainer: Trainer, restarts: Restarts, now_s: float) -> None:
+    """The seconds of GPU time that the pending restart cost: what it was less busy around it than between restarts."""
+    at_s, before_s = restarts.pending_s or now_s, restarts.last_s
+    restarts.last_s, restarts.pending_s = at_s, None
+    since_s = 60.0 if before_s is None else min(60.0, now_s - before_s)
+    values = view.history.values(trainer.key, "busy_percent", since_s)
+    count = min(len(values), round(now_s - at_s + _BEFORE_S))
+    near = [value for value in values[len(values) - count :] if value is not None]
+    settled = 0 if before_s is None else round(_AFTER_S)
+    rest = [value for value in values[settled : len(values) - count] if value is not None]
+    usual = sum(rest) / len(rest) if len(rest) >= _KNOWN_S else trainer.shape.high if trainer.shape else 100.0
+    written = view.history.mean(trainer.identity, "write_chars_per_s", count)
+    if not near or not usual or (written or 0.0) >= view.limit("write_bytes_per_s"):
+        return  # a checkpoint, which is another rule's subject
+    restarts.cost.append((at_s, max(0.0, sum(1 - value / usual for value in near))))
+
+
+def _again(view: View, trainer: Trainer, restarts: Restarts) -> Iterator[Finding]:
+    times = [at_s for at_s, _ in restarts.cost]
+    every_s = (times[-1] - times[0]) / (len(times) - 1)
+    cost_s = sum(seconds for _, seconds in restarts.cost) / len(times)
+    if view.frame.mono_s - times[-1] > view.limit("late") * every_s or not view.above(cost_s, "cost_s"):
+        return
+    lost = min(1.0, cost_s / every_s)
+    yield view.found(
+        trainer,
+        "warn" if lost >= view.limit("lost") else "info",
+        "starts its loaders anew again and again: every epoch, or for an evaluation",
+        evidence=(
+            Evidence(
+                text=f"{len(restarts.team)} loaders replaced {len(times)} times, every {units.ago(every_s)}",
+                value=float(len(times)),
+                limit=view.limit("times"),
+            ),
+            Evidence(
+                text=f"the GPU loses {cost_s:.1f} s each time ({100 * lost:.0f} %)",
+                value=100 * lost,
+                unit="%",
+                limit=100 * view.limit("lost"),
+            ),
+        ),
+        steps=(
+            Step(text="keep them for the next epoch", command="DataLoader(..., persistent_workers=True)"),
+            Step(text="open large files and indexes in the loaders lazily: what is pickled to them is sent each time"),
+        ),
+        confidence=0.9 if every_s > _BEFORE_S + _AFTER_S + _KNOWN_S else 0.75,
+        lost_share=lost,
+    )

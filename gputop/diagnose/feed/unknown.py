@@ -1,0 +1,113 @@
+"""A rule about a GPU that waits for something that does not show from outside: it guesses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gputop.diagnose.efficiency.small import small
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import busy, starved
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import notebook, plays_a_part
+from gputop.diagnose.view import View
+
+_EITHER = "waits for its main thread, which loads data or launches small kernels: from outside both look the same"
+_SUSPECTS = "waits, and no rule is sure what for"
+
+
+class Cause(NamedTuple):
+    """Something a GPU may wait for, how much there is of it, and from where on it would be the reason."""
+
+    text: str
+    value: float | None
+    limit: float
+    unit: str = "%"
+
+    @property
+    def suspect(self) -> bool:
+        """Whether there is enough of it to be the reason, though no rule is sure that it is."""
+        return self.value is not None and self.value >= self.limit
+
+
+@rule(
+    "starved-cause-unknown",
+    "Does a GPU wait for something that does not show?",
+    level=Level.STARVED,
+    state="idle gaps",
+    short="WAIT",
+    last=True,
+)
+def starved_cause_unknown(view: View) -> Iterator[Finding]:
+    """The GPU waits and no other rule says why: what was ruled out, each with its value, and how to find out."""
+    for trainer in view.trainers():
+        notes, now_s = view.notes(trainer), view.frame.mono_s
+        if not view.knows(trainer, "duty") or not starved(view, trainer):
+            notes.pop("since_s", None)
+            continue
+        if now_s - notes.setdefault("since_s", now_s) < view.limit("after_s"):
+            continue
+        severity = view.by_share(trainer.lost)
+        if severity is None or notebook(trainer) or plays_a_part(trainer) or small(view, trainer):
+            continue
+        either = not trainer.loaders and trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
+        causes = list(_causes(view, trainer))
+        yield view.found(
+            trainer,
+            "warn" if severity == "crit" else severity,
+            _EITHER
+            if either
+            else _SUSPECTS
+            if any(cause.suspect for cause in causes)
+            else "waits, and no usual cause shows",
+            evidence=(busy(trainer), *_told(causes)),
+            steps=tuple(_keys(trainer, either)),
+            confidence=0.6,
+            lost_share=trainer.lost,
+        )
+
+
+def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
+    """What other rules look at, with the limits from which they would speak."""
+
+    def share(text: str, value: float | None, limit: str) -> Cause:
+        return Cause(text, None if value is None else 100 * value, 100 * view.limit(limit))
+
+    yield share(f"CPU {{}} of {trainer.allowed or 0:.0f} cores", trainer.saturation, "starved-cpu-saturated.saturation")
+    yield share("its main thread {} of a core", trainer.main, "loader-in-main.main")
+    if trainer.loaders:
+        each = f"each of its {trainer.loaders} loaders {{}} of a core"
+        yield share(each, trainer.loader_cpu, "starved-cpu-idle.loader_cpu")
+        yield share("its loaders blocked on storage {}", trainer.loader_blocked, "starved.blocked")
+    yield share("its threads wait for a CPU {} of their time", trainer.run_wait, "starved.run_wait")
+    yield share("CPU quota ran out in {} of periods", trainer.throttled, "starved.throttled")
+    yield Cause("pressure of storage {}", view.mean("host", "io_pressure"), view.limit("starved.io_percent"))
+    reads, receives = view.limit("starved.reads_bytes_per_s"), view.limit("starved.receives_bytes_per_s")
+    yield Cause("it reads {} from storage", trainer.read_bytes, reads, "B/s")
+    yield Cause("the network receives {}", view.mean("host", "receive_bytes_per_s"), receives, "B/s")
+
+
+def _told(causes: list[Cause]) -> Iterator[Evidence]:
+    """Suspects first, then what was ruled out, then what nobody could see."""
+    for cause in sorted(causes, key=lambda cause: not cause.suspect):
+        if cause.value is not None:
+            value = f"{cause.value:.0f} %" if cause.unit == "%" else f"{cause.value / 1e6:.0f} MB/s"
+            word = "not ruled out" if cause.suspect else "ruled out"
+            yield Evidence(
+                text=f"{word}: {cause.text.format(value)}", value=cause.value, unit=cause.unit, limit=cause.limit
+            )
+    unseen = [" ".join(cause.text.replace("{}", "").split()) for cause in causes if cause.value is None]
+    if unseen:
+        yield Evidence(text=f"not seen: {'; '.join(unseen)}")
+
+
+def _keys(trainer: Trainer, either: bool) -> Iterator[Step]:
+    pid = trainer.process.pid
+    yield Step(text="see what its main thread waits for", command=f"py-spy dump --pid {pid}", action="stack")
+    yield Step(text="then where its time goes, over some seconds", action="profile")
+    if either:
+        yield Step(text="in the DataLoader: load in processes of their own", command="DataLoader(..., num_workers=4)")
+        yield Step(text="elsewhere in the model: fewer and larger kernels", command="model = torch.compile(model)")
+    elif trainer.loaders:
+        yield Step(text="in the loader's queue: look at the loaders in the same way")

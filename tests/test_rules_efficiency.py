@@ -1,0 +1,244 @@
+"""What a GPU gets done while it is busy: each rule fires, just does not, abstains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gputop.model import GpuShare
+from tests.judged import Machine, found, refused, silent
+
+NO_UNITS = refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kind"),
+    [
+        ({}, "compute-bound"),
+        ({"tensor_percent": 40.0}, "a mix of compute and memory"),
+        ({"tensor_percent": 30.0, "dram_percent": 50.0}, "bound by its memory"),
+        ({"tensor_percent": 10.0, "sm_active_percent": 50.0}, None),
+        ({"busy_percent": 89.0}, None),
+        ({"busy_percent": lambda t: 100.0 if t % 5 else 70.0}, None),
+        ({"fp32_percent": 44.0, "tensor_percent": 0.0}, None),
+        ({"dram_percent": 62.0, "tensor_percent": 5.0}, None),
+    ],
+)
+def test_gpu_bound_healthy(gpu: dict[str, Any], kind: str | None) -> None:
+    finding = found(Machine(gpu=gpu).verdict(), "gpu-bound-healthy")
+    assert (finding and finding.headline) == (kind and f"keeps its GPU busy: {kind}")
+    assert finding is None or (finding.healthy and finding.primary and finding.severity == "info")
+
+
+@pytest.mark.parametrize(
+    ("watts", "clock", "fires"), [(600.0, 1980.0, True), (440.0, 1980.0, False), (600.0, 1650.0, False)]
+)
+def test_without_unit_counters_power_and_clock_decide(watts: float, clock: float, fires: bool) -> None:
+    unknown = dict.fromkeys(("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent"))
+    finding = found(
+        Machine(gpu={**unknown, "power_watts": watts, "sm_clock_mhz": clock}).verdict(), "gpu-bound-healthy"
+    )
+    assert (finding is not None) == fires
+    assert finding is None or finding.confidence == 0.6
+
+
+def said_of(machine: Machine, rule: str, seconds: int = 90) -> tuple[str, float] | None:
+    """Severity and confidence."""
+    finding = found(machine.verdict(seconds), rule)
+    return finding and (finding.severity, finding.confidence)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ({"sm_active_percent": 29.0}, ("warn", 0.75)),
+        ({"sm_active_percent": 31.0}, None),
+        ({"sm_active_percent": 49.0, "tensor_percent": 4.0, "dram_percent": 20.0}, ("info", 0.75)),
+        ({"sm_active_percent": 51.0, "tensor_percent": 4.0, "dram_percent": 20.0}, None),
+        ({"sm_active_percent": 49.0, "tensor_percent": 4.0, "dram_percent": 25.0}, None),
+        ({"sm_active_percent": 10.0, "busy_percent": 84.0}, None),
+        ({**NO_UNITS, "power_watts": 280.0, "memory_busy_percent": 14.0}, ("info", 0.5)),
+        ({**NO_UNITS, "power_watts": 300.0, "memory_busy_percent": 14.0}, None),
+        ({**NO_UNITS, "power_watts": 280.0, "memory_busy_percent": 16.0}, None),
+        ({**NO_UNITS, "power_watts": 280.0, "memory_busy_percent": 14.0, "sm_clock_mhz": 1650.0}, None),
+        ({**NO_UNITS, "power_watts": 280.0, "memory_busy_percent": 14.0, "mig_mode": True}, None),
+    ],
+)
+def test_busy_not_effective(gpu: dict[str, Any], said: tuple[str, float] | None) -> None:
+    assert said_of(Machine(gpu=gpu), "busy-not-effective") == said
+
+
+def test_a_rank_may_be_busy_waiting_for_others() -> None:
+    said = Machine(gpu={"sm_active_percent": 20.0}, trainer={"world_size": 2}).verdict(90)
+    assert found(said, "busy-not-effective") is None
+    assert (one := silent(said, "busy-not-effective")) is not None
+    assert "trace" in (one.unlock or "")
+
+
+def test_busy_not_effective_abstains_without_units_and_power() -> None:
+    gpu = refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent", "power_watts")
+    assert silent(Machine(gpu=gpu).verdict(60), "busy-not-effective")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "severity"),
+    [
+        ({}, "warn"),
+        ({"tensor_percent": 1.9}, "warn"),
+        ({"tensor_percent": 3.0}, "info"),
+        ({"tensor_percent": 5.1}, None),
+        ({"fp32_percent": 24.0}, None),
+        ({"fp64_percent": 21.0}, None),
+        ({"compute_capability": (6, 1)}, None),
+        ({"busy_percent": 69.0}, None),
+    ],
+)
+def test_tensor_cores_idle(gpu: dict[str, Any], severity: str | None) -> None:
+    finding = found(Machine(gpu={"fp32_percent": 44.0, "tensor_percent": 0.0, **gpu}).verdict(90), "tensor-cores-idle")
+    assert (finding and finding.severity) == severity
+
+
+def test_tensor_cores_idle_abstains_where_no_unit_tells() -> None:
+    said = Machine(gpu=NO_UNITS).verdict(60)
+    assert (one := silent(said, "tensor-cores-idle")) is not None
+    assert {missing.metric for missing in one.missing} == {"fp32_percent", "tensor_percent"}
+    assert "trace" in (one.unlock or "")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ({"dram_percent": 49.0, "tensor_percent": 5.0}, ("info", 0.8)),
+        ({"dram_percent": 47.0, "tensor_percent": 5.0}, None),
+        ({"dram_percent": 49.0, "tensor_percent": 24.0}, None),
+        ({"dram_percent": 49.0, "tensor_percent": 5.0, "busy_percent": 69.0}, None),
+        ({**NO_UNITS, "memory_busy_percent": 61.0, "power_watts": 450.0}, ("info", 0.5)),
+        ({**NO_UNITS, "memory_busy_percent": 59.0, "power_watts": 450.0}, None),
+        ({**NO_UNITS, "memory_busy_percent": 61.0, "power_watts": 310.0}, None),
+        ({**NO_UNITS, "memory_busy_percent": 61.0, "power_watts": 650.0}, None),
+        ({"dram_percent": 49.0, "busy_percent": 29.0}, ("info", 0.4)),
+        ({**NO_UNITS, "memory_busy_percent": 71.0, "busy_percent": 29.0}, ("info", 0.4)),
+    ],
+)
+def test_mem_bw_bound(gpu: dict[str, Any], said: tuple[str, float] | None) -> None:
+    assert said_of(Machine(gpu=gpu), "mem-bw-bound") == said
+
+
+def test_mem_bw_bound_abstains_without_units_and_power() -> None:
+    gpu = refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent", "power_watts")
+    assert silent(Machine(gpu=gpu).verdict(60), "mem-bw-bound")
+
+
+def launching(loaders: int = 0, trainer: dict[str, Any] | None = None, **gpu: Any) -> Machine:
+    """A GPU that is busy half of the time, evenly, with a main thread that never rests."""
+    gpu = {"busy_percent": 46.0, "sm_active_percent": 14.0, **gpu}
+    return Machine(gpu=gpu, trainer=trainer or {}, loader={"cpu_percent": 5.0}, loaders=loaders)
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (launching(), ("crit", 0.5)),
+        (launching(2), ("crit", 0.6)),
+        (launching(busy_percent=79.0), ("warn", 0.5)),
+        (launching(busy_percent=14.0), None),
+        (launching(busy_percent=86.0), None),
+        (launching(sm_active_percent=36.0), None),
+        (launching(trainer={"main_thread_percent": 89.0}), None),
+        (launching(trainer={"read_chars_per_s": 1.1e6}), None),  # it loads its data
+        (launching(trainer={"run_wait_percent": 31.0}), None),
+        (launching(trainer={"write_chars_per_s": 101e3}), None),  # it writes
+        (launching(busy_percent=lambda t: 46.0 + 18 * (-1) ** int(t)), None),  # gaps that can be seen
+        (launching(pcie_rx_bytes_per_s=1.1e9), None),  # it copies
+        (launching(**{**NO_UNITS, "power_watts": 350.0}), ("crit", 0.5)),
+        (launching(**{**NO_UNITS, "power_watts": 360.0}), None),
+    ],
+)
+def test_overhead_bound(machine: Machine, said: tuple[str, float] | None) -> None:
+    assert said_of(machine, "overhead-bound") == said
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        launching(**refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent", "power_watts")),
+        launching(trainer=refused("read_chars_per_s")),
+    ],
+)
+def test_overhead_bound_abstains(machine: Machine) -> None:
+    said = machine.verdict(60)
+    assert silent(said, "overhead-bound")
+    assert found(said, "overhead-bound") is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "held_gib", "loaders", "fires"),
+    [
+        ({}, 19, 0, True),
+        ({"busy_percent": 51.0}, 19, 0, False),
+        ({}, 21, 0, False),
+        ({"power_watts": 300.0}, 3, 0, False),
+        ({}, 3, 2, False),  # it waits for its loaders
+    ],
+)
+def test_small_job(gpu: dict[str, Any], held_gib: int, loaders: int, fires: bool) -> None:
+    share = GpuShare(uuid="G", busy_percent=30.0, vram_bytes=held_gib * 2**30)
+    trainer = {"gpus": (share,), "cpu_percent": 40.0, "main_thread_percent": 40.0}
+    machine = Machine(gpu={"busy_percent": 30.0, "power_watts": 200.0, **gpu}, trainer=trainer, loaders=loaders)
+    finding = found(machine.verdict(490), "small-job")
+    assert (finding is not None) == fires
+    assert finding is None or (finding.severity == "info" and "run about 3 like it" in finding.steps[0].text)
+
+
+def writing(trainer: dict[str, Any], busy: Any = 80.0, loaders: int = 1, loader: float = 10.0) -> Machine:
+    """A GPU with gaps in which the main thread writes."""
+    return Machine(gpu={"busy_percent": busy}, trainer=trainer, loader={"cpu_percent": loader}, loaders=loaders)
+
+
+@pytest.mark.parametrize(
+    ("machine", "fires"),
+    [
+        (writing({"write_chars_per_s": 101e3}), True),
+        (writing({"write_chars_per_s": 99e3}), False),
+        (writing({"write_chars_per_s": 101e3}, busy=91.0), False),
+        (writing({"write_chars_per_s": 101e3, "thread_names": (("python", 60), ("pt_gloo_runloop", 1))}), False),
+        (writing({"write_chars_per_s": 101e3}, loader=51.0), False),
+        (writing({"write_chars_per_s": 101e3, "main_thread_percent": 9.0}), False),
+        (writing({"write_chars_per_s": lambda t: 9e6 if t % 3 == 0 else 900.0}), False),  # now and then
+        (writing({"write_chars_per_s": 101e3}, busy=lambda t: 0.0 if t % 8 == 0 else 90.0), False),  # pauses
+        (writing({"write_calls_per_s": 21.0}, loaders=0), True),
+        (writing({"write_calls_per_s": 19.0}, loaders=0), False),
+        (writing({"write_calls_per_s": 99.0}), False),  # that is how loaders are told what to load
+    ],
+)
+def test_sync_log_stall(machine: Machine, fires: bool) -> None:
+    assert (said_of(machine, "sync-log-stall", 130) == ("warn", 0.5)) == fires
+
+
+def test_sync_log_stall_abstains_where_writes_are_hidden() -> None:
+    assert silent(writing(refused("write_chars_per_s")).verdict(60), "sync-log-stall")
+
+
+LINK = {"pcie_lane_bytes_per_s": 3.94e9, "pcie_width": 16}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ({**LINK, "pcie_rx_bytes_per_s": 38.5e9}, ("warn", 0.6)),
+        ({**LINK, "pcie_rx_bytes_per_s": 37e9}, None),
+        ({"pcie_generation": 5, "pcie_width": 16, "pcie_rx_bytes_per_s": 38.5e9}, ("warn", 0.6)),
+        ({**LINK, "pcie_rx_bytes_per_s": 38.5e9, "pcie_tx_bytes_per_s": 20e9}, None),  # offloading
+        ({**LINK, "pcie_rx_bytes_per_s": 38.5e9, "busy_percent": 91.0}, None),
+        ({**LINK, "pcie_rx_bytes_per_s": 1.1e9, "sm_active_percent": 29.0}, ("warn", 0.5)),
+        ({**LINK, "pcie_rx_bytes_per_s": 1.1e9, "sm_active_percent": 31.0}, None),
+        ({**LINK, "pcie_rx_bytes_per_s": 0.9e9, "sm_active_percent": 29.0}, None),
+    ],
+)
+def test_h2d_transfer_bound(gpu: dict[str, Any], said: tuple[str, float] | None) -> None:
+    assert said_of(Machine(gpu={"busy_percent": 60.0, **gpu}), "h2d-transfer-bound") == said
+
+
+def test_h2d_transfer_bound_abstains_without_a_count_of_bytes() -> None:
+    assert silent(Machine(gpu=refused("pcie_rx_bytes_per_s")).verdict(60), "h2d-transfer-bound")

@@ -1,0 +1,90 @@
+"""Loaders that are started anew, and a GPU that waits for nobody knows what: each fires, just does not, abstains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gputop.model import Missing, Pressure
+from tests.judged import Machine, found, silent
+from tests.test_rules_feed import alone, changed, few
+
+WAITING = {"busy_percent": 40.0}
+
+
+def restarting(every_s: int, dip_s: int, **changes: dict[str, Any]) -> Machine:
+    """Eight loaders that are others every so often, and a GPU that idles meanwhile."""
+    gpu = {"busy_percent": lambda t: 2.0 if t % every_s < dip_s else 97.0}
+    loader = {"cpu_percent": 20.0, "started_ticks": lambda t: 1 + int(t // every_s)}
+    return changed(Machine(gpu=gpu, loader=loader, loaders=8), changes)
+
+
+@pytest.mark.parametrize(
+    ("machine", "severity"),
+    [
+        (restarting(40, 3), "warn"),
+        (restarting(40, 1), "info"),
+        (restarting(40, 0), None),  # nothing is lost
+        (restarting(40, 3, loader={"started_ticks": 1}), None),  # they are the same
+        (restarting(40, 3, trainer={"write_chars_per_s": 21e6}), None),  # a checkpoint
+        (restarting(40, 3, loader={"started_ticks": lambda t: 1 + int(t >= 40)}), None),  # once
+    ],
+)
+def test_worker_respawn(machine: Machine, severity: str | None) -> None:
+    finding = found(machine.verdict(165), "worker-respawn")
+    assert (finding and finding.severity) == severity
+    if finding:
+        assert finding.steps[0].command == "DataLoader(..., persistent_workers=True)"
+        assert finding.evidence[0].text.endswith("times, every 40s")
+
+
+def test_worker_respawn_abstains_where_the_gpu_does_not_say_how_busy_it_is() -> None:
+    hidden = {
+        "busy_percent": lambda t: 97.0 if t < 70 else None,
+        "missing": (Missing(metric="busy_percent", reason="unsupported"),),
+    }
+    assert silent(restarting(20, 2, gpu=hidden).verdict(130), "worker-respawn")
+
+
+def unexplained(**changes: dict[str, Any]) -> Machine:
+    """No loaders, and a main thread that mostly sleeps."""
+    trainer = {"cpu_percent": 30.0, "main_thread_percent": 30.0}
+    return changed(Machine(gpu=dict(WAITING), trainer=trainer), changes)
+
+
+@pytest.mark.parametrize(
+    ("machine", "fires"),
+    [
+        (unexplained(), True),
+        (unexplained(gpu={"busy_percent": 81.0}), False),
+        (unexplained(trainer={"command": ("python", "-m", "ipykernel_launcher")}), False),
+        (unexplained(trainer={"command": ("python", "serve.py")}), False),
+        (few(), False),  # another rule knows why
+    ],
+)
+def test_starved_cause_unknown(machine: Machine, fires: bool) -> None:
+    finding = found(machine.verdict(150), "starved-cause-unknown")
+    assert (finding is not None) == fires
+    if finding:
+        texts = [item.text for item in finding.evidence]
+        assert "ruled out: CPU 2 % of 16 cores" in texts
+        assert texts[-1] == "not seen: pressure of storage; the network receives"
+        assert (finding.severity, finding.steps[0].action) == ("warn", "stack")
+
+
+def test_what_it_cannot_rule_out_comes_first() -> None:
+    host = {"io_pressure": Pressure(some_percent=12.0), "receive_bytes_per_s": 1e6}
+    finding = found(unexplained(host=host).verdict(150), "starved-cause-unknown")
+    assert finding is not None
+    assert finding.evidence[1].text == "not ruled out: pressure of storage 12 %"
+    assert not any("not seen" in item.text for item in finding.evidence)
+
+
+def test_loading_and_launching_look_the_same_where_nothing_is_read_and_the_chip_works() -> None:
+    said = alone(trainer={"read_chars_per_s": 0.0}).verdict(150)
+    finding = found(said, "starved-cause-unknown")
+    assert finding is not None
+    assert finding.headline.startswith("waits for its main thread, which loads data or launches small kernels")
+    assert found(said, "overhead-bound") is None
+    assert found(said, "loader-in-main") is None
