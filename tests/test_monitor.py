@@ -10,7 +10,7 @@ from gputop.monitor import Monitor, Update
 from gputop.source import EVERYTHING, UNRECORDED, Interest, Wish
 from tests.judged import LIMITS, Machine
 
-COMES = 14 + 23  # looks before: at the 15th half of the window is known, and it has to hold for 24 s
+COMES = 14 + 22  # looks before: at the 15th half of the window is known, and it has to hold for 24 s
 HOT = Machine(gpu={"throttled_heat_percent": 9.0})
 
 

@@ -213,7 +213,7 @@ def test_hw_errors_comes_at_once_and_marks_what_stops_jobs() -> None:
     told = found(said, "hw-errors")
     assert told is not None
     assert told.headline == "reported Xid 48, a memory error that could not be corrected"
-    assert [item.text for item in told.evidence] == ["Xid 48 7s ago", "a bad row or page is set aside; work goes on"]
+    assert [item.text for item in told.evidence] == ["Xid 48 6s ago", "a bad row or page is set aside; work goes on"]
     reset = next(step for step in told.steps if step.command == "sudo nvidia-smi -r -i 0")
     assert reset.needs_root
     assert reset.destroys

@@ -46,7 +46,7 @@ def test_no_cuda_context_says_how_to_move() -> None:
     told = found(on_cpu().verdict(), "no-cuda-context")
     assert told is not None
     assert told.primary
-    assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 4m 49s after its start"
+    assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 4m 48s after its start"
     assert told.steps[2].command == 'model.to("cuda"); x = x.to("cuda", non_blocking=True)'
 
 

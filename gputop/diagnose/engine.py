@@ -17,7 +17,7 @@ from gputop.history import History
 from gputop.model import Frame
 
 BROKEN = "this rule failed"
-EVERY_S = 1.0  # the rules are asked once a second, however fast frames come
+EVERY_S = 2.0  # the least window is ten seconds: asking at every frame costs twice as much and shows nothing more
 _CLASSES_EVERY_S = 5.0  # they are about two minutes
 _SLACK_S = 0.1  # by which a tick may be early
 _LONGEST_S = 15.0  # what one look may stand for: nobody knows what was between
