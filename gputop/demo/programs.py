@@ -111,7 +111,7 @@ class Crew:
             threads=job.threads,
             busy_threads=work.pool_threads * (work.pool_cpu >= 10) + (main > 10),
             io_wait_percent=around(work.main_blocked, 0.5, seed + 4, t),
-            blocked_percent=around(work.main_blocked, 0.5, seed + 4, t),
+            blocked_percent=around(work.main_blocked, 0.5 if work.main_blocked <= 90 else 0.0, seed + 4, t),
             write_bytes_per_s=written,
             write_chars_per_s=written + 900,
             write_calls_per_s=written / (4 * MIB) + work.main_write_calls + 2,

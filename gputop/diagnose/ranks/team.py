@@ -74,7 +74,7 @@ def does(one: Trainer) -> str:
 
 def blocked(one: Trainer) -> bool:
     """Whether it hangs in the kernel."""
-    return one.process.state == "D" and (one.process.blocked_percent or 0.0) >= 75  # looks of a few seconds: a rough share
+    return one.process.state == "D" and (one.process.blocked_percent or 0.0) >= 90
 
 
 def listed(team: Team, ranks: tuple[Trainer, ...]) -> str:
