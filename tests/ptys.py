@@ -213,9 +213,17 @@ class Terminal:
                     return
                 time.sleep(FRAME_S)
                 continue
-            self.output += data
+            self._keep(data)
             if self.bytes_per_s is not None:
                 time.sleep(len(data) / self.bytes_per_s)
+
+    def _keep(self, data: bytes) -> None:
+        while True:
+            try:
+                self.output += data
+                return
+            except BufferError:  # somebody searches in it just now
+                time.sleep(0.001)
 
 
 def _in_child(before_exec: Callable[[], None] | None) -> None:

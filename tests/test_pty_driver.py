@@ -146,7 +146,7 @@ def test_n26_n28_p02_hostile_and_dead_processes_on_a_gpu(fake: Fake) -> None:
         living.append(subprocess.Popen([raw or b" ", "60"], executable="/bin/sleep"))
         fake.add_process(gpu=number % 8, pid=living[-1].pid, vram_bytes=number << 20)
     try:
-        with monitor(fake, size=(200, 60)) as terminal:
+        with monitor(fake, size=(200, 90)) as terminal:
             terminal.send("V", "home")  # these two hold most
             terminal.wait_for("host PID 0")
             terminal.wait_for("exited (driver still lists)")

@@ -12,7 +12,7 @@ from tests.scripted import frame
 @pytest.mark.parametrize("density", ["card", "row", "cell"])
 def test_sixty_four_gpus_scroll_to_the_last_and_no_further(density: str) -> None:
     async def scene(stage: Stage) -> None:
-        await stage.press("tab", "end")
+        await stage.press("shift+tab", "end")
         assert any(" 63 " in f" {line}" for line in stage.lines)
         last = stage.text
         await stage.press("down")
@@ -41,7 +41,7 @@ def test_a_small_screen_scrolls_its_gpus() -> None:
 
 def test_cells_are_read_down_a_column_and_on_in_the_next_wherever_they_are_scrolled() -> None:
     async def scene(stage: Stage) -> None:
-        for key in ("tab", "down", "down", "pagedown", "end", "up"):
+        for key in ("shift+tab", "down", "down", "pagedown", "end", "up"):
             await stage.press(key)
             tall = stage.app.main.gpus.size.height
             cells = [line.split("│") for line in stage.lines[2 : tall + 1]]
@@ -56,7 +56,7 @@ def test_a_page_of_gpus_is_a_page(size: tuple[int, int]) -> None:
     async def scene(stage: Stage) -> None:
         line = stage.lines[stage.app.main.gpus.size.height]
         last = int(line.rpartition("│")[2].split()[0])
-        await stage.press("tab", "pagedown")
+        await stage.press("shift+tab", "pagedown")
         assert int(stage.lines[2].split()[0]) == last
         await stage.press("pageup")
         assert int(stage.lines[2].split()[0]) == 0
