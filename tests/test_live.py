@@ -46,7 +46,9 @@ def first_frame(fake: Fake, pid: int) -> dict[str, Any]:
     """The one frame of a new program; of another one while this machine is too busy to answer it in time."""
     for _ in range(10):
         frame, _ = printed(fake)
-        if any(process["pid"] == pid and process["command"] for process in frame["processes"]):
+        commands = {process["pid"]: process["command"] for process in frame["processes"]}
+        parents = {process["pid"]: process["parent_pid"] for process in frame["processes"]}
+        if commands.get(pid) and commands.get(parents[pid]):
             break
     return frame
 
