@@ -58,8 +58,10 @@ def test_one_job_one_rank_four_loaders(watch: Watch, training: Popen[str], on_gp
 
     def ready(table: ProcessTable) -> tuple[Job, dict[Role, list[Process]]] | None:
         found = job_of(table, training.pid, on_gpu=on_gpu)
-        (trainer,) = found[1][Role.TRAINER] if found else (None,)
-        return found if trainer and "torch" in trainer.libraries and trainer.busy_threads is not None else None
+        trainers = found[1][Role.TRAINER] if found else []
+        if len(trainers) != 1:  # a loader that was forked a moment ago is not named yet
+            return None
+        return found if "torch" in trainers[0].libraries and trainers[0].busy_threads is not None else None
 
     job, roles = watch.until(ready, *gpu_pids, seconds=30)
     assert (job.name, job.launcher) == ("llama-7b/train", "python")
