@@ -15,7 +15,6 @@ import pytest
 from tests.tracing import Job, job, scratch, sockets, until
 from tests.watching import ROOT
 
-pytest.importorskip("torch")
 MANY = 100  # more steps than the job makes before something happens
 
 

@@ -48,7 +48,6 @@ def explain(*args: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(("workers", "iterator"), [(0, "_SingleProcess"), (2, "_MultiProcessing")])
 def test_a_real_trace_of_torch(workers: int, iterator: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     path = tmp_path / "cpu.json.gz"
     (tmp_path / "loop.py").write_text(LOOP)
     subprocess.run(

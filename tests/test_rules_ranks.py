@@ -70,8 +70,6 @@ def test_dataparallel_says_what_to_start() -> None:
     assert told.steps[0].command == "torchrun --nproc_per_node=4 train.py"
 
 
-# network-bound
-
 LOW = {"power_watts": 300.0, "tensor_percent": 20.0, "sm_active_percent": 45.0}
 
 

@@ -97,8 +97,6 @@ def test_collective_wait_abstains_where_neither_power_nor_counters_tell() -> Non
     assert silent(after(team(lambda _: hidden, ranks=2), 40), "collective-wait") is not None
 
 
-# straggler
-
 CLOCK = {
     "sm_clock_mhz": 1290.0,
     "throttle_reasons": frozenset({"hard heat"}),

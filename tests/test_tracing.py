@@ -27,8 +27,6 @@ from tests.acting import finished, hold, moment, row
 from tests.tracing import TRAINING, Job, environment, job, scratch, until
 from tests.watching import running
 
-torch_only = pytest.importorskip("torch")
-
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[str]:

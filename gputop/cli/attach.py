@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop import __version__, config
 from gputop.cli.aiming import aimed, followed
-from gputop.cli.line import OK, USAGE, Command, Failure, duration
+from gputop.cli.line import OK, USAGE, Command, Failure, duration, json_flag
 
 if TYPE_CHECKING:
     from gputop.actions.spy import Shown, StackResult
@@ -117,7 +117,7 @@ def _stack_arguments(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--workers", action="store_true", help="its loaders too")
     who.add_argument("--job", action="store_true", help="all ranks of its job side by side, the odd one out marked")
     parser.add_argument("--native", action="store_true", help="C and C++ frames too; pauses it for a third of a second")
-    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+    json_flag(parser)
 
 
 def profile(args: argparse.Namespace, settings: Settings) -> int:
@@ -193,7 +193,7 @@ def _profile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gil", action="store_true", help="only threads that hold the lock of the interpreter")
     parser.add_argument("--native", action="store_true", help="C and C++ frames too; pauses it for each sample")
     parser.add_argument("--list", action="store_true", help="name the profiles that were taken, of PID or all")
-    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+    json_flag(parser)
     parser.add_argument("--format", choices=("text", "md"), default="text", help="text, or Markdown for an issue")
 
 

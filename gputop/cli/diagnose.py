@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop import config
 from gputop.cli.following import follow
-from gputop.cli.line import FAILED, USAGE, Command, Failure, duration
+from gputop.cli.line import FAILED, USAGE, Command, Failure, duration, json_flag
 from gputop.cli.opening import open_source
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pid", type=int, metavar="PID", help="only what is about this process, its job and its GPUs")
     parser.add_argument("--format", choices=("text", "json", "md"), default="text", help="md: to paste into a ticket")
-    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+    json_flag(parser)
     parser.add_argument(
         "--explain",
         action="store_true",

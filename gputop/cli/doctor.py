@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop import config
-from gputop.cli.line import FAILED, OK, Command, Failure
+from gputop.cli.line import FAILED, OK, Command, Failure, json_flag
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -41,7 +41,7 @@ def doctor(args: argparse.Namespace, settings: Settings) -> int:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pid", type=int, metavar="PID", help="ask about this process too: its limits, its Python")
-    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+    json_flag(parser)
 
 
 COMMANDS = (

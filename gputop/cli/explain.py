@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__, config
-from gputop.cli.line import OK, USAGE, Command, Failure
+from gputop.cli.line import OK, USAGE, Command, Failure, json_flag
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "files", nargs="+", metavar="FILE", help="a trace of torch.profiler, packed or not, or a profile of py-spy"
     )
     parser.add_argument("--diff", action="store_true", help="what changed from the first file to the second")
-    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+    json_flag(parser)
     parser.add_argument("--format", choices=("text", "md"), default="text", help="text, or Markdown for an issue")
 
 

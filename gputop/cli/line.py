@@ -59,6 +59,11 @@ class Names:
         return True
 
 
+def json_flag(parser: argparse.ArgumentParser) -> None:
+    """`--json`, as every command with a report has it."""
+    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+
+
 def duration(text: str) -> float:
     try:
         return units.duration(text)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from gputop.diagnose.known import total
 from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.tree import key
@@ -100,13 +101,9 @@ def _gpus(frame: Frame, process: Process) -> tuple[Gpu, ...]:
 
 def _mean(values: Iterable[float | None]) -> float | None:
     """The mean; unknown where one is."""
-    known = list(values)
-    total = 0.0
-    for value in known:
-        if value is None:
-            return None
-        total += value
-    return total / len(known) if known else None
+    each = list(values)
+    added = total(each)
+    return added / len(each) if each and added is not None else None
 
 
 def _power_share(past: Remembered, gpu: Gpu, means: Mapping[str, float | None]) -> float | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gputop.diagnose.known import mean, total
 from gputop.history import Track
 from gputop.model import Frame, Identity, Process, Role, Unit, metric
 
@@ -76,43 +77,29 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
     return Tree(
         busy_percent=busy,
         vram_bytes=None if None in vram else float(sum(held or 0 for held in vram)),
-        cores=_part(_sum(process.cpu_percent for process in processes)),
+        cores=_part(total(process.cpu_percent for process in processes)),
         main=_part(trainer.main_thread_percent),
         loaders=float(len(loaders)),
         loader_cpu=sum(cpu) / len(cpu) / 100 if cpu else None,
         loader_top=max(cpu) / 100 if cpu else None,
         loader_low=min(cpu) / 100 if cpu else None,
-        loader_blocked=_part(_mean([process.blocked_percent for process in loaders])),
-        loader_delayed=_part(_mean([process.io_wait_percent for process in loaders])),
-        loader_wait=_part(_mean([process.run_wait_percent for process in loaders])),
+        loader_blocked=_part(mean([process.blocked_percent for process in loaders])),
+        loader_delayed=_part(mean([process.io_wait_percent for process in loaders])),
+        loader_wait=_part(mean([process.run_wait_percent for process in loaders])),
         main_wait=_part(trainer.main_run_wait_percent),
         run_wait=_part(trainer.run_wait_percent),
-        compute_threads=_sum(process.busy_threads for process in processes if process.role is not Role.LOADER),
+        compute_threads=total(process.busy_threads for process in processes if process.role is not Role.LOADER),
         switches=trainer.voluntary_switches_per_s,
         throttled=_part(trainer.throttled_percent),
-        read_bytes_per_s=_sum(process.read_bytes_per_s for process in processes),
-        write_bytes_per_s=_sum(process.write_bytes_per_s for process in processes),
-        read_chars_per_s=_sum(process.read_chars_per_s for process in processes),
-        write_chars_per_s=_sum(process.write_chars_per_s for process in processes),
-        read_calls_per_s=_sum(process.read_calls_per_s for process in processes),
-        major_faults_per_s=_sum(process.major_faults_per_s for process in processes),
-        pss_bytes=_sum(process.pss_bytes for process in processes),
-        loader_pss_bytes=_sum(process.pss_bytes for process in loaders),
+        read_bytes_per_s=total(process.read_bytes_per_s for process in processes),
+        write_bytes_per_s=total(process.write_bytes_per_s for process in processes),
+        read_chars_per_s=total(process.read_chars_per_s for process in processes),
+        write_chars_per_s=total(process.write_chars_per_s for process in processes),
+        read_calls_per_s=total(process.read_calls_per_s for process in processes),
+        major_faults_per_s=total(process.major_faults_per_s for process in processes),
+        pss_bytes=total(process.pss_bytes for process in processes),
+        loader_pss_bytes=total(process.pss_bytes for process in loaders),
     )
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _part(percent: float | None) -> float | None:

@@ -20,14 +20,13 @@ from functools import partial
 
 from gputop import words
 from gputop.actions.action import Result, Run, begin
-from gputop.actions.aim import untouchable
 from gputop.actions.hold import Hold, Scope
 from gputop.actions.spy import child
 from gputop.actions.spy.child import Child
 from gputop.actions.spy.cost import LOOK_S, Cost, Meter, read
 from gputop.actions.spy.keeping import MOST_ERRORS, About, keep
 from gputop.actions.spy.program import find
-from gputop.actions.spy.stacks import cannot
+from gputop.actions.spy.stacks import cannot, unreadable
 from gputop.actions.target import Refusal, Rights, Target
 from gputop.model import Frame, Process
 from gputop.page import Page
@@ -82,12 +81,7 @@ class Record:
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why it cannot be recorded: as for stacks, and with --readonly, which writes no file."""
-        why = untouchable(process, self.rights(rights))
-        if why is not None:
-            return why
-        program = find()
-        barred = program if isinstance(program, Barred) else cannot(process.pid, "profile")
-        return barred.line if barred else None
+        return unreadable(process, self.rights(rights), self.id)
 
     def run(self, hold: Hold, options: Sampling, tell: Callable[[Run], object]) -> Run:
         """Record; the result is a ProfileResult."""

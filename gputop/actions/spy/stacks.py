@@ -74,12 +74,7 @@ class Stack:
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why its stacks cannot be read: not on this machine, ended, somebody else's, forbidden, no py-spy."""
-        why = untouchable(process, self.rights(rights))
-        if why is not None:
-            return why
-        program = find()
-        barred = program if isinstance(program, Barred) else cannot(process.pid, "stack")
-        return barred.line if barred else None
+        return unreadable(process, self.rights(rights), self.id)
 
     def run(self, hold: Hold, options: Asked, tell: Callable[[Run], object]) -> Run:
         """Look; the result is a StackResult."""
@@ -87,6 +82,16 @@ class Stack:
 
 
 STACK = Stack()
+
+
+def unreadable(process: Process, rights: Rights, command: str) -> str | None:
+    """Why py-spy can do nothing with a process, in a line: it is not ours to touch, py-spy is missing, or barred."""
+    why = untouchable(process, rights)
+    if why is not None:
+        return why
+    program = find()
+    barred = program if isinstance(program, Barred) else cannot(process.pid, command)
+    return barred.line if barred else None
 
 
 def cannot(pid: int, command: str, *, pausing: bool = False) -> Barred | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gputop.diagnose import known
 from gputop.diagnose.cpu.threads import affinity, pool
 from gputop.diagnose.tree import key, members
 from gputop.model import Frame, Gpu, Identity, Job, Process, Role
@@ -95,14 +96,14 @@ def _load(frame: Frame, past: Past, job: Job, trees: tuple[tuple[Process, ...], 
         cpus=_cpus(trainers),
         allowed=_allowed(trainers),
         asked=_asked(trainers),
-        busy_percent=_middle([mean(past, about, "busy_percent") for about in keys]),
-        cores=_sum(mean(past, about, "cores") for about in keys),
-        wanting=_sum(mean(past, about, "compute_threads") for about in keys),
+        busy_percent=known.mean([mean(past, about, "busy_percent") for about in keys]),
+        cores=known.total(mean(past, about, "cores") for about in keys),
+        wanting=known.total(mean(past, about, "compute_threads") for about in keys),
         wait=max((wait for wait in waits if wait is not None), default=None),
-        blocked=_middle([mean(past, about, "loader_blocked") for about in keys]),
-        loader_cores=_middle([mean(past, about, "loader_cpu") for about in keys]),
-        read=_sum(mean(past, about, "read_bytes_per_s") for about in keys),
-        write=_sum(mean(past, about, "write_bytes_per_s") for about in keys),
+        blocked=known.mean([mean(past, about, "loader_blocked") for about in keys]),
+        loader_cores=known.mean([mean(past, about, "loader_cpu") for about in keys]),
+        read=known.total(mean(past, about, "read_bytes_per_s") for about in keys),
+        write=known.total(mean(past, about, "write_bytes_per_s") for about in keys),
     )
 
 
@@ -152,17 +153,3 @@ def _beside(uid: int | None, cgroup: str | None, group: Sequence[Process]) -> Be
         cores=sum(process.cpu_percent or 0.0 for process in group) / 100,
         moved=sum((process.read_bytes_per_s or 0.0) + (process.write_bytes_per_s or 0.0) for process in group),
     )
-
-
-def _sum(values: Iterator[float | None]) -> float | None:
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
-
-
-def _middle(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
