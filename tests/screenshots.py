@@ -9,13 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputop.config import Origin, Settings
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
+from gputop.model import Frame, Identity
 from gputop.monitor import Monitor, Update
 from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
@@ -23,6 +25,7 @@ from gputop.source import Source
 from gputop.ui.app import Gputop
 from gputop.ui.look import DARK, LIGHT, UNICODE, Look, Palette
 from gputop.ui.mailbox import Mailbox
+from tests.acting import kill, row
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
 MOMENT_S = 1_795_185_127  # 2026-11-20 14:32:07 UTC
@@ -40,6 +43,7 @@ class Shot:
     keys: Sequence[str] = ()
     palette: Palette = DARK
     replay: bool = False  # of a recording of that server
+    alive: bool = False  # the first job is really there: a signal could be sent
 
 
 SHOTS = (
@@ -60,15 +64,54 @@ SHOTS = (
     Shot("details-120x40", "showcase", (120, 40), ("home", "down", "enter")),
     Shot("files-120x40", "showcase", (120, 40), ("home", "down", "down", "l")),
     Shot("filter-120x40", "showcase", (120, 40), ("f4", *"user=alice read>50M loader")),
-    Shot("signal-120x40", "showcase", (120, 40), ("home", "down", "f9")),
+    Shot("signal-120x40", "showcase", (120, 40), ("home", "down", "f9"), alive=True),
     Shot("replay-120x40", "showcase", (120, 40), ("0", "left_curly_bracket", "left_curly_bracket"), replay=True),
     Shot("setup-80x24", "showcase", (80, 24), ("f2", *["down"] * 4)),
     Shot("palette-80x24", "showcase", (80, 24), ("ctrl+p", *"sort")),
 )
 
 
-def source(shot: Shot, folder: Path) -> Source:
+class Alive(Demo):
+    """A server whose first job is made of real processes, of this machine."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(SCENARIOS[name], anchor_s=MOMENT_S)
+        self.elsewhere = None
+        self.bodies: dict[Identity, Identity] = {}
+
+    @contextmanager
+    def living(self) -> Iterator[None]:
+        """While they live."""
+        with ExitStack() as stack:
+            for member in super().frame(self.at_s).jobs[0].members:
+                child = subprocess.Popen(["sleep", "600"])
+                stack.callback(kill, child)
+                self.bodies[member] = row(child.pid).identity
+            yield
+
+    def frame(self, t: float) -> Frame:
+        """With other numbers."""
+        frame, bodies = super().frame(t), self.bodies
+        pids = {one.pid: other.pid for one, other in bodies.items()}
+        processes = [
+            replace(process, **bodies[process.identity]._asdict(), uid=None, parent_pid=pids.get(process.parent_pid, 1))
+            if process.identity in bodies
+            else process
+            for process in frame.processes
+        ]
+        first, *others = frame.jobs
+        members, ranks = (tuple(bodies.get(one, one) for one in some) for some in (first.members, first.ranks))
+        return replace(
+            frame, processes=tuple(processes), jobs=(replace(first, members=members, ranks=ranks), *others)
+        )
+
+
+def source(shot: Shot, folder: Path, stack: ExitStack) -> Source:
     """The server, or a recording of it."""
+    if shot.alive:
+        alive = Alive(shot.demo)
+        stack.enter_context(alive.living())
+        return alive
     demo = Demo(SCENARIOS[shot.demo], anchor_s=MOMENT_S)
     if not shot.replay:
         return demo
@@ -83,7 +126,13 @@ def source(shot: Shot, folder: Path) -> Source:
 
 async def draw(shot: Shot, folder: Path) -> str:
     """One picture as SVG."""
-    monitor, mailbox = Monitor(source(shot, folder)), Mailbox()
+    with ExitStack() as stack:
+        return await drawn(shot, source(shot, folder, stack))
+
+
+async def drawn(shot: Shot, of: Source) -> str:
+    """A picture of a source."""
+    monitor, mailbox = Monitor(of), Mailbox()
     app = Gputop(monitor, mailbox, Settings(origin=Origin(path=FILE)), Look(shot.palette, UNICODE))
     app.title = "gputop"
     async with app.run_test(size=shot.size) as pilot:

@@ -157,7 +157,7 @@ def test_who_a_gpu_is(child: Child) -> None:
     assert seen.indexes == [str(index) for index in range(8)]
     gpu = seen.gpu(3)
     assert gpu["uuid"] == "GPU-3c9d5e1e-71a4-4f0b-9e2d-5b8a6c1f7e1e"
-    assert (gpu["name"], gpu["architecture"]) == ("NVIDIA H100 80GB HBM3", "Hopper")
+    assert (gpu["name"], gpu["architecture"]) == ("NVIDIA H100 80GB HBM3", "hopper")
     assert (gpu["compute_capability"], gpu["pci_bus_id"]) == ([9, 0], "0000:1e:00.0")
     assert (gpu["condition"], gpu["age_s"], gpu["unified_memory"]) == ("ok", 0.0, False)
     assert (seen.rest["driver_version"], seen.rest["cuda_version"]) == ("580.65.06", "13.0")

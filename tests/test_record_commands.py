@@ -172,6 +172,9 @@ def test_a_recording_written_by_hand_is_replayed(tmp_path: Path) -> None:
     path.write_text(block)
     found = replayed(path)
     assert [(frame.hostname, frame.gpus[0].busy_percent) for frame in found] == [("node07", 97.0), ("node07", 3.0)]
+    (process,), (job,) = found[1].processes, found[1].jobs
+    assert (process.pid, process.user, process.gpus[0].vram_bytes) == (4711, "ada", 8e9)
+    assert (job.name, job.members, job.ranks) == ("llama", (process.identity,), (process.identity,))
     subprocess.run(["gzip", "-k", str(path)], check=True)
     assert replayed(path.with_name("by-hand.jsonl.gz")) == found
     (checked,) = re.findall(r'`(\{"type":"header","version":1,"crc":"\w{8}"\})`', page)
@@ -185,9 +188,12 @@ def test_a_recording_written_by_hand_is_replayed(tmp_path: Path) -> None:
     assert [(mark.at_s, mark.text, mark.severity) for mark in source.marks] == [(1.0, "the loader stopped", "warn")]
 
 
-def test_every_field_of_a_frame_is_documented() -> None:
+def test_every_field_of_a_frame_is_documented_with_its_meaning() -> None:
     page = docs.read("recording")
     documented = set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE))
+    meanings = re.findall(r"^\| `(\w+)` +\|[^|]+\| (.*) \|$", page, re.MULTILINE)
+    assert {name for name, _ in meanings} == documented
+    assert [name for name, meaning in meanings if not meaning or meaning.startswith("(")] == []
 
     def names(data: object) -> set[str]:
         if isinstance(data, dict):

@@ -18,9 +18,9 @@ def field_tables() -> str:
     """A table for each kind of object in a frame: field, type, meaning."""
     parts = []
     for kind in _kinds(Frame):
-        hints = get_type_hints(kind)
+        hints, told = get_type_hints(kind), get_type_hints(kind, include_extras=True)
         rows = (
-            (f"`{field.name}`", _type(hints[field.name], field), _help(hints[field.name], field))
+            (f"`{field.name}`", _type(hints[field.name], field), _help(told[field.name], field))
             for field in fields(kind)
         )
         parts.append(f"### {kind.__name__.lower()}\n\n{table(('field', 'type', 'meaning'), rows)}")
@@ -72,11 +72,13 @@ def _word(hint: Any) -> str:
 
 
 def _help(hint: Any, field: Any) -> str:
-    unit, words = field.metadata.get("unit"), ", ".join(_words(hint))
-    if not unit:
-        return words
-    said = [unit.value] if unit not in (Unit.WORD, Unit.FLAG, Unit.COUNT) else []
-    return " ".join([field.metadata["help"], *(f"({more})" for more in (*said, words) if more)])
+    """What it means: of a metric as it is declared, of all others as its type is annotated."""
+    unit, said = field.metadata.get("unit", Unit.WORD), field.metadata.get("help")
+    for note in getattr(hint, "__metadata__", ()):
+        said = note
+    more = [unit.value] if unit not in (Unit.WORD, Unit.FLAG, Unit.COUNT) else []
+    words = ", ".join(_words(hint))
+    return " ".join([said or "", *(f"({one})" for one in (*more, words) if one)])
 
 
 def _words(hint: Any) -> Iterator[str]:

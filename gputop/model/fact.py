@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from gputop.model.process import Identity
 
@@ -14,9 +14,9 @@ Witness = Literal["stack", "trace", "notes"]
 class Fact:
     """One thing that a profile of stacks, a trace, or the notes of the program itself say of a process."""
 
-    process: Identity
-    witness: Witness
-    name: str  # what it is, for the rules: loads-in-main, launch-bound
-    text: str  # the same in words, with its numbers
-    share: float | None = None  # of the time, 0-1
-    age_s: float = 0.0  # at this frame
+    process: Annotated[Identity, "whom it is said of"]
+    witness: Annotated[Witness, "who says it"]
+    name: Annotated[str, "what it is, for the rules: loads-in-main, launch-bound"]
+    text: Annotated[str, "the same in words, with its numbers"]
+    share: Annotated[float | None, "of the time, 0 to 1"] = None
+    age_s: Annotated[float, "how old it is at this frame, in seconds"] = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 from gputop.model.fact import Fact
 from gputop.model.gpu import Gpu
@@ -19,29 +19,33 @@ Subject = Literal["driver", "processes", "host", "monitor"]
 class Note:
     """One line for the header or an empty state: what is wrong, and lines that help."""
 
-    subject: Subject
-    key: str  # what it is about, for tests and for the screen that draws it: no-library, mismatch, foreign-pids, ...
-    text: str
-    help: tuple[str, ...] = ()
+    subject: Annotated[Subject, "what it is about"]
+    key: Annotated[str, "its name, for programs: no-library, mismatch, or one of your own"]
+    text: Annotated[str, "one line: what is wrong"]
+    help: Annotated[tuple[str, ...], "lines that say what to do about it"] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
     """One look at the machine. `mono_s` is for rates and ages, `wall_s` for people."""
 
-    wall_s: float
-    mono_s: float
-    hostname: str
-    host: Host
-    gpus: tuple[Gpu, ...] = ()
-    processes: tuple[Process, ...] = ()
-    jobs: tuple[Job, ...] = ()
-    cgroups: tuple[Cgroup, ...] = ()  # of trainers, each once
-    notes: tuple[Note, ...] = ()
-    facts: tuple[Fact, ...] = ()  # what was told of processes lately, all of it in every frame: one may begin anywhere
-    late_s: float = 0.0  # how much later than planned it was taken
-    cost_percent: float | None = None  # CPU time of this monitor since the last frame, of one core
-    driver_percent: float | None = None  # time spent inside driver calls since the last frame
+    wall_s: Annotated[float, "when it was taken, in seconds since 1970-01-01 UTC, by the wall clock"]
+    mono_s: Annotated[float, "the same by a clock that never jumps, from any beginning"]
+    hostname: Annotated[str, "name of the machine"]
+    host: Annotated[Host, "the machine around the GPUs"]
+    gpus: Annotated[tuple[Gpu, ...], "GPUs and MIG instances, as the driver orders them"] = ()
+    processes: Annotated[tuple[Process, ...], "processes that are in a job, on a GPU or busy"] = ()
+    jobs: Annotated[tuple[Job, ...], "jobs that these processes are of"] = ()
+    cgroups: Annotated[tuple[Cgroup, ...], "what confines trainers, each once"] = ()
+    notes: Annotated[tuple[Note, ...], "what is wrong or unusual"] = ()
+    facts: Annotated[
+        tuple[Fact, ...], "what was told of processes lately, all of it in every frame: one may begin anywhere"
+    ] = ()
+    late_s: Annotated[float, "how much later than planned it was taken, in seconds"] = 0.0
+    cost_percent: Annotated[float | None, "CPU time of this monitor since the last frame, in percent of one core"] = (
+        None
+    )
+    driver_percent: Annotated[float | None, "time spent inside driver calls since the last frame, in percent"] = None
 
     @cached_property
     def by_identity(self) -> Mapping[Identity, Process]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Missing, Unit, metric
@@ -29,24 +29,24 @@ _P, _B, _R, _W, _C, _M, _N = (
 class Xid:
     """A driver error event: its number and when gputop saw it."""
 
-    number: int
-    wall_s: float
+    number: Annotated[int, "number of the error"]
+    wall_s: Annotated[float, "when it was seen, as `wall_s` of a frame"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """What the driver measured between two looks: values at an even step, oldest first."""
 
-    wall_s: float  # of the last value
-    step_s: float
-    values: tuple[float, ...]
+    wall_s: Annotated[float, "when the last value was measured, as `wall_s` of a frame"]
+    step_s: Annotated[float, "seconds between two values"]
+    values: Annotated[tuple[float, ...], "the values, oldest first"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """One video engine."""
 
-    name: str  # decoder 0, jpeg 0, encoder 0
+    name: Annotated[str, "which one: decoder 0, jpeg 0, encoder 0"]
     busy_percent: float | None = metric(_P, "time the engine was busy, since the last look (GPM)", top=100)
 
 
@@ -54,29 +54,33 @@ class Engine:
 class Gpu:
     """One device. `uuid` is the identity; `index` is for people and changes when a card is lost."""
 
-    uuid: str
-    index: str
-    name: str
-    parent_uuid: str | None = None  # of a MIG instance
-    pci_bus_id: str | None = None
-    architecture: str | None = None
-    compute_capability: tuple[int, int] | None = None
-    condition: Condition = "ok"
-    condition_s: float = 0.0  # how long it has been in this condition
-    age_s: float = 0.0  # of the values below; > 0 means they are the last known ones
-    unified_memory: bool = False  # shares the host's memory: vram figures do not exist
-    missing: tuple[Missing, ...] = ()
+    uuid: Annotated[str, "what identifies the device"]
+    index: Annotated[str, "its number for people; of a MIG instance 0:1"]
+    name: Annotated[str, "model, as the driver says it"]
+    parent_uuid: Annotated[str | None, "of a MIG instance: uuid of its card"] = None
+    pci_bus_id: Annotated[str | None, "place on the PCIe bus"] = None
+    architecture: Annotated[
+        str | None, "kepler, maxwell, pascal, volta, turing, ampere, ada, hopper, blackwell, rubin"
+    ] = None
+    compute_capability: Annotated[tuple[int, int] | None, "CUDA compute capability, major and minor"] = None
+    condition: Annotated[Condition, "whether it can be asked"] = "ok"
+    condition_s: Annotated[float, "how long it has been in this condition, in seconds"] = 0.0
+    age_s: Annotated[float, "how old the values are, in seconds; above 0 they are the last known ones"] = 0.0
+    unified_memory: Annotated[bool, "it shares the memory of the host: there are no vram figures"] = False
+    missing: Annotated[tuple[Missing, ...], "what is not known of it, and why"] = ()
 
     # how busy
     busy_percent: float | None = metric(_P, "time a kernel was resident; 100 is not efficiency", top=100, history=True)
-    busy_samples: Samples = ()  # the driver's own buffer, about 6 a second
+    busy_samples: Annotated[
+        Samples, "the driver's own samples of busy_percent, oldest first: seconds before the frame, percent"
+    ] = ()
     memory_busy_percent: float | None = metric(
         _P, "time device memory was read or written; not memory in use, not bandwidth", top=100, history=True
     )
-    memory_busy_series: Series | None = None
+    memory_busy_series: Annotated[Series | None, "memory_busy_percent in smaller steps, since the last look"] = None
     encoder_percent: float | None = metric(_P, "time the video encoder was busy", top=100)
     decoder_percent: float | None = metric(_P, "time the video decoder was busy", top=100)
-    engines: tuple[Engine, ...] = ()  # one by one (GPM)
+    engines: Annotated[tuple[Engine, ...], "video engines one by one (GPM)"] = ()
 
     # memory
     vram_total_bytes: int | None = metric(_B, "device memory installed")
@@ -93,7 +97,7 @@ class Gpu:
     memory_max_celsius: float | None = metric(_C, "memory temperature at which the driver slows the GPU (before Ada)")
     power_watts: float | None = metric(_W, "board power, averaged by the driver", history=True)
     power_instant_watts: float | None = metric(_W, "board power now", history=True)
-    power_series: Series | None = None
+    power_series: Annotated[Series | None, "board power since the last look, in watts"] = None
     power_module_watts: float | None = metric(_W, "power of GPU and CPU of a superchip, averaged by the driver")
     power_module_instant_watts: float | None = metric(_W, "power of GPU and CPU of a superchip now")
     power_memory_watts: float | None = metric(_W, "power of the device memory, averaged by the driver")
@@ -109,13 +113,13 @@ class Gpu:
     # clocks and what holds them down
     sm_clock_mhz: float | None = metric(_M, "clock of the multiprocessors", history=True)
     sm_clock_max_mhz: float | None = metric(_M, "highest clock of the multiprocessors")
-    sm_clock_series: Series | None = None
+    sm_clock_series: Annotated[Series | None, "sm_clock_mhz in smaller steps, since the last look"] = None
     graphics_clock_mhz: float | None = metric(_M, "graphics clock")
     graphics_clock_max_mhz: float | None = metric(_M, "highest graphics clock")
     boost_clock_max_mhz: float | None = metric(_M, "highest graphics clock that can be chosen on this card")
     memory_clock_mhz: float | None = metric(_M, "memory clock", history=True)
     memory_clock_max_mhz: float | None = metric(_M, "highest memory clock")
-    memory_clock_series: Series | None = None
+    memory_clock_series: Annotated[Series | None, "memory_clock_mhz in smaller steps, since the last look"] = None
     performance_state: int | None = metric(_N, "P-state: 0 is full performance, 15 the lowest")
     throttle_reasons: frozenset[Throttle] | None = metric(Unit.WORD, "what holds the clocks down now")
     throttled_power_percent: float | None = metric(_P, "time slowed by the power limit", top=100, history=True)
@@ -142,14 +146,16 @@ class Gpu:
     pcie_width: int | None = metric(_N, "PCIe lanes now")
     pcie_width_max: int | None = metric(_N, "highest number of PCIe lanes of device and slot")
     pcie_replays: int | None = metric(_N, "PCIe packets sent again since the driver was loaded")
-    pcie_errors: PcieErrors | None = None
+    pcie_errors: Annotated[PcieErrors | None, "what went wrong on PCIe since the driver was loaded"] = None
     nvlink_tx_bytes_per_s: float | None = metric(_R, "sent over all NVLinks", history=True)
     nvlink_rx_bytes_per_s: float | None = metric(_R, "received over all NVLinks", history=True)
     nvlink_max_bytes_per_s: float | None = metric(_R, "what the NVLinks that are up can carry, each way")
-    nvlink_bytes_per_s: tuple[tuple[float | None, float | None], ...] = ()  # sent, received, by link (GPM)
+    nvlink_bytes_per_s: Annotated[
+        tuple[tuple[float | None, float | None], ...], "sent, received by each link, in bytes a second (GPM)"
+    ] = ()
     nvlinks_active: int | None = metric(_N, "NVLinks that are up")
     nvlink_errors: int | None = metric(_N, "NVLink CRC, replay and recovery errors")
-    nvlinks: tuple[NvLink, ...] = ()
+    nvlinks: Annotated[tuple[NvLink, ...], "its NVLinks, those that say the same as one"] = ()
     c2c_tx_bytes_per_s: float | None = metric(_R, "device to CPU inside a superchip (GPM)")
     c2c_rx_bytes_per_s: float | None = metric(_R, "CPU to device inside a superchip (GPM)")
 
@@ -165,7 +171,7 @@ class Gpu:
         Unit.FLAG, "a page waits for the next reboot to be retired (before Ampere)"
     )
     recovery_action: str | None = metric(Unit.WORD, "what the driver asks for: none, reset, reboot, drain")
-    xids: tuple[Xid, ...] = ()
+    xids: Annotated[tuple[Xid, ...], "driver errors that were seen"] = ()
 
     # activity of the units (GPM: Hopper and newer)
     graphics_active_percent: float | None = metric(_P, "time any engine was active (GPM)", top=100, history=True)
@@ -198,6 +204,6 @@ class Gpu:
     virtualization: str | None = metric(Unit.WORD, "none, passthrough, vgpu, host")
     numa_node: int | None = metric(_N, "NUMA node the card is attached to")
     local_cpus: str | None = metric(Unit.WORD, "CPUs near the card, as a list of ranges")
-    peers: tuple[
-        tuple[str, str], ...
-    ] = ()  # (uuid of another GPU, how they are joined: nvlink, switch, bridge, node, system)
+    peers: Annotated[
+        tuple[tuple[str, str], ...], "other GPUs: uuid, and how they are joined: nvlink, switch, bridge, node, system"
+    ] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from gputop.model.metric import Missing, Unit, metric
 
@@ -22,8 +23,8 @@ class Pressure:
 class Disk:
     """One block device."""
 
-    name: str
-    rotational: bool | None = None
+    name: Annotated[str, "name of the block device: nvme0n1"]
+    rotational: Annotated[bool | None, "a disk that turns, not flash"] = None
     read_bytes_per_s: float | None = metric(_R, "read from the device", history=True)
     write_bytes_per_s: float | None = metric(_R, "written to the device", history=True)
     reads_per_s: float | None = metric(_N, "reads completed", history=True)
@@ -39,10 +40,10 @@ class Disk:
 class Mount:
     """One mounted file system that holds data."""
 
-    path: str
-    device: str
-    file_system: str
-    network: bool = False
+    path: Annotated[str, "where it is mounted"]
+    device: Annotated[str, "the device, or server and path"]
+    file_system: Annotated[str, "its kind: ext4, nfs4"]
+    network: Annotated[bool, "its data comes over a network"] = False
     total_bytes: int | None = metric(_B, "size of the file system")
     free_bytes: int | None = metric(_B, "free for ordinary users")
     read_bytes_per_s: float | None = metric(_R, "read from the server (NFS, Lustre)", history=True)
@@ -57,8 +58,8 @@ class Mount:
 class Network:
     """One network interface, or one port of an InfiniBand or RoCE adapter."""
 
-    name: str
-    kind: str = "ethernet"  # ethernet, infiniband
+    name: Annotated[str, "name of the interface, or adapter and port"]
+    kind: Annotated[str, "ethernet or infiniband"] = "ethernet"
     up: bool | None = metric(Unit.FLAG, "the link is up")
     speed_bytes_per_s: float | None = metric(_R, "speed of the link")
     receive_bytes_per_s: float | None = metric(_R, "received", history=True)
@@ -77,8 +78,8 @@ class Network:
 class Node:
     """One NUMA node: a part of the memory, and the CPUs that are near to it."""
 
-    number: int
-    cpus: str = ""  # as a list of ranges; none where a node is memory only
+    number: Annotated[int, "its number"]
+    cpus: Annotated[str, "CPUs near to it, as a list of ranges; none where a node is memory only"] = ""
     total_bytes: int | None = metric(_B, "memory of the node")
     free_bytes: int | None = metric(_B, "of that, free; page cache is not")
     misses_per_s: float | None = metric(_N, "pages taken here because the node that was wanted was full")
@@ -93,7 +94,7 @@ class Cgroup:
     limit, or of the group itself where there is no limit.
     """
 
-    path: str  # as `Process.cgroup` has it
+    path: Annotated[str, "path of the group, as `cgroup` of a process has it"]
     cpu_quota: float | None = metric(Unit.COUNT, "cores the quota allows, smallest of all ancestors")
     throttled_percent: float | None = metric(_P, "periods in which the quota ran out", top=100)
     throttled_cpus: float | None = metric(Unit.COUNT, "CPUs kept waiting because the quota had run out, mean")
@@ -107,25 +108,25 @@ class Cgroup:
     limit_hits_per_s: float | None = metric(_N, "times it wanted more memory than the limit", history=True)
     oom_count: int | None = metric(Unit.COUNT, "times that nothing could be freed at the limit")
     oom_kills: int | None = metric(Unit.COUNT, "processes killed at the memory limit")
-    cpu_pressure: Pressure | None = None
-    memory_pressure: Pressure | None = None
-    io_pressure: Pressure | None = None
-    missing: tuple[Missing, ...] = ()
+    cpu_pressure: Annotated[Pressure | None, "waiting for a CPU"] = None
+    memory_pressure: Annotated[Pressure | None, "waiting for memory"] = None
+    io_pressure: Annotated[Pressure | None, "waiting for storage"] = None
+    missing: Annotated[tuple[Missing, ...], "what is not known of it, and why"] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """The machine: CPUs, memory, storage, networks."""
 
-    cpus_total: int = 0
+    cpus_total: Annotated[int, "CPUs of the machine"] = 0
     cpus_allowed: float | None = metric(Unit.COUNT, "CPUs this monitor may use: affinity and cgroup quota")
     cpu_percent: float | None = metric(_P, "all CPUs busy, mean", top=100, history=True)
-    cpu_cores_percent: tuple[float | None, ...] = ()  # busy, by core
+    cpu_cores_percent: Annotated[tuple[float | None, ...], "busy, by core, in percent"] = ()
     user_percent: float | None = metric(_P, "CPU time in programs", top=100)
     system_percent: float | None = metric(_P, "CPU time in the kernel", top=100)
     iowait_percent: float | None = metric(_P, "CPU idle while a task waits for storage", top=100, history=True)
     steal_percent: float | None = metric(_P, "CPU time taken by other virtual machines", top=100, history=True)
-    load: tuple[float, float, float] | None = None  # 1, 5, 15 min
+    load: Annotated[tuple[float, float, float] | None, "load averages of 1, 5 and 15 minutes"] = None
     cpu_mhz: float | None = metric(Unit.MHZ, "CPU clock, mean of the cores")
     cpu_max_mhz: float | None = metric(Unit.MHZ, "highest CPU clock")
     cpu_low_mhz: float | None = metric(Unit.MHZ, "CPU clock of the slowest core")
@@ -151,24 +152,24 @@ class Host:
     transparent_huge: str | None = metric(Unit.WORD, "transparent huge pages: always, madvise or never")
     shm_total_bytes: int | None = metric(_B, "size of /dev/shm")
     shm_used_bytes: int | None = metric(_B, "used in /dev/shm", history=True)
-    cpu_pressure: Pressure | None = None
-    memory_pressure: Pressure | None = None
-    io_pressure: Pressure | None = None
+    cpu_pressure: Annotated[Pressure | None, "waiting for a CPU, of all tasks"] = None
+    memory_pressure: Annotated[Pressure | None, "waiting for memory, of all tasks"] = None
+    io_pressure: Annotated[Pressure | None, "waiting for storage, of all tasks"] = None
     read_bytes_per_s: float | None = metric(_R, "read from all disks and network file systems", history=True)
     write_bytes_per_s: float | None = metric(_R, "written to all disks and network file systems", history=True)
     receive_bytes_per_s: float | None = metric(_R, "received on all networks", history=True)
     send_bytes_per_s: float | None = metric(_R, "sent on all networks", history=True)
     tcp_retransmits_per_s: float | None = metric(_N, "TCP segments sent again", history=True)
     tcp_timeouts_per_s: float | None = metric(_N, "times TCP waited in vain for an acknowledgement")
-    disks: tuple[Disk, ...] = ()
-    mounts: tuple[Mount, ...] = ()
-    networks: tuple[Network, ...] = ()
-    nodes: tuple[Node, ...] = ()
-    cgroup: Cgroup | None = None  # of this monitor; in a container that of the job
+    disks: Annotated[tuple[Disk, ...], "block devices"] = ()
+    mounts: Annotated[tuple[Mount, ...], "file systems that hold data"] = ()
+    networks: Annotated[tuple[Network, ...], "network interfaces"] = ()
+    nodes: Annotated[tuple[Node, ...], "NUMA nodes"] = ()
+    cgroup: Annotated[Cgroup | None, "what confines this monitor; in a container also the job"] = None
     process_count: int | None = metric(Unit.COUNT, "processes on the machine")
     uptime_s: float | None = metric(_S, "time since boot")
     kernel: str | None = metric(Unit.WORD, "kernel release")
     cpu_model: str | None = metric(Unit.WORD, "CPU model")
     driver_version: str | None = metric(Unit.WORD, "NVIDIA driver")
     cuda_version: str | None = metric(Unit.WORD, "highest CUDA version of the driver")
-    missing: tuple[Missing, ...] = ()
+    missing: Annotated[tuple[Missing, ...], "what is not known of it, and why"] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from gputop.model.metric import Unit, metric
 
@@ -13,7 +14,7 @@ _N = Unit.COUNT
 class NvLink:
     """NVLinks of one GPU that say the same: on a healthy GPU all of them. Counts are of each link, since its start."""
 
-    numbers: str  # as a list of ranges
+    numbers: Annotated[str, "which links, as a list of ranges"]
     up: bool | None = metric(Unit.FLAG, "the link is up")
     speed_bytes_per_s: float | None = metric(Unit.BYTES_PER_S, "speed of the link, each way")
     replays: int | None = metric(_N, "packets sent again (up to Hopper)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 Reason = Literal["unsupported", "denied", "stale", "lost", "absent"]
 
@@ -31,9 +31,9 @@ class Unit(str, Enum):
 class Missing:
     """Why a value is None: the metric's name, the reason, and what would unlock it."""
 
-    metric: str
-    reason: Reason
-    unlock: str | None = None
+    metric: Annotated[str, "the field that has no value"]
+    reason: Annotated[Reason, "why"]
+    unlock: Annotated[str | None, "what would give it a value"] = None
 
 
 @dataclass(frozen=True, slots=True)

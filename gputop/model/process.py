@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from gputop.model.metric import Missing, Unit, metric
 
@@ -34,8 +34,8 @@ class Role(str, Enum):
 class GpuShare:
     """What one process has of one GPU."""
 
-    uuid: str
-    kind: Kind = "compute"
+    uuid: Annotated[str, "uuid of the GPU"]
+    kind: Annotated[Kind, "what it uses it for"] = "compute"
     busy_percent: float | None = metric(_P, "time its kernels were resident on this GPU", top=100)
     memory_busy_percent: float | None = metric(_P, "time its kernels used device memory", top=100)
     encoder_percent: float | None = metric(_P, "time it kept the video encoder busy", top=100)
@@ -47,17 +47,17 @@ class GpuShare:
 class Process:
     """One process. Of a process that /proc does not show, only pid, `unseen` and `gpus` are known."""
 
-    pid: int
-    started_ticks: int
-    parent_pid: int = 0
-    verified: bool = True  # False: a driver's host pid seen from a private pid namespace: no name, no action
-    unseen: Unseen | None = None  # why /proc has nothing on it
-    user: str | None = None
-    uid: int | None = None
-    name: str = ""  # comm, at most 15 bytes
-    command: tuple[str, ...] = ()
-    state: str | None = None  # R S D T Z I
-    missing: tuple[Missing, ...] = ()
+    pid: Annotated[int, "its number"]
+    started_ticks: Annotated[int, "when it was started: field 22 of /proc/PID/stat"]
+    parent_pid: Annotated[int, "pid of its parent"] = 0
+    verified: Annotated[bool, "false: a host's pid seen from a container, of which no more is known"] = True
+    unseen: Annotated[Unseen | None, "why /proc has nothing on it"] = None
+    user: Annotated[str | None, "name of its user"] = None
+    uid: Annotated[int | None, "number of its user"] = None
+    name: Annotated[str, "its name, at most 15 bytes (comm)"] = ""
+    command: Annotated[tuple[str, ...], "its arguments, the program first"] = ()
+    state: Annotated[str | None, "R runs, S sleeps, D waits in the kernel, T is stopped, Z has ended, I is idle"] = None
+    missing: Annotated[tuple[Missing, ...], "what is not known of it, and why"] = ()
 
     # CPU and scheduler
     cpu_percent: float | None = metric(_P, "CPU time, of one core", history=True)
@@ -79,7 +79,9 @@ class Process:
     throttled_percent: float | None = metric(
         _P, "periods in which its cgroup ran out of CPU quota", top=100, history=True
     )
-    thread_names: tuple[tuple[str, int], ...] = ()  # (name, how many), most first
+    thread_names: Annotated[
+        tuple[tuple[str, int], ...], "names of its threads and how many have each, the most first"
+    ] = ()
 
     # storage
     read_bytes_per_s: float | None = metric(_R, "read from storage, page cache excluded", history=True)
@@ -105,25 +107,25 @@ class Process:
     memory_nodes: str | None = metric(Unit.WORD, "NUMA nodes its memory may come from, as a list of ranges")
 
     # GPUs
-    gpus: tuple[GpuShare, ...] = ()
+    gpus: Annotated[tuple[GpuShare, ...], "what it has of which GPU"] = ()
 
     # place
-    cgroup: str | None = None
-    container: str | None = None  # short id or name
-    slurm_job: str | None = None
-    slurm_name: str | None = None  # SLURM_JOB_NAME as it was started with
-    folder: str | None = None  # last part of its working folder
-    role: Role = Role.OTHER
-    job: str | None = None  # key of a Job
-    rank: int | None = None
-    local_rank: int | None = None
-    world_size: int | None = None
-    omp_threads: int | None = None  # OMP_NUM_THREADS as it was started with
-    mkl_threads: int | None = None  # MKL_NUM_THREADS as it was started with
-    visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES as it was started with
-    libraries: tuple[str, ...] = ()  # of torch, cuda, openblas, mkl, gomp, iomp5: what it has mapped
-    torch_version: str | None = None  # of the PyTorch it has mapped: 2.7.0+cu126
-    torch_cuda: str | None = None  # what that is built for: 12.6; none for a build for CPUs
+    cgroup: Annotated[str | None, "path of its control group"] = None
+    container: Annotated[str | None, "short id or name of its container"] = None
+    slurm_job: Annotated[str | None, "number of its Slurm job"] = None
+    slurm_name: Annotated[str | None, "SLURM_JOB_NAME as it was started with"] = None
+    folder: Annotated[str | None, "last part of its working folder"] = None
+    role: Annotated[Role, "what it does in its job"] = Role.OTHER
+    job: Annotated[str | None, "key of its job"] = None
+    rank: Annotated[int | None, "its rank in the job"] = None
+    local_rank: Annotated[int | None, "its rank on this machine"] = None
+    world_size: Annotated[int | None, "ranks of the whole job, on all machines"] = None
+    omp_threads: Annotated[int | None, "OMP_NUM_THREADS as it was started with"] = None
+    mkl_threads: Annotated[int | None, "MKL_NUM_THREADS as it was started with"] = None
+    visible_gpus: Annotated[str | None, "CUDA_VISIBLE_DEVICES as it was started with"] = None
+    libraries: Annotated[tuple[str, ...], "of torch, cuda, openblas, mkl, gomp, iomp5: what it has mapped"] = ()
+    torch_version: Annotated[str | None, "version of the PyTorch it has mapped: 2.7.0+cu126"] = None
+    torch_cuda: Annotated[str | None, "what that is built for: 12.6; none for a build for CPUs"] = None
 
     @property
     def identity(self) -> Identity:
@@ -135,11 +137,13 @@ class Process:
 class Job:
     """Processes that train one model: a launcher, its ranks, their loaders."""
 
-    key: str
-    name: str
-    user: str | None = None
-    launcher: str | None = None  # torchrun, accelerate, deepspeed, slurm, ray, notebook, python
-    container: str | None = None
-    slurm_job: str | None = None
-    ranks: tuple[Identity, ...] = ()  # trainers by rank
-    members: tuple[Identity, ...] = ()  # every process of the job, the root first
+    key: Annotated[str, "what identifies the job in this recording"]
+    name: Annotated[str, "what people call it: llama-7b"]
+    user: Annotated[str | None, "name of its user"] = None
+    launcher: Annotated[
+        str | None, "what started it: torchrun, accelerate, deepspeed, slurm, ray, notebook, python"
+    ] = None
+    container: Annotated[str | None, "short id or name of its container"] = None
+    slurm_job: Annotated[str | None, "number of its Slurm job"] = None
+    ranks: Annotated[tuple[Identity, ...], "its trainers by rank"] = ()
+    members: Annotated[tuple[Identity, ...], "all of its processes, the root first, each before its children"] = ()

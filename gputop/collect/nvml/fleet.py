@@ -11,17 +11,17 @@ from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, Gate, Late, Lost, Unans
 from gputop.collect.nvml.pci import Slot
 
 _LINK_COUNT = 91
-_ARCHITECTURES = {
-    2: "Kepler",
-    3: "Maxwell",
-    4: "Pascal",
-    5: "Volta",
-    6: "Turing",
-    7: "Ampere",
-    8: "Ada",
-    9: "Hopper",
-    10: "Blackwell",
-    13: "Rubin",
+_ARCHITECTURES = {  # nvmlDeviceArchitecture_t; rules know them by these names
+    2: "kepler",
+    3: "maxwell",
+    4: "pascal",
+    5: "volta",
+    6: "turing",
+    7: "ampere",
+    8: "ada",
+    9: "hopper",
+    10: "blackwell",
+    13: "rubin",
 }
 
 
