@@ -10,7 +10,7 @@ import pytest
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Engine, Evidence, Step, Subject
 from gputop.history import History
-from gputop.model import Identity
+from gputop.model import Identity, Role
 from gputop.monitor import Update
 from gputop.safe.text import clean
 from gputop.ui.advice.alarm import Alarm, sequence
@@ -221,7 +221,15 @@ def test_who_has_ended_is_not_called_better() -> None:
     clearing.feed(update(found()), History())
     gone = replace(shown, mono_s=shown.mono_s + 1, jobs=shown.jobs[1:], processes=())
     clearing.feed(Update(frame=gone), History())
-    assert [(one.ended, one.said) for one in clearing.cleared] == [(True, "its processes have ended")]
+    assert [one.said for one in clearing.cleared] == ["its processes have ended"]
+    # and whoever starts anew on its GPUs is waited for
+    for later_s, age_s, said in ((1, 5.0, "started anew, not settled yet"), (50, 70.0, "")):
+        again = tuple(
+            replace(process, pid=process.pid + 7, age_s=age_s) if process.role is Role.TRAINER else process
+            for process in shown.processes
+        )
+        clearing.feed(Update(frame=replace(gone, mono_s=gone.mono_s + later_s, processes=again)), History())
+        assert [one.said for one in clearing.cleared] == [said]
     clearing.feed(update(found(), shown=replace(shown, mono_s=shown.mono_s - 99)), History())
     assert clearing.cleared == (), "back in time nothing is over yet"
     folded = found(rule="starved-cpu-saturated", causes=("starved-cpu-idle",))

@@ -170,6 +170,13 @@ def test_a_cause_of_the_host_explains_every_job_and_is_told_once() -> None:
     assert [(alone.rule, alone.primary) for alone in told(host)] == [("cause", True)]
 
 
+def test_what_the_machine_explains_is_not_told_of_each_process() -> None:
+    alone = of_process("threads-process", severity="info")
+    host = finding("threads-host", subject=Subject(kind="host"))
+    assert [one.rule for one in told(alone, host)] == ["threads-host"]
+    assert {one.rule for one in told(alone, replace(host, severity="info"))} == {"threads-process", "threads-host"}
+
+
 @pytest.mark.usefixtures("_cause")
 def test_a_suspicion_is_told_beside_what_it_may_cause_and_never_leads() -> None:
     starved = of_process("starved-cpu-idle", evidence=(Evidence(text="loaders"),))

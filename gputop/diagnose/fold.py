@@ -76,7 +76,7 @@ def _group(subject: Subject, tenants: Tenants) -> _Group:
 def _told(group: list[Finding], host: list[Finding], worth: float) -> list[Finding]:
     """One group: its causes folded, its primary marked."""
     known = any(_explains(finding) for finding in (*group, *host))
-    group = [finding for finding in _settled(group) if not (known and RULES[finding.rule].last)]
+    group = [finding for finding in _settled(group, host) if not (known and RULES[finding.rule].last)]
     starved = [finding for finding in group if RULES[finding.rule].level is Level.STARVED]
     causes = [finding for finding in group if RULES[finding.rule].level is Level.CAUSE]
     # what is only worth knowing of the machine explains nothing of one job
@@ -93,10 +93,11 @@ def _told(group: list[Finding], host: list[Finding], worth: float) -> list[Findi
     return [replace(finding, primary=True) if finding is lead else finding for finding in group]
 
 
-def _settled(group: list[Finding]) -> list[Finding]:
+def _settled(group: list[Finding], host: list[Finding]) -> list[Finding]:
     """Without what another rule says better; what nobody can judge yet is no more than worth knowing."""
     rules = {finding.rule for finding in group}
     better = {other for rule in rules for other in RULES[rule].instead_of}
+    better |= {other for one in host if one.severity != "info" for other in RULES[one.rule].instead_of}
     early = frozenset[str]().union(*(_TOO_EARLY[rule] for rule in rules & _TOO_EARLY.keys()))
     return [
         replace(finding, severity="info") if finding.rule in early else finding

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gputop.diagnose import RULES
+from tests.score import followed
 from tests.score.marks import LOOKED_S, Result, Truth, marked
 from tests.score.tools import TOOLS
 from tests.workloads.cases import CASES, Case
@@ -13,12 +14,15 @@ from tests.workloads.stage import Performance, Play, perform
 
 
 def names() -> list[str]:
-    """The workloads whose rule there is."""
-    return [case.name for case in CASES if case.plants in RULES]
+    """The workloads whose rule there is, and one whose advice is followed."""
+    return [*(case.name for case in CASES if case.plants in RULES), followed.NAME]
 
 
 def played(name: str) -> Iterator[tuple[str, dict[str, Result]]]:
     """The faulty one and its twin, by tool; nothing where this machine cannot play it."""
+    if name == followed.NAME:
+        yield "as it is", {"gputop": followed.played()}
+        return
     (case,) = [case for case in CASES if case.name == name]
     for healthy in (False, True):
         try:

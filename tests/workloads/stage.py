@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,10 +59,9 @@ def perform(*plays: Play, seconds: float) -> list[Performance]:
         started, first = [], 0
         for play in plays:
             gpus = range(first, first := first + play.case.gpus)
-            started.append((_start(play, seconds, folder, {gpu: fake.lend(gpu) for gpu in gpus}, stack), gpus))
+            started.append((start(play, seconds, folder, {gpu: fake.lend(gpu) for gpu in gpus}, stack), gpus))
         for roots, _ in started:
-            for root in roots:
-                _ready(root)
+            ready(roots)
         for play in plays:
             if play.case.neighbour and not play.healthy:
                 for _ in range(2 * CPUS):
@@ -76,7 +75,7 @@ def perform(*plays: Play, seconds: float) -> list[Performance]:
         ]
 
 
-def _start(
+def start(
     play: Play, seconds: float, folder: Path, accounts: dict[int, Path], stack: ExitStack
 ) -> list[subprocess.Popen[bytes]]:
     """The programs of one play, which have still to get ready."""
@@ -153,11 +152,12 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
-def _ready(process: subprocess.Popen[bytes]) -> None:
-    """Its first step is done."""
-    readable, _, _ = select.select([process.stdout], [], [], START_S)
-    if not readable or process.stdout.readline() != b"ready\n":
-        raise RuntimeError(f"process {process.pid} did not start to train")
+def ready(programs: Iterable[subprocess.Popen[bytes]]) -> None:
+    """The first step of each is done."""
+    for process in programs:
+        readable, _, _ = select.select([process.stdout], [], [], START_S)
+        if not readable or process.stdout.readline() != b"ready\n":
+            raise RuntimeError(f"process {process.pid} did not start to train")
 
 
 def _watch(fake: Fake, folder: Path, seconds: float) -> list[Update]:

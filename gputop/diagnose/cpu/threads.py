@@ -96,7 +96,7 @@ def limit_threads(each: int) -> tuple[Step, ...]:
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return (
         Step(
-            text=f"start it with {each} compute threads",
+            text=f"start it with {each} compute thread{'s' if each > 1 else ''}",
             command=f"export {' '.join(f'{name}={each}' for name in names)}",
         ),
         Step(text="or set it in the program, before the first computation", command=f"torch.set_num_threads({each})"),
@@ -110,6 +110,7 @@ def limit_threads(each: int) -> tuple[Step, ...]:
     level=Level.CAUSE,
     state="threads",
     short="THR",
+    instead_of=("threads-process",),
 )
 def threads_host(view: View) -> Iterator[Finding]:
     """Every process sizes its pool for the whole machine; many single threads are no such pools, and harm little."""

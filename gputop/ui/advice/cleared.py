@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from gputop import told, units
 from gputop.diagnose import Finding
 from gputop.diagnose.finding import told_apart
 from gputop.figures import mean
-from gputop.model import Frame, Identity, Role
+from gputop.model import Frame, Identity, Process, Role
 from gputop.monitor import Update
 from gputop.ui.advice.sheet import Key, key, troubles
 from gputop.ui.gpus.state import Past
 
 TOLD_S = 180.0  # for so long it is said
 BEFORE_S, AFTER_S = 30.0, 20.0  # over which numbers are taken
+SETTLED_S = 60.0  # age of a program from which its numbers count: before, it imports and starts
 _LONGEST_S = 60.0  # between two frames: who was away for longer does not know what was between
 _MOST = 3  # numbers
 
@@ -63,14 +65,34 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleared:
-    """One that is over."""
+class Case:
+    """A finding while it holds, whom it is about, and the numbers when it was seen first."""
 
     finding: Finding
     name: str
+    gpus: tuple[str, ...]
+    processes: tuple[Identity, ...]
+    before: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """One that is over."""
+
+    case: Case
     at_s: float  # monotonic
     changes: tuple[Change, ...]
-    ended: bool  # so are the processes that it was about
+    became: Literal["", "ended", "started anew"] = ""  # of the processes that it was about
+
+    @property
+    def finding(self) -> Finding:
+        """As it was told last."""
+        return self.case.finding
+
+    @property
+    def name(self) -> str:
+        """Whom it was about."""
+        return self.case.name
 
     @property
     def rules(self) -> str:
@@ -82,18 +104,9 @@ class Cleared:
         """What became of it."""
         if self.changes:
             return ", ".join(change.text for change in self.changes)
-        return "its processes have ended" if self.ended else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """A finding while it holds, whom it is about, and the numbers when it was seen first."""
-
-    finding: Finding
-    name: str
-    gpus: tuple[str, ...]
-    processes: tuple[Identity, ...]
-    before: tuple[float | None, ...]
+        return {"": "", "ended": "its processes have ended", "started anew": "started anew, not settled yet"}[
+            self.became
+        ]
 
 
 class Clearing:
@@ -101,7 +114,7 @@ class Clearing:
 
     def __init__(self) -> None:
         self.cleared: tuple[Cleared, ...] = ()
-        self._cases: dict[Key, _Case] = {}
+        self._cases: dict[Key, Case] = {}
         self._at_s = -math.inf
 
     def feed(self, update: Update, past: Past) -> None:
@@ -112,14 +125,18 @@ class Clearing:
         self._at_s = now_s
         bad = {key(finding): finding for finding in troubles(update.findings)}
         gone = [case for name, case in self._cases.items() if name not in bad]
-        fresh = [_over(case, frame, past) for case in gone if not _goes_on(case.finding, update.findings)]
-        recent = [one for one in self.cleared if now_s - one.at_s < TOLD_S and key(one.finding) not in bad]
+        fresh = [_over(case, now_s, frame, past) for case in gone if not _goes_on(case.finding, update.findings)]
+        recent = [
+            _over(one.case, one.at_s, frame, past) if one.became and not one.changes else one
+            for one in self.cleared
+            if now_s - one.at_s < TOLD_S and key(one.finding) not in bad
+        ]
         self.cleared = (*fresh, *recent)
         # the numbers are those of when it was seen first, its words the newest
         self._cases = {name: self._cases.get(name) or _case(finding, frame, past) for name, finding in bad.items()}
 
 
-def _case(finding: Finding, frame: Frame, past: Past) -> _Case:
+def _case(finding: Finding, frame: Frame, past: Past) -> Case:
     about = finding.subject
     trainers = [process for process in frame.processes if process.role is Role.TRAINER and process.gpus]
     processes = about.processes or tuple(
@@ -128,7 +145,7 @@ def _case(finding: Finding, frame: Frame, past: Past) -> _Case:
     known = [frame.by_identity[one] for one in processes if one in frame.by_identity]
     gpus = about.gpus or tuple(dict.fromkeys(share.uuid for process in known for share in process.gpus))
     name = told.whom(about, frame)
-    return _Case(finding, name, gpus, processes, _numbers(gpus, processes, past, BEFORE_S))
+    return Case(finding, name, gpus, processes, _numbers(gpus, processes, past, BEFORE_S))
 
 
 def _uses(shares: Iterable[object], uuids: Sequence[str]) -> bool:
@@ -142,20 +159,23 @@ def _numbers(
     return tuple(mean(mean(past.values(one, number.metric, seconds)) for one in whose[number.of]) for number in NUMBERS)
 
 
-def _over(case: _Case, frame: Frame, past: Past) -> Cleared:
+def _over(case: Case, at_s: float, frame: Frame, past: Past) -> Cleared:
     """What is better without it. Whoever ended and came back with other settings is found again by the GPUs."""
     alive = [one for one in case.processes if one in frame.by_identity]
-    successors = [
-        process.identity
-        for process in frame.processes
-        if process.role is Role.TRAINER and _uses(process.gpus, case.gpus)
-    ]
-    ended = bool(case.processes) and not (alive or successors)
-    changes = [] if ended else _better(case, _numbers(case.gpus, alive or successors, past, AFTER_S), frame)
-    return Cleared(case.finding, case.name, frame.mono_s, tuple(changes[:_MOST]), ended)
+    others = [] if alive or not case.processes else _successors(case, frame)
+    if case.processes and not alive and not others:
+        return Cleared(case, at_s, (), "ended")
+    if any((process.age_s or 0.0) < SETTLED_S for process in others):
+        return Cleared(case, at_s, (), "started anew")
+    processes = alive or [process.identity for process in others]
+    return Cleared(case, at_s, tuple(_better(case, _numbers(case.gpus, processes, past, AFTER_S), frame)[:_MOST]))
 
 
-def _better(case: _Case, after: Sequence[float | None], frame: Frame) -> list[Change]:
+def _successors(case: Case, frame: Frame) -> list[Process]:
+    return [process for process in frame.processes if process.role is Role.TRAINER and _uses(process.gpus, case.gpus)]
+
+
+def _better(case: Case, after: Sequence[float | None], frame: Frame) -> list[Change]:
     changes = []
     for number, old, new in zip(NUMBERS, case.before, after, strict=True):
         if old is not None and new is not None and number.better * (new - old) >= number.least:
