@@ -83,6 +83,7 @@ class Terminal:
         self.reading.set()
         self.bytes_per_s: float | None = None
         self._shown = 0
+        self._lines: list[str] = []
         self._screen = pyte.Screen(*size)
         self._stream = pyte.ByteStream(self._screen)
         self._closed = False
@@ -130,6 +131,7 @@ class Terminal:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         if width and height:
             self._screen.resize(height, width)
+            self._lines = []
 
     def signal(self, number: int) -> None:
         """Sends a signal to the program."""
@@ -141,10 +143,12 @@ class Terminal:
         unfinished = _UNFINISHED.search(data)
         if unfinished:
             data = data[: unfinished.start()]
-        self._shown += len(data)
-        data = _SCREEN_SWITCH.sub(b"\x1b[2J\x1b[H", _UNKNOWN_TO_PYTE.sub(b"", data))
-        self._stream.feed(data)
-        return [line.rstrip() for line in self._screen.display]
+        if data or not self._lines:
+            self._shown += len(data)
+            data = _SCREEN_SWITCH.sub(b"\x1b[2J\x1b[H", _UNKNOWN_TO_PYTE.sub(b"", data))
+            self._stream.feed(data)
+            self._lines = [line.rstrip() for line in self._screen.display]
+        return self._lines
 
     def text(self) -> str:
         """The screen as one string."""

@@ -9,7 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from threading import Event
 from typing import Any
 
+from textual._context import message_hook
 from textual.app import App
+from textual.events import Callback as Called
+from textual.events import Key
+from textual.keys import REPLACED_KEYS, _character_to_key, key_to_character
+from textual.message import Message
 from textual.pilot import Pilot
 from textual.strip import Strip
 
@@ -22,7 +27,7 @@ from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
 from gputop.ui.panes.lines import Lines
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def screen_text(app: App[Any]) -> str:
@@ -72,10 +77,47 @@ class Feed:
         self._next.put(item)
 
 
+class Hand(Pilot[None]):
+    """Presses keys and clicks, each when all that followed from the last one is done and drawn.
+
+    Textual's own pilot waits until the process uses little CPU, 20 ms at a time: longer, and no promise.
+    """
+
+    def __init__(self, app: App[Any]) -> None:
+        super().__init__(app)
+        self._handled = 0
+        message_hook.set(self._count)
+
+    async def pause(self, delay: float | None = None) -> None:
+        """Wait until nobody has anything left to do, after `delay` seconds."""
+        if delay:
+            await asyncio.sleep(delay)
+        before = -1
+        while before != self._handled:
+            before = self._handled
+            await self._wait_for_screen()
+            while self.app._resize_timer is not None:  # noqa: ASYNC110  Textual waits a little for the next one
+                await asyncio.sleep(0.002)
+            self.app.screen._on_timer_update()
+            await self._wait_for_screen()
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for name in keys:
+            key = _character_to_key(name) if len(name) == 1 and not name.isalnum() else name
+            pressed = Key(key, key_to_character(REPLACED_KEYS.get(key, key)))
+            pressed.set_sender(self.app)
+            self.app.post_message(pressed)
+            await self.pause()
+
+    def _count(self, message: Message) -> None:
+        self._handled += not isinstance(message, Called)  # which is how the pilot sees that the others are done
+
+
 class Stage:
     """The running program in a test's hands."""
 
-    def __init__(self, app: Gputop, pilot: Pilot[None], feed: Feed) -> None:
+    def __init__(self, app: Gputop, pilot: Hand, feed: Feed) -> None:
         self.app = app
         self.pilot = pilot
         self.feed = feed
@@ -127,7 +169,6 @@ class Stage:
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other."""
         await self.pilot.press(*keys)
-        await self.pilot.pause()
 
 
 def play(
@@ -148,8 +189,9 @@ def play(
         monitor.start(mailbox.put, mailbox.close)
         app = Gputop(monitor, mailbox, Settings(**settings), look or Look())
         try:
-            async with app.run_test(size=size) as pilot:
-                stage = Stage(app, pilot, source)
+            hand = Hand(app)
+            async with app.run_test(size=size):
+                stage = Stage(app, hand, source)
                 if frame is not None:
                     await stage.show(frame)
                 await scene(stage)
