@@ -19,6 +19,7 @@ from gputop.ui.draw import Line, Run
 
 WIDEST = 140  # prose is not read wider
 _INDENT, _TEXT = 3, 5
+_STEPS = (3, 1, 0)  # of a finding as there is room for its other lines
 _WORD = re.compile(r"\s+|\S+")
 
 
@@ -35,10 +36,12 @@ def column(scene: Scene, width: int, height: int) -> list[Strip]:
     spare = height - 1 - rests - sum(map(len, lines))
     for finding in findings:
         block = heads[id(finding)]
-        rest = _rest(finding, scene, width)
-        if finding is first or len(rest) + 1 <= spare:
-            spare -= len(rest) + 1
-            block = [*block, *rest, scene.line()]
+        for steps in _STEPS:
+            rest = _rest(finding, scene, width, steps)
+            if finding is first or len(rest) + 1 <= spare:
+                spare -= len(rest) + 1
+                block = [*block, *rest, scene.line()]
+                break
         lines.append(block)
     drawn = [line for block in lines for line in block][: max(0, height - 1)]
     return [compact.rule(scene, width), *(line.strip(width) for line in drawn)]
@@ -46,7 +49,8 @@ def column(scene: Scene, width: int, height: int) -> list[Strip]:
 
 def whole(finding: Finding, scene: Scene, width: int) -> list[Line]:
     """All of one finding."""
-    return [*_head(finding, scene, width), *_rest(finding, scene, width, everything=True)]
+    rest = _rest(finding, scene, width, len(finding.steps))
+    return [*_head(finding, scene, width), *rest, *_rule(finding, scene, width)]
 
 
 def _head(finding: Finding, scene: Scene, width: int) -> list[Line]:
@@ -57,19 +61,16 @@ def _head(finding: Finding, scene: Scene, width: int) -> list[Line]:
     return flow(scene, width, [*start, Run(f"{name} {said}", "bright", bold)], draw.cells(start))
 
 
-def _rest(finding: Finding, scene: Scene, width: int, *, everything: bool = False) -> list[Line]:
+def _rest(finding: Finding, scene: Scene, width: int, most: int) -> list[Line]:
     lines = _about(finding, scene, width)
     if finding.evidence:
         lines += _title("because", scene)
         for item in finding.evidence:
             lines += _item(item, scene, width)
-    steps = finding.steps if everything else finding.steps[:3]
-    if steps:
+    if steps := finding.steps[:most]:
         lines += _title("try, best first" if len(steps) > 1 else "try", scene)
         for number, step in enumerate(steps, 1):
             lines += _step(step, number, scene, width)
-    if everything:
-        lines += _title("rule", scene) + _rule(finding, scene, width)
     return lines
 
 
@@ -110,7 +111,7 @@ def _rule(finding: Finding, scene: Scene, width: int) -> list[Line]:
     """Which rule says so, what it asks, and what it has taken up as causes."""
     asked = [(finding.rule, told.question(finding.rule))]
     asked += [(cause, f"the cause: {told.question(cause)}") for cause in finding.causes]
-    lines = []
+    lines = _title("rule", scene)
     for rule, question in asked:
         lines += flow(scene, width, [Run(" " * _TEXT), Run(rule, "text"), Run(f"  {question}", "dim")], _TEXT + 2)
     return lines
