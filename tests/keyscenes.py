@@ -35,5 +35,6 @@ def elsewhere(*groups: str, also: frozenset[str] = frozenset()) -> set[str]:
 
 PANES = frozenset({"pane-gpus", "pane-host", "pane-processes", "zoom", "everything"})  # tried with those that pick
 ADVISING = frozenset({"advice", "advice-mute", "pane-advice"})  # tried with the advice
-ASKED_OF_MAIN = frozenset({"signal", "copy", "show", "setup", "palette"})  # from the details too
+# from the details too
+ASKED_OF_MAIN = frozenset({"signal", "profile", "trace", "stack", "copy", "show", "setup", "palette"})
 OPENING = frozenset({"details", "environment", "files"})  # tried with those of the details

@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "record",
         "docs",
         "actions",
+        "profile",
     },
     "cli": {"*"},
     "__main__": {"cli"},

@@ -21,7 +21,9 @@ def nice(pid: int) -> int:
 
 
 def test_every_key_of_the_group_is_tried_here() -> None:
-    assert {key.id for key in KEYS if key.group == "ACT"} == {"signal", "nice-up", "nice-down"}
+    assert {key.id for key in KEYS if key.group == "ACT"} == {
+        *("signal", "nice-up", "nice-down", "profile", "trace", "stack")
+    }
 
 
 @pytest.mark.parametrize("key", ["k", "f9"])
@@ -33,6 +35,29 @@ def test_signal_asks(key: str) -> None:
         assert "TERM" not in stage.text
 
     play(scene, moment(trainer(os.getpid()), launcher=None))
+
+
+@pytest.mark.parametrize(("key", "picked"), [("p", "(•) py-spy record"), ("t", "(•) torch.profiler")])
+def test_profile_and_trace_ask_how(key: str, picked: str) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press(key)
+        assert picked in stage.text
+        await stage.press("escape")
+        assert "py-spy record" not in stage.text
+
+    play(scene, moment(trainer(os.getpid()), launcher=None))
+
+
+def test_stacks_are_looked_at_and_what_cannot_be_stays_until_a_key() -> None:
+    with sleeping() as child:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("s")
+            await stage.until(lambda: "is no Python program" in stage.lines[-2], "the reason")
+            await stage.press("escape")
+            assert "is no Python program" not in stage.text
+
+        play(scene, moment(trainer(child.pid), launcher=None))
 
 
 def test_every_press_is_a_step_of_niceness() -> None:

@@ -51,6 +51,31 @@ async def signal(stage: Stage) -> None:
         assert "[1 Threads]" in stage.text, "it closes to where it was asked"
 
 
+@does("profile")
+async def profile(stage: Stage) -> None:
+    await asks(stage, "p", "(•) py-spy record")
+
+
+@does("trace")
+async def trace(stage: Stage) -> None:
+    await asks(stage, "t", "(•) torch.profiler")
+
+
+@does("stack")
+async def stack(stage: Stage) -> None:
+    await asks(stage, "s", "(•) py-spy dump")
+
+
+async def asks(stage: Stage, key: str, picked: str) -> None:
+    """What cannot be done to a process that has ended is asked about, and said."""
+    await stage.press("enter", key)
+    assert picked in stage.text
+    assert "of    41100" in stage.text
+    assert "it has ended" in stage.text
+    await stage.press("escape")
+    assert "[1 Threads]" in stage.text, "it closes to where it was asked"
+
+
 @does("copy")
 async def copy(stage: Stage) -> None:
     await stage.press("enter", "y")

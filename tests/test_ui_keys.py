@@ -271,7 +271,7 @@ async def back(stage: Stage) -> None:
 def test_no_other_key_does_anything() -> None:
     async def scene(stage: Stage) -> None:
         before = stage.text
-        await stage.press(*"sptj")
+        await stage.press(*"ijWX")
         await stage.press("ctrl+q", "ctrl+s")
         assert stage.text == before
 

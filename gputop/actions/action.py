@@ -36,20 +36,27 @@ class Run:
         self.result: Result | None = None
         self._work, self._tell = work, tell
         self._stop = Event()
+        self._dropped = False
 
     def start(self) -> Run:
         """Begin."""
         Thread(target=self._go, name=f"action: {self.title}", daemon=True).start()
         return self
 
-    def cancel(self) -> None:
-        """Ask it to end soon; it still tells its result. What was done stays done."""
+    def cancel(self, *, keep: bool = True) -> None:
+        """Ask it to end soon; it still tells its result. What was done stays done; what was recorded only to `keep`."""
+        self._dropped = self._dropped or not keep
         self._stop.set()
 
     @property
     def cancelled(self) -> bool:
         """Whether it was asked to end."""
         return self._stop.is_set()
+
+    @property
+    def dropped(self) -> bool:
+        """Whether it was asked to end and nobody wants what it has."""
+        return self._dropped
 
     def pause(self, seconds: float) -> bool:
         """For the work: wait so long, or until cancelled; whether it was."""

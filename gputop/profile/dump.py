@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gputop.profile.code import LONGEST, Call
+from gputop.profile.stacks import Profile
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 
@@ -76,3 +77,8 @@ def _call(entry: Any) -> Call:
         file=clean(str(entry["filename"] or ""), 4 * LONGEST),
         line=line if type(line) is int and line > 0 else None,
     )
+
+
+def look(threads: Sequence[ThreadStack]) -> Profile:
+    """What one look at the main thread is worth: a profile of a single sample; of none where it was not seen."""
+    return Profile((tuple(call.text for call in reversed(thread.calls)), 1.0) for thread in threads[:1] if thread.main)

@@ -86,6 +86,13 @@ def _texts(value: object) -> dict[str, str]:
     return {clean(name): clean(text) for name, text in value.items() if isinstance(text, str)}
 
 
+def place() -> str:
+    """The folder that they lie in; Refused where there can be none."""
+    folder = _folder()
+    folder.close()
+    return folder.path
+
+
 def ready() -> None:
     """Make sure that a profile could be kept now; Refused says why not, before anybody's time is spent on it."""
     folder = _folder()

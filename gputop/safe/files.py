@@ -114,6 +114,12 @@ def state_folder(environ: Mapping[str, str] = os.environ, system: str = "/var/li
     return _private(base, "gputop")
 
 
+def homely(path: str, environ: Mapping[str, str] = os.environ) -> str:
+    """A path as a person writes it, who is at home: `~/.local/state`."""
+    home = environ.get("HOME", "").rstrip("/")
+    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
+
+
 def runtime_place(environ: Mapping[str, str] = os.environ, shared: str = "/tmp") -> tuple[str, str]:
     """The folder that holds our runtime folder, and its name there: $XDG_RUNTIME_DIR/gputop, else gputop-UID."""
     base = environ.get("XDG_RUNTIME_DIR", "")

@@ -28,6 +28,7 @@ from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
 from gputop.ui.main import Main
 from gputop.ui.panes.header import Status
+from gputop.ui.profiling.errands import Errands
 from gputop.ui.tape.recorder import Tape
 from gputop.ui.terminal.driver import TerminalDriver, behind
 from gputop.ui.terminal.guarded import GuardedApp, run_guarded
@@ -81,6 +82,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self._interrupted_s = -AGAIN_S
         self.set_keymap(bindings.keymap(settings.keys))
         self.main = Main(self, look, settings, monitor.history)
+        self.errands = Errands(self, self.main.every_key)
 
     async def on_event(self, event: Event) -> None:
         """A key that is text is typed here and now: what goes round by the focus is overtaken by the next key."""
@@ -177,11 +179,13 @@ class Gputop(GuardedApp, inherit_bindings=False):
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """Leave; nothing waits for the source, which may be inside the driver."""
         self.monitor.stop()
+        self.errands.leave()
         self.tape.leave()
         super().exit(result, return_code, message)
 
     def left(self) -> None:
-        """The recording is closed; its file is the last word."""
+        """Nothing looks into a process any more; the recording is closed, and its file is the last word."""
+        self.errands.close()
         if line := self.tape.close():
             sys.stdout.write(f"{line}\n")
 

@@ -7,6 +7,7 @@ after.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
@@ -50,6 +51,18 @@ class Cost:
         if self.slowed is not None:
             return f"cost {max(self.slowed, 0.0):.0%}"
         return "cost unknown" if self.waited is None else f"waits {self.waited:.0%} longer for a CPU"
+
+
+def remembered(meta: object) -> Cost | None:
+    """A cost that was written down with a profile; None of what is none."""
+    if not isinstance(meta, dict):
+        return None
+    paused, waited, slowed = (_number(meta.get(name)) for name in ("paused", "waited", "slowed"))
+    return None if paused is None else Cost(paused, waited, slowed)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def read(pid: int) -> Reading | None:

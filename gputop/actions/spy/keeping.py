@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gputop import units, words
+from gputop.actions.naming import described
 from gputop.actions.spy.cost import Cost
 from gputop.actions.spy.sources import lines
 from gputop.model import Process
@@ -16,7 +17,7 @@ from gputop.page import Page
 from gputop.profile import Profile, flame, kept, parse, told
 from gputop.profile.kept import Kept
 from gputop.safe.files import Refused
-from gputop.safe.text import redact, redact_argv
+from gputop.safe.text import redact
 
 MOST_ERRORS = 0.2  # of the samples; more make a profile doubtful
 _COMMAND = re.compile(r"process \d+:")
@@ -58,20 +59,13 @@ def keep(about: About, raw: bytes, *, samples: int, errors: int, cost: Cost, not
     process = about.process
     profile.pid, profile.lines = process.pid, lines(profile, process.pid, process.uid)
     profile.notes += notes
-    argv = redact_argv(process.command)
-    command, short = " ".join(argv) or process.name, words.line(replace(process, command=argv))
+    who = described(process)
     measured = f"{samples} samples, {words.amount(errors, 'error')}, {cost.text}"
-    page = told.page(profile, f"{process.pid} {short[:60]}", about=f"{about.text}; {measured}")
+    page = told.page(profile, f"{process.pid} {who['short'][:60]}", about=f"{about.text}; {measured}")
     meta = {
         "version": 1,
         "kind": "py-spy",
-        "pid": process.pid,
-        "started_ticks": process.started_ticks,
-        "command": command,
-        "short": short,
-        "user": process.user,
-        "job": process.job,
-        "rank": process.rank,
+        **who,
         "at_s": about.at_s,
         "seconds": about.seconds,
         "rate": about.rate,
@@ -88,7 +82,7 @@ def keep(about: About, raw: bytes, *, samples: int, errors: int, cost: Cost, not
     files = {
         kept.SPEEDSCOPE: text.encode(),
         kept.COLLAPSED: profile.collapsed().encode(),
-        kept.FLAME: flame(profile, f"{process.pid} {short[:80]}: {about.text}").encode(),
+        kept.FLAME: flame(profile, f"{process.pid} {who['short'][:80]}: {about.text}").encode(),
     }
     return Recorded(kept.keep(meta, files), profile, page)
 

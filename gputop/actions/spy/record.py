@@ -55,6 +55,7 @@ class Sampling:
     seconds: float = 10.0
     rate: int | None = None  # samples a second; None: as many as the number of threads allows
     children: bool = True  # its loaders and other children too
+    waiting: bool = True  # threads that wait, too; without them it is not seen what the process waits for
     gil: bool = False  # only threads that hold the lock of the interpreter: what Python itself does
     native: bool = False  # C and C++ frames too; pauses the process for each sample
 
@@ -81,6 +82,11 @@ class Record:
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why it cannot be recorded: as for stacks, and with --readonly, which writes no file."""
+        barred = self.barred(process, rights)
+        return barred.line if barred else None
+
+    def barred(self, process: Process, rights: Rights) -> Barred | None:
+        """The same, with what would change it apart."""
         return unreadable(process, self.rights(rights), self.id)
 
     def run(self, hold: Hold, options: Sampling, tell: Callable[[Run], object]) -> Run:
@@ -172,7 +178,7 @@ def _recorded(program: str, target: Target, sampling: Sampling, counted: tuple[i
     if isinstance(spy, Barred):
         raise _Unable(spy)
     try:
-        early = _watch(spy, meter, sampling, run)
+        early = _watch(spy, meter, about, run)
         notes = [*([early] if early else []), *_left(target, frozen)]
         trouble = spy.trouble()
         if trouble is not None and (run.cancelled or not spy.output()):
@@ -182,36 +188,39 @@ def _recorded(program: str, target: Target, sampling: Sampling, counted: tuple[i
             run.say("looking at its pace afterwards")
             run.pause(pace_s)
             meter.after()
+        if run.dropped:
+            raise _Unable(Barred("dropped: nothing is kept"))
         return _result(about, spy, meter.cost(), notes)
     finally:
         spy.close()
 
 
-def _watch(spy: Child, meter: Meter, sampling: Sampling, run: Run) -> str | None:
+def _watch(spy: Child, meter: Meter, about: About, run: Run) -> str | None:
     """Wait for its end, or bring it about; why it ended early, unless a person wanted that."""
     began_s = told_s = time.monotonic()
     while spy.running():
         if run.pause(LOOK_S):
             spy.stop()
-            return f"ended by hand after {time.monotonic() - began_s:.1f} of {sampling.seconds:g} s"
+            return f"ended by hand after {time.monotonic() - began_s:.1f} of {about.seconds:g} s"
         meter.during(spy.cpu_s())
         if why := meter.too_much():
             spy.stop()
             return f"ended after {time.monotonic() - began_s:.1f} s: {why}; a lower --rate is gentler"
         now_s = time.monotonic()
-        if sampling.seconds % 1 and now_s - began_s >= sampling.seconds:  # py-spy knows whole seconds only
+        if about.seconds % 1 and now_s - began_s >= about.seconds:  # py-spy knows whole seconds only
             spy.stop()
             return None
         if now_s - told_s >= _TELL_S:
             told_s = now_s
-            run.say(_progress(now_s - began_s, sampling.seconds, spy, meter))
+            run.say(_progress(now_s - began_s, about, spy, meter))
     return None
 
 
-def _progress(passed_s: float, seconds: float, spy: Child, meter: Meter) -> str:
-    if passed_s > seconds:
-        return f"{seconds:g} s are over, waiting for py-spy to write"
-    return f"{passed_s:.1f} of {seconds:g} s · {words.amount(spy.errors(), 'error')} · {meter.cost().text}"
+def _progress(passed_s: float, about: About, spy: Child, meter: Meter) -> str:
+    if passed_s > about.seconds:
+        return f"{about.seconds:g} s are over, waiting for py-spy to write"
+    errors = words.amount(spy.errors(), "error")
+    return f"{passed_s:.1f} of {about.seconds:g} s · {about.rate} Hz · {errors} · {meter.cost().text}"
 
 
 def _left(target: Target, frozen: bool) -> list[str]:
@@ -232,9 +241,8 @@ def arguments(sampling: Sampling, hertz: int) -> list[str]:
     chosen = ["record", "--format", "speedscope", "--full-filenames", "--threads", "--rate", str(hertz)]
     chosen += ["--duration", str(math.ceil(sampling.seconds))]
     chosen += ["--native"] if sampling.native else ["--nonblocking"]
-    chosen += (
-        ["--gil"] if sampling.gil else ["--idle"]
-    )  # without --idle who waits gives no sample: the verdict is blind
+    # without --idle who waits gives no sample: the verdict is blind
+    chosen += ["--gil"] if sampling.gil else ["--idle"] if sampling.waiting else []
     return [*chosen, *(["--subprocesses"] if sampling.children else [])]
 
 
@@ -243,6 +251,7 @@ def _how(sampling: Sampling) -> str:
         text
         for chosen, text in (
             (sampling.gil, "only who holds the GIL"),
+            (not sampling.waiting and not sampling.gil, "without threads that wait"),
             (sampling.native, "native frames, paused for each sample"),
             (not sampling.children, "without its children"),
         )

@@ -74,6 +74,11 @@ class Stack:
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why its stacks cannot be read: not on this machine, ended, somebody else's, forbidden, no py-spy."""
+        barred = self.barred(process, rights)
+        return barred.line if barred else None
+
+    def barred(self, process: Process, rights: Rights) -> Barred | None:
+        """The same, with what would change it apart."""
         return unreadable(process, self.rights(rights), self.id)
 
     def run(self, hold: Hold, options: Asked, tell: Callable[[Run], object]) -> Run:
@@ -84,14 +89,13 @@ class Stack:
 STACK = Stack()
 
 
-def unreadable(process: Process, rights: Rights, command: str) -> str | None:
-    """Why py-spy can do nothing with a process, in a line: it is not ours to touch, py-spy is missing, or barred."""
+def unreadable(process: Process, rights: Rights, command: str) -> Barred | None:
+    """Why py-spy can do nothing with a process: it is not ours to touch, py-spy is missing, or barred."""
     why = untouchable(process, rights)
     if why is not None:
-        return why
+        return Barred(why)
     program = find()
-    barred = program if isinstance(program, Barred) else cannot(process.pid, command)
-    return barred.line if barred else None
+    return program if isinstance(program, Barred) else cannot(process.pid, command)
 
 
 def cannot(pid: int, command: str, *, pausing: bool = False) -> Barred | None:

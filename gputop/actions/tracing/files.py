@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 
 from gputop import words
+from gputop.actions.naming import described
 from gputop.actions.tracing.order import Order
 from gputop.actions.tracing.shots import Shot
 from gputop.model import Process
@@ -33,11 +34,10 @@ def brought(process: Process, order: Order, shots: Sequence[Shot]) -> tuple[Kept
     packed = {name: _packed(shot) for name, shot in names.items()}
     meta = {
         "at_s": time.time(),
-        "pid": process.pid,
-        "started_ticks": process.started_ticks,
-        "command": words.line(process),
+        **described(process),
         "how": f"torch.profiler, {words.amount(order.steps, 'step')}",
         "traces": list(packed),
+        "stop_ms": max((stop for shot in shots if (stop := shot.took_ms("stop_ms"))), default=None),
     }
     return kept.keep(meta, packed), names
 

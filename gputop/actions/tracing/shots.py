@@ -82,6 +82,10 @@ class Shot:
         self.problem, self.state = self.problem or clean(why, 400), "failed"
         self.let_go()
 
+    def took_ms(self, what: str) -> float:
+        """Milliseconds that a part of it took, as its agent said at the end; 0 where it did not."""
+        return _number((self.told or {}).get(what))
+
     def let_go(self) -> None:
         """Close the connection; what has not ended, ends."""
         if self.agent is not None:

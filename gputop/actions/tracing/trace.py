@@ -36,13 +36,20 @@ class Trace:
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why it cannot be traced, and the command that makes it possible next time; None if it can."""
+        barred = self.barred(process, rights)
+        return barred.line if barred else None
+
+    def barred(self, process: Process, rights: Rights) -> Barred | None:
+        """The same, with what would change it apart."""
         why = untouchable(process, rights)
-        if why is not None or process.role is Role.LAUNCHER:
-            return why
+        if why is not None:
+            return Barred(why)
+        if process.role is Role.LAUNCHER:
+            return None
         if process.role is Role.LOADER:
-            return "it only loads data: trace the process that trains"
+            return Barred("it only loads data: trace the process that trains")
         found = route(process)
-        return found.line if isinstance(found, Barred) else None
+        return found if isinstance(found, Barred) else None
 
     def run(self, hold: Hold, options: Order, tell: Callable[[Run], object]) -> Run:
         """Begin to record; returns at once."""
@@ -78,6 +85,7 @@ def _trace(hold: Hold, order: Order, run: Run) -> Result:
     risky = next((shot for shot in shots if shot.risk), None)
     if risky is not None:
         return Traced(text=f"{risky.target.pid}: {risky.problem}", good=False, risk=risky.risk)
+    run.say("reading what was recorded")
     return _brought(hold, order, shots)
 
 

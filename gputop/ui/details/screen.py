@@ -3,79 +3,46 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from gputop.model import Frame, Identity, Process
+from gputop.model import Identity
 from gputop.monitor import Update
-from gputop.source import Source
 from gputop.ui.details import tabs
+from gputop.ui.details.around import Main, Program
 from gputop.ui.details.inquiry import Inquiry
 from gputop.ui.details.picture import Picture, picture
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.window import Window
 from gputop.ui.dialogs.help import Help
-from gputop.ui.dialogs.palette import Deed, Palette, do, of_keys
+from gputop.ui.dialogs.palette import Palette, do, of_keys
 from gputop.ui.draw import Line
 from gputop.ui.gpus.state import Past
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import Key
 from gputop.ui.look import Look
-from gputop.ui.panes.header import Status
 from gputop.ui.panes.keybar import KeyBar
 from gputop.ui.panes.lines import Lines
+from gputop.ui.profiling.line import ErrandLine, height
+from gputop.ui.profiling.tools import ToolId
 from gputop.ui.table.widget import SHIFT, WHEEL
 
 AGAIN_S, AGAIN_TIMES = 0.1, 10  # what is read the first time is asked for soon
 TabId = Literal["threads", "io", "gpu", "environment", "children", "files", "limits", "memory"]
 
 
-class Program(Protocol):
-    """What the screen asks of the program it belongs to."""
-
-    source: Source
-    frozen: bool
-
-    def status(self) -> Status:
-        """What the header says of the monitor itself."""
-
-    def failed(self, error: Exception, where: str) -> str:
-        """Keep what went wrong; the line to show for it."""
-
-    def freeze(self) -> None:
-        """Hold the picture, or let it go on."""
-
-
-class Main(Protocol):
-    """What the main screen does for this one."""
-
-    def ask_signal(self, frame: Frame, process: Process) -> None:
-        """Ask which signal, for a process as it is in a frame."""
-
-    def copy_of(self, process: Process) -> None:
-        """Its pid to the clipboard; pressed again, its command line."""
-
-    def show_of(self, process: Process) -> None:
-        """What can be copied of it, for the mouse."""
-
-    def action_setup(self) -> None:
-        """Every setting."""
-
-    def themes(self) -> Iterable[Deed]:
-        """Other colours."""
-
-
 class Details(Screen[None], inherit_bindings=False):
     """One process, for as long as somebody looks at it: never another one with the same pid."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.on("details")
-    CSS = "Details #keys { height: 1; }"
+    CSS = "Details #keys { height: 1; } Details #errands { height: 0; }"
+    typing = False  # what has ended may open over it
 
     def __init__(
         self,
@@ -93,6 +60,7 @@ class Details(Screen[None], inherit_bindings=False):
         self.keys = keys
         self.inquiry = Inquiry(program.source, identity, update.frame)
         self.bar = KeyBar(look, ())
+        self.errand_line = ErrandLine(lambda: program.errands, look)
         self._update = update
         self._tab = tabs.BY_ID[tab]
         self._windows: dict[str, Window] = {}
@@ -103,8 +71,9 @@ class Details(Screen[None], inherit_bindings=False):
         self._interest = program.source.interest.pids
 
     def compose(self) -> ComposeResult:
-        """One pane and the keys."""
+        """One pane, what is under way, the keys."""
         yield Lines(id="details")
+        yield self.errand_line
         yield self.bar
 
     def on_mount(self) -> None:
@@ -131,7 +100,14 @@ class Details(Screen[None], inherit_bindings=False):
         """Draw it with other colours or glyphs."""
         self.look = look
         self.bar.restyle(look)
+        self.errand_line.look = look
         self.redraw()
+
+    def progressed(self) -> None:
+        """Draw what is under way anew; all of it where that takes more lines, or fewer."""
+        if self.errand_line.size.height != height(self.program.errands, self.app.size.width):
+            self.redraw()
+        self.errand_line.redraw()
 
     @property
     def window(self) -> Window:
@@ -151,11 +127,14 @@ class Details(Screen[None], inherit_bindings=False):
             self.set_timer(AGAIN_S, self.redraw)
 
     def _draw(self) -> None:
-        width, height = self.app.size
+        width, tall = self.app.size
+        taken = height(self.program.errands, width)
+        self.errand_line.styles.height = taken
+        self.errand_line.redraw()
         opened = self.inquiry.opened(self.past, self.look, self._update.findings)
         self._picture = picture(
-            opened, self._update.frame, self._tab, self.window, (width, max(0, height - 1)), self.program.status(),
-            self._shift, time.monotonic(),
+            opened, self._update.frame, self._tab, self.window, (width, max(0, tall - taken - 1)),
+            self.program.status(), self._shift, time.monotonic(),
         )  # fmt: skip
         self.query_one("#details", Lines).show(self._picture.strips)
         self.bar.offer(self._here())
@@ -174,6 +153,8 @@ class Details(Screen[None], inherit_bindings=False):
 
     async def action_press(self, id: str) -> None:
         """Do what a key does."""
+        if self.program.errands.press(id):
+            return
         for key in self.keys:
             if key.id == id:
                 await self.run_action(key.action)
@@ -239,6 +220,16 @@ class Details(Screen[None], inherit_bindings=False):
         """Ask which signal to send to it."""
         opened = self.inquiry.opened(self.past, self.look)
         self.main.ask_signal(opened.frame, opened.process)
+
+    def action_stack(self) -> None:
+        """Where its threads are, now."""
+        opened = self.inquiry.opened(self.past, self.look)
+        self.main.ask_stack(opened.frame, opened.process)
+
+    def action_profile(self, tool: ToolId) -> None:
+        """Ask how to look into it, with one of the tools preselected."""
+        opened = self.inquiry.opened(self.past, self.look)
+        self.main.ask_profile(opened.frame, opened.process, False, tool)
 
     def action_copy(self) -> None:
         """Its pid to the clipboard; pressed again, its command line."""

@@ -13,6 +13,7 @@ from gputop.ui.main.looking import Looking
 from gputop.ui.main.moving import Moving
 from gputop.ui.main.opening import Opening
 from gputop.ui.main.picking import Picking
+from gputop.ui.main.profiling import Profiling
 from gputop.ui.main.replaying import Replaying
 from gputop.ui.main.sorting import Sorting
 from gputop.ui.main.taking import Taking
@@ -20,7 +21,18 @@ from gputop.ui.main.taping import Taping
 
 
 class Main(
-    Moving, Sorting, Looking, Opening, Acting, Doing, Picking, Taking, Taping, Replaying, inherit_bindings=False
+    Moving,
+    Sorting,
+    Looking,
+    Opening,
+    Profiling,
+    Acting,
+    Doing,
+    Picking,
+    Taking,
+    Taping,
+    Replaying,
+    inherit_bindings=False,
 ):
     """GPUs above, jobs below, advice under them, the host beside them where there is room."""
 

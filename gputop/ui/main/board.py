@@ -36,6 +36,9 @@ from gputop.ui.panes.keybar import SAY_S, KeyBar
 from gputop.ui.panes.lines import Lines
 from gputop.ui.panes.parts import Parts
 from gputop.ui.panes.prompt import Prompt
+from gputop.ui.profiling.errands import Errands
+from gputop.ui.profiling.line import ErrandLine
+from gputop.ui.profiling.line import height as errand_lines
 from gputop.ui.table.tree import View
 from gputop.ui.table.widget import Table
 from gputop.ui.tape.player import Player
@@ -57,6 +60,7 @@ class Program(Protocol):
     frozen: bool
     aside: Aside
     tape: Tape
+    errands: Errands
 
     def status(self) -> Status:
         """What the header says of the monitor itself."""
@@ -115,6 +119,8 @@ class Board(Screen[None], inherit_bindings=False):
         self.page, self.page_first = PAGES[0], 0
         self.first_gpu = 0
         self.prompt = Prompt(look)
+        back = next((key.names[0] for key in self.keys if key.id == "back" and key.keys), "")
+        self.errand_line = ErrandLine(lambda: program.errands, look, back)
         self.asking: Literal["find", "filter"] | None = None
         self.hidden: frozenset[Pane] = frozenset()
         self.alone: Pane | None = None
@@ -132,6 +138,7 @@ class Board(Screen[None], inherit_bindings=False):
         yield self.prompt
         if self.replay:
             yield self.replay
+        yield self.errand_line
         yield self.bar
 
     def on_mount(self) -> None:
@@ -184,7 +191,8 @@ class Board(Screen[None], inherit_bindings=False):
             width, height, gpu_count, density=self.density,
             empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
             note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
-            prompt=self.asking is not None, calm=self.sheet.calm, hidden=self.hidden, zoom=self.alone,
+            prompt=self.asking is not None, errands=errand_lines(self.program.errands, width),
+            calm=self.sheet.calm, hidden=self.hidden, zoom=self.alone,
         )  # fmt: skip
         if panes == self.panes:
             return
@@ -197,6 +205,20 @@ class Board(Screen[None], inherit_bindings=False):
                 pane.styles.offset = (rect.x, rect.y)
                 pane.styles.width, pane.styles.height = rect.width, rect.height
 
+    def progressed(self) -> None:
+        """Draw the line of what is under way anew, and all else around it where it needs more room, or less."""
+        before = self.panes
+        self.place()
+        self.errand_line.redraw()
+        if self.panes != before:
+            self.redraw()
+            self.table.redraw()
+
+    @property
+    def typing(self) -> bool:
+        """Whether a person is writing something."""
+        return self.asking is not None
+
     def why_not(self, key: Key) -> str:
         """Why a key does nothing now; empty if it does."""
         of_processes = key.group in ("PICK", "SORT", "ACT") or key.action.startswith("open")
@@ -208,6 +230,8 @@ class Board(Screen[None], inherit_bindings=False):
 
     async def action_press(self, id: str) -> None:
         """Do what a key does, or say why not now."""
+        if self.program.errands.press(id):
+            return
         for key in self.keys:
             if key.id == id and (reason := self.why_not(key)):
                 self.say(f"not now: {reason}")

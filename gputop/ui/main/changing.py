@@ -89,6 +89,8 @@ class Changing(Board):
         self.table.restyle(look)
         self.prompt.restyle(look)
         self.bar.restyle(look)
+        self.errand_line.look = look
+        self.errand_line.redraw()
         if self.replay:
             self.replay.restyle(look)
         self.redraw()

@@ -52,5 +52,7 @@ class Looking(Advising, Seeking):
     def action_back(self) -> None:
         """End what is said, and one more thing: a pane alone, a filter, the frozen picture."""
         self.bar.hush()
+        if self.program.errands.ask_to_stop():
+            return
         if not (self.unzoom() or self.leave_advice() or self.clear()) and self.program.frozen:
             self.program.freeze()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gputop.ui.details.screen import Details
-from gputop.ui.main.acting import Acting
 from gputop.ui.main.doing import Doing
+from gputop.ui.main.profiling import Profiling
 from gputop.ui.main.taking import Taking
 
 
-class Opening(Acting, Doing, Taking):
+class Opening(Profiling, Doing, Taking):
     """What Enter, `e` and `l` do on the line under the cursor."""
 
     def action_open(self, tab: str = "") -> None:

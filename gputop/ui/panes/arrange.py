@@ -46,6 +46,7 @@ class Panes:
     notice: Rect | None = None  # one line: too small for processes
     preview: Rect | None = None  # the selected process
     prompt: Rect | None = None  # one line: where something is typed
+    errands: Rect | None = None  # what looks inside processes, and is under way
     replay: Rect | None = None  # one line: where a recording stands
     keys: Rect | None = None
 
@@ -59,6 +60,7 @@ def arrange(
     empty: int = 0,
     note: bool = False,
     replay: bool = False,
+    errands: int = 0,
     prompt: bool = False,
     calm: bool = True,
     hidden: Collection[Pane] = (),
@@ -67,10 +69,10 @@ def arrange(
     """Places for `gpus` rows (MIG instances count), or for an empty state of `empty` lines where there is none.
 
     `density` is what the user asked for, else the richest that fits; `zoom` gives one pane all of the middle.
-    `calm` says that there is nothing to advise.
+    `errands` are lines above the keys. `calm` says that there is nothing to advise.
     """
     width, height = max(0, width), max(0, height)
-    top, bottom, around = _edges(width, height, replay)
+    top, bottom, around = _edges(width, height, replay, errands)
     if width < WIDTH_FOR_PROCESSES or height < HEIGHT_FOR_PROCESSES:
         return _small(width, top, bottom, gpus, around, told=not calm and "advice" not in hidden, zoom=zoom)
     bottom -= prompt
@@ -135,11 +137,14 @@ def _stacked(names: Sequence[str], x: int, y: int, width: int, height: int, calm
     return {"host": _rect(x, y, width, host), "advice": _rect(x, y + host, width, height - host)}
 
 
-def _edges(width: int, height: int, replay: bool) -> tuple[int, int, dict[str, Rect | None]]:
+def _edges(width: int, height: int, replay: bool, errands: int) -> tuple[int, int, dict[str, Rect | None]]:
     """The first line of the middle, the first one below it, and the lines around it."""
     top = 1 if height else 0
     bottom = height - (1 if height >= 3 else 0)
     around = {"header": _rect(0, 0, width, top), "keys": _rect(0, bottom, width, height - bottom)}
+    errands = min(errands, max(0, bottom - top - 1))
+    bottom -= errands
+    around["errands"] = _rect(0, bottom, width, errands)
     if replay and height >= _HEIGHT_FOR_REPLAY:
         bottom -= 1
         around["replay"] = _rect(0, bottom, width, 1)

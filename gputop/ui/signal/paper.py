@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from gputop import words
 from gputop.actions import Reach, Scope
 from gputop.actions.signals import CHOICES, Choice
 from gputop.ui import draw
+from gputop.ui.dialogs import parts
 from gputop.ui.dialogs.help import wrap
+from gputop.ui.dialogs.parts import LABEL, SAID, Keep, Part, fitting
 from gputop.ui.draw import Line
 from gputop.ui.look import Look, Token
 from gputop.ui.signal import named
-from gputop.ui.signal.question import BUTTONS, Question, Stop
+from gputop.ui.signal.question import Question, Stop
 
-LABEL = 8  # cells before what a line says
-SAID = 3  # lines there always are for what would happen, so that the box stays where it is
-# where it is too low, the blanks go first, then the foot and what is told at length
-_LAST, _MUST, _FIRST, _CHOICE, _SAID, _ABOUT, _FOOT, _BLANK = range(8, 0, -1)
-
-
-@dataclass(slots=True)
-class Part:
-    """A line of the dialog; with the higher `keep` it stays where there is no room for all."""
-
-    line: Line
-    keep: int = _MUST
-    spots: list[tuple[int, int, Stop]] = field(default_factory=list)  # from cell, to cell, what is there
+_Part = Part[Stop]
 
 
 class Paper:
@@ -36,16 +25,14 @@ class Paper:
     def __init__(self, question: Question, look: Look, width: int) -> None:
         self._question, self._look, self._width = question, look, width
 
-    def parts(self, height: int, foot: str) -> list[Part]:
+    def parts(self, height: int, foot: str) -> list[_Part]:
         """Every line from the heading to the foot, at most `height` of them."""
-        blank = (Part(self._line(), _BLANK),)
+        blank = (_Part(self._line(), Keep.BLANK),)
         groups = (self._who(), self._also(), self._choices(), self._said(), (self._buttons(),), self._foot(foot))
-        found = [Part(self._line().add("signal", "bright", bold=True), _FOOT)]
+        found = [_Part(self._line().add("signal", "bright", bold=True), Keep.FOOT)]
         for group in map(list, groups):
             found += [*blank, *group] if group else []
-        while len(found) > height:
-            found.remove(min(reversed(found), key=lambda part: part.keep))
-        return found
+        return fitting(found, height)
 
     def _line(self, chosen: bool = False) -> Line:
         return Line(self._look, "selected" if chosen else "raised").add("  ")
@@ -53,7 +40,7 @@ class Paper:
     def _cut(self, text: str, taken: int) -> str:
         return draw.cut(text, max(0, self._width - taken - 2), self._look.glyphs.more)
 
-    def _who(self) -> Iterator[Part]:
+    def _who(self) -> Iterator[_Part]:
         question = self._question
         frame, first = question.hold.frame, question.first
         line = self._line().add("to", "dim").to(LABEL)
@@ -65,25 +52,25 @@ class Paper:
             line.add(f"{first.pid}  ", "bright", bold=True)
             line.add(self._cut(named.command(first), line.cells), "command")
             facts = named.facts(frame, first, self._look.glyphs.dot)
-        yield Part(line, _LAST)
-        yield Part(self._line().to(LABEL).add(self._cut(facts, LABEL), "dim"), _ABOUT)
+        yield _Part(line, Keep.LAST)
+        yield _Part(self._line().to(LABEL).add(self._cut(facts, LABEL), "dim"), Keep.ABOUT)
 
-    def _also(self) -> Iterator[Part]:
+    def _also(self) -> Iterator[_Part]:
         """The boxes side by side where they fit, or a line for each."""
-        part = Part(self._line().add("also", "dim").to(LABEL))
+        part = _Part(self._line().add("also", "dim").to(LABEL))
         for reach in self._question.boxes:
             if reach.scope is Scope.TAGGED:
                 if part.spots:
                     yield part
-                part = Part(self._line().add("only", "dim").to(LABEL))
+                part = _Part(self._line().add("only", "dim").to(LABEL))
             elif part.spots and part.line.cells + 3 + len(reach.title) + 6 > self._width:
                 yield part
-                part = Part(self._line().to(LABEL))
+                part = _Part(self._line().to(LABEL))
             self._box(part, reach)
         if part.spots:
             yield part
 
-    def _box(self, part: Part, reach: Reach) -> None:
+    def _box(self, part: _Part, reach: Reach) -> None:
         question, line = self._question, part.line.add("   " if part.spots else "")
         here, start = question.at is reach.scope, line.cells
         title: Token = "dim" if reach.why_not else "text"
@@ -91,11 +78,11 @@ class Paper:
         line.add(" ").add(self._cut(reach.title, line.cells), "bright" if here else title)
         part.spots.append((start, line.cells, reach.scope))
 
-    def _choices(self) -> Iterator[Part]:
+    def _choices(self) -> Iterator[_Part]:
         for choice in CHOICES:
             yield self._choice(choice)
 
-    def _choice(self, choice: Choice) -> Part:
+    def _choice(self, choice: Choice) -> _Part:
         question, glyphs = self._question, self._look.glyphs
         here, picked = question.at is choice, question.choice is choice
         line = self._line(here)
@@ -103,16 +90,16 @@ class Paper:
         token: Token = "bright" if picked or here else "text"
         line.add(f" {choice.number:>2} {choice.name:6}", token, bold=picked)
         line.add(self._cut(choice.text, line.cells), token if picked else "dim")
-        return Part(line, _MUST if here or picked else _CHOICE, [(0, self._width, choice)])
+        return _Part(line, Keep.MUST if here or picked else Keep.CHOICE, [(0, self._width, choice)])
 
-    def _said(self) -> list[Part]:
-        found: list[Part] = []
+    def _said(self) -> list[_Part]:
+        found: list[_Part] = []
         for mark, text, token in self._sentences():
             for place, piece in enumerate(wrap(text, max(20, self._width - 6))):
                 line = self._line().add(f"{'' if place else mark}", token, bold=True).to(4)
-                keep = _MUST if token == "crit" else _SAID if found else _FIRST
-                found.append(Part(line.add(piece, token), keep))
-        found += [Part(self._line(), _BLANK) for _ in range(SAID - len(found))]
+                keep = Keep.MUST if token == "crit" else Keep.SAID if found else Keep.FIRST
+                found.append(_Part(line.add(piece, token), keep))
+        found += [_Part(self._line(), Keep.BLANK) for _ in range(SAID - len(found))]
         return found
 
     def _sentences(self) -> Iterator[tuple[str, str, Token]]:
@@ -135,18 +122,11 @@ class Paper:
         for warning in question.warnings:
             yield glyphs.warn, warning, "warn"
 
-    def _buttons(self) -> Part:
-        question, texts = self._question, ("Cancel", self._send())
-        room = sum(len(text) + 4 for text in texts) + 1
-        part = Part(self._line().to(max(2, self._width - room - 2)), _LAST)
-        for stop, text in zip(BUTTONS, texts, strict=True):
-            here, start = question.at == stop, part.line.cells
-            refused = stop == "send" and question.why_not
-            token: Token = "dim" if refused else "crit" if stop == "send" and question.choice.confirm else "bright"
-            part.line.add(f"[ {text} ]" if here else f"  {text}  ", token, bold=here, reverse=here)
-            part.spots.append((start, part.line.cells, stop))
-            part.line.add(" ")
-        return part
+    def _buttons(self) -> _Part:
+        question = self._question
+        send: Token = "dim" if question.why_not else "crit" if question.choice.confirm else "bright"
+        named: list[tuple[Stop, str, Token]] = [("cancel", "Cancel", "bright"), ("send", self._send(), send)]
+        return parts.buttons(self._line(), self._width, named, question.at)
 
     def _send(self) -> str:
         question, name = self._question, self._question.choice.name
@@ -155,7 +135,9 @@ class Paper:
         amount = words.amount(question.count, "process")
         return f"Yes, {name} {amount}" if question.sure else f"Send {name} to {amount}"
 
-    def _foot(self, text: str) -> Sequence[Part]:
+    def _foot(self, text: str) -> Sequence[_Part]:
         told = self._question.told
         line = self._line()
-        return (Part(line.add(self._cut(told or text, 2), "warn" if told else "dim"), _MUST if told else _FOOT),)
+        return (
+            _Part(line.add(self._cut(told or text, 2), "warn" if told else "dim"), Keep.MUST if told else Keep.FOOT),
+        )

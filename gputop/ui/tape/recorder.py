@@ -10,7 +10,7 @@ from pathlib import Path
 from gputop import units
 from gputop.monitor import Monitor, Update
 from gputop.record.recorder import Recorder
-from gputop.safe.files import Refused, state_folder
+from gputop.safe.files import Refused, homely, state_folder
 from gputop.safe.text import clean
 from gputop.ui.aside import Aside, Tell
 from gputop.ui.panes.header import Taped
@@ -90,7 +90,7 @@ class Tape:
         self._monitor.sinks = (*self._monitor.sinks, recorder.take)
         if self._over:
             recorder.close(0.0)
-        return f"recording to {_short(recorder.path)}"
+        return f"recording to {homely(recorder.path)}"
 
 
 def _new() -> Recorder:
@@ -104,22 +104,16 @@ def _new() -> Recorder:
 def _ended(recorder: Recorder) -> str:
     """The last word on a recording; a file without a frame is no recording and does not stay."""
     if not recorder.close():
-        return f"the disk does not answer: the end of {_short(recorder.path)} is not written"
+        return f"the disk does not answer: the end of {homely(recorder.path)} is not written"
     if not recorder.frames:
         with contextlib.suppress(OSError):
             Path(recorder.path).unlink()
         return f"nothing was recorded{f': {recorder.problem}' if recorder.problem else ''}"
     if recorder.problem:
-        return f"{recorder.problem}; {_extent(recorder)} are in {_short(recorder.path)}"
-    return f"recorded in {_short(recorder.path)}"
+        return f"{recorder.problem}; {_extent(recorder)} are in {homely(recorder.path)}"
+    return f"recorded in {homely(recorder.path)}"
 
 
 def _extent(recorder: Recorder) -> str:
     lost = f", {recorder.missed} missing" if recorder.missed else ""
     return f"{recorder.frames} frames{lost}, {units.size(recorder.size_bytes)}B"
-
-
-def _short(path: str) -> str:
-    """A path that a shell understands and that fits a line."""
-    home = os.environ.get("HOME", "").rstrip("/")
-    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path

@@ -1,0 +1,28 @@
+"""How a process is written down with what was taken of it: secrets in its command line are masked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gputop import words
+from gputop.model import Process
+from gputop.safe.text import redact_argv
+
+
+def command(process: Process) -> str:
+    """Its command line, by which later ones are told to be of the same program."""
+    return " ".join(redact_argv(process.command)) or process.name
+
+
+def described(process: Process) -> dict[str, Any]:
+    """Who it was."""
+    return {
+        "pid": process.pid,
+        "started_ticks": process.started_ticks,
+        "command": command(process),
+        "short": words.line(replace(process, command=redact_argv(process.command))),
+        "user": process.user,
+        "job": process.job,
+        "rank": process.rank,
+    }

@@ -1,0 +1,55 @@
+"""What the screen of one process asks of the program, and of the main screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from gputop.model import Frame, Process
+from gputop.source import Source
+from gputop.ui.dialogs.palette import Deed
+from gputop.ui.panes.header import Status
+from gputop.ui.profiling.errands import Errands
+from gputop.ui.profiling.tools import ToolId
+
+
+class Program(Protocol):
+    """What the screen asks of the program it belongs to."""
+
+    source: Source
+    frozen: bool
+    errands: Errands
+
+    def status(self) -> Status:
+        """What the header says of the monitor itself."""
+
+    def failed(self, error: Exception, where: str) -> str:
+        """Keep what went wrong; the line to show for it."""
+
+    def freeze(self) -> None:
+        """Hold the picture, or let it go on."""
+
+
+class Main(Protocol):
+    """What the main screen does for this one."""
+
+    def ask_signal(self, frame: Frame, process: Process) -> None:
+        """Ask which signal, for a process as it is in a frame."""
+
+    def ask_stack(self, frame: Frame, process: Process) -> None:
+        """Look where its threads are."""
+
+    def ask_profile(self, frame: Frame, process: Process, everybody: bool, tool: ToolId) -> None:
+        """Ask how to look into it."""
+
+    def copy_of(self, process: Process) -> None:
+        """Its pid to the clipboard; pressed again, its command line."""
+
+    def show_of(self, process: Process) -> None:
+        """What can be copied of it, for the mouse."""
+
+    def action_setup(self) -> None:
+        """Every setting."""
+
+    def themes(self) -> Iterable[Deed]:
+        """Other colours."""

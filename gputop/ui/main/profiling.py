@@ -1,0 +1,100 @@
+"""Keys that look inside a process: its stacks now, a profile by py-spy, a trace by torch."""
+
+from __future__ import annotations
+
+from gputop.actions import STACK, Hold, Scope
+from gputop.actions.spy import Asked
+from gputop.model import Frame, Process, Role
+from gputop.profile.kept import Kept
+from gputop.ui.main.acting import Acting
+from gputop.ui.main.advising import Advising
+from gputop.ui.profiling.dialog import Answer, ProfileDialog
+from gputop.ui.profiling.older import OlderDialog
+from gputop.ui.profiling.past import Past, past
+from gputop.ui.profiling.question import Question
+from gputop.ui.profiling.tools import BY_ID, Order, Tool, ToolId
+
+
+class Profiling(Acting, Advising):
+    """What `s`, `p` and `t` do, for the line under the cursor, or for whom the chosen finding is about."""
+
+    _hinted = False
+
+    def action_stack(self) -> None:
+        """Stacks now; of a job all ranks side by side."""
+        if whom := self._whom():
+            self.ask_stack(*whom)
+
+    def action_profile(self, tool: ToolId) -> None:
+        """Ask how to look, with one of the tools preselected."""
+        if whom := self._whom():
+            self.ask_profile(*whom, tool)
+
+    def ask_stack(self, frame: Frame, process: Process, everybody: bool = False) -> None:
+        """Look at once; ask only where it cannot be."""
+        hold = Hold(frame, process, STACK.rights(self.rights))
+        if hold.refusal or STACK.barred(process, self.rights):
+            self.ask_profile(frame, process, everybody, "stack")
+        else:
+            ranks = sum(each.role is Role.TRAINER for each in hold.who(Scope.JOB))
+            asked = Asked(Scope.JOB if everybody and ranks > 1 else Scope.PROCESS)
+            self.program.errands.start(BY_ID["stack"], hold, asked)
+        hold.close()
+
+    def ask_profile(self, frame: Frame, process: Process, everybody: bool, tool: ToolId) -> None:
+        """Ask how to look into a process as it is in a frame. From here on its row does not matter."""
+        hold = Hold(frame, process, STACK.rights(self.rights))
+        question = Question(hold, self.rights, tool, everybody=everybody)
+        keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
+
+        def start(tool: Tool, order: Order) -> None:
+            self.program.errands.start(tool, hold, order)
+
+        def answered(answer: Answer | None) -> None:
+            if answer and question.past:
+                self.app.push_screen(OlderDialog(self.look, question.past), self._older)
+
+        dialog = ProfileDialog(question, self.look, keys, start, self.app.copy_to_clipboard)
+        self.app.push_screen(dialog, answered)
+        if tool == "trace" and not self._hinted:
+            self._hinted = True
+            tree = next(key for key in self.keys if key.id == "tree")
+            self.say(f"the tree is {tree.names[0]}" if tree.names else "")
+        if not self.rights.why_not:  # nothing is kept there, and no folder made
+            self._recall(dialog, process)
+
+    def _older(self, chosen: Kept | None) -> None:
+        if chosen is not None:
+            self.program.errands.open(chosen)
+
+    def _recall(self, dialog: ProfileDialog, process: Process) -> None:
+        """Find out aside what was taken of it before."""
+        found: list[Past] = []
+
+        def work() -> str:
+            found.append(past(process))
+            return ""
+
+        self.program.aside.do(work, lambda _: dialog.recall(*found) if found else None)
+
+    def _whom(self) -> tuple[Frame, Process, bool] | None:
+        """Who is meant, and whether all ranks of the job are: of a job and of a launcher it is the first rank."""
+        if self.advised and self.shown and self.sheet.chosen:
+            process = self._process(self.sheet.chosen)
+            return (self.shown.frame, *_rank(self.shown.frame, process)) if process else None
+        picked = self._picked()
+        if picked is None:
+            return None
+        frame, process, scope, _ = picked
+        meant, launcher = _rank(frame, process)
+        return frame, meant, launcher or scope is Scope.JOB
+
+
+_TOOLS: dict[str, ToolId] = {"stack": "stack", "profile": "profile", "trace": "trace"}
+
+
+def _rank(frame: Frame, process: Process) -> tuple[Process, bool]:
+    """The first rank of its job instead of a launcher, and whether it was one."""
+    job = next((job for job in frame.jobs if job.key == process.job), None)
+    first = frame.by_identity.get(job.ranks[0]) if job and job.ranks else None
+    return (first, True) if first and process.role is Role.LAUNCHER else (process, False)

@@ -1,0 +1,204 @@
+"""What looks inside processes and is under way, while the monitor lives; and the news of what has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+from textual.screen import Screen
+
+from gputop.actions import Hold, Result, Run, tracing
+from gputop.monitor import Monitor
+from gputop.profile.kept import Kept
+from gputop.ui.dialogs.confirm import Confirm
+from gputop.ui.keys.declared import Key
+from gputop.ui.look import Look, Token
+from gputop.ui.profiling.results import Opens, opens, screen, testify
+from gputop.ui.profiling.tools import Order, Tool
+
+_LAST_S = 0.5  # what is under way gets when the program ends; what then goes on, ends by itself and leaves nothing
+_LOOK_S = 0.01
+
+
+@dataclass(eq=False, slots=True)
+class Errand:
+    """One that is under way: by which tool, about whom, what its action was asked to do."""
+
+    tool: Tool
+    hold: Hold
+    order: Order
+    run: Run
+
+    @property
+    def pid(self) -> int:
+        """The process that it is about."""
+        return self.hold.process.pid
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What there is to say of one that has ended, until a key is pressed; `opens` is what Enter opens then."""
+
+    text: str
+    token: Token
+    opens: Opens | None = None
+
+
+class Program(Protocol):
+    """What they ask of the program they belong to."""
+
+    monitor: Monitor
+    look: Look
+
+    @property
+    def screen(self) -> Screen[Any]:
+        """The screen on top."""
+
+    @property
+    def screen_stack(self) -> list[Screen[Any]]:
+        """All screens, that on top last."""
+
+    def call_later(self, callback: Callable[..., Any], *args: Any) -> bool:
+        """Call it on the screen's side; from any thread."""
+
+    def push_screen(self, screen: Screen[Any]) -> object:
+        """Put a screen on top."""
+
+    def tell(self, line: str) -> None:
+        """Say something on the last line, for a while."""
+
+
+@runtime_checkable
+class Place(Protocol):
+    """A screen that has a line for them."""
+
+    @property
+    def typing(self) -> bool:
+        """Whether a person is writing something there: nothing may open over it."""
+
+    def progressed(self) -> None:
+        """Draw the line anew."""
+
+
+class Errands:
+    """All of them, the newest last. Everything but what `Run` does itself happens on the screen's side."""
+
+    def __init__(self, program: Program, keys: tuple[Key, ...]) -> None:
+        self.news: News | None = None
+        self.under_way: list[Errand] = []
+        self._program, self._keys = program, keys
+
+    @property
+    def newest(self) -> Errand | None:
+        """The one that is shown."""
+        return self.under_way[-1] if self.under_way else None
+
+    def start(self, tool: Tool, hold: Hold, order: Order) -> None:
+        """Begin; it keeps the hold open for as long as it needs it."""
+        hold.keep()
+        ended = self._program.call_later
+        errand = Errand(tool, hold, order, tool.action.run(hold, order, lambda run: ended(self._told, run)))
+        self.under_way.append(errand)
+        self.news = None
+        self._changed()
+
+    def stop(self, errand: Errand, *, keep: bool) -> None:
+        """End it early; what it has is kept, or not."""
+        errand.run.cancel(keep=keep)
+
+    def ask_to_stop(self) -> bool:
+        """Ask whether the newest is to end, and what becomes of what it has; whether there is one."""
+        errand = self.newest
+        if errand is None:
+            return False
+        keeps = errand.tool.id == "profile"
+        buttons = (("keep", "Keep what is there"), ("drop", "Drop it")) if keeps else (("drop", "Stop"),)
+
+        def answered(answer: str | None) -> None:
+            if answer in ("keep", "drop"):
+                self.stop(errand, keep=answer == "keep")
+
+        title = f"{errand.run.title}: end it now?"
+        self._program.push_screen(Confirm(self._program.look, title, "", (*buttons, ("on", "Go on")), answered))
+        return True
+
+    def press(self, id: str) -> bool:
+        """A key was pressed: news have been read; whether the key was for them and for nothing else."""
+        news, self.news = self.news, None
+        if news is None:
+            return False
+        self._changed()
+        if news.opens is not None and id in ("details", "take"):
+            self.open(news.opens)
+            return True
+        return id in ("back", "close")
+
+    def touch(self) -> None:
+        """The line was clicked."""
+        if self.news is not None:
+            self.press("details")
+        else:
+            self.ask_to_stop()
+
+    def open(self, found: Opens) -> None:
+        """Show a result on a screen of its own."""
+        shown = screen(self._program, found, self._program.look, self._keys)
+        if shown is not None:
+            self._program.push_screen(shown)
+        elif not isinstance(found, Kept):
+            self.news = News(found.text, "bright")
+            self._changed()
+
+    def leave(self) -> None:
+        """The program ends, and so do they; nothing is kept."""
+        for errand in self.under_way:
+            errand.run.cancel(keep=False)
+
+    def close(self) -> None:
+        """Wait for their end, not for long."""
+        deadline_s = time.monotonic() + _LAST_S
+        while any(errand.run.result is None for errand in self.under_way) and time.monotonic() < deadline_s:
+            time.sleep(_LOOK_S)
+
+    def _told(self, run: Run) -> None:
+        errand = next((errand for errand in self.under_way if errand.run is run), None)
+        if errand is not None and run.result is not None:
+            self.under_way.remove(errand)
+            self._ended(errand, run.result)
+            errand.hold.close()
+        self._changed()
+
+    def _ended(self, errand: Errand, result: Result) -> None:
+        testify(self._program.monitor, errand.hold.process, result)
+        found, top = opens(result), self._program.screen
+        if isinstance(result, tracing.Traced) and result.risk is not None:
+            self._ask(errand, result.text, result.risk)
+        elif errand.run.cancelled and found is None:
+            self._program.tell(result.text)
+        elif found is None:
+            self.news = News(". ".join((result.text, *result.lines[:1])), "warn")
+        elif isinstance(top, Place) and not top.typing:
+            self.open(found)
+        else:
+            self.news = News(f"{errand.run.title} is ready: Enter opens it", "bright", found)
+
+    def _ask(self, errand: Errand, text: str, risk: str) -> None:
+        """It may harm the job: only after a person has read how."""
+        order = errand.order
+        assert isinstance(order, tracing.Order)
+        errand.hold.keep()
+
+        def answered(answer: str | None) -> None:
+            if answer == "on":
+                self.start(errand.tool, errand.hold, replace(order, confirmed=order.confirmed | {risk}))
+            errand.hold.close()
+
+        buttons = (("cancel", "Cancel"), ("on", "Go on"))
+        self._program.push_screen(Confirm(self._program.look, f"trace {errand.pid}", text, buttons, answered))
+
+    def _changed(self) -> None:
+        for each in self._program.screen_stack:
+            if isinstance(each, Place):
+                each.progressed()

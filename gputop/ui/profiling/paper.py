@@ -1,0 +1,160 @@
+"""The profile dialog as lines, and what a click on them means. What a low screen has no room for is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.ui import draw
+from gputop.ui.dialogs import parts
+from gputop.ui.dialogs.help import wrap
+from gputop.ui.dialogs.parts import LABEL, Keep, Part, fitting
+from gputop.ui.draw import Line
+from gputop.ui.look import Look, Token
+from gputop.ui.profiling.question import CANCEL, OLDER, START, Question, Stop
+from gputop.ui.profiling.tools import TOOLS, Tool
+from gputop.ui.signal import named
+
+_Part = Part[Stop]
+_TITLE = 20  # cells of a tool's mark and name
+_MIDDLE = 9  # lines there always are for options and what they mean, so that the box stays where it is
+_APART = "   "
+
+
+class Paper:
+    """Draws one question in a width."""
+
+    def __init__(self, question: Question, look: Look, width: int) -> None:
+        self._question, self._look, self._width = question, look, width
+
+    def parts(self, height: int, foot: str) -> list[_Part]:
+        """Every line from the heading to the foot, at most `height` of them."""
+        blank = _Part(self._line(), Keep.BLANK)
+        said = list(self._said())
+        middle = [*self._options(), *self._facts(), blank, *said] if self._question.ready else said
+        middle += [blank] * (_MIDDLE - len(middle))
+        found = [_Part(self._line().add("profile", "bright", bold=True), Keep.FOOT), blank, *self._who(), blank]
+        found += [*self._tools(), blank, *middle, blank, self._buttons(), self._foot(foot)]
+        return fitting(found, height)
+
+    def _line(self, chosen: bool = False) -> Line:
+        return Line(self._look, "selected" if chosen else "raised").add("  ")
+
+    def _cut(self, text: str, taken: int) -> str:
+        return draw.cut(text, max(0, self._width - taken - 2), self._look.glyphs.more)
+
+    def _who(self) -> Iterator[_Part]:
+        hold = self._question.hold
+        line = self._line().add("of", "dim").to(LABEL).add(f"{hold.process.pid}  ", "bright", bold=True)
+        yield _Part(line.add(self._cut(named.command(hold.process), line.cells), "command"), Keep.LAST)
+        facts = named.facts(hold.frame, hold.process, self._look.glyphs.dot)
+        yield _Part(self._line().to(LABEL).add(self._cut(facts, LABEL), "dim"), Keep.ABOUT)
+
+    def _tools(self) -> Iterator[_Part]:
+        for tool in TOOLS:
+            yield self._tool(tool)
+
+    def _tool(self, tool: Tool) -> _Part:
+        question, stop = self._question, Stop("tool", tool.id)
+        here, picked, ready = question.at == stop, question.picked(stop), question.barred[tool.id] is None
+        line = self._line(here)
+        if tool is TOOLS[0]:
+            line.add("with", "dim")
+        line.to(LABEL).add(f"({self._mark(picked)})", "busy" if picked or here else "dim", bold=picked)
+        line.add(f" {tool.title}", "bright" if picked or here else "text", bold=picked).to(LABEL + _TITLE)
+        state = "ready" if ready else "no"
+        end = self._width - len(state) - 2
+        if end - line.cells > _TITLE:
+            line.add(draw.cut(tool.about, end - line.cells - 1, self._look.glyphs.more), "text" if picked else "dim")
+        line.to(end).add(state, "command" if ready else "warn")
+        return _Part(line, Keep.MUST if here or picked else Keep.CHOICE, [(0, self._width, stop)])
+
+    def _mark(self, picked: bool) -> str:
+        return self._look.glyphs.picked if picked else " "
+
+    def _options(self) -> Iterator[_Part]:
+        """The options of the tool, each value a thing to choose; nothing to choose where it cannot be used."""
+        question = self._question
+        if not question.ready:
+            return
+        for option in question.tool.several:
+            marked = [
+                (Stop(option.id, value), f"({self._mark(question.picked(Stop(option.id, value)))}) {title}")
+                for value, title in option.values
+            ]
+            yield from self._flow(option.label, marked)
+        boxes = [(Stop("box", box.id), title) for box, title in question.boxes]
+        yield from self._flow(
+            "also", [(stop, f"[{'x' if question.picked(stop) else ' '}] {title}") for stop, title in boxes]
+        )
+
+    def _flow(self, label: str, marked: list[tuple[Stop, str]]) -> Iterator[_Part]:
+        """Side by side where they fit, else on the next line."""
+        part = _Part(self._line().add(label, "dim").to(LABEL))
+        for stop, text in marked:
+            if part.spots and part.line.cells + len(_APART) + len(text) + 2 > self._width:
+                yield self._kept(part)
+                part = _Part(self._line().to(LABEL))
+            line, here = part.line.add(_APART if part.spots else ""), self._question.at == stop
+            start, picked = line.cells, self._question.picked(stop)
+            line.add(text[:3], "busy", bold=True, reverse=here)
+            line.add(self._cut(text[3:], line.cells), "bright" if here or picked else "text")
+            part.spots.append((start, line.cells, stop))
+        if part.spots:
+            yield self._kept(part)
+
+    def _kept(self, part: _Part) -> _Part:
+        stops = [stop for _, _, stop in part.spots]
+        part.keep = Keep.MUST if self._question.at in stops else Keep.CHOICE
+        return part
+
+    def _facts(self) -> Iterator[_Part]:
+        question, tool = self._question, self._question.tool.id
+        past, facts = question.past, []
+        if question.ready and tool == "profile":
+            facts.append(("rate", question.rate))
+        if question.ready and tool != "stack":
+            cost = past.cost(trace=tool == "trace") if past else ""
+            usual = "it is not paused" if tool == "profile" else "it is slower only while it records"
+            facts.append(("cost", f"{usual}; measured on this one before: {cost}" if cost else usual))
+            if past and past.place:
+                facts.append(("save", f"{past.place}/"))
+        for label, text in facts:
+            line = self._line().add(label, "dim").to(LABEL)
+            yield _Part(line.add(self._cut(text, LABEL), "text"), Keep.ABOUT)
+
+    def _said(self) -> Iterator[_Part]:
+        for mark, text, token in self._sentences():
+            for place, piece in enumerate(wrap(text, max(20, self._width - 6))):
+                line = self._line().add(f"{'' if place else mark}", token, bold=True).to(4)
+                keep = Keep.SAID if token == "dim" else Keep.FIRST
+                yield _Part(line.add(self._cut(piece, line.cells), token), keep)
+
+    def _sentences(self) -> Iterator[tuple[str, str, Token]]:
+        question, glyphs = self._question, self._look.glyphs
+        barred = question.barred[question.tool.id]
+        if barred:
+            yield glyphs.crit, barred.text, "warn"
+            if barred.unlock:
+                yield "", barred.unlock, "command"
+            return
+        for warning in question.warnings:
+            yield glyphs.warn, warning, "warn"
+        told: set[str] = set()
+        for tool in TOOLS:
+            other = question.barred[tool.id]
+            if other and other.text not in told:
+                told.add(other.text)
+                yield glyphs.info, f"{tool.title}: {other.line}", "dim"
+
+    def _buttons(self) -> _Part:
+        question = self._question
+        older: list[tuple[Stop, str, Token]] = []
+        if question.past and question.past.older:
+            older = [(OLDER, f"Older: {len(question.past.older)}", "bright")]
+        start: Token = "bright" if question.ready else "dim"
+        both: list[tuple[Stop, str, Token]] = [(CANCEL, "Cancel", "bright"), (START, "Start", start)]
+        return parts.buttons(self._line(), self._width, [*older, *both], question.at)
+
+    def _foot(self, text: str) -> _Part:
+        told = self._question.told
+        return _Part(self._line().add(self._cut(told or text, 2), "warn" if told else "dim"), Keep.FOOT)

@@ -1,0 +1,50 @@
+"""What is done with a result: the rules are told, and it is opened on a screen of its own."""
+
+from __future__ import annotations
+
+from textual.screen import Screen
+
+from gputop.actions import Result
+from gputop.actions.spy import ProfileResult, StackResult
+from gputop.actions.tracing import Traced
+from gputop.model import Process
+from gputop.monitor import Monitor
+from gputop.profile.dump import look
+from gputop.profile.kept import Kept
+from gputop.ui.keys.declared import Key
+from gputop.ui.look import Look
+
+Opens = StackResult | ProfileResult | Traced | Kept
+
+
+def opens(result: Result) -> Opens | None:
+    """The result, if there is something to look at."""
+    if isinstance(result, StackResult) and any(shown.threads for shown in result.processes):
+        return result
+    if isinstance(result, ProfileResult) and result.profile is not None:
+        return result
+    return result if isinstance(result, Traced) and result.views else None
+
+
+def testify(monitor: Monitor, process: Process, result: Result) -> None:
+    """Have the rules know what was seen inside a process, and inside the others of its job."""
+    if isinstance(result, ProfileResult) and result.profile is not None:
+        monitor.tell(process.identity, result.profile)
+    elif isinstance(result, StackResult):
+        for shown in result.processes:
+            if shown.threads:
+                monitor.tell(shown.process.identity, look(shown.threads))
+    elif isinstance(result, Traced):
+        for traced, view in zip(result.processes, result.views, strict=True):
+            monitor.tell(traced.identity, view)
+            monitor.tell(traced.identity, [fact for fact in result.notes if fact.process == traced.identity])
+
+
+def screen(program: object, found: Opens, look: Look, keys: tuple[Key, ...]) -> Screen[None] | None:
+    """The screen that shows it."""
+    # late: few looks at a monitor end in a result
+    try:
+        from gputop.ui.result import screen_of  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        return None
+    return screen_of(program, found, look, keys)  # type: ignore[no-any-return,unused-ignore]

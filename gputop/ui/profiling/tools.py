@@ -1,0 +1,144 @@
+"""What can be seen inside a process from the screen: by which tool, with which options, and what those mean to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gputop import words
+from gputop.actions import PROFILE, STACK, TRACE, Action, Hold, Rights, Scope, tracing
+from gputop.actions.spy import Asked, Sampling
+from gputop.actions.spy.record import threads
+from gputop.model import Process, Role
+from gputop.safe.attach import Barred
+
+ToolId = Literal["profile", "stack", "trace"]  # as the keys that ask for it
+Order = Sampling | Asked | tracing.Order
+Chosen = Mapping[str, float]  # the value of each option by its id; of a box 0 or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """An option that has one of several values."""
+
+    id: str
+    label: str
+    values: tuple[tuple[float, str], ...]
+    usual: float
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """An option that is wanted or not; `title` says what it is of these processes, nothing where there is none."""
+
+    id: str
+    title: Callable[[Hold], str]
+    usual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One of them. `options` makes of what was chosen what the action takes."""
+
+    id: ToolId
+    title: str
+    about: str
+    action: Action[Any]
+    barred: Callable[[Process, Rights], Barred | None]
+    options: Callable[[Chosen], Order]
+    several: tuple[Several, ...]
+    boxes: tuple[Box, ...]
+
+
+def _named(title: str) -> Callable[[Hold], str]:
+    return lambda _: title
+
+
+def _loaders(hold: Hold) -> str:
+    count = len(hold.who(Scope.LOADERS)) - 1
+    return f"its {words.amount(count, 'loader')}" if count > 0 else ""
+
+
+def _children(hold: Hold) -> str:
+    return _loaders(hold) or ("its children" if threads(hold.frame, hold.process, children=True)[1] > 1 else "")
+
+
+def _ranks(hold: Hold) -> str:
+    count = sum(process.role is Role.TRAINER for process in hold.who(Scope.JOB))
+    return f"all {count} ranks" if count > 1 else ""
+
+
+def sampling(chosen: Chosen) -> Sampling:
+    """What py-spy is to do."""
+    return Sampling(
+        seconds=chosen["seconds"],
+        children=bool(chosen["children"]),
+        waiting=bool(chosen["waiting"]),
+        gil=bool(chosen["gil"]),
+        native=bool(chosen["native"]),
+    )
+
+
+def _asked(chosen: Chosen) -> Asked:
+    scope = Scope.JOB if chosen["ranks"] else Scope.LOADERS if chosen["children"] else Scope.PROCESS
+    return Asked(scope, bool(chosen["native"]))
+
+
+def _order(chosen: Chosen) -> tracing.Order:
+    return tracing.Order(
+        scope=Scope.JOB if chosen["ranks"] else Scope.PROCESS,
+        steps=int(chosen["steps"]),
+        shapes=bool(chosen["shapes"]),
+        stacks=bool(chosen["stacks"]),
+        memory=bool(chosen["memory"]),
+        wait_s=chosen["wait"],
+    )
+
+
+TOOLS: tuple[Tool, ...] = (
+    Tool(
+        "profile",
+        "py-spy record",
+        "where its time goes, in Python",
+        PROFILE,
+        PROFILE.barred,
+        lambda chosen: sampling(chosen),
+        (Several("seconds", "for", ((5, "5 s"), (10, "10 s"), (30, "30 s"), (60, "60 s")), 10),),
+        (
+            Box("children", _children, usual=True),
+            Box("waiting", _named("waiting threads"), usual=True),
+            Box("gil", _named("GIL only")),
+            Box("native", _named("native")),
+        ),
+    ),
+    Tool(
+        "stack",
+        "py-spy dump",
+        "where every thread is, now",
+        STACK,
+        STACK.barred,
+        _asked,
+        (),
+        (Box("children", _loaders), Box("ranks", _ranks), Box("native", _named("native"))),
+    ),
+    Tool(
+        "trace",
+        "torch.profiler",
+        "kernels, operators, memory",
+        TRACE,
+        TRACE.barred,
+        _order,
+        (
+            Several("steps", "steps", ((3, "3"), (5, "5"), (10, "10"), (30, "30"), (100, "100")), 3),
+            Several("wait", "wait", ((30, "30 s"), (120, "2 min"), (600, "10 min for a step to end")), 30),
+        ),
+        (
+            Box("ranks", _ranks, usual=True),
+            Box("shapes", _named("shapes")),
+            Box("stacks", _named("stacks")),
+            Box("memory", _named("memory")),
+        ),
+    ),
+)
+BY_ID = {tool.id: tool for tool in TOOLS}
