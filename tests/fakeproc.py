@@ -109,7 +109,7 @@ class FakeProc:
         self.write(f"{pid}/io", IO.format(*io))
         self.write(f"{pid}/schedstat", f"{run} {wait} {slices}\n")
         self.write(f"{pid}/statm", "27793 30000 10000 5 0 2000 0\n")
-        self.write(f"{pid}/wchan", "do_poll")
+        self.write(f"{pid}/wchan", "do_poll.constprop.0")
         for number in range(3):
             self.write(f"{pid}/fd/{number}", "")
         if not (root := self.proc / f"{pid}/root").is_symlink():

@@ -101,9 +101,7 @@ class Alive(Demo):
         ]
         first, *others = frame.jobs
         members, ranks = (tuple(bodies.get(one, one) for one in some) for some in (first.members, first.ranks))
-        return replace(
-            frame, processes=tuple(processes), jobs=(replace(first, members=members, ranks=ranks), *others)
-        )
+        return replace(frame, processes=tuple(processes), jobs=(replace(first, members=members, ranks=ranks), *others))
 
 
 def source(shot: Shot, folder: Path, stack: ExitStack) -> Source:

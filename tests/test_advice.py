@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -152,6 +153,14 @@ def test_p02_whatever_things_are_called_the_advice_holds(look: Look) -> None:
         for line in (line for picture in pictures for line in picture):
             assert clean(line, 1000) == line, repr(text)
             assert look.glyphs is not ASCII or line.isascii(), repr(text)
+
+
+def test_a_page_that_is_longer_than_the_screen_says_so_and_with_which_key_there_is_more() -> None:
+    long = found(steps=tuple(Step(text=f"step {number}") for number in range(30)))
+    made = Scene(update=update(long), sheet=sheet(update(long)), look=Look(), keys=NAMES, focused=True)
+    narrow, wide = (expanded(made, PAGES[0], 0, width, 22).strips[0].text for width in (80, 120))
+    assert re.search(r"─ PgDn 1-21 of \d\d $", narrow)
+    assert re.search(r"─ PgDn 1-21 of \d\d  Right next page $", wide)
 
 
 def test_a_new_warning_rings_once_and_none_at_the_start_or_after_a_jump() -> None:

@@ -38,7 +38,7 @@ def test_threads_have_rates_from_the_second_look_on(proc: OpenProc) -> None:
     identity = proc.whole(42)
     proc.task(42, 42, "python", "R", run=1_000)
     proc.task(42, 43, "pt_autograd_0", "S", run=500, wait=500, voluntary=10, syscall="202 0x1 0x2\n")
-    proc.task(42, 44, "pt_data_worker", "D", run=700, wchan="folio_wait_bit_common", syscall="0 0x3 0x4\n")
+    proc.task(42, 44, "pt_data_worker", "D", run=700, wchan="folio_wait_bit_common.isra.0", syscall="0 0x3 0x4\n")
     first = proc.detail(identity)
     assert first.threads is not None
     assert [thread.cpu_percent for thread in first.threads] == [None] * 3

@@ -151,6 +151,7 @@ def test_every_field_takes_the_value_of_its_own_example(name: str) -> None:
 
 def test_what_the_bar_offers_exists() -> None:
     assert set(HINT.removeprefix("fields: ").split()) <= set(FIELDS)
+    assert len(HINT) < 80, "a blank stands before it"
     assert parse(EXAMPLE) is not None
 
 

@@ -144,7 +144,7 @@ async def others(stage: Stage) -> None:
     await stage.press("enter", "O")
     assert "O Show it" not in stage.lines[-1], "it is offered where it does something"
     await stage.press("4")
-    assert "it belongs to another user" in stage.text
+    assert "it is another user's; the last line names the key that shows it" in stage.text
     assert "Enter Show" not in stage.lines[-1]
     assert "O Show it" in stage.lines[-1]
     await stage.press("O")

@@ -9,11 +9,10 @@ from collections.abc import Callable
 
 from gputop.collect.details.calls import system_call
 from gputop.collect.files import slurp
-from gputop.collect.processes.readings import UNLOCK_DENIED, Values, run_and_wait, switches, waited_percent
+from gputop.collect.processes.readings import UNLOCK_DENIED, Values, run_and_wait, sleeps_in, switches, waited_percent
 from gputop.collect.rates import Counters
 from gputop.model import Identity, Missing, Thread
 from gputop.safe.identity import Stat, parse_stat
-from gputop.safe.text import decode
 
 FILLS = ("threads", "threads_count")
 MOST = 1024  # threads that are read; of a process that has more, the oldest
@@ -97,8 +96,7 @@ class Tasks:
         if stat.state in "RZX":
             return
         try:
-            name = decode(slurp(f"{folder}/wchan", 128).strip(b"\x00\n"))
-            task.waiting_in = name if name not in ("", "0") else None
+            task.waiting_in = sleeps_in(slurp(f"{folder}/wchan", 128))
         except OSError:
             pass  # a kernel without it
         if self._refusal and now_s - self._refused_s < REFUSED_S:

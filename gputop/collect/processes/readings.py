@@ -160,9 +160,17 @@ def line(raw: bytes, name: bytes) -> bytes:
 
 @reading("wchan", "waiting_in", when="slow", size=128)
 def wchan(raw: bytes, _: Counters, _now_s: float, _scale: Scale) -> Values:
-    """Where in the kernel the main thread sleeps; 0 is nowhere, or not for us to know."""
-    name = decode(raw.strip(b"\x00\n"))
-    return {"waiting_in": name if name not in ("", "0") else None}
+    """Where in the kernel the main thread sleeps."""
+    return {"waiting_in": sleeps_in(raw)}
+
+
+def sleeps_in(raw: bytes) -> str | None:
+    """The function that a wchan names, as in the kernel's source: without the .isra.0 of a compiler's copy of it.
+
+    0 is nowhere, or not for us to know.
+    """
+    name = decode(raw.strip(b"\x00\n")).partition(".")[0]
+    return name if name not in ("", "0") else None
 
 
 @reading("fd", "open_files", when="seen", take=entries)

@@ -65,10 +65,11 @@ def _rule(scene: Scene, page: Page, seen: str, width: int) -> Strip:
         names.append(Run(f"[{each.name}]" if here else f" {each.name} ", "bright" if here else "dim", here))
     line = Line(scene.look).add(f"{scene.look.glyphs.rule} ", "faint").add("advice", "text", bold=True).add("  ")
     line.runs(names)
-    right = [Run(seen, "dim"), Run("  ")] if seen else []
-    right += [*scene.pressed("unfold", "next page")]
-    if line.cells + draw.cells(right) + 4 > width:
-        right = [*scene.pressed("unfold", "")]
+    turn = scene.pressed("unfold", "next page")
+    scroll = [*scene.pressed("page-down", seen), Run("  ")] if seen else []
+    right = [*scroll, *turn]
+    if scroll and line.cells + draw.cells(right) + 4 > width:
+        right = scroll[:-1]  # that there is more of this page comes before that there are others
     line.add(" ").add(scene.look.glyphs.rule * (width - line.cells - draw.cells(right) - 2), "faint")
     return line.add(" ").runs(right).strip(width)
 

@@ -45,6 +45,7 @@ class Flow:
 FLOWS: tuple[Flow, ...] = (
     Flow("read from storage", lambda p: p.read_bytes_per_s, _rate, "cache excluded", lambda io: io.read_bytes),
     Flow("written to storage", lambda p: p.write_bytes_per_s, _rate, "", lambda io: io.written_bytes),
+    Flow("time blocked on storage", io_percent, _percent, "", add=False),
     Flow(
         "read by system calls", lambda p: p.read_chars_per_s, _rate, "cache and pipes included",
         lambda io: io.read_chars_bytes,
@@ -54,7 +55,6 @@ FLOWS: tuple[Flow, ...] = (
     Flow("write calls", lambda p: p.write_calls_per_s, _count, "", lambda io: io.write_calls, units.count),
     Flow("bytes a read call", lambda p: p.mean_read_bytes, units.size, "the mean; small reads are slow", add=False),
     Flow("page faults from storage", lambda p: p.major_faults_per_s, units.count, ""),
-    Flow("time blocked on storage", io_percent, _percent, "", add=False),
 )  # fmt: skip
 Row = tuple[str, str, str, str, str]
 

@@ -10,6 +10,7 @@ from textual.strip import Strip
 from gputop.model import Missing, Part
 from gputop.source import OTHERS_ENVIRONMENT
 from gputop.ui.details.opened import Opened
+from gputop.ui.dialogs.help import wrap
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import Ground
 
@@ -64,12 +65,12 @@ def plain(opened: Opened, width: int, lines: Iterable[Sequence[Run]], first: int
 
 
 def without(opened: Opened, width: int, part: Part) -> Body:
-    """A tab whose part of the details is not there, in one line."""
-    return Body(plain(opened, width, [[Run(said(opened.why(part)), "dim")]]))
+    """A tab whose part of the details is not there: why."""
+    return Body(plain(opened, width, [[Run(line, "dim")] for line in wrap(said(opened.why(part)), max(20, width - 4))]))
 
 
 def said(missing: Missing) -> str:
     """Why something is missing, and what would unlock it."""
     if missing == OTHERS_ENVIRONMENT:
-        return "not shown: it belongs to another user, and is shown when it is asked for: see the last line"
+        return "not shown: it is another user's; the last line names the key that shows it"
     return f"{_WHY[missing.reason]}: {missing.unlock}" if missing.unlock else _WHY[missing.reason]

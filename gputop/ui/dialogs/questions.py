@@ -21,6 +21,7 @@ from gputop.ui.look import Look
 from gputop.ui.panes.lines import Lines
 from gputop.ui.table.columns import BY_ID
 
+SCRAPS = 8  # cells, on both sides together
 FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, 60.0
 
 
@@ -75,8 +76,9 @@ class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
 
     @property
     def width(self) -> int:
-        """Cells of the box."""
-        return min(self.WIDTH, self.app.size.width)
+        """Cells of the box: the whole width where what would be seen beside it is no more than scraps."""
+        most = self.app.size.width
+        return most if most - self.WIDTH < SCRAPS else self.WIDTH
 
     def on_resize(self) -> None:
         """Another place for the box."""

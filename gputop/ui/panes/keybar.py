@@ -74,8 +74,10 @@ class KeyBar(Lines):
         self.redraw()
 
     def lend(self, line: Line | None) -> None:
-        """Show this line instead of the keys, until there is none."""
+        """Show this line instead of the keys, until there is none; what was said before it is over."""
         self._lent = line
+        if line:
+            self._said = ""
         self.redraw()
 
     def hush(self) -> None:

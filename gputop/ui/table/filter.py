@@ -10,7 +10,7 @@ from gputop.model import Frame, Identity
 from gputop.ui.table.compare import FIELDS, Term, Wrong, short
 from gputop.ui.table.subject import subjects
 
-HINT = "fields: pid user job rank gpu gpu% vram cpu% thr rss wait read write io state cmd"
+HINT = "fields: user job rank gpu gpu% vram cpu% thr rss wait read write io state cmd"
 EXAMPLE = "user=alice gpu=0-3 read>50M"
 
 _TOKEN = re.compile(r'(?:"[^"]*"|[^\s"])+|"')
