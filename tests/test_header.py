@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from gputop.collect.nvml import trouble
+from gputop.collect.nvml.gate import LIBRARY_NOT_FOUND, Gate
+from gputop.collect.nvml.pace import Costs
 from gputop.history import History
 from gputop.model import Cgroup, Host, Note
 from gputop.ui.look import ASCII, PLAIN, Look
@@ -20,15 +24,17 @@ from tests.servers import GIB, HOST, frame, gpu, idle, server
 
 READABLE = Look(PLAIN)
 FOREIGN = Note(subject="processes", key="foreign-pids", text="3 of 3 GPU processes are outside this container.")
-NO_LIBRARY = Note(
-    subject="driver",
-    key="no-library",
-    text="No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine.",
-    help=(
-        "lspci shows an NVIDIA GPU (10de:2330)      the driver is not loaded: `modprobe nvidia`; `dmesg | grep NVRM`",
-        "in a container                             start it with `--gpus all` (or the nvidia runtime)",
-    ),
-)
+
+
+@pytest.fixture
+def no_library(tmp_path: Path) -> Note:
+    """What the driver's lane says where the kernel sees a GPU and the library is not there."""
+    slot = tmp_path / "bus/pci/devices/0000:1b:00.0"
+    slot.mkdir(parents=True)
+    for name, value in {"vendor": "0x10de", "device": "0x2330", "class": "0x030200"}.items():
+        (slot / name).write_text(value)
+    gate = Gate(Costs())
+    return trouble.closed(LIBRARY_NOT_FOUND, worked=False, gate=gate, sys_root=str(tmp_path), proc_root=str(tmp_path))
 
 
 @pytest.fixture(autouse=True)
@@ -120,17 +126,18 @@ def test_host_column_of_nothing_known() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_without_a_driver(golden: Callable[[str, str], None], width: int) -> None:
-    strips = without_gpus(frame(notes=(NO_LIBRARY, FOREIGN)), width, READABLE)
+def test_without_a_driver(golden: Callable[[str, str], None], no_library: Note, width: int) -> None:
+    strips = without_gpus(frame(notes=(no_library, FOREIGN)), width, READABLE)
     assert {strip.cell_length for strip in strips} == {width}
     golden(f"empty-{width}.txt", text(*strips))
 
 
-def test_only_what_can_be_copied_is_green() -> None:
+def test_only_what_can_be_copied_is_green(no_library: Note) -> None:
     command = Look().style("command")
-    strips = without_gpus(frame(notes=(NO_LIBRARY,)), 120, Look())
+    strips = without_gpus(frame(notes=(no_library,)), 120, Look())
     green = [segment.text.strip() for strip in strips for segment in strip if segment.style == command]
-    assert green == ["modprobe nvidia", "dmesg | grep NVRM", "--gpus all", "gputop demo showcase"]
+    looking = ["gputop demo", "gputop replay FILE", "ssh node gputop record - | gputop replay -"]
+    assert green == ["modprobe nvidia", "dmesg | grep NVRM", "--gpus all", *looking]
 
 
 def test_n05_no_gpus() -> None:
@@ -172,13 +179,13 @@ def test_no_gpu_process() -> None:
     assert records not in text(*no_gpu_process(frame(), 80, READABLE, records=True)), "where no job comes"
 
 
-def test_a_note_is_one_line() -> None:
+def test_a_note_is_one_line(no_library: Note) -> None:
     cards = (gpu(0),)
     hidden = Note(subject="processes", key="hidden-pids", text="hidepid hides others")
     slow = Note(subject="monitor", key="slow", text="sampling 8 s")
     assert note_line(frame(cards), 80, READABLE) is None
     assert note_line(frame(cards, notes=(slow,)), 80, READABLE) is None, "the header says it"
-    assert note_line(frame(notes=(NO_LIBRARY,)), 80, READABLE) is None, "the empty state says it"
+    assert note_line(frame(notes=(no_library,)), 80, READABLE) is None, "the empty state says it"
     one = note_line(frame(cards, notes=(FOREIGN,)), 80, READABLE)
     assert one
     assert one.text.rstrip() == " 3 of 3 GPU processes are outside this container."
@@ -191,7 +198,7 @@ def test_a_note_is_one_line() -> None:
     ("words", "width", "lines"),
     [
         ("a bb ccc", 4, ["a bb", "ccc"]), ("", 5, [""]), ("abcdef", 3, ["ab…"]),
-        ("x `a b c` y", 7, ["x", "`a b c`", "y"]),
+        ("x `a b c` y", 7, ["x `a b c`", "y"]), ("x `a b c`. y", 4, ["x `a`", "`b` `c`.", "y"]),
         ("数据 集", 5, ["数据", "集"]), ("a", 0, ["a"]),
     ],
 )  # fmt: skip

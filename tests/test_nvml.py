@@ -125,6 +125,7 @@ EXPECTED = {
     "tensor_half_percent": 36.25,
     "tensor_integer_percent": 1.25,
     "tensor_double_percent": 0.25,
+    "tensor_double_fma_percent": 0.5,
     "dram_percent": 53.75,
     "integer_percent": 12.75,
     "fp64_percent": 0.75,

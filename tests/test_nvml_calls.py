@@ -47,6 +47,7 @@ def test_calls_a_second_at_eight_gpus(fake: Fake, gpm: str, most: int, peak: int
 
 def test_each_call_at_its_cadence(fake: Fake) -> None:
     busy(fake)
+    fake.set("gpu.*.power_average_module_mw", 655_500)
     with Child(fake, gpm="off") as child:
         child.sweep(5)
         before = calls(fake)
@@ -54,7 +55,7 @@ def test_each_call_at_its_cadence(fake: Fake) -> None:
     made = {name: count / 8 for name, count in (calls(fake) - before).items()}
     each_minute = {
         60 + 2 * 6: ["ClockInfo"],  # SM; memory and graphics
-        60 + 4 * 6: ["Samples"],  # busy; memory, power and two clocks
+        60 + 5 * 6: ["Samples"],  # busy; memory, power of board and module, two clocks
         30: ["MemoryInfo_v2", "TemperatureV", "CurrentClocksEventReasons", "ComputeRunningProcesses_v3"],
         6: ["GraphicsRunningProcesses_v3", "MPSComputeRunningProcesses_v3", "PerformanceState", "PcieSpeed"],
         2: ["EnforcedPowerLimit"],

@@ -38,7 +38,8 @@ def test_n01_no_library(tmp_path: Path, fake: Fake) -> None:
         note = seen.notes["no-library"]
         assert note["text"] == "No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine."
         assert note["help"][0] == (
-            "lspci shows an NVIDIA GPU (10de:2330)      the driver is not loaded: modprobe nvidia; dmesg | grep NVRM"
+            "lspci shows an NVIDIA GPU (10de:2330)      "
+            "the driver is not loaded: `modprobe nvidia`; `dmesg | grep NVRM`"
         )
         assert "gputop demo" in note["help"][-1]
 

@@ -12,12 +12,18 @@ from gputop.collect.nvml.samples import series
 from tests.fakenvml import Fake, square
 from tests.nvml_child import Child, Seen
 
-NAMES = {"memory_busy_series": 33, "power_series": 412.0, "sm_clock_series": 1740, "memory_clock_series": 2619}
+NAMES = {
+    "memory_busy_series": 33,
+    "power_series": 412.0,
+    "power_module_series": 655.5,
+    "sm_clock_series": 1740,
+    "memory_clock_series": 2619,
+}
 
 
 @pytest.fixture
 def child(fake: Fake) -> Iterator[Child]:
-    fake.set("gpus", 1)
+    fake.update({"gpus": 1, "gpu.0.power_average_module_mw": 655_500})
     with Child(fake, gpm="off") as child:
         yield child
 
@@ -58,15 +64,16 @@ def test_later_looks_bring_what_is_new_and_lose_nothing(fake: Fake, child: Child
 
 def test_one_call_a_look_after_the_first(fake: Fake, child: Child) -> None:
     child.sweep()
-    assert fake.counts()["nvmlDeviceGetSamples"] == 5 * 2  # the size of each buffer once
+    assert fake.counts()["nvmlDeviceGetSamples"] == 6 * 2  # the size of each buffer once
     child.sweep(10)
-    assert fake.counts()["nvmlDeviceGetSamples"] == 5 * 2 + 10 + 4
+    assert fake.counts()["nvmlDeviceGetSamples"] == 6 * 2 + 10 + 5
 
 
 def test_a_kind_that_is_refused_is_refused_alone(fake: Fake, child: Child) -> None:
-    fake.set("gpu.0.mem_clock", None)
+    fake.update({"gpu.0.mem_clock": None, "gpu.0.power_average_module_mw": None})
     seen = child.sweep(3)
     assert seen.reasons(0)["memory_clock_series"] == "unsupported"
+    assert seen.reasons(0)["power_module_series"] == "unsupported"
     assert seen.gpu(0)["memory_clock_series"] is None
     assert seen.gpu(0)["sm_clock_series"]["values"][-1] == 1740
     assert seen.gpu(0)["busy_percent"] == 58

@@ -46,7 +46,7 @@ def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s:
 
 def is_recorded(spec: str) -> bool:
     """Whether a --source spelling names a recording: a file, or - for standard input."""
-    return spec == "-" or "/" in spec or Path(spec).exists()
+    return spec == "-" or "/" in spec or (bool(spec) and Path(spec).exists())
 
 
 def open_recording(spec: str, *, pace: bool) -> Source:

@@ -26,6 +26,7 @@ SHARES = {
     3: "sm_occupancy_percent",
     4: "integer_percent",
     5: "tensor_percent",
+    6: "tensor_double_fma_percent",
     7: "tensor_half_percent",
     8: "tensor_double_percent",
     9: "tensor_integer_percent",
@@ -201,7 +202,7 @@ class Switch:
             subject="driver",
             key="dcgm",
             text=f"GPM is off: {engine} reads the same counters.",
-            help=("gputop --gpm on reads them all the same.",),
+            help=("`gputop --gpm on` reads them all the same.",),
         )
 
 

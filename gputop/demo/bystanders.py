@@ -45,8 +45,11 @@ def notes(server: Server, processes: tuple[Process, ...]) -> tuple[Note, ...]:
     if not hidden:
         return ()
     text = f"I/O of {hidden} processes of other users is hidden (/proc/PID/io is readable by the owner only)."
-    help = "Their READ/s, WRITE/s show '·', not 0. sudo gputop shows them. Nothing else is missing."
-    return (Note(subject="processes", key="denied-io", text=text, help=(help,)),)
+    help = (
+        "Their READ/s, WRITE/s, PSS and files show '·', not 0; their environment is closed too.",
+        "`sudo gputop` shows them.",
+    )
+    return (Note(subject="processes", key="denied-io", text=text, help=help),)
 
 
 def others(server: Server, t: float) -> tuple[Process, ...]:

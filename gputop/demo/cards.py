@@ -157,6 +157,7 @@ _H100: dict[str, Any] = {
     "recovery_action": "none",
     "tensor_integer_percent": 0.0,
     "tensor_double_percent": 0.0,
+    "tensor_double_fma_percent": 0.0,
     "mma_stall_percent": 0.0,
     "context_switch_percent": 0.0,
     "persistence_mode": True,

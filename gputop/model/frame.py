@@ -22,7 +22,7 @@ class Note:
     subject: Annotated[Subject, "what it is about"]
     key: Annotated[str, "its name, for programs: no-library, mismatch, or one of your own"]
     text: Annotated[str, "one line: what is wrong"]
-    help: Annotated[tuple[str, ...], "lines that say what to do about it"] = ()
+    help: Annotated[tuple[str, ...], "lines that say what to do about it; commands stand in backticks"] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

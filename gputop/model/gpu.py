@@ -100,6 +100,9 @@ class Gpu:
     power_series: Annotated[Series | None, "board power since the last look, in watts"] = None
     power_module_watts: float | None = metric(_W, "power of GPU and CPU of a superchip, averaged by the driver")
     power_module_instant_watts: float | None = metric(_W, "power of GPU and CPU of a superchip now")
+    power_module_series: Annotated[
+        Series | None, "power of GPU and CPU of a superchip since the last look, in watts"
+    ] = None
     power_memory_watts: float | None = metric(_W, "power of the device memory, averaged by the driver")
     power_memory_instant_watts: float | None = metric(_W, "power of the device memory now")
     power_limit_watts: float | None = metric(_W, "power limit in force", history=True)
@@ -181,6 +184,7 @@ class Gpu:
     tensor_half_percent: float | None = metric(_P, "tensor cores active on fp16 and bf16 (GPM)", top=100)
     tensor_integer_percent: float | None = metric(_P, "tensor cores active on integers (GPM)", top=100)
     tensor_double_percent: float | None = metric(_P, "tensor cores active on fp64 (GPM)", top=100)
+    tensor_double_fma_percent: float | None = metric(_P, "tensor cores active on fp64 multiply-adds (GPM)", top=100)
     dram_percent: float | None = metric(_P, "memory bandwidth used of the maximum (GPM)", top=100, history=True)
     integer_percent: float | None = metric(_P, "integer pipe active (GPM)", top=100)
     fp64_percent: float | None = metric(_P, "fp64 pipe active (GPM)", top=100, history=True)

@@ -49,7 +49,7 @@ def calls() -> list[Call]:
         Call("nvmlDeviceGetGraphicsRunningProcesses"),
         Call("nvmlDeviceGetMPSComputeRunningProcesses"),
         Call("nvmlDeviceGetPerformanceState"),
-        *(Call("nvmlDeviceGetSamples", (kind, now_us - 10_000_000), f"type {kind}, 10 s") for kind in (0, 2, 5, 6)),
+        *(Call("nvmlDeviceGetSamples", (kind, now_us - 10_000_000), f"type {kind}, 10 s") for kind in (0, 2, 5, 6, 7)),
         Call("nvmlDeviceGetClockInfo", (2,), "memory"),
         Call("nvmlDeviceGetClockInfo", (0,), "graphics"),
         Call("nvmlDeviceGetFanSpeed"),

@@ -13,7 +13,7 @@ from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import Series
 
 BUFFER_S = 16.0  # about what the driver keeps
-POWER, BUSY, MEMORY_BUSY, SM_CLOCK, MEMORY_CLOCK = 0, 1, 2, 5, 6  # nvmlSamplingType_t
+POWER, BUSY, MEMORY_BUSY, SM_CLOCK, MEMORY_CLOCK, MODULE_POWER = 0, 1, 2, 5, 6, 7  # nvmlSamplingType_t
 _FUNCTION = "nvmlDeviceGetSamples"
 # nvmlSample_t: the driver's time in microseconds, a value of eight bytes; by type of the value
 _SAMPLES = tuple(map(Struct, ("=Qd", "=QI4x", "=QQ", "=QQ", "=Qq", "=Qi4x", "=QH6x")))
@@ -90,6 +90,12 @@ def memory_busy_series(card: Card) -> Answers:
 def power_series(card: Card) -> Answers:
     """Board power, some times a second: for its peaks; the sensor looks away too often to sum it up."""
     return _since(card, "power_series", POWER, 10_000, 1e-3)
+
+
+@probe(every_s=10, fills=("power_module_series",))
+def power_module_series(card: Card) -> Answers:
+    """The same of a superchip, its CPU included."""
+    return _since(card, "power_module_series", MODULE_POWER, 10_000, 1e-3)
 
 
 @probe(every_s=10, fills=("sm_clock_series",))

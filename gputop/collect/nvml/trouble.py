@@ -33,9 +33,11 @@ def _pair(case: str, advice: str) -> str:
     return f"{case:<43}{advice}"
 
 
-_LOOKING = _pair("no GPU here, just looking", "gputop demo")
-_CONTAINER = _pair("in a container", "start it with  --gpus all  (or the nvidia runtime)")
-_LOAD = "the driver is not loaded: modprobe nvidia; dmesg | grep NVRM"
+_LOOKING = _pair(
+    "no GPU here, just looking", "`gputop demo` · `gputop replay FILE` · `ssh node gputop record - | gputop replay -`"
+)
+_CONTAINER = _pair("in a container", "start it with `--gpus all` (or the nvidia runtime)")
+_LOAD = "the driver is not loaded: `modprobe nvidia`; `dmesg | grep NVRM`"
 
 
 def _seen(sys_root: str) -> tuple[str, ...]:
@@ -83,14 +85,14 @@ def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str
         return note(
             "no-permission",
             "This user may not ask the NVIDIA driver.",
-            _pair("on a host", "ls -l /dev/nvidia*: who may read and write them; ask for the group, or sudo gputop"),
+            _pair("on a host", "`ls -l /dev/nvidia*`: who may use them; ask for the group, or `sudo gputop`"),
             _CONTAINER,
         )
     if code == SHADOWED:
         return note(
             "shadowed-pynvml",
             "The Python module pynvml is missing, or not NVIDIA's: GPUs cannot be read.",
-            "pip uninstall pynvml; pip install --force-reinstall nvidia-ml-py",
+            "`pip uninstall pynvml; pip install --force-reinstall nvidia-ml-py`",
         )
     if code in (UNKNOWN, UNINITIALIZED) and in_container(proc_root):
         return note(
@@ -100,7 +102,7 @@ def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str
             "What is shown of the GPUs is what was known last.",
         )
     again = "no longer answers" if worked else "does not answer"
-    return note("unknown-error", f"The NVIDIA driver {again} (error {code}).", "dmesg | grep -E 'NVRM|Xid'", *seen)
+    return note("unknown-error", f"The NVIDIA driver {again} (error {code}).", "`dmesg | grep -E 'NVRM|Xid'`", *seen)
 
 
 def _mismatch(kernel: str | None, library: str | None) -> Note:
@@ -135,7 +137,7 @@ OFF = note("off", "The NVIDIA driver is not asked (--no-nvml).")
 RELEASED = note(
     "released", "The driver is released: nothing of gputop holds a GPU. The key that did it takes it again."
 )
-NO_GPUS = note("no-gpus", "0 GPUs: the driver is loaded and lists none.", _CONTAINER)
+NO_GPUS = note("no-gpus", "0 GPUs: the driver is loaded and lists none.", _CONTAINER, _LOOKING)
 ASLEEP = note("asleep", "Every GPU is asleep; reading it would wake it.")
 OLD = note("old-driver", "old driver: process lists come in its older form")
 TWINS = note("twins", "Two GPUs have the same uuid: told apart by index.")
@@ -146,5 +148,5 @@ def denied(count: int) -> Note:
     return note(
         "no-permission",
         f"{count} GPUs of this machine may not be read by this user or container.",
-        "sudo gputop, or a container that was given all of them, shows them.",
+        "`sudo gputop`, or a container that was given all of them, shows them.",
     )

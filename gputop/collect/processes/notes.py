@@ -12,7 +12,10 @@ def denied_io(count: int) -> Note:
         key="denied-io",
         text=f"I/O of {count} {'process' if count == 1 else 'processes'} of other users is hidden "
         "(/proc/PID/io is readable by the owner only).",
-        help=("Their READ/s, WRITE/s show '·', not 0. sudo gputop shows them. Nothing else is missing.",),
+        help=(
+            "Their READ/s, WRITE/s, PSS and files show '·', not 0; their environment is closed too.",
+            "`sudo gputop` shows them.",
+        ),
     )
 
 
@@ -20,7 +23,7 @@ HIDDEN = Note(
     subject="processes",
     key="hidden-pids",
     text="Processes of other users are not listed: /proc is mounted with hidepid.",
-    help=("sudo gputop shows them; so does membership of the group that the mount option gid= names.",),
+    help=("`sudo gputop` shows them; so does membership of the group that the mount option gid= names.",),
 )
 
 
@@ -30,5 +33,5 @@ def lost(problem: str) -> Note:
         subject="processes",
         key="processes-lost",
         text=f"Some processes could not be read: {problem}. They show what was known of them before.",
-        help=("With too many open files: ulimit -n 1024",),
+        help=("With too many open files: `ulimit -n 1024`",),
     )

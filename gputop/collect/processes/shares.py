@@ -96,8 +96,8 @@ def _notes(unseen: list[Process], known: int, private: bool) -> list[Note]:
                 help=(
                     f"vram and GPU% by process are known (host pid {one.pid}, {units.size(held)}), names and CPU are "
                     "not.",
-                    "To see them: run gputop on the host, or start the container with  --pid=host  (add --cap-add "
-                    "SYS_PTRACE for py-spy).",
+                    "To see them: run gputop on the host, or start the container with `--pid=host` (add `--cap-add "
+                    "SYS_PTRACE` for py-spy).",
                 ),
             )
         )

@@ -19,8 +19,12 @@ from gputop.ui.table.filter import Filter
 from gputop.words import amount
 
 _PARTS = re.compile(r"(`[^`]+`)")
-_LOOKING = "no GPU here, just looking   `gputop demo showcase`"
-_OFFERS_DEMO = frozenset({"no-library", "not-loaded", "no-gpus"})
+_NO_GPUS = Note(
+    subject="driver",
+    key="no-gpus",
+    text="0 GPUs: the driver answers and lists none.",
+    help=("no GPU here, just looking   `gputop demo`",),
+)
 _ASIDE = frozenset({"slow", "old-driver", "dcgm", "twins"})  # not why there is no GPU
 _WIDEST = 140  # prose is not read wider
 _BUSY_PERCENT = 1.0
@@ -30,7 +34,7 @@ def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
     """What stands in place of the GPU pane while there is no GPU: why, what helps, what is shown anyway."""
     notes = [note for note in frame.notes if note.subject == "driver" and note.key not in _ASIDE]
     if not notes:
-        notes = [Note(subject="driver", key="no-gpus", text="0 GPUs: the driver answers and lists none.")]
+        notes = [_NO_GPUS]
     notes = [_with_users(note, frame) if note.key == "mismatch" else note for note in notes]
     rows = [row for note in notes for row in said(note, width)]
     rows.append([Run("  Processes and host are shown below.", "dim")])
@@ -134,12 +138,10 @@ def said(note: Note, width: int) -> list[list[Run]]:
     """A note in full: what is missing, and what helps."""
     width = min(width, _WIDEST)
     rows: list[list[Run]] = [[Run("  "), Run(line, "bright", True)] for line in wrap(note.text, width - 4)]
-    offered = note.key not in _OFFERS_DEMO or any("gputop demo" in line for line in note.help)
-    helps = [*note.help] if offered else [*note.help, _LOOKING]
-    labels = [_split(line)[0] for line in helps]
+    labels = [_split(line)[0] for line in note.help]
     aligned = max((draw.cells([Run(label)]) for label in labels), default=0)
     rows.append([])
-    for line in helps:
+    for line in note.help:
         label, text = _split(line)
         if not label:
             rows += [[Run("    "), *_marked(part)] for part in wrap(text, width - 6)]
@@ -170,11 +172,20 @@ def _marked(text: str) -> list[Run]:
     ]
 
 
+def _parted(word: str, width: int) -> list[str]:
+    """A command that is too long for a line as its words, each in backticks of its own; anything else as it is."""
+    _, command, rest = word.split("`") if word.startswith("`") and word.count("`") == 2 else ("", "", "")
+    if draw.cells(_marked(word)) <= width or " " not in command:
+        return [word]
+    parts = [f"`{part}`" for part in command.split()]
+    return [*parts[:-1], parts[-1] + rest]
+
+
 def wrap(text: str, width: int) -> list[str]:
-    """Words in lines of at most `width` cells; a command in backticks stays whole where it can."""
+    """Words in lines of at most `width` cells; a command in backticks stays whole where it can, and is never cut."""
     lines = [""]
-    for word in re.findall(r"`[^`]+`\S*|\S+", text):
-        if lines[-1] and draw.cells([Run(lines[-1]), Run(word)]) + 1 > width:
+    for word in (part for found in re.findall(r"`[^`]+`\S*|\S+", text) for part in _parted(found, width)):
+        if lines[-1] and draw.cells([*_marked(lines[-1]), *_marked(word)]) + 1 > width:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}" if lines[-1] else draw.cut(word, max(1, width))
     return lines
