@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from gputop import units, words
-from gputop.diagnose import RULES, Abstained, Evidence, Finding, Step, Subject
+from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
 from gputop.model import Frame, Identity, Job, Process
 from gputop.safe.text import clean
 
@@ -168,6 +168,9 @@ def command(finding: Finding) -> str | None:
 
 def question(rule: str) -> str:
     """What a rule asks; its id where there is no such rule any more."""
+    # late: they are loaded by who has asked them
+    from gputop.diagnose.rules import RULES
+
     return RULES[rule].question if rule in RULES else rule
 
 

@@ -18,7 +18,7 @@ import pytest
 from gputop.cli import COMMANDS
 from gputop.cli.diagnose import ACTIONS
 from gputop.demo.bystanders import hide
-from gputop.diagnose import RULES
+from gputop.diagnose.rules import RULES
 from gputop.export import codec
 from gputop.model import Frame
 from tests.fakenvml import Fake, NoCompiler

@@ -12,7 +12,7 @@ import pytest
 from gputop import __version__, config, docs, model, thresholds
 from gputop.cli import parser
 from gputop.config import SETTINGS
-from gputop.diagnose import RULES
+from gputop.diagnose.rules import RULES
 from gputop.docs.markdown import table
 from gputop.docs.tables import key_summary
 from gputop.model import metrics

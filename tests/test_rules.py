@@ -7,7 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from gputop.demo import SCENARIOS, Demo
-from gputop.diagnose import GROUPS, RULES, Finding
+from gputop.diagnose import Finding
+from gputop.diagnose.rules import GROUPS, RULES
 from gputop.monitor import Update
 from gputop.told import whom
 from tests.advised import drawn

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose import RULES
+from gputop.diagnose.rules import RULES
 from gputop.model import Frame, Missing, Note
 from tests.judged import Machine, after, found, scenario
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.diagnose import RULES, Finding
+from gputop.diagnose import Finding
+from gputop.diagnose.rules import RULES
 from gputop.export import codec
 from gputop.model import Fact, Frame, Identity
 from gputop.monitor import Monitor

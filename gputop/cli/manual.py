@@ -35,7 +35,7 @@ def page(args: argparse.Namespace, settings: Settings) -> int:
 
 def rules(args: argparse.Namespace, settings: Settings) -> int:
     """Every rule and its question, or one in full; its numbers are those that hold here."""
-    from gputop.diagnose import RULES
+    from gputop.diagnose.rules import RULES
     from gputop.docs.rules import rule_list, rule_page
 
     if args.rule is None:
@@ -56,7 +56,7 @@ def _rules_arguments(rules: argparse.ArgumentParser) -> None:
 
 
 def _rules() -> Iterable[str]:
-    from gputop.diagnose import RULES
+    from gputop.diagnose.rules import RULES
 
     return RULES
 

@@ -19,32 +19,11 @@ How to add a rule:
 Steadying, severity over time, folding and the primary finding are the engine's (steady.py, fold.py): no rule does any.
 """
 
-from gputop.diagnose import cpu, device, efficiency, feed, memory, ranks, slowdown, storage, usage
-
-# isort: split
-from gputop.diagnose import meta  # last: it tells what the others cannot judge
-
-# isort: split
 from gputop.diagnose.engine import Engine, Verdict
 from gputop.diagnose.finding import Abstained, Class, Evidence, Finding, Severity, Step, Subject
-from gputop.diagnose.rule import RULES, Level, Rule
-
-GROUPS = (
-    usage,
-    feed,
-    efficiency,
-    slowdown,
-    cpu,
-    storage,
-    memory,
-    ranks,
-    device,
-    meta,
-)  # the modules of the rules, in the order in which rules are listed
+from gputop.diagnose.rule import Level, Rule
 
 __all__ = [
-    "GROUPS",
-    "RULES",
     "Abstained",
     "Class",
     "Engine",

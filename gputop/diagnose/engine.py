@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gputop.diagnose import told
@@ -10,7 +11,7 @@ from gputop.diagnose.finding import Abstained, Class, Finding
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import DEFAULTS, Limits
 from gputop.diagnose.remembered import Remembered
-from gputop.diagnose.rule import RULES, Rule
+from gputop.diagnose.rule import Rule
 from gputop.diagnose.steady import Steady
 from gputop.diagnose.view import View
 from gputop.history import History
@@ -50,6 +51,11 @@ class Engine:
         """Take in a frame that the history has just taken in; cheap, and needed of every frame."""
         self._remembered.add(frame, history)
 
+    @property
+    def verdict(self) -> Verdict:
+        """What they said last; nothing before they were asked."""
+        return self._verdict
+
     def judge(self, frame: Frame, history: History, every_s: float = EVERY_S) -> Verdict:
         """What the rules say of the newest frame; the last verdict where they were asked a moment ago."""
         since_s = EVERY_S if self._judged_s is None else frame.mono_s - self._judged_s
@@ -60,7 +66,7 @@ class Engine:
         view = View(frame, history, self._remembered, self._limits)
         on_screen = self._steady.shown()
         found: list[tuple[Finding, float]] = []
-        for rule in RULES.values():
+        for rule in _every_rule():
             view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()))
             on_s = self._limits.get(rule.id, {}).get("on_s", DEFAULTS["on_s"])
             try:
@@ -87,3 +93,10 @@ class Engine:
         self._classed_s = view.frame.mono_s
         view.turn_to("classes")
         return tuple(classes(view))
+
+
+def _every_rule() -> Iterable[Rule]:
+    # late: the first frame is on the screen before the rules are loaded, of which none can tell by one frame
+    from gputop.diagnose.rules import RULES
+
+    return RULES.values()

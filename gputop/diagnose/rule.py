@@ -44,7 +44,7 @@ class Rule:
     last: bool = False  # told only where no other rule says why a GPU waits
 
 
-RULES: dict[str, Rule] = {}  # by id; in the order of the groups in diagnose/__init__.py
+RULES: dict[str, Rule] = {}  # by id; in the order of the groups in rules.py
 
 
 def rule(

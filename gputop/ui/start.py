@@ -13,7 +13,7 @@ from gputop.ui.mailbox import Mailbox
 def run(source: Source, settings: Settings) -> NoReturn:
     """Show the monitor on this terminal until somebody quits; ends the process."""
     source.interest = Interest(every_process=settings.every_process)
-    monitor, mailbox = Monitor(source, settings.thresholds), Mailbox()
+    monitor, mailbox = Monitor(source, settings.thresholds, unjudged=1), Mailbox()
     monitor.start(mailbox.put, mailbox.close)
     # late: it takes a quarter of a second, in which the source has its first look
     from gputop.ui.app import show

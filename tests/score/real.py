@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gputop.diagnose import RULES
+from gputop.diagnose.rules import RULES
 from tests.score import followed
 from tests.score.marks import LOOKED_S, Result, Truth, marked
 from tests.score.tools import TOOLS

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gputop import told, units
-from gputop.diagnose.experiments import Experiment, Resource, Slower, Together
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice.full import flow
 from gputop.ui.advice.scene import Scene
 from gputop.ui.draw import Line, Run
 from gputop.words import amount
+
+if TYPE_CHECKING:
+    from gputop.diagnose.experiments import Experiment, Resource, Slower, Together
 
 _GAP = 2
 _NAME = 20  # cells, at most

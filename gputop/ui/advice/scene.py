@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gputop.diagnose import Finding
-from gputop.diagnose.experiments import Together
 from gputop.model import Identity
 from gputop.monitor import Update
 from gputop.ui.advice.cleared import Cleared
 from gputop.ui.advice.sheet import Sheet
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import Look, Token
+
+if TYPE_CHECKING:
+    from gputop.diagnose.experiments import Together
 
 _SIGNS: Mapping[str, Token] = {"crit": "crit", "warn": "warn", "info": "dim"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gputop.diagnose import RULES, Finding, Level
+from gputop.diagnose import Finding, Level, Rule
 from gputop.model import Frame, Identity, Process, Role
 from gputop.ui.advice.sheet import troubles, urgency
 from gputop.ui.gpus.state import State
@@ -53,9 +53,16 @@ def states(findings: Iterable[Finding], frame: Frame) -> States:
     return States(gpus, jobs, processes)
 
 
+def _rule(finding: Finding) -> Rule | None:
+    # late: they are loaded by who has found something
+    from gputop.diagnose.rules import RULES
+
+    return RULES.get(finding.rule)
+
+
 def _weight(finding: Finding) -> tuple[object, ...]:
     """The worst first; of what is well that which says more: a GPU at its power limit is also a busy one."""
-    rule = RULES.get(finding.rule)
+    rule = _rule(finding)
     level = rule.level if rule and finding.healthy else 0
     return *urgency(finding)[:2], level, not finding.primary
 
@@ -91,7 +98,7 @@ def about(process: Process, findings: Iterable[Finding]) -> Finding | None:
 
 def word(finding: Finding) -> State:
     """The word that a finding puts at the end of a row."""
-    rule = RULES.get(finding.rule)
+    rule = _rule(finding)
     short = rule.short if rule and finding.state == rule.state else (finding.state or "").upper()
     sign = finding.severity if finding.severity != "info" else ""
     token: Token = "text" if rule and rule.level is Level.HEALTHY else _TOKENS[finding.severity]

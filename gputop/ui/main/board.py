@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.strip import Strip
 
 from gputop.config import Settings
-from gputop.diagnose.experiments import together
+from gputop.diagnose.limits import Limits
 from gputop.history import History
+from gputop.model import Frame
 from gputop.monitor import Monitor, Update
 from gputop.source import Seekable, Source
 from gputop.ui.advice.alarm import Alarm, sequence
@@ -45,6 +46,9 @@ from gputop.ui.tape.player import Player
 from gputop.ui.tape.recorder import Tape
 from gputop.ui.tape.replaybar import ReplayBar
 from gputop.ui.then import Then
+
+if TYPE_CHECKING:
+    from gputop.diagnose.experiments import Together
 
 AROUND = ("header", "gpus", "note", "host", "preview", "advice", "notice")  # the panes around the table
 WATCHED_S = 60.0  # before there is half of it no rule can have said anything
@@ -272,7 +276,7 @@ class Board(Screen[None], inherit_bindings=False):
             update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
             keys={key.id: key.names[0] for key in self.keys if key.keys}, watched=len(known) >= WATCHED_S / 2,
             cleared=self.clearing.cleared,
-            together=partial(together, update.frame, self.past, self.program.monitor.limits),
+            together=lambda: _together(update.frame, self.past, self.program.monitor.limits),
         )  # fmt: skip
 
     def _draw(self, name: str, rect: Rect, parts: Parts) -> None:
@@ -285,3 +289,10 @@ class Board(Screen[None], inherit_bindings=False):
 
     def _failed(self, error: Exception, name: str, width: int) -> Strip:
         return Line(self.look).add(f" {self.program.failed(error, f'the {name} pane')}", "warn").strip(width)
+
+
+def _together(frame: Frame, past: Then, limits: Limits) -> Together:
+    # late: it is a page of the advice, and comes with rules
+    from gputop.diagnose.experiments import together
+
+    return together(frame, past, limits)
