@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gputop.actions import SIGNAL, Action, Hold, Result, Rights, Run, Scope
-from gputop.actions.signals import BY_NAME, Order, Signalled
+from gputop.actions import Action, Hold, Result, Rights, Run, Scope
+from gputop.actions.signals import BY_NAME, SIGNAL, Order, Signalled
 from gputop.model import Frame, Job, Process, Role
 from gputop.safe.identity import read_stat
 from tests.scripted import frame as scripted

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions import RENICE, SIGNAL, Hold, Result, Rights, Run, Scope
+from gputop.actions import Hold, Result, Rights, Run, Scope
 from gputop.actions.aim import aim
-from gputop.actions.renice import Niceness, set_thread
-from gputop.actions.signals import BY_NAME, Order
+from gputop.actions.renice import RENICE, Niceness, set_thread
+from gputop.actions.signals import BY_NAME, SIGNAL, Order
 from gputop.actions.target import Target
 from gputop.safe import pidfd
 from tests.acting import born_as, finished, hold, job, kill, moment, program, row, unharmed, until
@@ -82,7 +82,8 @@ def test_a04_no_pidfds_only_if_a_person_insists(error: str, calls: tuple[int, ..
     code = f"""
 import errno
 from tests.acting import *
-from gputop.actions import SIGNAL, Rights
+from gputop.actions import Rights
+from gputop.actions.signals import SIGNAL
 {SECCOMP}
 victim = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 without(errno.{error}, *{calls})

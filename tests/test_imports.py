@@ -35,3 +35,14 @@ def test_headless_commands_load_no_screen(args: list[str]) -> None:
     ).replace(f"{HEAVY!r} &", f"set({HEAVY!r}) &")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_first_frame_is_drawn_before_what_it_does_not_need_is_loaded() -> None:
+    late = ["actions.spy", "actions.tracing", "collect.details", "diagnose.rules", "export", "profile", "record"]
+    late += ["trace", "ui.details", "ui.dialogs", "ui.signal"]
+    code = (
+        "import sys\nimport gputop.cli.screens, gputop.collect.live, gputop.ui.start, gputop.ui.app\n"
+        f"print([name for name in {late!r} if f'gputop.{{name}}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions import PROFILE, STACK, Rights, Scope
-from gputop.actions.spy import Asked, ProfileResult, Sampling, StackResult
+from gputop.actions import Rights, Scope
+from gputop.actions.spy import PROFILE, STACK, Asked, ProfileResult, Sampling, StackResult
 from gputop.model import Role
 from gputop.profile import kept, parse, told
 from gputop.profile.dump import ThreadStack

@@ -10,7 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.actions import ACTIONS, SIGNAL, STACK, Rights
+from gputop.actions import Rights
+from gputop.actions.renice import RENICE
+from gputop.actions.signals import SIGNAL
+from gputop.actions.spy import PROFILE, STACK
+from gputop.actions.tracing import TRACE
 from gputop.model import Unseen
 from gputop.safe.identity import read_stat
 from tests.acting import hold, program, row, send, state, unharmed, until
@@ -23,7 +27,9 @@ WAITS = "print(flush=True); signal.pause()"
 def test_a03_another_user() -> None:
     code = """
 from tests.acting import *
-from gputop.actions import SIGNAL, RENICE, Rights
+from gputop.actions import Rights
+from gputop.actions.signals import SIGNAL
+from gputop.actions.renice import RENICE
 from gputop.actions.renice import Niceness
 victim = subprocess.Popen(["sleep", "15"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
@@ -110,7 +116,7 @@ def test_a03_read_only_or_not_of_this_machine() -> None:
             (Rights(readonly=True), "gputop was started with --readonly"),
             (Rights(elsewhere="a demo"), "these are processes of a demo, not of this machine"),
         ):
-            for action in ACTIONS:
+            for action in (SIGNAL, RENICE, STACK, PROFILE, TRACE):
                 looks = rights.readonly and action is STACK  # it changes nothing
                 assert action.why_not(row(pid), rights) == (None if looks else why), action.id
             assert send(hold(row(pid), rights=rights), "KILL", confirmed=True, insists=True).text.endswith(why)

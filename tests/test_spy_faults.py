@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions import PROFILE, Rights
-from gputop.actions.spy import Sampling, child
+from gputop.actions import Rights
+from gputop.actions.spy import PROFILE, Sampling, child
 from gputop.actions.spy.child import Child
 from gputop.actions.spy.cost import Meter, Reading
 from gputop.actions.spy.program import find
@@ -89,7 +89,7 @@ def test_a08_gputop_is_killed_in_the_middle_and_the_target_runs_on(tmp_path: Pat
     code = f"""
 import os, sys, time
 from tests.acting import *
-from gputop.actions import PROFILE
+from gputop.actions.spy import PROFILE
 from gputop.actions.spy import Sampling
 os.environ["XDG_STATE_HOME"] = {str(tmp_path)!r}
 def tell(run):
@@ -137,7 +137,7 @@ def test_a15_a_full_disk_is_said_before_anything_is_recorded_and_leaves_nothing(
     need_namespaces("-m")
     code = f"""
 from tests.acting import *
-from gputop.actions import PROFILE
+from gputop.actions.spy import PROFILE
 from gputop.actions.spy import Sampling
 from gputop.profile import kept
 from gputop.safe.files import Refused

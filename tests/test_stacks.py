@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions import STACK, Rights, Scope
-from gputop.actions.spy import Asked, StackResult, child
+from gputop.actions import Rights, Scope
+from gputop.actions.spy import STACK, Asked, StackResult, child
 from gputop.actions.spy.stacks import cannot
 from gputop.model import Process, Role
 from gputop.profile.code import Call
@@ -162,7 +162,8 @@ def test_a07_what_yama_forbids_is_said_with_what_unlocks_it(tmp_path: Path, scop
 def test_a07_another_users_process_and_one_that_hides() -> None:
     code = """
 from tests.acting import *
-from gputop.actions import STACK, Rights
+from gputop.actions import Rights
+from gputop.actions.spy import STACK
 victim = subprocess.Popen(["sleep", "15"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 with program("os.setgid(12345); os.setuid(12345); print(flush=True); signal.pause()") as (pid, _):
     os.setgroups([]); os.setgid(12345); os.setuid(12345)

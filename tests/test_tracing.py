@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions import TRACE, Rights, Scope
+from gputop.actions import Rights, Scope
 from gputop.actions.target import Target
-from gputop.actions.tracing import Order, Traced, remote
+from gputop.actions.tracing import TRACE, Order, Traced, remote
 from gputop.actions.tracing.agent import NoAgent, connect
 from gputop.actions.tracing.notes import told
 from gputop.actions.tracing.routes import route

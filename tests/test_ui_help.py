@@ -8,7 +8,7 @@ import pytest
 
 from gputop.model import Gpu, Process
 from gputop.ui import theme
-from gputop.ui.dialogs.help import wrap
+from gputop.ui.draw import wrap
 from gputop.ui.keys.declared import KEYS
 from gputop.ui.look import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from gputop.ui.panes.keybar import bar, chosen

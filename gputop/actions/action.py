@@ -93,7 +93,7 @@ def begin(title: str, hold: Hold, work: Callable[[Run], Result], tell: Callable[
 
 
 class Action(Protocol[Options]):
-    """One thing that can be done to processes. It is declared in `ACTIONS` and has no state."""
+    """One thing that can be done to processes. It has no state."""
 
     @property
     def id(self) -> str:

@@ -6,9 +6,10 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from threading import Event
+from typing import TYPE_CHECKING
 
-from gputop.collect.details.inspector import Inspector
 from gputop.collect.gpus import GpuLane
 from gputop.collect.host.reader import HostReader
 from gputop.collect.jobs.memory import Jobs
@@ -18,6 +19,9 @@ from gputop.collect.processes.reader import ProcessReader, ProcessTable, with_sh
 from gputop.model import Detail, Frame, Host, Identity, Missing, Note
 from gputop.safe.text import clean
 from gputop.source import EVERYTHING, Interest, Wish
+
+if TYPE_CHECKING:
+    from gputop.collect.details.inspector import Inspector
 
 PATIENCE_S = 0.25  # how long a tick waits for a lane; a later result belongs to the next frame
 PRIME_S = 0.2  # rates need two looks: the first is not shown
@@ -50,7 +54,6 @@ class Live:
         self._reader = ProcessReader(names=self._names)
         self._processes = Lane("processes", self._read_processes, ProcessTable.EMPTY)
         self._host = Lane("host", HostReader().read, Host())
-        self._inspector = Inspector(lambda: self._processes.latest.processes)
         self._jobs = Jobs()
         self._spent: tuple[float, float] | None = None  # at the last frame: the time, and CPU time so far
         self._hostname = clean(socket.gethostname())
@@ -94,6 +97,13 @@ class Live:
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
         """The newest details of a process, read by threads of their own."""
         return self._inspector.inspect(identity, wish)
+
+    @cached_property
+    def _inspector(self) -> Inspector:
+        # late: nobody looks into a process before the first frame
+        from gputop.collect.details.inspector import Inspector
+
+        return Inspector(lambda: self._processes.latest.processes)
 
     def _read_processes(self) -> ProcessTable:
         return self._reader.read(self._gpus.latest().shares, self.interest)

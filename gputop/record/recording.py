@@ -20,7 +20,7 @@ from gputop.record.step import Step, shown, stepped
 from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
-from gputop.source import EVERYTHING, UNRECORDED, Interest, Mark, Wish
+from gputop.source import EVERYTHING, RECORDED, UNRECORDED, Interest, Mark, Wish
 
 MOST_BYTES = 4 * 2**30
 NEAR_S, FAR_S, FAR_STEP_S = 150.0, 900.0, 15.0  # of the past: what rules look back on, and what charts do
@@ -38,7 +38,7 @@ class Recording:
         """Refused says in one line why this is no recording that can be read."""
         self._path = path
         self.label = clean(Path(path).name)
-        self.elsewhere: str | None = "a recording"
+        self.elsewhere: str | None = RECORDED
         self.interval_s = 1.0
         self.interest = Interest()
         self.speed = 1.0

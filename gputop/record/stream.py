@@ -19,7 +19,7 @@ from gputop.record.step import Step, shown, stepped
 from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
 from gputop.safe.packed import Bomb, Unpacker
-from gputop.source import EVERYTHING, UNRECORDED, Interest, Wish
+from gputop.source import EVERYTHING, RECORDED, UNRECORDED, Interest, Wish
 
 _CHUNK = 1 << 16
 _NOTICE_S = 0.1
@@ -32,7 +32,7 @@ class Stream:
     def __init__(self, fd: int, *, pace: bool = True) -> None:
         """Waits for the first line; Refused says in one line why this is no recording."""
         self.label = "stream"
-        self.elsewhere: str | None = "a recording"
+        self.elsewhere: str | None = RECORDED
         self.interval_s = 1.0
         self.interest = Interest()
         self._fd = fd

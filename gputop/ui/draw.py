@@ -115,6 +115,16 @@ def fit(text: str, width: int, *, right: bool = False, more: str = "…") -> str
     return f"{pad}{text}" if right else f"{text}{pad}"
 
 
+def wrap(text: str, width: int) -> list[str]:
+    """Words in lines of at most `width` cells."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
 def bar(value: float | None, top: float | None, width: int, look: Look, token: Token = "busy") -> list[Run]:
     """A heavy line on its track, in half cells; something above zero is never invisible; blank when unknown."""
     if value is None or not top or width <= 0:

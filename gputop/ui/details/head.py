@@ -11,8 +11,7 @@ from gputop.model import Node, Role
 from gputop.ui import draw
 from gputop.ui.details.doing import STATES
 from gputop.ui.details.opened import Opened
-from gputop.ui.dialogs.help import wrap
-from gputop.ui.draw import Line, Run
+from gputop.ui.draw import Line, Run, wrap
 from gputop.ui.look import Token
 
 Fact = list[Run]

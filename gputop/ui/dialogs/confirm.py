@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from textual import events
 
 from gputop.ui.dialogs import parts
-from gputop.ui.dialogs.help import wrap
 from gputop.ui.dialogs.parts import JUMPS, STEPS, Keep, Part, PartsDialog, fitting
+from gputop.ui.draw import wrap
 from gputop.ui.look import Look, Token
 
 

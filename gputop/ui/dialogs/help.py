@@ -13,7 +13,7 @@ from textual.strip import Strip
 from gputop.model import Disk, Gpu, GpuShare, Host, Mount, Network, Note, Process, metrics
 from gputop.ui import draw
 from gputop.ui.dialogs.modal import Modal
-from gputop.ui.draw import Line, Run
+from gputop.ui.draw import Line, Run, wrap
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import GROUPS, KEYS, Group, Key, key, told
 from gputop.ui.look import Look
@@ -91,16 +91,6 @@ def _said(name: str, cells: int, text: str, look: Look, width: int) -> list[Line
     for place, part in enumerate(wrap(text, max(20, min(100, width - cells - 4)))):
         line = Line(look).add(f"  {draw.fit(name if place == 0 else '', cells)}", "busy")
         lines.append(line.add(part, "text"))
-    return lines
-
-
-def wrap(text: str, width: int) -> list[str]:
-    """Words in lines of at most `width` cells."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
     return lines
 
 

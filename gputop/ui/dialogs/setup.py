@@ -11,8 +11,7 @@ from gputop.config import SETTINGS, Setting, Settings
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
-from gputop.ui.dialogs.help import wrap
-from gputop.ui.draw import Line
+from gputop.ui.draw import Line, wrap
 from gputop.ui.look import Look, Token
 
 NAME, VALUE = 15, 14  # cells

@@ -1,4 +1,7 @@
-"""The main screen: the panes, and what every key does to them."""
+"""The main screen: the panes, and what every key does to them.
+
+What only a key opens is imported when it is pressed, `# late` in these modules: the first frame comes that much sooner.
+"""
 
 from __future__ import annotations
 

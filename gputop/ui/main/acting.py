@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from gputop.actions import RENICE, SIGNAL, Hold, Rights, Run, Scope
-from gputop.actions.hold import reaches
-from gputop.actions.renice import Niceness
-from gputop.actions.signals import BY_NAME, Order, Signalled
+from gputop.actions.hold import Hold, Scope, reaches
+from gputop.actions.target import Rights
 from gputop.model import Frame, Identity, Process
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.board import Board
-from gputop.ui.signal import SignalDialog
-from gputop.ui.signal.question import Question
 from gputop.ui.table.row import Row
+
+if TYPE_CHECKING:
+    from gputop.actions.action import Run
+    from gputop.actions.signals import Order
 
 _PROGRESS_S, _RESULT_S = 3.0, 12.0
 
@@ -54,6 +55,10 @@ class Acting(Board):
         self, frame: Frame, process: Process, scope: Scope = Scope.PROCESS, tagged: Sequence[Process] = ()
     ) -> None:
         """Ask which signal, for a process as it is in a frame. From here on its row does not matter."""
+        from gputop.actions.signals import BY_NAME, SIGNAL  # late
+        from gputop.ui.signal import SignalDialog
+        from gputop.ui.signal.question import Question
+
         hold = Hold(frame, process, self.rights, tagged)
         choice, about = BY_NAME["TERM"], process.identity
         scopes = (Scope.PROCESS, *(reach.scope for reach in hold.reaches))
@@ -69,6 +74,8 @@ class Acting(Board):
 
     def action_nice(self, step: int) -> None:
         """Make who is tagged, else the line under the cursor, nicer (1) or less nice (-1)."""
+        from gputop.actions.renice import RENICE, Niceness  # late
+
         if picked := self._picked():
             frame, process, scope, tagged = picked
             hold = Hold(frame, process, self.rights, tagged)
@@ -81,6 +88,8 @@ class Acting(Board):
 
     def on_told(self, told: Told) -> None:
         """Show it, unless there is something newer to show."""
+        from gputop.actions.signals import Signalled  # late
+
         run, key = told.run, next(key for key in self.keys if key.id == "signal")
         result = run.result
         if result is None:

@@ -13,7 +13,6 @@ from gputop import config, toml
 from gputop.config import Setting, Settings
 from gputop.safe.files import read_settings, write_settings
 from gputop.ui import theme
-from gputop.ui.dialogs.setup import Setup
 from gputop.ui.look import Look
 from gputop.ui.main.board import CHOICES, Board
 
@@ -25,6 +24,8 @@ class Changing(Board):
 
     def action_setup(self) -> None:
         """Every setting."""
+        from gputop.ui.dialogs.setup import Setup  # late
+
         self.app.push_screen(Setup(self, next(key.keys for key in self.every_key if key.id == "setup")))
 
     def current(self) -> Settings:

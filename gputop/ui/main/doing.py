@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gputop.config import BY_KEY
 from gputop.source import Releasable, Staged
-from gputop.ui.dialogs.palette import Deed, Palette, do, of_keys
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.changing import Changing
 from gputop.ui.table.columns import PRESETS
+
+if TYPE_CHECKING:
+    from gputop.ui.dialogs.palette import Deed
 
 _THEMES = {"auto": "dark, or the terminal's own 16 colours", "terminal": "the terminal's own 16 colours"}
 
@@ -21,10 +24,14 @@ class Doing(Changing):
 
     def action_palette(self) -> None:
         """Choose what to do."""
+        from gputop.ui.dialogs.palette import Palette, do  # late
+
         self.app.push_screen(Palette(self.look, list(self.deeds())), do)
 
     def deeds(self) -> Iterator[Deed]:
         """What every key does; presets of columns, themes."""
+        from gputop.ui.dialogs.palette import Deed, of_keys  # late
+
         yield from of_keys(self.keys, self._act, self.why_not)
         for preset, title in PRESETS.items():
             yield Deed(f"columns-{preset}", f"columns: {title}", partial(self._act, f"preset('{preset}')"))
@@ -36,6 +43,8 @@ class Doing(Changing):
 
     def themes(self) -> Iterator[Deed]:
         """Other colours."""
+        from gputop.ui.dialogs.palette import Deed  # late
+
         setting, no_colour = BY_KEY["theme"], "NO_COLOR is set" if os.environ.get("NO_COLOR") else ""
         for theme in setting.choices:
             change = partial(self.change, setting, theme, self.say)

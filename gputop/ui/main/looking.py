@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gputop.ui.dialogs.help import Help
-from gputop.ui.dialogs.questions import DelayDialog
 from gputop.ui.main.advising import Advising
 from gputop.ui.main.board import CHOICES
 from gputop.ui.main.seeking import Seeking
@@ -43,10 +41,14 @@ class Looking(Advising, Seeking):
 
     def action_delay(self) -> None:
         """Another time between two looks."""
+        from gputop.ui.dialogs.questions import DelayDialog  # late
+
         self.app.push_screen(DelayDialog(self.look, self.program.source.interval_s), self.program.pace)
 
     def action_help(self) -> None:
         """Help."""
+        from gputop.ui.dialogs.help import Help  # late
+
         self.app.push_screen(Help(self.look, empty.noted(self.shown.frame) if self.shown else (), self.every_key))
 
     def action_back(self) -> None:

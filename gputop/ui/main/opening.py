@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gputop.ui.details.screen import Details
 from gputop.ui.main.doing import Doing
 from gputop.ui.main.profiling import Profiling
 from gputop.ui.main.taking import Taking
@@ -29,6 +28,8 @@ class Opening(Profiling, Doing, Taking):
         elif row.process.identity not in self.shown.frame.by_identity:
             self.say(f"{row.process.pid} has ended")
         else:
+            from gputop.ui.details.screen import Details  # late
+
             identity, look = row.process.identity, self.look
             self.app.push_screen(
                 Details(self.program, self, identity, self.shown, self.past, look, self.every_key, tab or "threads")

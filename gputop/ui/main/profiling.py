@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from gputop.actions import STACK, Hold, Scope
-from gputop.actions.spy import Asked
+from typing import TYPE_CHECKING
+
+from gputop.actions import Hold, Scope
 from gputop.model import Frame, Process, Role
-from gputop.profile.kept import Kept
 from gputop.ui.main.acting import Acting
 from gputop.ui.main.advising import Advising
-from gputop.ui.profiling.dialog import Answer, ProfileDialog
-from gputop.ui.profiling.older import OlderDialog
-from gputop.ui.profiling.past import Past, past
-from gputop.ui.profiling.question import Question
-from gputop.ui.profiling.tools import BY_ID, Order, Tool, ToolId
+
+if TYPE_CHECKING:
+    from gputop.profile.kept import Kept
+    from gputop.ui.profiling.dialog import Answer, ProfileDialog
+    from gputop.ui.profiling.past import Past
+    from gputop.ui.profiling.tools import Order, Tool, ToolId
 
 
 class Profiling(Acting, Advising):
@@ -32,6 +33,9 @@ class Profiling(Acting, Advising):
 
     def ask_stack(self, frame: Frame, process: Process, everybody: bool = False) -> None:
         """Look at once; ask only where it cannot be."""
+        from gputop.actions.spy import STACK, Asked  # late
+        from gputop.ui.profiling.tools import BY_ID
+
         hold = Hold(frame, process, STACK.rights(self.rights))
         if hold.refusal or STACK.barred(process, self.rights):
             self.ask_profile(frame, process, everybody, "stack")
@@ -43,6 +47,11 @@ class Profiling(Acting, Advising):
 
     def ask_profile(self, frame: Frame, process: Process, everybody: bool, tool: ToolId) -> None:
         """Ask how to look into a process as it is in a frame. From here on its row does not matter."""
+        from gputop.actions.spy import STACK  # late
+        from gputop.ui.profiling.dialog import ProfileDialog
+        from gputop.ui.profiling.older import OlderDialog
+        from gputop.ui.profiling.question import Question
+
         hold = Hold(frame, process, STACK.rights(self.rights))
         question = Question(hold, self.rights, tool, everybody=everybody)
         keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
@@ -69,6 +78,8 @@ class Profiling(Acting, Advising):
 
     def _recall(self, dialog: ProfileDialog, process: Process) -> None:
         """Find out aside what was taken of it before."""
+        from gputop.ui.profiling.past import past  # late
+
         found: list[Past] = []
 
         def work() -> str:

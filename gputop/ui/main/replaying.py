@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from textual import on
 
-from gputop.record.recording import Recording
-from gputop.record.stream import Stream
+from gputop.source import RECORDED
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.board import Board
 from gputop.ui.tape.replaybar import ReplayBar
@@ -20,7 +19,7 @@ class Replaying(Board):
         """Why a key does nothing now; empty if it does."""
         if key.id in IDS and not self.player:
             return "this is no recording"
-        if key.id == "delay" and isinstance(self.program.source, (Recording, Stream)):
+        if key.id == "delay" and self.program.source.elsewhere == RECORDED:
             return "a recording has the looks that were taken"
         return super().why_not(key)
 

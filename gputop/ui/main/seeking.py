@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from textual import events
 
-from gputop.ui.dialogs.choices import UserDialog
 from gputop.ui.draw import Line
 from gputop.ui.main.board import Board
 from gputop.ui.panes.prompt import pointing
@@ -131,6 +130,8 @@ class Seeking(Board):
 
     def action_user(self) -> None:
         """Show one user only."""
+        from gputop.ui.dialogs.choices import UserDialog  # late
+
         if self.shown is None:
             return
         gpus: dict[str, set[str]] = {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gputop.ui.dialogs.choices import SortDialog
-from gputop.ui.dialogs.questions import OrderDialog
 from gputop.ui.main.board import Board
 from gputop.ui.table.columns import beside
 
@@ -28,10 +26,14 @@ class Sorting(Board):
 
     def action_order(self) -> None:
         """Sort by a letter."""
+        from gputop.ui.dialogs.questions import OrderDialog  # late
+
         self.app.push_screen(OrderDialog(self.look), self._sort_by)
 
     def action_choose_sort(self) -> None:
         """Sort by a column from a list."""
+        from gputop.ui.dialogs.choices import SortDialog  # late
+
         view = self.table.listing.view
         self.app.push_screen(SortDialog(self.look, view.sort, view.preset), self._sort_by)
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.diagnose import Finding
 from gputop.model import Process
 from gputop.monitor import Update
 from gputop.safe.text import clean, redact_argv
 from gputop.ui.advice import sheet
-from gputop.ui.dialogs.plain import Plain
-from gputop.ui.dialogs.saving import Kind, SaveDialog, save
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.advising import Advising
 from gputop.ui.main.changing import Changing
-from gputop.ui.panes import picture
 from gputop.ui.panes.lines import Lines
 from gputop.ui.table.row import Row
 from gputop.ui.table.widget import Table
+
+if TYPE_CHECKING:
+    from gputop.ui.dialogs.saving import Kind
 
 LONGEST = 2000  # characters: a terminal drops what is too long for it, and does not say so
 
@@ -105,6 +105,8 @@ class Taking(Advising, Changing):
 
     def _show(self, found: Sequence[Text]) -> None:
         if found:
+            from gputop.ui.dialogs.plain import Plain  # late
+
             self.app.push_screen(Plain(self.look, [text for _, text in found], self._mouse))
         else:
             self.say("nothing to copy here")
@@ -126,6 +128,8 @@ class Taking(Advising, Changing):
     def action_save(self) -> None:
         """What is on the screen into a file."""
         if self.shown:
+            from gputop.ui.dialogs.saving import SaveDialog  # late
+
             self.app.push_screen(SaveDialog(self.look), partial(self._save, self.shown))
 
     def _save(self, shown: Update, kind: Kind | None) -> None:
@@ -139,8 +143,9 @@ class Taking(Advising, Changing):
         ]
 
         def work() -> str:
-            # late: only for who saves something
-            from gputop.export import codec, json
+            from gputop.export import codec, json  # late
+            from gputop.ui.dialogs.saving import save
+            from gputop.ui.panes import picture
 
             if kind == "json":
                 return save(kind, f"{codec.dumps(json.snapshot(shown))}\n")

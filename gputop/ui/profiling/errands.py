@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from textual.screen import Screen
 
-from gputop.actions import Hold, Result, Run, tracing
+from gputop.actions import Hold, Result, Run
 from gputop.monitor import Monitor
-from gputop.profile.kept import Kept
-from gputop.ui.dialogs.confirm import Confirm
 from gputop.ui.keys.declared import Key
 from gputop.ui.look import Look, Token
-from gputop.ui.profiling.results import Opens, opens, screen, testify
-from gputop.ui.profiling.tools import Order, Tool
+
+if TYPE_CHECKING:
+    from gputop.ui.profiling.results import Opens
+    from gputop.ui.profiling.tools import Order, Tool
 
 _LAST_S = 0.5  # what is under way gets when the program ends; what then goes on, ends by itself and leaves nothing
 _LOOK_S = 0.01
@@ -110,6 +110,8 @@ class Errands:
 
     def ask_to_stop(self) -> bool:
         """Ask whether the newest is to end, and what becomes of what it has; whether there is one."""
+        from gputop.ui.dialogs.confirm import Confirm  # late
+
         errand = self.newest
         if errand is None:
             return False
@@ -144,6 +146,9 @@ class Errands:
 
     def open(self, found: Opens) -> None:
         """Show a result on a screen of its own."""
+        from gputop.profile.kept import Kept  # late
+        from gputop.ui.profiling.results import screen
+
         shown = screen(self._program, found, self._program.look, self._keys)
         if shown is not None:
             self._program.push_screen(shown)
@@ -171,9 +176,12 @@ class Errands:
         self._changed()
 
     def _ended(self, errand: Errand, result: Result) -> None:
+        from gputop.actions.tracing import Traced  # late
+        from gputop.ui.profiling.results import opens, testify
+
         testify(self._program.monitor, errand.hold.process, result)
         found, top = opens(result), self._program.screen
-        if isinstance(result, tracing.Traced) and result.risk is not None:
+        if isinstance(result, Traced) and result.risk is not None:
             self._ask(errand, result.text, result.risk)
         elif errand.run.cancelled and found is None:
             self._program.tell(result.text)
@@ -186,6 +194,9 @@ class Errands:
 
     def _ask(self, errand: Errand, text: str, risk: str) -> None:
         """It may harm the job: only after a person has read how."""
+        from gputop.actions import tracing  # late
+        from gputop.ui.dialogs.confirm import Confirm
+
         order = errand.order
         assert isinstance(order, tracing.Order)
         errand.hold.keep()

@@ -8,8 +8,7 @@ from textual import events
 from textual.strip import Strip
 
 from gputop.ui import draw
-from gputop.ui.dialogs.help import wrap
-from gputop.ui.draw import Line
+from gputop.ui.draw import Line, wrap
 from gputop.ui.look import Look
 from gputop.ui.panes.lines import Lines
 from gputop.ui.profiling.errands import Errands

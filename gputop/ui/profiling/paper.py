@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from gputop.ui import draw
 from gputop.ui.dialogs import parts
-from gputop.ui.dialogs.help import wrap
 from gputop.ui.dialogs.parts import LABEL, Keep, Part, fitting
-from gputop.ui.draw import Line
+from gputop.ui.draw import Line, wrap
 from gputop.ui.look import Look, Token
 from gputop.ui.profiling.question import CANCEL, OLDER, START, Question, Stop
 from gputop.ui.profiling.tools import TOOLS, Tool

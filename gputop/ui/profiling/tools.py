@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gputop import words
-from gputop.actions import PROFILE, STACK, TRACE, Action, Hold, Rights, Scope, tracing
-from gputop.actions.spy import Asked, Sampling
+from gputop.actions import Action, Hold, Rights, Scope, tracing
+from gputop.actions.spy import PROFILE, STACK, Asked, Sampling
 from gputop.actions.spy.record import threads
 from gputop.model import Process, Role
 from gputop.safe.attach import Barred
@@ -126,8 +126,8 @@ TOOLS: tuple[Tool, ...] = (
         "trace",
         "torch.profiler",
         "kernels, operators, memory",
-        TRACE,
-        TRACE.barred,
+        tracing.TRACE,
+        tracing.TRACE.barred,
         _order,
         (
             Several("steps", "steps", ((3, "3"), (5, "5"), (10, "10"), (30, "30"), (100, "100")), 3),

@@ -9,9 +9,8 @@ from gputop.actions import Reach, Scope
 from gputop.actions.signals import CHOICES, Choice
 from gputop.ui import draw
 from gputop.ui.dialogs import parts
-from gputop.ui.dialogs.help import wrap
 from gputop.ui.dialogs.parts import LABEL, SAID, Keep, Part, fitting
-from gputop.ui.draw import Line
+from gputop.ui.draw import Line, wrap
 from gputop.ui.look import Look, Token
 from gputop.ui.signal import named
 from gputop.ui.signal.question import Question, Stop

@@ -6,14 +6,17 @@ import contextlib
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gputop import units
 from gputop.monitor import Monitor, Update
-from gputop.record.recorder import Recorder
 from gputop.safe.files import Refused, homely, state_folder
 from gputop.safe.text import clean
 from gputop.ui.aside import Aside, Tell
 from gputop.ui.panes.header import Taped
+
+if TYPE_CHECKING:
+    from gputop.record.recorder import Recorder
 
 _LAST_S = 1.0  # what a disk gets when the program ends; what it has not written then is one frame
 
@@ -95,6 +98,8 @@ class Tape:
 
 def _new() -> Recorder:
     """In the state folder, by a name that nobody has had; Refused where that cannot be."""
+    from gputop.record.recorder import Recorder  # late: most do not record
+
     folder = state_folder()
     folder.close()
     name = f"recording-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}.jsonl.gz"
