@@ -9,7 +9,6 @@ from functools import cached_property
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from gputop import thresholds
 from gputop.diagnose import Abstained, Class, Engine, Finding
 from gputop.diagnose.told import Testimony
 from gputop.ended import Departures, Ended
@@ -18,6 +17,7 @@ from gputop.model import Frame, Identity
 from gputop.source import Seekable, Source, Staged
 
 if TYPE_CHECKING:
+    from gputop import thresholds
     from gputop.diagnose.told import Said
 
 
@@ -56,11 +56,13 @@ class Monitor:
     @cached_property
     def limits(self) -> thresholds.Thresholds:
         """The numbers of the rules; read when they are first asked for."""
+        from gputop import thresholds  # late, as the rules are
+
         return self._limits or thresholds.shipped()
 
     def updates(self) -> Iterator[Update]:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
-        self._engine = Engine(self.limits)
+        self._engine = Engine(lambda: self.limits)
         while True:
             for seen in self.source.past():
                 frame = self._remember(seen)

@@ -33,7 +33,7 @@ def scenario(name: str, until_s: float = math.inf) -> Seen:
 
 def judged(frames: Iterable[Frame]) -> Iterable[tuple[Frame, Verdict]]:
     """Each frame and what is said of it."""
-    engine, history = Engine(LIMITS), History()
+    engine, history = Engine(lambda: LIMITS), History()
     for frame in frames:
         history.add(frame)
         engine.remember(frame, history)

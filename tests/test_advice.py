@@ -195,7 +195,7 @@ def cured() -> list[tuple[Update, Clearing]]:
     whole = SCENARIOS["threads-host"]
     jobs = tuple(replace(job, work=(*job.work, (300.0, job.work[0][1]))) for job in whole.server.jobs)
     demo = Demo(replace(whole, server=replace(whole.server, jobs=jobs)), pace=False, anchor_s=0.0, at_s=0.0)
-    engine, history, clearing, seen = Engine(LIMITS), History(), Clearing(), []
+    engine, history, clearing, seen = Engine(lambda: LIMITS), History(), Clearing(), []
     for t in range(100, 480):
         frame = demo.frame(float(t))
         history.add(frame)

@@ -272,7 +272,7 @@ def test_a_rule_that_fails_silences_no_other() -> None:
         raise ZeroDivisionError("no GPU")
 
     try:
-        engine, history = Engine(LIMITS), History()
+        engine, history = Engine(lambda: LIMITS), History()
         for second in range(60):
             frame = Machine(gpu={"throttled_heat_percent": 9.0}).frame(float(second))
             history.add(frame)

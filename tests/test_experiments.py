@@ -18,7 +18,7 @@ from tests.judged import LIMITS, Machine, refused
 
 def seen(frames: list[Frame]) -> Together:
     """What is said of the last of these frames."""
-    engine, history = Engine(LIMITS), History()
+    engine, history = Engine(lambda: LIMITS), History()
     for frame in frames:
         history.add(frame)
         engine.remember(frame, history)

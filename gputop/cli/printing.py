@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -32,7 +33,8 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     )  # a reader that stalls stops the source, not the machine
     spec = getattr(args, "source", "live")
     source = open_source(spec, settings, pace=not is_recorded(spec), patience_s=PATIENCE_S)
-    Monitor(source, settings.thresholds).start(arrived.put, arrived.put)
+    unjudged = 0 if args.format == "json" else math.inf  # nothing else has what the rules say
+    Monitor(source, settings.thresholds, unjudged=unjudged).start(arrived.put, arrived.put)
     # late: the source has its first look meanwhile
     from gputop.export import FORMATS
 

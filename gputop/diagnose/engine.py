@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from gputop.diagnose import told
 from gputop.diagnose.classes import classes
@@ -34,11 +35,15 @@ class Verdict:
 
 
 class Engine:
-    """Every rule over time. `limits` are the tables of thresholds.toml."""
+    """Every rule over time. `limits` gives the tables of thresholds.toml, once the rules are asked."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Callable[[], Limits]) -> None:
+        self._read = limits
         self.forget()
+
+    @cached_property
+    def _limits(self) -> Limits:
+        return self._read()
 
     def forget(self) -> None:
         """Begin anew: what comes next is of another time."""

@@ -27,7 +27,7 @@ Tool = Callable[[Iterable[tuple[float, Frame]]], Iterator[Said]]
 
 def gputop(frames: Iterable[tuple[float, Frame]]) -> Iterator[Said]:
     """The rules as they are shipped."""
-    engine, history = Engine(thresholds.shipped()), History()
+    engine, history = Engine(thresholds.shipped), History()
     for t, frame in frames:
         history.add(frame)
         engine.remember(frame, history)
