@@ -10,8 +10,7 @@ from textual.strip import Strip
 from gputop.model import Missing, Part
 from gputop.source import OTHERS_ENVIRONMENT
 from gputop.ui.details.opened import Opened
-from gputop.ui.dialogs.help import wrap
-from gputop.ui.draw import Line, Run
+from gputop.ui.draw import Line, Run, wrap
 from gputop.ui.look import Ground
 
 _WHY = {
