@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import DEVNULL
@@ -25,7 +25,9 @@ file = open(sys.argv[1], "r+b")
 counter = mmap.mmap(file.fileno(), 8)
 
 def burn(seconds):
-    until = time.perf_counter() + seconds
+    if sys.argv[3:]:
+        time.sleep(seconds)
+    until = time.perf_counter() + (0 if sys.argv[3:] else seconds)
     while time.perf_counter() < until:
         sum(range(200))
 
@@ -55,7 +57,7 @@ def attend(batch):
 def train():
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for step, batch in enumerate(DataLoader(Pictures(), batch_size=4, num_workers=2), 1):
+    for step, batch in enumerate(DataLoader(Pictures(), batch_size=4, num_workers=int(sys.argv[2])), 1):
         loss = model(batch).square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -85,12 +87,21 @@ class Job:
 
 
 @contextmanager
-def job(folder: Path) -> Iterator[Job]:
-    """The job in its first steps, its transform slow."""
+def job(folder: Path, workers: int = 2, *, sleeps: bool = False, env: Mapping[str, str] | None = None) -> Iterator[Job]:
+    """The job in its first steps, its transform slow: it burns a core, or `sleeps`, which is slow on any machine."""
     script, counter = folder / "train_planted.py", folder / "steps"
     script.write_text(SCRIPT)
     counter.write_bytes(bytes(8))
-    with running(sys.executable, str(script), str(counter), cwd=folder, stderr=DEVNULL) as child:
+    with running(
+        sys.executable,
+        str(script),
+        str(counter),
+        str(workers),
+        *(["sleeps"] if sleeps else []),
+        cwd=folder,
+        env=env,
+        stderr=DEVNULL,
+    ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         yield Job(child.pid, counter)

@@ -99,9 +99,9 @@ def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
     page = told.page(profile, "x")
     assert page.words == (
         "Most samples are in _MultiIter._next_data (dataloader.py): 60%.",
+        "Its other processes wait for work 20% of the time; of the rest, most is in what augment (data.py) does: 100%.",
         "Of your own code, most are in what train (train.py) does: 60%.",
         "A step is made of: data 60%, forward 40%.",
-        "Its other processes wait for work 20% of the time; of the rest, most is in what augment (data.py) does: 100%.",
     )
     assert page.points[0].steps[1].startswith("Its loaders are below")
     own = next(table for table in page.tables if table.title.startswith("Your own code"))

@@ -19,7 +19,7 @@ from gputop.actions import Rights, Scope
 from gputop.actions.target import Target
 from gputop.actions.tracing import TRACE, Order, Traced, remote
 from gputop.actions.tracing.agent import NoAgent, connect
-from gputop.actions.tracing.notes import told
+from gputop.actions.tracing.notes import marked, told
 from gputop.actions.tracing.routes import route
 from gputop.model import Role
 from gputop.safe.attach import Barred
@@ -254,4 +254,8 @@ def test_a09_notes_of_a_hostile_program_are_clean_or_left_out() -> None:
         "allocator-retries",
     }  # fmt: skip
     assert all(fact.witness == "notes" and fact.text.isprintable() for fact in facts)
+    noted = [[1.0, "\x1b[2Jloss", 3], [2.0, "\x1b[2Jloss", 0.5], [2.0, "n", float("nan")], "x", [1, 2], [True, "b", 1]]
+    (mark,) = marked(row(os.getpid()).identity, noted)
+    assert mark.text.startswith("it noted ␛[2Jloss = 0.5, ")
+    assert mark.text.endswith(", the last of 2")
     assert told(row(os.getpid()).identity, ["x"]) == told(row(os.getpid()).identity, {"loaders": {}, "models": 3}) == ()

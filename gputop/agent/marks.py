@@ -10,7 +10,11 @@ marks: list[tuple[float, str, float]] = []  # Unix seconds, name, value
 
 
 def mark(name: str, value: float = 1.0) -> None:
-    """Note a moment or a number of the training; the last 10,000 are kept."""
+    """Note a moment or a number of the training; the last 10,000 are kept. What is no number is left out."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):  # the job is worth more than a note
+        return
     if len(marks) >= _MOST:
         del marks[: _MOST // 10]
-    marks.append((time.time(), str(name)[:80], float(value)))
+    marks.append((time.time(), str(name)[:80], number))

@@ -44,14 +44,14 @@ def _about(profile: Profile, first: Profile) -> str:
 def _words(first: Profile, others: Profile) -> Iterator[str]:
     top = first.by_function().top()
     yield f"Most samples are in {top[0].name}: {top[0].self_count / first.total:.0%}."
+    if others.stacks:
+        yield from _of_others(others)
     own = first.own().by_function().top()
     if own and own[0].name != top[0].name:
         yield f"Of your own code, most are in what {own[0].name} does: {own[0].self_count / first.total:.0%}."
     parts = [f"{phase} {share:.0%}" for phase, share in phases(first).items() if share >= _TOLD]
     if parts:
         yield f"A step is made of: {', '.join(parts)}."
-    if others.stacks:
-        yield from _of_others(others)
 
 
 def _of_others(others: Profile) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from gputop.actions.tracing.agent import Lost, NoAgent, connect
 from gputop.model import Fact, Identity, Process
 from gputop.safe.text import clean
 
+_MOST_MARKS = 8  # names of them
 _RESERVED_FACTOR = 1.5  # more than this times what is allocated is cache
 _Object = Mapping[str, Any]
 
@@ -28,7 +30,8 @@ def notes(process: Process, rights: Rights, *, everything: bool = False) -> tupl
     try:
         agent = connect(target)
         try:
-            return told(process.identity, agent.answer("facts", all=everything).get("facts"))
+            facts = told(process.identity, agent.answer("facts", all=everything).get("facts"))
+            return (*facts, *marked(process.identity, agent.answer("marks").get("marks")))
         finally:
             agent.close()
     except (NoAgent, Lost):
@@ -43,6 +46,34 @@ def told(process: Identity, said: object) -> tuple[Fact, ...]:
         return ()
     found = (*_loaders(said), *_models(said), *_precision(said), *_memory(said), *_threads(said))
     return tuple(Fact(process=process, witness="notes", name=name, text=clean(text, 300)) for name, text in found)
+
+
+def marked(process: Identity, said: object) -> tuple[Fact, ...]:
+    """What the program noted by `gputop.mark`: of each name the newest number, and how many there were."""
+    newest: dict[str, tuple[float, float, int]] = {}
+    for entry in said if isinstance(said, list) else ():
+        if isinstance(entry, list) and len(entry) == 3 and all(_is_number(entry[place]) for place in (0, 2)):
+            name = clean(str(entry[1]), 80)
+            newest[name] = (entry[0], entry[2], newest.get(name, (0.0, 0.0, 0))[2] + 1)
+    found = sorted(newest.items(), key=lambda item: -item[1][0])[:_MOST_MARKS]
+    now_s = time.time()
+    return tuple(
+        Fact(
+            process=process,
+            witness="notes",
+            name="mark",
+            text=f"it noted {name} = {value:g}{_when(now_s - at_s, count)}",
+        )
+        for name, (at_s, value, count) in found
+    )
+
+
+def _when(passed_s: float, count: int) -> str:
+    return f", {units.ago(max(0.0, passed_s))} ago" + (f", the last of {count}" if count > 1 else "")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _loaders(said: _Object) -> Iterator[tuple[str, str]]:

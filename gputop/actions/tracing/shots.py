@@ -12,7 +12,7 @@ from gputop import words
 from gputop.actions.action import Run
 from gputop.actions.target import Target
 from gputop.actions.tracing.agent import Agent, Lost, NoAgent, connect, root
-from gputop.actions.tracing.notes import told
+from gputop.actions.tracing.notes import marked, told
 from gputop.actions.tracing.order import Order
 from gputop.model import Fact
 from gputop.safe.text import clean
@@ -96,8 +96,9 @@ class Shot:
         """While we are there: it costs some milliseconds."""
         assert self.agent is not None
         try:
-            said = self.agent.answer("facts", _NOTES_S)
-            self.notes = told(self.target.process.identity, said.get("facts"))
+            process = self.target.process.identity
+            self.notes = told(process, self.agent.answer("facts", _NOTES_S).get("facts"))
+            self.notes += marked(process, self.agent.answer("marks", _NOTES_S).get("marks"))
         except Lost:
             pass  # it may have ended with its trace
 
