@@ -91,6 +91,15 @@ class Ring:
         block = data[first:end] if first < end else data[first:] + data[:end]
         return array("f", [value for value in block[index::width] if value == value])
 
+    def rows(self, last: int, count: int) -> list[array[float]]:
+        """The newest `count` slots up to `last`, oldest first, without those in which nothing is known."""
+        data, rows, oldest, newest = self.state
+        width = self.width
+        gap = (array("f", [_NAN]) * width).tobytes()
+        places = (slot % rows * width for slot in range(max(oldest, last - count + 1), min(newest, last) + 1))
+        found = (data[place : place + width] for place in places)
+        return [row for row in found if row.tobytes() != gap]
+
     def _grow(self, needed: int) -> tuple[array[float], int]:
         old, old_rows, oldest, newest = self.state
         rows = min(self.limit, max(needed, old_rows * 4))
@@ -274,6 +283,15 @@ def _thin(fine: Ring, coarse: Ring, slot: int) -> None:
     done = slot // each - 1
     if done <= coarse.state[3]:
         return
-    last = done * each + each - 1
-    columns = (fine.known(index, last, each) for index in range(fine.width))
-    coarse.put(done, [sum(known) / len(known) if known else _NAN for known in columns])
+    rows = fine.rows(done * each + each - 1, each)
+    if len(rows) < 2:
+        coarse.put(done, rows[0] if rows else [_NAN] * fine.width)
+        return
+    means = []
+    for column in zip(*rows, strict=True):
+        mean = sum(column) / len(column)
+        if mean != mean:  # there is a gap in it
+            known = [value for value in column if value == value]
+            mean = sum(known) / len(known) if known else _NAN
+        means.append(mean)
+    coarse.put(done, means)

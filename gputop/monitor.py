@@ -14,7 +14,7 @@ from gputop.diagnose.told import Testimony
 from gputop.ended import Departures, Ended
 from gputop.history import History
 from gputop.model import Frame, Identity
-from gputop.source import Seekable, Source, Staged
+from gputop.source import Remembering, Seekable, Source, Staged
 
 if TYPE_CHECKING:
     from gputop import thresholds
@@ -64,6 +64,9 @@ class Monitor:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
         self._engine = Engine(lambda: self.limits)
         while True:
+            if isinstance(self.source, Remembering):
+                for frame in self.source.long_past():
+                    self.history.add(frame, self.source.interval_s)
             for seen in self.source.past():
                 frame = self._remember(seen)
                 self._engine.judge(frame, self.history, _PAST_S)

@@ -62,6 +62,15 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class Remembering(Protocol):
+    """What a source has besides when it knows of a time that is too long ago for the rules to be asked about it."""
+
+    def long_past(self) -> Iterable[Frame]:
+        """Frames from before those of `past`, one every 15 s, with what the charts of hours show of the GPUs."""
+        ...
+
+
+@runtime_checkable
 class Releasable(Protocol):
     """What a source has besides when it holds the driver and can let go of it. Any thread may ask and set."""
 

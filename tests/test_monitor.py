@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from threading import Event
+from typing import Any
 
 from gputop.model import Detail, Frame, Identity, Missing
 from gputop.monitor import Monitor, Update
@@ -48,6 +49,18 @@ def test_the_past_is_judged_before_the_first_frame() -> None:
     assert hot(first)
     assert [one.pid for one in first.classes] == [100]
     assert first.findings[0].since_s > 90
+
+
+def test_a_long_past_is_for_the_charts_alone() -> None:
+    source: Any = Played([1800])
+    source.long_past = lambda: (HOT.frame(float(t)) for t in range(0, 1800, 15))
+    monitor = Monitor(source)
+    (first,) = monitor.updates()
+    assert not hot(first)
+    assert first.last_job is None
+    values = monitor.history.values("G", "busy_percent", 1800, 15)
+    assert values.count(None) <= 2, "the last step is not over"
+    assert {round(value) for value in values if value is not None} == {97}
 
 
 def test_time_that_goes_back_is_forgotten() -> None:

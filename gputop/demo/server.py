@@ -111,13 +111,17 @@ class Job:
 
     def phase(self, t: float) -> tuple[float, Work]:
         """The work it does at t, and since when."""
-        start, work = self.work[max(0, bisect_right(self.work, t, key=itemgetter(0)) - 1)]
-        return max(start, self.started_s), work
+        work = self.work
+        start, now = work[0] if len(work) == 1 else work[max(0, bisect_right(work, t, key=itemgetter(0)) - 1)]
+        return (start if start > self.started_s else self.started_s), now
 
     def on_card(self, t: float, card: int) -> Work:
         """The work it does at t on one GPU."""
-        own = dict(self.card_work).get(card) if t >= self.card_work_from_s else None
-        return own or self.phase(t)[1]
+        if t >= self.card_work_from_s:
+            for index, own in self.card_work:
+                if index == card:
+                    return own
+        return self.phase(t)[1]
 
     def runs(self, t: float) -> bool:
         """Whether it exists at t."""

@@ -25,7 +25,7 @@ _COARSE_S = 15  # as the history keeps what is older
 class Demo:
     """A scenario as a source. A frame is a function of the scenario and of time alone.
 
-    `past()` yields the past that is already there when the scenario opens, then `frames()` goes on from it.
+    `long_past()` and `past()` yield what is already past when the scenario opens, then `frames()` goes on from it.
     """
 
     def __init__(
@@ -91,15 +91,16 @@ class Demo:
             driver_percent=0.4,
         )
 
-    def past(self) -> Iterator[Frame]:
-        """What was before the scenario opens: coarsely and without processes, then the nearer past second by second."""
-        if staged := self._staged:
-            self._begin(staged, staged.open_at_s)
-            self._staged = None
-        near_s = min(self.scenario.past_s, int(self.at_s))
-        for ago in range(int(self.scenario.far_past_s), near_s, -_COARSE_S):
+    def long_past(self) -> Iterator[Frame]:
+        """The GPUs alone, every 15 s, of the time before everything was watched."""
+        self._enter()
+        for ago in range(int(self.scenario.far_past_s), self._near_s, -_COARSE_S):
             yield self._coarse(self.at_s - ago)
-        for ago in range(near_s, 0, -1):
+
+    def past(self) -> Iterator[Frame]:
+        """The time before the scenario opens, second by second."""
+        self._enter()
+        for ago in range(self._near_s, 0, -1):
             yield self.frame(self.at_s - ago)
 
     def frames(self, stop: Event) -> Iterator[Frame]:
@@ -125,6 +126,16 @@ class Demo:
             return Missing(metric="details", reason="lost")
         job = next((job for job in self.scenario.server.jobs if job.name == process.job), None)
         return detail(self.scenario.server, frame, process, job, t, wish)
+
+    def _enter(self) -> None:
+        """Begin with what was staged."""
+        if staged := self._staged:
+            self._begin(staged, staged.open_at_s)
+            self._staged = None
+
+    @property
+    def _near_s(self) -> int:
+        return min(self.scenario.past_s, int(self.at_s))
 
     def _coarse(self, t: float) -> Frame:
         server = self.scenario.server
