@@ -6,7 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from gputop.model import Gpu, Process
+from gputop.diagnose.rules import RULES
+from gputop.model import Cgroup, Gpu, NvLink, Process
 from gputop.ui import theme
 from gputop.ui.draw import wrap
 from gputop.ui.keys.declared import KEYS
@@ -24,7 +25,7 @@ async def pages(stage: Stage) -> list[str]:
     """The text of each page of the help, all of it."""
     await stage.press("f1")
     found = []
-    for _ in range(4):
+    for _ in range(5):
         text = stage.text
         for _ in range(60):
             await stage.press("pagedown")
@@ -38,16 +39,18 @@ async def pages(stage: Stage) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (60, 30)])
-def test_help_has_every_key_column_and_metric(size: tuple[int, int]) -> None:
+def test_help_has_every_key_column_metric_and_rule(size: tuple[int, int]) -> None:
     async def scene(stage: Stage) -> None:
         text = " ".join(await pages(stage))
         for name in (name for key in KEYS for name in key.names):
             assert f" {name} " in text
         for column in COLUMNS:
             assert f" {column.title} " in text
-        for owner in (Gpu, Process):
+        for owner in (Gpu, Process, Cgroup, NvLink):
             for name in (field.name for field in fields(owner) if "unit" in field.metadata):
                 assert name in text
+        for rule in RULES:
+            assert f" {rule} " in text
 
     play(scene, frame(), size=size)
 
@@ -57,12 +60,45 @@ def test_help_opens_on_the_keys_and_scrolls() -> None:
         await stage.press("h")
         assert "help: keys" in stage.lines[0]
         await stage.press("shift+tab")
-        assert "help: metrics" in stage.lines[0]
+        assert "help: rules" in stage.lines[0]
         assert "more" in stage.lines[-1]
+        await stage.press("shift+tab")
         await stage.press("end", "home", "down", "up")
-        assert "GPU" in stage.lines[1]
+        assert stage.lines[1].split() == ["gpus"]
 
     play(scene, frame(), size=(80, 24))
+
+
+def test_what_is_searched_for_is_typed_and_narrows_every_page() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("f1", "slash", *"q", "backspace", *"sort BY")
+        assert "help: keys" in stage.lines[0], "q is a letter while one types"
+        assert "choose the column" not in stage.text
+        assert "by a letter, as in nvitop" in stage.text
+        assert " search sort BY " in stage.lines[-1]
+        await stage.press(*["backspace"] * 7, *"temperature slow", "tab", "tab", "tab")
+        assert "help: metrics" in stage.lines[0]
+        assert "slowdown_celsius" in stage.text
+        assert "busy_percent" not in stage.text
+        await stage.press("tab", "shift+tab", "shift+tab")
+        assert "nothing on this page says that" in stage.lines[1]
+        await stage.press("escape")
+        assert "READ/s" in stage.text, "the search has ended, the help is open"
+        await stage.press("q")
+
+    play(scene, frame(), size=(100, 40))
+
+
+def test_a_key_that_does_nothing_now_says_why() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("f1")
+        lines = " ".join(stage.text.split())
+        assert "NOT NOW" in lines
+        assert "x there is no finding" in lines
+        assert "D this is no live machine" in lines
+        assert "| < > [ ] { } 0 this is no recording" in lines
+
+    play(scene, frame(), size=(120, 60))
 
 
 def test_words_are_wrapped_and_never_cut() -> None:

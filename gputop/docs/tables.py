@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gputop.ui.keys.declared import Key
 
 # where each stands in a frame, or in the details of one process
-_PLACES: dict[str, type] = {
+PLACES: dict[str, type] = {
     "gpus": Gpu,
     "gpus: engines": Engine,
     "gpus: nvlinks": NvLink,
@@ -60,7 +60,7 @@ _PLACES: dict[str, type] = {
 def metric_tables() -> str:
     """Every metric, by its place."""
     parts = []
-    for place, owner in _PLACES.items():
+    for place, owner in PLACES.items():
         rows = ((f"`{metric.name}`", _unit(metric.unit), metric.help) for metric in metrics(owner))
         parts.append(f"## {place}\n\n{table(('metric', 'unit', 'meaning'), rows)}")
     return "\n\n".join(parts)

@@ -1,45 +1,74 @@
-"""Help: what is missing now; keys, columns and metrics, all of them made of the declarations."""
+"""Help: what is missing now; keys, columns, metrics and rules, all of them made of the declarations; and searched."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import ClassVar, Literal
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
-from gputop.model import Disk, Gpu, GpuShare, Host, Mount, Network, Note, Process, metrics
+from gputop.diagnose.rules import RULES
+from gputop.docs.tables import PLACES
+from gputop.model import Note, metrics
 from gputop.ui import draw
 from gputop.ui.dialogs.modal import Modal
 from gputop.ui.draw import Line, Run, wrap
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import GROUPS, KEYS, Group, Key, key, told
-from gputop.ui.look import Look
+from gputop.ui.look import Look, Token
 from gputop.ui.panes import empty
 from gputop.ui.panes.lines import Lines
 from gputop.ui.table.columns import COLUMNS
 
 NAMES = 9  # cells for the names of keys
+LONGEST = 40  # characters that are searched for
+
+WhyNot = Callable[[Key], str]
 
 
-def pages(look: Look, width: int, notes: Sequence[Note] = (), keys: Sequence[Key] = KEYS) -> dict[str, list[Line]]:
-    """The lines of each page at a width; that of the notes only where there are any."""
-    found = {"keys": _keys(look, width, [key for key in keys if "main" in key.on])}
-    found["details"] = _keys(look, width, [key for key in keys if "details" in key.on])
-    found |= {"columns": _columns(look, width), "metrics": _metrics(look, width)}
+def pages(
+    look: Look,
+    width: int,
+    notes: Sequence[Note] = (),
+    keys: Sequence[Key] = KEYS,
+    *,
+    why_not: WhyNot = lambda _: "",
+    asked: str = "",
+) -> dict[str, list[Line]]:
+    """The lines of each page at a width, of all or of what says the words that are asked for.
+
+    The page of the notes is there where there are any. `why_not` says of a key why it does nothing now.
+    """
+    main = [key for key in keys if "main" in key.on]
+    found = {"keys": _keys(look, width, main, why_not, asked)}
+    found["details"] = _keys(look, width, [key for key in keys if "details" in key.on], asked=asked)
+    found |= {"columns": _columns(look, width, asked), "metrics": _metrics(look, width, asked)}
+    found["rules"] = _rules(look, width, asked)
     if notes:
-        found["notes"] = [Line(look).runs(row) for note in notes for row in empty.said(note, width)]
+        said = (note for note in notes if _says(asked, note.text, *note.help))
+        found["notes"] = [Line(look).runs(row) for note in said for row in empty.said(note, width)]
     return found
 
 
-def _keys(look: Look, width: int, keys: Sequence[Key]) -> list[Line]:
+def _says(asked: str, *texts: str) -> bool:
+    """Whether each of the words is in one of the texts."""
+    whole = " ".join(texts).casefold()
+    return all(word in whole for word in asked.casefold().split())
+
+
+def _keys(look: Look, width: int, keys: Sequence[Key], why_not: WhyNot = lambda _: "", asked: str = "") -> list[Line]:
     half = width // 2 - 1
     columns = 2 if width >= 76 else 1
     room = half if columns == 2 else width - 2
-    groups = [_group(group, keys, room) for group in GROUPS if any(key.group == group for key in keys)]
-    cut = min(range(len(groups)), key=lambda cut: _taller(groups, cut)) if columns == 2 else len(groups)
+    off = {key.id: why for key in keys if key.keys and (why := why_not(key))}
+    groups = [_group(group, keys, room, off, asked) for group in GROUPS]
+    groups = [group for group in (*groups, _not_now(keys, room, off, asked)) if group]
+    cuts = range(1, max(2, len(groups)))
+    cut = min(cuts, key=lambda cut: _taller(groups, cut)) if columns == 2 else len(groups)
     left, right = [*chain(*groups[:cut])], [*chain(*groups[cut:])]
     for column in (left, right):
         while column and not column[-1]:
@@ -60,29 +89,53 @@ def _taller(groups: Sequence[Sequence[object]], cut: int) -> int:
     return max(sum(map(len, groups[:cut])), sum(map(len, groups[cut:])))
 
 
-def _group(group: Group, keys: Sequence[Key], width: int) -> list[list[Run]]:
-    """A group of keys under its name."""
-    lines = [[Run(group, "bright", True)]]
-    for names, text in told(group, keys):
-        shown = f"  {names:{NAMES}} " if len(names) <= NAMES else f"  {names}  "
-        for place, part in enumerate(wrap(text, max(10, width - len(shown)))):
-            lines.append([Run(shown if place == 0 else " " * len(shown), "busy"), Run(part)])
-    return [*lines, []]
-
-
-def _columns(look: Look, width: int) -> list[Line]:
-    return [line for column in COLUMNS for line in _said(column.title, 10, column.help, look, width)]
-
-
-def _metrics(look: Look, width: int) -> list[Line]:
+def _group(group: Group, keys: Sequence[Key], width: int, off: Iterable[str], asked: str) -> list[list[Run]]:
+    """A group of keys under its name, dim what does nothing now; nothing where none says what is asked for."""
+    dim = {name for key in keys if key.id in off for name in key.names}
     lines = []
-    for owner in (Gpu, Process, GpuShare, Host, Disk, Mount, Network):
-        title = "share of a GPU" if owner is GpuShare else owner.__name__
-        lines.append(Line(look).add(f" {title.upper()}", "bright", bold=True))
-        for metric in metrics(owner):
-            lines += _said(metric.name, 32, metric.help, look, width)
-        lines.append(Line(look))
+    for names, text in told(group, keys):
+        if _says(asked, group, names, text):
+            lines += _pair(names, text, width, "dim" if dim.issuperset(names.split()) else "busy")
+    return [[Run(group, "bright", True)], *lines, []] if lines else []
+
+
+def _not_now(keys: Sequence[Key], width: int, off: dict[str, str], asked: str) -> list[list[Run]]:
+    """The keys that do nothing now, by the reason."""
+    lines = []
+    for why in dict.fromkeys(off.values()):
+        names = " ".join(name for key in keys if off.get(key.id) == why for name in key.names)
+        if _says(asked, names, why):
+            lines += _pair(names, why, width, "dim")
+    return [[Run("NOT NOW", "bright", True)], *lines, []] if lines else []
+
+
+def _pair(names: str, text: str, width: int, token: Token) -> list[list[Run]]:
+    """Names of keys, and what there is to say of them."""
+    shown = f"  {names:{NAMES}} " if len(names) <= NAMES else f"  {names}  "
+    parts = wrap(text, max(10, width - len(shown)))
+    return [[Run(shown if place == 0 else " " * len(shown), token), Run(part)] for place, part in enumerate(parts)]
+
+
+def _columns(look: Look, width: int, asked: str) -> list[Line]:
+    said = (column for column in COLUMNS if _says(asked, column.title, column.id, column.help))
+    return [line for column in said for line in _said(column.title, 10, column.help, look, width)]
+
+
+def _metrics(look: Look, width: int, asked: str) -> list[Line]:
+    lines = []
+    for place, owner in PLACES.items():
+        said = [metric for metric in metrics(owner) if _says(asked, place, metric.name, metric.help)]
+        if said:
+            lines.append(Line(look).add(f" {place}", "bright", bold=True))
+            for metric in said:
+                lines += _said(metric.name, 32, metric.help, look, width)
+            lines.append(Line(look))
     return lines
+
+
+def _rules(look: Look, width: int, asked: str) -> list[Line]:
+    said = (rule for rule in RULES.values() if _says(asked, rule.id, rule.question))
+    return [line for rule in said for line in _said(rule.id, 23, rule.question, look, width)]
 
 
 def _said(name: str, cells: int, text: str, look: Look, width: int) -> list[Line]:
@@ -112,14 +165,22 @@ class Help(Modal[None], inherit_bindings=False):
     ]
 
     def __init__(
-        self, look: Look, notes: Sequence[Note] = (), keys: Sequence[Key] = KEYS, *, page: Literal[0, 1] = 0
+        self,
+        look: Look,
+        notes: Sequence[Note] = (),
+        keys: Sequence[Key] = KEYS,
+        *,
+        page: Literal[0, 1] = 0,
+        why_not: WhyNot = lambda _: "",
     ) -> None:
         super().__init__()
         self.look = look
         self._keys = keys
         self._notes = notes
+        self._why_not = why_not
         self._page: int = page
         self._first = 0
+        self._asked: str | None = None  # what is searched for; None: nothing is
 
     def compose(self) -> ComposeResult:
         """One pane."""
@@ -128,6 +189,28 @@ class Help(Modal[None], inherit_bindings=False):
     def on_resize(self) -> None:
         """Wrap anew."""
         self.redraw()
+
+    def on_key(self, event: events.Key) -> None:
+        """What is searched for is typed; what moves goes on to do so, and Esc ends the search first."""
+        if self._asked is None:
+            if event.key not in self._names("find"):
+                return
+            self._asked = ""
+        elif event.key == "escape":
+            self._asked = None
+        elif event.key == "backspace":
+            self._asked = self._asked[:-1]
+        elif event.is_printable and event.character and (event.character != " " or self._asked):
+            self._asked = (self._asked + event.character)[:LONGEST]
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+        self._first = 0
+        self.redraw()
+
+    def _names(self, id: str) -> tuple[str, ...]:
+        return next((each.keys for each in self._keys if each.id == id), ())
 
     def action_turn(self, step: int) -> None:
         """The next page."""
@@ -142,10 +225,11 @@ class Help(Modal[None], inherit_bindings=False):
     def redraw(self) -> None:
         """Draw the page."""
         width, height = self.app.size
-        found = pages(self.look, width, self._notes, self._keys)
+        asked = self._asked or ""
+        found = pages(self.look, width, self._notes, self._keys, why_not=self._why_not, asked=asked)
         names = list(found)
         name = names[self._page % len(names)]
-        lines = found[name]
+        lines = found[name] or [Line(self.look).add(" nothing on this page says that", "dim")]
         room = max(0, height - 2)
         self._first = min(max(0, self._first), max(0, len(lines) - room))
         body = [line.strip(width) for line in lines[self._first : self._first + room]]
@@ -155,10 +239,22 @@ class Help(Modal[None], inherit_bindings=False):
         self.query_one(Lines).show([title, *body, self._foot(width, len(lines) > room)])
 
     def _foot(self, width: int, more: bool) -> Strip:
-        line = Line(self.look, "raised").add(" Esc", "busy", bold=True).add(" closes  ", "dim")
-        line.add("Tab", "busy", bold=True).add(" turns the page  ", "dim")
-        if more:
-            line.add("Down PgDn", "busy", bold=True).add(" more  ", "dim")
-        for name in [name for each in self._keys if each.id == "quit" for name in each.names[:1]]:
-            line.add(name, "busy", bold=True).add(" quits gputop", "dim")
+        line = Line(self.look, "raised")
+        if self._asked is not None:
+            line.add(" search ", "dim").add(self._asked, "bright").add(" ", "bright", reverse=True).add(" ")
+        for name, what in self._ways(more):
+            line.add(" ").add(name, "busy", bold=True).add(f" {what} ", "dim")
         return line.strip(width)
+
+    def _ways(self, more: bool) -> Iterable[tuple[str, str]]:
+        """Keys that do something here, and what."""
+        searching = self._asked is not None
+        named = {each.id: each.names[:1] for each in self._keys}
+        yield "Esc", "ends the search" if searching else "closes"
+        if not searching:
+            yield from ((name, "search") for name in named.get("find", ()))
+        yield "Tab", "turns the page"
+        if more:
+            yield "Down PgDn", "more"
+        if not searching:
+            yield from ((name, "quits gputop") for name in named.get("quit", ()))

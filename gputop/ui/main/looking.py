@@ -49,7 +49,8 @@ class Looking(Advising, Seeking):
         """Help."""
         from gputop.ui.dialogs.help import Help  # late
 
-        self.app.push_screen(Help(self.look, empty.noted(self.shown.frame) if self.shown else (), self.every_key))
+        notes = empty.noted(self.shown.frame) if self.shown else ()
+        self.app.push_screen(Help(self.look, notes, self.every_key, why_not=self.why_not))
 
     def action_back(self) -> None:
         """End what is said, and one more thing: a pane alone, a filter, the frozen picture."""
