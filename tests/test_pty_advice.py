@@ -36,6 +36,18 @@ def test_its_keys_and_the_command_that_is_copied(tmp_path: Path) -> None:
         terminal.send("4")
         terminal.wait_for("1 muted")
         assert b"\a" not in bytes(terminal.output).replace(b"\x1b]52;c;" + copied + b"\a", b""), "it was there before"
+        terminal.send("a")
+        terminal.wait_for(lambda lines: "x Mute" in lines[-1])
+        terminal.send("x")
+        terminal.wait_for("told again")
+        terminal.send("escape")
+        terminal.wait_for(lambda lines: "F1 Help" in lines[-1] and "x Mute" not in lines[-1])
+        terminal.resize(60, 20)  # no room for processes, that the keys could be about
+        terminal.wait_for("needs 80×24")
+        terminal.send("a")
+        terminal.wait_for(lambda lines: "x Mute" in lines[-1])
+        terminal.send("escape")
+        terminal.wait_for(lambda lines: "a Advice" in lines[-1] and "x Mute" not in lines[-1])
         terminal.send("q")
         assert terminal.wait_exit() == 0
         assert_well(terminal)

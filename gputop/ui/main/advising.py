@@ -47,7 +47,7 @@ class Advising(Framing):
         """The keys are about the processes again; whether they were not."""
         if self.focused is not self.advice:
             return False
-        self.set_focus(self.table)
+        self.set_focus(self.table if self.table.display else None)  # a small screen may not have the processes
         self.refocused()
         return True
 
