@@ -198,7 +198,8 @@ def asleep(**changes: dict[str, Any]) -> Machine:
         ({"loader": {"cpu_percent": 59.0}}, True),
         ({"trainer": {"main_thread_percent": 51.0}}, False),
         ({"loader": {"blocked_percent": 11.0}}, False),
-        ({"loader": {"run_wait_percent": 31.0}}, False),
+        ({"loader": {"run_wait_percent": 60.0}}, True),  # of next to nothing
+        ({"loader": {"run_wait_percent": 60.0, "cpu_percent": 20.0}}, False),
         ({"loader": {"age_s": 30.0}}, False),  # they have just come
         ({"trainer": {"read_bytes_per_s": 21e6}}, False),
         ({"host": {"io_pressure": Pressure(some_percent=50.0)}}, True),  # that is somebody else's

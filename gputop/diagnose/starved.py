@@ -45,11 +45,22 @@ def throttled(view: View, trainer: Trainer) -> bool:
     return (trainer.throttled or 0.0) >= view.limit("starved.throttled") or steal > view.limit("starved.steal_percent")
 
 
+def waiting(ratio: float | None, cores: float | None) -> float:
+    """Threads that wait for a CPU at any time, of those that use `cores` and wait `ratio` of when they want to run.
+
+    Who runs seldom may wait for half of that and lose nothing by it.
+    """
+    return (cores or 0.0) * (ratio or 0.0) / max(0.01, 1 - (ratio or 0.0))
+
+
 def waits_for_cpu(view: View, trainer: Trainer) -> bool:
-    """Whether its threads or its loaders get too little of the CPUs, for whatever reason."""
-    waits = (trainer.run_wait, trainer.loader_wait, trainer.main_wait)
-    most = max((wait for wait in waits if wait is not None), default=0.0)
-    return most >= view.limit("starved.run_wait") or throttled(view, trainer)
+    """Whether its threads or its loaders get too little of the CPUs, for whatever reason, and that may be the delay."""
+    own = (trainer.process.cpu_percent or 0.0) / 100
+    waits = ((trainer.run_wait, own), (trainer.loader_wait, trainer.loader_cpu), (trainer.main_wait, trainer.main))
+    least = view.limit("starved.waiting") * trainer.lost
+    return throttled(view, trainer) or any(
+        (ratio or 0.0) >= view.limit("starved.run_wait") and waiting(ratio, used) >= least for ratio, used in waits
+    )
 
 
 def waits_for_storage(view: View, trainer: Trainer) -> bool:

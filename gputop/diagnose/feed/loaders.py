@@ -53,7 +53,9 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
 
 
 def _host_full(view: View, trainer: Trainer) -> bool:
-    """All CPUs of the machine are busy, most of all with this trainer."""
+    """All CPUs of the machine are busy, most of all with this trainer; one thread alone could not use more of them."""
+    if not trainer.loaders and view.below(trainer.cores, "loader-in-main.cores"):
+        return False
     others = (other.cores or 0.0 for other in view.vectors() if other.identity != trainer.identity)
     largest = (trainer.cores or 0.0) >= max(others, default=0.0)
     mine = (trainer.cores or 0.0) >= 0.5 * view.limit("host_percent") / 100 * view.frame.host.cpus_total

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gputop.diagnose.efficiency.small import small
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import busy, starved
+from gputop.diagnose.starved import busy, starved, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part
 from gputop.diagnose.view import View
@@ -80,7 +80,10 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
         each = f"each of its {trainer.loaders} loaders {{}} of a core"
         yield share(each, trainer.loader_cpu, "starved-cpu-idle.loader_cpu")
         yield share("its loaders blocked on storage {}", trainer.loader_blocked, "starved.blocked")
-    yield share("its threads wait for a CPU {} of their time", trainer.run_wait, "starved.run_wait")
+    queue = waiting(trainer.run_wait, (trainer.process.cpu_percent or 0.0) / 100)
+    known = None if trainer.run_wait is None else 100 * min(1.0, queue)
+    least = 100 * view.limit("starved.waiting") * trainer.lost
+    yield Cause("its threads wait for a CPU {} of the time", known, least)
     yield share("CPU quota ran out in {} of periods", trainer.throttled, "starved.throttled")
     yield Cause("pressure of storage {}", view.mean("host", "io_pressure"), view.limit("starved.io_percent"))
     reads, receives = view.limit("starved.reads_bytes_per_s"), view.limit("starved.receives_bytes_per_s")
