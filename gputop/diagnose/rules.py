@@ -1,6 +1,6 @@
 """Every rule there is. To import this is to load them all, which takes longer than anything else here."""
 
-from gputop.diagnose import cpu, device, efficiency, feed, memory, ranks, slowdown, storage, usage
+from gputop.diagnose import cpu, device, efficiency, feed, memory, ranks, storage, usage
 
 # isort: split
 from gputop.diagnose import meta  # last: it tells what the others cannot judge
@@ -12,7 +12,6 @@ GROUPS = (
     usage,
     feed,
     efficiency,
-    slowdown,
     cpu,
     storage,
     memory,

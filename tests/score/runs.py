@@ -12,7 +12,7 @@ from gputop.demo.server import Job, Scenario, Work
 from gputop.model import Frame, Gpu, Missing, metrics
 from tests.score.marks import LOOKED_S, Result, Truth, marked
 from tests.score.tools import TOOLS
-from tests.test_rules import EXPECTED, HEALTHY
+from tests.score.truths import EXPECTED, HEALTHY
 
 ONSET_S = 120.0
 AFTER_S = 150.0  # that a run goes on when its fault is over

@@ -52,6 +52,10 @@ def scenarios() -> Iterator[Scenario]:
     hot = Heat(celsius=90, clock_mhz=1410, soft_percent=45, from_s=ONSET_S)
     yield card_fault("thermal", "a card at 90 C: the driver lowers its clock", heat=hot)
     yield card_fault("power", "a card held to 300 of its 700 W", limit_watts=300, limit_from_s=ONSET_S)
+    yield card_fault(
+        "clocks-low", "a card whose clock somebody has set to 1200 of 1980 MHz",
+        settings=_from(ONSET_S, sm_clock_mhz=1200.0, graphics_clock_mhz=1200.0, power_watts=410.0),
+    )  # fmt: skip
     yield forgetful()
     yield card_fault(
         "pcie-degraded", "a card that got 8 of 16 PCIe lanes",
