@@ -10,7 +10,7 @@ from gputop.diagnose import told
 from gputop.diagnose.classes import classes
 from gputop.diagnose.finding import Abstained, Class, Finding
 from gputop.diagnose.fold import fold, together
-from gputop.diagnose.limits import DEFAULTS, Limits
+from gputop.diagnose.limits import Limits, Tables
 from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.rule import Rule
 from gputop.diagnose.steady import Steady
@@ -42,8 +42,8 @@ class Engine:
         self.forget()
 
     @cached_property
-    def _limits(self) -> Limits:
-        return self._read()
+    def _tables(self) -> Tables:
+        return Tables(self._read())
 
     def forget(self) -> None:
         """Begin anew: what comes next is of another time."""
@@ -68,12 +68,12 @@ class Engine:
             return self._verdict
         self._judged_s = frame.mono_s
         self._remembered.describe(frame.mono_s)
-        view = View(frame, history, self._remembered, self._limits)
+        view = View(frame, history, self._remembered, self._tables)
         on_screen = self._steady.shown()
         found: list[tuple[Finding, float]] = []
         for rule in _every_rule():
             view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()))
-            on_s = self._limits.get(rule.id, {}).get("on_s", DEFAULTS["on_s"])
+            on_s, _ = self._tables[rule.id]["on_s"]
             try:
                 found += [(self._surer(rule, finding, frame), on_s) for finding in rule.judge(view)]
             except Exception as error:  # a mistake in one rule must not silence the others, nor the monitor
@@ -81,7 +81,7 @@ class Engine:
         self._steady.restart(self._remembered.restarted)
         self._remembered.restarted.clear()
         shown = self._steady.take(found, frame.mono_s, min(since_s, _LONGEST_S))
-        worth = self._limits["engine"]["clocks_cost"]
+        worth = self._tables.limits["engine"]["clocks_cost"]
         self._verdict = Verdict(
             findings=tuple(fold(shown, frame, self._remembered.tenants, worth)),
             abstained=tuple(together(view.abstained)),
@@ -90,7 +90,7 @@ class Engine:
         return self._verdict
 
     def _surer(self, rule: Rule, finding: Finding, frame: Frame) -> Finding:
-        return told.confirmed(finding, rule.confirmed_by, frame.facts, self._limits["engine"]["told_share"])
+        return told.confirmed(finding, rule.confirmed_by, frame.facts, self._tables.limits["engine"]["told_share"])
 
     def _classes(self, view: View) -> tuple[Class, ...]:
         if view.frame.mono_s - self._classed_s < _CLASSES_EVERY_S:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from gputop.diagnose.finding import Subject
 from gputop.diagnose.known import total
 from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.trainer import Trainer
@@ -54,26 +55,26 @@ Means = Callable[[str, float, float], Mapping[str, float | None]]
 def trainer(frame: Frame, means: Means, past: Remembered, tree: Sequence[Process], jobs: dict[str, Job]) -> Trainer:
     """The vector of one trainer, whose tree it is."""
     process = tree[0]
-    known = past.trainers[process.identity]
+    identity = process.identity
+    known = past.trainers[identity]
     seconds = max(1.0, min(WINDOW_S, frame.mono_s - known.phase_s))
     gpus = _gpus(frame, process)
     first = past.cards.get(gpus[0].uuid) if gpus else None
     age_s = None if known.context_s is None else frame.mono_s - known.context_s
-    about = key(process.identity)
+    about, uuids = key(identity), tuple(gpu.uuid for gpu in gpus)
     sums = means(about, seconds, WINDOW_S)
     busy, switches = sums.get("busy_percent"), sums.get("switches")
-    values: dict[str, Any] = {name: sums.get(metric) for name, metric in _TREE_MEANS.items()}
-    cards = [means(gpu.uuid, seconds, WINDOW_S) for gpu in gpus]
-    for name, metric, unit in _GPU_MEANS:
-        mean = _mean(card.get(metric) for card in cards)
-        values[name] = None if mean is None else mean / unit
+    team = frozenset(one.identity for one in tree if one.role is Role.LOADER)
     busy_cores = process.cpu_percent / 100 if process.cpu_percent else None
     return Trainer(
         process=process,
+        identity=identity,
+        subject=Subject(kind="process", gpus=uuids, processes=(identity,), job=process.job),
         key=about,
         job=jobs.get(process.job or ""),
         tree=tuple(tree),
         gpus=gpus,
+        uuids=uuids,
         peers=len({one.pid for gpu in gpus for one in past.tenants.get(gpu.uuid, ())} - {process.pid}),
         warm=age_s is not None and age_s >= WARM_S and known.worked,
         compiling=any(_compiles(one) for one in tree),
@@ -84,13 +85,25 @@ def trainer(frame: Frame, means: Means, past: Remembered, tree: Sequence[Process
         shape=first.shape if first else None,
         period=first.period if first else None,
         spacing_s=first.spacing_s if first else 1.0,
-        power_share=_mean(map(partial(_power_share, past), gpus, cards)),
-        clock_share=_mean(map(_clock_share, gpus, cards)),
         allowed=process.allowed_cpus,
-        loaders=sum(one.role is Role.LOADER for one in tree),
+        loaders=len(team),
+        team=team,
         switches=switches / busy_cores if switches is not None and busy_cores else None,
-        **values,
+        **{name: sums.get(metric) for name, metric in _TREE_MEANS.items()},
+        **_of_gpus(past, gpus, [means(gpu.uuid, seconds, WINDOW_S) for gpu in gpus]),
     )
+
+
+def _of_gpus(past: Remembered, gpus: Sequence[Gpu], cards: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
+    """Means over its GPUs; `cards` are those of each."""
+    values = {
+        "power_share": _mean(map(partial(_power_share, past), gpus, cards)),
+        "clock_share": _mean(map(_clock_share, gpus, cards)),
+    }
+    for name, metric, unit in _GPU_MEANS:
+        mean = _mean(card.get(metric) for card in cards)
+        values[name] = None if mean is None else mean / unit
+    return values
 
 
 def _gpus(frame: Frame, process: Process) -> tuple[Gpu, ...]:
@@ -101,7 +114,7 @@ def _gpus(frame: Frame, process: Process) -> tuple[Gpu, ...]:
 
 def _mean(values: Iterable[float | None]) -> float | None:
     """The mean; unknown where one is."""
-    each = list(values)
+    each = tuple(values)
     added = total(each)
     return added / len(each) if each and added is not None else None
 

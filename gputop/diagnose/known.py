@@ -7,12 +7,8 @@ from collections.abc import Iterable
 
 def total(values: Iterable[float | None]) -> float | None:
     """The sum; None where a part of it is unknown, 0 of nothing."""
-    found = 0.0
-    for value in values:
-        if value is None:
-            return None
-        found += value
-    return found
+    each = tuple(values)
+    return None if None in each else sum(each, 0.0)  # type: ignore[type-var]
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -12,6 +12,35 @@ DEFAULTS: Table = {"window_s": 30.0, "on_s": 30.0}
 _LENIENT, _POINTS = 0.1, 5.0  # how much further a value must go back before a finding leaves
 
 
+class Numbers(dict[str, tuple[float, float]]):
+    """The numbers of one rule, each with how lenient it is: worked out when it is asked for, once.
+
+    `starved.duty` is a number of another table.
+    """
+
+    def __init__(self, rule: str, limits: Limits) -> None:
+        super().__init__()
+        self._table, self._limits = {**DEFAULTS, **limits.get(rule, {})}, limits
+
+    def __missing__(self, name: str) -> tuple[float, float]:
+        other, dot, inner = name.partition(".")
+        table, short = (self._limits[other], inner) if dot else (self._table, name)
+        found = self[name] = (table[short], lenient(table, short))
+        return found
+
+
+class Tables(dict[str, Numbers]):
+    """The same by rule."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__()
+        self.limits = limits
+
+    def __missing__(self, rule: str) -> Numbers:
+        found = self[rule] = Numbers(rule, self.limits)
+        return found
+
+
 def lenient(table: Table, name: str) -> float:
     """How far behind a limit a finding still holds: to `NAME_exit` where the table has one, else 10 % or 5 points.
 

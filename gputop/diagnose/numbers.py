@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from gputop.diagnose.limits import Table, lenient
 from gputop.diagnose.subjects import Subjects, Thing
 from gputop.diagnose.sums import KEPT_S
 from gputop.diagnose.trainer import Trainer
 from gputop.history import COARSE_S, FINE_S, FINE_SLOTS, Key, Window
-from gputop.model import Fact, Gpu, Process
+from gputop.model import Fact, Gpu, Job, Process
 
 
 class Numbers(Subjects):
@@ -15,22 +14,21 @@ class Numbers(Subjects):
 
     def limit(self, name: str) -> float:
         """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty"."""
-        table, name = self._find(name)
-        return table[name]
+        return self._numbers[name][0]
 
     def above(self, value: float | None, name: str) -> bool:
         """Whether a value is at the limit of this name or above; an unknown one is not."""
         if value is None:
             return False
-        table, name = self._find(name)
-        return value >= (table[name] - lenient(table, name) if self._held else table[name])
+        limit, slack = self._numbers[name]
+        return value >= (limit - slack if self._held else limit)
 
     def below(self, value: float | None, name: str) -> bool:
         """Whether a value is at the limit of this name or below; an unknown one is not."""
         if value is None:
             return False
-        table, name = self._find(name)
-        return value <= (table[name] + lenient(table, name) if self._held else table[name])
+        limit, slack = self._numbers[name]
+        return value <= (limit + slack if self._held else limit)
 
     def window(self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False) -> Window:
         """The last seconds of a metric, by default the rule's `window_s`, and no more than the trainer's phase.
@@ -44,12 +42,15 @@ class Numbers(Subjects):
         self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False
     ) -> float | None:
         """The mean of the same; None where less than half of the seconds is known."""
-        wanted = self._table["window_s"] if seconds is None else seconds
-        known = self._seconds(thing, seconds, whole)
+        wanted = self._numbers["window_s"][0] if seconds is None else seconds
+        known = self._seconds(thing, wanted, whole)
         about = self._key(thing)
-        if isinstance(about, str) and known <= KEPT_S and about in self._remembered.sums:
-            return self._means(about, known, wanted).get(metric)
-        return self.history.mean(about, metric, known, wanted / 2)
+        means = self._known.get((about, known, wanted))
+        if means is None:
+            if not isinstance(about, str) or known > KEPT_S or about not in self._remembered.sums:
+                return self.history.mean(about, metric, known, wanted / 2)
+            means = self._means(about, known, wanted)
+        return means.get(metric)
 
     def told(self, thing: Trainer | Process, *names: str) -> Fact | None:
         """The first of these facts that a stack, a trace or the program itself told of a process lately."""
@@ -68,14 +69,10 @@ class Numbers(Subjects):
     def _key(self, thing: Thing | str) -> Key:
         if isinstance(thing, str):
             return thing
-        if isinstance(thing, Trainer):
+        if isinstance(thing, (Trainer, Job)):
             return thing.key
         return thing.uuid if isinstance(thing, Gpu) else thing.identity if isinstance(thing, Process) else "host"
 
     def _seconds(self, thing: Thing | str, seconds: float | None, whole: bool) -> float:
-        wanted = self._table["window_s"] if seconds is None else seconds
+        wanted = self._numbers["window_s"][0] if seconds is None else seconds
         return max(1.0, min(wanted, thing.phase_s)) if isinstance(thing, Trainer) and not whole else wanted
-
-    def _find(self, name: str) -> tuple[Table, str]:
-        other, dot, inner = name.partition(".")
-        return (self._limits[other], inner) if dot else (self._table, name)

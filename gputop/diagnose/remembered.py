@@ -9,7 +9,7 @@ from typing import Any
 from gputop.diagnose.card import FRESH_S, Card
 from gputop.diagnose.sums import Sums
 from gputop.diagnose.tree import TREE, added_up, key, members
-from gputop.history import GPU, HOST, History, Track
+from gputop.history import GPU, HOST, History, Key, Track
 from gputop.model import Frame, Identity, Process
 
 _DESCRIBED = 2  # cards a tick whose rhythm is worked out
@@ -37,7 +37,7 @@ class Remembered:
     trainers: dict[Identity, Known] = field(default_factory=dict)
     trees: dict[Identity, list[Process]] = field(default_factory=dict)
     tenants: dict[str, list[Process]] = field(default_factory=dict)  # who computes on a GPU
-    notes: dict[tuple[str, object], tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    notes: dict[tuple[str, Key], tuple[float, dict[str, Any]]] = field(default_factory=dict)
     restarted: set[Identity] = field(default_factory=set)  # trainers whose phase began since rules were asked last
     sums: dict[str, Sums] = field(default_factory=dict)  # of GPUs, trees and the host, by their key in the history
     looked: bool = False
@@ -84,7 +84,7 @@ class Remembered:
         for card in sorted(stale, key=lambda card: card.shaped_s)[:_DESCRIBED]:
             card.describe(now_s)
 
-    def note(self, rule: str, subject: object, now_s: float) -> dict[str, Any]:
+    def note(self, rule: str, subject: Key, now_s: float) -> dict[str, Any]:
         """The notes of a rule about one subject, to be changed in place."""
         _, found = self.notes.get((rule, subject), (0.0, {}))
         self.notes[rule, subject] = (now_s, found)

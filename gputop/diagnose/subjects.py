@@ -7,10 +7,10 @@ from typing import Any
 
 from gputop.diagnose import features
 from gputop.diagnose.finding import Subject, told_apart
-from gputop.diagnose.limits import DEFAULTS, Limits, Table
+from gputop.diagnose.limits import Tables
 from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.trainer import Trainer
-from gputop.history import History
+from gputop.history import History, Key
 from gputop.model import Frame, Gpu, Host, Job, Process
 
 Thing = Gpu | Trainer | Process | Job | Host
@@ -18,10 +18,10 @@ Thing = Gpu | Trainer | Process | Job | Host
 
 def subject_of(thing: Thing) -> Subject:
     """What a finding about this is about."""
+    if isinstance(thing, Trainer):
+        return thing.subject
     if isinstance(thing, Gpu):
         return Subject(kind="gpu", gpus=(thing.uuid,))
-    if isinstance(thing, Trainer):
-        return Subject(kind="process", gpus=thing.uuids, processes=(thing.identity,), job=thing.process.job)
     if isinstance(thing, Process):
         gpus = tuple(share.uuid for share in thing.gpus)
         return Subject(kind="process", gpus=gpus, processes=(thing.identity,), job=thing.job)
@@ -33,19 +33,19 @@ def subject_of(thing: Thing) -> Subject:
 class Subjects:
     """One tick, and what there is to be judged in it."""
 
-    def __init__(self, frame: Frame, history: History, remembered: Remembered, limits: Limits) -> None:
+    def __init__(self, frame: Frame, history: History, remembered: Remembered, tables: Tables) -> None:
         self.frame, self.history = frame, history
-        self._remembered, self._limits = remembered, limits
+        self._remembered, self._tables = remembered, tables
         self._jobs = {job.key: job for job in frame.jobs}
         self._trainers: tuple[Trainer, ...] | None = None
-        self._known: dict[tuple[str, float, float], Mapping[str, float | None]] = {}
+        self._known: dict[tuple[Key, float, float], Mapping[str, float | None]] = {}
         self._shown: Collection[object] = ()
         self._held = False
 
     def turn_to(self, rule: str, state: str = "", shown: Collection[object] = ()) -> None:
         """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen."""
         self._rule, self._state, self._shown, self._held = rule, state, shown, False
-        self._table: Table = {**DEFAULTS, **self._limits.get(rule, {})}
+        self._numbers = self._tables[rule]
 
     def gpus(self, *, silent: bool = False) -> Iterator[Gpu]:
         """GPUs that answer; `silent`: those too that do not."""
@@ -55,9 +55,11 @@ class Subjects:
 
     def trainers(self, *, cold: bool = False) -> Iterator[Trainer]:
         """Trainers past their start; `cold`: those too that only start, or have no GPU."""
+        shown = self._shown
         for one in self.vectors():
             if cold or one.warm:
-                yield self._at(one)
+                self._held = bool(shown) and told_apart(one.subject) in shown
+                yield one
 
     def jobs(self) -> Iterator[Job]:
         """Jobs; `ranks(job)` are their trainers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gputop.diagnose.estimate import Period, Shape
+from gputop.diagnose.finding import Subject
 from gputop.model import Gpu, Identity, Job, Missing, Process
 
 
@@ -16,10 +17,13 @@ class Trainer:
     """
 
     process: Process
+    identity: Identity  # of the process
+    subject: Subject  # what a finding about it is about
     key: str  # of its tree in the history
     job: Job | None
     tree: tuple[Process, ...]  # itself first
     gpus: tuple[Gpu, ...]
+    uuids: tuple[str, ...]  # of these
     peers: int  # other processes that compute on its GPUs
     warm: bool  # its context is a minute old and it has used its GPU
     compiling: bool  # torch.compile or a JIT works for it
@@ -47,6 +51,7 @@ class Trainer:
     cores: float | None  # CPUs it uses, with all its processes
     main: float | None  # of that, its main thread
     loaders: int  # processes
+    team: frozenset[Identity]  # these
     loader_cpu: float | None  # mean of one
     loader_top: float | None  # of the busiest
     loader_low: float | None  # of the least busy
@@ -62,16 +67,6 @@ class Trainer:
     read_chars: float | None  # the same with the page cache
     read_calls: float | None
     write_chars: float | None
-
-    @property
-    def identity(self) -> Identity:
-        """Of the trainer itself."""
-        return self.process.identity
-
-    @property
-    def uuids(self) -> tuple[str, ...]:
-        """Its GPUs."""
-        return tuple(gpu.uuid for gpu in self.gpus)
 
     @property
     def saturation(self) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from gputop.diagnose.known import mean, total
 from gputop.history import Track
@@ -43,6 +44,12 @@ class Tree:
     loader_pss_bytes: float | None = metric(Unit.BYTES, "of that, memory of its loaders", history=True)
 
 
+# of all processes, under the same name
+_SUMMED = (
+    "read_bytes_per_s", "write_bytes_per_s", "read_chars_per_s", "write_chars_per_s", "read_calls_per_s",
+    "major_faults_per_s", "pss_bytes",
+)  # fmt: skip
+_summed = attrgetter(*_SUMMED)
 TREE = Track(Tree, coarse=True, mortal=True)
 
 
@@ -91,14 +98,8 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
         compute_threads=total(process.busy_threads for process in processes if process.role is not Role.LOADER),
         switches=trainer.voluntary_switches_per_s,
         throttled=_part(trainer.throttled_percent),
-        read_bytes_per_s=total(process.read_bytes_per_s for process in processes),
-        write_bytes_per_s=total(process.write_bytes_per_s for process in processes),
-        read_chars_per_s=total(process.read_chars_per_s for process in processes),
-        write_chars_per_s=total(process.write_chars_per_s for process in processes),
-        read_calls_per_s=total(process.read_calls_per_s for process in processes),
-        major_faults_per_s=total(process.major_faults_per_s for process in processes),
-        pss_bytes=total(process.pss_bytes for process in processes),
         loader_pss_bytes=total(process.pss_bytes for process in loaders),
+        **dict(zip(_SUMMED, map(total, zip(*map(_summed, processes), strict=True)), strict=True)),
     )
 
 

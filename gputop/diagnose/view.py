@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step
-from gputop.diagnose.limits import Limits
+from gputop.diagnose.limits import Tables
 from gputop.diagnose.numbers import Numbers
 from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.subjects import Thing, subject_of
@@ -38,8 +38,8 @@ class View(Numbers):
     flicker: rules compare with them, never with `<`.
     """
 
-    def __init__(self, frame: Frame, history: History, remembered: Remembered, limits: Limits) -> None:
-        super().__init__(frame, history, remembered, limits)
+    def __init__(self, frame: Frame, history: History, remembered: Remembered, tables: Tables) -> None:
+        super().__init__(frame, history, remembered, tables)
         self.abstained: list[Abstained] = []
         self._once: dict[Hashable, Any] = {}
 
@@ -52,13 +52,16 @@ class View(Numbers):
 
     def notes(self, thing: Thing, of: str | None = None) -> dict[str, Any]:
         """What this rule, or another one, wrote down about a subject at earlier ticks, to be changed in place."""
-        return self._remembered.note(of or self._rule, subject_of(thing), self.frame.mono_s)
+        return self._remembered.note(of or self._rule, self._key(thing), self.frame.mono_s)
 
     def knows(self, thing: Thing, *names: str, unlock: str | None = None) -> bool:
         """Whether these are known of a subject; what cannot be read is an abstention, what is only early is none."""
-        unknown = [name for name in names if getattr(thing, name) is None]
-        if not unknown:
+        for name in names:  # nearly always all of them are known
+            if getattr(thing, name) is None:
+                break
+        else:
             return True
+        unknown = [name for name in names if getattr(thing, name) is None]
         said = {missing.metric: missing for missing in getattr(thing, "missing", ())}
         absent = () if isinstance(thing, Trainer) else unknown  # of a trainer, what is unknown may just be early
         said = {**{name: Missing(metric=name, reason="absent") for name in absent}, **said}
@@ -81,7 +84,7 @@ class View(Numbers):
 
     def by_share(self, lost: float | None) -> Severity | None:
         """How bad it is to lose this share of a GPU's time; None where nobody would notice."""
-        table = self._limits["engine"]
+        table = self._tables.limits["engine"]
         for severity in _WORST_FIRST:
             if lost is not None and lost >= table[f"lost_{severity}"]:
                 return severity

@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Iterator
 
 from gputop import units
-from gputop.diagnose.cpu.threads import affinity
+from gputop.diagnose.cpu.threads import affinity, parsed
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.model import Gpu
 
 
 @rule(
@@ -28,19 +27,12 @@ def numa_misplacement(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if len(trainer.gpus) != 1 or not view.knows(trainer.gpus[0], "local_cpus"):
             continue
-        near = _near(trainer.gpus[0])
+        near = parsed(trainer.gpus[0].local_cpus)
         if not near or len(near) >= view.frame.host.cpus_total or not view.above(trainer.cores, "cores"):
             continue
         share = _far_share(view, trainer, near)
         if view.above(share, "far"):
             yield _far(view, trainer, near, share or 0.0)
-
-
-def _near(gpu: Gpu) -> frozenset[int]:
-    try:
-        return frozenset(units.listed(gpu.local_cpus or ""))
-    except ValueError:
-        return frozenset()
 
 
 def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | None:

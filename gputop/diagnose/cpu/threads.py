@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
@@ -13,12 +14,18 @@ from gputop.diagnose.view import View
 from gputop.model import Process
 
 
-def affinity(process: Process) -> frozenset[int]:
-    """CPUs a process may run on; none where that is not known."""
+@lru_cache(maxsize=256)
+def parsed(listed: str | None) -> frozenset[int]:
+    """CPUs of a list such as 0-7,64-71; none where there is none, or it makes no sense."""
     try:
-        return frozenset(units.listed(process.affinity)) if process.affinity else frozenset()
+        return frozenset(units.listed(listed)) if listed else frozenset()
     except ValueError:
         return frozenset()
+
+
+def affinity(process: Process) -> frozenset[int]:
+    """CPUs a process may run on; none where that is not known."""
+    return parsed(process.affinity)
 
 
 def pool(process: Process) -> int | None:

@@ -37,7 +37,7 @@ def thermal(view: View) -> Iterator[Finding]:
             continue
         reasons = gpu.throttle_reasons or frozenset()
         severity: Severity
-        if view.above(hard, "hard_percent") or (hard is None and "hard heat" in reasons):
+        if (hard or 0.0) >= view.limit("hard_percent") or (hard is None and "hard heat" in reasons):
             severity = "crit"
         elif view.above(soft, "soft_percent") or (soft is None and "heat" in reasons):
             severity = "warn"
@@ -163,6 +163,8 @@ def clocks_low(view: View) -> Iterator[Finding]:
             continue
         clock, highest = view.mean(gpu, "sm_clock_mhz"), gpu.boost_clock_max_mhz or gpu.sm_clock_max_mhz
         share = clock / highest if clock is not None and highest else None
+        if not view.below(share, "clock_share"):
+            continue
         held = (gpu.throttle_reasons or frozenset()) & {"power cap", "heat", "hard heat", "power brake", "hardware"}
         before = any(
             (view.mean(gpu, f"throttled_{cause}_percent") or 0.0) > view.limit("held_percent")
@@ -170,7 +172,7 @@ def clocks_low(view: View) -> Iterator[Finding]:
         )
         if held or before or (gpu.performance_state or 0) > view.limit("performance_state"):
             continue
-        if view.above(view.mean(gpu, "busy_percent"), "busy_percent") and view.below(share, "clock_share"):
+        if view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
             lost = slowed(view, gpu)
             yield view.found(
                 gpu,

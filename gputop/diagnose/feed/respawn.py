@@ -12,7 +12,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import shared
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.model import Identity, Role
+from gputop.model import Identity
 
 _BEFORE_S, _AFTER_S = 2.0, 10.0  # of a restart: the seconds that it may have cost
 _KNOWN_S = 5.0  # of time between restarts, to know how busy the GPU is then
@@ -52,9 +52,8 @@ def worker_respawn(view: View) -> Iterator[Finding]:
         restarts: Restarts = notes.get("restarts") or notes.setdefault("restarts", Restarts())
         if not trainer.loaders and not restarts.team:
             continue
-        here = frozenset(process.identity for process in trainer.tree if process.role is Role.LOADER)
         now_s = view.frame.mono_s
-        again = restarts.look(here, now_s, view.limit("within_s"))
+        again = restarts.look(trainer.team, now_s, view.limit("within_s"))
         if restarts.pending_s is not None and (again or now_s - restarts.pending_s >= _AFTER_S):
             _weigh(view, trainer, restarts, now_s)
         if again:

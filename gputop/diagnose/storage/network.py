@@ -7,9 +7,9 @@ from shlex import quote
 
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import busy, cores
+from gputop.diagnose.starved import busy, cores, waiting
 from gputop.diagnose.storage import advice, sources
-from gputop.diagnose.storage.signs import blocked, idles, moved, remember
+from gputop.diagnose.storage.signs import blocked, idles, moved, remember, served
 from gputop.diagnose.storage.sources import Link, Server
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -34,6 +34,7 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
         why, severity = _served(view, trainer), view.by_share(trainer.lost)
         if why and severity is not None:
             remember(view, trainer, why)
+            served(view, trainer, yes=True)
             server = sources.server(view)
             where = server.name if server and _from(view, trainer, server) else "a network file system"
             yield view.found(
@@ -84,7 +85,7 @@ def _waits(view: View, trainer: Trainer, server: Server | None) -> bool:
     if view.above(blocked(view, trainer), "storage.blocked"):
         return True
     share = trainer.loader_cpu if trainer.loaders else trainer.main
-    ready = (trainer.loader_wait if trainer.loaders else trainer.main_wait) or 0.0
+    ready = waiting(trainer.loader_wait if trainer.loaders else trainer.main_wait, share)
     asleep = view.below(share, "network-fs-bound.cpu") and ready < view.limit("network-fs-bound.run_wait")
     return asleep and not (server is not None and server.file_system.startswith("nfs"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Missing
 
+SERVED_S = 5.0  # two looks, and some more
 _ENOUGH = 2
 _IN_DRIVER = ("nv", "_nv", "uvm", "os_acquire", "rm_")  # kernel functions of the GPU driver: no storage at all
 _NO_PRESSURE = "pressure of storage needs a kernel with PSI: boot with psi=1"
@@ -82,6 +84,15 @@ def signs(view: View, trainer: Trainer) -> Signs:
 def remember(view: View, trainer: Trainer, why: tuple[Evidence, ...]) -> None:
     """Tell the rules that come later in this tick that a trainer waits for storage, and why that is so."""
     view.once(("storage", trainer.identity), lambda: why)
+
+
+def served(view: View, trainer: Trainer, yes: bool = False) -> bool:
+    """Whether a file server was why at the last look, or is now: then what a disk would show is not worked out."""
+    notes, now_s = view.notes(trainer, of="network-fs-bound"), view.frame.mono_s
+    if yes:
+        notes["served_s"] = now_s
+    last_s: float = notes.get("served_s", -math.inf)
+    return now_s - last_s <= SERVED_S
 
 
 def waits(view: View, trainer: Trainer) -> tuple[Evidence, ...]:

@@ -35,10 +35,9 @@ def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
 def _same_loaders(view: View, trainer: Trainer) -> bool:
     """Whether its loaders are those of a while ago: new ones mean the end of an epoch, or an evaluation."""
     notes, now_s = view.notes(trainer), view.frame.mono_s
-    here = {process.identity for process in trainer.tree[1:] if process.name.startswith("pt_data_w")}
-    if notes.get("loaders") != here:
+    if notes.get("loaders") != trainer.team:
         notes["changed_s"] = now_s if "loaders" in notes else -view.limit("window_s") + now_s
-        notes["loaders"] = here
+        notes["loaders"] = trainer.team
     return bool(now_s - notes["changed_s"] >= view.limit("window_s"))
 
 
