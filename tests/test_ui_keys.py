@@ -16,7 +16,12 @@ does = SCENES.does
 
 
 ELSEWHERE = elsewhere(
-    "SORT", "PICK", "ACT", "DETAILS", also=PANES | ADVISING | OPENING | bindings.EVERYWHERE | replaying.IDS | {"record"}
+    "SORT",
+    "PICK",
+    "ACT",
+    "DETAILS",
+    "RESULT",
+    also=PANES | ADVISING | OPENING | bindings.EVERYWHERE | replaying.IDS | {"record"},
 )
 
 

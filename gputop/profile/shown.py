@@ -10,13 +10,18 @@ _NAMED = 6  # threads in the same place that are named
 _ROWS = 40  # calls of a stack that are printed
 
 
-def lines(threads: Sequence[ThreadStack], *, most: int = _ROWS) -> Iterator[str]:
-    """A head for each group of threads, below it the calls, the innermost first; `>` stands before the user's own."""
+def grouped(threads: Sequence[ThreadStack]) -> list[list[ThreadStack]]:
+    """Threads that are in the same place together; the main one and the one that runs Python are alone."""
     groups: dict[object, list[ThreadStack]] = {}
     for thread in threads:
         alone = thread.main or thread.gil or None
         groups.setdefault((alone and thread.tid, thread.calls, thread.doing), []).append(thread)
-    for group in groups.values():
+    return list(groups.values())
+
+
+def lines(threads: Sequence[ThreadStack], *, most: int = _ROWS) -> Iterator[str]:
+    """A head for each group of threads, below it the calls, the innermost first; `>` stands before the user's own."""
+    for group in grouped(threads):
         first = group[0]
         yield f"  {_named(group)}: {first.doing if first.calls else 'no Python in it'}"
         for call in first.calls[:most]:

@@ -12,24 +12,39 @@ from gputop.safe.text import clean
 from gputop.trace.gpu import LOW, duration
 from gputop.trace.intervals import Spans, union
 from gputop.trace.names import Mark, Names, mark
+from gputop.trace.nesting import Nesting
+from gputop.trace.outer import Outer
 
 MOST_SHAPES = 20_000
 LONGEST_SHAPE = 600
 MOST_OPS = 1_500_000  # whose GPU time can be told apart by shape
 MOST_SPANS = 200_000  # of one kind
 MOST_THREADS = 4_096
+_ROUNDED_US = 1.0  # spans within each other may end so far apart
 _BREATH_US = 50.0  # between two functions of one backward pass
 Span = tuple[float, float, int]  # start, duration, name
 Shape = tuple[int, str, str]  # name of the operator, dims of its inputs, their types
 
 
 class Thread:
-    """The spans of one thread that are open, innermost last."""
+    """One thread: what was seen of it, and its spans that are open, innermost last.
 
-    __slots__ = ("backward", "fresh", "last", "open")
+    Its Python functions are a thread of their own: Kineto writes them after its operators.
+    """
 
-    def __init__(self) -> None:
-        self.open: list[list[Any]] = []  # name, start, end, time in spans within, meaning
+    __slots__ = (
+        "backward", "covered_us", "fresh", "functions", "last", "marks", "number", "open", "pid", "python", "root",
+        "tid",
+    )  # fmt: skip
+
+    def __init__(self, key: tuple[Any, Any, bool], number: int, root: int) -> None:
+        self.pid, self.tid, self.python = key
+        self.number = number
+        self.root = root  # of its call paths
+        self.covered_us = 0.0  # in any span
+        self.marks = 0  # steps, batches and optimizer steps: the thread that trains has them
+        self.functions = 0  # of the backward pass
+        self.open: list[list[Any]] = []  # name, start, end, time in spans within, meaning, call path, spans around
         self.last = 0.0  # start of the span before
         self.fresh = False  # the operator before made numbers
         self.backward = Spans()
@@ -51,7 +66,9 @@ class Host:
         self.zeroed = self.nan_checks = self.functions = 0  # gradients set to zero; checks; functions of backward
         self.disorder = self.dropped = 0
         self.last_end = 0.0
-        self._threads: dict[tuple[Any, Any], Thread] = {}
+        self.nesting, self.outer = Nesting(), Outer()
+        self.thread_names: dict[tuple[Any, Any], str] = {}
+        self._threads: dict[tuple[Any, Any, bool], Thread] = {}
         self._shapes: dict[Shape, int] = {}
 
     def take(self, event: dict[str, Any], start: float) -> None:
@@ -59,7 +76,7 @@ class Host:
         took, name = duration(event), self.names.number(event["name"])
         if len(self.count) <= name:
             self._named(event.get("cat") == "python_function")
-        key = event.get("pid"), event.get("tid")
+        key = event.get("pid"), event.get("tid"), bool(self.python[name])
         thread = self._threads.get(key) or self._thread(key)
         if thread is None:
             return
@@ -69,21 +86,38 @@ class Host:
         opened = thread.open
         while opened and opened[-1][2] <= start:
             self._close(opened)
-        if opened:
-            opened[-1][3] += took
         meaning = self.names.meanings[name]
+        end = start + took
+        if opened:
+            opened[-1][3] += min(took, opened[-1][2] - start)
+        else:
+            thread.covered_us += took
         if meaning:
             self._mark(meaning, (start, took, name), thread)
         elif not self.python[name]:
             thread.fresh = False
-        end = start + took
         if end > self.last_end:
             self.last_end = end
-        opened.append([name, start, end, 0.0, meaning])
+        path, around = _around(thread, end)
+        if meaning != Mark.STEP and not thread.python:
+            if not around:
+                self.outer.add(thread.number, start, took, name)
+            around += 1
+        opened.append([name, start, end, 0.0, meaning, self.nesting.under(path, name), around])
         self.count[name] += 1
         self.total_us[name] += took
         if event.get("args") and not self.python[name]:
             self._shape(event["args"], name)
+
+    @property
+    def threads(self) -> tuple[Thread, ...]:
+        """Every thread, by its number."""
+        return tuple(self._threads.values())
+
+    def take_name(self, event: dict[str, Any]) -> None:
+        """The name of a thread."""
+        if len(self.thread_names) < MOST_THREADS:
+            self.thread_names[event.get("pid"), event.get("tid")] = clean(str(event["args"]["name"]), 80)
 
     def finish(self) -> None:
         """Close what is open: no more spans come."""
@@ -97,11 +131,12 @@ class Host:
                 took.append(end - start)
         self.backward = union(starts, took)
 
-    def _thread(self, key: tuple[Any, Any]) -> Thread | None:
+    def _thread(self, key: tuple[Any, Any, bool]) -> Thread | None:
         if len(self._threads) >= MOST_THREADS:
             self.dropped += 1
             return None
-        return self._threads.setdefault(key, Thread())
+        number = len(self._threads)
+        return self._threads.setdefault(key, Thread(key, number, self.nesting.root()))
 
     def _named(self, python: bool) -> None:
         self.count.append(0)
@@ -110,12 +145,16 @@ class Host:
         self.python.append(python)
 
     def _close(self, opened: list[list[Any]]) -> None:
-        name, start, end, inner, _ = opened.pop()
-        self.self_us[name] += max(0.0, end - start - inner)
+        name, start, end, inner, _, path, _ = opened.pop()
+        own = max(0.0, end - start - inner)
+        self.self_us[name] += own
+        self.nesting.self_us[path] += own
 
     def _mark(self, meaning: int, span: Span, thread: Thread) -> None:
         """What one span means beyond its time."""
         start, took, _ = span
+        if meaning in (Mark.STEP, Mark.DATA, Mark.OPTIMIZER):
+            thread.marks += 1
         if meaning == Mark.MOVE:
             if thread.fresh and len(self.made) < MOST_SPANS:
                 self.made.add(start, start + took)
@@ -127,6 +166,7 @@ class Host:
             self.nan_checks += 1
         elif meaning == Mark.BACKWARD:
             self.functions += 1
+            thread.functions += 1
             if not any(entry[4] == Mark.BACKWARD for entry in thread.open) and len(thread.backward) < MOST_SPANS:
                 thread.backward.add(start, start + took, within=_BREATH_US)
         elif meaning in (Mark.ZERO, Mark.CREATE):
@@ -152,3 +192,14 @@ class Host:
             self.shapes.append((name, clean(shape[1]), clean(shape[2])))
         self.op_id.append(number & LOW)
         self.op_shape.append(found)
+
+
+def _around(thread: Thread, end: float) -> tuple[int, int]:
+    """The call path that a span with such an end is in, and how many outer spans are around it.
+
+    A step may begin before the last call of the one before it has ended: that does not make it a part of that call.
+    """
+    for above in reversed(thread.open):
+        if above[2] + _ROUNDED_US >= end:
+            return above[5], above[6]
+    return thread.root, 0

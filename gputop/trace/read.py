@@ -62,6 +62,8 @@ class Trace:
                         taker(event, self._since(event["ts"]))
                 elif kind == "i" and event["name"] == "[memory]":
                     self.memory.take(event, self._since(event["ts"]))
+                elif kind == "M" and event["name"] == "thread_name":
+                    self.host.take_name(event)
             except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
                 self.odd += 1
 

@@ -70,12 +70,12 @@ def compared(before: View, after: View) -> Page:
     if found.kernels:
         most = found.kernels[0]
         change = f"{took(most.before)}, now {took(most.after)}"
-        words.append(f"The kernel that changed most is {_short(most.name)}: {change}.")
+        words.append(f"The kernel that changed most is {short(most.name)}: {change}.")
     tables = [
         Table(
             title,
             ("name", "before", "after"),
-            tuple((_short(e.name), _value(e.before, e.unit), _value(e.after, e.unit)) for e in rows),
+            tuple((short(e.name), _value(e.before, e.unit), _value(e.after, e.unit)) for e in rows),
         )
         for title, rows in (
             ("Numbers", found.numbers),
@@ -190,7 +190,7 @@ def _tables(view: View, found: Breakdown) -> Iterator[Table]:
     yield Table(
         "Kernels and copies",
         ("name", "share", "time", "count"),
-        tuple((_short(e.name), share(e.took_us / total), took(e.took_us), str(e.count)) for e in longest),
+        tuple((short(e.name), share(e.took_us / total), took(e.took_us), str(e.count)) for e in longest),
     )
     yield Table(
         "Operators by GPU time",
@@ -204,7 +204,7 @@ def _tables(view: View, found: Breakdown) -> Iterator[Table]:
     yield Table("Memory of the GPU", ("number", "value"), tuple(_memory(view)))
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
     """The name of a kernel without what all of them have, so that what tells them apart fits."""
     for everywhere in ("void ", "at::native::", "(anonymous namespace)::", "at::cuda::"):
         name = name.replace(everywhere, "")

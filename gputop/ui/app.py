@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import time
@@ -58,6 +57,14 @@ class Shows(Protocol):
         """Draw everything with other colours or glyphs."""
 
 
+@runtime_checkable
+class Types(Protocol):
+    """A screen on which something can be typed."""
+
+    def type(self, event: Key) -> bool:
+        """Take a key as text while something is typed; whether it was."""
+
+
 class Gputop(GuardedApp, inherit_bindings=False):
     """The program on the screen."""
 
@@ -87,9 +94,13 @@ class Gputop(GuardedApp, inherit_bindings=False):
 
     async def on_event(self, event: Event) -> None:
         """A key that is text is typed here and now: what goes round by the focus is overtaken by the next key."""
-        if isinstance(event, Key) and not event.is_forwarded and self.main.is_current and self.main.type(event):
+        if isinstance(event, Key) and not event.is_forwarded and self._typed(event):
             return
         await super().on_event(event)
+
+    def _typed(self, event: Key) -> bool:
+        screens = self.screen_stack
+        return bool(screens) and isinstance(screen := screens[-1], Types) and screen.type(event)
 
     def on_mount(self) -> None:
         """Show the main screen, and what has been collected meanwhile."""
@@ -224,5 +235,4 @@ class Gputop(GuardedApp, inherit_bindings=False):
 def show(monitor: Monitor, mailbox: Mailbox, settings: Settings) -> NoReturn:
     """Show a running monitor on this terminal until somebody quits; ends the process."""
     look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
-    gc.freeze()  # what is imported stays: no search for circles goes through it again
     run_guarded(lambda guard: Gputop(monitor, mailbox, settings, look, guard), settings.mouse, settings.readonly)

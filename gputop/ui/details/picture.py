@@ -29,7 +29,7 @@ class Picture:
 
     strips: Sequence[Strip]
     tabs_y: int
-    spots: Sequence[tabs.Spot]
+    spots: Sequence[tabs.Spot[Tab]]
     list_y: int
 
 
@@ -50,7 +50,7 @@ def picture(
     air = [draw.blank(width, look)] if loaders and roomy else []
     body = tab.body(opened, width)
     window.feed(body.entries, room - len(body.head) - len(air) - len(loaders), now_s)
-    rule, spots = tabs.strip(tab, width, look, _facts(body.facts, window))
+    rule, spots = tabs.strip(tab, width, look, _facts(body.facts, window), tabs.TABS)
     strips += [rule, *body.head]
     list_y = len(strips)
     strips += [

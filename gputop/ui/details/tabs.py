@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from rich.cells import cell_len
 from textual.strip import Strip
@@ -16,10 +17,27 @@ TABS: tuple[Tab, ...] = (
     threads.TAB, io.TAB, gpus.TAB, environment.TAB, relatives.TAB, files.TAB, limits.TAB, memory.TAB,
 )  # fmt: skip
 BY_ID = {tab.id: tab for tab in TABS}
-Spot = tuple[int, int, Tab]  # from cell, to cell, the tab a click there opens
 
 
-def strip(opened: Tab, width: int, look: Look, facts: str, tabs: Sequence[Tab] = TABS) -> tuple[Strip, list[Spot]]:
+class Titled(Protocol):
+    """What has a place on the line of tabs."""
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+
+    @property
+    def short(self) -> str:
+        """Its name where there is little room; empty: the same."""
+
+
+AnyTab = TypeVar("AnyTab", bound=Titled)
+Spot = tuple[int, int, AnyTab]  # from cell, to cell, the tab a click there opens
+
+
+def strip(
+    opened: AnyTab, width: int, look: Look, facts: str, tabs: Sequence[AnyTab]
+) -> tuple[Strip, list[Spot[AnyTab]]]:
     """The rule with the tabs on it, and where on it which is; titles are short where there is little room."""
     long, short = [tab.title for tab in tabs], [tab.short or tab.title for tab in tabs]
     mixed = [tab.title if tab is opened else tab.short or tab.title for tab in tabs]
@@ -29,7 +47,7 @@ def strip(opened: Tab, width: int, look: Look, facts: str, tabs: Sequence[Tab] =
     for number, (tab, title) in enumerate(zip(tabs, titles, strict=True), 1):
         start, chosen = line.cells, tab is opened
         line.add("[" if chosen else " ", "busy")
-        line.add(f"{number}", "busy", bold=chosen).add(f" {title}", "bright" if chosen else "dim", bold=chosen)
+        line.add(f"{number % 10}", "busy", bold=chosen).add(f" {title}", "bright" if chosen else "dim", bold=chosen)
         line.add("]" if chosen else " ", "busy")
         spots.append((start, line.cells, tab))
     line.add(" ")

@@ -46,6 +46,7 @@ def pages(
     main = [key for key in keys if "main" in key.on]
     found = {"keys": _keys(look, width, main, why_not, asked)}
     found["details"] = _keys(look, width, [key for key in keys if "details" in key.on], asked=asked)
+    found["results"] = _keys(look, width, [key for key in keys if "result" in key.on], asked=asked)
     found |= {"columns": _columns(look, width, asked), "metrics": _metrics(look, width, asked)}
     found["rules"] = _rules(look, width, asked)
     if notes:
@@ -170,7 +171,7 @@ class Help(Modal[None], inherit_bindings=False):
         notes: Sequence[Note] = (),
         keys: Sequence[Key] = KEYS,
         *,
-        page: Literal[0, 1] = 0,
+        page: Literal[0, 1, 2] = 0,
         why_not: WhyNot = lambda _: "",
     ) -> None:
         super().__init__()

@@ -8,11 +8,13 @@ from typing import Literal
 
 from gputop.ui.keys.names import shown
 
-Group = Literal["MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS"]
-GROUPS: tuple[Group, ...] = ("MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS")
-Place = Literal["main", "details"]  # the screens that have keys of their own: a key may mean something else on each
+Group = Literal["MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS", "RESULT"]
+GROUPS: tuple[Group, ...] = ("MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS", "RESULT")
+Place = Literal["main", "details", "result"]  # the screens with keys of their own: a key may mean another thing on each
+EVERY: tuple[Place, ...] = ("main", "details", "result")
 BOTH: tuple[Place, ...] = ("main", "details")
 DETAILS: tuple[Place, ...] = ("details",)
+RESULT: tuple[Place, ...] = ("result",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,27 @@ def _tab(number: str, id: str, title: str, help: str, joins: bool = True) -> Key
     return Key(f"{id}-tab", (number,), title, help, "DETAILS", f"open('{id}')", joins=joins, on=DETAILS)
 
 
+def _on_result(
+    id: str, keys: tuple[str, ...], title: str, help: str, action: str, keep: int = 0, *, joins: bool = True
+) -> Key:
+    """What is done on the screen of a result."""
+    return Key(f"result-{id}", keys, title, help, "RESULT", action, keep, joins, RESULT)
+
+
+def _view(number: int) -> Key:
+    """What opens a view of a result, by its place."""
+    keys = (str(number % 10),)
+    return _on_result(f"view-{number}", keys, "A view", "a view", f"open({number - 1})", joins=number > 1)
+
+
 KEYS: tuple[Key, ...] = (
-    Key("help", ("f1", "h", "question_mark"), "Help", "help", "LEAVE", "help", keep=100, on=BOTH),
-    Key("up", ("up",), "Move", "one line up", "MOVE", "move(-1)", on=BOTH),
-    Key("down", ("down",), "Move", "one line down", "MOVE", "move(1)", joins=True, on=BOTH),
-    Key("page-up", ("pageup",), "Move", "one page up", "MOVE", "page(-1)", joins=True, on=BOTH),
-    Key("page-down", ("pagedown",), "Move", "one page down", "MOVE", "page(1)", joins=True, on=BOTH),
-    Key("home", ("home",), "Move", "to the first line", "MOVE", "move(-1000000)", joins=True, on=BOTH),
-    Key("end", ("end",), "Move", "to the last line", "MOVE", "move(1000000)", joins=True, on=BOTH),
+    Key("help", ("f1", "h", "question_mark"), "Help", "help", "LEAVE", "help", keep=100, on=EVERY),
+    Key("up", ("up",), "Move", "one line up", "MOVE", "move(-1)", on=EVERY),
+    Key("down", ("down",), "Move", "one line down", "MOVE", "move(1)", joins=True, on=EVERY),
+    Key("page-up", ("pageup",), "Move", "one page up", "MOVE", "page(-1)", joins=True, on=EVERY),
+    Key("page-down", ("pagedown",), "Move", "one page down", "MOVE", "page(1)", joins=True, on=EVERY),
+    Key("home", ("home",), "Move", "to the first line", "MOVE", "move(-1000000)", joins=True, on=EVERY),
+    Key("end", ("end",), "Move", "to the last line", "MOVE", "move(1000000)", joins=True, on=EVERY),
     Key("fold", ("left",), "Fold", "fold, or go to the parent; when flat, scroll the commands", "MOVE", "fold"),
     Key("unfold", ("right",), "Unfold", "unfold; when flat, scroll the commands", "MOVE", "unfold", joins=True),
     Key("unfold-level", ("plus",), "Unfold", "unfold one level everywhere", "MOVE", "level(1)"),
@@ -94,7 +109,7 @@ KEYS: tuple[Key, ...] = (
     Key("copy", ("y",), "Copy", "copy the pid; again: the command line (OSC 52)", "LOOK", "copy", keep=5, on=BOTH),
     Key("show", ("Y",), "Show", "what y copies on a plain screen, for the mouse", "LOOK", "show", joins=True, on=BOTH),
     Key("save", ("S",), "Save", "save the screen: a picture, text or JSON", "LOOK", "save", joins=True),
-    Key("palette", ("ctrl+p",), "All", "everything, by name; themes", "LOOK", "palette", keep=30, on=BOTH),
+    Key("palette", ("ctrl+p",), "All", "everything, by name; themes", "LOOK", "palette", keep=30, on=EVERY),
     Key("release-driver", ("D",), "Release", "release the driver, or back", "LOOK", "driver"),
     Key("signal", ("f9", "k"), "Signal", "send a signal; it asks which, and to whom", "ACT", "signal", 80, on=BOTH),
     Key("profile", ("p",), "py-spy", "where its time goes: py-spy; asks how", "ACT", "profile('profile')", 84, on=BOTH),
@@ -114,9 +129,9 @@ KEYS: tuple[Key, ...] = (
     Key("minute-on", ("right_curly_bracket",), "60 s on", "replay: 60 s on", "TIME", "step(60)", joins=True),
     Key("recording-end", ("0",), "End", "replay: to the end", "TIME", "end_of_recording"),
     Key("back", ("escape",), "Back", "back; ends what is open or frozen", "LEAVE", "back"),
-    Key("quit", ("q", "f10"), "Quit", "quit", "LEAVE", "quit", keep=100, on=BOTH),
-    Key("interrupt", ("ctrl+c",), "Quit", "quit, when pressed twice", "LEAVE", "interrupt", on=BOTH),
-    Key("suspend", ("ctrl+z",), "Suspend", "to the shell; fg comes back", "LEAVE", "suspend_process", on=BOTH),
+    Key("quit", ("q", "f10"), "Quit", "quit", "LEAVE", "quit", keep=100, on=EVERY),
+    Key("interrupt", ("ctrl+c",), "Quit", "quit, when pressed twice", "LEAVE", "interrupt", on=EVERY),
+    Key("suspend", ("ctrl+z",), "Suspend", "to the shell; fg comes back", "LEAVE", "suspend_process", on=EVERY),
     Key("close", ("escape",), "Back", "back to where you were", "DETAILS", "back", keep=95, on=DETAILS),
     Key("take", ("enter", "space"), "Open", "open a relative; show, hide a secret", "DETAILS", "take", 80, on=DETAILS),
     _tab("1", "threads", "Threads", "its threads", joins=False),
@@ -132,6 +147,25 @@ KEYS: tuple[Key, ...] = (
     Key("left", ("left",), "Left", "long lines from their beginning", "DETAILS", "sideways(-1)", on=DETAILS),
     Key("right", ("right",), "Right in long lines", "long lines on", "DETAILS", "sideways(1)", joins=True, on=DETAILS),
     Key("others", ("O",), "Show it", "root: the environment of another user", "DETAILS", "others", 85, on=DETAILS),
+    _on_result("close", ("escape",), "Back", "back to where you were", "back", 99, joins=False),
+    *map(_view, range(1, 11)),
+    _on_result("tab", ("tab",), "Next view", "the next view", "turn_tab(1)", 60, joins=False),
+    _on_result("tab-back", ("shift+tab",), "Previous", "the view before", "turn_tab(-1)"),
+    _on_result("take", ("enter",), "Open", "zoom into a frame; open a line", "act('take')", 90, joins=False),
+    _on_result("out", ("backspace",), "Zoom out", "zoom out of the frame", "act('out')", 80),
+    _on_result("left", ("left",), "Move", "earlier; the frame to the left", "act('sideways', -1)", joins=False),
+    _on_result("right", ("right",), "Move", "later; the frame to the right", "act('sideways', 1)"),
+    _on_result("in", ("plus",), "Zoom", "a shorter time", "act('zoom', 1)", 75, joins=False),
+    _on_result("less", ("minus",), "Zoom out", "a longer time", "act('zoom', -1)"),
+    _on_result("gap", ("n",), "Next gap", "the next gap; the next that was found", "act('next')", 78, joins=False),
+    _on_result("find", ("slash", "f3"), "Find", "find functions", "find", 85, joins=False),
+    _on_result("turn", ("r",), "Next thread", "the next rank, or the next thread", "turn", 88, joins=False),
+    _on_result("again", ("R",), "Again", "take the stacks again", "again", 91, joins=False),
+    _on_result("self", ("s",), "By self", "by own time", "act('self')", 70, joins=False),
+    _on_result("total", ("t",), "By total", "by all that they call", "act('total')", 70),
+    _on_result("diff", ("d",), "Compare", "compare with an earlier one", "compare", 72, joins=False),
+    _on_result("path", ("y",), "Copy path", "copy the path of the file (OSC 52)", "copy_path", 66, joins=False),
+    _on_result("scp", ("Y",), "scp", "the line that fetches it, for the mouse", "show_path", 65),
 )  # fmt: skip
 
 # after `o`, the letters of nvitop: what they sort by

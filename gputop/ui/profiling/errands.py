@@ -13,6 +13,7 @@ from gputop.actions import Hold, Result, Run
 from gputop.monitor import Monitor
 from gputop.ui.keys.declared import Key
 from gputop.ui.look import Look, Token
+from gputop.ui.result.program import Program as Shows
 
 if TYPE_CHECKING:
     from gputop.ui.profiling.results import Opens
@@ -46,8 +47,8 @@ class News:
     opens: Opens | None = None
 
 
-class Program(Protocol):
-    """What they ask of the program they belong to."""
+class Program(Shows, Protocol):
+    """What they ask of the program they belong to, for results too."""
 
     monitor: Monitor
     look: Look
@@ -146,15 +147,9 @@ class Errands:
 
     def open(self, found: Opens) -> None:
         """Show a result on a screen of its own."""
-        from gputop.profile.kept import Kept  # late
-        from gputop.ui.profiling.results import screen
+        from gputop.ui.profiling.results import screen  # late
 
-        shown = screen(self._program, found, self._program.look, self._keys)
-        if shown is not None:
-            self._program.push_screen(shown)
-        elif not isinstance(found, Kept):
-            self.news = News(found.text, "bright")
-            self._changed()
+        self._program.push_screen(screen(self._program, found, self._program.look, self._keys))
 
     def leave(self) -> None:
         """The program ends, and so do they; nothing is kept."""

@@ -13,6 +13,8 @@ from gputop.profile.dump import look
 from gputop.profile.kept import Kept
 from gputop.ui.keys.declared import Key
 from gputop.ui.look import Look
+from gputop.ui.result import screen_of
+from gputop.ui.result.program import Program
 
 Opens = StackResult | ProfileResult | Traced | Kept
 
@@ -40,11 +42,6 @@ def testify(monitor: Monitor, process: Process, result: Result) -> None:
             monitor.tell(traced.identity, [fact for fact in result.notes if fact.process == traced.identity])
 
 
-def screen(program: object, found: Opens, look: Look, keys: tuple[Key, ...]) -> Screen[None] | None:
+def screen(program: Program, found: Opens, look: Look, keys: tuple[Key, ...]) -> Screen[None]:
     """The screen that shows it."""
-    # late: few looks at a monitor end in a result
-    try:
-        from gputop.ui.result import screen_of  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError:
-        return None
-    return screen_of(program, found, look, keys)  # type: ignore[no-any-return,unused-ignore]
+    return screen_of(program, found, look, keys)

@@ -1,0 +1,100 @@
+"""The threads of a trace: which of them trains, what each does, its call paths as a tree."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gputop.profile.code import is_own
+from gputop.profile.stacks import Node
+from gputop.safe.text import clean
+from gputop.trace.host import Host
+from gputop.trace.names import Mark
+
+_STDLIB_FILE = re.compile(r"[\w<>-]+\.py")
+_PYTHON = re.compile(r"(.+)\((\d+)\): (.+)", re.DOTALL)
+STEP = "step"  # all steps are one call path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One thread with something in it."""
+
+    number: int  # in `Host.outer`
+    name: str  # main, autograd, or as the kernel names it
+    tid: str
+    covered_us: float  # in any span
+    spans: int
+    functions: int  # of the backward pass
+    root: int  # of its call paths
+    python: int | None  # the same of its Python functions, where they were recorded
+
+
+def seen(host: Host) -> tuple[Seen, ...]:
+    """The one that trains first, then those of the backward pass, then the busiest."""
+    threads = [thread for thread in host.threads if thread.covered_us > 0 and not thread.python]
+    python = {(thread.pid, thread.tid): thread.root for thread in host.threads if thread.python}
+    main = max(threads, key=lambda one: (one.marks, one.tid == one.pid, one.covered_us), default=None)
+    counts = _spans(host)
+    rows = []
+    for one in sorted(threads, key=lambda one: (one is not main, not one.functions, -one.covered_us)):
+        tid = clean(str(one.tid), 20)
+        given = re.sub(r"^thread \d+ ?", "", host.thread_names.get((one.pid, one.tid), "")).strip("() ")
+        name = "main" if one is main else "autograd" if one.functions else given or f"thread {tid}"
+        rows.append(
+            Seen(
+                number=one.number,
+                name=name,
+                tid=tid,
+                covered_us=one.covered_us,
+                spans=counts[one.root],
+                functions=one.functions,
+                root=one.root,
+                python=python.get((one.pid, one.tid)),
+            )
+        )
+    return tuple(rows)
+
+
+def _spans(host: Host) -> dict[int, int]:
+    """How many spans each tree of call paths has, by its root."""
+    nesting = host.nesting
+    counts = list(nesting.count)
+    for path in range(len(counts) - 1, -1, -1):
+        if nesting.parent[path] >= 0:
+            counts[nesting.parent[path]] += counts[path]
+    return {thread.root: counts[thread.root] for thread in host.threads}
+
+
+def trees(host: Host) -> dict[int, Node]:
+    """The call paths of every thread by its root, counted in microseconds; what takes none is left out."""
+    nesting, names = host.nesting, host.names
+    totals = nesting.totals()
+    nodes: dict[int, Node] = {}
+    for path, total in enumerate(totals):
+        above = nodes.get(nesting.parent[path])
+        if nesting.parent[path] < 0:
+            node = Node("all")
+        elif above is None or not total:
+            continue
+        else:
+            name = nesting.name[path]
+            text = STEP if names.meanings[name] == Mark.STEP else names.texts[name]
+            node = above.children.setdefault(text, Node(text))
+        node.count += total
+        nodes[path] = node
+    return {thread.root: nodes[thread.root] for thread in host.threads}
+
+
+def is_own_call(name: str, stdlib: frozenset[str]) -> bool:
+    """Whether a Python function of a trace is the user's own: `train.py(30): step`. torch cuts what it imports from.
+
+    `stdlib` are the names of Python's own modules.
+    """
+    match = _PYTHON.fullmatch(name)
+    if match is None:
+        return False
+    file = match[1]
+    if file.startswith("/"):
+        return is_own(file)
+    return _STDLIB_FILE.fullmatch(file) is not None and file[0] != "<" and file[:-3] not in stdlib

@@ -1,0 +1,76 @@
+"""What a result is of: which process, what was done to it, when, and where it is kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputop.model import Frame, Identity, Process
+from gputop.profile.kept import Kept
+from gputop.safe.text import clean
+from gputop.ui import draw
+from gputop.ui.result.files import File
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """The head of a result. `processes` are all that it is of; findings of any of them are its own."""
+
+    what: str  # torch trace, 3 steps
+    pid: int | None
+    at_s: float | None = None  # wall clock
+    processes: tuple[Identity, ...] = ()
+    job: str | None = None
+    rank: int | None = None
+    kept: Kept | None = None
+    files: tuple[File, ...] = ()
+    older: tuple[Kept, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all its files."""
+        return sum(file.size_bytes or 0 for file in self.files)
+
+
+def of_process(process: Process, what: str, at_s: float | None = None) -> About:
+    """Of one that was just looked at."""
+    return About(
+        what=what, pid=process.pid, at_s=at_s, processes=(process.identity,), job=process.job, rank=process.rank
+    )
+
+
+def names(about: About, frame: Frame | None) -> list[str]:
+    """From the outside in: its job, its rank, its pid, what was done to it, when."""
+    found = []
+    job = next((job for job in frame.jobs if job.key == about.job), None) if frame else None
+    if job:
+        found.append(draw.cut(clean(job.name), 32))
+    if about.rank is not None:
+        found.append(f"rank{about.rank}")
+    if about.pid is not None:
+        found.append(str(about.pid))
+    clock = "" if about.at_s is None else time.strftime(", %H:%M:%S", time.localtime(about.at_s))
+    return [*found, f"{about.what}{clock}"]
+
+
+def files_of(paths: Sequence[str]) -> tuple[File, ...]:
+    """Files with their sizes, those that are there. Asks the disk."""
+    found = []
+    for path in paths:
+        try:
+            found.append(File(path, Path(path).lstat().st_size))
+        except OSError:
+            continue
+    return tuple(found)
+
+
+def files_in(folder: str) -> tuple[File, ...]:
+    """What lies in a folder. Asks the disk."""
+    try:
+        return files_of(sorted(entry.path for entry in os.scandir(folder) if not entry.name.startswith(".")))
+    except OSError:
+        return ()

@@ -1,0 +1,108 @@
+"""The files tab: where the result lies, what opens each file, and what was taken of the same before."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from gputop import units
+from gputop.profile.kept import COLLAPSED, FLAME, META, SPEEDSCOPE, Kept
+from gputop.safe.text import clean
+from gputop.ui import draw
+from gputop.ui.details.tab import Body
+from gputop.ui.draw import Line, Run
+from gputop.ui.look import Look
+from gputop.ui.result.tab import Listed, entry
+
+_HINTS = {
+    SPEEDSCOPE: "drop it on https://www.speedscope.app: nothing is uploaded",
+    FLAME: "a flame graph for any browser",
+    COLLAPSED: "collapsed stacks: flamegraph.pl, inferno, gputop explain",
+    META: "what it is about",
+}
+_PERFETTO = "drop it on https://ui.perfetto.dev: nothing is uploaded"
+_FIRST = (SPEEDSCOPE, FLAME, COLLAPSED)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a result."""
+
+    path: str
+    size_bytes: int | None
+
+    @property
+    def name(self) -> str:
+        """Its last part."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def hint(self) -> str:
+        """What opens it."""
+        return _HINTS.get(self.name, _PERFETTO if ".json" in self.name else "")
+
+
+def ordered(files: Sequence[File]) -> list[File]:
+    """What one opens first, first."""
+    places = {name: place for place, name in enumerate(_FIRST)}
+    return sorted(files, key=lambda file: (file.name == META, places.get(file.name, len(places)), file.name))
+
+
+def scp(path: str, host: str, user: str = "") -> str:
+    """The command that brings a file to the machine one sits at."""
+    return f"scp {shlex.quote(f'{user}@{host}:{path}' if user else f'{host}:{path}')} ."
+
+
+class Files(Listed):
+    """Files first, then older ones of the same command; the keys are about the one under the cursor."""
+
+    takes = "Open"
+
+    def __init__(self, files: Sequence[File], older: Sequence[Kept], mine: Kept | None) -> None:
+        super().__init__("files", "Files", "Files", self._lines)
+        self.files, self.older, self.mine = ordered(files), older, mine
+        self.keys |= {"result-take", "result-path", "result-scp", "result-diff"}
+
+    @property
+    def file(self) -> File | None:
+        """The one under the cursor; the first where that is none."""
+        selected = self.selected
+        found = (file for file in self.files if file.path == selected)
+        return next(found, self.files[0] if self.files else None)
+
+    @property
+    def chosen(self) -> Kept | None:
+        """The older one under the cursor."""
+        return next((kept for kept in self.older if ("older", kept.name) == self.selected), None)
+
+    def _lines(self, width: int, look: Look) -> Body:
+        entries = [entry(file.path, _file(file), width, look) for file in self.files]
+        if not self.files:
+            entries = [entry("none", [Run("nothing of it is kept", "dim")], width, look)]
+        place: Hashable = ("title",)
+        entries.append(entry(("blank",), [Run("")], width, look))
+        text = (
+            "earlier ones of this process and of the same command" if self.older else "no earlier one of this command"
+        )
+        entries.append(entry(place, [Run(text, "dim")], width, look))
+        for kept in self.older:
+            same = self.mine is not None and (kept.pid, kept.started_ticks) == (self.mine.pid, self.mine.started_ticks)
+            mark = "this process" if same else "same command"
+            runs = [
+                Run(draw.fit(clean(kept.title, 200), max(20, width - 18), more=look.glyphs.more)),
+                Run(f"  {mark}", "dim"),
+            ]
+            entries.append(entry(("older", kept.name), runs, width, look))
+        where = self.mine.path if self.mine else ""
+        return Body(entries, [], draw.tail(where, max(10, width // 2), look.glyphs.more))
+
+
+def _file(file: File) -> list[Run]:
+    size = "" if file.size_bytes is None else f"{units.size(file.size_bytes)}B"
+    return [Run(draw.fit(file.name, 24), "text"), Run(f"{size:>8}  ", "text"), Run(file.hint, "dim")]
+
+
+def summary(files: Sequence[File], look: Look) -> list[Line]:
+    """The files in a line each, below another tab."""
+    return [Line(look).add("  ").runs(_file(file)) for file in ordered(files) if file.name != META][:3]

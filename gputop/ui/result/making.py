@@ -1,0 +1,33 @@
+"""From what an action ended in, or from what is kept of it, to what the screen shows. Heavy: made in a thread."""
+
+from __future__ import annotations
+
+from gputop.actions.spy import ProfileResult, StackResult
+from gputop.actions.tracing import Traced
+from gputop.profile import told
+from gputop.profile.kept import Kept
+from gputop.safe.files import Refused
+from gputop.ui.result.content import Content
+from gputop.ui.result.profiled import of_profile_kept
+from gputop.ui.result.stacks import of_stacks
+
+Result = StackResult | ProfileResult | Traced | Kept
+
+
+def content(result: Result, rank: int = 0) -> Content:
+    """All that the screen needs; of several ranks this one. Refused says why it cannot be shown."""
+    if isinstance(result, StackResult):
+        return of_stacks(result)
+    if isinstance(result, ProfileResult):
+        if result.profile is None or result.page is None or result.kept is None:
+            raise Refused(": ".join((result.text, *result.lines[:1])))
+        return of_profile_kept(result.profile, result.page, result.kept)
+    # late: most who look at stacks have no trace
+    from gputop.ui.result.traced import of_files, of_traced
+
+    if isinstance(result, Traced):
+        return of_traced(result, rank)
+    if isinstance(result.meta.get("traces"), list):
+        return of_files(result, rank)
+    profile = result.open()
+    return of_profile_kept(profile, told.page(profile, result.title), result)

@@ -1,0 +1,121 @@
+"""The whole screen of a result as strips: what it says, its tabs, below the first of them more at a glance. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.strip import Strip
+
+from gputop import units
+from gputop.diagnose import Finding
+from gputop.model import Frame
+from gputop.ui import draw
+from gputop.ui.details import tabs
+from gputop.ui.draw import Line, Run
+from gputop.ui.look import Look
+from gputop.ui.panes.header import HOSTNAME_CELLS, ROOMY
+from gputop.ui.result import files, says
+from gputop.ui.result.about import About, names
+from gputop.ui.result.content import Content
+from gputop.ui.result.tab import Listed, Tab
+
+AIR_FROM = 26  # lines: below, nothing is left blank
+GLANCE_FROM = 16  # lines for a tab: from there on, others stand below the first
+_GLANCE_ROWS = 5  # of a table, with its titles
+_LEAST_ROWS = 7  # of the tab itself
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The lines, and where on them the mouse can do something."""
+
+    strips: Sequence[Strip]
+    tabs_y: int
+    spots: Sequence[tabs.Spot[Tab]]
+    body_y: int
+
+
+def picture(
+    content: Content,
+    tab: Tab,
+    frame: Frame | None,
+    live: Sequence[tuple[Finding, float]],
+    size: tuple[int, int],
+    look: Look,
+) -> Picture:
+    """All of it in exactly `size` cells; `live` are the findings of its processes, with their ages in seconds."""
+    width, height = size
+    roomy = height >= AIR_FROM
+    air = [draw.blank(width, look)] if roomy else []
+    strips = [head(content.about, frame, width, look, content.ranks, content.rank), *air]
+    most = 3 if height < 20 else 4 if not roomy else 5 if height < 50 else 8
+    strips += [*says.strips(content.says, live, width, most, look), *air]
+    tabs_y = len(strips)
+    room = max(0, height - tabs_y - 1)
+    glance = _glance(content, tab, width, room, look)
+    body = tab.draw(width, room - len(glance), look)
+    rule, spots = tabs.strip(tab, width, look, tab.facts, content.tabs)
+    strips += [rule, *body]
+    strips += [draw.blank(width, look)] * (height - len(strips) - len(glance))
+    return Picture([*strips, *glance][:height], tabs_y, spots, tabs_y + 1)
+
+
+def _glance(content: Content, tab: Tab, width: int, room: int, look: Look) -> list[Strip]:
+    """What stands below the first tab where that leaves room: the table after it, and the files."""
+    if tab is not content.tabs[0] or room < GLANCE_FROM:
+        return []
+    lists = [each for each in content.tabs if isinstance(each, Listed) and each.id in ("functions", "operators")]
+    wanted = tab.natural(width, look)
+    left = room - min(wanted, max(room * 3 // 5 - 2, _LEAST_ROWS))
+    shown = files.summary(content.about.files, look)
+    right = "y copies a path, Y shows an scp line"
+    beneath = [draw.rule("files", width, look, right=right), *(line.strip(width) for line in shown)]
+    blank = [draw.blank(width, look)]
+    with_files = bool(shown) and left >= 2 + _GLANCE_ROWS + 1 + len(beneath)
+    rows = left - 2 - (len(beneath) + 1 if with_files else 0)
+    strips: list[Strip] = []
+    for each in lists[:1] if rows >= 3 else ():
+        strips += [*blank, draw.rule(_title(each), width, look, right=each.facts), *each.glance(width, rows, look)]
+        strips += blank * (left - len(strips) - (len(beneath) + 1 if with_files else 0))
+    if with_files:
+        strips += [*blank, *beneath]
+    return strips
+
+
+def _title(tab: Tab) -> str:
+    return {"functions": "top functions", "operators": "operators"}.get(tab.id, tab.title.lower())
+
+
+def head(about: About, frame: Frame | None, width: int, look: Look, ranks: Sequence[str] = (), rank: int = 0) -> Strip:
+    """Where it is from, from the outside in; at the right where it is kept."""
+    found = names(about, frame)
+    gap = 2 if width >= ROOMY else 1
+    pieces = [[Run("> ", "dim"), Run(name, "text")] for name in found[:-1]]
+    pieces.append([Run("> ", "dim"), Run(found[-1], "bright", True)])
+    host = [Run(draw.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)] if frame else []
+    saved = f"saved {units.size(about.size_bytes)}B" if about.files else "not kept"
+    several = f"{ranks[rank]} of {len(ranks)}  " if len(ranks) > 1 else ""
+    right = [Run(several, "text"), Run(saved, "dim")]
+    chosen = [host, *pieces] if host else pieces
+    while len(chosen) > 1 and 9 + sum(gap + draw.cells(runs) for runs in (*chosen, right)) > width:
+        chosen.pop(0)
+    line = Line(look, on="raised").add(" gputop ", "busy", bold=True, reverse=True)
+    for runs in chosen:
+        line.add(" " * gap).runs(runs)
+    if line.cells + gap + draw.cells(right) + 1 <= width:
+        line.to(width - 1 - draw.cells(right)).runs(right)
+    return line.strip(width)
+
+
+def waiting(text: str, size: tuple[int, int], look: Look, token: str = "dim") -> list[Strip]:
+    """The screen while there is nothing to show yet, or nothing at all."""
+    width, height = size
+    top = Line(look, on="raised").add(" gputop ", "busy", bold=True, reverse=True).strip(width)
+    lines = [top, draw.blank(width, look)]
+    lines.append(
+        Line(look)
+        .add(f" {draw.cut(text, max(0, width - 2), look.glyphs.more)}", "dim" if token == "dim" else "warn")
+        .strip(width)
+    )
+    return [*lines, *[draw.blank(width, look)] * (height - 3)][:height]

@@ -1,0 +1,42 @@
+"""What the screen of a result asks of the program it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from gputop.actions import Rights
+from gputop.config import Settings
+from gputop.ui.mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from gputop.ui.dialogs.palette import Deed
+
+
+class Main(Protocol):
+    """What the main screen does for this one."""
+
+    settings: Settings
+
+    @property
+    def rights(self) -> Rights:
+        """What may be done to processes."""
+
+    def themes(self) -> Iterable[Deed]:
+        """Other colours."""
+
+
+class Program(Protocol):
+    """What the screen asks of the program it belongs to."""
+
+    mailbox: Mailbox
+
+    @property
+    def main(self) -> Main:
+        """The main screen."""
+
+    def failed(self, error: Exception, where: str) -> str:
+        """Keep what went wrong; the line to show for it."""
+
+    def listen_to_mouse(self, on: bool) -> None:
+        """Have the terminal report clicks and the wheel, or leave them to it."""

@@ -1,0 +1,132 @@
+"""What a result says, drawn: its worst trouble first, what is seen live beside it, what could be won, what next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.strip import Strip
+
+from gputop import units
+from gputop.diagnose import Finding
+from gputop.diagnose.rules import RULES
+from gputop.ui import draw
+from gputop.ui.draw import Line, Run, wrap
+from gputop.ui.look import Look, Token
+
+Severity = Literal["crit", "warn", "info", "fine"]
+_WORDS: dict[Severity, str] = {"crit": "CRIT", "warn": "WARN", "info": "INFO", "fine": "OK"}
+_TOKENS: dict[Severity, Token] = {"crit": "crit", "warn": "warn", "info": "dim", "fine": "busy"}
+_LEAST_GAIN = 1.05
+_INDENT = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saying:
+    """One thing that a result says."""
+
+    severity: Severity
+    text: str
+    facts: str = ""
+    steps: tuple[str, ...] = ()
+    lost_share: float | None = None  # the most that could be won, 0 to 1 of the time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Says:
+    """All that it says. `names` are those of facts that the live rules know; `known` those it could have."""
+
+    sayings: tuple[Saying, ...] = ()
+    words: tuple[str, ...] = ()
+    names: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
+
+
+def strips(says: Says, live: Sequence[tuple[Finding, float]], width: int, most: int, look: Look) -> list[Strip]:
+    """It in at most `most` lines; `live` are the findings of its process with their ages in seconds."""
+    troubles = [saying for saying in says.sayings if saying.severity in ("crit", "warn")]
+    first = next(iter(troubles), next(iter(says.sayings), None))
+    lines: list[Line] = []
+    if first is not None:
+        lines += _headline(first, width, look)
+    rest = [*_live(says, live, look), *_gain(first, width, look)]
+    others = [saying for saying in troubles if saying is not first]
+    sentences = [word for word in says.words if first is None or first.text != word]
+    room = most - len(lines) - len(rest)
+    rest += [_other(saying, look) for saying in others[: max(0, room)]]
+    room = most - len(lines) - len(rest)
+    for sentence in sentences if room > 0 else ():
+        for place, part in enumerate(wrap(sentence, max(20, width - _INDENT - 1))):
+            token: Token = "text" if first is None and not rest else "dim"
+            rest.append(Line(look).add(" " * (_INDENT if first else 3 if place else 1)).add(part, token))
+    return [line.strip(width) for line in [*lines, *rest][: max(0, most)]]
+
+
+def badge(severity: Severity, look: Look) -> list[Run]:
+    """Its sign and word, reversed."""
+    sign = getattr(look.glyphs, "info" if severity == "fine" else severity)
+    return [Run(f" {sign} {_WORDS[severity]} ", _TOKENS[severity], True, True)]
+
+
+def _headline(saying: Saying, width: int, look: Look) -> list[Line]:
+    """What is wrong, bright; what it rests on beside it, or below where that does not fit."""
+    line = Line(look).add(" ").runs(badge(saying.severity, look))
+    line.to(_INDENT)
+    parts = wrap(saying.text, max(20, width - _INDENT - 1))
+    lines = [line.add(parts[0], "bright", bold=True)]
+    lines += [Line(look).to(_INDENT).add(part, "bright", bold=True) for part in parts[1:2]]
+    if saying.facts:
+        if lines[-1].cells + 3 + len(saying.facts) > width:
+            lines.append(Line(look).to(_INDENT))
+        else:
+            lines[-1].add("   ")
+        lines[-1].add(draw.cut(saying.facts, max(0, width - lines[-1].cells - 1), look.glyphs.more), "text")
+    return lines
+
+
+def _live(says: Says, live: Sequence[tuple[Finding, float]], look: Look) -> Iterator[Line]:
+    """How it agrees with what the rules see from outside."""
+    agreeing = [each for each in live if says.names.intersection(RULES[each[0].rule].confirmed_by)]
+    against = [
+        each for each in live if each not in agreeing and says.known.intersection(RULES[each[0].rule].confirmed_by)
+    ]
+    if agreeing:
+        line = Line(look).to(_INDENT).add("agrees with  ", "dim")
+        for place, (finding, age_s) in enumerate(agreeing[:3]):
+            line.add(", " if place else "", "dim").add(finding.rule, _TOKENS[finding.severity], bold=True)
+            line.add(f"  seen live for {units.ago(age_s)}", "dim")
+        yield line
+    if against:
+        line = Line(look).to(_INDENT).add("not seen here  ", "dim")
+        for place, (finding, age_s) in enumerate(against[:3]):
+            line.add(", " if place else "", "dim").add(finding.rule, _TOKENS[finding.severity], bold=True)
+            line.add(f"  which the rules tell live for {units.ago(age_s)}", "dim")
+        yield line
+    if live and not agreeing and not against:
+        finding, age_s = live[0]
+        yield (
+            Line(look).to(_INDENT).add("seen live  ", "dim").add(finding.rule, _TOKENS[finding.severity], bold=True)
+            .add(f"  for {units.ago(age_s)}: {finding.headline}", "dim")
+        )  # fmt: skip
+
+
+def _gain(saying: Saying | None, width: int, look: Look) -> Iterator[Line]:
+    """What could be won at most, and the best thing to do."""
+    if saying is None:
+        return
+    line = Line(look).to(_INDENT)
+    share = saying.lost_share
+    if share is not None and share < 0.99 and (gain := 1 / (1 - share)) >= _LEAST_GAIN:
+        line.add("at most ", "dim").add(f"{gain:.1f}{look.glyphs.times} faster", "bright", bold=True)
+        line.add(" without it.  ", "dim")
+    if saying.steps:
+        line.add("Next: ", "dim")
+        line.add(draw.cut(saying.steps[0], max(0, width - line.cells - 1), look.glyphs.more), "text")
+    if line.cells > _INDENT:
+        yield line
+
+
+def _other(saying: Saying, look: Look) -> Line:
+    line = Line(look).add(" ").runs(badge(saying.severity, look)).to(_INDENT).add(saying.text, "text")
+    return line.add("  ").add(saying.facts, "dim")

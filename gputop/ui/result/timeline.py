@@ -1,0 +1,183 @@
+"""A stretch of time in cells: lanes under one axis, a cursor, the steps. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.strip import Strip
+
+from gputop.trace.lanes import Lane, Lanes, Track
+from gputop.ui import draw
+from gputop.ui.draw import Line
+from gputop.ui.look import PLAIN, Look, Token
+
+NAMES = 12  # cells for the names of lanes
+_TOKENS: dict[str, Token] = {
+    "data": "warn",
+    "forward": "busy",
+    "backward": "busy area",
+    "optimizer": "memory",
+    "zero": "memory",
+    "comm": "owner",
+    "compute": "busy",
+    "copy": "command",
+    "thread": "dim",
+}
+_LEAST = 0.02  # of a cell; less than this of it is as good as nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What is looked at: from, to, and where the cursor stands; microseconds."""
+
+    start: float
+    end: float
+    cursor: float
+
+    @property
+    def span(self) -> float:
+        """How long it is."""
+        return self.end - self.start
+
+
+def strips(lanes: Lanes, at: Stretch, width: int, look: Look) -> list[Strip]:
+    """The axis, then a line for each lane."""
+    names = min(NAMES, max(6, width // 6))
+    room = max(1, width - names - 1)
+    lines = [axis(lanes, at, names, room, look)]
+    for lane in lanes.lanes:
+        line = Line(look).add(" ").add(draw.fit(lane.title, names - 1, more=look.glyphs.more), "dim").to(names)
+        _fill(line, lane, at, room, look)
+        lines.append(line)
+    return [line.strip(width) for line in lines]
+
+
+def axis(lanes: Lanes, at: Stretch, names: int, room: int, look: Look) -> Line:
+    """Times from the beginning of the trace, where steps begin, where the cursor is."""
+    unit_us, unit = (1e6, "s") if at.end - lanes.start >= 10e6 else (1e3, "ms")
+    tick = _tick(at.span / unit_us, room)
+    marks: dict[int, tuple[str, Token]] = {}
+    first = int((at.start - lanes.start) / unit_us / tick)
+    for number in range(first, first + room):
+        value = number * tick
+        cell = _cell(lanes.start + value * unit_us, at, room)
+        if cell >= room:
+            break
+        if cell >= 0:
+            text = f"{value:.10g}"
+            marks[cell] = (f"{text} {unit}" if not any(token == "dim" for _, token in marks.values()) else text, "dim")
+    for number, start, _ in lanes.steps:
+        cell = _cell(start, at, room)
+        if 0 <= cell < room and start > at.start - at.span / room:
+            marks[cell] = (f"{look.glyphs.column} step {number}", "text")
+    cursor = _cell(at.cursor, at, room)
+    line = Line(look).to(names)
+    for cell in sorted(marks):
+        text, token = marks[cell]
+        if line.cells < names + cell + (cell == 0) and names + cell + len(text) <= names + room:
+            line.to(names + cell).add(text, token).add(" ")
+    return _marked(line, names + cursor, names + room, look)
+
+
+def _marked(line: Line, cell: int, width: int, look: Look) -> Line:
+    """The line with the cursor on it."""
+    text = line.to(width).strip(width).text
+    made = Line(look)
+    if not 0 <= cell < width:
+        return line
+    before, after = text[:cell], text[cell + 1 :]
+    return made.add(before, "dim").add(look.glyphs.down, "bright", bold=True).add(after, "dim")
+
+
+def _tick(span: float, room: int) -> float:
+    """A step of the axis: 1, 2 or 5 times a power of ten, at least 12 cells apart."""
+    return draw.ceiling(span * 12 / room, 1e-4)
+
+
+def _cell(time: float, at: Stretch, room: int) -> int:
+    return int((time - at.start) / at.span * room // 1) if at.span > 0 else 0
+
+
+def _fill(line: Line, lane: Lane, at: Stretch, room: int, look: Look) -> None:
+    """One lane: runs of cells in which the same kind takes most of the time; blank is nothing."""
+    each = at.span / room
+    if lane.area:
+        shares = [
+            lane.tracks[0].covered(at.start + cell * each, at.start + (cell + 1) * each) / each for cell in range(room)
+        ]
+        line.add(draw.chart(shares, room, 1, 1.0, look)[0], "busy")
+        return
+    owners: list[Track | None] = []
+    for cell in range(room):
+        start = at.start + cell * each
+        taken = [(track.covered(start, start + each), track) for track in lane.tracks]
+        most, track = max(taken, key=lambda pair: pair[0])
+        owners.append(track if most >= _LEAST * each else None)
+    cell = 0
+    while cell < room:
+        owner, first = owners[cell], cell
+        while cell < room and owners[cell] is owner:
+            cell += 1
+        if owner is None:
+            line.add(look.glyphs.rule * (cell - first), "faint")
+        else:
+            span = at.start + first * each, at.start + cell * each
+            _block(line, owner, span, cell - first, look)
+
+
+def _block(line: Line, track: Track, span: tuple[float, float], cells: int, look: Look) -> None:
+    """What takes some cells, with its name where that fits."""
+    token = _TOKENS.get(track.kind, "dim")
+    count, start, end = track.within(*span)
+    name = track.name(*span)
+    lasts = f" {took(end - start)}" if count == 1 or track.covered(*span) > 0.9 * (span[1] - span[0]) else ""
+    whole = next((text for text in (f"{name}{lasts}", name) if len(text) + 2 <= cells), "")
+    text = whole.center(cells) if whole else f" {draw.cut(name, cells - 2, '')}" if cells >= 6 else ""
+    if look.palette is PLAIN and cells > 2:
+        text = f"|{text[1:]}"
+    line.add(draw.fit(text, cells), token, reverse=True)
+
+
+def took(us: float) -> str:
+    if us >= 1e6:
+        return f"{us / 1e6:.3g} s"
+    return f"{us / 1e3:.3g} ms" if us >= 100 else f"{us:.0f} us"
+
+
+def under(lanes: Lanes, at: Stretch, width: int) -> list[tuple[str, str]]:
+    """What is under the cursor, lane by lane: its name, what runs there and for how long."""
+    found = []
+    each = at.span / max(1, width)
+    for lane in lanes.lanes:
+        if lane.area:
+            continue
+        taken = [(track.covered(at.cursor - each / 2, at.cursor + each / 2), track) for track in lane.tracks]
+        most, track = max(taken, key=lambda pair: pair[0])
+        if most > 0:
+            _, start, end = track.within(at.cursor - each / 2, at.cursor + each / 2)
+            found.append((lane.title, f"{track.name(start, end)} {took(end - start)}"))
+    return found
+
+
+def gap_at(lanes: Lanes, time: float) -> tuple[float, float] | None:
+    """The gap that holds a time."""
+    for start, end in lanes.gaps.within(time, time + 1e-3):
+        return _whole(lanes, start, end)
+    return None
+
+
+def _whole(lanes: Lanes, start: float, end: float) -> tuple[float, float]:
+    around = lanes.gaps.within(start - 1e12, end + 1e12)
+    return next(((a, b) for a, b in around if a <= start and end <= b), (start, end))
+
+
+def next_gap(lanes: Lanes, after: float, least: float) -> tuple[float, float] | None:
+    """The first gap that begins after a time and is long enough; from the beginning where there is none."""
+    long = [(start, end) for start, end in lanes.gaps if end - start >= least]
+    return next((gap for gap in long if gap[0] > after), long[0] if long else None)
+
+
+def times(rows: Sequence[tuple[str, str]]) -> str:
+    """What is under the cursor in one line."""
+    return "   ".join(f"{title}: {text}" for title, text in rows)

@@ -1,0 +1,158 @@
+"""The keys of a result, on what is really kept: a profile of stacks with an earlier one, traces of two ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from gputop.actions.tracing import Traced
+from gputop.profile import flame, kept, parse
+from gputop.profile.kept import COLLAPSED, FLAME, SPEEDSCOPE, Kept
+from gputop.trace.read import read
+from gputop.trace.verdict import View
+from gputop.ui.keys.declared import KEYS
+from gputop.ui.result import screen_of
+from gputop.ui.result.making import Result
+from gputop.ui.result.screen import ResultScreen
+from tests.screens import Stage, play
+from tests.scripted import frame
+from tests.test_profile import py_spy_file
+from tests.traces import MAIN, NCCL, busy
+
+NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+PRESSED: set[str] = set()
+
+
+def shows(result: Result, scene: Callable[[Stage], Awaitable[None]], size: tuple[int, int] = (120, 40)) -> None:
+    """Act on the screen of a result."""
+
+    async def opened(stage: Stage) -> None:
+        screen = screen_of(stage.app, result, stage.app.look, stage.app.main.every_key)
+        assert isinstance(screen, ResultScreen)
+        stage.app.push_screen(screen)
+        await stage.until(lambda: screen.content is not None, "the result")
+        await scene(stage)
+
+    play(opened, frame(), size=size)
+
+
+async def press(stage: Stage, *ids: str) -> None:
+    """Press the keys of these actions."""
+    for id in ids:
+        PRESSED.add(id)
+        await stage.press(next(key.keys[0] for key in KEYS if key.id == f"result-{id}"))
+
+
+@pytest.fixture
+def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    """A profile that is kept, with an earlier one of the same command."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    text = py_spy_file()
+    files = {SPEEDSCOPE: text.encode(), COLLAPSED: b"x 1\n", FLAME: flame(parse(text)).encode()}
+    meta = {"pid": 7757, "started_ticks": 5, "command": "python train.py", "short": "python train.py", "seconds": 10.0}
+    kept.keep({**meta, "pid": 41, "at_s": 1_795_100_000.0}, files)
+    return kept.keep({**meta, "at_s": 1_795_185_127.0}, files)
+
+
+def traces(tmp_path: Path) -> Traced:
+    """Two ranks: the second comes late to the collective of every step."""
+    paths = []
+    for rank in range(2):
+        made = busy(3, distributedInfo={"rank": rank, "world_size": 2, "backend": "nccl"})
+        for step in range(3):
+            start = step * 100_000
+            made.note(
+                "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 10, 30_000 + 20_000 * rank
+            )
+            made.host("aten::linear", start + 60_000, 20_000)
+            made.host("train.py(3): step", start + 5, 99_000, "python_function", MAIN)
+            late = 30_000 * rank
+            made.kernel(NCCL, start + 20_000 + late, 70_000 - late, stream=20, launch=start + 15_000)
+            made.memory(start + 10, 10**9 * (step + 1), 10**10)
+        paths.append(made.write(tmp_path / f"rank{rank}.json.gz"))
+    views = tuple(View(read(path)) for path in paths)
+    for view in views:
+        view.ranks = views
+    return Traced(text="", good=True, files=tuple(paths), views=views)
+
+
+def test_keys_of_a_profile(profile: Kept) -> None:
+    async def scene(stage: Stage) -> None:
+        assert "py-spy 10 s" in stage.lines[0]
+        await press(stage, "view-2", "total")
+        assert "by total time" in stage.text
+        await press(stage, "self", "find")
+        await stage.press(*"next", "enter")
+        assert ", with next" in stage.text
+        await press(stage, "tab")
+        assert "[3 Threads]" in stage.text
+        await press(stage, "take")
+        assert "[1 Flame]" in stage.text
+        await stage.press("down", "down")
+        await press(stage, "take")
+        assert "zoomed" in stage.text
+        await press(stage, "out", "right", "left", "turn")
+        assert "zoomed" not in stage.text
+        await press(stage, "path")
+        assert stage.app.clipboard == f"{profile.path}/{SPEEDSCOPE}"
+        await press(stage, "scp")
+        assert f"scp dgx-07:{profile.path}/{SPEEDSCOPE} ." in stage.text.replace("\n", "")
+        await stage.press("escape")
+        await press(stage, "diff")
+        await stage.until(lambda: "The same functions take the same shares" in stage.text, "the comparison")
+        await press(stage, "close")
+        assert "[1 Flame]" in stage.text
+        await press(stage, "tab-back", "view-5")
+        await stage.press("end")
+        await press(stage, "take")
+        await stage.until(lambda: len(stage.app.screen_stack) == 4, "the earlier one")
+        await press(stage, "close", "close")
+        assert stage.app.screen is stage.app.main
+
+    shows(profile, scene)
+
+
+def test_keys_of_traces(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        assert "rank 0 of 2" in stage.lines[0]
+        assert "GPU compute" in stage.text
+        timeline = stage.app.screen.tab  # type: ignore[attr-defined]
+        whole, start = timeline.at.span, timeline.at.cursor
+        await press(stage, "right", "in", "in", "less")
+        assert timeline.at.span == whole / 2
+        assert timeline.at.cursor > start
+        await press(stage, "gap")
+        assert "no gap of the GPU" in stage.text
+        await press(stage, "view-2", "take")
+        assert "[1 Timeline]" in stage.text
+        await press(stage, "view-3", "view-4", "view-5", "view-6")
+        assert "main thread, Python" in stage.text
+        assert "train.py(3): step" in stage.text
+        await press(stage, "turn")
+        await stage.until(lambda: "rank 1 of 2" in stage.lines[0], "the other rank")
+        await press(stage, "view-8")
+        assert "rank 1, rank1.json.gz" in stage.text
+        await press(stage, "view-7", "view-9", "view-10")
+        assert "[0 Report]" in stage.text
+
+    shows(traces(tmp_path), scene)
+
+
+def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        screen = screen_of(stage.app, Kept(str(tmp_path), "gone", {}), stage.app.look, stage.app.main.every_key)
+        stage.app.push_screen(screen)
+        await stage.until(lambda: "is not there" in stage.text or "No such" in stage.text, "the reason")
+        await stage.press("escape")
+        assert stage.app.screen is stage.app.main
+
+    play(scene, frame())
+
+
+def test_every_key_of_a_result_was_pressed() -> None:
+    """After those above; the one for stacks is tried on a real process."""
+    declared = {key.id.removeprefix("result-") for key in KEYS if key.group == "RESULT"}
+    if PRESSED:
+        assert declared - PRESSED <= {"again", "view-1"}
