@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from gputop.model import Frame, GpuShare, Node, Process, Role
@@ -16,6 +17,7 @@ _ADD = (
 )  # fmt: skip
 _SAME = ("waiting_in", "last_cpu", "affinity", "nice")
 _PLAIN = (*_ADD, *_SAME, "age_s", "mean_read_bytes", "state")
+_added, _alike = attrgetter(*_ADD), attrgetter(*_SAME)  # all at once: each job's line adds them up at every tick
 _URGENT = "DZtTRXSI"  # blocked, dead and not reaped, stopped, running, ... asleep
 
 
@@ -75,9 +77,9 @@ def one(process: Process, frame: Frame) -> Figures:
 def together(processes: Sequence[Process], frame: Frame, user: str | None) -> Figures:
     """Sums over processes; percentages that do not add up are means, what is unknown is left out of both."""
     shares = tuple(share for process in processes for share in process.gpus)
-    sums: dict[str, Any] = {name: add(getattr(process, name) for process in processes) for name in _ADD}
-    alike: dict[str, Any] = {name: same(getattr(process, name) for process in processes) for name in _SAME}
-    chars, calls = sums["read_chars_per_s"], sums["read_calls_per_s"]
+    sums: dict[str, Any] = dict(zip(_ADD, map(add, zip(*map(_added, processes), strict=True)), strict=False))
+    alike: dict[str, Any] = dict(zip(_SAME, map(same, zip(*map(_alike, processes), strict=True)), strict=False))
+    chars, calls = sums.get("read_chars_per_s"), sums.get("read_calls_per_s")
     return Figures(
         count=len(processes),
         user=user,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -235,4 +236,5 @@ class Gputop(GuardedApp, inherit_bindings=False):
 def show(monitor: Monitor, mailbox: Mailbox, settings: Settings) -> NoReturn:
     """Show a running monitor on this terminal until somebody quits; ends the process."""
     look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
+    gc.freeze()  # what is imported stays: no search for circles goes through it again
     run_guarded(lambda guard: Gputop(monitor, mailbox, settings, look, guard), settings.mouse, settings.readonly)

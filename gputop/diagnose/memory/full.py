@@ -57,7 +57,7 @@ def _figures(view: View, gpu: Gpu, used: float, most: float, grown: float) -> It
     yield Evidence(text=text, value=share, unit="%", limit=100 * view.limit("info_share"))
     text = f"+{units.size(grown)} in {units.ago(seconds)}" if grown else f"no more than {units.ago(seconds)} ago"
     yield Evidence(text=text, value=grown, unit="B", limit=view.limit("least_growth_bytes"))
-    held = sorted(holders(view.frame).get(gpu.uuid, ()), key=lambda one: -(one[1].vram_bytes or 0))
+    held = sorted(holders(view).get(gpu.uuid, ()), key=lambda one: -(one[1].vram_bytes or 0))
     if held:
         names = [f"{named(process)} {units.size(share.vram_bytes)}" for process, share in held[:3]]
         yield Evidence(text=", ".join(names))

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gputop.diagnose.view import View
 from gputop.model import Frame, GpuShare, Process
 
 Held = Sequence[tuple[Process, GpuShare]]
 
 
-def holders(frame: Frame) -> Mapping[str, Held]:
+def holders(view: View) -> Mapping[str, Held]:
     """Every process that the driver names, by GPU, each once; graphics count where nothing else does."""
+    return view.once("holders", lambda: _holders(view.frame))
+
+
+def _holders(frame: Frame) -> Mapping[str, Held]:
     found: dict[str, list[tuple[Process, GpuShare]]] = {}
     for process in frame.processes:
+        if not process.gpus:
+            continue
         mine: dict[str, GpuShare] = {}
         for share in process.gpus:
             other = mine.get(share.uuid)

@@ -21,7 +21,7 @@ def gpu_shared(view: View) -> Iterator[Finding]:
         if len(tenants) < 2:
             _remember_alone(view, gpu, tenants)
             continue
-        held = [one for one in holders(view.frame).get(gpu.uuid, ()) if one[1].kind != "graphics"]
+        held = [one for one in holders(view).get(gpu.uuid, ()) if one[1].kind != "graphics"]
         if any(process.name.startswith(_MPS) or share.kind == "mps" for process, share in held):
             continue
         if any(share.busy_percent is None for _, share in held):

@@ -37,7 +37,7 @@ class Nothing(NamedTuple):
 )
 def zombie_memory(view: View) -> Iterator[Finding]:
     """Processes that are gone, dead, orphaned, stopped or idle for long, and memory that belongs to nobody."""
-    idle_s, here = _idle_s(view), holders(view.frame)
+    idle_s, here = _idle_s(view), holders(view)
     for gpu in view.gpus():
         if gpu.unified_memory or gpu.mig_mode or gpu.virtualization in ("vgpu", "host"):
             continue

@@ -111,7 +111,8 @@ def _full_in(view: View, total: float, used: Sequence[float]) -> float | None:
 
 def _store(view: View) -> Process | None:
     """A program that is known to keep its objects in shared memory."""
-    return next((one for one in view.frame.processes if one.name.startswith(_STORES)), None)
+    processes = view.frame.processes
+    return view.once("store", lambda: next((one for one in processes if one.name.startswith(_STORES)), None))
 
 
 def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
