@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +61,7 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure("--readonly writes no file: `gputop snapshot --format csv` prints rows", USAGE)
     if not hasattr(args, "interval"):
         settings = replace(settings, interval_s=LOG_INTERVAL_S)
-    monitor = _opened(args, settings)
+    monitor = _opened(args, settings, unjudged=math.inf)
     try:
         written = Log(args.file)
     except Refused as refused:
@@ -81,13 +82,13 @@ def _spec(args: argparse.Namespace) -> str:
     return getattr(args, "source", "live")
 
 
-def _opened(args: argparse.Namespace, settings: Settings) -> Monitor:
+def _opened(args: argparse.Namespace, settings: Settings, unjudged: float = 0) -> Monitor:
     from gputop.monitor import Monitor
     from gputop.source import Interest
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
     source.interest = Interest(activity=True)
-    return Monitor(source, settings.thresholds)
+    return Monitor(source, settings.thresholds, unjudged=unjudged)
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:

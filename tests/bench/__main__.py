@@ -8,8 +8,9 @@ import platform
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from tests.bench import latency
+from tests.bench import headless, latency
 from tests.bench.measure import BTOP, GPUTOP, HTOP, NVITOP, Program, Run, measure, middle
 from tests.bench.population import population
 from tests.fakenvml import Fake
@@ -127,12 +128,21 @@ def lines(plan: Plan) -> Iterator[Figure]:
     yield Figure("64 GPUs: a frame on the screen after its sample, ms", latency.paint("64gpu"), 250)
 
 
+def recorders(plan: Plan) -> Iterator[Figure]:
+    """A recording without a screen: 8 GPUs, 200 processes, 16 of them trainers."""
+    with population(200) as fake:
+        runs = [headless.recording(fake, plan.seconds) for _ in range(plan.rounds)]
+    cpu, rss, grown = (median(figures) for figures in zip(*runs, strict=True))
+    yield Figure("gputop record, CPU in % of one core", cpu, 1, f"{grown:.0f} MB an hour, packed")
+    yield Figure("gputop record, MB", rss, 25)
+
+
 def main() -> int:
     """Run the bench."""
     options = argparse.ArgumentParser(prog="make bench", description=__doc__)
     options.add_argument("--seconds", type=float, default=20, help="of each measurement (20)")
     options.add_argument("--rounds", type=int, default=3, help="alternating rounds, medians (3)")
-    options.add_argument("--only", choices=("crowds", "drivers", "lines"), help="one part")
+    options.add_argument("--only", choices=("crowds", "drivers", "lines", "recorders"), help="one part")
     args = options.parse_args()
     plan = Plan(args.seconds, args.rounds)
     peers = [peer for peer in PEERS if peer.installed]
@@ -145,6 +155,7 @@ def main() -> int:
         "crowds": lambda: crowds(plan, peers),
         "drivers": lambda: drivers(plan, peers),
         "lines": lambda: lines(plan),
+        "recorders": lambda: recorders(plan),
     }
     figures = [figure for name, part in parts.items() if args.only in (None, name) for figure in part()]
     print(*figures, sep="\n")

@@ -61,18 +61,18 @@ def measure(
 ) -> Run:
     """Run a program and measure `seconds` of its steady state."""
     started = time.monotonic()
-    with Terminal([*program.argv, *args], size=size, env=_env(fake)) as terminal:
+    with Terminal([*program.argv, *args], size=size, env=environment(fake)) as terminal:
         while program.whole not in _ESCAPES.sub(b"", bytes(terminal.output)):
             if time.monotonic() - started > 30 or terminal.process.poll() is not None:
                 raise RuntimeError(f"{program.name} drew nothing: {bytes(terminal.output[-400:])!r}")
             time.sleep(0.005)
         first_frame_s = time.monotonic() - started
         time.sleep(settle_s)
-        before = (_cpu_s(terminal.pid), len(terminal.output), fake.counts().total(), time.monotonic())
+        before = (cpu_s(terminal.pid), len(terminal.output), fake.counts().total(), time.monotonic())
         time.sleep(seconds)
-        after = (_cpu_s(terminal.pid), len(terminal.output), fake.counts().total(), time.monotonic())
-        cpu_s, sent, calls, took_s = (new - old for new, old in zip(after, before, strict=True))
-        return Run(first_frame_s, 100 * cpu_s / took_s, _rss_mb(terminal.pid), sent / took_s, calls / took_s)
+        after = (cpu_s(terminal.pid), len(terminal.output), fake.counts().total(), time.monotonic())
+        used_s, sent, calls, took_s = (new - old for new, old in zip(after, before, strict=True))
+        return Run(first_frame_s, 100 * used_s / took_s, rss_mb(terminal.pid), sent / took_s, calls / took_s)
 
 
 def middle(runs: Sequence[Run]) -> Run:
@@ -80,7 +80,8 @@ def middle(runs: Sequence[Run]) -> Run:
     return Run(*(median(getattr(run, name) for run in runs) for name in Run.__slots__))
 
 
-def _env(fake: Fake) -> dict[str, str | None]:
+def environment(fake: Fake) -> dict[str, str | None]:
+    """What a program is started with so that it asks the fake driver."""
     return {**fake.env(), "HOME": str(fake.folder), "PYTHONPATH": str(Path.cwd())}
 
 
@@ -95,7 +96,8 @@ def _tree(pid: int) -> list[int]:
     return pids
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """CPU time of a process and its descendants so far."""
     total = 0
     for one in _tree(pid):
         try:
@@ -106,7 +108,8 @@ def _cpu_s(pid: int) -> float:
     return total * _TICK_S
 
 
-def _rss_mb(pid: int) -> float:
+def rss_mb(pid: int) -> float:
+    """Resident memory of a process and its descendants, in 10^6 bytes."""
     pages = 0
     for one in _tree(pid):
         try:
