@@ -34,7 +34,7 @@ class Program:
         argv = ["sh", "-c", shell, "sh", *self.argv] if shell else self.argv
         terminal = Terminal(argv, env=self.env, before_exec=before_exec)
         try:
-            terminal.wait_for(self.ready, timeout=20)
+            terminal.wait_for(self.ready)
         except BaseException:
             terminal.__exit__()
             raise

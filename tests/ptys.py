@@ -154,7 +154,7 @@ class Terminal:
         """The screen as one string."""
         return "\n".join(self.screen())
 
-    def wait_for(self, what: str | Callable[[list[str]], bool], timeout: float = 10.0) -> None:
+    def wait_for(self, what: str | Callable[[list[str]], bool], timeout: float = 60.0) -> None:
         """Waits until the text is on the screen, or the predicate over its lines holds."""
         seen = (lambda lines: what in "\n".join(lines)) if isinstance(what, str) else what
 
@@ -170,7 +170,7 @@ class Terminal:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {timeout} s, on the screen:\n{self.text()}") from None
 
-    def wait_quiet(self, quiet: float = 0.3, timeout: float = 10.0) -> None:
+    def wait_quiet(self, quiet: float = 0.3, timeout: float = 60.0) -> None:
         """Waits until nothing has been written for `quiet` seconds."""
         deadline = time.monotonic() + timeout
         seen, since = len(self.output), time.monotonic()

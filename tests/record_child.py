@@ -23,9 +23,9 @@ ANCHOR_S = 1_795_185_127.0
 FRAMES = 400
 
 
-def frames(count: int = FRAMES) -> list[Frame]:
+def frames(count: int = FRAMES, name: str = "healthy") -> list[Frame]:
     """What every child records, from the first on."""
-    demo = Demo(SCENARIOS["idle"], pace=False, anchor_s=ANCHOR_S)
+    demo = Demo(SCENARIOS[name], pace=False, anchor_s=ANCHOR_S)
     some = [demo.frame(demo.at_s + second) for second in range(8)]
     return [_later(some[number % 8], number - number % 8) for number in range(count)]
 

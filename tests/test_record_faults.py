@@ -26,7 +26,7 @@ from tests.hostile import STRINGS
 from tests.record_child import frames
 from tests.test_record import NAMES, record, replayed
 
-SOME = frames(8)
+SOME = frames(8, "idle")
 KILLS = 100  # of each kind of file
 
 
@@ -177,7 +177,7 @@ def test_f04_bits_flipped_parts_zeroed_lost_or_swapped(tmp_path: Path, whole: di
 
 def test_f04_a_damaged_member_costs_no_other(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl.gz"
-    many = frames(180)
+    many = frames(180, "idle")
     record(path, many)
     data = bytearray(path.read_bytes())
     place = len(data) // 2
@@ -203,7 +203,7 @@ FORGED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("change", FORGED, ids=str)
+@pytest.mark.parametrize("change", FORGED, ids=lambda change: str(change)[:40])
 def test_f05_a_forged_frame_is_skipped_or_mended(tmp_path: Path, change: dict[str, object]) -> None:
     path = tmp_path / "forged.jsonl"
     rest = [line(BASE | {"mono_s": 10.0 + second, "wall_s": BASE["wall_s"] + second}) for second in (0, 1, 3)]
