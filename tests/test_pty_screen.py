@@ -89,24 +89,6 @@ def test_what_was_written_bit_by_bit_is_what_a_repaint_shows(showcase: Program) 
         assert oracle(bytes(terminal.output)) == []
 
 
-def test_a_filter_is_typed_and_q_is_a_letter_in_it(showcase: Program) -> None:
-    with showcase.start() as terminal:
-        terminal.wait_for("llama-7b")
-        terminal.send("f4", "user=bob q")
-        terminal.wait_for("0 of 59 processes match")
-        terminal.send("backspace", "backspace")
-        terminal.wait_for(lambda lines: "52011" in "".join(lines) and "41207" not in "".join(lines))
-        terminal.send("enter", "/", "rank2", "enter", "space", "n", "u", "escape")
-        terminal.wait_for("1 tagged")
-        terminal.send("escape")
-        terminal.wait_quiet(0.3)  # Esc and a letter in one breath are Alt and the letter
-        terminal.send("1", "3", "3", "z", "v", "U", "H")
-        terminal.wait_for("all processes")
-        terminal.send("q")
-        assert terminal.wait_exit(1) == 0
-        assert oracle(bytes(terminal.output)) == []
-
-
 def test_t17_a_slow_line_gets_fewer_frames_and_says_so(showcase: Program) -> None:
     fast = Program((*showcase.argv, "--interval", "0.25"), showcase.ready, env=showcase.env)
     with fast.start() as terminal:

@@ -60,7 +60,7 @@ async def filter(stage: Stage) -> None:
         await stage.press(key, *"user=bob gpu=5")
         assert stage.pids[:3] == ["sd3", "52200", "52000"], "with the launcher, which works for all of them"
         assert stage.lines[-2].endswith("4 of 47")
-        assert stage.lines[-1].startswith(" fields: pid user job")
+        assert stage.lines[-1].startswith(" fields: ")
         await stage.press("enter")
         assert "user=bob gpu=5  4 of 47" in stage.text
         await stage.press("escape")
@@ -145,6 +145,8 @@ async def pane_processes(stage: Stage) -> None:
     assert "one pane stays" in stage.lines[-1]
     await stage.press("3")
     assert stage.pids == FOLDED
+    await stage.press("down")
+    assert stage.selected == "41101", "the keys are about the processes again"
 
 
 @does("zoom")

@@ -19,6 +19,8 @@ class Framing(Board):
             return
         self.hidden, self.alone = hidden, None
         self._frame(f"{_NAMES[pane]}: {'hidden' if pane in hidden else 'shown'}")
+        if pane == "processes" and pane not in hidden:
+            self.set_focus(self.table)  # while it was away the keys were about the GPUs
         if pane == "host" and pane not in hidden and not (self.panes and self.panes.host):
             self.say(f"host: shown from {WIDTH_FOR_HOST} columns on, or where 3 hides the processes")
 
