@@ -18,12 +18,14 @@ def persistence_off(view: View) -> Iterator[Finding]:
     """Without persistence, and nobody who keeps the driver: every first program waits, and settings are lost."""
     gpus = [gpu for gpu in view.gpus() if gpu.parent_uuid is None and view.knows(gpu, "persistence_mode")]
     off = [gpu for gpu in gpus if gpu.persistence_mode is False and gpu.virtualization != "vgpu"]
+    if not off:
+        return
     processes = view.frame.processes
     kept = any(process.name.startswith(_KEEPERS) for process in processes) or any(
         share.kind == "graphics" for process in processes for share in process.gpus
     )
     # from inside a container this can neither be seen nor set
-    if not off or kept or any(process.unseen == "foreign" for process in processes):
+    if kept or any(process.unseen == "foreign" for process in processes):
         return
     indexes = ", ".join(gpu.index for gpu in off)
     yield view.found(

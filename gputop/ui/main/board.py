@@ -259,15 +259,17 @@ class Board(Screen[None], inherit_bindings=False):
             self.query_one("#header", Lines).show([line.strip(self.app.size.width)])
             return
         self.past.at_s = update.frame.mono_s
+        shown = [(name, rect) for name in only or AROUND if (rect := getattr(panes, name))]
+        if not shown:
+            return
         parts = Parts(
             frame=update.frame, past=self.past, status=self.program.status(), density=panes.density,
             first_gpu=self.first_gpu, selected=self.table.listing.cursor, look=self.look,
             scene=self.scene(update), states=self.states,
             page=self.page if self.alone == "advice" else None, page_first=self.page_first,
         )  # fmt: skip
-        for name in only or AROUND:
-            if rect := getattr(panes, name):
-                self._draw(name, rect, parts)
+        for name, rect in shown:
+            self._draw(name, rect, parts)
 
     def scene(self, update: Update) -> Scene:
         """What the advice is drawn from."""

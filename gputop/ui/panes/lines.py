@@ -39,13 +39,15 @@ class Lines(Widget):
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines of a region as they are: what Textual could put around them, a pane does not have."""
         left, right = crop.column_span
-        whole = (left, right) == (0, self.size.width)
-        lines = map(self.render_line, range(*crop.line_span))
-        return list(lines) if whole else [line.crop(left, right) for line in lines]
+        width = self.size.width  # worked out anew at each look
+        lines = [self._fitted(y, width) for y in range(*crop.line_span)]
+        return lines if (left, right) == (0, width) else [line.crop(left, right) for line in lines]
 
     def render_line(self, y: int) -> Strip:
         """One line, cut or padded to the pane's width."""
-        width = self.size.width
+        return self._fitted(y, self.size.width)
+
+    def _fitted(self, y: int, width: int) -> Strip:
         if y >= len(self._strips):
             return Strip.blank(width, self.rich_style)
         strip = self._strips[y]

@@ -126,8 +126,8 @@ class _Maker:
     def _shows(self, process: Process) -> bool:
         """Whether a process without a job gets a line; without a driver who uses GPUs shows in what it has mapped."""
         uses = process.gpus or (not self.frame.gpus and "cuda" in process.libraries)
-        everything = self.view.every_process or self.view.filter is not None
-        return self._wanted(process) and (bool(uses) or everything or busy(process))
+        view = self.view
+        return (bool(uses) or view.every_process or view.filter is not None or busy(process)) and self._wanted(process)
 
     def _leaf(self, process: Process, number: int | None = None) -> Row:
         kind: Kind = "loader" if process.role is Role.LOADER else "process"
