@@ -14,7 +14,6 @@ from gputop.ui.profiling.past import Past
 from gputop.ui.profiling.question import CANCEL, OLDER, START, Question, Stop
 from gputop.ui.profiling.tools import Order, Tool, ToolId
 
-_FOOT = "arrows, Tab move   Space chooses   Enter starts   Esc cancels"
 _MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 
 Answer = Literal["older"]  # older ones are asked for
@@ -45,10 +44,11 @@ class ProfileDialog(PartsDialog[Answer, Stop]):
 
     @property
     def _foot(self) -> str:
-        older = self.question.past.older if self.question.past else ()
-        extra = ["h older ones"] if older else []
-        extra += ["y copies the command"] if self.question.unlock else []
-        return "   ".join([*extra, _FOOT])
+        question = self.question
+        keys = ["arrows move", "Space chooses", *(["Enter starts"] if question.ready else [])]
+        keys += ["h older ones"] if question.past and question.past.older else []
+        keys += ["y copies the command"] if question.unlock else []
+        return "   ".join([*keys, "Esc cancels"])
 
     def on_unmount(self) -> None:
         """However it ended: what was started keeps what it needs."""

@@ -14,6 +14,7 @@ from gputop.ui.panes.lines import Lines
 from gputop.ui.profiling.errands import Errands
 
 _MOST = 3  # lines of a reason
+_WIDE = 100  # from here on there is room for what Esc can do
 
 
 def height(errands: Errands, width: int) -> int:
@@ -32,7 +33,8 @@ def drawn(errands: Errands, width: int, look: Look, escape: str) -> list[Strip]:
     if newest is None:
         return []
     more = f" {look.glyphs.dot} and {len(errands.under_way) - 1} more" if len(errands.under_way) > 1 else ""
-    asks = f"  {escape}: {'keep or drop?' if newest.tool.id == 'profile' else 'stop?'} " if escape else " "
+    long = newest.tool.id == "profile" and width >= _WIDE
+    asks = f"  {escape}: {'keep or drop?' if long else 'end it?'} " if escape else " "
     line = (
         Line(look, "raised").add(f" {look.glyphs.shut} ", "busy", bold=True).add(newest.run.title, "bright", bold=True)
     )
