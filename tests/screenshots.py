@@ -44,6 +44,7 @@ class Shot:
     palette: Palette = DARK
     replay: bool = False  # of a recording of that server
     alive: bool = False  # the first job is really there: a signal could be sent
+    after_s: float = 1.2  # what is asked for details is there then
 
 
 SHOTS = (
@@ -65,6 +66,8 @@ SHOTS = (
     Shot("files-120x40", "showcase", (120, 40), ("home", "down", "down", "l")),
     Shot("filter-120x40", "showcase", (120, 40), ("f4", *"user=alice read>50M loader")),
     Shot("signal-120x40", "showcase", (120, 40), ("home", "down", "f9"), alive=True),
+    Shot("profile-120x40", "showcase", (120, 40), ("home", "down", "p"), alive=True),
+    Shot("progress-120x40", "showcase", (120, 40), ("home", "down", "p", "enter"), alive=True, after_s=5.0),
     Shot("replay-120x40", "showcase", (120, 40), ("0", "left_curly_bracket", "left_curly_bracket"), replay=True),
     Shot("setup-80x24", "showcase", (80, 24), ("f2", *["down"] * 4)),
     Shot("palette-80x24", "showcase", (80, 24), ("ctrl+p", *"sort")),
@@ -84,7 +87,7 @@ class Alive(Demo):
         """While they live."""
         with ExitStack() as stack:
             for member in super().frame(self.at_s).jobs[0].members:
-                child = subprocess.Popen(["sleep", "600"])
+                child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
                 stack.callback(kill, child)
                 self.bodies[member] = row(child.pid).identity
             yield
@@ -141,8 +144,10 @@ async def drawn(shot: Shot, of: Source) -> str:
             await pilot.press(key)
         while app.main.player and app.main.player.seeking:
             await pilot.pause(0.05)
-        await pilot.pause(1.2)  # what is asked for details is there then
+        await pilot.pause(shot.after_s)
         svg = app.export_screenshot()
+        app.errands.leave()
+        app.errands.close()
     monitor.stop()
     # without this a renderer drops the blanks at the beginning of a run
     return svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
@@ -156,6 +161,8 @@ def main(names: Sequence[str] = ()) -> None:
     if not convert:
         raise SystemExit("screenshots need rsvg-convert: apt-get install librsvg2-bin fonts-firacode fonts-dejavu-core")
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["HOME"] = folder
+        os.environ.pop("XDG_STATE_HOME", None)
         for shot in [shot for shot in SHOTS if not names or shot.name in names]:
             svg, png = Path(folder) / f"{shot.name}.svg", FOLDER / f"{shot.name}.png"
             svg.write_text(asyncio.run(draw(shot, Path(folder))))
