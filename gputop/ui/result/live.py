@@ -21,4 +21,4 @@ def live(about: About, update: Update | None) -> list[tuple[Finding, float]]:
         return subject.kind == "gpu" and bool(gpus.intersection(subject.gpus))
 
     troubles = (one for one in update.findings if one.severity != "info" and not one.healthy)
-    return [(one, max(0.0, frame.mono_s - one.since_s)) for one in troubles if is_of_it(one)]
+    return [(one, one.since_s) for one in troubles if is_of_it(one)]
