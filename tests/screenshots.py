@@ -13,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 
 from gputop.config import Origin, Settings
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.model import Frame, Identity
-from gputop.monitor import Monitor, Update
+from gputop.monitor import Monitor
 from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
 from gputop.source import Source
@@ -107,6 +108,18 @@ class Alive(Demo):
         return replace(frame, processes=tuple(processes), jobs=(replace(first, members=members, ranks=ranks), *others))
 
 
+class Night(Demo):
+    """The time until a server opens, second by second: what is found meanwhile is in a recording of it."""
+
+    def past(self) -> Iterator[Frame]:
+        """Nothing: it is all told."""
+        return iter(())
+
+    def frames(self, stop: Event) -> Iterator[Frame]:
+        """As fast as it goes."""
+        return (self.frame(self.at_s + second) for second in range(-NIGHT_S, 1))
+
+
 def source(shot: Shot, folder: Path, stack: ExitStack) -> Source:
     """The server, or a recording of it."""
     if shot.alive:
@@ -118,8 +131,8 @@ def source(shot: Shot, folder: Path, stack: ExitStack) -> Source:
         return demo
     path = folder / "night.jsonl.gz"
     recorder = Recorder(str(path), wait=True)
-    for second in range(-NIGHT_S, 1):
-        recorder.take(Update(frame=demo.frame(demo.at_s + second)))
+    for update in Monitor(Night(SCENARIOS[shot.demo], anchor_s=MOMENT_S)).updates():
+        recorder.take(update)
     if not recorder.close(60):
         raise SystemExit("the recording could not be written")
     return Recording(str(path))

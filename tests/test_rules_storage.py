@@ -86,6 +86,16 @@ def test_io_bound_says_what_waits_for_what_and_where_to_put_the_data() -> None:
     assert finding.steps[-1].command == "iostat -x 1 nvme0n1"
 
 
+def test_cores_of_one_rank_are_not_taken_for_those_of_its_job() -> None:
+    alone, ranked = (
+        next(item.text for item in finding.evidence if "CPU cores" in item.text)
+        for trainer in ({}, {"rank": 0, "world_size": 4})
+        if (finding := found(machine(trainer=trainer).verdict(), "io-bound"))
+    )
+    assert alone.endswith(" of 16 CPU cores in use")
+    assert ranked == f"{alone} by one rank"
+
+
 def test_a_disk_that_answers_later_than_it_used_to_is_full() -> None:
     def slower(factor: float) -> Verdict:
         def disks(t: float) -> tuple[Disk, ...]:

@@ -76,7 +76,7 @@ def test_a_recording_says_in_a_line_that_it_has_no_details_and_shows_what_it_has
     async def scene(stage: Stage) -> None:
         stage.feed.details[RANK.identity] = UNRECORDED
         await stage.press("enter")
-        assert "there is none: recordings hold no details: open the process live" in stage.text
+        assert "there is none: recordings hold no details; the live process has them" in stage.text
         for tab in "1246":
             await stage.press(tab)
             assert stage.text.count("recordings hold no details") == 1, tab

@@ -92,7 +92,8 @@ def busy(trainer: Trainer) -> Evidence:
 def cores(trainer: Trainer) -> Evidence:
     """How much of the CPUs it may use it does use."""
     used, allowed = trainer.cores or 0.0, trainer.allowed or 0.0
-    return Evidence(text=f"{used:.1f} of {allowed:.0f} CPU cores in use", value=used, unit="cores", limit=allowed)
+    by = " by one rank" if (trainer.process.world_size or 1) > 1 else ""  # its job's line on the screen is their sum
+    return Evidence(text=f"{used:.1f} of {allowed:.0f} CPU cores in use{by}", value=used, unit="cores", limit=allowed)
 
 
 def at_most(trainer: Trainer) -> str:
