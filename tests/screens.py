@@ -158,7 +158,7 @@ class Stage:
         deadline = time.monotonic() + PATIENCE_S
         while not true():
             assert time.monotonic() < deadline, f"{what} does not happen:\n{self.text}"
-            await self.pilot.pause(0.005)
+            await self.pilot.pause(0.01)
         await self.pilot.pause()
 
     async def show(self, frame: Frame) -> None:

@@ -18,7 +18,7 @@ def rules(findings: tuple[Finding, ...]) -> set[str]:
     return {rule for finding in findings for rule in (finding.rule, *finding.causes)}
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", EXPECTED, scope="module")  # beside the other test of it: played once
 def test_scenario_yields_its_finding(name: str) -> None:
     truth, seen = EXPECTED[name], scenario(name)
     assert seen
@@ -49,7 +49,7 @@ def test_scenario_yields_its_finding_beside_the_first(name: str) -> None:
             assert told.evidence
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", EXPECTED, scope="module")
 def test_the_pane_shows_it(name: str) -> None:
     """Whom it is about, what it says, and from 120 columns on what to do: also on the smallest screen."""
     truth = EXPECTED[name]
