@@ -26,6 +26,10 @@ LOADS = parse(
     "MainThread;main (train.py:9);__next__ (dataloader.py:708);fetch (fetch.py:52);load (data.py:3) 60\n"
     "MainThread;main (train.py:9);backward (tensor.py:1) 40\n"
 )
+WAITS = parse(
+    "MainThread;main (train.py:9);__next__ (dataloader.py:708);get (queue.py:180) 60\n"
+    "MainThread;main (train.py:9);backward (tensor.py:1) 40\n"
+)
 TRAINS = parse("MainThread;main (train.py:9);fetch (fetch.py:52) 9\nMainThread;main (train.py:9);step (adam.py:2) 91\n")
 
 
@@ -105,3 +109,29 @@ def test_time_that_goes_back_knows_nothing_of_it() -> None:
     seen = said(Monitor(Played([*range(210), *range(100)], machine=ALONE)), {200: LOADS})
     assert seen[209][0].facts
     assert not any(frame.facts for frame, _ in seen[210:])
+
+
+def test_what_no_rule_sees_from_outside_is_told_by_whoever_looked_inside() -> None:
+    busy = Machine(gpu={"busy_percent": 97.0})
+    monitor = Monitor(Played(range(300), machine=busy))
+    seen: list[Finding | None] = []
+    for number, update in enumerate(monitor.updates()):
+        if number == 100:
+            monitor.tell(TRAINER, WAITS)
+        seen.append(next((one for one in update.findings if one.rule == "seen-inside"), None))
+    assert set(seen[:100]) == {None}
+    finding = seen[-1]
+    assert finding is not None
+    assert (finding.severity, finding.grade, finding.primary) == ("warn", "profile", True)
+    assert finding.headline == "was looked into: its main thread is waiting for the DataLoader in 60 % of 100 samples"
+    assert [step.command for step in finding.steps] == ["gputop profile --list 100"]
+
+
+@pytest.mark.parametrize(("machine", "profile"), [(Machine(gpu={"busy_percent": 97.0}), TRAINS), (ALONE, LOADS)])
+def test_what_is_little_or_told_by_another_rule_is_not_told_again(machine: Machine, profile: Profile) -> None:
+    monitor = Monitor(Played(range(300), machine=machine))
+    for number, update in enumerate(monitor.updates()):
+        if number == 100:
+            monitor.tell(TRAINER, profile)
+        if number > 240:
+            assert "seen-inside" not in {one.rule for one in update.findings}

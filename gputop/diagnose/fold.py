@@ -107,10 +107,12 @@ def _settled(group: list[Finding], host: list[Finding]) -> list[Finding]:
 
 
 def _explains(finding: Finding) -> bool:
-    """Whether it says why a GPU waits: no more rules of the kind that know of none are needed then."""
+    """Whether it says why a GPU waits, or speaks for what was seen inside: rules that only fill in are silent then."""
     rule, certain = RULES[finding.rule], finding.severity != "info" and finding.confidence >= _CERTAIN
     if rule.last or finding.healthy:
         return False
+    if finding.grade == "profile":
+        return True
     if rule.level is Level.EFFICIENCY:  # of those, who says what share is lost speaks of gaps
         return finding.lost_share is not None
     return certain and rule.level <= Level.RANKS

@@ -17,11 +17,11 @@ def self_overhead(view: View) -> Iterator[Finding]:
     """Its CPU time, the time inside driver calls, and threads that are looked at less often than they should be."""
     host, frame = view.host(), view.frame
     evidence = []
-    cost = _calm(view, "cost", frame.cost_percent)
+    cost = _calm(view, "cost", frame.cost_percent, view.limit("cpu_percent"))
     if view.above(cost, "cpu_percent"):
         text = f"gputop uses {cost or 0:.1f} % of a core"
         evidence.append(Evidence(text=text, value=cost, unit="%", limit=view.limit("cpu_percent")))
-    driver = _calm(view, "driver", frame.driver_percent)
+    driver = _calm(view, "driver", frame.driver_percent, view.limit("driver_percent"))
     if view.above(driver, "driver_percent"):
         text = f"calls of the driver take {10 * (driver or 0):.0f} ms a second of a GPU"
         evidence.append(Evidence(text=text, value=driver, unit="%", limit=view.limit("driver_percent")))
@@ -38,24 +38,26 @@ def self_overhead(view: View) -> Iterator[Finding]:
             "info",
             "is watched at some cost",
             evidence=tuple(evidence),
-            steps=(
-                Step(text="look less often", command="gputop --interval 5"),
-                Step(text="leave out the activity of the units", command="gputop --gpm off"),
-                Step(text="leave the driver alone", command="gputop --no-nvml"),
-            ),
+            steps=tuple(_cheaper(asks_driver=bool(frame.gpus))),
             confidence=0.9,
-            grade="driver",
         )
 
 
-def _calm(view: View, name: str, now: float | None) -> float | None:
-    """The mean over about the rule's window: single ticks are uneven."""
+def _cheaper(*, asks_driver: bool) -> Iterator[Step]:
+    yield Step(text="look less often", command="gputop --interval 5")
+    if asks_driver:
+        yield Step(text="leave out the activity of the units", command="gputop --gpm off")
+        yield Step(text="leave the driver alone", command="gputop --no-nvml")
+
+
+def _calm(view: View, name: str, now: float | None, at_first: float) -> float | None:
+    """The mean over about the rule's window: single ticks are uneven. The first counts for `at_first` at most."""
     notes = view.notes(view.frame.host)
     if now is None:
         return None
-    before = notes.get(name)
-    notes[name] = now if before is None else before + (now - before) / view.limit("window_s")
-    mean: float = notes[name]
+    before: float = notes.get(name, min(now, at_first))  # to start costs more than anything later
+    mean = before + (now - before) / view.limit("window_s")
+    notes[name] = mean
     return mean
 
 

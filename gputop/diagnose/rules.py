@@ -1,6 +1,6 @@
 """Every rule there is. To import this is to load them all, which takes longer than anything else here."""
 
-from gputop.diagnose import cpu, device, efficiency, feed, memory, ranks, storage, usage
+from gputop.diagnose import cpu, device, efficiency, feed, inside, memory, ranks, storage, usage
 
 # isort: split
 from gputop.diagnose import meta  # last: it tells what the others cannot judge
@@ -17,6 +17,7 @@ GROUPS = (
     memory,
     ranks,
     device,
+    inside,
     meta,
 )  # the modules of the rules, in the order in which rules are listed
 

@@ -21,6 +21,7 @@ MOST_SURE, SURER = 0.98, 0.15
 KEPT_S = 900.0
 MOST = 256  # facts; the newest stay
 LOADS_IN_MAIN = "loads-in-main"
+A_TRACE_SAYS = "a trace says: "
 
 
 class Testimony:
@@ -101,7 +102,7 @@ def _trace(process: Identity, trace: Trace) -> Iterator[Fact]:
     for verdict in trace.verdicts:
         name = verdict.rule.partition(" ")[2]
         if verdict.severity != "info" or verdict.healthy:
-            text = f"a trace says: {verdict.headline}"
+            text = f"{A_TRACE_SAYS}{verdict.headline}"
             names = (name, LOADS_IN_MAIN) if name == "input-bound" and trace.loads_itself else (name,)
             for each in names:
                 yield Fact(process=process, witness="trace", name=each, text=text, share=verdict.lost_share)
