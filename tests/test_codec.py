@@ -1,3 +1,5 @@
+"""Frames as JSON and back: nothing lost, nothing forged let in."""
+
 from __future__ import annotations
 
 import json

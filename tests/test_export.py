@@ -1,3 +1,5 @@
+"""What is printed: tables, CSV and JSON, read back as others read them."""
+
 from __future__ import annotations
 
 import csv
@@ -121,6 +123,42 @@ def test_f10_csv_is_read_back_whole_and_is_never_a_formula(text: str) -> None:
     assert not rows[1][1].startswith(("=", "+", "-", "@"))
 
 
+_FINDINGS = [
+    {
+        "rule": "io-bound",
+        "severity": "warn",
+        "healthy": False,
+        "primary": False,
+        "causes": [],
+        "confidence": 1.0,
+        "grade": "correlation",
+        "subject": {
+            "kind": "job",
+            "gpus": ["0", "GPU-gone"],
+            "pids": [41207, 41208, 41209, 41210],
+            "job": "llama-7b",
+            "host": "dgx-07",
+        },
+        "headline": "waits",
+        "evidence": [{"text": "busy", "value": 58.0, "unit": "%", "limit": 80.0}],
+        "steps": [
+            {"text": "stage", "command": "rsync", "action": None, "needs_root": True, "destroys": False},
+        ],
+        "since_s": 0.0,
+        "lost_share": 0.42,
+        "state": None,
+    }
+]
+_ABSTAINED = [
+    {
+        "rule": "power",
+        "subject": {"kind": "gpu", "gpus": ["3"], "pids": [], "job": None, "host": "dgx-07"},
+        "missing": [{"metric": "power_watts", "reason": "denied"}],
+        "unlock": None,
+    }
+]
+
+
 def test_json_is_one_object_with_the_frame_and_the_verdicts() -> None:
     seen = frame()
     job = seen.jobs[0]
@@ -143,40 +181,8 @@ def test_json_is_one_object_with_the_frame_and_the_verdicts() -> None:
     data = json.loads(text)
     assert list(data) == ["version", "frame", "findings", "abstained"]
     assert codec.decode(Frame, data["frame"]) == seen
-    assert data["findings"] == [
-        {
-            "rule": "io-bound",
-            "severity": "warn",
-            "healthy": False,
-            "primary": False,
-            "causes": [],
-            "confidence": 1.0,
-            "grade": "correlation",
-            "subject": {
-                "kind": "job",
-                "gpus": ["0", "GPU-gone"],
-                "pids": [41207, 41208, 41209, 41210],
-                "job": "llama-7b",
-                "host": "dgx-07",
-            },
-            "headline": "waits",
-            "evidence": [{"text": "busy", "value": 58.0, "unit": "%", "limit": 80.0}],
-            "steps": [
-                {"text": "stage", "command": "rsync", "action": None, "needs_root": True, "destroys": False},
-            ],
-            "since_s": 0.0,
-            "lost_share": 0.42,
-            "state": None,
-        }
-    ]
-    assert data["abstained"] == [
-        {
-            "rule": "power",
-            "subject": {"kind": "gpu", "gpus": ["3"], "pids": [], "job": None, "host": "dgx-07"},
-            "missing": [{"metric": "power_watts", "reason": "denied"}],
-            "unlock": None,
-        }
-    ]
+    assert data["findings"] == _FINDINGS
+    assert data["abstained"] == _ABSTAINED
 
 
 def test_jsonl_is_a_header_and_a_line_for_each_frame() -> None:

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -59,7 +60,11 @@ def parser() -> argparse.ArgumentParser:
     add("--checkpoint-aside", action="store_true", help="written by another thread")
     add("--keep-losses-mb-s", type=float, default=0.0, help="host memory that grows")
     add("--slow-rank-factor", type=float, default=1.0, help="work of the last rank, of that of the others")
-    # the loader
+    _loader(add)
+    return options
+
+
+def _loader(add: Callable[..., object]) -> None:
     add("--num-workers", type=int, default=4)
     add("--cost-ms", type=float, default=2.0, help="CPU time of a batch")
     add("--latency-ms", type=float, default=0.0, help="time of a sample without CPU")
@@ -73,7 +78,6 @@ def parser() -> argparse.ArgumentParser:
     add("--small-files", type=int, default=0, help="files of 8 KB read for a sample")
     add("--sample-kb", type=int, default=4)
     add("--keep-kb", type=int, default=0, help="host memory that a worker keeps of each sample")
-    return options
 
 
 class Run:

@@ -93,7 +93,7 @@ def is_ray(process: Process) -> bool:
 
 def is_notebook(process: Process) -> bool:
     """Whether it is the kernel of a notebook."""
-    return _base(program(process.command)) in _NOTEBOOKS
+    return _name(program(process.command)) in _NOTEBOOKS
 
 
 def is_spawned(process: Process) -> bool:
@@ -123,10 +123,10 @@ def launcher(process: Process) -> str | None:
 
 def stem(process: Process) -> str:
     """What a person calls the program: train for train.py, finetune for -m pkg.finetune."""
-    return _base(program(process.command)) or process.name
+    return _name(program(process.command)) or process.name
 
 
-def _base(run: Program) -> str:
+def _name(run: Program) -> str:
     if run.kind == "code":
         return "python"
     parts = run.name.split("." if run.kind == "module" else "/")
