@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gputop.actions.spy import Shown, StackResult
+from gputop.actions.tracing import Traced
 from gputop.diagnose import Finding, Subject
 from gputop.model import Process
 from gputop.profile import dump, parse, told
 from gputop.profile.dump import ThreadStack
 from gputop.profile.kept import Kept
 from gputop.profile.ranks import compare
+from gputop.trace.read import read
+from gputop.trace.verdict import View
 from gputop.ui.look import ASCII, PLAIN, Look
 from gputop.ui.panes.picture import text
 from gputop.ui.result.content import Content
@@ -21,7 +26,10 @@ from gputop.ui.result.flames import Flames
 from gputop.ui.result.picture import picture
 from gputop.ui.result.profiled import of_profile_kept
 from gputop.ui.result.stacks import of_stacks
+from gputop.ui.result.traced import of_traced
 from tests.hostile import STRINGS
+from tests.llama import STEP_US, llama
+from tests.traces import Made
 
 STACKS = """\
 MainThread (41207);main (train.py:212);step (train.py:148);_call_impl (module.py:9);forward (model.py:88) 48
@@ -128,13 +136,43 @@ def test_ranks_stand_side_by_side_with_the_odd_one_marked() -> None:
     assert "> load (load.py:3)" in drawn(content, 2, (120, 40))
 
 
+def traced(made: Made, tmp_path: Path) -> Content:
+    """What the screen has of a trace."""
+    path = made.write(tmp_path / "trace.json.gz")
+    about = of_traced(Traced(text="", good=True, files=(path,), views=(View(read(path)),)), 0)
+    file = replace(about.about.files[0], path="/state/trace.json.gz", size_bytes=188 << 10)  # not of this machine
+    return replace(about, about=replace(about.about, at_s=1_795_185_127.0, files=(file,)))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (124, 28)])
+def test_a_trace_at_first_sight(
+    size: tuple[int, int], golden: Callable[[str, str], None], universal_time: None, tmp_path: Path
+) -> None:
+    golden(f"result-trace-{size[0]}x{size[1]}.txt", drawn(traced(llama(), tmp_path), 0, size))
+
+
+def test_gaps_are_visited_one_after_the_other(tmp_path: Path) -> None:
+    content = traced(llama(), tmp_path)
+    timeline = content.tabs[0]
+    said = [found for _ in range(3) for found in [timeline.press("next") or drawn(content, 0, (120, 40))]]
+    lines = [next(line for line in text.splitlines() if "does nothing" in line) for text in said]
+    assert [line.split("for ")[1].split("  ")[0] for line in lines] == ["4.91 ms", "99.5 ms", "4.91 ms"]
+    assert "main DataLoader.__next__ 91.9 ms" in lines[1]
+
+
 @pytest.mark.parametrize("look", [Look(), Look(PLAIN, ASCII)], ids=["colour", "plain"])
-def test_any_size_and_any_name_is_drawn(look: Look) -> None:
+def test_any_size_and_any_name_is_drawn(look: Look, tmp_path: Path) -> None:
     hostile = "".join(f"MainThread (41207);{name};x 3\n" for name in STRINGS if ";" not in name and "\n" not in name)
-    for content in (profiled(hostile + STACKS), of_stacks(job(*(threads(name, name) for name in STRINGS)))):
+    made = llama(2)
+    for place, name in enumerate(STRINGS):
+        made.note(name, 2 * STEP_US + place * 10, 9)
+        made.kernel(name, 95_000 + place * 10, 9, stream=9, **{"External id": made.host(name, 94_000 + place * 10, 9)})
+    stacks = of_stacks(job(*(threads(name, name) for name in STRINGS)))
+    for content in (profiled(hostile + STACKS), stacks, traced(made, tmp_path)):
         for size in ((40, 12), (80, 24), (300, 80), (1, 1), (7, 3)):
             for tab in range(len(content.tabs)):
                 content.tabs[tab].move(3)
+                content.tabs[tab].press("zoom", 1)
                 shown = drawn(content, tab, size, look)
                 assert not [ch for ch in shown if ch != "\n" and not ch.isprintable()]
                 assert look.glyphs is not ASCII or shown.isascii()

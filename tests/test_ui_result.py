@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gputop.actions import STACK
+from gputop.actions.spy import Asked, StackResult
 from gputop.actions.tracing import Traced
 from gputop.profile import flame, kept, parse
 from gputop.profile.kept import COLLAPSED, FLAME, SPEEDSCOPE, Kept
@@ -16,6 +18,7 @@ from gputop.ui.keys.declared import KEYS
 from gputop.ui.result import screen_of
 from gputop.ui.result.making import Result
 from gputop.ui.result.screen import ResultScreen
+from tests.acting import finished, hold, moment, program, row
 from tests.screens import Stage, play
 from tests.scripted import frame
 from tests.test_profile import py_spy_file
@@ -151,8 +154,26 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     play(scene, frame())
 
 
+def test_stacks_are_taken_again() -> None:
+    with program("import time; time.sleep(60)") as (pid, _):
+        process = row(pid)
+        seen = moment(process)
+        result = finished(STACK, hold(process, seen), Asked())
+        assert isinstance(result, StackResult)
+
+        async def scene(stage: Stage) -> None:
+            screen = screen_of(stage.app, result, stage.app.look, stage.app.main.every_key)
+            assert isinstance(screen, ResultScreen)
+            stage.app.push_screen(screen)
+            await stage.until(lambda: "main thread waits in <module>" in stage.text, "the stacks")
+            await press(stage, "again")
+            await stage.until(lambda: screen.result is not result, "new ones")
+
+        play(scene, seen)
+
+
 def test_every_key_of_a_result_was_pressed() -> None:
-    """After those above; the one for stacks is tried on a real process."""
+    """After those above."""
     declared = {key.id.removeprefix("result-") for key in KEYS if key.group == "RESULT"}
     if PRESSED:
-        assert declared - PRESSED <= {"again", "view-1"}
+        assert declared - PRESSED <= {"view-1"}

@@ -44,28 +44,26 @@ class Curve(Tab):
         devices = (device for device in view.trace.devices if device.index == self._memory.device)
         self._total = next((device.memory_bytes for device in devices), 0)
 
-    @property
-    def facts(self) -> str:
+    def _said(self) -> str:
         """The highest values."""
         memory = self._memory
-        if not len(memory.at):
-            return ""
-        most = f"most allocated {units.size(memory.peak_bytes)}B, reserved {units.size(memory.peak_reserved_bytes)}B"
-        return f"{most} of {units.size(self._total)}B" if self._total else most
+        of = f" of the {units.size(self._total)}B of the GPU" if self._total else ""
+        reserved = f"{units.size(memory.peak_reserved_bytes)}B reserved from the driver"
+        return f"at most {units.size(memory.peak_bytes)}B in tensors, {reserved}{of}"
 
     def natural(self, width: int, look: Look) -> int:  # noqa: ARG002
         """A chart of some height, and an axis."""
-        return _TALLEST + 2 if len(self._memory.at) else 1
+        return _TALLEST + 3 if len(self._memory.at) else 1
 
     def draw(self, width: int, height: int, look: Look) -> list[Strip]:
         """The curve from the beginning of the window to its end."""
         memory, window = self._memory, self._window
         if not len(memory.at):
             return [Line(look).add(f"  {_NONE}", "dim").strip(width)][: max(0, height)]
-        cells, tall = max(1, width - _AXIS - 2), max(1, min(_TALLEST, height - 2))
+        cells, tall = max(1, width - _AXIS - 2), max(1, min(_TALLEST, height - 3))
         values = curve(memory, window.start, window.end, cells)
         top = self._top(values)
-        lines = []
+        lines = [Line(look).add(f" {self._said()}", "text").strip(width)]
         for row, text in enumerate(draw.chart(values, cells, tall, top, look)):
             label = f"{units.size(top)}B" if row == 0 else "0" if row == tall - 1 else ""
             lines.append(Line(look).add(f"{label:>{_AXIS - 1}} ", "dim").add(text, "memory area").strip(width))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import groupby
 
 from gputop.trace.names import STEP
 from gputop.trace.operators import operators
@@ -14,6 +16,15 @@ from gputop.ui.look import Look, Token
 from gputop.ui.result.tab import Listed
 
 MOST = 300
+_SHAPES = 4
+_TYPES = (
+    ("BFloat16", "bf16"),
+    ("Half", "fp16"),
+    ("float", "fp32"),
+    ("double", "fp64"),
+    ("long", "int64"),
+    ("int", "int32"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,30 +83,13 @@ def _notes(view: View) -> dict[str, str]:
 
 
 def shapes(dims: str, types: str) -> str:
-    """`[[8, 128], [128, 64]]` of floats as `8x128 · 128x64 float`: scalars and what is empty say nothing."""
-    parts = [
-        part for part in dims.strip("[]").replace("], [", "|").replace("[], ", "").split("|") if part.strip("[], ")
-    ]
-    said = " · ".join(
-        "x".join(number.strip(" []") for number in part.split(",") if number.strip(" []")) for part in parts[:4]
-    )
-    kind = next(
-        (
-            name
-            for name in ("bfloat16", "c10::BFloat16", "half", "c10::Half", "float", "double")
-            if name in types.lower() or name in types
-        ),
-        "",
-    )
-    kind = {
-        "c10::BFloat16": "bf16",
-        "bfloat16": "bf16",
-        "c10::Half": "fp16",
-        "half": "fp16",
-        "float": "fp32",
-        "double": "fp64",
-    }.get(kind, "")
-    return f"{said} {kind}".strip()
+    """`[[8, 128], [128, 64], []]` of halves as `8x128 · 128x64 fp16`; several in a row of one shape are counted."""
+    found = ["x".join(re.findall(r"\d+", part)) for part in re.findall(r"\[([^\[\]]*)\]", dims)]
+    runs = [(shape, len(list(same))) for shape, same in groupby(filter(None, found))]
+    said = " · ".join(shape if count == 1 else f"{shape} ({count})" for shape, count in runs[:_SHAPES])
+    more = " …" if len(runs) > _SHAPES else ""
+    kind = next((short for name, short in _TYPES if name in types), "")
+    return f"{said}{more} {kind}".strip()
 
 
 class Operators(Listed):

@@ -23,6 +23,8 @@ from gputop.ui.result.tab import Listed, Tab
 AIR_FROM = 26  # lines: below, nothing is left blank
 GLANCE_FROM = 16  # lines for a tab: from there on, others stand below the first
 _GLANCE_ROWS = 5  # of a table, with its titles
+_LEAST_TABLE = 3
+_GLANCED = {"functions": "top functions", "operators": "operators", "kernels": "kernels"}
 _LEAST_ROWS = 7  # of the tab itself
 
 
@@ -65,7 +67,7 @@ def _glance(content: Content, tab: Tab, width: int, room: int, look: Look) -> li
     """What stands below the first tab where that leaves room: the table after it, and the files."""
     if tab is not content.tabs[0] or room < GLANCE_FROM:
         return []
-    lists = [each for each in content.tabs if isinstance(each, Listed) and each.id in ("functions", "operators")]
+    lists = [each for each in content.tabs if isinstance(each, Listed) and each.id in _GLANCED]
     wanted = tab.natural(width, look)
     left = room - min(wanted, max(room * 3 // 5 - 2, _LEAST_ROWS))
     shown = files.summary(content.about.files, look)
@@ -73,18 +75,17 @@ def _glance(content: Content, tab: Tab, width: int, room: int, look: Look) -> li
     beneath = [draw.rule("files", width, look, right=right), *(line.strip(width) for line in shown)]
     blank = [draw.blank(width, look)]
     with_files = bool(shown) and left >= 2 + _GLANCE_ROWS + 1 + len(beneath)
-    rows = left - 2 - (len(beneath) + 1 if with_files else 0)
     strips: list[Strip] = []
-    for each in lists[:1] if rows >= 3 else ():
-        strips += [*blank, draw.rule(_title(each), width, look, right=each.facts), *each.glance(width, rows, look)]
-        strips += blank * (left - len(strips) - (len(beneath) + 1 if with_files else 0))
+    room = left - (len(beneath) + 1 if with_files else 0)
+    for each in lists:
+        rows = min(room - len(strips) - 2, each.natural(width, look))
+        if rows >= _LEAST_TABLE:
+            title = draw.rule(_GLANCED[each.id], width, look, right=each.facts)
+            strips += [*blank, title, *each.glance(width, rows, look)]
+    strips += blank * (room - len(strips))
     if with_files:
         strips += [*blank, *beneath]
     return strips
-
-
-def _title(tab: Tab) -> str:
-    return {"functions": "top functions", "operators": "operators"}.get(tab.id, tab.title.lower())
 
 
 def head(about: About, frame: Frame | None, width: int, look: Look, ranks: Sequence[str] = (), rank: int = 0) -> Strip:

@@ -54,7 +54,7 @@ def strips(says: Says, live: Sequence[tuple[Finding, float]], width: int, most: 
     others = [saying for saying in troubles if saying is not first]
     sentences = [word for word in says.words if first is None or first.text != word]
     room = most - len(lines) - len(rest)
-    rest += [_other(saying, look) for saying in others[: max(0, room)]]
+    rest += [_other(saying, width, look) for saying in others[: max(0, room)]]
     room = most - len(lines) - len(rest)
     for sentence in sentences if room > 0 else ():
         for place, part in enumerate(wrap(sentence, max(20, width - _INDENT - 1))):
@@ -127,6 +127,7 @@ def _gain(saying: Saying | None, width: int, look: Look) -> Iterator[Line]:
         yield line
 
 
-def _other(saying: Saying, look: Look) -> Line:
+def _other(saying: Saying, width: int, look: Look) -> Line:
     line = Line(look).add(" ").runs(badge(saying.severity, look)).to(_INDENT).add(saying.text, "text")
-    return line.add("  ").add(saying.facts, "dim")
+    line.add("  ")
+    return line.add(draw.cut(saying.facts, max(0, width - line.cells - 1), look.glyphs.more), "dim")

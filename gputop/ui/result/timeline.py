@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from textual.strip import Strip
@@ -12,7 +11,7 @@ from gputop.ui import draw
 from gputop.ui.draw import Line
 from gputop.ui.look import PLAIN, Look, Token
 
-NAMES = 12  # cells for the names of lanes
+NAMES = 13  # cells for the names of lanes
 _TOKENS: dict[str, Token] = {
     "data": "warn",
     "forward": "busy",
@@ -24,6 +23,7 @@ _TOKENS: dict[str, Token] = {
     "copy": "command",
     "thread": "dim",
 }
+_MOSTLY = 0.6  # covered so far, a row of spans is one that lasts
 _LEAST = 0.02  # of a cell; less than this of it is as good as nothing
 
 
@@ -65,14 +65,13 @@ def axis(lanes: Lanes, at: Stretch, names: int, room: int, look: Look) -> Line:
         if cell >= room:
             break
         if cell >= 0:
-            text = f"{value:.10g}"
-            marks[cell] = (f"{text} {unit}" if not any(token == "dim" for _, token in marks.values()) else text, "dim")
+            marks[cell] = f"{value:.10g}", "dim"
     for number, start, _ in lanes.steps:
         cell = _cell(start, at, room)
         if 0 <= cell < room and start > at.start - at.span / room:
             marks[cell] = (f"{look.glyphs.column} step {number}", "text")
     cursor = _cell(at.cursor, at, room)
-    line = Line(look).to(names)
+    line = Line(look).add(f"{unit:>{names - 2}}", "dim").to(names)
     for cell in sorted(marks):
         text, token = marks[cell]
         if line.cells < names + cell + (cell == 0) and names + cell + len(text) <= names + room:
@@ -131,12 +130,19 @@ def _block(line: Line, track: Track, span: tuple[float, float], cells: int, look
     token = _TOKENS.get(track.kind, "dim")
     count, start, end = track.within(*span)
     name = track.name(*span)
-    lasts = f" {took(end - start)}" if count == 1 or track.covered(*span) > 0.9 * (span[1] - span[0]) else ""
+    lasts = f" {took(end - start)}" if count == 1 or track.covered(*span) > _MOSTLY * (end - start) else ""
     whole = next((text for text in (f"{name}{lasts}", name) if len(text) + 2 <= cells), "")
-    text = whole.center(cells) if whole else f" {draw.cut(name, cells - 2, '')}" if cells >= 6 else ""
+    text = whole.center(cells) if whole else _short(name, cells, look)
     if look.palette is PLAIN and cells > 2:
         text = f"|{text[1:]}"
     line.add(draw.fit(text, cells), token, reverse=True)
+
+
+def _short(name: str, cells: int, look: Look) -> str:
+    """As much of a name as fits, or its first letter: what a block is must not hang on its colour."""
+    if cells >= 6:
+        return f" {draw.cut(name, cells - 2, look.glyphs.more)}"
+    return name[:1].center(cells) if cells > 2 else ""
 
 
 def took(us: float) -> str:
@@ -176,8 +182,3 @@ def next_gap(lanes: Lanes, after: float, least: float) -> tuple[float, float] | 
     """The first gap that begins after a time and is long enough; from the beginning where there is none."""
     long = [(start, end) for start, end in lanes.gaps if end - start >= least]
     return next((gap for gap in long if gap[0] > after), long[0] if long else None)
-
-
-def times(rows: Sequence[tuple[str, str]]) -> str:
-    """What is under the cursor in one line."""
-    return "   ".join(f"{title}: {text}" for title, text in rows)

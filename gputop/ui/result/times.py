@@ -36,31 +36,25 @@ class Timeline(Tab):
         return f"{len(self.lanes.steps)} steps, {took(whole)}{part}"
 
     def natural(self, width: int, look: Look) -> int:  # noqa: ARG002
-        """The axis, the lanes, two lines on what is under the cursor."""
-        return len(self.lanes.lanes) + 4
+        """The axis, the lanes, a line on what is under the cursor."""
+        return len(self.lanes.lanes) + 2
 
     def draw(self, width: int, height: int, look: Look) -> list[Strip]:
         """As many lanes as fit, and what is under the cursor."""
         self._width = max(1, width - NAMES - 1)
         drawn = strips(self.lanes, self.at, width, look)
-        foot = self._foot(width, look)[: 2 if height >= len(drawn) + 2 else 1 if height >= 5 else 0]
+        foot = [self._foot(width, look)] if height >= 5 else []
         return [*drawn[: max(1, height - len(foot))], *foot][: max(0, height)]
 
-    def _foot(self, width: int, look: Look) -> list[Strip]:
+    def _foot(self, width: int, look: Look) -> Strip:
+        """When the cursor is, whether nothing happens then, and what does."""
         line = Line(look).add(f" {took(self.at.cursor - self.lanes.start)}  ", "bright", bold=True)
+        gap = gap_at(self.lanes, self.at.cursor)
+        if gap:
+            line.add(f"{self.lanes.gaps_of} does nothing for {took(gap[1] - gap[0])}  ", "warn")
         for title, text in under(self.lanes, self.at, self._width):
             line.add(f"{title} ", "dim").add(f"{text}   ", "text")
-        gap = gap_at(self.lanes, self.at.cursor)
-        second = Line(look)
-        if gap:
-            second.add(f" {self.lanes.gaps_of} does nothing for {took(gap[1] - gap[0])}", "warn")
-            if self.lanes.gaps_of == "GPU" and self.lanes.main:
-                rows = [(track.covered(*gap), track) for track in self.lanes.main.tracks]
-                most, track = max(rows, key=lambda pair: pair[0], default=(0.0, None))
-                if track is not None and most > 0.2 * (gap[1] - gap[0]):
-                    share = 100 * most / (gap[1] - gap[0])
-                    second.add(f"; for {share:.0f}% of it the main thread is in {track.name(*gap)}", "text")
-        return [line.strip(width), second.strip(width)]
+        return line.strip(width)
 
     def show(self, start: float, end: float) -> None:
         """Look at a stretch."""
