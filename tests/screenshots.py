@@ -9,23 +9,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
+
+from textual.pilot import Pilot
 
 from gputop.config import Origin, Settings
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.model import Frame, Identity
 from gputop.monitor import Monitor
+from gputop.profile.kept import Kept
 from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
 from gputop.source import Source
 from gputop.ui.app import Gputop
 from gputop.ui.look import DARK, LIGHT, UNICODE, Look, Palette
 from gputop.ui.mailbox import Mailbox
+from gputop.ui.result import screen_of
+from tests import results
 from tests.acting import kill, row
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
@@ -46,6 +51,7 @@ class Shot:
     replay: bool = False  # of a recording of that server
     alive: bool = False  # the first job is really there: a signal could be sent
     after_s: float = 1.2  # what is asked for details is there then
+    result: Callable[[Frame, float], Kept] | None = None  # opened over it
 
 
 SHOTS = (
@@ -70,6 +76,8 @@ SHOTS = (
     Shot("profile-120x40", "showcase", (120, 40), ("home", "down", "p"), alive=True),
     Shot("progress-120x40", "showcase", (120, 40), ("home", "down", "p", "enter"), alive=True, after_s=5.0),
     Shot("replay-120x40", "showcase", (120, 40), ("0", "left_curly_bracket", "left_curly_bracket"), replay=True),
+    Shot("result-pyspy-120x40", "showcase", (120, 40), result=results.profiled),
+    Shot("result-torch-124x36", "showcase", (124, 36), result=results.traced),
     Shot("setup-80x24", "showcase", (80, 24), ("f2", *["down"] * 4)),
     Shot("palette-80x24", "showcase", (80, 24), ("ctrl+p", *"sort")),
 )
@@ -153,6 +161,8 @@ async def drawn(shot: Shot, of: Source) -> str:
         monitor.start(mailbox.put, mailbox.close)
         while app.main.shown is None:
             await pilot.pause(0.05)
+        if shot.result:
+            await opened(shot.result(app.main.shown.frame, MOMENT_S), app, pilot)
         for key in shot.keys:
             await pilot.press(key)
         while app.main.player and app.main.player.seeking:
@@ -164,6 +174,14 @@ async def drawn(shot: Shot, of: Source) -> str:
     monitor.stop()
     # without this a renderer drops the blanks at the beginning of a run
     return svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
+
+
+async def opened(result: Kept, app: Gputop, pilot: Pilot[None]) -> None:
+    """What was kept, on its screen."""
+    screen = screen_of(app, result, app.look, app.main.every_key)
+    app.push_screen(screen)
+    while getattr(screen, "content", None) is None:
+        await pilot.pause(0.05)
 
 
 def main(names: Sequence[str] = ()) -> None:

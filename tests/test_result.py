@@ -94,16 +94,24 @@ def test_a_flame_is_walked_zoomed_and_searched() -> None:
 
 def test_a_profile_beside_what_is_seen_live() -> None:
     content = profiled()
-    process = content.about.processes[0]
+    subject = Subject(kind="process", processes=content.about.processes)
     live = [
-        Finding(rule=rule, severity="warn", subject=Subject(kind="process", processes=(process,)), headline="it is so")
-        for rule in ("io-bound", "memory-leak")
+        Finding(
+            rule=rule,
+            severity="warn",
+            subject=subject,
+            headline="it is so",
+            since_s=372,
+        )
+        for rule in ("io-bound", "gmem-leak")
     ]
-    found = picture(content, content.tabs[0], None, [(live[0], 372.0)], (120, 40), Look())
-    assert "agrees with  io-bound  seen live for 6m 12s" in text(found.strips)
+    found = picture(content, content.tabs[0], None, live[:1], (120, 40), Look())
+    assert "agrees with  io-bound  seen live for 6m" in text(found.strips)
+    found = picture(content, content.tabs[0], None, live[1:], (120, 40), Look())
+    assert "seen live  gmem-leak for 6m: it is so" in text(found.strips)
     calm = profiled("MainThread (41207);main (train.py:1);forward (model.py:2) 50\n")
-    found = picture(calm, calm.tabs[0], None, [(live[0], 5.0)], (120, 40), Look())
-    assert "not seen here  io-bound  which the rules tell live for 5s" in text(found.strips)
+    found = picture(calm, calm.tabs[0], None, live[:1], (120, 40), Look())
+    assert "not seen here  io-bound  told live for 6m" in text(found.strips)
 
 
 def threads(*calls: str) -> tuple[ThreadStack, ...]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions import STACK
-from gputop.actions.spy import Asked, StackResult
+from gputop.actions.spy import STACK, Asked, StackResult
 from gputop.actions.tracing import Traced
 from gputop.profile import flame, kept, parse
 from gputop.profile.kept import COLLAPSED, FLAME, SPEEDSCOPE, Kept
@@ -155,7 +154,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
 
 
 def test_stacks_are_taken_again() -> None:
-    with program("import time; time.sleep(60)") as (pid, _):
+    with program("print(flush=True)\ntime.sleep(60)") as (pid, _):
         process = row(pid)
         seen = moment(process)
         result = finished(STACK, hold(process, seen), Asked())

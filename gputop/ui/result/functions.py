@@ -57,7 +57,8 @@ class Functions(Listed):
         table = grid(sampled, width, look)
 
         def entry(each: Function) -> Entry:
-            token = _TOKENS[sampled.kind(each.name)]
+            nothing = self._by == "self" and not each.self_count
+            token: Token = "dim" if nothing else _TOKENS[sampled.kind(each.name)]
             return Entry(each.name, lambda on, shift: table.line(each, on, shift, token))
 
         by = "self time" if self._by == "self" else "total time"

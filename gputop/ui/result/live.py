@@ -7,8 +7,8 @@ from gputop.monitor import Update
 from gputop.ui.result.about import About
 
 
-def live(about: About, update: Update | None) -> list[tuple[Finding, float]]:
-    """Findings that somebody should do something about, of its processes, job or GPUs, and their ages in seconds."""
+def live(about: About, update: Update | None) -> list[Finding]:
+    """Findings that somebody should do something about, of its processes, job or GPUs."""
     if update is None:
         return []
     frame, mine = update.frame, set(about.processes)
@@ -21,4 +21,4 @@ def live(about: About, update: Update | None) -> list[tuple[Finding, float]]:
         return subject.kind == "gpu" and bool(gpus.intersection(subject.gpus))
 
     troubles = (one for one in update.findings if one.severity != "info" and not one.healthy)
-    return [(one, one.since_s) for one in troubles if is_of_it(one)]
+    return [one for one in troubles if is_of_it(one)]

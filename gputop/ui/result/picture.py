@@ -23,7 +23,6 @@ from gputop.ui.result.tab import Listed, Tab
 AIR_FROM = 26  # lines: below, nothing is left blank
 GLANCE_FROM = 16  # lines for a tab: from there on, others stand below the first
 _GLANCE_ROWS = 5  # of a table, with its titles
-_LEAST_TABLE = 3
 _GLANCED = {"functions": "top functions", "operators": "operators", "kernels": "kernels"}
 _LEAST_ROWS = 7  # of the tab itself
 
@@ -42,11 +41,11 @@ def picture(
     content: Content,
     tab: Tab,
     frame: Frame | None,
-    live: Sequence[tuple[Finding, float]],
+    live: Sequence[Finding],
     size: tuple[int, int],
     look: Look,
 ) -> Picture:
-    """All of it in exactly `size` cells; `live` are the findings of its processes, with their ages in seconds."""
+    """All of it in exactly `size` cells; `live` are the findings of its processes."""
     width, height = size
     roomy = height >= AIR_FROM
     air = [draw.blank(width, look)] if roomy else []
@@ -78,10 +77,9 @@ def _glance(content: Content, tab: Tab, width: int, room: int, look: Look) -> li
     strips: list[Strip] = []
     room = left - (len(beneath) + 1 if with_files else 0)
     for each in lists:
-        rows = min(room - len(strips) - 2, each.natural(width, look))
-        if rows >= _LEAST_TABLE:
-            title = draw.rule(_GLANCED[each.id], width, look, right=each.facts)
-            strips += [*blank, title, *each.glance(width, rows, look)]
+        table = each.glance(width, room - len(strips) - 2, look)
+        if table:
+            strips += [*blank, draw.rule(_GLANCED[each.id], width, look, right=each.facts), *table]
     strips += blank * (room - len(strips))
     if with_files:
         strips += [*blank, *beneath]

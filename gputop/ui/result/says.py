@@ -8,7 +8,7 @@ from typing import Literal
 
 from textual.strip import Strip
 
-from gputop import units
+from gputop import told
 from gputop.diagnose import Finding
 from gputop.diagnose.rules import RULES
 from gputop.ui import draw
@@ -20,6 +20,7 @@ _WORDS: dict[Severity, str] = {"crit": "CRIT", "warn": "WARN", "info": "INFO", "
 _TOKENS: dict[Severity, Token] = {"crit": "crit", "warn": "warn", "info": "dim", "fine": "busy"}
 _LEAST_GAIN = 1.05
 _INDENT = 10
+_MOST_LIVE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +44,8 @@ class Says:
     known: frozenset[str] = frozenset()
 
 
-def strips(says: Says, live: Sequence[tuple[Finding, float]], width: int, most: int, look: Look) -> list[Strip]:
-    """It in at most `most` lines; `live` are the findings of its process with their ages in seconds."""
+def strips(says: Says, live: Sequence[Finding], width: int, most: int, look: Look) -> list[Strip]:
+    """It in at most `most` lines; `live` are the findings of its process."""
     troubles = [saying for saying in says.sayings if saying.severity in ("crit", "warn")]
     first = next(iter(troubles), next(iter(says.sayings), None))
     lines: list[Line] = []
@@ -55,12 +56,19 @@ def strips(says: Says, live: Sequence[tuple[Finding, float]], width: int, most: 
     sentences = [word for word in says.words if first is None or first.text != word]
     room = most - len(lines) - len(rest)
     rest += [_other(saying, width, look) for saying in others[: max(0, room)]]
-    room = most - len(lines) - len(rest)
-    for sentence in sentences if room > 0 else ():
-        for place, part in enumerate(wrap(sentence, max(20, width - _INDENT - 1))):
-            token: Token = "text" if first is None and not rest else "dim"
-            rest.append(Line(look).add(" " * (_INDENT if first else 3 if place else 1)).add(part, token))
+    for sentence in sentences:
+        rest += _sentence(sentence, first is None, not rest, most - len(lines) - len(rest), width, look)
     return [line.strip(width) for line in [*lines, *rest][: max(0, most)]]
+
+
+def _sentence(text: str, alone: bool, leads: bool, room: int, width: int, look: Look) -> Iterator[Line]:
+    """A sentence in the lines that are left for it, cut where it needs more."""
+    indent = 1 if alone else _INDENT
+    parts = wrap(text, max(20, width - indent - 1))
+    if len(parts) > room > 0:
+        parts = [*parts[: room - 1], draw.cut(" ".join(parts[room - 1 :]), width - indent - 1, look.glyphs.more)]
+    for part in parts[: max(0, room)]:
+        yield Line(look).to(indent).add(part, "text" if alone and leads else "dim")
 
 
 def badge(severity: Severity, look: Look) -> list[Run]:
@@ -85,30 +93,25 @@ def _headline(saying: Saying, width: int, look: Look) -> list[Line]:
     return lines
 
 
-def _live(says: Says, live: Sequence[tuple[Finding, float]], look: Look) -> Iterator[Line]:
+def _live(says: Says, live: Sequence[Finding], look: Look) -> Iterator[Line]:
     """How it agrees with what the rules see from outside."""
-    agreeing = [each for each in live if says.names.intersection(RULES[each[0].rule].confirmed_by)]
-    against = [
-        each for each in live if each not in agreeing and says.known.intersection(RULES[each[0].rule].confirmed_by)
-    ]
+    agreeing = [each for each in live if says.names.intersection(RULES[each.rule].confirmed_by)]
+    against = [each for each in live if each not in agreeing and says.known.intersection(RULES[each.rule].confirmed_by)]
     if agreeing:
-        line = Line(look).to(_INDENT).add("agrees with  ", "dim")
-        for place, (finding, age_s) in enumerate(agreeing[:3]):
-            line.add(", " if place else "", "dim").add(finding.rule, _TOKENS[finding.severity], bold=True)
-            line.add(f"  seen live for {units.ago(age_s)}", "dim")
-        yield line
+        yield _findings("agrees with  ", agreeing, "seen live", look)
     if against:
-        line = Line(look).to(_INDENT).add("not seen here  ", "dim")
-        for place, (finding, age_s) in enumerate(against[:3]):
-            line.add(", " if place else "", "dim").add(finding.rule, _TOKENS[finding.severity], bold=True)
-            line.add(f"  which the rules tell live for {units.ago(age_s)}", "dim")
-        yield line
+        yield _findings("not seen here  ", against, "told live", look)
     if live and not agreeing and not against:
-        finding, age_s = live[0]
-        yield (
-            Line(look).to(_INDENT).add("seen live  ", "dim").add(finding.rule, _TOKENS[finding.severity], bold=True)
-            .add(f"  for {units.ago(age_s)}: {finding.headline}", "dim")
-        )  # fmt: skip
+        yield _findings("seen live  ", live[:1], "", look).add(f": {live[0].headline}", "dim")
+
+
+def _findings(said: str, found: Sequence[Finding], how: str, look: Look) -> Line:
+    """Names of rules, and for how long they have said it."""
+    line = Line(look).to(_INDENT).add(said, "dim")
+    for place, finding in enumerate(found[:_MOST_LIVE]):
+        line.add(", " if place else "", "dim").add(finding.rule, _TOKENS[finding.severity], bold=True)
+        line.add(f"{f'  {how}' if how else ''} for {told.lately(finding.since_s)}", "dim")
+    return line
 
 
 def _gain(saying: Saying | None, width: int, look: Look) -> Iterator[Line]:

@@ -14,6 +14,7 @@ from gputop.ui.details.window import Window
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import Ground, Look
 
+_FEW = 3  # lines of a list that are worth a glance
 Draws = Callable[[int, Look], Body]  # at a width
 
 
@@ -101,10 +102,12 @@ class Listed(Tab):
         return len(body.head) + max(1, len(body.entries))
 
     def glance(self, width: int, height: int, look: Look) -> list[Strip]:
-        """Its first lines, below another tab: nothing is selected there."""
+        """Its first lines, below another tab: nothing is selected there. None where only a few would fit."""
         body = self._body(width, look)
-        lines = [each.draw("background", 0) for each in body.entries[: max(0, height - len(body.head))]]
-        return [*body.head, *lines][: max(0, height)]
+        room = height - len(body.head)
+        if room < min(_FEW, len(body.entries)) or not body.entries:
+            return []
+        return [*body.head, *(each.draw("background", 0) for each in body.entries[:room])]
 
     def move(self, lines: int) -> None:
         """The cursor, or the window where there is none."""
