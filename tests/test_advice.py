@@ -158,7 +158,8 @@ def test_p02_whatever_things_are_called_the_advice_holds(look: Look) -> None:
 def test_a_page_that_is_longer_than_the_screen_says_so_and_with_which_key_there_is_more() -> None:
     long = found(steps=tuple(Step(text=f"step {number}") for number in range(30)))
     made = Scene(update=update(long), sheet=sheet(update(long)), look=Look(), keys=NAMES, focused=True)
-    narrow, wide = (expanded(made, PAGES[0], 0, width, 22).strips[0].text for width in (80, 120))
+    least, narrow, wide = (expanded(made, PAGES[0], 0, width, 22).strips[0].text for width in (40, 80, 120))
+    assert re.fullmatch(r"─ advice  \[findings\] ─+ PgDn 1-21 of \d\d ", least)
     assert re.search(r"─ PgDn 1-21 of \d\d $", narrow)
     assert re.search(r"─ PgDn 1-21 of \d\d  Right next page $", wide)
 

@@ -58,13 +58,13 @@ def expanded(scene: Scene, page: Page, first: int, width: int, height: int) -> D
 
 
 def _rule(scene: Scene, page: Page, seen: str, width: int) -> Strip:
-    """The names of the pages, the one that is open in brackets."""
+    """The names of the pages, the one that is open in brackets; where there is no room for all, it alone."""
     names: list[Run] = []
     for each in PAGES:
         here = each is page
         names.append(Run(f"[{each.name}]" if here else f" {each.name} ", "bright" if here else "dim", here))
     line = Line(scene.look).add(f"{scene.look.glyphs.rule} ", "faint").add("advice", "text", bold=True).add("  ")
-    line.runs(names)
+    line.runs(names if line.cells + draw.cells(names) + 2 < width else [run for run in names if run.bold])
     turn = scene.pressed("unfold", "next page")
     scroll = [*scene.pressed("page-down", seen), Run("  ")] if seen else []
     right = [*scroll, *turn]
