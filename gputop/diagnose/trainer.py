@@ -8,6 +8,9 @@ from gputop.diagnose.estimate import Period, Shape
 from gputop.diagnose.finding import Subject
 from gputop.model import Gpu, Identity, Job, Missing, Process
 
+# points of 100: in steps of two samples and more, who idles a fifth of the time has samples that much lower
+SWING = 40.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
@@ -80,5 +83,10 @@ class Trainer:
 
     @property
     def flat(self) -> bool:
-        """No gaps show between its steps: they are too short, or there are none."""
-        return self.period is None or self.period.seconds < 2 * self.spacing_s or self.shape is None
+        """No gaps show between its steps: they are too short, or there are none.
+
+        A rhythm without a swing is none: it is found by chance where steps are shorter than two samples.
+        """
+        if self.period is None or self.period.seconds < 2 * self.spacing_s or self.shape is None:
+            return True
+        return self.shape.high - self.shape.low < SWING

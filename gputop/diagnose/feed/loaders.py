@@ -78,6 +78,8 @@ def starved_cpu_idle(view: View) -> Iterator[Finding]:
         pressure = view.mean("host", "io_pressure")
         blocked = trainer.loader_blocked
         idle = view.below(trainer.saturation, "saturation") and view.above(trainer.loader_low, "loader_cpu")
+        if view.above(trainer.loader_cpu, "openblas-on-intel.loader_cores"):
+            continue  # each computes with several threads: one CPU is not what holds it up
         waits = blocked is not None and not view.below(blocked, "blocked")
         waits = waits or (pressure is not None and not view.below(pressure, "io_percent"))
         severity = view.by_share(trainer.lost)
