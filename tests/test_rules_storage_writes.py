@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.diagnose import Finding, Verdict
+from gputop.diagnose.storage.pauses import Pauses
 from gputop.model import Disk, Mount, Process
 from tests.judged import Machine, after, found, refused, silent
 
@@ -158,3 +159,11 @@ def test_the_next_checkpoint_must_fit(free: float, total: float, severity: str |
     finding = found(writing_to(free, total), "shm-nearly-full")
     assert (finding and finding.severity) == severity
     assert not finding or "/scratch" in finding.headline
+
+
+@pytest.mark.parametrize(("unseen", "lengths"), [(4, [20.0]), (6, [8.0, 6.0])])
+def test_seconds_in_which_nobody_looked_do_not_split_a_pause(unseen: int, lengths: list[float]) -> None:
+    pauses = Pauses(10.0, 2.0)
+    busy = [97.0] * 30 + [0.0] * 8 + [None] * unseen + [0.0] * (12 - unseen) + [97.0] * 30
+    pauses.follow(0.0, busy, [0.0] * len(busy))
+    assert [round(one.idle_s) for one in pauses.known] == lengths

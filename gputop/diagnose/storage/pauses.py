@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 _BLIP_S = 1.0  # work in between that ends no pause
+_UNSEEN_S = 5.0  # of a pause, in which nobody looked
 _KEPT = 256
 _FORGET = 1 / 900  # of what is known of the time with work, a second
 
@@ -49,11 +50,13 @@ class Pauses:
     def _second(self, now_s: float, percent: float | None, more: float) -> None:
         self.seen_s = now_s
         last = self.known[-1] if self.known else None
+        if percent is None and self._idle and last is not None and now_s - last.end_s <= _UNSEEN_S:
+            return  # nobody looked: it may go on
         idle = percent is not None and percent < self.idle_percent
         part_s = 0.0 if percent is None else 1 - percent / 100
         if idle and last is not None and (self._idle or now_s - last.end_s <= _BLIP_S + 1):
+            last.idle_s += part_s + (now_s - last.end_s - 1 if self._idle else 0.0)
             last.end_s = now_s
-            last.idle_s += part_s
             last.written += more
         elif idle:
             before = sum(self._recent)
