@@ -123,6 +123,7 @@ STUCK = {"blocked_percent": 60.0, "read_bytes_per_s": 10e6}
         (WAITS, FULL, {"cpu_percent": 630.0}, {}, False),
         (WAITS, FULL | {"cpu_percent": 89.0}, {"cpu_percent": 1200.0}, {}, False),
         (WAITS, FULL | {"cpu_pressure": Pressure(some_percent=39.0)}, {"cpu_percent": 1200.0}, {}, False),
+        (WAITS, FULL | {"cpu_pressure": None}, {"cpu_percent": 1200.0}, {}, True),  # an old kernel
         ({"run_wait_percent": 29.0}, FULL, {"cpu_percent": 1200.0}, {}, False),
         (WAITS | {"cpu_percent": 800.0}, FULL, {"cpu_percent": 700.0}, {}, False),  # it is the largest itself
         (WAITS, FULL, {"cpu_percent": 1200.0, "uid": 1, "cgroup": "/a"}, {}, False),  # it may be of the same job

@@ -240,5 +240,10 @@ def test_h2d_transfer_bound(gpu: dict[str, Any], said: tuple[str, float] | None)
     assert said_of(Machine(gpu={"busy_percent": 60.0, **gpu}), "h2d-transfer-bound") == said
 
 
+def test_h2d_transfer_bound_abstains_where_who_copies_looks_like_who_computes() -> None:
+    machine = Machine(gpu={"busy_percent": 60.0, "pcie_rx_bytes_per_s": 5e9, **refused("sm_active_percent")})
+    assert silent(machine.verdict(90), "h2d-transfer-bound")
+
+
 def test_h2d_transfer_bound_abstains_without_a_count_of_bytes() -> None:
     assert silent(Machine(gpu=refused("pcie_rx_bytes_per_s")).verdict(60), "h2d-transfer-bound")

@@ -62,7 +62,9 @@ def _between(healthy: Work, faulty: Work, strength: float) -> Work:
         before, now = getattr(healthy, field.name), getattr(faulty, field.name)
         if isinstance(now, (int, float)) and not isinstance(now, bool) and now != before and field.name not in _KEPT:
             moved = max(0.0, before + strength * (now - before))
-            top = 1.0 if field.name == "duty" else 100.0 if field.name in _SHARES else moved
+            # what computes with several threads takes more than all of one CPU
+            full = field.name in _SHARES and max(before, now) <= 100
+            top = 1.0 if field.name == "duty" else 100.0 if full else moved
             changes[field.name] = type(now)(min(moved, top))
     return replace(faulty, **changes)
 

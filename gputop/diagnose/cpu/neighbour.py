@@ -44,7 +44,9 @@ def neighbour(view: View) -> Iterator[Finding]:
 def _cpu_full(view: View, trainer: Trainer) -> bool:
     waits = max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
     full = view.above(view.mean("host", "cpu_percent"), "cpu_percent")
-    return full and view.above(waits, "run_wait") and view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
+    pressure = view.mean("host", "cpu_pressure")  # not every kernel tells it
+    pressed = pressure is None or view.above(pressure, "pressure_percent")
+    return full and view.above(waits, "run_wait") and pressed
 
 
 def _disk_full(view: View, trainer: Trainer) -> bool:
@@ -161,7 +163,7 @@ def _found(
                  command=f"renice -n 19 -p {pid}; ionice -c 3 -p {pid}"),
             Step(text="or give each CPUs of its own", command=_apart(view)),
         ),
-        confidence=view.confidence(0.65, confirmed=together),
+        confidence=view.confidence(0.65, view.mean("host", "cpu_pressure"), confirmed=together),
         lost_share=trainer.lost,
     )  # fmt: skip
 

@@ -66,7 +66,11 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "pcie_rx") or not view.below(trainer.duty, "duty"):
             continue
-        if (trainer.duty or 0.0) < view.limit("starved.least") or not transfers(view, trainer):
+        if (trainer.duty or 0.0) < view.limit("starved.least"):
+            continue
+        if not transfers(view, trainer):
+            if (trainer.pcie_rx or 0.0) >= view.limit("bytes_per_s") and view.above(trainer.main, "main"):
+                view.knows(trainer, "sm")  # without it, who copies looks like who computes
             continue
         if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not shared(view, trainer):
             yield _waits(view, trainer)
