@@ -27,10 +27,21 @@ SCRIPT = ROOT / "tests/workloads/train.py"
 
 @pytest.fixture
 def training(tmp_path: Path) -> Iterator[Popen[str]]:
+    """A run that the test may end."""
+    yield from trained(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Popen[str]]:
+    """A run that is looked at only."""
+    yield from trained(tmp_path_factory.mktemp("lasting"))
+
+
+def trained(parent: Path) -> Iterator[Popen[str]]:
     """Torch takes seconds to import; what is printed then says that the first batch has come."""
-    folder = tmp_path / "llama-7b"
+    folder = parent / "llama-7b"
     folder.mkdir()
-    options = f"--seconds 60 --num-workers {WORKERS} --read-mb 0.25".split()
+    options = f"--seconds 120 --num-workers {WORKERS} --read-mb 0.25".split()
     command = (sys.executable, str(SCRIPT), *options, "--data", str(folder))
     with running(*command, cwd=folder, stderr=DEVNULL) as child:
         assert child.stdout is not None
@@ -53,7 +64,8 @@ def job_of(table: ProcessTable, pid: int, *, on_gpu: bool) -> tuple[Job, dict[Ro
 
 
 @pytest.mark.parametrize("on_gpu", [True, False], ids=["with a GPU share", "by its loaders alone"])
-def test_one_job_one_rank_four_loaders(watch: Watch, training: Popen[str], on_gpu: bool) -> None:
+def test_one_job_one_rank_four_loaders(watch: Watch, lasting: Popen[str], on_gpu: bool) -> None:
+    training = lasting
     gpu_pids = (training.pid,) if on_gpu else ()
 
     def ready(table: ProcessTable) -> tuple[Job, dict[Role, list[Process]]] | None:
@@ -63,7 +75,7 @@ def test_one_job_one_rank_four_loaders(watch: Watch, training: Popen[str], on_gp
             return None
         return found if "torch" in trainers[0].libraries and trainers[0].busy_threads is not None else None
 
-    job, roles = watch.until(ready, *gpu_pids, seconds=30)
+    job, roles = watch.until(ready, *gpu_pids, seconds=60)
     assert (job.name, job.launcher) == ("llama-7b/train", "python")
     assert [identity.pid for identity in job.ranks] == [training.pid]
     (trainer,) = roles[Role.TRAINER]
@@ -77,7 +89,8 @@ def test_one_job_one_rank_four_loaders(watch: Watch, training: Popen[str], on_gp
     assert len(job.members) == 1 + len(psutil.Process(training.pid).children(recursive=True))
 
 
-def test_cpu_and_io_of_each_process_are_those_of_proc(watch: Watch, training: Popen[str]) -> None:
+def test_cpu_and_io_of_each_process_are_those_of_proc(watch: Watch, lasting: Popen[str]) -> None:
+    training = lasting
     ours: dict[int, list[float]] = {}
     pids = [training.pid]
     watch.until(lambda table: job_of(table, training.pid, on_gpu=True), training.pid)

@@ -23,11 +23,12 @@ LOADERS = 4
 VRAM = 30 << 30
 
 
-@pytest.fixture
-def trainer(tmp_path: Path) -> Iterator[int]:
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The pid of a real torch CPU training script whose four loaders work."""
+    folder = tmp_path_factory.mktemp("job")
     script = [sys.executable, str(SCRIPT), "--num-workers", str(LOADERS), "--seconds", "120"]
-    with subprocess.Popen(script, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path) as process:
+    with subprocess.Popen(script, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder) as process:
         wait_until(lambda: len(children(process.pid)) >= LOADERS, 60, "no loaders")
         yield process.pid
         process.kill()
@@ -100,7 +101,7 @@ def frame_of(frame: dict[str, Any], pid: int) -> dict[str, Any]:
 def test_a_real_job_is_on_the_screen_with_its_rank_and_loaders(fake: Fake, trainer: int) -> None:
     fake.add_process(gpu=2, pid=trainer, vram_bytes=VRAM, sm=57)
     with Terminal([sys.executable, "-m", "gputop"], size=(160, 50), env=fake.env()) as terminal:
-        terminal.wait_for("1 rank · 4 loaders", 20)
+        terminal.wait_for("1 rank · 4 loaders")
         terminal.send("V")  # above whatever else this machine runs
         terminal.send("*")
         terminal.wait_for(lambda lines: all(any(str(pid) in line for line in lines) for pid in children(trainer)))

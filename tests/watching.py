@@ -36,7 +36,7 @@ class Watch:
     def look(self, *gpu_pids: int, open_: tuple[int, ...] = ()) -> ProcessTable:
         return self.reader.read(gpu_pids, Interest(pids=frozenset(open_)))
 
-    def until(self, ready: Callable[[ProcessTable], Any], *gpu_pids: int, seconds: float = 20.0, **how: Any) -> Any:
+    def until(self, ready: Callable[[ProcessTable], Any], *gpu_pids: int, seconds: float = 60.0, **how: Any) -> Any:
         """Look again and again until `ready` gives something that is true; that is returned."""
         deadline = time.monotonic() + seconds
         while not (found := ready(table := self.look(*gpu_pids, **how))):
