@@ -63,6 +63,7 @@ def _blocked_percent(kin: Kin) -> str:
     return units.percent(io_percent(kin.process)) if kin.process else units.UNKNOWN
 
 
+BESIDE = 9  # cells of a rule that are neither its title nor its facts
 PID: Column[Kin] = Column("PID", 7, lambda kin: str(kin.identity.pid))
 NAME: Column[Kin] = Column("NAME", 15, lambda kin: kin.name, right=False)
 FIGURES: tuple[Column[Kin], ...] = (
@@ -130,16 +131,16 @@ def pane(opened: Opened, width: int, room: int) -> list[Strip]:
         return []
     identities = {one.identity for one in loaders}
     kin = [one for one in _children(opened) if one.identity in identities]
-    blocked = mean(io_percent(one) for one in loaders)
-    facts = [
-        f"cpu {units.percent(add(one.cpu_percent for one in loaders))}%",
-        f"read {units.rate(add(one.read_bytes_per_s for one in loaders))}/s",
-        f"blocked on storage {units.percent(blocked)}%",
-    ]
     title = f"children: {words.amount(len(loaders), 'DataLoader worker')}"
+    used = f"cpu {units.percent(add(one.cpu_percent for one in loaders))}%"
+    read = f"read {units.rate(add(one.read_bytes_per_s for one in loaders))}/s"
+    blocked = f"{units.percent(mean(io_percent(one) for one in loaders))}%"
+    facts = f"{used}  {read}  blocked on storage {blocked}"
+    if len(title) + len(facts) + BESIDE > width:  # a number is not cut
+        facts = f"{used}  {read}  blocked {blocked}"
     grid = Grid((PID, NAME, *FIGURES, FILE_NOW), width, look)
     shown = kin if len(kin) <= room - 2 else kin[: room - 3]
-    strips = [draw.rule(title, width, look, right="  ".join(facts)), grid.titles()]
+    strips = [draw.rule(title, width, look, right=facts), grid.titles()]
     strips += [grid.line(one) for one in shown]
     if len(shown) < len(kin):
         strips.append(draw.Line(look).add(f"{'':4}+{len(kin) - len(shown)} more, in Children", "dim").strip(width))
