@@ -285,7 +285,8 @@ class ProcessReader:
         return told
 
     def _notes(self) -> tuple[Note, ...]:
-        others = [seen.followed for seen in self._tracked.values() if seen.uid != os.geteuid()]
+        own = os.geteuid()
+        others = [seen.followed for seen in self._tracked.values() if seen.uid != own]
         denied = sum(followed is not None and followed.troubles.get("io") == "denied" for followed in others)
         hidden = (HIDDEN,) if 1 not in self._seen else ()
         return (*hidden, *((denied_io(denied),) if denied else ()), *((lost(self._lost),) if self._lost else ()))
