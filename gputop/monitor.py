@@ -9,7 +9,7 @@ from functools import cached_property
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from gputop.diagnose import Abstained, Class, Engine, Finding
+from gputop.diagnose import Abstained, Class, Finding
 from gputop.diagnose.told import Testimony
 from gputop.ended import Departures, Ended
 from gputop.history import History
@@ -18,6 +18,7 @@ from gputop.source import Remembering, Seekable, Source, Staged
 
 if TYPE_CHECKING:
     from gputop import thresholds
+    from gputop.diagnose.engine import Engine
     from gputop.diagnose.told import Said
 
 
@@ -50,6 +51,7 @@ class Monitor:
         self._limits, self._unjudged = limits, unjudged
         self._departures = Departures()
         self._told = Testimony()
+        self._engine: Engine | None = None
         self._newest_s = -math.inf
         self._stop = Event()
 
@@ -62,30 +64,38 @@ class Monitor:
 
     def updates(self) -> Iterator[Update]:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
-        self._engine = Engine(lambda: self.limits)
+        if self._unjudged < math.inf:
+            from gputop.diagnose.engine import Engine  # late: a table of numbers does without
+
+            self._engine = Engine(lambda: self.limits)
         while True:
             if isinstance(self.source, Remembering):
                 for frame in self.source.long_past():
                     self.history.add(frame, self.source.interval_s)
             for seen in self.source.past():
                 frame = self._remember(seen)
-                self._engine.judge(frame, self.history, _PAST_S)
+                if self._engine:
+                    self._engine.judge(frame, self.history, _PAST_S)
             for seen in self.source.frames(self._stop):
-                frame = self._remember(seen)
-                self._unjudged -= 1
-                said = self._engine.verdict if self._unjudged >= 0 else self._engine.judge(frame, self.history)
-                update = Update(
-                    frame=frame,
-                    findings=said.findings,
-                    abstained=said.abstained,
-                    classes=said.classes,
-                    last_job=self._departures.last,
-                )
+                update = self._judged(self._remember(seen))
                 for take in self.sinks:
                     take(update)
                 yield update
             if self._stop.is_set() or not self._goes_on():
                 return
+
+    def _judged(self, frame: Frame) -> Update:
+        if not self._engine:
+            return Update(frame=frame, last_job=self._departures.last)
+        self._unjudged -= 1
+        said = self._engine.verdict if self._unjudged >= 0 else self._engine.judge(frame, self.history)
+        return Update(
+            frame=frame,
+            findings=said.findings,
+            abstained=said.abstained,
+            classes=said.classes,
+            last_job=self._departures.last,
+        )
 
     def _goes_on(self) -> bool:
         """Whether the source has more to show after it ended: another place of a recording, or another server."""
@@ -107,12 +117,14 @@ class Monitor:
         frame = self._told.into(seen)
         if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
             self.history.rewind(frame.mono_s)
-            self._engine.forget()
             self._departures = Departures()
+            if self._engine:
+                self._engine.forget()
         self._newest_s = frame.mono_s
         self.history.add(frame, self.source.interval_s, self.source.interest.pids)
         self._departures.add(frame)
-        self._engine.remember(frame, self.history)
+        if self._engine:
+            self._engine.remember(frame, self.history)
         return frame
 
     def start(self, publish: Callable[[Update], None], ended: Callable[[Exception | None], None]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from gputop import thresholds
 from gputop.demo import SCENARIOS, Demo
-from gputop.diagnose import Abstained, Engine, Finding, Verdict
-from gputop.diagnose.engine import BROKEN
+from gputop.diagnose import Abstained, Finding
+from gputop.diagnose.engine import BROKEN, Engine, Verdict
 from gputop.history import History
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Missing, Process, Role
 

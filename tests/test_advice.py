@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from gputop.demo import SCENARIOS, Demo
-from gputop.diagnose import Engine, Evidence, Step, Subject
+from gputop.diagnose import Evidence, Step, Subject
+from gputop.diagnose.engine import Engine
 from gputop.history import History
 from gputop.model import Identity, Role
 from gputop.monitor import Update

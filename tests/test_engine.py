@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from gputop.diagnose import Engine, Evidence, Finding, Level, Severity, Subject
-from gputop.diagnose.engine import BROKEN
+from gputop.diagnose import Evidence, Finding, Severity, Subject
+from gputop.diagnose.engine import BROKEN, Engine
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import lenient
-from gputop.diagnose.rule import rule
+from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules import RULES
 from gputop.diagnose.steady import Steady
 from gputop.diagnose.sums import Sums

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.demo import SCENARIOS, Demo
-from gputop.diagnose import Engine
+from gputop.diagnose.engine import Engine
 from gputop.diagnose.experiments import Experiment, Together, together
 from gputop.history import History
 from gputop.model import Disk, Frame, Gpu, GpuShare, Identity, Job, Pressure, Process

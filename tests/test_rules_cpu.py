@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose import Verdict
+from gputop.diagnose.engine import Verdict
 from gputop.model import Cgroup, Frame, GpuShare, Job, Pressure
 from tests.judged import Machine, after, found, refused, silent
 

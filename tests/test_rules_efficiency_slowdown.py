@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose import Finding, Verdict
+from gputop.diagnose import Finding
+from gputop.diagnose.engine import Verdict
 from gputop.model import Frame, Process
 from tests.judged import Machine, found, judged, refused, scenario, silent
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose import Verdict
+from gputop.diagnose.engine import Verdict
 from gputop.model import Frame, GpuShare, Network
 from tests.judged import Machine, after, found, scenario, silent
 from tests.teams import NCCL, lines, team

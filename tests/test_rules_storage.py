@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose import Verdict
+from gputop.diagnose.engine import Verdict
 from gputop.model import Disk, Mount, Network, Pressure
 from tests.judged import Machine, found, refused, scenario, silent
 

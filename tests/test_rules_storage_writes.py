@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose import Finding, Verdict
+from gputop.diagnose import Finding
+from gputop.diagnose.engine import Verdict
 from gputop.diagnose.storage.pauses import Pauses
 from gputop.model import Disk, Mount, Process
 from tests.judged import Machine, after, found, refused, silent

@@ -19,20 +19,14 @@ How to add a rule:
 Steadying, severity over time, folding and the primary finding are the engine's (steady.py, fold.py): no rule does any.
 """
 
-from gputop.diagnose.engine import Engine, Verdict
 from gputop.diagnose.finding import Abstained, Class, Evidence, Finding, Severity, Step, Subject
-from gputop.diagnose.rule import Level, Rule
 
 __all__ = [
     "Abstained",
     "Class",
-    "Engine",
     "Evidence",
     "Finding",
-    "Level",
-    "Rule",
     "Severity",
     "Step",
     "Subject",
-    "Verdict",
 ]

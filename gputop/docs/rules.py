@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from gputop import thresholds
-from gputop.diagnose import Level, Rule
 from gputop.diagnose.limits import DEFAULTS
+from gputop.diagnose.rule import Level, Rule
 from gputop.diagnose.rules import RULES
 from gputop.docs.markdown import listing, table
 from gputop.thresholds import Number

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from statistics import mean, pstdev
 
 from gputop import thresholds
-from gputop.diagnose import Engine
+from gputop.diagnose.engine import Engine
 from gputop.history import History
 from gputop.model import Frame, Gpu
 from gputop.told import POSSIBLE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gputop.diagnose import Finding, Level, Rule
+from gputop.diagnose import Finding
+from gputop.diagnose.rule import Level, Rule
 from gputop.model import Frame, Identity, Process, Role
 from gputop.ui.advice.sheet import troubles, urgency
 from gputop.ui.gpus.state import State
