@@ -199,6 +199,7 @@ def asleep(**changes: dict[str, Any]) -> Machine:
         ({"trainer": {"main_thread_percent": 51.0}}, False),
         ({"loader": {"blocked_percent": 11.0}}, False),
         ({"loader": {"run_wait_percent": 60.0}}, True),  # of next to nothing
+        ({"host": {"steal_percent": 6.0}}, True),  # likewise
         ({"loader": {"run_wait_percent": 60.0, "cpu_percent": 20.0}}, False),
         ({"loader": {"age_s": 30.0}}, False),  # they have just come
         ({"trainer": {"read_bytes_per_s": 21e6}}, False),

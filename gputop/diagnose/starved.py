@@ -42,7 +42,11 @@ def oversubscribed(view: View, trainer: Trainer) -> bool:
 def throttled(view: View, trainer: Trainer) -> bool:
     """Whether its CPU quota runs out, or other virtual machines take its CPUs."""
     steal = view.mean("host", "steal_percent") or 0.0
-    return (trainer.throttled or 0.0) >= view.limit("starved.throttled") or steal > view.limit("starved.steal_percent")
+    return _quota(view, trainer) or steal > view.limit("starved.steal_percent")
+
+
+def _quota(view: View, trainer: Trainer) -> bool:
+    return (trainer.throttled or 0.0) >= view.limit("starved.throttled")
 
 
 def waiting(ratio: float | None, cores: float | None) -> float:
@@ -53,12 +57,20 @@ def waiting(ratio: float | None, cores: float | None) -> float:
     return (cores or 0.0) * (ratio or 0.0) / max(0.01, 1 - (ratio or 0.0))
 
 
+def stolen(view: View, trainer: Trainer) -> bool:
+    """Whether what other virtual machines take of its CPU time may be the delay: who sleeps has none to lose."""
+    steal, used = view.mean("host", "steal_percent") or 0.0, view.mean("host", "cpu_percent") or 100.0
+    return (trainer.cores or 0.0) * steal / max(1.0, used) >= view.limit("starved.waiting") * trainer.lost
+
+
 def waits_for_cpu(view: View, trainer: Trainer) -> bool:
     """Whether its threads or its loaders get too little of the CPUs, for whatever reason, and that may be the delay."""
     own = (trainer.process.cpu_percent or 0.0) / 100
     waits = ((trainer.run_wait, own), (trainer.loader_wait, trainer.loader_cpu), (trainer.main_wait, trainer.main))
     least = view.limit("starved.waiting") * trainer.lost
-    return throttled(view, trainer) or any(
+    if throttled(view, trainer) and (_quota(view, trainer) or stolen(view, trainer)):
+        return True
+    return any(
         (ratio or 0.0) >= view.limit("starved.run_wait") and waiting(ratio, used) >= least for ratio, used in waits
     )
 

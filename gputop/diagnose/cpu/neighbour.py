@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import busy, starved
+from gputop.diagnose.starved import busy, starved, stolen
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Missing, Process
@@ -33,7 +33,7 @@ def neighbour(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if not view.knows(trainer, "duty") or not starved(view, trainer):
             continue
-        if view.above(view.mean("host", "steal_percent"), "steal_percent"):
+        if view.above(view.mean("host", "steal_percent"), "steal_percent") and stolen(view, trainer):
             yield _stolen(view, trainer)
         elif _cpu_full(view, trainer):
             yield from _by_cpu(view, trainer)
