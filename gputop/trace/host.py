@@ -5,6 +5,7 @@ Kineto writes the spans of a thread in the order of their starts, so that one st
 
 from __future__ import annotations
 
+import math
 from array import array
 from typing import Any
 
@@ -12,7 +13,7 @@ from gputop.safe.text import clean
 from gputop.trace.gpu import LOW, duration
 from gputop.trace.intervals import Spans, union
 from gputop.trace.names import Mark, Names, mark
-from gputop.trace.nesting import Nesting
+from gputop.trace.nesting import NAME_BITS, Nesting
 from gputop.trace.outer import Outer
 
 MOST_SHAPES = 20_000
@@ -33,14 +34,15 @@ class Thread:
     """
 
     __slots__ = (
-        "backward", "covered_us", "fresh", "functions", "last", "marks", "number", "open", "pid", "python", "root",
-        "tid",
+        "backward", "base", "covered_us", "fresh", "functions", "last", "marks", "number", "open", "pid", "python",
+        "root", "tid",
     )  # fmt: skip
 
-    def __init__(self, key: tuple[Any, Any, bool], number: int, root: int) -> None:
+    def __init__(self, key: tuple[Any, Any, int], number: int, root: int) -> None:
         self.pid, self.tid, self.python = key
         self.number = number
         self.root = root  # of its call paths
+        self.base: list[Any] = [0, 0.0, math.inf, 0.0, Mark.NONE, root, 0]  # what is around all of its spans
         self.covered_us = 0.0  # in any span
         self.marks = 0  # steps, batches and optimizer steps: the thread that trains has them
         self.functions = 0  # of the backward pass
@@ -68,7 +70,7 @@ class Host:
         self.last_end = 0.0
         self.nesting, self.outer = Nesting(), Outer()
         self.thread_names: dict[tuple[Any, Any], str] = {}
-        self._threads: dict[tuple[Any, Any, bool], Thread] = {}
+        self._threads: dict[tuple[Any, Any, int], Thread] = {}
         self._shapes: dict[Shape, int] = {}
 
     def take(self, event: dict[str, Any], start: float) -> None:
@@ -76,38 +78,49 @@ class Host:
         took, name = duration(event), self.names.number(event["name"])
         if len(self.count) <= name:
             self._named(event.get("cat") == "python_function")
-        key = event.get("pid"), event.get("tid"), bool(self.python[name])
+        key = event.get("pid"), event.get("tid"), self.python[name]
         thread = self._threads.get(key) or self._thread(key)
         if thread is None:
             return
         if start < thread.last:
             self.disorder += 1
         thread.last = start
-        opened = thread.open
+        opened, end = thread.open, start + took
         while opened and opened[-1][2] <= start:
             self._close(opened)
         meaning = self.names.meanings[name]
-        end = start + took
-        if opened:
-            opened[-1][3] += min(took, opened[-1][2] - start)
-        else:
-            thread.covered_us += took
         if meaning:
             self._mark(meaning, (start, took, name), thread)
-        elif not self.python[name]:
+        elif not thread.python:
             thread.fresh = False
         if end > self.last_end:
             self.last_end = end
-        path, around = _around(thread, end)
-        if meaning != Mark.STEP and not thread.python:
-            if not around:
-                self.outer.add(thread.number, start, took, name)
-            around += 1
-        opened.append([name, start, end, 0.0, meaning, self.nesting.under(path, name), around])
+        self._open(thread, name, start, end, meaning)
         self.count[name] += 1
         self.total_us[name] += took
-        if event.get("args") and not self.python[name]:
+        if not thread.python and event.get("args"):
             self._shape(event["args"], name)
+
+    def _open(self, thread: Thread, name: int, start: float, end: float, meaning: int) -> None:
+        """A span within those that are open, or beside them."""
+        opened = thread.open
+        if opened:
+            above = opened[-1]
+            above[3] += min(end, above[2]) - start
+            if above[2] + _ROUNDED_US < end:
+                # a step may begin before the last call of the one before it has ended, and is no part of that
+                above = next((each for each in reversed(opened) if each[2] + _ROUNDED_US >= end), thread.base)
+        else:
+            above = thread.base
+            thread.covered_us += end - start
+        path, around = above[5], above[6]
+        if meaning != Mark.STEP and not thread.python:
+            if not around:
+                self.outer.add(thread.number, start, end - start, name)
+            around += 1
+        nesting = self.nesting
+        at = nesting.known.get(path << NAME_BITS | name)
+        opened.append([name, start, end, 0.0, meaning, nesting.add(path, name) if at is None else at, around])
 
     @property
     def threads(self) -> tuple[Thread, ...]:
@@ -131,7 +144,7 @@ class Host:
                 took.append(end - start)
         self.backward = union(starts, took)
 
-    def _thread(self, key: tuple[Any, Any, bool]) -> Thread | None:
+    def _thread(self, key: tuple[Any, Any, int]) -> Thread | None:
         if len(self._threads) >= MOST_THREADS:
             self.dropped += 1
             return None
@@ -192,14 +205,3 @@ class Host:
             self.shapes.append((name, clean(shape[1]), clean(shape[2])))
         self.op_id.append(number & LOW)
         self.op_shape.append(found)
-
-
-def _around(thread: Thread, end: float) -> tuple[int, int]:
-    """The call path that a span with such an end is in, and how many outer spans are around it.
-
-    A step may begin before the last call of the one before it has ended: that does not make it a part of that call.
-    """
-    for above in reversed(thread.open):
-        if above[2] + _ROUNDED_US >= end:
-            return above[5], above[6]
-    return thread.root, 0

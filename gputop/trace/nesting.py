@@ -5,16 +5,19 @@ from __future__ import annotations
 from array import array
 
 MOST = 60_000  # call paths; what is called below one that has no room is its own time
-_NAME_BITS = 17  # more than there are names
+NAME_BITS = 17  # more than there are names
 
 
 class Nesting:
-    """Call paths as numbers: the parent of each, its name, how often, and its own time in microseconds."""
+    """Call paths as numbers: the parent of each, its name, and its own time in microseconds.
+
+    `known` has the path of a call by its parent and name, as one number.
+    """
 
     def __init__(self) -> None:
         self.parent, self.name = array("i"), array("I")
-        self.self_us, self.count = array("d"), array("I")
-        self._known: dict[int, int] = {}
+        self.self_us = array("d")
+        self.known: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.name)
@@ -23,15 +26,11 @@ class Nesting:
         """A new tree; its name says nothing."""
         return self._new(-1, 0)
 
-    def under(self, parent: int, name: int) -> int:
-        """The path of one more call; the parent's own where there is no room for another."""
-        key = parent << _NAME_BITS | name
-        found = self._known.get(key)
-        if found is None:
-            if len(self.name) >= MOST:
-                return parent
-            found = self._known[key] = self._new(parent, name)
-        self.count[found] += 1
+    def add(self, parent: int, name: int) -> int:
+        """The path of one more call, which is not known yet; the parent's own where there is no room for another."""
+        if len(self.name) >= MOST:
+            return parent
+        found = self.known[parent << NAME_BITS | name] = self._new(parent, name)
         return found
 
     def totals(self) -> array[float]:
@@ -46,5 +45,4 @@ class Nesting:
         self.parent.append(parent)
         self.name.append(name)
         self.self_us.append(0.0)
-        self.count.append(0)
         return len(self.name) - 1

@@ -24,7 +24,6 @@ class Seen:
     name: str  # main, autograd, or as the kernel names it
     tid: str
     covered_us: float  # in any span
-    spans: int
     functions: int  # of the backward pass
     root: int  # of its call paths
     python: int | None  # the same of its Python functions, where they were recorded
@@ -35,7 +34,6 @@ def seen(host: Host) -> tuple[Seen, ...]:
     threads = [thread for thread in host.threads if thread.covered_us > 0 and not thread.python]
     python = {(thread.pid, thread.tid): thread.root for thread in host.threads if thread.python}
     main = max(threads, key=lambda one: (one.marks, one.tid == one.pid, one.covered_us), default=None)
-    counts = _spans(host)
     rows = []
     for one in sorted(threads, key=lambda one: (one is not main, not one.functions, -one.covered_us)):
         tid = clean(str(one.tid), 20)
@@ -47,23 +45,12 @@ def seen(host: Host) -> tuple[Seen, ...]:
                 name=name,
                 tid=tid,
                 covered_us=one.covered_us,
-                spans=counts[one.root],
                 functions=one.functions,
                 root=one.root,
                 python=python.get((one.pid, one.tid)),
             )
         )
     return tuple(rows)
-
-
-def _spans(host: Host) -> dict[int, int]:
-    """How many spans each tree of call paths has, by its root."""
-    nesting = host.nesting
-    counts = list(nesting.count)
-    for path in range(len(counts) - 1, -1, -1):
-        if nesting.parent[path] >= 0:
-            counts[nesting.parent[path]] += counts[path]
-    return {thread.root: counts[thread.root] for thread in host.threads}
 
 
 def trees(host: Host) -> dict[int, Node]:

@@ -27,6 +27,7 @@ class Timeline(Tab):
         self.lanes = lanes
         self.at = first(lanes)
         self._width = 80
+        self._drawn: tuple[object, list[Strip]] | None = None  # of many kernels it is not quickly made
 
     @property
     def facts(self) -> str:
@@ -42,7 +43,9 @@ class Timeline(Tab):
     def draw(self, width: int, height: int, look: Look) -> list[Strip]:
         """As many lanes as fit, and what is under the cursor."""
         self._width = max(1, width - NAMES - 1)
-        drawn = strips(self.lanes, self.at, width, look)
+        if self._drawn is None or self._drawn[0] != (self.at, width, look):
+            self._drawn = (self.at, width, look), strips(self.lanes, self.at, width, look)
+        drawn = self._drawn[1]
         foot = [self._foot(width, look)] if height >= 5 else []
         return [*drawn[: max(1, height - len(foot))], *foot][: max(0, height)]
 
