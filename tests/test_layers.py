@@ -68,7 +68,7 @@ OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "textual": ("ui",),
     "rich": ("ui",),
     "pynvml": ("collect.nvml", "collect.gpm"),
-    "psutil": (),
+    "psutil": ("collect.details",),
     "prometheus_client": ("export.prometheus",),
     "torch": (),
 }

@@ -66,6 +66,7 @@ def test_a_training_run_shows_its_threads_its_loaders_and_the_files_they_read(li
     with running(*command, cwd=tmp_path, env=environment, stderr=DEVNULL) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
+        psutil.Process(child.pid).ionice(psutil.IOPRIO_CLASS_BE, 6)
         who, seen = of(child.pid), dict[Identity, str]()
 
         def reading(detail: Detail) -> bool:
@@ -85,6 +86,7 @@ def test_a_training_run_shows_its_threads_its_loaders_and_the_files_they_read(li
         assert {thread.name for thread in detail.threads} == real_names
         assert detail.overview.folder == str(tmp_path)
         assert detail.overview.exe == os.path.realpath(sys.executable)
+        assert detail.overview.io_priority == "best effort 6 of 0-7"
         assert detail.overview.parents[0].identity == of(os.getpid())
         values = {one.name: one.value for one in detail.environment}
         assert (values["RANK"], values["HF_TOKEN"]) == ("3", MASK)

@@ -217,6 +217,7 @@ def _overview(process: Process, frame: Frame) -> Overview:
         folder=f"/home/{process.user}/{process.folder}" if process.job else "/",
         parents=tuple(parents),
         policy="other",
+        io_priority="by its nice value",
         oom_score=667 if process.job else 0,
         oom_adjust=0,
         own_namespaces=("mnt", "pid") if process.container else (),

@@ -125,6 +125,7 @@ class Overview:
     folder: str | None = None  # its working folder, in its mount namespace
     parents: tuple[Relative, ...] = ()  # the nearest first
     policy: str | None = metric(Unit.WORD, "scheduling policy")
+    io_priority: str | None = metric(Unit.WORD, "priority of what it reads and writes, at disks that sort by it")
     oom_score: int | None = metric(Unit.COUNT, "how soon it is killed when memory runs out; 1000 is first")
     oom_adjust: int | None = metric(Unit.COUNT, "what was added to that by hand, -1000 to 1000")
     tracer_pid: int | None = None  # of a debugger or profiler that holds it; None: nobody

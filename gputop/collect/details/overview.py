@@ -21,7 +21,7 @@ class Situation:
     """Reads the overview of one process."""
 
     def __init__(self, root: str, identity: Identity) -> None:
-        self._root, self._folder = root, f"{root}/{identity.pid}"
+        self._root, self._folder, self._pid = root, f"{root}/{identity.pid}", identity.pid
         self._missing: list[Missing] = []
 
     def read(self) -> Values:
@@ -35,6 +35,7 @@ class Situation:
             folder=self._link("cwd", "folder"),
             parents=self._parents(stat.parent_pid if stat else None),
             policy=_policy(raw),
+            io_priority=_io_priority(self._pid) if self._root == "/proc" else None,
             oom_score=self._number("oom_score"),
             oom_adjust=self._number("oom_score_adj"),
             tracer_pid=int(tracer) if tracer.isdigit() and tracer != b"0" else None,
@@ -89,6 +90,22 @@ def _policy(raw: bytes) -> str | None:
     fields = raw[raw.rfind(b")") + 1 :].split()
     number = fields[38] if len(fields) > 38 else b""
     return _POLICIES[int(number)] if number.isdigit() and int(number) < len(_POLICIES) else None
+
+
+def _io_priority(pid: int) -> str | None:
+    """It stands in no file: psutil asks the kernel for it."""
+    import psutil  # late: it takes as long as all that the first frame needs of /proc
+
+    try:
+        found = psutil.Process(pid).ionice()
+    except (psutil.Error, OSError):
+        return None
+    if found.ioclass == psutil.IOPRIO_CLASS_NONE:
+        return "by its nice value"
+    if found.ioclass == psutil.IOPRIO_CLASS_IDLE:
+        return "idle: when nobody else wants the disk"
+    name = "real time" if found.ioclass == psutil.IOPRIO_CLASS_RT else "best effort"
+    return f"{name} {found.value} of 0-7"
 
 
 def _capabilities(status: bytes) -> str | None:

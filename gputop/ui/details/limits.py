@@ -83,6 +83,7 @@ def _rights(overview: Overview) -> list[tuple[str, str | None]]:
     spaces = overview.own_namespaces
     return [
         ("scheduling policy", overview.policy),
+        ("I/O priority", overview.io_priority),
         ("killed out of memory", oom),
         ("debugger", f"pid {overview.tracer_pid}" if overview.tracer_pid else "none"),
         ("namespaces", None if spaces is None else f"its own {', '.join(spaces)}" if spaces else "those of gputop"),
