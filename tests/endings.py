@@ -15,6 +15,7 @@ from tests.oracle import modes_ever_on, modes_left_on, oracle
 from tests.ptys import Terminal, wait_until
 
 FULL_SCREEN = 1049
+PATIENCE_S = 60.0  # where nothing is promised of how soon it comes
 LEFT_BY_ANOTHER = "\\033[?1003h\\033[?1015h\\033[?1016h\\033[?2048h\\033[?25l"
 
 WRITE = {"aarch64": 64}.get(os.uname().machine, 1)  # the system call
@@ -47,7 +48,7 @@ def assert_well(terminal: Terminal) -> None:
     def left() -> str:
         return f"modes left on: {modes_left_on(terminal.output)}; last bytes: {bytes(terminal.output[-300:])!r}"
 
-    wait_until(lambda: not modes_left_on(terminal.output), 2, left)
+    wait_until(lambda: not modes_left_on(terminal.output), PATIENCE_S, left)
     assert terminal.termios_now() == terminal.termios_before
 
 
@@ -99,7 +100,7 @@ def heals_at_the_next_start(program: Program) -> None:
     """SIGKILL leaves everything on, and so may another program; the next start and end puts it right."""
     with program.start(shell=f'"$@"; printf "{LEFT_BY_ANOTHER}"; "$@"') as terminal:
         os.kill(child_of(terminal), signal.SIGKILL)
-        wait_until(lambda: terminal.output.count(b"\x1b[?1049h") == 2, 20, "no second start")
+        wait_until(lambda: terminal.output.count(b"\x1b[?1049h") == 2, PATIENCE_S, "no second start")
         terminal.wait_for(program.ready)
         assert {1003, 1015, 1016, 2048} & modes_left_on(terminal.output) == set()
         terminal.send(program.quit_key)
@@ -111,7 +112,7 @@ def heals_by_command(program: Program, reset: Sequence[str]) -> None:
     """SIGKILL leaves everything on; the command alone puts it right."""
     with program.start(shell=f'"$@"; printf "{LEFT_BY_ANOTHER}"; read -r go; {" ".join(reset)}') as terminal:
         os.kill(child_of(terminal), signal.SIGKILL)
-        wait_until(lambda: {FULL_SCREEN, 1003} <= modes_left_on(terminal.output), 5)
+        wait_until(lambda: {FULL_SCREEN, 1003} <= modes_left_on(terminal.output), PATIENCE_S)
         assert terminal.termios_now() != terminal.termios_before
         terminal.send("\n")
         assert terminal.wait_exit() == 0
@@ -155,8 +156,8 @@ def refuses_without_a_terminal(program: Program) -> None:
         script = f'("$@" 2>&3; echo "rc=$?" >&3) 3>&2 {redirection}'
         terminal = Terminal(["sh", "-c", script, "sh", *program.argv], env=program.env)
         with terminal:
-            terminal.wait_exit(20)
-            terminal.wait_for("rc=64", 2)
+            terminal.wait_exit()
+            terminal.wait_for("rc=64")
             assert "is not a terminal" in terminal.text(), redirection
             assert terminal.output.count(b"\x1b") == 0
             assert terminal.termios_now() == terminal.termios_before
@@ -165,7 +166,7 @@ def refuses_without_a_terminal(program: Program) -> None:
 def refuses_a_dumb_terminal(program: Program) -> None:
     """TERM=dumb has no full screen."""
     with Terminal(program.argv, env={**program.env, "TERM": "dumb"}) as terminal:
-        assert terminal.wait_exit(20) == 64
+        assert terminal.wait_exit() == 64
         terminal.wait_for("TERM=dumb")
         assert terminal.output.count(b"\x1b") == 0
 
@@ -181,14 +182,16 @@ def ends_while_stalled(program: Program, end: Callable[[Terminal, int], None], c
         flags = Path(f"/proc/{terminal.pid}/fdinfo/0").read_text().partition("flags:")[2].split()[0]
         assert not int(flags, 8) & os.O_NONBLOCK, "the shell's own input was left non-blocking"
         terminal.reading.set()
-        wait_until(lambda: f"rc={code}".encode() in terminal.output, 2, lambda: str(bytes(terminal.output[-200:])))
+        wait_until(
+            lambda: f"rc={code}".encode() in terminal.output, PATIENCE_S, lambda: str(bytes(terminal.output[-200:]))
+        )
         assert modes_left_on(terminal.output) == set(), bytes(terminal.output[-400:])
 
 
 def stall(terminal: Terminal, pid: int) -> None:
     """Stops reading, as a stalled link does, until the kernel's buffer is full and the program's writer hangs."""
     terminal.reading.clear()
-    wait_until(lambda: in_terminal_write(pid), 30, "the line never filled up")
+    wait_until(lambda: in_terminal_write(pid), PATIENCE_S, "the line never filled up")
 
 
 def in_terminal_write(pid: int) -> bool:
@@ -225,7 +228,7 @@ def suspends_and_resumes(program: Program, times: int) -> None:
             terminal.wait_state("T")
             assert_given_back(terminal)
             terminal.signal(signal.SIGCONT)
-            wait_until(lambda: FULL_SCREEN in modes_left_on(terminal.output), 5)
+            wait_until(lambda: FULL_SCREEN in modes_left_on(terminal.output), PATIENCE_S)
             terminal.wait_for(program.ready)
             assert terminal.termios_now() != terminal.termios_before
         terminal.send(program.quit_key)
@@ -240,13 +243,13 @@ def leaves_the_shell_its_terminal(program: Program) -> None:
     with Terminal(["bash", "--norc", "--noprofile", "-i"], env=env) as terminal:
         terminal.wait_for("prompt$")
         terminal.send(f"{command} &\n")
-        wait_until(lambda: state_of_child(terminal) == "T", 20, "not stopped in the background")
+        wait_until(lambda: state_of_child(terminal) == "T", PATIENCE_S, "not stopped in the background")
         assert FULL_SCREEN not in modes_ever_on(terminal.output)
         for _ in range(2):
             terminal.send("fg\n")
-            terminal.wait_for(program.ready, 20)
+            terminal.wait_for(program.ready)
             terminal.send("ctrl+z")
-            wait_until(lambda: state_of_child(terminal) == "T", 5, "not suspended")
+            wait_until(lambda: state_of_child(terminal) == "T", PATIENCE_S, "not suspended")
         terminal.send("kill %1; wait; echo back-$((40 + 2))\n")
         terminal.wait_for("back-42")
         assert modes_left_on(terminal.output) <= {2004}, "bash itself has bracketed paste on"
@@ -264,7 +267,7 @@ def state_of_child(terminal: Terminal) -> str:
 
 def wait_crash_file(state: Path) -> str:
     """The text of the one crash report; its folder and itself are private."""
-    wait_until(lambda: bool(list(state.glob("gputop/crash-*"))), 5, "no crash file")
+    wait_until(lambda: bool(list(state.glob("gputop/crash-*"))), PATIENCE_S, "no crash file")
     (report,) = state.glob("gputop/crash-*")
     assert stat.S_IMODE(report.stat().st_mode) == 0o600
     assert stat.S_IMODE(report.parent.stat().st_mode) == 0o700

@@ -163,7 +163,7 @@ class Terminal:
 
         wait_until(true, timeout, lambda: f"{what!r}, exit code {self.process.poll()}, on the screen:\n{self.text()}")
 
-    def wait_exit(self, timeout: float = 5.0) -> int:
+    def wait_exit(self, timeout: float = 60.0) -> int:
         """The exit code; fails if the program is still there after `timeout` seconds."""
         try:
             return self.process.wait(timeout)
@@ -180,7 +180,7 @@ class Terminal:
                 seen, since = len(self.output), time.monotonic()
             time.sleep(FRAME_S)
 
-    def wait_state(self, states: str, timeout: float = 5.0) -> None:
+    def wait_state(self, states: str, timeout: float = 60.0) -> None:
         """Waits until the kernel says that the program is in one of these states: T for stopped."""
         wait_until(lambda: self._stat()[0] in states, timeout, lambda: f"state {self._stat()[0]}, not {states}")
 

@@ -13,7 +13,7 @@ import pytest
 from tests import endings
 from tests.endings import Program
 from tests.oracle import modes_ever_on
-from tests.ptys import Terminal
+from tests.ptys import Terminal, wait_until
 
 RESET = f"{sys.executable} -c 'from gputop.safe.terminal import reset_terminal; reset_terminal()'"
 SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT]
@@ -206,9 +206,14 @@ def test_t13_garbage_from_the_keyboard(tiny: Program, raw: bytes) -> None:
         assert terminal.process.poll() is None
         assert "120x40" in terminal.text()
         terminal.send("\x1b", "\x1b")
-        time.sleep(0.3)
-        terminal.send("q")
-        assert terminal.wait_exit(20) == 0
+
+        def left() -> bool:  # read in one breath with Esc, q is Alt+q
+            terminal.send("q")
+            time.sleep(0.3)
+            return terminal.process.poll() is not None
+
+        wait_until(left, endings.PATIENCE_S)
+        assert terminal.wait_exit() == 0
         endings.assert_given_back(terminal)
 
 
