@@ -80,7 +80,7 @@ def badge(severity: Severity, look: Look) -> list[Run]:
 def _headline(saying: Saying, width: int, look: Look) -> list[Line]:
     """What is wrong, bright; what it rests on beside it, or below where that does not fit."""
     line = Line(look).add(" ").runs(badge(saying.severity, look))
-    line.to(_INDENT)
+    line.to(max(_INDENT, line.cells + 1))
     parts = wrap(saying.text, max(20, width - _INDENT - 1))
     lines = [line.add(parts[0], "bright", bold=True)]
     lines += [Line(look).to(_INDENT).add(part, "bright", bold=True) for part in parts[1:2]]
@@ -131,6 +131,7 @@ def _gain(saying: Saying | None, width: int, look: Look) -> Iterator[Line]:
 
 
 def _other(saying: Saying, width: int, look: Look) -> Line:
-    line = Line(look).add(" ").runs(badge(saying.severity, look)).to(_INDENT).add(saying.text, "text")
+    line = Line(look).add(" ").runs(badge(saying.severity, look))
+    line.to(max(_INDENT, line.cells + 1)).add(saying.text, "text")
     line.add("  ")
     return line.add(draw.cut(saying.facts, max(0, width - line.cells - 1), look.glyphs.more), "dim")
