@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from gputop.model import Frame, Identity, Process
 
 _DESCRIBED = 2  # cards a tick whose rhythm is worked out
 _PHASE_S, _PHASE_POINTS, _PHASE_LEAST_S = 10, 30.0, 30.0
+_SURE = 3.0  # standard errors of a mean over these looks: work with gaps of seconds varies that much by itself
 _KEPT_S = 900.0  # notes of a rule about something that is gone
 
 
@@ -26,6 +28,7 @@ class Known:
     phase_s: float = 0.0  # mono time at which its phase began
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_PHASE_S))
     mean: float | None = None  # busy, of this phase so far
+    square: float = 0.0  # mean square of the distance from it
     count: int = 0
 
 
@@ -118,7 +121,7 @@ class Remembered:
         known.worked = known.worked or busy > 0
         known.recent.append(busy)
         if self._changed(known, now_s):
-            known.phase_s, known.count, known.mean = now_s - _PHASE_S, 0, None
+            known.phase_s, known.count, known.mean, known.square = now_s - _PHASE_S, 0, None, 0.0
             self.restarted.add(trainer.identity)
             for share in trainer.gpus:
                 if share.uuid in self.cards:
@@ -127,12 +130,14 @@ class Remembered:
             known.count += 1
             past = known.recent[0]
             known.mean = past if known.mean is None else known.mean + (past - known.mean) / min(known.count, 300)
+            known.square += ((past - known.mean) ** 2 - known.square) / min(known.count, 300)
 
     def _changed(self, known: Known, now_s: float) -> bool:
-        """Whether its GPUs are 30 points more or less busy than before, for ten looks."""
+        """Whether its GPUs are 30 points more or less busy than before, for ten looks, and that not by chance."""
         if known.mean is None or known.count < _PHASE_S or now_s - known.phase_s < _PHASE_LEAST_S:
             return False
-        return abs(sum(known.recent) / len(known.recent) - known.mean) > _PHASE_POINTS
+        chance = _SURE * math.sqrt(known.square / _PHASE_S)
+        return abs(sum(known.recent) / len(known.recent) - known.mean) > max(_PHASE_POINTS, chance)
 
 
 def _tenants(frame: Frame) -> dict[str, list[Process]]:
