@@ -41,12 +41,12 @@ def test_how_keys_may_be_written() -> None:
 
 
 def test_what_is_given_is_used() -> None:
-    table = {"freeze": "X", "tree": ["t", "F5"], "sort": "", "density": "Z"}
+    table = {"freeze": "X", "tree": ["O", "F5"], "sort": "", "density": "Z"}
     changes, problems = remap(table)
-    assert changes == {"freeze": ("X",), "tree": ("t", "f5"), "sort": (), "density": ("Z",)}
+    assert changes == {"freeze": ("X",), "tree": ("O", "f5"), "sort": (), "density": ("Z",)}
     assert problems == []
     keys = {row.id: row.names for row in remapped(changes.items())}
-    assert keys["tree"] == ("t", "F5")
+    assert keys["tree"] == ("O", "F5")
     assert keys["sort"] == ()
     assert keys["help"] == key("help").names
 
@@ -124,7 +124,7 @@ def test_a_settings_file_moves_a_key_of_the_real_program(tmp_path: Path) -> None
     path = tmp_path / "config.toml"
     path.write_text('[keys]\nfreeze = "X"\nquit = "F12 Q"\n')
     program = Program(
-        (*ARGV, "--config", str(path), "demo", "healthy"), "X Freeze", env={"XDG_STATE_HOME": str(tmp_path)}
+        (*ARGV, "--config", str(path), "demo", "healthy"), "F12 Quit", env={"XDG_STATE_HOME": str(tmp_path)}
     )
     with program.start() as terminal:
         terminal.send("q", "Z", "X")
