@@ -1,9 +1,16 @@
-"""How the cost of calls decides the pace: cases on a made-up clock, no driver."""
+"""How the cost of calls decides the pace: cases on a made-up clock, no driver; and what is a cost of the driver."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+
 import pytest
 
+from gputop.collect.nvml.gate import Gate
 from gputop.collect.nvml.pace import Costs, Pace
 
 
@@ -85,3 +92,24 @@ def test_the_whole_reading_of_a_first_sweep_is_not_held_against_it() -> None:
     run.pace.restart(1.0)
     run.now_s = 1.0
     assert run.sweeps(20, 0.0001) == 1
+
+
+SPIN = "import os; os.sched_setaffinity(0, {%d}); print(flush=True)\nwhile True: pass"
+
+
+def test_who_waits_for_a_cpu_does_not_blame_the_driver() -> None:
+    own = os.sched_getaffinity(0)
+    cpu, costs = min(own), Costs()
+    gate = Gate(costs)
+    with ExitStack() as stack:
+        for _ in range(2):
+            busy = stack.enter_context(subprocess.Popen([sys.executable, "-c", SPIN % cpu], stdout=subprocess.PIPE))
+            stack.callback(busy.kill)
+            assert busy.stdout is not None
+            busy.stdout.readline()
+        os.sched_setaffinity(0, {cpu})  # this thread
+        stack.callback(os.sched_setaffinity, 0, own)
+        began_s = time.monotonic()
+        gate._timed("spins", lambda: [None for _ in range(10_000_000)], (), 0)
+        lasted_s = time.monotonic() - began_s
+    assert 0 < costs.by_gpu[0] < 0.8 * lasted_s  # two others had that CPU, too

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from gputop.collect.nvml.pace import Costs
+from gputop.collect.nvml.runqueue import RunQueue
 from gputop.model import Reason
 from gputop.safe.text import clean, decode
 
@@ -97,6 +98,7 @@ class Gate:
         self.unknown = 0  # calls that failed with Unknown Error
         self.clock = clock
         self._costs = costs
+        self._queue = RunQueue()
         self._board = Lock()
         self._binding: Any = None
 
@@ -138,6 +140,7 @@ class Gate:
         return code
 
     def _timed(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], gpu: int | None) -> Any:
+        waited_s = self._queue.waited_s()
         since_s = self.clock()
         with self._board:
             self.at = Call(gpu, name, since_s)
@@ -153,7 +156,7 @@ class Gate:
                 self.at = None
             if self.superseded or (spent_s > HANG_S and gpu is not None):
                 raise Late(since_s)
-            self._costs.add(gpu, spent_s)
+            self._costs.add(gpu, max(0.0, spent_s - (self._queue.waited_s() - waited_s)))
 
     def _code(self, error: Exception) -> int:
         binding = self.binding
