@@ -33,7 +33,7 @@ check: $(VENV)/test  ## lint, format and types only
 	$(BIN)/mypy
 
 test: check  ## lint, types and every test
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not alone"
 	$(BIN)/python -m pytest -m alone
 
 golden: $(VENV)/test  ## write the golden files anew; read the diff before committing

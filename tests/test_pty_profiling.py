@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from gputop.safe import attach
 from tests import planted
 from tests.acting import program, unharmed, until
@@ -22,13 +24,16 @@ VRAM = 70 << 30  # more than anything else on this machine: sorted by it, it is 
 WAITS = "print(flush=True); signal.pause()"
 
 
+pytestmark = pytest.mark.alone  # four loaders that burn what CPU there is
+
+
 @contextmanager
 def monitor(fake: Fake, pid: int, folder: str, *flags: str, size: tuple[int, int] = (120, 40)) -> Iterator[Terminal]:
     """gputop, with the cursor on this process and on no other."""
     fake.add_process(gpu=2, pid=pid, vram_bytes=VRAM, sm=57)
     places = {"XDG_STATE_HOME": f"{folder}/state", "XDG_CONFIG_HOME": folder, "GPUTOP_RUNTIME_DIR": f"{folder}/run"}
     with Terminal([*ARGV, *flags], size=size, env=fake.env(**places)) as terminal:
-        terminal.wait_for("live", 20)
+        terminal.wait_for("live")
         terminal.send("V", "f5", "home")
         terminal.wait_for(" flat · VRAM")
         terminal.wait_for("70.0G", 20)

@@ -31,7 +31,7 @@ def monitor(fake: Fake, pid: int, *flags: str, everybody: str = "0") -> Iterator
     fake.add_process(gpu=2, pid=pid, vram_bytes=VRAM, sm=57)
     env = fake.env(XDG_STATE_HOME=str(fake.folder), XDG_CONFIG_HOME=str(fake.folder), GPUTOP_EVERY_PROCESS=everybody)
     with Terminal([*ARGV, "--interval", "0.25", *flags], env=env) as terminal:
-        terminal.wait_for("live", 20)
+        terminal.wait_for("live")
         terminal.send("N", "V", "f5", "home")
         terminal.wait_for(lambda lines: " flat · VRAM" in "\n".join(lines))
         terminal.wait_for("70.0G", 20)
