@@ -150,6 +150,10 @@ from gputop.model import Identity
 from gputop.safe.identity import identity
 victim = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 who = Identity(*identity(victim.pid))
+deadline = time.monotonic() + 30  # what runs is in no system call
+while open(f"/proc/{victim.pid}/stat").read().rpartition(")")[2].split()[0] != "S":
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
 inspector = Inspector(lambda: [])
 inspector.inspect(who)
