@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.told import A_TRACE_SAYS, LOADS_IN_MAIN
+from gputop.diagnose.told import LOADS_IN_MAIN, bare
 from gputop.diagnose.view import View
 from gputop.model import Fact
 
@@ -34,7 +34,7 @@ def seen_inside(view: View) -> Iterator[Finding]:
         yield view.found(
             process,
             "warn",
-            f"was looked into: {worst.text.removeprefix(A_TRACE_SAYS).rstrip('.')}",
+            f"was looked into: {bare(worst)}",
             evidence=tuple(Evidence(text=fact.text) for fact in others),
             steps=(
                 Step(

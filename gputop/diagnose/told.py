@@ -21,7 +21,7 @@ MOST_SURE, SURER = 0.98, 0.15
 KEPT_S = 900.0
 MOST = 256  # facts; the newest stay
 LOADS_IN_MAIN = "loads-in-main"
-A_TRACE_SAYS = "a trace says: "
+_A_TRACE_SAYS = "a trace says: "
 
 
 class Testimony:
@@ -66,6 +66,11 @@ class Testimony:
         return replace(frame, facts=(*brought, *told)[-MOST:])
 
 
+def bare(fact: Fact) -> str:
+    """What it says as part of a sentence, without who says it."""
+    return fact.text.removeprefix(_A_TRACE_SAYS).rstrip(".")
+
+
 def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], least: float) -> Finding:
     """The finding, surer where such a fact was told of one of its processes; `least` share of the samples."""
     about = finding.subject.processes
@@ -102,7 +107,7 @@ def _trace(process: Identity, trace: Trace) -> Iterator[Fact]:
     for verdict in trace.verdicts:
         name = verdict.rule.partition(" ")[2]
         if verdict.severity != "info" or verdict.healthy:
-            text = f"{A_TRACE_SAYS}{verdict.headline}"
+            text = f"{_A_TRACE_SAYS}{verdict.headline}"
             names = (name, LOADS_IN_MAIN) if name == "input-bound" and trace.loads_itself else (name,)
             for each in names:
                 yield Fact(process=process, witness="trace", name=each, text=text, share=verdict.lost_share)

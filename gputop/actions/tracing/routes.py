@@ -10,7 +10,6 @@ from gputop.actions.tracing import agent, kineto, remote
 from gputop.model import Process
 from gputop.safe.attach import Barred
 
-START = "gputop run -- COMMAND"
 _PYTHON = re.compile(rb"/(?:lib)?python(3\.\d+)")
 _MAPS_BYTES = 4 << 20
 
@@ -54,4 +53,4 @@ def _none(process: Process, version: tuple[int, int] | None) -> Barred:
         return Barred(f"{process.pid} is no Python program that can be seen: nothing to trace", None)
     python = f"Python {version[0]}.{version[1]}"
     why = f"{process.pid} cannot be traced from outside: no agent in it, and {python} lets none in (3.14 does)"
-    return Barred(f"{why}; next time start it with", START)
+    return Barred(f"{why}; next time start it with", kineto.START)

@@ -6,28 +6,16 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from gputop.model import Frame, Process
-from gputop.source import Source
+from gputop.ui import program
 from gputop.ui.dialogs.palette import Deed
-from gputop.ui.panes.header import Status
 from gputop.ui.profiling.errands import Errands
 from gputop.ui.profiling.tools import ToolId
 
 
-class Program(Protocol):
-    """What the screen asks of the program it belongs to."""
+class Program(program.Program, Protocol):
+    """What the screen asks of the program it belongs to, beyond what all do."""
 
-    source: Source
-    frozen: bool
     errands: Errands
-
-    def status(self) -> Status:
-        """What the header says of the monitor itself."""
-
-    def failed(self, error: Exception, where: str) -> str:
-        """Keep what went wrong; the line to show for it."""
-
-    def freeze(self) -> None:
-        """Hold the picture, or let it go on."""
 
 
 class Main(Protocol):

@@ -16,7 +16,7 @@ from gputop.ui.details.opened import Opened
 from gputop.ui.details.relatives import pane
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.window import Window
-from gputop.ui.panes.header import Status, trail
+from gputop.ui.panes.header import Status, fresh, trail
 
 CHART_FROM = 16  # lines: below, the tab has all the room
 ROOMY = 36
@@ -41,7 +41,8 @@ def picture(
     width, height = size
     look = opened.look
     roomy = height >= ROOMY
-    strips = [trail(newest, names(opened), width, look, status), *head(opened, width, 4 if roomy else 2)]
+    above = trail(newest.hostname, names(opened), fresh(newest, status, look), width, look)
+    strips = [above, *head(opened, width, 4 if roomy else 2)]
     strips += now(opened, width, _chart_lines(height))
     tabs_y = len(strips)
     room = height - tabs_y - 1

@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
 from gputop.model import Identity
 from gputop.monitor import Update
@@ -26,6 +25,7 @@ from gputop.ui.draw import Line
 from gputop.ui.gpus.state import Past
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import Key
+from gputop.ui.keys.keyed import Keyed
 from gputop.ui.look import Look
 from gputop.ui.panes.keybar import KeyBar
 from gputop.ui.panes.lines import Lines
@@ -37,7 +37,7 @@ AGAIN_S, AGAIN_TIMES = 0.1, 10  # what is read the first time is asked for soon
 TabId = Literal["threads", "io", "gpu", "environment", "children", "files", "limits", "memory"]
 
 
-class Details(Screen[None], inherit_bindings=False):
+class Details(Keyed, inherit_bindings=False):
     """One process, for as long as somebody looks at it: never another one with the same pid."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.on("details")
@@ -152,12 +152,9 @@ class Details(Screen[None], inherit_bindings=False):
         return key.id != "others" or self.inquiry.withheld
 
     async def action_press(self, id: str) -> None:
-        """Do what a key does."""
-        if self.program.errands.press(id):
-            return
-        for key in self.keys:
-            if key.id == id:
-                await self.run_action(key.action)
+        """Do what a key does, unless it was for the news of what has ended."""
+        if not self.program.errands.press(id):
+            await super().action_press(id)
 
     def action_back(self) -> None:
         """Back to where it was opened, once: a second Esc may be on its way."""
@@ -245,10 +242,7 @@ class Details(Screen[None], inherit_bindings=False):
 
     def action_palette(self) -> None:
         """Choose what to do."""
-        self.app.push_screen(Palette(self.look, [*of_keys(self._here(), self._act), *self.main.themes()]), do)
-
-    async def _act(self, action: str) -> None:
-        await self.run_action(action)
+        self.app.push_screen(Palette(self.look, [*of_keys(self._here(), self.act), *self.main.themes()]), do)
 
     def action_freeze(self) -> None:
         """Hold the picture."""

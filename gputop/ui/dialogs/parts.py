@@ -17,7 +17,6 @@ from gputop.ui.look import Token
 from gputop.ui.panes.lines import Lines
 
 LABEL = 8  # cells before what a line says
-SAID = 3  # lines there always are for what would happen, so that the box stays where it is
 STEPS = {"up": -1, "left": -1, "down": 1, "right": 1}
 JUMPS = {"tab": 1, "shift+tab": -1}
 

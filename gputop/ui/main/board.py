@@ -15,7 +15,8 @@ from gputop.diagnose.limits import Limits
 from gputop.history import History
 from gputop.model import Frame
 from gputop.monitor import Monitor, Update
-from gputop.source import Seekable, Source
+from gputop.source import Seekable
+from gputop.ui import program
 from gputop.ui.advice.alarm import Alarm, sequence
 from gputop.ui.advice.cleared import Clearing
 from gputop.ui.advice.pages import PAGES
@@ -32,7 +33,6 @@ from gputop.ui.keys.remap import remapped
 from gputop.ui.look import Look, Token
 from gputop.ui.panes import empty
 from gputop.ui.panes.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange
-from gputop.ui.panes.header import Status
 from gputop.ui.panes.keybar import SAY_S, KeyBar
 from gputop.ui.panes.lines import Lines
 from gputop.ui.panes.parts import Parts
@@ -56,33 +56,19 @@ _DENSITIES = ("auto", "card", "row", "cell")
 CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
 
 
-class Program(Protocol):
-    """What the screen asks of the program it belongs to."""
+class Program(program.Program, Protocol):
+    """What the screen asks of the program it belongs to, beyond what all do."""
 
     monitor: Monitor
-    source: Source
-    frozen: bool
     aside: Aside
     tape: Tape
     errands: Errands
-
-    def status(self) -> Status:
-        """What the header says of the monitor itself."""
-
-    def failed(self, error: Exception, where: str) -> str:
-        """Keep what went wrong; the line to show for it."""
-
-    def freeze(self) -> None:
-        """Hold the picture, or let it go on."""
 
     def pace(self, seconds: float | None) -> None:
         """Another time between two looks."""
 
     def wear(self, look: Look) -> None:
         """Other colours or glyphs."""
-
-    def listen_to_mouse(self, on: bool) -> None:
-        """Have the terminal report clicks and the wheel, or leave them to it."""
 
     def ring(self, sequence: str) -> None:
         """Write what makes a terminal ring."""

@@ -45,15 +45,16 @@ class Status:
 
 def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
     """The header in one line: what does not fit goes, the least important first."""
-    return _joined(_left(frame, width), _right(frame, status, look), width, look)
+    return _joined(_left(frame, width), fresh(frame, status, look), width, look)
 
 
-def trail(frame: Frame, names: Sequence[str], width: int, look: Look, status: Status) -> Strip:
-    """The header of a screen that shows one thing: where that is, from the outside in."""
+def trail(hostname: str, names: Sequence[str], right: list[Piece], width: int, look: Look) -> Strip:
+    """The header of a screen that shows one thing: where that is, from the outside in; at the right what it is like."""
     pieces: list[Piece] = [(20 + place, [Run("> ", "dim"), Run(name, "text")]) for place, name in enumerate(names)]
     pieces[-1] = (99, [Run("> ", "dim"), Run(names[-1], "bright", True)])
-    host: Piece = (19, [Run(draw.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)])
-    return _joined([host, *pieces], _right(frame, status, look), width, look)
+    if hostname:
+        pieces.insert(0, (19, [Run(draw.cut(hostname, HOSTNAME_CELLS), "bright", True)]))
+    return _joined(pieces, right, width, look)
 
 
 def _joined(left: list[Piece], right: list[Piece], width: int, look: Look) -> Strip:
@@ -90,7 +91,8 @@ def _left(frame: Frame, width: int) -> list[Piece]:
     return pieces
 
 
-def _right(frame: Frame, status: Status, look: Look) -> list[Piece]:
+def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
+    """How fresh what is on the screen is, and what is done with it."""
     clock = time.strftime("%H:%M:%S", time.localtime(frame.wall_s))
     pieces: list[Piece] = []
     if status.slow_link_s is not None:

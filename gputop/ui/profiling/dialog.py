@@ -9,7 +9,7 @@ from textual import events
 
 from gputop.ui.dialogs.parts import JUMPS, Part, PartsDialog
 from gputop.ui.look import Look
-from gputop.ui.profiling.paper import Paper
+from gputop.ui.profiling.paper import ProfilePaper
 from gputop.ui.profiling.past import Past
 from gputop.ui.profiling.question import CANCEL, OLDER, START, Question, Stop
 from gputop.ui.profiling.tools import Order, Tool, ToolId
@@ -40,7 +40,7 @@ class ProfileDialog(PartsDialog[Answer, Stop]):
 
     def parts(self) -> list[Part[Stop]]:
         """All of it, as much as there is room for."""
-        return Paper(self.question, self.look, self.width).parts(self.app.size.height, self._foot)
+        return ProfilePaper(self.question, self.look, self.width).parts(self.app.size.height, self._foot)
 
     @property
     def _foot(self) -> str:

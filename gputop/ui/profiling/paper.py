@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gputop.ui import draw
 from gputop.ui.dialogs import parts
+from gputop.ui.dialogs.paper import Paper
 from gputop.ui.dialogs.parts import LABEL, Keep, Part, fitting
-from gputop.ui.draw import Line, wrap
 from gputop.ui.look import Look, Token
 from gputop.ui.profiling.question import CANCEL, OLDER, START, Question, Stop
 from gputop.ui.profiling.tools import TOOLS, Tool
@@ -19,34 +19,30 @@ _MIDDLE = 9  # lines there always are for options and what they mean, so that th
 _APART = "   "
 
 
-class Paper:
-    """Draws one question in a width."""
+class ProfilePaper(Paper):
+    """Draws how to look into a process."""
 
     def __init__(self, question: Question, look: Look, width: int) -> None:
-        self._question, self._look, self._width = question, look, width
+        super().__init__(look, width)
+        self._question = question
 
     def parts(self, height: int, foot: str) -> list[_Part]:
         """Every line from the heading to the foot, at most `height` of them."""
-        blank = _Part(self._line(), Keep.BLANK)
+        blank = _Part(self.line(), Keep.BLANK)
         said = list(self._said())
         middle = [*self._options(), *self._facts(), blank, *said] if self._question.ready else said
         middle += [blank] * (_MIDDLE - len(middle))
-        found = [_Part(self._line().add("profile", "bright", bold=True), Keep.FOOT), blank, *self._who(), blank]
-        found += [*self._tools(), blank, *middle, blank, self._buttons(), self._foot(foot)]
+        found = [_Part(self.line().add("profile", "bright", bold=True), Keep.FOOT), blank, *self._who(), blank]
+        found += [*self._tools(), blank, *middle, blank, self._buttons()]
+        found.append(_Part(self.last(foot, self._question.told), Keep.FOOT))
         return fitting(found, height)
-
-    def _line(self, chosen: bool = False) -> Line:
-        return Line(self._look, "selected" if chosen else "raised").add("  ")
-
-    def _cut(self, text: str, taken: int) -> str:
-        return draw.cut(text, max(0, self._width - taken - 2), self._look.glyphs.more)
 
     def _who(self) -> Iterator[_Part]:
         hold = self._question.hold
-        line = self._line().add("of", "dim").to(LABEL).add(f"{hold.process.pid}  ", "bright", bold=True)
-        yield _Part(line.add(self._cut(named.command(hold.process), line.cells), "command"), Keep.LAST)
-        facts = named.facts(hold.frame, hold.process, self._look.glyphs.dot)
-        yield _Part(self._line().to(LABEL).add(self._cut(facts, LABEL), "dim"), Keep.ABOUT)
+        line = self.line().add("of", "dim").to(LABEL).add(f"{hold.process.pid}  ", "bright", bold=True)
+        yield _Part(line.add(self.cut(named.command(hold.process), line.cells), "command"), Keep.LAST)
+        facts = named.facts(hold.frame, hold.process, self.look.glyphs.dot)
+        yield _Part(self.line().to(LABEL).add(self.cut(facts, LABEL), "dim"), Keep.ABOUT)
 
     def _tools(self) -> Iterator[_Part]:
         for tool in TOOLS:
@@ -55,20 +51,17 @@ class Paper:
     def _tool(self, tool: Tool) -> _Part:
         question, stop = self._question, Stop("tool", tool.id)
         here, picked, ready = question.at == stop, question.picked(stop), question.barred[tool.id] is None
-        line = self._line(here)
+        line = self.line(here)
         if tool is TOOLS[0]:
             line.add("with", "dim")
-        line.to(LABEL).add(f"({self._mark(picked)})", "busy" if picked or here else "dim", bold=picked)
+        line.to(LABEL).add(self.mark(picked), "busy" if picked or here else "dim", bold=picked)
         line.add(f" {tool.title}", "bright" if picked or here else "text", bold=picked).to(LABEL + _TITLE)
         state = "ready" if ready else "no"
-        end = self._width - len(state) - 2
+        end = self.width - len(state) - 2
         if end - line.cells > _TITLE:
-            line.add(draw.cut(tool.about, end - line.cells - 1, self._look.glyphs.more), "text" if picked else "dim")
+            line.add(draw.cut(tool.about, end - line.cells - 1, self.look.glyphs.more), "text" if picked else "dim")
         line.to(end).add(state, "command" if ready else "warn")
-        return _Part(line, Keep.MUST if here or picked else Keep.CHOICE, [(0, self._width, stop)])
-
-    def _mark(self, picked: bool) -> str:
-        return self._look.glyphs.picked if picked else " "
+        return _Part(line, Keep.MUST if here or picked else Keep.CHOICE, [(0, self.width, stop)])
 
     def _options(self) -> Iterator[_Part]:
         """The options of the tool, each value a thing to choose; nothing to choose where it cannot be used."""
@@ -77,7 +70,7 @@ class Paper:
             return
         for option in question.tool.several:
             marked = [
-                (Stop(option.id, value), f"({self._mark(question.picked(Stop(option.id, value)))}) {title}")
+                (Stop(option.id, value), f"{self.mark(question.picked(Stop(option.id, value)))} {title}")
                 for value, title in option.values
             ]
             yield from self._flow(option.label, marked)
@@ -88,15 +81,15 @@ class Paper:
 
     def _flow(self, label: str, marked: list[tuple[Stop, str]]) -> Iterator[_Part]:
         """Side by side where they fit, else on the next line."""
-        part = _Part(self._line().add(label, "dim").to(LABEL))
+        part = _Part(self.line().add(label, "dim").to(LABEL))
         for stop, text in marked:
-            if part.spots and part.line.cells + len(_APART) + len(text) + 2 > self._width:
+            if part.spots and part.line.cells + len(_APART) + len(text) + 2 > self.width:
                 yield self._kept(part)
-                part = _Part(self._line().to(LABEL))
+                part = _Part(self.line().to(LABEL))
             line, here = part.line.add(_APART if part.spots else ""), self._question.at == stop
             start, picked = line.cells, self._question.picked(stop)
             line.add(text[:3], "busy", bold=True, reverse=here)
-            line.add(self._cut(text[3:], line.cells), "bright" if here or picked else "text")
+            line.add(self.cut(text[3:], line.cells), "bright" if here or picked else "text")
             part.spots.append((start, line.cells, stop))
         if part.spots:
             yield self._kept(part)
@@ -118,18 +111,16 @@ class Paper:
             if past and past.place:
                 facts.append(("save", f"{past.place}/"))
         for label, text in facts:
-            line = self._line().add(label, "dim").to(LABEL)
-            yield _Part(line.add(self._cut(text, LABEL), "text"), Keep.ABOUT)
+            line = self.line().add(label, "dim").to(LABEL)
+            yield _Part(line.add(self.cut(text, LABEL), "text"), Keep.ABOUT)
 
     def _said(self) -> Iterator[_Part]:
         for mark, text, token in self._sentences():
-            for place, piece in enumerate(wrap(text, max(20, self._width - 6))):
-                line = self._line().add(f"{'' if place else mark}", token, bold=True).to(4)
-                keep = Keep.SAID if token == "dim" else Keep.FIRST
-                yield _Part(line.add(self._cut(piece, line.cells), token), keep)
+            for line in self.sentence(mark, text, token):
+                yield _Part(line, Keep.SAID if token == "dim" else Keep.FIRST)
 
     def _sentences(self) -> Iterator[tuple[str, str, Token]]:
-        question, glyphs = self._question, self._look.glyphs
+        question, glyphs = self._question, self.look.glyphs
         barred = question.barred[question.tool.id]
         if barred:
             yield glyphs.crit, barred.text, "warn"
@@ -152,8 +143,4 @@ class Paper:
             older = [(OLDER, f"Older: {len(question.past.older)}", "bright")]
         start: Token = "bright" if question.ready else "dim"
         both: list[tuple[Stop, str, Token]] = [(CANCEL, "Cancel", "bright"), (START, "Start", start)]
-        return parts.buttons(self._line(), self._width, [*older, *both], question.at)
-
-    def _foot(self, text: str) -> _Part:
-        told = self._question.told
-        return _Part(self._line().add(self._cut(told or text, 2), "warn" if told else "dim"), Keep.FOOT)
+        return parts.buttons(self.line(), self.width, [*older, *both], question.at)

@@ -13,10 +13,10 @@ from gputop.model import Frame
 from gputop.ui import draw
 from gputop.ui.details import tabs
 from gputop.ui.draw import Line, Run
-from gputop.ui.look import Look
-from gputop.ui.panes.header import HOSTNAME_CELLS, ROOMY
+from gputop.ui.look import Look, Token
+from gputop.ui.panes.header import Piece, trail
 from gputop.ui.result import files, says
-from gputop.ui.result.about import About, names
+from gputop.ui.result.about import names
 from gputop.ui.result.content import Content
 from gputop.ui.result.tab import Listed, Tab
 
@@ -49,7 +49,7 @@ def picture(
     width, height = size
     roomy = height >= AIR_FROM
     air = [draw.blank(width, look)] if roomy else []
-    strips = [head(content.about, frame, width, look, content.ranks, content.rank), *air]
+    strips = [_above(content, frame, width, look), *air]
     most = 3 if height < 20 else 4 if not roomy else 5 if height < 50 else 8
     strips += [*says.strips(content.says, live, width, most, look), *air]
     tabs_y = len(strips)
@@ -86,35 +86,19 @@ def _glance(content: Content, tab: Tab, width: int, room: int, look: Look) -> li
     return strips
 
 
-def head(about: About, frame: Frame | None, width: int, look: Look, ranks: Sequence[str] = (), rank: int = 0) -> Strip:
-    """Where it is from, from the outside in; at the right where it is kept."""
-    found = names(about, frame)
-    gap = 2 if width >= ROOMY else 1
-    pieces = [[Run("> ", "dim"), Run(name, "text")] for name in found[:-1]]
-    pieces.append([Run("> ", "dim"), Run(found[-1], "bright", True)])
-    host = [Run(draw.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)] if frame else []
+def _above(content: Content, frame: Frame | None, width: int, look: Look) -> Strip:
+    """Where it is from; at the right which rank, and where it is kept."""
+    about, ranks = content.about, content.ranks
+    several = f"{ranks[content.rank]} of {len(ranks)}  " if len(ranks) > 1 else ""
     saved = f"saved {units.size(about.size_bytes)}B" if about.files else "not kept"
-    several = f"{ranks[rank]} of {len(ranks)}  " if len(ranks) > 1 else ""
-    right = [Run(several, "text"), Run(saved, "dim")]
-    chosen = [host, *pieces] if host else pieces
-    while len(chosen) > 1 and 9 + sum(gap + draw.cells(runs) for runs in (*chosen, right)) > width:
-        chosen.pop(0)
-    line = Line(look, on="raised").add(" gputop ", "busy", bold=True, reverse=True)
-    for runs in chosen:
-        line.add(" " * gap).runs(runs)
-    if line.cells + gap + draw.cells(right) + 1 <= width:
-        line.to(width - 1 - draw.cells(right)).runs(right)
-    return line.strip(width)
+    right: Piece = (90, [Run(several, "text"), Run(saved, "dim")])
+    return trail(frame.hostname if frame else "", names(about, frame), [right], width, look)
 
 
-def waiting(text: str, size: tuple[int, int], look: Look, token: str = "dim") -> list[Strip]:
+def waiting(text: str, size: tuple[int, int], look: Look, token: Token = "dim") -> list[Strip]:
     """The screen while there is nothing to show yet, or nothing at all."""
     width, height = size
-    top = Line(look, on="raised").add(" gputop ", "busy", bold=True, reverse=True).strip(width)
-    lines = [top, draw.blank(width, look)]
-    lines.append(
-        Line(look)
-        .add(f" {draw.cut(text, max(0, width - 2), look.glyphs.more)}", "dim" if token == "dim" else "warn")
-        .strip(width)
-    )
-    return [*lines, *[draw.blank(width, look)] * (height - 3)][:height]
+    top = Line(look, on="raised").add(" gputop ", "busy", bold=True, reverse=True)
+    said = Line(look).add(f" {draw.cut(text, max(0, width - 2), look.glyphs.more)}", token)
+    strips = [top.strip(width), draw.blank(width, look), said.strip(width)]
+    return [*strips, *[draw.blank(width, look)] * (height - 3)][:height]

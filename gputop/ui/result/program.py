@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gputop.actions import Rights
 from gputop.config import Settings
+from gputop.ui import program
 from gputop.ui.mailbox import Mailbox
 
 if TYPE_CHECKING:
@@ -26,17 +27,11 @@ class Main(Protocol):
         """Other colours."""
 
 
-class Program(Protocol):
-    """What the screen asks of the program it belongs to."""
+class Program(program.Program, Protocol):
+    """What the screen asks of the program it belongs to, beyond what all do."""
 
     mailbox: Mailbox
 
     @property
     def main(self) -> Main:
         """The main screen."""
-
-    def failed(self, error: Exception, where: str) -> str:
-        """Keep what went wrong; the line to show for it."""
-
-    def listen_to_mouse(self, on: bool) -> None:
-        """Have the terminal report clicks and the wheel, or leave them to it."""

@@ -30,12 +30,6 @@ class ResultScreen(Shows, inherit_bindings=False):
     _left = False
     _again: Run | None = None
 
-    async def action_press(self, id: str) -> None:
-        """Do what a key does."""
-        for key in self.keys:
-            if key.id == id:
-                await self.run_action(key.action)
-
     def type(self, event: events.Key) -> bool:
         """Take a key as text while something is typed; whether it was."""
         return self.typing and self.prompt.take(event)
@@ -189,13 +183,10 @@ class ResultScreen(Shows, inherit_bindings=False):
         """Choose what to do."""
         self.app.push_screen(
             Palette(
-                self.look, [*of_keys(here(self.keys, self.content, self.tab), self._act), *self.program.main.themes()]
+                self.look, [*of_keys(here(self.keys, self.content, self.tab), self.act), *self.program.main.themes()]
             ),
             do,
         )
-
-    async def _act(self, action: str) -> None:
-        await self.run_action(action)
 
     def action_help(self) -> None:
         """Help, at the keys of this screen."""

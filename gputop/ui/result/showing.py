@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
-from textual.screen import Screen
 
 from gputop.monitor import Update
 from gputop.ui.draw import Line
 from gputop.ui.keys.declared import Key
+from gputop.ui.keys.keyed import Keyed
 from gputop.ui.look import Look
 from gputop.ui.panes.keybar import KeyBar
 from gputop.ui.panes.lines import Lines
@@ -25,7 +25,7 @@ from gputop.ui.result.report import Report
 from gputop.ui.result.tab import Tab
 
 
-class Shows(Screen[None], inherit_bindings=False):
+class Shows(Keyed, inherit_bindings=False):
     """What is drawn."""
 
     def __init__(self, program: Program, result: Result, look: Look, keys: Sequence[Key]) -> None:

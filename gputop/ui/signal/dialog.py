@@ -9,7 +9,7 @@ from textual import events
 from gputop.actions.signals import Choice, Order
 from gputop.ui.dialogs.parts import JUMPS, STEPS, Part, PartsDialog
 from gputop.ui.look import Look
-from gputop.ui.signal.paper import Paper
+from gputop.ui.signal.paper import SignalPaper
 from gputop.ui.signal.question import Question, Stop
 
 _FOOT = "arrows, Tab move   Space, Enter choose   Esc cancels"
@@ -27,7 +27,7 @@ class SignalDialog(PartsDialog[None, Stop]):
 
     def parts(self) -> list[Part[Stop]]:
         """All of it, as much as there is room for."""
-        return Paper(self.question, self.look, self.width).parts(self.app.size.height, _FOOT)
+        return SignalPaper(self.question, self.look, self.width).parts(self.app.size.height, _FOOT)
 
     def on_unmount(self) -> None:
         """However it ended: a signal that is being sent keeps what it needs."""

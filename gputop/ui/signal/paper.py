@@ -2,69 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gputop import words
 from gputop.actions import Reach, Scope
 from gputop.actions.signals import CHOICES, Choice
-from gputop.ui import draw
 from gputop.ui.dialogs import parts
-from gputop.ui.dialogs.parts import LABEL, SAID, Keep, Part, fitting
-from gputop.ui.draw import Line, wrap
+from gputop.ui.dialogs.paper import Paper
+from gputop.ui.dialogs.parts import LABEL, Keep, Part, fitting
 from gputop.ui.look import Look, Token
 from gputop.ui.signal import named
 from gputop.ui.signal.question import Question, Stop
 
 _Part = Part[Stop]
+_SAID = 3  # lines there always are for what would happen, so that the box stays where it is
 
 
-class Paper:
-    """Draws one question in a width."""
+class SignalPaper(Paper):
+    """Draws which signal, and to whom."""
 
     def __init__(self, question: Question, look: Look, width: int) -> None:
-        self._question, self._look, self._width = question, look, width
+        super().__init__(look, width)
+        self._question = question
 
     def parts(self, height: int, foot: str) -> list[_Part]:
         """Every line from the heading to the foot, at most `height` of them."""
-        blank = (_Part(self._line(), Keep.BLANK),)
-        groups = (self._who(), self._also(), self._choices(), self._said(), (self._buttons(),), self._foot(foot))
-        found = [_Part(self._line().add("signal", "bright", bold=True), Keep.FOOT)]
+        blank = (_Part(self.line(), Keep.BLANK),)
+        told = self._question.told
+        last = _Part(self.last(foot, told), Keep.MUST if told else Keep.FOOT)
+        groups = (self._who(), self._also(), self._choices(), self._said(), (self._buttons(),), (last,))
+        found = [_Part(self.line().add("signal", "bright", bold=True), Keep.FOOT)]
         for group in map(list, groups):
             found += [*blank, *group] if group else []
         return fitting(found, height)
 
-    def _line(self, chosen: bool = False) -> Line:
-        return Line(self._look, "selected" if chosen else "raised").add("  ")
-
-    def _cut(self, text: str, taken: int) -> str:
-        return draw.cut(text, max(0, self._width - taken - 2), self._look.glyphs.more)
-
     def _who(self) -> Iterator[_Part]:
         question = self._question
         frame, first = question.hold.frame, question.first
-        line = self._line().add("to", "dim").to(LABEL)
+        line = self.line().add("to", "dim").to(LABEL)
         others = question.hold.who(Scope.TAGGED) if question.scope is Scope.TAGGED else ()
         if len(others) > 1:
             line.add(f"{len(others)} tagged processes", "bright", bold=True)
             facts = " ".join(str(process.pid) for process in others)
         else:
             line.add(f"{first.pid}  ", "bright", bold=True)
-            line.add(self._cut(named.command(first), line.cells), "command")
-            facts = named.facts(frame, first, self._look.glyphs.dot)
+            line.add(self.cut(named.command(first), line.cells), "command")
+            facts = named.facts(frame, first, self.look.glyphs.dot)
         yield _Part(line, Keep.LAST)
-        yield _Part(self._line().to(LABEL).add(self._cut(facts, LABEL), "dim"), Keep.ABOUT)
+        yield _Part(self.line().to(LABEL).add(self.cut(facts, LABEL), "dim"), Keep.ABOUT)
 
     def _also(self) -> Iterator[_Part]:
         """The boxes side by side where they fit, or a line for each."""
-        part = _Part(self._line().add("also", "dim").to(LABEL))
+        part = _Part(self.line().add("also", "dim").to(LABEL))
         for reach in self._question.boxes:
             if reach.scope is Scope.TAGGED:
                 if part.spots:
                     yield part
-                part = _Part(self._line().add("only", "dim").to(LABEL))
-            elif part.spots and part.line.cells + 3 + len(reach.title) + 6 > self._width:
+                part = _Part(self.line().add("only", "dim").to(LABEL))
+            elif part.spots and part.line.cells + 3 + len(reach.title) + 6 > self.width:
                 yield part
-                part = _Part(self._line().to(LABEL))
+                part = _Part(self.line().to(LABEL))
             self._box(part, reach)
         if part.spots:
             yield part
@@ -74,7 +71,7 @@ class Paper:
         here, start = question.at is reach.scope, line.cells
         title: Token = "dim" if reach.why_not else "text"
         line.add("[x]" if question.ticked(reach.scope) else "[ ]", "busy", bold=True, reverse=here)
-        line.add(" ").add(self._cut(reach.title, line.cells), "bright" if here else title)
+        line.add(" ").add(self.cut(reach.title, line.cells), "bright" if here else title)
         part.spots.append((start, line.cells, reach.scope))
 
     def _choices(self) -> Iterator[_Part]:
@@ -82,27 +79,26 @@ class Paper:
             yield self._choice(choice)
 
     def _choice(self, choice: Choice) -> _Part:
-        question, glyphs = self._question, self._look.glyphs
+        question = self._question
         here, picked = question.at is choice, question.choice is choice
-        line = self._line(here)
-        line.add(f"({glyphs.picked if picked else ' '})", "busy" if picked or here else "dim", bold=picked)
+        line = self.line(here)
+        line.add(self.mark(picked), "busy" if picked or here else "dim", bold=picked)
         token: Token = "bright" if picked or here else "text"
         line.add(f" {choice.number:>2} {choice.name:6}", token, bold=picked)
-        line.add(self._cut(choice.text, line.cells), token if picked else "dim")
-        return _Part(line, Keep.MUST if here or picked else Keep.CHOICE, [(0, self._width, choice)])
+        line.add(self.cut(choice.text, line.cells), token if picked else "dim")
+        return _Part(line, Keep.MUST if here or picked else Keep.CHOICE, [(0, self.width, choice)])
 
     def _said(self) -> list[_Part]:
         found: list[_Part] = []
         for mark, text, token in self._sentences():
-            for place, piece in enumerate(wrap(text, max(20, self._width - 6))):
-                line = self._line().add(f"{'' if place else mark}", token, bold=True).to(4)
+            for line in self.sentence(mark, text, token):
                 keep = Keep.MUST if token == "crit" else Keep.SAID if found else Keep.FIRST
-                found.append(_Part(line.add(piece, token), keep))
-        found += [_Part(self._line(), Keep.BLANK) for _ in range(SAID - len(found))]
+                found.append(_Part(line, keep))
+        found += [_Part(self.line(), Keep.BLANK) for _ in range(_SAID - len(found))]
         return found
 
     def _sentences(self) -> Iterator[tuple[str, str, Token]]:
-        question, glyphs = self._question, self._look.glyphs
+        question, glyphs = self._question, self.look.glyphs
         if question.why_not:
             yield glyphs.crit, f"nothing can be sent: {question.why_not}", "crit"
             return
@@ -125,7 +121,7 @@ class Paper:
         question = self._question
         send: Token = "dim" if question.why_not else "crit" if question.choice.confirm else "bright"
         named: list[tuple[Stop, str, Token]] = [("cancel", "Cancel", "bright"), ("send", self._send(), send)]
-        return parts.buttons(self._line(), self._width, named, question.at)
+        return parts.buttons(self.line(), self.width, named, question.at)
 
     def _send(self) -> str:
         question, name = self._question, self._question.choice.name
@@ -133,10 +129,3 @@ class Paper:
             return f"Send {name}"
         amount = words.amount(question.count, "process")
         return f"Yes, {name} {amount}" if question.sure else f"Send {name} to {amount}"
-
-    def _foot(self, text: str) -> Sequence[_Part]:
-        told = self._question.told
-        line = self._line()
-        return (
-            _Part(line.add(self._cut(told or text, 2), "warn" if told else "dim"), Keep.MUST if told else Keep.FOOT),
-        )
