@@ -42,7 +42,7 @@ def test_nothing_is_said_and_nothing_is_done(ask, lent):
 def test_each_sample_is_the_share_of_its_window_that_was_worked(ask, lent):
     account = Account(lent)
     spans = []
-    for seconds in (0.05, 0.3, 0.01, 0.2):
+    for seconds in (0.05, 0.4, 0.01, 0.2):  # 0.4 holds one whole window, wherever it begins
         end = account.work(seconds)
         spans.append((end - seconds, end))
         time.sleep(max(0.0, end + 0.12 - time.time()))
