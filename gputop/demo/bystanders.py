@@ -20,23 +20,20 @@ _HIDDEN = (
     "pss_bytes",
     "open_files",
 )
+_UNSEEN: dict[str, Any] = {
+    **dict.fromkeys(_HIDDEN),
+    "libraries": (),
+    "torch_version": None,
+    "torch_cuda": None,
+    "omp_threads": None,
+    "visible_gpus": None,
+    "missing": tuple(Missing(metric=name, reason="denied", unlock="sudo gputop") for name in _HIDDEN),
+}
 
 
 def hide(process: Process, viewer: int | None) -> Process:
     """The process as somebody without rights on it sees it."""
-    if viewer is None or viewer == process.uid:
-        return process
-    unknown: dict[str, Any] = dict.fromkeys(_HIDDEN)
-    return replace(
-        process,
-        **unknown,
-        libraries=(),
-        torch_version=None,
-        torch_cuda=None,
-        omp_threads=None,
-        visible_gpus=None,
-        missing=tuple(Missing(metric=name, reason="denied", unlock="sudo gputop") for name in _HIDDEN),
-    )
+    return process if viewer is None or viewer == process.uid else replace(process, **_UNSEEN)
 
 
 def notes(server: Server, processes: tuple[Process, ...]) -> tuple[Note, ...]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Protocol
 
 WINDOW_S = 1 / 6  # one sample of the driver's utilisation buffer
-_REMEMBERED = 512
+_REMEMBERED = 8192  # the heat of a card looks back on moments that were asked for two minutes ago
 _CYCLE = 1024  # steps after which the jitter repeats
 _rng = random.Random(5)
 _TABLE = tuple(_rng.uniform(-1, 1) for _ in range(4096))
@@ -24,9 +24,17 @@ def noise(seed: int, t: float) -> float:
     return first if t == whole else first + (t - whole) * (_TABLE[place + 1 & 4095] - first)
 
 
+def noises(seeds: range, t: float) -> list[float]:
+    """The same for many seeds at once."""
+    whole = int(t)
+    part, table = t - whole, _TABLE
+    places = [seed * 787 + whole for seed in seeds]
+    return [(first := table[place & 4095]) + part * (table[place + 1 & 4095] - first) for place in places]
+
+
 def around(value: float, share: float, seed: int, t: float) -> float:
     """The value, give or take a share of it."""
-    return value * (1 + share * noise(seed, t))
+    return value * (1 + share * noise(seed, t)) if value else 0.0
 
 
 class Activity(Protocol):
@@ -127,11 +135,17 @@ class Phases:
 
 def share(activity: Activity, t: float, window_s: float) -> float:
     """The part of the window before t in which the activity was on, 0-1: the box filter."""
-    return shares(activity, (t - window_s, t))[0]
+    start = t - window_s
+    return _part(activity.busy_s(t) - activity.busy_s(start), t - start)
 
 
 def shares(activity: Activity, edges: Sequence[float]) -> list[float]:
     """The same for windows that follow one another, from edge to edge."""
-    busy = [activity.busy_s(edge) for edge in edges]
+    busy = list(map(activity.busy_s, edges))
     spans = zip(edges, edges[1:], busy, busy[1:], strict=False)
-    return [max(0.0, min(1.0, (after - before) / (end - start))) for start, end, before, after in spans]
+    return [_part(after - before, end - start) for start, end, before, after in spans]
+
+
+def _part(busy_s: float, of_s: float) -> float:
+    part = busy_s / of_s
+    return 0.0 if part < 0 else 1.0 if part > 1 else part

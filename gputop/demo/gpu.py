@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from gputop.demo.cards import FULL_MHZ, FULL_WATTS, IDLE_MHZ, IDLE_WATTS, Tenant, above_idle_watts, settings, uuid
@@ -18,6 +19,7 @@ _WEIGHTS = (0.14, 0.23, 0.63)  # of the power three, two and one time constants 
 _STEP_MHZ = 15
 _UNITS = ("sm", "occupancy", "tensor", "dram", "fp32", "fp16", "fp64", "integer")
 _RATES = ("pcie_rx", "pcie_tx", "nvlink")
+_done = attrgetter(*_UNITS, *_RATES)
 
 
 @lru_cache(maxsize=64)
@@ -68,7 +70,8 @@ class Slot:
             "pcie_generation": 5 if moment.awake else 1,
             "pcie_lane_bytes_per_s": 4e9 if moment.awake else 312.5e6,
         }
-        return Gpu(**seen | {name: value for from_s, name, value in self.card.settings if t >= from_s})
+        seen.update((name, value) for from_s, name, value in self.card.settings if t >= from_s)
+        return Gpu(**seen)
 
     def glance(self, t: float, window_s: float) -> Gpu:
         """What a chart of the far past needs, as means of the window before t."""
@@ -176,26 +179,26 @@ class Slot:
 
     def _units(self, moment: _Moment) -> dict[str, Any]:
         t, seed = moment.t, self.card.index
-        done = dict.fromkeys(_UNITS + _RATES, 0.0)
+        wobble, done = around(1.0, 0.03, seed + 3, t), [0.0] * len(_UNITS + _RATES)
         for _, work, part in moment.now:
-            for name in done:
-                done[name] += part * getattr(work, name)
-        wobble = around(1.0, 0.03, seed + 3, t)
-        active = {name: min(100.0, done[name] * wobble) for name in _UNITS}
-        rates = {name: around(done[name], 0.05, seed, t) for name in _RATES}
+            done = [so_far + part * each for so_far, each in zip(done, _done(work), strict=True)]
+        sm, occupancy, tensor, dram, fp32, fp16, fp64, integer = (
+            min(100.0, each * wobble) for each in done[: len(_UNITS)]
+        )
+        rx, tx, nvlink = (around(rate, 0.05, seed, t) for rate in done[len(_UNITS) :])
         return {
             "graphics_active_percent": 100 * moment.on,
-            "sm_active_percent": active["sm"],
-            "sm_occupancy_percent": active["occupancy"],
-            "tensor_percent": active["tensor"],
-            "tensor_half_percent": active["tensor"],
-            "dram_percent": active["dram"],
-            "fp32_percent": active["fp32"],
-            "fp16_percent": active["fp16"],
-            "fp64_percent": active["fp64"],
-            "integer_percent": active["integer"],
-            "pcie_rx_bytes_per_s": rates["pcie_rx"],
-            "pcie_tx_bytes_per_s": rates["pcie_tx"],
-            "nvlink_tx_bytes_per_s": rates["nvlink"],
-            "nvlink_rx_bytes_per_s": rates["nvlink"],
+            "sm_active_percent": sm,
+            "sm_occupancy_percent": occupancy,
+            "tensor_percent": tensor,
+            "tensor_half_percent": tensor,
+            "dram_percent": dram,
+            "fp32_percent": fp32,
+            "fp16_percent": fp16,
+            "fp64_percent": fp64,
+            "integer_percent": integer,
+            "pcie_rx_bytes_per_s": rx,
+            "pcie_tx_bytes_per_s": tx,
+            "nvlink_tx_bytes_per_s": nvlink,
+            "nvlink_rx_bytes_per_s": nvlink,
         }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
-from gputop.demo.generator import around, noise
+from gputop.demo.generator import around, noises
 from gputop.demo.server import GIB, Server, Store
 from gputop.model import Cgroup, Disk, Host, Mount, Network, Node, Pressure, Process, Role
 
 _SYSTEM_SHARE = 0.12  # of the CPU time
 _INFINIBAND = 400e9 / 8
+_summed = attrgetter("cpu_percent", "blocked_percent", "write_bytes_per_s", "pss_bytes")
 _LOG_BYTES_PER_S = 12e6  # what daemons write to the first local disk
 _STATIC: dict[str, Any] = {
     "steal_percent": 0.0,
@@ -44,15 +46,17 @@ _STATIC: dict[str, Any] = {
 
 def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
     """The machine, from its processes before anything of them is hidden."""
-    busy = min(99.0, _sum(processes, "cpu_percent") / server.cpus)
-    blocked = _sum(processes, "blocked_percent") / 100
+    cpu, waits, written, held = map(_sum, zip(*map(_summed, processes), strict=True)) if processes else (0.0,) * 4
+    asked = {store.path: _asked(server, store, processes) for store in server.stores}
+    busy = min(99.0, cpu / server.cpus)
+    blocked = waits / 100
     iowait = min(100 - busy, 100 * blocked / server.cpus)
-    mounts = _mounts(server, t, processes)
-    from_network = _sum(mounts, "read_bytes_per_s")
+    mounts = tuple(_mount(store, t, *asked[store.path]) for store in server.stores)
+    from_network = _sum(mount.read_bytes_per_s for mount in mounts)
     between = around(_between(server, t, "ethernet"), 0.02, 803, t)
     receive = 1.01 * from_network + between + around(4e6, 0.3, 801, t)
     send = between + around(9e6, 0.3, 802, t)
-    disks = _disks(server, t, processes)
+    disks = _disks(server, t, asked, written)
     return Host(
         cpus_total=server.cpus,
         cpus_allowed=float(server.cpus),
@@ -64,8 +68,8 @@ def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
         load=_load(busy / 100 * server.cpus + blocked, t),
         cpu_pressure=_pressure(server, t, "cpu_pressure", 0.0),
         io_pressure=_pressure(server, t, "io_pressure", 0.6),
-        read_bytes_per_s=from_network + _sum(disks, "read_bytes_per_s"),
-        write_bytes_per_s=_sum(disks, "write_bytes_per_s"),
+        read_bytes_per_s=from_network + _sum(disk.read_bytes_per_s for disk in disks),
+        write_bytes_per_s=_sum(disk.write_bytes_per_s for disk in disks),
         receive_bytes_per_s=receive,
         send_bytes_per_s=send,
         disks=disks,
@@ -74,27 +78,28 @@ def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
         process_count=len(processes),
         uptime_s=server.uptime_s + t,
         **_STATIC
-        | _memory(server, t, processes)
+        | _memory(server, t, held, sum(process.role is Role.LOADER for process in processes))
         | {name: value for from_s, name, value in server.settings if t >= from_s},
     )
 
 
-def _sum(things: Iterable[object], metric: str) -> float:
-    """A metric of many things added up; who has none adds nothing."""
-    return sum(getattr(thing, metric) or 0.0 for thing in things)
+def _sum(values: Iterable[float | None]) -> float:
+    """Values added up; who has none adds nothing."""
+    return sum([value or 0.0 for value in values])
 
 
 def _cores(cpus: int, mean: float, t: float) -> tuple[float, ...]:
     """The cores around their mean, never below 0 or above 100."""
-    wander = [noise(600 + core, t / 2) for core in range(cpus)]
+    wander = noises(range(600, 600 + cpus), t / 2)
     middle = sum(wander) / cpus
-    reach = 0.7 * min(mean, 100 - mean) / max(1.0, max(abs(value - middle) for value in wander))
-    return tuple(mean + reach * (value - middle) for value in wander)
+    apart = [value - middle for value in wander]
+    reach = 0.7 * min(mean, 100 - mean) / max(1.0, *map(abs, apart))
+    return tuple([mean + reach * each for each in apart])
 
 
-def _memory(server: Server, t: float, processes: tuple[Process, ...]) -> dict[str, Any]:
+def _memory(server: Server, t: float, held: float, loaders: int) -> dict[str, Any]:
     """What the processes hold, and in the page cache what they have read."""
-    used = int(server.memory_base_bytes + _sum(processes, "pss_bytes"))
+    used = int(server.memory_base_bytes + held)
     cached = int(min(server.cached_bytes + _read_so_far(server, t), 0.9 * (server.memory_bytes - used)))
     return {
         "memory_total_bytes": server.memory_bytes,
@@ -104,7 +109,7 @@ def _memory(server: Server, t: float, processes: tuple[Process, ...]) -> dict[st
         "nodes": _nodes(server, used + cached),
         "memory_pressure": Pressure(some_percent=0.0, full_percent=0.0, some_avg10_percent=0.0),
         "shm_total_bytes": server.memory_bytes // 2,
-        "shm_used_bytes": int(sum(process.role is Role.LOADER for process in processes) * 0.35 * GIB),
+        "shm_used_bytes": int(loaders * 0.35 * GIB),
         "cgroup": Cgroup(path="/", oom_kills=0, memory_used_bytes=used + cached),
     }
 
@@ -152,17 +157,12 @@ def _read_so_far(server: Server, t: float) -> float:
     return total
 
 
-def _readers(server: Server, store: Store, processes: tuple[Process, ...]) -> tuple[float, float]:
+def _asked(server: Server, store: Store, processes: tuple[Process, ...]) -> tuple[float, float]:
     """Bytes and calls a second that jobs ask of a store."""
     keys = {job.name for job in server.jobs if job.data == store.path}
-    asking = [process for process in processes if process.job in keys]
-    read = _sum(asking, "read_bytes_per_s")
+    asking = [process for process in processes if process.job in keys] if keys else []
     calls = sum((process.read_bytes_per_s or 0.0) / (process.mean_read_bytes or 1.0) for process in asking)
-    return read, calls
-
-
-def _mounts(server: Server, t: float, processes: tuple[Process, ...]) -> tuple[Mount, ...]:
-    return tuple(_mount(store, t, *_readers(server, store, processes)) for store in server.stores)
+    return _sum(process.read_bytes_per_s for process in asking), calls
 
 
 def _mount(store: Store, t: float, read: float, calls: float) -> Mount:
@@ -188,12 +188,11 @@ def _mount(store: Store, t: float, read: float, calls: float) -> Mount:
     )
 
 
-def _disks(server: Server, t: float, processes: tuple[Process, ...]) -> tuple[Disk, ...]:
+def _disks(server: Server, t: float, asked: Mapping[str, tuple[float, float]], written: float) -> tuple[Disk, ...]:
     local = [store for store in server.stores if not store.network]
-    written = _sum(processes, "write_bytes_per_s")
     found = []
     for number, store in enumerate(local):
-        read, calls = _readers(server, store, processes)
+        read, calls = asked[store.path]
         write = around(_LOG_BYTES_PER_S, 0.2, 840, t) + written if number == 0 else around(0.2e6, 0.5, 841, t)
         used = max((read + write) / store.bytes_per_s, calls / store.calls_per_s)
         found.append(
