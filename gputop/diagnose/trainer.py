@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gputop.diagnose.estimate import Period, Shape
 from gputop.diagnose.finding import Subject
 from gputop.model import Gpu, Identity, Job, Missing, Process
+from gputop.model.record import record
 
 # points of 100: in steps of two samples and more, who idles a fifth of the time has samples that much lower
 SWING = 40.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Trainer:
     """One trainer. Shares are 0-1 and CPU is in cores; means over 30 s, None where less than half of that is known.
 

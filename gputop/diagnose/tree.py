@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 
 from gputop.diagnose.known import mean, total
 from gputop.history import Track
 from gputop.model import Frame, Identity, Process, Role, Unit, metric
+from gputop.model.record import record
 
 _P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S
 _DEEPEST = 32  # parents of a process: a loop in what /proc said ends
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Tree:
     """One trainer's tree. Sums are unknown where a part of them is; means are over those that are known."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from gputop.model.process import Identity
+from gputop.model.record import record
 
 Witness = Literal["stack", "trace", "notes"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Fact:
     """One thing that a profile of stacks, a trace, or the notes of the program itself say of a process."""
 

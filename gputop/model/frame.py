@@ -11,11 +11,12 @@ from gputop.model.fact import Fact
 from gputop.model.gpu import Gpu
 from gputop.model.host import Cgroup, Host
 from gputop.model.process import Identity, Job, Process
+from gputop.model.record import record
 
 Subject = Literal["driver", "processes", "host", "monitor"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Note:
     """One line for the header or an empty state: what is wrong, and lines that help."""
 

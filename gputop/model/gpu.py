@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Missing, Unit, metric
+from gputop.model.record import record
 
 Condition = Literal["ok", "hung", "lost", "asleep"]
 Throttle = Literal[
@@ -25,7 +25,7 @@ _P, _B, _R, _W, _C, _M, _N = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Xid:
     """A driver error event: its number and when gputop saw it."""
 
@@ -33,7 +33,7 @@ class Xid:
     wall_s: Annotated[float, "when it was seen, as `wall_s` of a frame"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Series:
     """What the driver measured between two looks: values at an even step, oldest first."""
 
@@ -42,7 +42,7 @@ class Series:
     values: Annotated[tuple[float, ...], "the values, oldest first"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Engine:
     """One video engine."""
 
@@ -50,7 +50,7 @@ class Engine:
     busy_percent: float | None = metric(_P, "time the engine was busy, since the last look (GPM)", top=100)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One device. `uuid` is the identity; `index` is for people and changes when a card is lost."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from gputop.model.metric import Unit, metric
+from gputop.model.record import record
 
 _N = Unit.COUNT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class NvLink:
     """NVLinks of one GPU that say the same: on a healthy GPU all of them. Counts are of each link, since its start."""
 
@@ -27,7 +27,7 @@ class NvLink:
     symbol_error_rate: float | None = metric(_N, "errors per bit before error correction (from Blackwell on)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class PcieErrors:
     """What went wrong on PCIe since the driver was loaded; which of it is counted depends on the card."""
 

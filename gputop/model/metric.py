@@ -7,6 +7,8 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal
 
+from gputop.model.record import record
+
 Reason = Literal["unsupported", "denied", "stale", "lost", "absent"]
 
 
@@ -27,7 +29,7 @@ class Unit(str, Enum):
     WORD = "word"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Missing:
     """Why a value is None: the metric's name, the reason, and what would unlock it."""
 

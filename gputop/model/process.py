@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Literal, NamedTuple
 
 from gputop.model.metric import Missing, Unit, metric
+from gputop.model.record import record
 
 _P, _B, _R, _N, _S = Unit.PERCENT, Unit.BYTES, Unit.BYTES_PER_S, Unit.PER_S, Unit.SECONDS
 
@@ -30,7 +30,7 @@ class Role(str, Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class GpuShare:
     """What one process has of one GPU."""
 
@@ -43,7 +43,7 @@ class GpuShare:
     vram_bytes: int | None = metric(_B, "device memory it holds on this GPU")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Process:
     """One process. Of a process that /proc does not show, only pid, `unseen` and `gpus` are known."""
 
@@ -133,7 +133,7 @@ class Process:
         return Identity(self.pid, self.started_ticks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Job:
     """Processes that train one model: a launcher, its ranks, their loaders."""
 
