@@ -43,7 +43,7 @@ class Monitor:
         """`limits` are the numbers of the rules, by default as shipped.
 
         `unjudged` frames go out before the rules are asked: 1 for who shows the first one soon, infinity for who does
-        not show what they say.
+        not show what they say: then nothing of a frame is remembered either.
         """
         self.source = source
         self.history = History()
@@ -69,7 +69,7 @@ class Monitor:
 
             self._engine = Engine(lambda: self.limits)
         while True:
-            if isinstance(self.source, Remembering):
+            if self._engine and isinstance(self.source, Remembering):
                 for frame in self.source.long_past():
                     self.history.add(frame, self.source.interval_s)
             for seen in self.source.past():
@@ -114,6 +114,8 @@ class Monitor:
         self._told.tell(process, said)
 
     def _remember(self, seen: Frame) -> Frame:
+        if self._unjudged == math.inf:
+            return seen
         frame = self._told.into(seen)
         if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
             self.history.rewind(frame.mono_s)

@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "monitor": {"source", "model", "history", "ended", "diagnose", "thresholds"},
     "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor"},
     "doctor": PURE | {"words", "collect"},
-    "record": {"source", "model", "safe", "monitor", "export.codec", "export.private"},
+    "record": {"source", "model", "safe", "monitor", "export.codec", "export.lines"},
     "docs": {"model", "units", "config", "ui.table.columns", "ui.keys", "doctor", "trace", "diagnose", "thresholds"},
     "ui": READING
     | {

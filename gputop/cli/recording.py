@@ -61,7 +61,7 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure("--readonly writes no file: `gputop snapshot --format csv` prints rows", USAGE)
     if not hasattr(args, "interval"):
         settings = replace(settings, interval_s=LOG_INTERVAL_S)
-    monitor = _opened(args, settings, unjudged=math.inf)
+    monitor = _opened(args, settings)
     try:
         written = Log(args.file)
     except Refused as refused:
@@ -82,13 +82,13 @@ def _spec(args: argparse.Namespace) -> str:
     return getattr(args, "source", "live")
 
 
-def _opened(args: argparse.Namespace, settings: Settings, unjudged: float = 0) -> Monitor:
+def _opened(args: argparse.Namespace, settings: Settings) -> Monitor:
     from gputop.monitor import Monitor
     from gputop.source import Interest
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
     source.interest = Interest(activity=True)
-    return Monitor(source, settings.thresholds, unjudged=unjudged)
+    return Monitor(source, unjudged=math.inf)  # what the rules say is made anew when it is looked at
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,9 +10,10 @@ from gputop.safe.text import redact_argv
 
 def redacted(frame: Frame) -> Frame:
     """The frame with whatever looks like a secret masked in its command lines."""
-    return replace(frame, processes=tuple(_redacted(process) for process in frame.processes))
+    return replace(frame, processes=tuple(masked(process) for process in frame.processes))
 
 
-def _redacted(process: Process) -> Process:
+def masked(process: Process) -> Process:
+    """A process with whatever looks like a secret masked in its command line."""
     command = redact_argv(process.command)
     return process if command == process.command else replace(process, command=command)

@@ -10,7 +10,7 @@ from queue import Full, Queue
 from threading import Event, Thread
 
 from gputop.export import codec
-from gputop.export.private import redacted
+from gputop.export.lines import Lines
 from gputop.model import Frame
 from gputop.monitor import Update
 from gputop.record.target import Stream, Target, open_target
@@ -32,6 +32,7 @@ class Recorder:
         self.path = clean(path)
         self.frames = 0  # that are in the file
         self._target: Target | Stream = Stream(os.dup(1)) if path == "-" else open_target(path)
+        self._frames = Lines()
         self._wait, self._retry_s = wait, retry_s
         self._arrived: Queue[tuple[Update, int] | None] = Queue(WAITING)  # with what was dropped before
         self._closing, self._closed = Event(), Event()
@@ -98,7 +99,7 @@ class Recorder:
             return
         missed = dropped + self._failed
         try:
-            text = "".join(map(codec.line, self._lines(update, missed - self._told))).encode()
+            text = "".join(self._lines(update, missed - self._told)).encode()
         except Exception as error:  # one frame is lost, the recording goes on
             self._failed += 1
             self._trouble = f"a frame could not be recorded: {clean(f'{type(error).__name__}: {error}', 200)}"
@@ -115,13 +116,13 @@ class Recorder:
         self.frames += 1
         self._told, self._trouble = missed, None
 
-    def _lines(self, update: Update, missed: int) -> Iterator[dict[str, object]]:
+    def _lines(self, update: Update, missed: int) -> Iterator[str]:
         frame = update.frame
         if not self.frames:
-            yield codec.header(frame.hostname)
+            yield codec.line(codec.header(frame.hostname))
         elif missed:
             yield _event(frame, "gap", f"{missed} frames could not be written", "warn")
-        yield codec.frame_line(redacted(frame))
+        yield self._frames.frame(frame)
         found = {(finding.rule, finding.subject): finding for finding in update.findings}
         for key, finding in found.items():
             if key not in self._said and finding.severity != "info":
@@ -129,5 +130,5 @@ class Recorder:
         self._said = frozenset(found)
 
 
-def _event(frame: Frame, kind: str, text: str, severity: str) -> dict[str, object]:
-    return codec.event(frame.wall_s, frame.mono_s, kind, text, severity)
+def _event(frame: Frame, kind: str, text: str, severity: str) -> str:
+    return codec.line(codec.event(frame.wall_s, frame.mono_s, kind, text, severity))
