@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -44,9 +44,11 @@ def moment(*processes: Process, **job: Any) -> Frame:
     return scripted((made, [replace(process, job=made.key) for process in processes]))
 
 
-def hold(process: Process, frame: Frame | None = None, rights: Rights | None = None) -> Hold:
+def hold(
+    process: Process, frame: Frame | None = None, rights: Rights | None = None, tagged: Sequence[Process] = ()
+) -> Hold:
     frame = frame or moment(process)
-    return Hold(frame, frame.by_identity.get(process.identity, process), rights or Rights())
+    return Hold(frame, frame.by_identity.get(process.identity, process), rights or Rights(), tagged)
 
 
 def finished(action: Action[Any], held: Hold, options: Any, seconds: float = 20.0) -> Result:

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from gputop.actions import Scope
+from gputop.actions.tracing import Order
+from gputop.actions.tracing.trace import meant
 from gputop.model import Role
 from gputop.ui.main import Main
-from tests.acting import job, moment, row
+from tests.acting import hold, job, moment, row
 from tests.dialogs import named, sleeping, trainer
 from tests.screens import Stage, play
 from tests.tracing import scratch
@@ -108,6 +111,36 @@ def test_the_ranks_of_a_job_and_a_launcher_mean_all_of_them() -> None:
             assert "[ ] all 2 ranks" in stage.text, "one or the other"
 
         play(scene, named(frame))
+
+
+def test_who_is_tagged_is_looked_into_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with job() as frame:
+        first, second = (process.pid for process in frame.processes if process.role is Role.TRAINER)
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("home", "c")  # all of the job is tagged: its ranks are meant
+            await stage.press("s")
+            await stage.until(lambda: "rank 1" in stage.text, "both ranks")
+            await stage.press("R")
+            await stage.until(lambda: "looking again" not in stage.text, "both again")
+            assert "2 processes" in stage.text
+            await stage.press("escape", "end", "t")
+            assert f"of    {first}  " in stage.text, "not who is under the cursor"
+            for tool in ("s", "p"):
+                await stage.press(tool)
+                assert "[x] the 2 tagged" in stage.text
+            assert "[x] all 2 ranks" not in stage.text
+            await stage.press("enter")
+            assert [errand.pid for errand in stage.app.errands.under_way] == [first, second]
+            stage.app.errands.leave()
+            await stage.until(lambda: not stage.app.errands.under_way, "their end")
+
+        play(scene, named(frame))
+        _, _, loader, _, other, *_ = frame.processes
+        held = hold(loader, frame, tagged=(loader, other))
+        assert meant(held, Order(scope=Scope.TAGGED)) == (other,), "who trains"
+        held.close()
 
 
 @pytest.mark.parametrize("size", [(1, 1), (10, 20), (20, 3), (40, 12), (80, 24), (300, 90)])

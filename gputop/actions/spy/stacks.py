@@ -41,7 +41,7 @@ _Meant = tuple[Process, Target | Refusal]
 class Asked:
     """What a person wants to see."""
 
-    scope: Scope = Scope.PROCESS  # LOADERS: its loaders too; JOB: all ranks of its job, twice
+    scope: Scope = Scope.PROCESS  # LOADERS: its loaders too; JOB: all ranks of its job, twice; TAGGED: those
     native: bool = False  # C and C++ frames too; pauses each process for a third of a second
 
 
@@ -112,11 +112,11 @@ def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
         return StackResult(text=program.text, good=False, lines=_unlocks([program]))
     if why := hold.why_not(asked.scope):
         return StackResult(text=f"nothing to show: {why}", good=False)
-    meant = [one for one in zip(hold.who(asked.scope), hold.held(asked.scope), strict=True) if _wanted(one[0], asked)]
+    meant, ranks_only = _meant(hold, asked.scope)
     run.say(f"reading the stacks of {words.amount(len(meant), 'process')}")
     shown = _shown(meant, asked, program, run)
     ranks = None
-    if asked.scope is Scope.JOB and len(shown) > 1 and not run.pause(APART_S):
+    if ranks_only and len(shown) > 1 and not run.pause(APART_S):
         before, shown = shown, _shown(meant, asked, program, run)
         ranks = compare(
             [_label(one.process) for one in shown], [one.threads for one in before], [one.threads for one in shown]
@@ -131,8 +131,13 @@ def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
     return StackResult(text=text, good=not barred, lines=(*_unlocks(barred), *stopped), processes=shown, ranks=ranks)
 
 
-def _wanted(process: Process, asked: Asked) -> bool:
-    return asked.scope is not Scope.JOB or process.role is Role.TRAINER
+def _meant(hold: Hold, scope: Scope) -> tuple[list[_Meant], bool]:
+    """Whose stacks are read, and whether they are ranks, to be compared: of a job, and of several that are tagged."""
+    everybody = list(zip(hold.who(scope), hold.held(scope), strict=True))
+    ranks = [one for one in everybody if one[0].role is Role.TRAINER]
+    if scope is Scope.JOB or (scope is Scope.TAGGED and len(ranks) > 1):
+        return ranks, True
+    return everybody, False
 
 
 def _stopped(held: Target | Refusal) -> bool:

@@ -19,7 +19,7 @@ MOST_STEPS = 100
 class Order:
     """A trace of some steps. `confirmed` has the risks that a person has been told of and takes: see `Traced.risk`."""
 
-    scope: Scope = Scope.JOB  # PROCESS: only this one; JOB: all ranks of its job at once, where it is one of several
+    scope: Scope = Scope.JOB  # PROCESS: only this one; JOB: all ranks of its job at once; TAGGED: those at once
     steps: int = 3  # 1 to MOST_STEPS
     shapes: bool = False
     stacks: bool = False

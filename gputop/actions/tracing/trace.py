@@ -60,7 +60,11 @@ TRACE = Trace()
 
 
 def meant(hold: Hold, order: Order) -> tuple[Process, ...]:
-    """Whom an order means: the ranks of the job, or the process alone; of a launcher its ranks in any case."""
+    """Whom an order means: the ranks of the job, those that are tagged, or the process alone; of a launcher its ranks
+    in any case."""
+    if order.scope is Scope.TAGGED:
+        tagged = hold.who(Scope.TAGGED)
+        return tuple(process for process in tagged if process.role is Role.TRAINER) or tagged
     if order.scope is Scope.PROCESS and hold.process.role is not Role.LAUNCHER:
         return (hold.process,)
     ranks = tuple(process for process in hold.who(Scope.JOB) if process.role is Role.TRAINER)
@@ -71,7 +75,7 @@ def _trace(hold: Hold, order: Order, run: Run) -> Result:
     if not 1 <= order.steps <= MOST_STEPS:
         return Traced(text=f"{order.steps} steps cannot be recorded: 1 to {MOST_STEPS}", good=False)
     asked = meant(hold, order)
-    held = {one.pid: one for one in (*hold.held(Scope.PROCESS), *hold.held(Scope.JOB))}
+    held = {one.pid: one for scope in (Scope.PROCESS, Scope.JOB, Scope.TAGGED) for one in hold.held(scope)}
     targets: list[Target] = []
     for process in asked:
         one = held[process.pid]

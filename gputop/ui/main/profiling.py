@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputop.actions import Hold, Scope
@@ -29,35 +30,44 @@ class Profiling(Acting, Advising):
     def action_profile(self, tool: ToolId) -> None:
         """Ask how to look, with one of the tools preselected."""
         if whom := self._whom():
-            self.ask_profile(*whom, tool)
+            frame, process, everybody, tagged = whom
+            self.ask_profile(frame, process, everybody, tool, tagged)
 
-    def ask_stack(self, frame: Frame, process: Process, everybody: bool = False) -> None:
+    def ask_stack(
+        self, frame: Frame, process: Process, everybody: bool = False, tagged: Sequence[Process] = ()
+    ) -> None:
         """Look at once; ask only where it cannot be."""
         from gputop.actions.spy import STACK, Asked  # late
         from gputop.ui.profiling.tools import BY_ID
 
-        hold = Hold(frame, process, STACK.rights(self.rights))
+        hold = Hold(frame, process, STACK.rights(self.rights), tagged)
         if hold.refusal or STACK.barred(process, self.rights):
-            self.ask_profile(frame, process, everybody, "stack")
+            self.ask_profile(frame, process, everybody, "stack", tagged)
         else:
             ranks = sum(each.role is Role.TRAINER for each in hold.who(Scope.JOB))
-            asked = Asked(Scope.JOB if everybody and ranks > 1 else Scope.PROCESS)
-            self.program.errands.start(BY_ID["stack"], hold, asked)
+            whole = Scope.JOB if everybody and ranks > 1 else Scope.PROCESS
+            self.program.errands.start(BY_ID["stack"], hold, Asked(Scope.TAGGED if tagged else whole))
         hold.close()
 
-    def ask_profile(self, frame: Frame, process: Process, everybody: bool, tool: ToolId) -> None:
+    def ask_profile(
+        self, frame: Frame, process: Process, everybody: bool, tool: ToolId, tagged: Sequence[Process] = ()
+    ) -> None:
         """Ask how to look into a process as it is in a frame. From here on its row does not matter."""
         from gputop.actions.spy import STACK  # late
         from gputop.ui.profiling.dialog import ProfileDialog
         from gputop.ui.profiling.older import OlderDialog
         from gputop.ui.profiling.question import Question
 
-        hold = Hold(frame, process, STACK.rights(self.rights))
+        hold = Hold(frame, process, STACK.rights(self.rights), tagged)
         question = Question(hold, self.rights, tool, everybody=everybody)
         keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
 
         def start(tool: Tool, order: Order) -> None:
-            self.program.errands.start(tool, hold, order)
+            for each in question.each:
+                own = hold if each is process else Hold(frame, each, STACK.rights(self.rights))
+                self.program.errands.start(tool, own, order)
+                if own is not hold:
+                    own.close()
 
         def answered(answer: Answer | None) -> None:
             if answer and question.past:
@@ -88,24 +98,28 @@ class Profiling(Acting, Advising):
 
         self.program.aside.do(work, lambda _: dialog.recall(*found) if found else None)
 
-    def _whom(self) -> tuple[Frame, Process, bool] | None:
-        """Who is meant, and whether all ranks of the job are: of a job and of a launcher it is the first rank."""
+    def _whom(self) -> tuple[Frame, Process, bool, Sequence[Process]] | None:
+        """Who is meant, whether all ranks of the job are, and who is tagged: of a job and of a launcher it is the first
+        rank, of several that are tagged the first that trains."""
         if self.advised and self.shown and self.sheet.chosen:
             process = self._process(self.sheet.chosen)
-            return (self.shown.frame, *_rank(self.shown.frame, process)) if process else None
+            return (self.shown.frame, *_rank(self.shown.frame, process), ()) if process else None
         picked = self._picked()
         if picked is None:
             return None
-        frame, process, scope, _ = picked
-        meant, launcher = _rank(frame, process)
-        return frame, meant, launcher or scope is Scope.JOB
+        frame, process, scope, tagged = picked
+        trains = [each for each in tagged if each.role is Role.TRAINER]
+        if len(tagged) > 1:
+            return frame, (trains or tagged)[0], False, trains if len(trains) > 1 else tagged
+        meant, launcher = _rank(frame, tagged[0] if tagged else process, whole=scope is Scope.JOB)
+        return frame, meant, launcher or scope is Scope.JOB, ()
 
 
 _TOOLS: dict[str, ToolId] = {"stack": "stack", "profile": "profile", "trace": "trace"}
 
 
-def _rank(frame: Frame, process: Process) -> tuple[Process, bool]:
-    """The first rank of its job instead of a launcher, and whether it was one."""
+def _rank(frame: Frame, process: Process, *, whole: bool = False) -> tuple[Process, bool]:
+    """The first rank of its job instead of a launcher, and whether it was one; of a `whole` job in any case."""
     job = next((job for job in frame.jobs if job.key == process.job), None)
     first = frame.by_identity.get(job.ranks[0]) if job and job.ranks else None
-    return (first, True) if first and process.role is Role.LAUNCHER else (process, False)
+    return (first, True) if first and (whole or process.role is Role.LAUNCHER) else (process, False)

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gputop import words
-from gputop.actions import Hold, Rights
+from gputop.actions import Hold, Rights, Scope
 from gputop.actions.spy.record import FASTEST, rate, threads
+from gputop.model import Process, Role
 from gputop.safe.attach import Barred
 from gputop.ui.profiling.past import Past
-from gputop.ui.profiling.tools import BY_ID, TOOLS, Box, Order, Tool, ToolId, sampling
+from gputop.ui.profiling.tools import BY_ID, TAGGED, TOOLS, Box, Order, Tool, ToolId, sampling
 
 
 class Stop(NamedTuple):
@@ -33,8 +34,7 @@ class Question:
         self.told = ""  # what became of the last key
         self.barred = {tool.id: _barred(tool, hold, rights) for tool in TOOLS}
         self._chosen = {key: value for tool in TOOLS for key, value in _usual(tool, hold)}
-        if everybody and _RANKS in self._chosen:
-            self._chosen[_RANKS] = 1.0
+        self._chosen["stack", "ranks"] = float(everybody and not self._chosen["stack", "tagged"])
         self.at = START if self.ready else Stop("tool", tool)
 
     @property
@@ -106,7 +106,16 @@ class Question:
         if barred := self.barred[self.tool.id]:
             self.told = barred.text
             return None
+        if len(self.each) > _MOST_AT_ONCE:
+            self.told = f"at most {_MOST_AT_ONCE} are recorded at once: tag fewer, or tick them off"
+            return None
         return self.tool.options(self._values())
+
+    @property
+    def each(self) -> tuple[Process, ...]:
+        """For whom the tool is started, each by itself: py-spy records one process, the others look at several."""
+        tagged = self.hold.who(Scope.TAGGED) if self.tool.id == "profile" and self._values()["tagged"] else ()
+        return tuple(each for each in tagged if each.role is Role.TRAINER) or tagged or (self.hold.process,)
 
     @property
     def rate(self) -> str:
@@ -140,9 +149,9 @@ class Question:
     def _tick(self, id: str) -> None:
         key = (self.tool.id, id)
         self._chosen[key] = 1.0 - self._chosen[key]
-        if self.tool.id == "stack" and id != "native" and self._chosen[key]:  # one or the other
-            other = "ranks" if id == "children" else "children"
-            self._chosen["stack", other] = 0.0
+        if self._chosen[key] and self.tool.id != "profile" and id in _WHOM:  # one or the other
+            others = [(self.tool.id, other) for other in _WHOM if other != id]
+            self._chosen.update((other, 0.0) for other in others if other in self._chosen)
 
     def _enter(self, line: list[Stop]) -> None:
         picked = (stop for stop in line if stop.kind not in ("tool", "box", "button") and self.picked(stop))
@@ -151,15 +160,18 @@ class Question:
 
 
 _MANY = 30
-_RANKS: tuple[ToolId, str] = ("stack", "ranks")
+_MOST_AT_ONCE = 8  # py-spys, each of which takes some of a CPU
+_WHOM = ("tagged", "ranks", "children")  # boxes that say who is meant
 
 
 def _usual(tool: Tool, hold: Hold) -> Iterator[tuple[tuple[ToolId, str], float]]:
     """What is chosen at first; what is not there for these processes is not wanted, but for children yet to come."""
     for option in tool.several:
         yield (tool.id, option.id), option.usual
+    tagged = bool(TAGGED.title(hold))
     for box in tool.boxes:
-        yield (tool.id, box.id), float(box.usual and (box.id != "ranks" or bool(box.title(hold))))
+        there = not tagged and bool(box.title(hold)) if box.id == "ranks" else tagged if box is TAGGED else True
+        yield (tool.id, box.id), float(box.usual and there)
 
 
 def _barred(tool: Tool, hold: Hold, rights: Rights) -> Barred | None:

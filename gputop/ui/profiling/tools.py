@@ -69,6 +69,17 @@ def _ranks(hold: Hold) -> str:
     return f"all {count} ranks" if count > 1 else ""
 
 
+def _tagged(hold: Hold) -> str:
+    count = len(hold.who(Scope.TAGGED))
+    return f"the {count} tagged" if count > 1 else ""
+
+
+def _scope(chosen: Chosen) -> Scope:
+    """Who is meant: one box at most is ticked."""
+    scopes = {"tagged": Scope.TAGGED, "ranks": Scope.JOB, "children": Scope.LOADERS}
+    return next((scope for box, scope in scopes.items() if chosen.get(box)), Scope.PROCESS)
+
+
 def sampling(chosen: Chosen) -> Sampling:
     """What py-spy is to do."""
     return Sampling(
@@ -81,13 +92,12 @@ def sampling(chosen: Chosen) -> Sampling:
 
 
 def _asked(chosen: Chosen) -> Asked:
-    scope = Scope.JOB if chosen["ranks"] else Scope.LOADERS if chosen["children"] else Scope.PROCESS
-    return Asked(scope, bool(chosen["native"]))
+    return Asked(_scope(chosen), bool(chosen["native"]))
 
 
 def _order(chosen: Chosen) -> tracing.Order:
     return tracing.Order(
-        scope=Scope.JOB if chosen["ranks"] else Scope.PROCESS,
+        scope=_scope(chosen),
         steps=int(chosen["steps"]),
         shapes=bool(chosen["shapes"]),
         stacks=bool(chosen["stacks"]),
@@ -96,6 +106,7 @@ def _order(chosen: Chosen) -> tracing.Order:
     )
 
 
+TAGGED = Box("tagged", _tagged, usual=True)
 TOOLS: tuple[Tool, ...] = (
     Tool(
         "profile",
@@ -106,6 +117,7 @@ TOOLS: tuple[Tool, ...] = (
         lambda chosen: sampling(chosen),
         (Several("seconds", "for", ((5, "5 s"), (10, "10 s"), (30, "30 s"), (60, "60 s")), 10),),
         (
+            TAGGED,
             Box("children", _children, usual=True),
             Box("waiting", _named("waiting threads"), usual=True),
             Box("gil", _named("GIL only")),
@@ -120,7 +132,7 @@ TOOLS: tuple[Tool, ...] = (
         STACK.barred,
         _asked,
         (),
-        (Box("children", _loaders), Box("ranks", _ranks), Box("native", _named("native"))),
+        (TAGGED, Box("children", _loaders), Box("ranks", _ranks), Box("native", _named("native"))),
     ),
     Tool(
         "trace",
@@ -134,6 +146,7 @@ TOOLS: tuple[Tool, ...] = (
             Several("wait", "wait", ((30, "30 s"), (120, "2 min"), (600, "10 min for a step to end")), 30),
         ),
         (
+            TAGGED,
             Box("ranks", _ranks, usual=True),
             Box("shapes", _named("shapes")),
             Box("stacks", _named("stacks")),

@@ -125,8 +125,10 @@ class ResultScreen(Shows, inherit_bindings=False):
         if process.identity not in frame.by_identity:
             self.bar.say(f"{process.pid} has ended")
             return
-        scope = Scope.PROCESS if len(result.processes) == 1 else Scope.JOB if result.ranks else Scope.LOADERS
-        hold = Hold(frame, frame.by_identity[process.identity], STACK.rights(self.program.main.rights))
+        seen = [shown.process.identity for shown in result.processes]
+        ranks = [frame.by_identity[each] for each in seen if each in frame.by_identity] if result.ranks else []
+        scope = Scope.PROCESS if len(seen) == 1 else Scope.TAGGED if ranks else Scope.LOADERS
+        hold = Hold(frame, frame.by_identity[process.identity], STACK.rights(self.program.main.rights), ranks)
         self._again = STACK.run(hold, Asked(scope), lambda run: self.app.call_later(self._taken, run))
         hold.close()
         self.bar.say("looking again")
