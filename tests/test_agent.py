@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tracing import Job, job, scratch, sockets, until
+from gputop.actions.tracing.agent import Lost
+from tests.tracing import BRIEF_S, Job, job, scratch, sockets, until
 from tests.watching import ROOT
 
 MANY = 100  # more steps than the job makes before something happens
@@ -24,11 +28,20 @@ def folder() -> Iterator[str]:
         yield folder
 
 
+def may_mount() -> bool:
+    return not subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode
+
+
 @pytest.fixture(scope="module")
 def training(folder: str) -> Iterator[Job]:
-    """One job for all tests that leave it alive; every warning is an error in it."""
-    with job(folder, "5", flags=("-W", "error")) as found:
+    """One job for all tests that leave it alive; every warning is an error in it, and its mounts are its own."""
+    apart = ("unshare", "-m") if may_mount() else ()
+    with job(folder, "5", flags=("-W", "error"), python=(*apart, sys.executable)) as found:
         yield found
+
+
+def halves(training: Job) -> list[str]:
+    return [name for name in os.listdir(training.traces) if name.endswith(".tmp")]
 
 
 def events(told: dict[str, Any]) -> list[dict[str, Any]]:
@@ -70,7 +83,7 @@ def test_a13_a_fork_in_mid_capture(training: Job) -> None:
     assert training.capture()["steps"] == 3
 
 
-def test_a14_the_programs_own_profiler_wins(training: Job) -> None:
+def test_a14_the_programs_own_profiler_wins_and_a_driver_may_refuse_ours(training: Job) -> None:
     training.tell("profile")
     assert training.capture(steps=MANY)["preempted"]
     assert training.line() == "own events True"
@@ -79,6 +92,13 @@ def test_a14_the_programs_own_profiler_wins(training: Job) -> None:
     assert training.capture()["error"] == "profiler-active"
     training.tell("go on")
     assert training.line() == "held"
+    training.tell("refuse")
+    assert training.line() == "refusing"
+    told = training.capture()
+    assert (told["error"], told["detail"]) == ("internal", "RuntimeError: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
+    training.tell("go on")
+    assert training.line() == "allowed"
+    assert training.capture()["steps"] == 3
 
 
 def test_a15_a_long_step_is_cut(training: Job) -> None:
@@ -89,6 +109,26 @@ def test_a15_a_long_step_is_cut(training: Job) -> None:
     assert told["record_ms"] < 5000
 
 
+def test_a15_a_disk_that_gets_full_is_one_line_and_leaves_no_half_file(training: Job) -> None:
+    if not may_mount():
+        pytest.skip("not covered: needs the right to mount a tmpfs")
+    inside = ("nsenter", "-t", str(training.pid), "-m")
+    subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", "size=70m,mode=700", "none", training.traces], check=True)
+    there = Path(f"/proc/{training.pid}/root{training.traces}")
+    agent, before = training.agent(), training.said.count("profiler_start")
+    agent.ask("capture", steps=MANY)
+    until(lambda: training.said.count("profiler_start") > before)
+    with pytest.raises(OSError, match="No space left"):
+        (there / "other").write_bytes(bytes(71 << 20))
+    told = next(told for told in agent.wait(BRIEF_S) if "error" in told)
+    assert (told["error"], told["detail"]) == ("output", f"no space left in {training.traces}")
+    agent.close()
+    assert os.listdir(there) == ["other"]
+    (there / "other").unlink()
+    assert training.capture()["steps"] == 3  # the program has seen nothing of it
+    subprocess.run([*inside, "umount", training.traces], check=True)
+
+
 def test_a13_a_thread_that_trains_ends_in_mid_capture(training: Job) -> None:
     training.tell("thread")
     assert training.line() == "training"
@@ -97,14 +137,14 @@ def test_a13_a_thread_that_trains_ends_in_mid_capture(training: Job) -> None:
     assert training.capture()["steps"] == 3
 
 
-def test_a_client_that_leaves_takes_its_capture_along(training: Job) -> None:
+def test_a08_a_client_that_is_killed_takes_its_capture_along(training: Job) -> None:
     agent = training.agent()
     agent.ask("capture", steps=MANY)
     assert next(agent.wait(20.0))["state"] == "waiting"
     assert training.capture()["error"] == "busy"
     agent.close()
     until(lambda: training.capture().get("state") == "done")
-    assert not [name for name in os.listdir(training.traces) if name.endswith(".tmp")]
+    assert not halves(training)
 
 
 NONSENSE: list[dict[str, Any]] = [
@@ -115,6 +155,26 @@ NONSENSE: list[dict[str, Any]] = [
 
 def test_a16_what_makes_no_sense_is_refused(training: Job) -> None:
     assert {training.capture(**asked)["error"] for asked in NONSENSE} == {"bad-args"}
+
+
+def test_a11_the_agent_uses_no_folder_that_others_may_write_to(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("place", ROOT / "gputop/agent/place.py")
+    assert spec is not None
+    assert spec.loader is not None
+    place = importlib.util.module_from_spec(spec)  # not as gputop.agent: that would start here
+    spec.loader.exec_module(place)
+    (tmp_path / "there").mkdir(mode=0o700)
+    place.private(str(tmp_path / "there"))
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "file").write_text("")
+    if not os.geteuid():
+        (tmp_path / "theirs").mkdir(mode=0o700)
+        os.chown(tmp_path / "theirs", 12345, 12345)
+    for wrong in {each.name for each in tmp_path.iterdir()} - {"there"}:
+        with pytest.raises(place.Unusable):
+            place.private(str(tmp_path / wrong))
 
 
 def test_a12_clients_that_flood_and_never_read(training: Job) -> None:
@@ -162,7 +222,7 @@ def test_a13_a_job_ends_in_mid_capture(folder: str) -> None:
         assert events(told)
         assert ending.ended() == 7
         assert "Traceback" not in ending.said
-    assert not [name for name in os.listdir(ending.traces) if name.endswith(".tmp")]
+    assert not halves(ending)
 
 
 def test_a_slow_job_that_fails_in_mid_capture(folder: str) -> None:
@@ -178,7 +238,7 @@ def test_a_slow_job_that_fails_in_mid_capture(folder: str) -> None:
 
 
 LATE = """
-import sys, torch
+import os, select, sys, torch
 from torch import nn
 model = nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -197,12 +257,13 @@ own.start_trace()
 step()
 own.stop_trace()
 print("own", len(own.events()) > 0, flush=True)
-while True:
+while not (torch.autograd.profiler._is_profiler_enabled and select.select([sys.stdin], [], [], 0)[0]):
     step()
+os.execv("/bin/sh", ["sh", "-c", "exit 4"])
 """
 
 
-def test_a14_an_agent_that_comes_late_finds_a_profiler_that_was_there(folder: str) -> None:
+def test_a13_a14_an_agent_that_comes_late_to_a_profiler_and_a_program_that_becomes_another(folder: str) -> None:
     """As `import gputop.agent` in the middle of a program, or sys.remote_exec."""
     program = Path(folder, "late.py")
     program.write_text(f"import sys; sys.path.append({str(ROOT)!r})\n{LATE}")
@@ -215,4 +276,13 @@ def test_a14_an_agent_that_comes_late_finds_a_profiler_that_was_there(folder: st
         assert late.capture()["error"] == "profiler-active"
         late.tell("go on")
         assert late.line() == "own True"
+        old = Path(late.traces, "20260101-000000-1-abcd.json.tmp.tmp")
+        old.write_text("half")
+        os.utime(old, (0, 0))
         assert late.capture()["steps"] == 3
+        assert not old.exists()
+        late.tell("exec")
+        with pytest.raises(Lost, match="ended or replaced itself"):
+            late.capture(steps=MANY)
+        assert late.ended() == 4
+        assert not halves(late)

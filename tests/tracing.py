@@ -61,10 +61,12 @@ class Job:
         """What the agent says at the end of a capture."""
         agent = self.agent()
         agent.ask("capture", **wanted)
-        for told in agent.wait(seconds):
-            if "error" in told or told["state"] == "done":
-                agent.close()
-                return told
+        try:
+            for told in agent.wait(seconds):
+                if "error" in told or told["state"] == "done":
+                    return told
+        finally:
+            agent.close()
         raise AssertionError(f"it never ended; it said {self.said}")
 
     def ended(self) -> int:
@@ -91,7 +93,12 @@ def scratch() -> Iterator[str]:
 
 @contextmanager
 def job(
-    folder: str, *arguments: str, flags: tuple[str, ...] = (), program: str = TRAINING, injected: bool = True
+    folder: str,
+    *arguments: str,
+    flags: tuple[str, ...] = (),
+    program: str = TRAINING,
+    injected: bool = True,
+    python: tuple[str, ...] = (sys.executable,),
 ) -> Iterator[Job]:
     """A training that has made its first steps."""
     environ = environment(folder)
@@ -100,7 +107,7 @@ def job(
     with (
         Path(folder, "stderr").open("w") as stderr,
         running(
-            sys.executable, *flags, program, *arguments,
+            *python, *flags, program, *arguments,
             env=environ, stdin=subprocess.PIPE, stderr=stderr, cwd=folder,
         ) as child,
     ):  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any, Callable, NamedTuple
 from . import profilers
 from .facts import distributed
 from .hooks import OnStep
+from .place import free_bytes, halves
 from .profilers import whole
 from .soon import on_main_thread
 
@@ -22,7 +23,7 @@ MOST_STEPS = 100
 _LEAST_CAP_S, _MOST_CAP_S = 1.0, 60.0
 _SLACK = 1.2
 _LONG_STEP_S = 0.25  # with stacks, of longer steps one is enough
-_MOST_BYTES = 1 << 30
+_MOST_BYTES, _LITTLE_BYTES = 1 << 30, 4 << 20
 
 
 class Wish(NamedTuple):
@@ -112,15 +113,15 @@ class Capture:
             self._hook = None
 
     def saved(self, path: str) -> dict[str, Any]:
-        """Write the trace to the file that is there beside `path`, then give it its name: all of it or none."""
-        temporary, started_s = f"{path}.tmp", time.monotonic()
+        """Write the trace to a file beside `path`, then give it its name: all of it or none."""
+        (temporary, _), started_s = halves(path), time.monotonic()
         profiler, self._profiler = self._profiler, None
         profiler.kineto_results.save(temporary)  # fails without a word
-        size = os.path.getsize(temporary)
-        with open(temporary, "rb") as file:
-            file.seek(max(0, size - 16))
-            if not file.read().rstrip().endswith((b"}", b"]")):
-                raise Problem("output", "the trace could not be written: is the disk full?")
+        size = _whole_bytes(temporary)
+        if not size:
+            folder = os.path.dirname(path)
+            why = "no space left in" if free_bytes(folder) < _LITTLE_BYTES else "torch left it unfinished in"
+            raise Problem("output", f"{why} {folder}")
         if size > _MOST_BYTES:
             raise Problem("output", f"the trace has {size >> 20} MiB: ask for fewer steps")
         os.chmod(temporary, 0o600)  # it makes a file of its own, by the program's umask
@@ -257,6 +258,17 @@ class Capture:
         self.state, self._optimizer = "stopped", None
         self._over.set()
         self._changed()
+
+
+def _whole_bytes(path: str) -> int:
+    """The size of a trace that has been written to its end; 0 of any other."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 16))
+            return size if file.read().rstrip().endswith((b"}", b"]")) else 0
+    except OSError:
+        return 0
 
 
 class _EndOfThread:

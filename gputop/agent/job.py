@@ -49,10 +49,11 @@ class Job:
 
     def clear(self) -> None:
         """Leave no half file."""
-        try:
-            os.unlink(f"{self._path}.tmp")
-        except OSError:
-            pass
+        for half in place.halves(self._path):
+            try:
+                os.unlink(half)
+            except OSError:
+                pass
 
     def _look(self) -> None:
         capture = self.capture

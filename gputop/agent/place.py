@@ -10,6 +10,7 @@ from typing import Iterator
 
 _LONGEST = 107  # bytes of sun_path, unix(7)
 _FREE_BYTES = 64 << 20  # a trace of three steps of a large model
+_OLD_S = 3600.0
 
 
 class Unusable(Exception):
@@ -30,23 +31,35 @@ def listener() -> tuple[socket.socket, str]:
 
 
 def trace_file() -> str:
-    """A path for a new trace, in a private folder with space left; the temporary file beside it exists, mode 0600."""
+    """A path for a new trace, in a private folder where a file can be made and space is left; nothing is there yet."""
     why = "no folder"
     for folder in _trace_folders():
         try:
             os.makedirs(os.path.dirname(os.path.dirname(folder)), exist_ok=True)
             private(os.path.dirname(folder))
             private(folder)
-            space = os.statvfs(folder)
-            if space.f_bavail * space.f_frsize < _FREE_BYTES:
+            if free_bytes(folder) < _FREE_BYTES:
                 raise Unusable("the disk is almost full")
+            _sweep_halves(folder)
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{os.urandom(2).hex()}.json"
             path = os.path.join(folder, name)
-            os.close(os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            os.unlink(path)
             return path
         except (OSError, Unusable) as error:
             why = f"{folder}: {error}"
     raise Unusable(why)
+
+
+def free_bytes(folder: str) -> int:
+    """What is left on its disk for us."""
+    space = os.statvfs(folder)
+    return space.f_bavail * space.f_frsize
+
+
+def halves(path: str) -> tuple[str, str]:
+    """The files that there can be while a trace is written to a path: ours, and that of torch for it."""
+    return f"{path}.tmp", f"{path}.tmp.tmp"
 
 
 def private(folder: str) -> None:
@@ -78,6 +91,17 @@ def _sweep(folder: str) -> None:
                     os.unlink(os.path.join(folder, name))
                 except OSError:
                     pass
+
+
+def _sweep_halves(folder: str) -> None:
+    """Remove what processes have left that were killed while they wrote: nobody writes for that long."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        try:
+            if name.endswith((".json.tmp", ".json.tmp.tmp")) and time.time() - os.lstat(path).st_mtime > _OLD_S:
+                os.unlink(path)
+        except OSError:
+            pass
 
 
 def _runtime_folders() -> Iterator[str]:

@@ -71,6 +71,21 @@ def hold(training: Training) -> str:
     return "held"
 
 
+def refuse(training: Training) -> str:
+    """A driver that does not let a profiler start."""
+    start, profiler._enable_profiler = profiler._enable_profiler, refused
+    print("refusing", flush=True)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        training.step()
+    sys.stdin.readline()
+    profiler._enable_profiler = start
+    return "allowed"
+
+
+def refused(*_: object) -> None:
+    raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
+
+
 def linger(training: Training) -> str:
     """A step that is far longer than those before it."""
     began_s = time.monotonic()
@@ -103,8 +118,8 @@ def fail(training: Training) -> str:
     raise ValueError("the training failed")
 
 
-TOLD = {call.__name__: call for call in (fork, profile, hold, linger, thread, leave, fail)}
-AT_ONCE = ("hold", "thread")
+TOLD = {call.__name__: call for call in (fork, profile, hold, refuse, linger, thread, leave, fail)}
+AT_ONCE = ("hold", "refuse", "thread")
 
 
 def main() -> None:

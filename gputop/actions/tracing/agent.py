@@ -5,6 +5,7 @@ What it says is as hostile as anything of that process: every text is cleaned, e
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -90,7 +91,9 @@ def connect(target: Target) -> Agent:
     for folder in _folders(pid, uid):
         try:
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                why = why or f"{clean(folder)} is a link or no folder: not used"
             continue
         try:
             info = os.fstat(fd)
