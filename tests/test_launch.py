@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gputop import launch
-from tests.tracing import environment, scratch, sockets
+from tests.tracing import environment, interpreter, scratch, sockets
 from tests.watching import ROOT
 
 AGENT = sorted((ROOT / "gputop/agent").glob("*.py"))
@@ -111,7 +110,8 @@ sys.stdin.readline()
 def test_a14_other_pythons_and_another_torch(python: str, tmp_path: Path) -> None:
     from tests.tracing import Job
 
-    if shutil.which(python) is None or subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode:
+    found = interpreter(python)
+    if found is None:
         pytest.skip(f"not covered: no {python} here")
     for module in ("torch/__init__", "torch/autograd/__init__", "torch/optim/__init__", "torch/optim/optimizer"):
         (tmp_path / module).parent.mkdir(exist_ok=True, parents=True)
@@ -120,7 +120,7 @@ def test_a14_other_pythons_and_another_torch(python: str, tmp_path: Path) -> Non
     (tmp_path / "stub.py").write_text(STUB)
     with scratch() as folder:
         child = subprocess.Popen(
-            [python, str(tmp_path / "stub.py")], env=environment(folder),
+            [found, str(tmp_path / "stub.py")], env=environment(folder),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert child.stdout is not None

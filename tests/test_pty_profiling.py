@@ -83,9 +83,9 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
 
         asks(terminal, job.pid, "t", "torch.profiler")
         terminal.wait_for("no agent in it")
-        terminal.wait_for("gputop run -- COMMAND")
+        terminal.wait_for(f"gputop run -- {sys.executable}")
         terminal.send("y")
-        terminal.wait_for("copied: gputop run -- COMMAND")
+        terminal.wait_for("copied: gputop run -- ")
 
         terminal.send("p")
         terminal.wait_for("(•) py-spy record")

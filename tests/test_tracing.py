@@ -16,6 +16,7 @@ import pytest
 from gputop.actions import Rights
 from gputop.actions.tracing import TRACE, Order, Traced
 from gputop.model import Role
+from gputop.safe.text import MASK
 from tests.acting import finished, hold, moment, row
 from tests.tracing import TRAINING, Job, environment, job, scratch, until
 from tests.watching import running
@@ -75,7 +76,7 @@ def test_ctrl_c_leaves_nothing_behind(training: Job, folder: str) -> None:
 def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
     with (
         running("sleep", "60") as sleeper,
-        running(sys.executable, "-S", "-c", "input()", stdin=subprocess.PIPE) as plain,
+        running(sys.executable, "-S", "-c", "input()", "--token", "abc", stdin=subprocess.PIPE) as plain,
     ):
         version = "{}.{}".format(*sys.version_info)
         why = TRACE.why_not(row(sleeper.pid), Rights())
@@ -87,7 +88,13 @@ def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
         )
         done = trace(folder, str(plain.pid))
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-        assert "gputop run -- COMMAND" in done.stderr
+        assert done.stderr.endswith(f": gputop run -- {sys.executable} -S -c 'input()' --token '{MASK}'\n")
+        process = row(plain.pid, role=Role.TRAINER, rank=0, command=("python", "train.py"))
+        root = row(sleeper.pid, role=Role.LAUNCHER, command=("torchrun", "train.py", "a b"))
+        frame = moment(root, process, launcher="torchrun")
+        barred = TRACE.barred(frame.by_identity[process.identity], Rights(), frame)
+        assert barred is not None
+        assert barred.unlock == "gputop run -- torchrun train.py 'a b'"
     assert "there is no process" in trace(folder, "999999999").stderr
     assert trace(folder, str(training.pid), "--steps", "0").returncode == 64
     assert "--readonly" in trace(folder, "--readonly", str(training.pid)).stderr

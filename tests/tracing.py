@@ -116,8 +116,22 @@ def job(
         yield found
 
 
+def interpreter(name: str, *modules: str) -> str | None:
+    """Another Python that runs here and has these modules: on PATH, or of pyenv."""
+    versions = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    for found in (shutil.which(name), *map(str, versions.glob(f"*/bin/{name}"))):
+        if (
+            found
+            and not subprocess.run(
+                [found, "-c", f"import sys, {', '.join(modules)}".rstrip(", ")], capture_output=True
+            ).returncode
+        ):
+            return found
+    return None
+
+
 def sockets(folder: str) -> list[str]:
     return sorted(os.listdir(f"{folder}/run"))
 
 
-__all__ = ["BRIEF_S", "Job", "environment", "job", "scratch", "sockets", "until"]
+__all__ = ["BRIEF_S", "Job", "environment", "interpreter", "job", "scratch", "sockets", "until"]

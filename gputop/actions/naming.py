@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
 from gputop import words
 from gputop.model import Process
-from gputop.safe.text import redact_argv
+from gputop.safe.text import clean, redact_argv
 
 
 def command(process: Process) -> str:
     """Its command line, by which later ones are told to be of the same program."""
     return " ".join(redact_argv(process.command)) or process.name
+
+
+def typed(process: Process) -> str:
+    """Its command line as a shell takes it, secrets masked; empty where it is not known."""
+    return clean(shlex.join(redact_argv(process.command)), 1 << 20)
 
 
 def described(process: Process) -> dict[str, Any]:

@@ -25,8 +25,8 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
     if not 1 <= args.steps <= MOST_STEPS:
         raise Failure(f"--steps {args.steps}: 1 to {MOST_STEPS} can be recorded", USAGE)
     frame, process, rights = aimed(args, settings)
-    if why := TRACE.why_not(process, rights):
-        raise Failure(why)
+    if barred := TRACE.barred(process, rights, frame):
+        raise Failure(barred.line)
     order = Order(
         scope=Scope.PROCESS if args.alone else Scope.JOB,
         steps=args.steps,

@@ -14,11 +14,9 @@ from collections.abc import Mapping
 from gputop.model import Process
 from gputop.safe.attach import Barred
 
-START = "gputop run -- COMMAND"
 
-
-def barred(process: Process, environment: Mapping[str, str]) -> Barred:
-    """Why the endpoint of this process is not served."""
+def barred(process: Process, environment: Mapping[str, str], start: str) -> Barred:
+    """Why the endpoint of this process is not served; `start` is how to start it next time."""
     folder = environment.get("KINETO_IPC_SOCKET_DIR", "")
     if not folder:
         why = "listens for traces on a name that any user could serve"
@@ -26,7 +24,7 @@ def barred(process: Process, environment: Mapping[str, str]) -> Barred:
         why = "uses a socket folder where a reply could abort it"
     else:
         why = "takes traces only from a daemon, and has a torch that may crash when such a trace stops"
-    return Barred(f"{process.pid} {why}: not served; next time start it with", START)
+    return Barred(f"{process.pid} {why}: not served; next time start it with", start)
 
 
 def _safe(folder: str, uid: int | None) -> bool:

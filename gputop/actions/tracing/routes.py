@@ -6,12 +6,14 @@ import os
 import re
 from enum import Enum
 
+from gputop.actions.naming import typed
 from gputop.actions.tracing import agent, kineto, remote
-from gputop.model import Process
+from gputop.model import Frame, Process, Role
 from gputop.safe.attach import Barred
 
 _PYTHON = re.compile(rb"/(?:lib)?python(3\.\d+)")
 _MAPS_BYTES = 4 << 20
+_LONGEST = 400  # characters of a command that anybody reads
 
 
 class Route(Enum):
@@ -21,8 +23,8 @@ class Route(Enum):
     REMOTE = "remote"  # our agent, put there by sys.remote_exec
 
 
-def route(process: Process) -> Route | Barred:
-    """The best way into this process. Reads /proc; about 1 ms."""
+def route(process: Process, frame: Frame | None = None) -> Route | Barred:
+    """The best way into this process. Reads /proc; about 1 ms. In a frame it is known how its job was started."""
     if process.started_ticks and agent.present(process.pid, process.started_ticks, process.uid):
         return Route.AGENT
     said = agent.environment(process.pid)
@@ -30,8 +32,16 @@ def route(process: Process) -> Route | Barred:
     if version is not None and version >= remote.SINCE:
         return remote.barred(process, said) or Route.REMOTE
     if said.get("KINETO_USE_DAEMON") == "1":
-        return kineto.barred(process, said)
-    return _none(process, version)
+        return kineto.barred(process, said, start(process, frame))
+    return _none(process, version, start(process, frame))
+
+
+def start(process: Process, frame: Frame | None = None) -> str:
+    """The command that starts it so that it can be traced: that of its launcher, where a launcher started it."""
+    job = next((job for job in frame.jobs if job.key == process.job), None) if frame else None
+    leader = frame.by_identity.get(job.members[0]) if frame and job and job.members else None
+    line = typed(leader if leader and leader.role is Role.LAUNCHER else process)
+    return f"gputop run -- {line if 0 < len(line) <= _LONGEST else 'COMMAND'}"
 
 
 def python_version(pid: int) -> tuple[int, int] | None:
@@ -48,9 +58,9 @@ def python_version(pid: int) -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
-def _none(process: Process, version: tuple[int, int] | None) -> Barred:
+def _none(process: Process, version: tuple[int, int] | None, start: str) -> Barred:
     if version is None:
         return Barred(f"{process.pid} is no Python program that can be seen: nothing to trace", None)
     python = f"Python {version[0]}.{version[1]}"
     why = f"{process.pid} cannot be traced from outside: no agent in it, and {python} lets none in (3.14 does)"
-    return Barred(f"{why}; next time start it with", kineto.START)
+    return Barred(f"{why}; next time start it with", start)

@@ -15,7 +15,7 @@ from gputop.actions.tracing.files import brought
 from gputop.actions.tracing.order import MOST_STEPS, Order, Traced
 from gputop.actions.tracing.routes import Route, route
 from gputop.actions.tracing.shots import Shot, shoot
-from gputop.model import Process, Role
+from gputop.model import Frame, Process, Role
 from gputop.safe.attach import Barred
 from gputop.safe.files import Refused
 
@@ -39,8 +39,8 @@ class Trace:
         barred = self.barred(process, rights)
         return barred.line if barred else None
 
-    def barred(self, process: Process, rights: Rights) -> Barred | None:
-        """The same, with what would change it apart."""
+    def barred(self, process: Process, rights: Rights, frame: Frame | None = None) -> Barred | None:
+        """The same, with what would change it apart; in a frame that is the command of its job."""
         why = untouchable(process, rights)
         if why is not None:
             return Barred(why)
@@ -48,7 +48,7 @@ class Trace:
             return None
         if process.role is Role.LOADER:
             return Barred("it only loads data: trace the process that trains")
-        found = route(process)
+        found = route(process, frame)
         return found if isinstance(found, Barred) else None
 
     def run(self, hold: Hold, options: Order, tell: Callable[[Run], object]) -> Run:
@@ -81,7 +81,7 @@ def _trace(hold: Hold, order: Order, run: Run) -> Result:
         one = held[process.pid]
         if isinstance(one, Refusal):
             return Traced(text=f"nothing traced: {process.pid}: {one.text}", good=False)
-        barred = _prepared(one, order, run)
+        barred = _prepared(one, hold.frame, order, run)
         if barred is not None:
             return barred
         targets.append(one)
@@ -93,11 +93,11 @@ def _trace(hold: Hold, order: Order, run: Run) -> Result:
     return _brought(hold, order, shots)
 
 
-def _prepared(target: Target, order: Order, run: Run) -> Traced | None:
+def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | None:
     """Have an agent in it, or say why there is none."""
     if (why := target.denied()) is not None:
         return Traced(text=f"nothing traced: {target.pid}: {why}", good=False)
-    found = route(target.process)
+    found = route(target.process, frame)
     if isinstance(found, Barred):
         return Traced(text=found.line, good=False)
     if found is Route.REMOTE:

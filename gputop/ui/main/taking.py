@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.actions.naming import typed
 from gputop.diagnose import Finding
 from gputop.model import Process
 from gputop.monitor import Update
-from gputop.safe.text import clean, redact_argv
+from gputop.safe.text import clean
 from gputop.ui.advice import sheet
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.advising import Advising
@@ -46,7 +46,7 @@ def texts_of(process: Process) -> list[Text]:
     """The pid and the command line of one process."""
     found = [Text("pid", str(process.pid))]
     if any(process.command):
-        found.append(Text("command line", command_line(process)))
+        found.append(Text("command line", typed(process)))
     return found
 
 
@@ -54,11 +54,6 @@ def texts_of_steps(finding: Finding | None) -> list[Text]:
     """The commands of a finding's steps, the best first."""
     steps = enumerate(finding.steps if finding else (), 1)
     return [Text(f"step {number}", clean(step.command)) for number, step in steps if step.command]
-
-
-def command_line(process: Process) -> str:
-    """As a shell takes it, secrets masked."""
-    return clean(shlex.join(redact_argv(process.command)), 1 << 20)
 
 
 class Taking(Advising, Changing):

@@ -177,4 +177,4 @@ def _usual(tool: Tool, hold: Hold) -> Iterator[tuple[tuple[ToolId, str], float]]
 def _barred(tool: Tool, hold: Hold, rights: Rights) -> Barred | None:
     if hold.refusal:
         return Barred(hold.refusal)
-    return tool.barred(hold.process, rights)
+    return tool.barred(hold, rights)

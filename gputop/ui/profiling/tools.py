@@ -10,7 +10,7 @@ from gputop import words
 from gputop.actions import Action, Hold, Rights, Scope, tracing
 from gputop.actions.spy import PROFILE, STACK, Asked, Sampling
 from gputop.actions.spy.record import threads
-from gputop.model import Process, Role
+from gputop.model import Role
 from gputop.safe.attach import Barred
 
 ToolId = Literal["profile", "stack", "trace"]  # as the keys that ask for it
@@ -45,7 +45,7 @@ class Tool:
     title: str
     about: str
     action: Action[Any]
-    barred: Callable[[Process, Rights], Barred | None]
+    barred: Callable[[Hold, Rights], Barred | None]
     options: Callable[[Chosen], Order]
     several: tuple[Several, ...]
     boxes: tuple[Box, ...]
@@ -113,7 +113,7 @@ TOOLS: tuple[Tool, ...] = (
         "py-spy record",
         "where its time goes, in Python",
         PROFILE,
-        PROFILE.barred,
+        lambda hold, rights: PROFILE.barred(hold.process, rights),
         lambda chosen: sampling(chosen),
         (Several("seconds", "for", ((5, "5 s"), (10, "10 s"), (30, "30 s"), (60, "60 s")), 10),),
         (
@@ -129,7 +129,7 @@ TOOLS: tuple[Tool, ...] = (
         "py-spy dump",
         "where every thread is, now",
         STACK,
-        STACK.barred,
+        lambda hold, rights: STACK.barred(hold.process, rights),
         _asked,
         (),
         (TAGGED, Box("children", _loaders), Box("ranks", _ranks), Box("native", _named("native"))),
@@ -139,7 +139,7 @@ TOOLS: tuple[Tool, ...] = (
         "torch.profiler",
         "kernels, operators, memory",
         tracing.TRACE,
-        tracing.TRACE.barred,
+        lambda hold, rights: tracing.TRACE.barred(hold.process, rights, hold.frame),
         _order,
         (
             Several("steps", "steps", ((3, "3"), (5, "5"), (10, "10"), (30, "30"), (100, "100")), 3),
