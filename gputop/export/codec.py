@@ -24,7 +24,15 @@ MOST = 1e15  # of a number with a fraction; bytes and counters are whole and may
 _MOST_INT = 2**63
 
 T = TypeVar("T")
-Read = Callable[[Any, str], Any]
+Read = Callable[[Any], Any]
+
+
+class Wrong(ValueError):
+    """A value that is not what it should be. Where that is, is put in front on the way out: what is right pays nothing."""
+
+    def inside(self, place: str) -> Wrong:
+        """It, as seen from one level further out."""
+        return Wrong(f"{place}{self}")
 
 
 def encode(value: Any) -> Any:
@@ -52,8 +60,10 @@ def decode(kind: type[T], data: Any) -> T:
 
     Keys it does not know are ignored and missing ones take their default: older and newer versions can be read.
     """
-    name, any_kind = kind.__name__.lower(), cast(Any, kind)
-    return cast(T, _reader(any_kind)(data, name))
+    try:
+        return cast(T, _reader(cast(Any, kind))(data))
+    except Wrong as wrong:
+        raise wrong.inside(kind.__name__.lower()) from None
 
 
 def dumps(data: Any) -> str:
@@ -142,21 +152,22 @@ def _reader(kind: Any) -> Read:
     """What turns JSON into a value of this type; built once for each type."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
-        return _optional(kind)
+        read = _reader(_known(kind))
+        return lambda value: None if value is None else read(value)
     if origin is Literal:
         return _word(get_args(kind))
     if origin is tuple:
         return _tuple(get_args(kind))
     if origin is frozenset:
         items = _list(_reader(get_args(kind)[0]))
-        return lambda value, where: frozenset(items(value, where))
+        return lambda value: frozenset(items(value))
     if kind in _SCALARS:
         return _SCALARS[kind]
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _enum(kind)
     if isinstance(kind, type) and issubclass(kind, tuple):
         parts = _fixed(tuple(_reader(hint) for hint in get_type_hints(kind).values()))
-        return lambda value, where: kind(*parts(value, where))
+        return lambda value: kind(*parts(value))
     if is_dataclass(kind):
         return _object(kind)
     raise TypeError(f"{kind!r} has no place in a frame")
@@ -164,27 +175,36 @@ def _reader(kind: Any) -> Read:
 
 def _object(kind: Any) -> Read:
     hints = get_type_hints(kind)
-    readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
+    reader = {field.name: _reader(_known(hints[field.name])) for field in fields(kind)}.get
     needed = [field.name for field in fields(kind) if field.default is field.default_factory is MISSING]
 
-    def read(value: Any, where: str) -> Any:
+    def read(value: Any) -> Any:
         if type(value) is not dict:
-            raise _wrong(value, where, "an object")
-        absent = next((name for name in needed if value.get(name) is None), None)
-        if absent:
-            raise ValueError(f"{where} has no {absent}")
-        known = {name: item for name, item in value.items() if name in readers and item is not None}
-        return kind(**{name: readers[name](item, f"{where}.{name}") for name, item in known.items()})
+            raise _wrong(value, "an object")
+        for name in needed:
+            if value.get(name) is None:
+                raise Wrong(f" has no {name}")
+        found = {}
+        name = ""
+        try:
+            for name, item in value.items():
+                if item is not None and (one := reader(name)):
+                    found[name] = one(item)
+        except Wrong as wrong:
+            raise wrong.inside(f".{name}") from None
+        return kind(**found)
 
     return read
 
 
-def _optional(kind: Any) -> Read:
+def _known(kind: Any) -> Any:
+    """What a value that may be None is when it is not."""
+    if get_origin(kind) not in (Union, types.UnionType):
+        return kind
     inner = [part for part in get_args(kind) if part is not type(None)]
     if len(inner) != 1:
         raise TypeError(f"{kind!r} has no place in a frame")
-    read = _reader(inner[0])
-    return lambda value, where: None if value is None else read(value, where)
+    return inner[0]
 
 
 def _tuple(parts: tuple[Any, ...]) -> Read:
@@ -194,19 +214,27 @@ def _tuple(parts: tuple[Any, ...]) -> Read:
 
 
 def _list(read: Read) -> Read:
-    def all_of(value: Any, where: str) -> tuple[Any, ...]:
+    def all_of(value: Any) -> tuple[Any, ...]:
         if type(value) is not list or len(value) > MOST_ITEMS:
-            raise _wrong(value, where, "a list")
-        return tuple(read(item, f"{where}[]") for item in value)
+            raise _wrong(value, "a list")
+        try:
+            return tuple(map(read, value))
+        except Wrong as wrong:
+            raise wrong.inside("[]") from None
 
     return all_of
 
 
 def _fixed(readers: tuple[Read, ...]) -> Read:
-    def each(value: Any, where: str) -> tuple[Any, ...]:
-        if type(value) is not list or len(value) != len(readers):
-            raise _wrong(value, where, f"a list of {len(readers)}")
-        return tuple(read(item, f"{where}[]") for read, item in zip(readers, value, strict=True))
+    size = len(readers)
+
+    def each(value: Any) -> tuple[Any, ...]:
+        if type(value) is not list or len(value) != size:
+            raise _wrong(value, f"a list of {size}")
+        try:
+            return tuple([read(item) for read, item in zip(readers, value, strict=True)])
+        except Wrong as wrong:
+            raise wrong.inside("[]") from None
 
     return each
 
@@ -214,9 +242,9 @@ def _fixed(readers: tuple[Read, ...]) -> Read:
 def _word(words: tuple[Any, ...]) -> Read:
     known: Mapping[Any, Any] = {word: word for word in words}
 
-    def read(value: Any, where: str) -> Any:
+    def read(value: Any) -> Any:
         if type(value) is not str or value not in known:
-            raise _wrong(value, where, "a word that this version knows")
+            raise _wrong(value, "a word that this version knows")
         return known[value]
 
     return read
@@ -224,42 +252,42 @@ def _word(words: tuple[Any, ...]) -> Read:
 
 def _enum(kind: type[Enum]) -> Read:
     word = _word(tuple(member.value for member in kind))
-    return lambda value, where: kind(word(value, where))
+    return lambda value: kind(word(value))
 
 
-def _float(value: Any, where: str) -> float:
-    if type(value) is int and abs(value) <= MOST:
-        return float(value)
-    if type(value) is not float or not abs(value) <= MOST:
-        raise _wrong(value, where, "a number")
-    return value
+def _float(value: Any) -> float:
+    if type(value) is float and -MOST <= value <= MOST:
+        return value
+    if type(value) is not int or abs(value) > MOST:
+        raise _wrong(value, "a number")
+    return float(value)
 
 
-def _int(value: Any, where: str) -> int:
+def _int(value: Any) -> int:
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is not int or abs(value) >= _MOST_INT:
-        raise _wrong(value, where, "a whole number")
+        raise _wrong(value, "a whole number")
     return value
 
 
-def _bool(value: Any, where: str) -> bool:
+def _bool(value: Any) -> bool:
     if type(value) is not bool:
-        raise _wrong(value, where, "true or false")
+        raise _wrong(value, "true or false")
     return value
 
 
-def _str(value: Any, where: str) -> str:
+def _str(value: Any) -> str:
     if type(value) is not str:
-        raise _wrong(value, where, "a text")
+        raise _wrong(value, "a text")
     return clean(value)
 
 
 _SCALARS: Mapping[Any, Read] = {float: _float, int: _int, bool: _bool, str: _str}
 
 
-def _wrong(value: Any, where: str, wanted: str) -> ValueError:
+def _wrong(value: Any, wanted: str) -> Wrong:
     shown = "an object" if type(value) is dict else clean(repr(value), 40)
     if type(value) is list:
         shown = f"a list of {len(value)}"
-    return ValueError(f"{where} is {shown}, not {wanted}")
+    return Wrong(f" is {shown}, not {wanted}")

@@ -46,6 +46,7 @@ class Recording:
         self._damage = Damage()
         self._index = Index(self._open)
         self._steps: Iterator[Step] = iter(())
+        self._file: BinaryIO | None = None  # that the steps come from
         self._now = Timeline()
         self._since_s = 0.0  # the history has everything from this position on
         self._top_s = 0.0  # the furthest that the history has been since
@@ -116,7 +117,10 @@ class Recording:
         for step in self._steps:
             if owed_s is not None:
                 owed_s = self._waited(step.time.at_s - self._now.at_s + owed_s, stop)
-            if stop.is_set() or self.seeking:
+            if stop.is_set():
+                self._leave()
+                return
+            if self.seeking:
                 self._steps = chain((step,), self._steps)
                 return
             frame = self._frame(step)
@@ -192,15 +196,22 @@ class Recording:
 
     def _from(self, entry: Entry) -> Iterator[Step]:
         """Everything from a place on."""
+        self._leave()
         self._damage = damage = Damage()
         time = entry.before.copy()
-        with self._open() as file:
+        self._file = file = self._open()
+        with file:
             for _, line in read(file, entry.place, damage):
                 try:
                     if stepped(time, line):
                         yield Step(time.copy(), line)
                 except ValueError as error:
                     damage.add(str(error))
+
+    def _leave(self) -> None:
+        """Close the file of steps that nobody takes any more: not whenever they happen to be collected."""
+        if self._file:
+            self._file.close()
 
     def _checked(self) -> Timeline:
         """The time of the first frame of a file that can be read."""
