@@ -28,7 +28,7 @@ Read = Callable[[Any], Any]
 
 
 class Wrong(ValueError):
-    """A value that is not what it should be. Where that is, is put in front on the way out: what is right pays nothing."""
+    """A value that is not what it should be; where that is, is put in front on the way out: right ones pay nothing."""
 
     def inside(self, place: str) -> Wrong:
         """It, as seen from one level further out."""
