@@ -159,7 +159,7 @@ def test_f04_a_changed_line_is_skipped_and_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_f04_bits_flipped_parts_zeroed_lost_or_swapped(tmp_path: Path, whole: dict[str, bytes], name: str) -> None:
-    path, chance, known = tmp_path / name, random.Random(4), {frame.mono_s: frame for frame in SOME}
+    path, chance, known = tmp_path / name, random.Random(4), [frame.processes for frame in SOME]
     for number in range(32):
         data = bytearray(whole[name] * 2 if name.endswith(".gz") else whole[name])
         a, b = sorted(chance.randrange(len(data)) for _ in range(2))
@@ -178,8 +178,7 @@ def test_f04_bits_flipped_parts_zeroed_lost_or_swapped(tmp_path: Path, whole: di
         except Refused:
             continue
         assert all(a.mono_s < b.mono_s for a, b in pairwise(found))
-        shown = {codec.dumps(codec.encode(frame.processes)) for frame in found}
-        assert shown <= {codec.dumps(codec.encode(frame.processes)) for frame in known.values()}
+        assert all(frame.processes in known for frame in found)
 
 
 def test_f04_a_damaged_member_costs_no_other(tmp_path: Path) -> None:
