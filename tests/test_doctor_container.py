@@ -141,27 +141,31 @@ def test_no_shared_memory_and_that_of_a_process(tmp_path: Path) -> None:
     assert (said.status, said.what) == ("missing", "there is no /dev/shm: DataLoader workers fail")
 
 
-@pytest.mark.parametrize(
-    ("files", "environ", "call", "sweep"),
-    [
-        ({}, {}, "num_workers=8, persistent_workers=True, prefetch_factor=4", "0, 4, 8, 12, 16"),
-        (
-            {},
-            {"CUDA_VISIBLE_DEVICES": "0,1,2,3"},
-            "num_workers=4, pin_memory=True, persistent_workers=True, prefetch_factor=4",
-            "0, 2, 4, 6, 8",
-        ),
-        ({QUOTA: "100000 100000\n"}, {}, "num_workers=0", "0, 1"),
-    ],
-)
-def test_the_dataloader_line_leaves_out_what_pytorch_would_refuse(
+LOADERS = [
+    ({}, {}, "num_workers=8, persistent_workers=True, prefetch_factor=4", "0, 4, 8, 12, 16"),
+    (
+        {},
+        {"CUDA_VISIBLE_DEVICES": "0,1,2,3"},
+        "num_workers=4, pin_memory=True, persistent_workers=True, prefetch_factor=4",
+        "0, 2, 4, 6, 8",
+    ),
+    ({QUOTA: "100000 100000\n"}, {}, "num_workers=0", "0, 1"),
+]
+
+
+@pytest.mark.parametrize(("files", "environ", "call", "sweep"), LOADERS)
+def test_the_dataloader_line_fits_the_machine(
     tmp_path: Path, files: dict[str, str], environ: dict[str, str], call: str, sweep: str
 ) -> None:
     first, second, third = ask(machine(tmp_path, files, environ={"PATH": "/x", **environ}), "loader")
     assert first.what.startswith(f"begin with num_workers={first.value['num_workers']}, which is min(8, ")
     assert second.what == f"DataLoader(data, {call})"
     assert third.what.startswith(f"then time {sweep} workers")
-    program = f"from torch.utils.data import DataLoader; data = [1, 2, 3]; {second.what}"
+
+
+def test_pytorch_takes_what_the_dataloader_line_says() -> None:
+    calls = "; ".join(f"DataLoader(data, {call})" for _, _, call, _ in LOADERS)
+    program = f"from torch.utils.data import DataLoader; data = [1, 2, 3]; {calls}"
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=120)
 
 

@@ -19,24 +19,30 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.data import DataLoader, TensorDataset
 
-model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-optimizer = torch.optim.AdamW(model.parameters())
-data = TensorDataset(torch.randn(512, 64), torch.randint(0, 10, (512,)))
-with profile(
-    activities=[ProfilerActivity.CPU],
-    schedule=schedule(wait=1, warmup=1, active=4, repeat=1),
-    record_shapes=True,
-    profile_memory=True,
-    on_trace_ready=lambda done: done.export_chrome_trace(sys.argv[1]),
-) as recorded:
-    for number, (inputs, labels) in enumerate(DataLoader(data, batch_size=32, num_workers=int(sys.argv[2]))):
-        loss = nn.functional.cross_entropy(model(inputs), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        recorded.step()
-        if number == 8:
-            break
+
+def recorded(path, workers):
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    optimizer = torch.optim.AdamW(model.parameters())
+    data = TensorDataset(torch.randn(512, 64), torch.randint(0, 10, (512,)))
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=1, warmup=1, active=4, repeat=1),
+        record_shapes=True,
+        profile_memory=True,
+        on_trace_ready=lambda done: done.export_chrome_trace(path),
+    ) as recorded:
+        for number, (inputs, labels) in enumerate(DataLoader(data, batch_size=32, num_workers=workers)):
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            recorded.step()
+            if number == 8:
+                break
+
+
+for workers in (0, 2):
+    recorded(f"{sys.argv[1]}/{workers}.json.gz", workers)
 """
 
 
@@ -46,16 +52,18 @@ def explain(*args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what torch wrote of a loop, by its number of loaders."""
+    folder = tmp_path_factory.mktemp("real")
+    (folder / "loop.py").write_text(LOOP)
+    subprocess.run([sys.executable, str(folder / "loop.py"), str(folder)], check=True, capture_output=True, timeout=120)
+    return folder
+
+
 @pytest.mark.parametrize(("workers", "iterator"), [(0, "_SingleProcess"), (2, "_MultiProcessing")])
-def test_a_real_trace_of_torch(workers: int, iterator: str, tmp_path: Path) -> None:
-    path = tmp_path / "cpu.json.gz"
-    (tmp_path / "loop.py").write_text(LOOP)
-    subprocess.run(
-        [sys.executable, str(tmp_path / "loop.py"), str(path), str(workers)],
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+def test_a_real_trace_of_torch(real: Path, workers: int, iterator: str) -> None:
+    path = real / f"{workers}.json.gz"
     told = json.loads(explain("--json", str(path)).stdout)["files"][0]
     assert told["notes"] == []
     assert told["window"]["by"] == "ProfilerStep"

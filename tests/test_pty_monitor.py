@@ -91,9 +91,7 @@ def test_t10_a_dumb_terminal_is_refused(monitor: Program) -> None:
     endings.refuses_a_dumb_terminal(monitor)
 
 
-@pytest.mark.parametrize(
-    "term", ["xterm", "xterm-256color", "vt100", "linux", "screen", "tmux-256color", "bogus", None]
-)
+@pytest.mark.parametrize("term", ["vt100", "linux", "tmux-256color", "bogus", None])
 def test_t10_other_terminals_draw(monitor: Program, term: str | None) -> None:
     env = {**monitor.env, "TERM": term, "COLORTERM": None}
     with replace(monitor, env=env).start() as terminal:
@@ -129,9 +127,7 @@ UNFORCED = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     "env",
     [
         {"LANG": "C"},
-        {"LC_ALL": "C"},
         {"LC_ALL": "de_DE.ISO-8859-1"},  # not installed here
-        {"LC_ALL": "bogus", **UNFORCED},
         {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1", **UNFORCED},
     ],
 )

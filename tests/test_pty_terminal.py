@@ -196,16 +196,16 @@ GARBAGE = (
 )
 
 
-@pytest.mark.parametrize("raw", GARBAGE, ids=["every byte", "not utf-8", "forged reports", "paste", "half"])
-def test_t13_garbage_from_the_keyboard(tiny: Program, raw: bytes) -> None:
+def test_t13_garbage_from_the_keyboard(tiny: Program) -> None:
     with tiny.start() as terminal:
-        keys = raw.translate(None, b"qwthb\x10\x11\x1a") if b"200~" not in raw else raw
-        for start in range(0, len(keys), 1024):
-            terminal.send(keys[start : start + 1024])
-        time.sleep(0.5)
-        assert terminal.process.poll() is None
-        assert "120x40" in terminal.text()
-        terminal.send("\x1b", "\x1b")
+        for raw in GARBAGE:
+            keys = raw.translate(None, b"qwthb\x10\x11\x1a") if b"200~" not in raw else raw
+            for start in range(0, len(keys), 1024):
+                terminal.send(keys[start : start + 1024])
+            time.sleep(0.3)
+            assert terminal.process.poll() is None, raw[:20]
+            assert "120x40" in terminal.text()
+            terminal.send("\x1b", "\x1b")
 
         def left() -> bool:  # read in one breath with Esc, q is Alt+q
             terminal.send("q")

@@ -183,7 +183,7 @@ def test_f04_bits_flipped_parts_zeroed_lost_or_swapped(tmp_path: Path, whole: di
 
 def test_f04_a_damaged_member_costs_no_other(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl.gz"
-    many = frames(180, "idle")
+    many = frames(180)
     record(path, many)
     data = bytearray(path.read_bytes())
     place = len(data) // 2
