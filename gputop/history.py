@@ -58,7 +58,7 @@ class Ring:
         self.state = (array("f", [_NAN]) * (rows * width), rows, 0, -1)  # data, rows, oldest slot, newest slot
 
     def put(self, slot: int, row: Sequence[float], hold: int = 1) -> None:
-        """Write a row at a slot and at up to `hold - 1` unwritten slots before it.
+        """Write a row of its width at a slot and at up to `hold - 1` unwritten slots before it.
 
         A slot that is written already keeps its row: a chart that is frozen there must not change.
         """
@@ -69,12 +69,12 @@ class Ring:
             return
         if slot - oldest >= rows and rows < self.limit:
             data, rows = self._grow(slot - oldest + 1)
-        width = self.width
-        cells, gap = array("f", row), array("f", [_NAN]) * width
-        for index in range(max(newest + 1, slot - rows + 1), slot + 1):
+        width, first = self.width, slot - rows + 1
+        cells = row if isinstance(row, array) else array("f", row)
+        for index in range(max(newest + 1, first), slot + 1):
             place = index % rows * width
-            data[place : place + width] = cells if index > slot - hold else gap
-        self.state = (data, rows, max(oldest, slot - rows + 1), slot)
+            data[place : place + width] = cells if index > slot - hold else array("f", [_NAN]) * width
+        self.state = (data, rows, max(oldest, first), slot)
 
     def rewind(self, slot: int) -> None:
         """Forget everything after a slot."""
@@ -123,7 +123,7 @@ class Ring:
 class Track:
     """One kind of subject: which of its metrics are kept, and how a row is taken from it."""
 
-    __slots__ = ("coarse", "mortal", "names", "row")
+    __slots__ = ("coarse", "mortal", "names", "values")
 
     def __init__(
         self,
@@ -140,11 +140,19 @@ class Track:
         self.names = {name: index for index, name in enumerate([*kept, *(also or {})])}
         self.coarse, self.mortal = coarse, mortal
 
-        def row(subject: Any) -> list[float]:
-            values = [*take(subject), *(get(subject) for get in extra)] if extra else take(subject)
-            return [_NAN if value is None else value for value in values]
+        def values(subject: Any) -> tuple[float | None, ...]:
+            """What is kept of it, as it is now."""
+            return (*take(subject), *[get(subject) for get in extra])
 
-        self.row = row
+        self.values: Callable[[Any], tuple[float | None, ...]] = values if extra else take
+
+    def row(self, subject: object) -> array[float]:
+        """The same as numbers, NaN where unknown."""
+        values = self.values(subject)
+        try:
+            return array("f", values)  # type: ignore[arg-type]
+        except TypeError:  # some are unknown
+            return array("f", [_NAN if value is None else value for value in values])
 
 
 def _stalled(name: str, kind: str = "some_percent") -> Callable[[Any], float | None]:

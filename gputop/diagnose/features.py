@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from gputop.diagnose.finding import Subject
 from gputop.diagnose.known import total
 from gputop.diagnose.remembered import Remembered
+from gputop.diagnose.sums import Means
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.tree import key
 from gputop.model import Frame, Gpu, Job, Process, Role
@@ -48,11 +49,11 @@ _TREE_MEANS = {
     "read_calls": "read_calls_per_s",
     "write_chars": "write_chars_per_s",
 }
-# (subject, seconds, of which half must be known) to all its means
-Means = Callable[[str, float, float], Mapping[str, float | None]]
+# (subject, seconds, of which half must be known) to its means
+Asked = Callable[[str, float, float], Means]
 
 
-def trainer(frame: Frame, means: Means, past: Remembered, tree: Sequence[Process], jobs: dict[str, Job]) -> Trainer:
+def trainer(frame: Frame, means: Asked, past: Remembered, tree: Sequence[Process], jobs: dict[str, Job]) -> Trainer:
     """The vector of one trainer, whose tree it is."""
     process = tree[0]
     identity = process.identity
@@ -94,7 +95,7 @@ def trainer(frame: Frame, means: Means, past: Remembered, tree: Sequence[Process
     )
 
 
-def _of_gpus(past: Remembered, gpus: Sequence[Gpu], cards: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
+def _of_gpus(past: Remembered, gpus: Sequence[Gpu], cards: Sequence[Means]) -> dict[str, Any]:
     """Means over its GPUs; `cards` are those of each."""
     values = {
         "power_share": _mean(map(partial(_power_share, past), gpus, cards)),
@@ -119,7 +120,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return added / len(each) if each and added is not None else None
 
 
-def _power_share(past: Remembered, gpu: Gpu, means: Mapping[str, float | None]) -> float | None:
+def _power_share(past: Remembered, gpu: Gpu, means: Means) -> float | None:
     watts, card = means.get("power_watts"), past.cards.get(gpu.uuid)
     idle = card.idle_watts(gpu) if card else None
     if watts is None or idle is None or gpu.power_limit_watts is None or gpu.power_limit_watts <= idle:
@@ -127,7 +128,7 @@ def _power_share(past: Remembered, gpu: Gpu, means: Mapping[str, float | None]) 
     return (watts - idle) / (gpu.power_limit_watts - idle)
 
 
-def _clock_share(gpu: Gpu, means: Mapping[str, float | None]) -> float | None:
+def _clock_share(gpu: Gpu, means: Means) -> float | None:
     clock = means.get("sm_clock_mhz")
     return clock / gpu.sm_clock_max_mhz if clock is not None and gpu.sm_clock_max_mhz else None
 

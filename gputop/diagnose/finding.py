@@ -23,8 +23,8 @@ class Subject:
 
 def told_apart(subject: Subject) -> object:
     """What tells a subject from others while it lasts: the GPUs of a process may change."""
-    things = {"process": subject.processes, "job": subject.job, "gpu": subject.gpus, "host": None}
-    return subject.kind, things[subject.kind]
+    kind = subject.kind
+    return kind, subject.processes if kind == "process" else subject.job if kind == "job" else subject.gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 def total(values: Iterable[float | None]) -> float | None:
     """The sum; None where a part of it is unknown, 0 of nothing."""
-    each = tuple(values)
-    return None if None in each else sum(each, 0.0)  # type: ignore[type-var]
+    try:
+        return sum(values, 0.0)  # type: ignore[type-var]
+    except TypeError:
+        return None
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
 from gputop.diagnose.subjects import Subjects, Thing
 from gputop.diagnose.sums import KEPT_S
 from gputop.diagnose.trainer import Trainer
 from gputop.history import COARSE_S, FINE_S, FINE_SLOTS, Key, Window
-from gputop.model import Fact, Gpu, Job, Process
+from gputop.model import Fact, Gpu, Host, Job, Process
+
+_KEYS: dict[type, Callable[[Any], Key]] = {
+    str: str,
+    Trainer: attrgetter("key"),
+    Job: attrgetter("key"),
+    Gpu: attrgetter("uuid"),
+    Process: attrgetter("identity"),
+    Host: lambda _: "host",
+}
 
 
 class Numbers(Subjects):
@@ -47,7 +60,7 @@ class Numbers(Subjects):
         about = self._key(thing)
         means = self._known.get((about, known, wanted))
         if means is None:
-            if not isinstance(about, str) or known > KEPT_S or about not in self._remembered.sums:
+            if known > KEPT_S or about not in self._remembered.sums:
                 return self.history.mean(about, metric, known, wanted / 2)
             means = self._means(about, known, wanted)
         return means.get(metric)
@@ -67,11 +80,7 @@ class Numbers(Subjects):
         return self.history.values(self._key(thing), metric, reach_s, COARSE_S)[-count - 1 : -1]
 
     def _key(self, thing: Thing | str) -> Key:
-        if isinstance(thing, str):
-            return thing
-        if isinstance(thing, (Trainer, Job)):
-            return thing.key
-        return thing.uuid if isinstance(thing, Gpu) else thing.identity if isinstance(thing, Process) else "host"
+        return _KEYS[type(thing)](thing)
 
     def _seconds(self, thing: Thing | str, seconds: float | None, whole: bool) -> float:
         wanted = self._numbers["window_s"][0] if seconds is None else seconds

@@ -33,6 +33,14 @@ class Known:
 
 
 @dataclass(slots=True)
+class Note:
+    """What a rule wrote down about one subject."""
+
+    used_s: float = 0.0  # mono time at which it was asked for last
+    found: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Remembered:
     """All of it. Forgotten when a recording is taken back."""
 
@@ -40,7 +48,7 @@ class Remembered:
     trainers: dict[Identity, Known] = field(default_factory=dict)
     trees: dict[Identity, list[Process]] = field(default_factory=dict)
     tenants: dict[str, list[Process]] = field(default_factory=dict)  # who computes on a GPU
-    notes: dict[tuple[str, Key], tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    notes: dict[tuple[str, Key], Note] = field(default_factory=dict)
     restarted: set[Identity] = field(default_factory=set)  # trainers whose phase began since rules were asked last
     sums: dict[str, Sums] = field(default_factory=dict)  # of GPUs, trees and the host, by their key in the history
     looked: bool = False
@@ -79,7 +87,7 @@ class Remembered:
         sums = self.sums.get(about)
         if sums is None:
             sums = self.sums[about] = Sums(tuple(track.names), now_s - stands_for_s)
-        sums.add(now_s, stands_for_s, track.row(subject))
+        sums.add(now_s, stands_for_s, track.values(subject))
 
     def describe(self, now_s: float) -> None:
         """Bring the shapes up to date, the oldest first and a few at a time."""
@@ -89,11 +97,13 @@ class Remembered:
 
     def note(self, rule: str, subject: Key, now_s: float) -> dict[str, Any]:
         """The notes of a rule about one subject, to be changed in place."""
-        _, found = self.notes.get((rule, subject), (0.0, {}))
-        self.notes[rule, subject] = (now_s, found)
-        if len(self.notes) > 4096:
-            self.notes = {about: kept for about, kept in self.notes.items() if now_s - kept[0] < _KEPT_S}
-        return found
+        note = self.notes.get((rule, subject))
+        if note is None:
+            if len(self.notes) >= 4096:
+                self.notes = {about: kept for about, kept in self.notes.items() if now_s - kept.used_s < _KEPT_S}
+            note = self.notes[rule, subject] = Note()
+        note.used_s = now_s
+        return note.found
 
     def _busy(self, frame: Frame, trainer: Process) -> float | None:
         values = []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from gputop.diagnose import features
 from gputop.diagnose.finding import Subject, told_apart
 from gputop.diagnose.limits import Tables
 from gputop.diagnose.remembered import Remembered
+from gputop.diagnose.sums import NOTHING, Means
 from gputop.diagnose.trainer import Trainer
 from gputop.history import History, Key
 from gputop.model import Frame, Gpu, Host, Job, Process
@@ -38,7 +39,7 @@ class Subjects:
         self._remembered, self._tables = remembered, tables
         self._jobs = {job.key: job for job in frame.jobs}
         self._trainers: tuple[Trainer, ...] | None = None
-        self._known: dict[tuple[Key, float, float], Mapping[str, float | None]] = {}
+        self._known: dict[tuple[Key, float, float], Means] = {}
         self._shown: Collection[object] = ()
         self._held = False
 
@@ -94,11 +95,11 @@ class Subjects:
         self._held = bool(self._shown) and told_apart(subject_of(thing)) in self._shown
         return thing
 
-    def _means(self, about: str, seconds: float, wanted_s: float) -> Mapping[str, float | None]:
-        """All means of a subject, worked out once a tick: many rules ask for some of them."""
+    def _means(self, about: str, seconds: float, wanted_s: float) -> Means:
+        """The means of a subject: many rules ask for some of them."""
         asked = about, seconds, wanted_s
         found = self._known.get(asked)
         if found is None:
             sums = self._remembered.sums.get(about)
-            found = self._known[asked] = sums.means(seconds, wanted_s / 2) if sums else {}
+            found = self._known[asked] = sums.means(seconds, wanted_s / 2) if sums else NOTHING
         return found

@@ -5,43 +5,69 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 KEPT_S = 120.0
 _TRIM = 64  # rows too old are dropped so many at a time
 
 
-class Sums:
-    """One subject. `names` are its metrics, in the order of the rows that are added."""
+class _Sum(NamedTuple):
+    """Of everything since the beginning."""
 
-    __slots__ = ("_known", "_names", "_times", "_totals")
+    totals: array[float]  # values times seconds
+    gaps: array[float]  # seconds in which each was unknown
+    whole_s: float
+
+
+class Means:
+    """The means of a subject's metrics over one window, each worked out when it is asked for."""
+
+    __slots__ = ("_end", "_gaps", "_gaps_before", "_least_s", "_places", "_start", "_whole_s")
+
+    def __init__(self, places: Mapping[str, int], start: _Sum, end: _Sum, least_s: float) -> None:
+        self._places, self._least_s = places, max(least_s, 1e-6) - 1e-6
+        self._start, self._gaps_before, before_s = start
+        self._end, self._gaps, whole_s = end
+        self._whole_s = whole_s - before_s
+
+    def get(self, metric: str) -> float | None:
+        """The mean of a metric; None where too little of it, or nothing, is known."""
+        place = self._places.get(metric)
+        if place is None:
+            return None
+        known_s = self._whole_s - (self._gaps[place] - self._gaps_before[place])
+        return (self._end[place] - self._start[place]) / known_s if known_s > self._least_s else None
+
+
+class Sums:
+    """One subject. `names` are its metrics, in the order of the values that are added."""
+
+    __slots__ = ("_places", "_sums", "_times")
 
     def __init__(self, names: Sequence[str], now_s: float) -> None:
         nothing = array("d", bytes(8 * len(names)))
-        self._names = tuple(names)
+        self._places = {name: place for place, name in enumerate(names)}
         self._times = [now_s]
-        self._totals = [nothing]  # value times seconds, since the beginning
-        self._known = [nothing]  # seconds in which it was known
+        self._sums = [_Sum(nothing, nothing, 0.0)]
 
-    def add(self, now_s: float, stands_for_s: float, row: Sequence[float]) -> None:
-        """Take in a row of values, NaN where unknown, and the seconds it stands for."""
-        totals, known = self._totals[-1], self._known[-1]
-        pairs = zip(totals, row, strict=True)
-        self._totals.append(
-            array("d", [total + value * stands_for_s if value == value else total for total, value in pairs])
-        )
-        pairs = zip(known, row, strict=True)
-        self._known.append(
-            array("d", [seconds + stands_for_s if value == value else seconds for seconds, value in pairs])
-        )
+    def add(self, now_s: float, stands_for_s: float, values: Sequence[float | None]) -> None:
+        """Take in values, None where unknown, and the seconds they stand for."""
+        totals, gaps, whole_s = self._sums[-1]
+        pairs = zip(totals, values, strict=True)
+        totals = array("d", [total if value is None else total + value * stands_for_s for total, value in pairs])
+        if None in values:
+            unknown = zip(gaps, values, strict=True)
+            gaps = array("d", [gap + stands_for_s if value is None else gap for gap, value in unknown])
+        self._sums.append(_Sum(totals, gaps, whole_s + stands_for_s))
         self._times.append(now_s)
-        old = bisect_right(self._times, now_s - KEPT_S) - 1
-        if old >= _TRIM:
-            del self._times[:old], self._totals[:old], self._known[:old]
+        if len(self._times) > _TRIM and self._times[_TRIM] <= now_s - KEPT_S:
+            old = bisect_right(self._times, now_s - KEPT_S) - 1
+            del self._times[:old], self._sums[:old]
 
-    def means(self, seconds: float, least_s: float) -> Mapping[str, float | None]:
+    def means(self, seconds: float, least_s: float) -> Means:
         """Means over the last `seconds`; None where less than `least_s` of them, or nothing, is known."""
         first = max(0, bisect_right(self._times, self._times[-1] - seconds + 1e-6) - 1)
-        least = max(least_s, 1e-6) - 1e-6
-        parts = zip(self._totals[-1], self._totals[first], self._known[-1], self._known[first], strict=True)
-        means = [(end - start) / (now - then) if now - then > least else None for end, start, now, then in parts]
-        return dict(zip(self._names, means, strict=True))
+        return Means(self._places, self._sums[first], self._sums[-1], least_s)
+
+
+NOTHING = Sums((), 0.0).means(0.0, 0.0)

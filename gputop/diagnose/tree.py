@@ -50,6 +50,7 @@ _SUMMED = (
     "major_faults_per_s", "pss_bytes",
 )  # fmt: skip
 _summed = attrgetter(*_SUMMED)
+_of_loader = attrgetter("cpu_percent", "blocked_percent", "io_wait_percent", "run_wait_percent", "pss_bytes")
 TREE = Track(Tree, coarse=True, mortal=True)
 
 
@@ -79,26 +80,26 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
     """The tree at this moment; `busy` is that of its GPUs, percent."""
     trainer = processes[0]
     loaders = [process for process in processes if process.role is Role.LOADER]
-    cpu = [process.cpu_percent for process in loaders if process.cpu_percent is not None]
-    vram = [share.vram_bytes for share in trainer.gpus]
+    used, blocked, delayed, waits, held = zip(*map(_of_loader, loaders), strict=True) if loaders else ((),) * 5
+    cpu = [percent for percent in used if percent is not None]
     return Tree(
         busy_percent=busy,
-        vram_bytes=None if None in vram else float(sum(held or 0 for held in vram)),
-        cores=_part(total(process.cpu_percent for process in processes)),
+        vram_bytes=total([share.vram_bytes for share in trainer.gpus]),
+        cores=_part(total([process.cpu_percent for process in processes])),
         main=_part(trainer.main_thread_percent),
         loaders=float(len(loaders)),
         loader_cpu=sum(cpu) / len(cpu) / 100 if cpu else None,
         loader_top=max(cpu) / 100 if cpu else None,
         loader_low=min(cpu) / 100 if cpu else None,
-        loader_blocked=_part(mean([process.blocked_percent for process in loaders])),
-        loader_delayed=_part(mean([process.io_wait_percent for process in loaders])),
-        loader_wait=_part(mean([process.run_wait_percent for process in loaders])),
+        loader_blocked=_part(mean(blocked)),
+        loader_delayed=_part(mean(delayed)),
+        loader_wait=_part(mean(waits)),
         main_wait=_part(trainer.main_run_wait_percent),
         run_wait=_part(trainer.run_wait_percent),
-        compute_threads=total(process.busy_threads for process in processes if process.role is not Role.LOADER),
+        compute_threads=total([process.busy_threads for process in processes if process.role is not Role.LOADER]),
         switches=trainer.voluntary_switches_per_s,
         throttled=_part(trainer.throttled_percent),
-        loader_pss_bytes=total(process.pss_bytes for process in loaders),
+        loader_pss_bytes=total(held),
         **dict(zip(_SUMMED, map(total, zip(*map(_summed, processes), strict=True)), strict=True)),
     )
 
