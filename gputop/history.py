@@ -70,11 +70,11 @@ class Ring:
         if slot - oldest >= rows and rows < self.limit:
             data, rows = self._grow(slot - oldest + 1)
         width, first = self.width, slot - rows + 1
-        cells = row if isinstance(row, array) else array("f", row)
-        for index in range(max(newest + 1, first), slot + 1):
+        cells = array("f", row)
+        for index in range(newest + 1 if newest >= first else first, slot + 1):
             place = index % rows * width
             data[place : place + width] = cells if index > slot - hold else array("f", [_NAN]) * width
-        self.state = (data, rows, max(oldest, first), slot)
+        self.state = (data, rows, oldest if oldest > first else first, slot)
 
     def rewind(self, slot: int) -> None:
         """Forget everything after a slot."""
@@ -141,18 +141,13 @@ class Track:
         self.coarse, self.mortal = coarse, mortal
 
         def values(subject: Any) -> tuple[float | None, ...]:
-            """What is kept of it, as it is now."""
             return (*take(subject), *[get(subject) for get in extra])
 
         self.values: Callable[[Any], tuple[float | None, ...]] = values if extra else take
 
-    def row(self, subject: object) -> array[float]:
+    def row(self, subject: object) -> list[float]:
         """The same as numbers, NaN where unknown."""
-        values = self.values(subject)
-        try:
-            return array("f", values)  # type: ignore[arg-type]
-        except TypeError:  # some are unknown
-            return array("f", [_NAN if value is None else value for value in values])
+        return [_NAN if value is None else value for value in self.values(subject)]
 
 
 def _stalled(name: str, kind: str = "some_percent") -> Callable[[Any], float | None]:

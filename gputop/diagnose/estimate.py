@@ -67,7 +67,7 @@ def period(values: Sequence[float], step_s: float) -> Period | None:
     count = len(values)
     highest = count // 4
     flat = _detrended(values)
-    power = math.fsum(map(mul, flat, flat))
+    power = sum(map(mul, flat, flat))
     if highest < 4 or power < count:  # less than a point of 100: noise
         return None
     before, here, crossed = 1.0, _correlation(flat, power, 1), False
@@ -96,7 +96,8 @@ def _detrended(values: Sequence[float]) -> list[float]:
 def _correlation(flat: list[float], power: float, lag: int) -> float:
     """With itself `lag` later; scaled for the shorter overlap."""
     count = len(flat)
-    return math.fsum(map(mul, flat, flat[lag:])) / power * count / (count - lag)
+    like: float = sum(map(mul, flat, flat[lag:]))
+    return like / power * count / (count - lag)
 
 
 def attenuation(period_s: float, window_s: float) -> float:

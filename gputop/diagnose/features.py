@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gputop.diagnose.finding import Subject
@@ -98,11 +97,11 @@ def trainer(frame: Frame, means: Asked, past: Remembered, tree: Sequence[Process
 def _of_gpus(past: Remembered, gpus: Sequence[Gpu], cards: Sequence[Means]) -> dict[str, Any]:
     """Means over its GPUs; `cards` are those of each."""
     values = {
-        "power_share": _mean(map(partial(_power_share, past), gpus, cards)),
-        "clock_share": _mean(map(_clock_share, gpus, cards)),
+        "power_share": _mean([_power_share(past, gpu, means) for gpu, means in zip(gpus, cards, strict=True)]),
+        "clock_share": _mean([_clock_share(gpu, means) for gpu, means in zip(gpus, cards, strict=True)]),
     }
     for name, metric, unit in _GPU_MEANS:
-        mean = _mean(card.get(metric) for card in cards)
+        mean = _mean([card.get(metric) for card in cards])
         values[name] = None if mean is None else mean / unit
     return values
 
@@ -113,11 +112,10 @@ def _gpus(frame: Frame, process: Process) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in found if gpu is not None)
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def _mean(values: Sequence[float | None]) -> float | None:
     """The mean; unknown where one is."""
-    each = tuple(values)
-    added = total(each)
-    return added / len(each) if each and added is not None else None
+    added = total(values)
+    return added / len(values) if values and added is not None else None
 
 
 def _power_share(past: Remembered, gpu: Gpu, means: Means) -> float | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from gputop.model import Identity, Missing
+from gputop.model.record import record
 
 Severity = Literal["info", "warn", "crit"]
 Grade = Literal["driver", "correlation", "profile"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Subject:
     """What a finding is about."""
 
@@ -27,7 +27,7 @@ def told_apart(subject: Subject) -> object:
     return kind, subject.processes if kind == "process" else subject.job if kind == "job" else subject.gpus
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One number the verdict rests on, with the limit it was held against."""
 
@@ -37,7 +37,7 @@ class Evidence:
     limit: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Step:
     """One thing to do, best first. A command is printed, never run."""
 
@@ -48,7 +48,7 @@ class Step:
     destroys: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What a rule found. `causes` are the rules folded into it; `lost_share` is 0-1 of the GPU's time."""
 
@@ -68,7 +68,7 @@ class Finding:
     state: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Abstained:
     """A rule that could not judge: what it lacked and what would unlock it."""
 
@@ -78,7 +78,7 @@ class Abstained:
     unlock: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Class:
     """Which of the four task classes a process falls into, and the questions that led there."""
 

@@ -167,8 +167,7 @@ def _remark(finding: Finding) -> bool:
 
 
 def _order(finding: Finding) -> tuple[int, int, float, int]:
-    order = list(RULES)
-    return _level(finding), -RANKS[finding.severity], -finding.confidence, order.index(finding.rule)
+    return _level(finding), -RANKS[finding.severity], -finding.confidence, RULES[finding.rule].place
 
 
 def together(abstained: Iterable[Abstained]) -> list[Abstained]:

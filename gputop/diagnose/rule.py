@@ -38,6 +38,7 @@ class Rule:
     level: Level
     group: str  # the module, or the folder, below diagnose that it stands in
     judge: Judge
+    place: int  # among all rules, as they are declared
     confirmed_by: tuple[str, ...] = ()  # names of facts, told of one of its processes, that make it surer
     crit_level: Level | None = None  # of its crit findings, where they come before the others
     instead_of: tuple[str, ...] = ()  # rules that are not told of a job while this one explains what they see
@@ -69,7 +70,9 @@ def rule(
         if id in RULES:
             raise ValueError(f"two rules are called {id}")
         group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
-        RULES[id] = Rule(id, question, state, short, level, group, judge, confirmed_by, crit_level, instead_of, last)
+        RULES[id] = Rule(
+            id, question, state, short, level, group, judge, len(RULES), confirmed_by, crit_level, instead_of, last
+        )
         return judge
 
     return declare

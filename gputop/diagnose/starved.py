@@ -115,13 +115,7 @@ def at_most(trainer: Trainer) -> str:
 
 def share_of_cpus(view: View, trainer: Trainer) -> float:
     """CPUs for each rank of its job on this machine."""
-    return (trainer.allowed or 1.0) / max(1, len(team(view, trainer)))
-
-
-def team(view: View, trainer: Trainer) -> list[Trainer]:
-    """The ranks of its job on this machine, itself among them."""
-    job = trainer.process.job
-    return [other for other in view.vectors() if other.process.job == job] if job else [trainer]
+    return (trainer.allowed or 1.0) / max(1, len(view.mates(trainer)))
 
 
 def spread(percents: Sequence[float]) -> str:

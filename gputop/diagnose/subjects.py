@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from gputop.diagnose import features
@@ -39,6 +39,7 @@ class Subjects:
         self._remembered, self._tables = remembered, tables
         self._jobs = {job.key: job for job in frame.jobs}
         self._trainers: tuple[Trainer, ...] | None = None
+        self._mates: dict[str, list[Trainer]] = {}  # trainers by the key of their job
         self._known: dict[tuple[Key, float, float], Means] = {}
         self._shown: Collection[object] = ()
         self._held = False
@@ -79,13 +80,19 @@ class Subjects:
             self._trainers = tuple(
                 features.trainer(self.frame, self._means, self._remembered, tree, self._jobs) for tree in trees
             )
+            for one in self._trainers:
+                self._mates.setdefault(one.process.job or "", []).append(one)
         return self._trainers
+
+    def mates(self, trainer: Trainer) -> Sequence[Trainer]:
+        """The trainers of its job on this machine, itself among them."""
+        return self._mates[trainer.process.job] if trainer.process.job else (trainer,)
 
     def ranks(self, job: Job) -> tuple[Trainer, ...]:
         """The trainers of a job on this machine, by rank."""
         places = {identity: place for place, identity in enumerate(job.ranks)}
-        mine = [one for one in self.vectors() if one.process.job == job.key]
-        return tuple(sorted(mine, key=lambda one: places.get(one.identity, len(places))))
+        self.vectors()
+        return tuple(sorted(self._mates.get(job.key, ()), key=lambda one: places.get(one.identity, len(places))))
 
     def tenants(self, gpu: Gpu) -> tuple[Process, ...]:
         """Processes that compute on a GPU."""

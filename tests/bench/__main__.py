@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tests.bench import headless, latency
+from tests.bench import engine, headless, latency
 from tests.bench.measure import BTOP, GPUTOP, HTOP, NVITOP, Program, Run, measure, middle
 from tests.bench.population import population
 from tests.fakenvml import Fake
@@ -137,12 +137,17 @@ def recorders(plan: Plan) -> Iterator[Figure]:
     yield Figure("gputop record, MB", rss, 25)
 
 
+def engines() -> Iterator[Figure]:
+    """The history and all rules: 16 GPUs whose trainers wait, 200 processes of theirs, one frame a second."""
+    yield Figure("engine, ms CPU a second", engine.cpu_ms(), 5)
+
+
 def main() -> int:
     """Run the bench."""
     options = argparse.ArgumentParser(prog="make bench", description=__doc__)
     options.add_argument("--seconds", type=float, default=20, help="of each measurement (20)")
     options.add_argument("--rounds", type=int, default=3, help="alternating rounds, medians (3)")
-    options.add_argument("--only", choices=("crowds", "drivers", "lines", "recorders"), help="one part")
+    options.add_argument("--only", choices=("crowds", "drivers", "lines", "recorders", "engines"), help="one part")
     args = options.parse_args()
     plan = Plan(args.seconds, args.rounds)
     peers = [peer for peer in PEERS if peer.installed]
@@ -156,6 +161,7 @@ def main() -> int:
         "drivers": lambda: drivers(plan, peers),
         "lines": lambda: lines(plan),
         "recorders": lambda: recorders(plan),
+        "engines": engines,
     }
     figures = [figure for name, part in parts.items() if args.only in (None, name) for figure in part()]
     print(*figures, sep="\n")

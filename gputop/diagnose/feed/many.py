@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gputop.diagnose.cpu.threads import affinity
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import fed, shared, team, waits_for_network, waits_for_storage
+from gputop.diagnose.starved import fed, shared, waits_for_network, waits_for_storage
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
@@ -23,7 +23,7 @@ def workers_oversized(view: View) -> Iterator[Finding]:
         # loaders that sleep may be there for the sake of what they wait for
         if shared(view, trainer) or (asleep and (not fed(view, trainer) or _wait(view, trainer))):
             continue
-        ranks = team(view, trainer)
+        ranks = view.mates(trainer)
         total, cpus = sum(rank.loaders for rank in ranks), math.inf
         if total > (trainer.allowed or math.inf):
             cpus = _cpus(view, ranks)

@@ -44,8 +44,12 @@ def _room(view: View) -> bool:
 
 def _cached(view: View, seconds: float) -> tuple[float, float, float] | None:
     """Page cache at the beginning and at the end of what is known of the last seconds, and how many these are."""
-    known = view.history.known("host", "memory_cached_bytes", seconds)
-    return (known[0], known[-1], len(known) - 1.0) if len(known) > 1 else None
+
+    def work() -> tuple[float, float, float] | None:
+        known = view.history.known("host", "memory_cached_bytes", seconds)
+        return (known[0], known[-1], len(known) - 1.0) if len(known) > 1 else None
+
+    return view.once(("cached", seconds), work)
 
 
 def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:

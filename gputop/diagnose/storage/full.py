@@ -27,7 +27,7 @@ def shm_nearly_full(view: View) -> Iterator[Finding]:
     """Loaders hand over batches in /dev/shm: when it is full they die. A checkpoint that does not fit is lost."""
     host = view.host()
     if host.shm_total_bytes and view.vectors():
-        used = view.window("host", "shm_used_bytes", view.limit("growth_s")).values
+        used = view.history.known("host", "shm_used_bytes", view.limit("growth_s"))
         yield from _judged(view, host, float(host.shm_total_bytes), used)
     for trainer in view.trainers(cold=True):
         process = trainer.process
@@ -44,7 +44,7 @@ def shm_nearly_full(view: View) -> Iterator[Finding]:
 def _own(view: View, host: Host, process: Process) -> Iterator[float]:
     """What is used of its /dev/shm, where that is another one than the machine's."""
     if process.shm_total_bytes and process.shm_total_bytes != host.shm_total_bytes:
-        yield from view.window(process, "shm_used_bytes", view.limit("growth_s")).values
+        yield from view.history.known(process.identity, "shm_used_bytes", view.limit("growth_s"))
 
 
 def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[float]) -> Iterator[Finding]:

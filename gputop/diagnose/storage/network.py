@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from shlex import quote
 
 from gputop.diagnose.finding import Evidence, Finding, Step
@@ -42,7 +43,7 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
                 severity,
                 f"waits for {where}",
                 evidence=(*why, busy(trainer), cores(trainer)),
-                steps=tuple(_steps(view, server)),
+                steps=view.once("steps of a file server", partial(_steps, view, server)),
                 confidence=view.confidence(0.75, blocked(view, trainer)),
                 lost_share=trainer.lost,
             )
@@ -135,15 +136,14 @@ def _of_link(view: View, link: Link) -> Evidence:
     return Evidence(text=text, value=part, unit="%", limit=100 * view.limit("network-fs-bound.link"))
 
 
-def _steps(view: View, server: Server | None) -> Iterator[Step]:
-    yield from advice.staged(view, server)
+def _steps(view: View, server: Server | None) -> tuple[Step, ...]:
+    steps = [*advice.staged(view, server)]
     if server is not None and server.file_system.startswith("nfs"):
-        yield Step(
+        more = Step(
             text="more connections to the server, and larger reads",
             command=f"sudo mount -o nconnect=8,rsize=1048576 {quote(server.device)} {quote(server.name)}",
             needs_root=True,
         )
-        yield Step(text="let the client keep what it has read: the mount option fsc, with cachefilesd running")
-    yield advice.SHARDS
-    yield advice.SMALLER
-    yield from advice.cache(view)
+        keep = Step(text="let the client keep what it has read: the mount option fsc, with cachefilesd running")
+        steps += [more, keep]
+    return (*steps, advice.SHARDS, advice.SMALLER, *advice.cache(view))

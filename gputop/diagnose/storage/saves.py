@@ -9,7 +9,6 @@ from statistics import mean, pstdev
 
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.storage import sources
 from gputop.diagnose.storage.pauses import Pause, Pauses
 from gputop.diagnose.storage.signs import moved
 from gputop.diagnose.trainer import Trainer
@@ -66,7 +65,7 @@ def _followed(view: View, trainer: Trainer) -> Pauses:
 
 def written(view: View, trainer: Trainer, seconds: int) -> Sequence[float | None]:
     """Bytes that its job wrote in each of the last seconds; of the whole machine where those are not to be seen."""
-    ranks = sources.ranks(view, trainer)
+    ranks = view.mates(trainer)
 
     def work() -> Sequence[float | None]:
         if any(_hidden(one) for one in ranks):
@@ -99,7 +98,7 @@ def _judged(view: View, trainer: Trainer, saves: Sequence[Pause]) -> Iterator[Fi
     idle_s, bytes_each = mean(one.idle_s for one in saves), mean(one.written for one in saves)
     share = idle_s / every_s
     limit = view.limit("warn_share")
-    hidden = any(_hidden(one) for one in sources.ranks(view, trainer))
+    hidden = any(_hidden(one) for one in view.mates(trainer))
     yield view.found(
         trainer,
         "warn" if share >= limit else "info",

@@ -146,13 +146,7 @@ def job_chars(view: View, trainer: Trainer) -> float | None:
 
 def _of_job(view: View, trainer: Trainer, name: str) -> float | None:
     def work() -> float | None:
-        known = [getattr(one, name) for one in ranks(view, trainer)]
+        known = [getattr(one, name) for one in view.mates(trainer)]
         return None if None in known else sum(known)
 
     return view.once((name, trainer.process.job or trainer.identity), work)
-
-
-def ranks(view: View, trainer: Trainer) -> tuple[Trainer, ...]:
-    """The trainers of its job on this machine, itself too."""
-    job = trainer.process.job
-    return tuple(one for one in view.vectors() if one.process.job == job) if job else (trainer,)

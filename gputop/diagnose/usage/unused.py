@@ -19,12 +19,8 @@ from gputop.model import Gpu, Job
 )
 def gpu_unused_in_job(view: View) -> Iterator[Finding]:
     """No work for a quarter of an hour on some of its GPUs, while it works on others."""
-    by_job: dict[str, list[Trainer]] = {}
-    for trainer in view.vectors():
-        if trainer.process.job is not None:
-            by_job.setdefault(trainer.process.job, []).append(trainer)
     for job in view.jobs():
-        trainers = by_job.get(job.key, [])
+        trainers = view.ranks(job)
         if not trainers or any(plays_a_part(one) or notebook(one) for one in trainers):
             continue
         gpus = _held(view, trainers)
@@ -55,7 +51,9 @@ def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
 def _given(view: View, trainer: Trainer) -> list[Gpu]:
     """What CUDA_VISIBLE_DEVICES names. In a container or a Slurm job its numbers count what that one sees."""
     names = [name.strip() for name in (trainer.process.visible_gpus or "").split(",") if name.strip()]
-    by_index = {gpu.index: gpu for gpu in view.frame.gpus if gpu.parent_uuid is None}
+    by_index = view.once(
+        "gpus by index", lambda: {gpu.index: gpu for gpu in view.frame.gpus if gpu.parent_uuid is None}
+    )
     if all(name.startswith("GPU-") for name in names):
         return [gpu for gpu in view.frame.gpus if any(gpu.uuid.startswith(name) for name in names)]
     everywhere = len(names) == len(by_index) and set(names) == set(by_index)
@@ -63,6 +61,10 @@ def _given(view: View, trainer: Trainer) -> list[Gpu]:
     fits = {gpu.index for gpu in trainer.gpus} <= set(names)
     certain = fits and set(names) <= set(by_index) and (everywhere or not counted)
     return [by_index[name] for name in names] if certain else []
+
+
+def _by_index(view: View) -> dict[str, Gpu]:
+    return {gpu.index: gpu for gpu in view.frame.gpus if gpu.parent_uuid is None}
 
 
 def _idle_s(view: View, gpu: Gpu) -> float | None:
