@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,13 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all is collected: nothing of it ever goes
     config.pluginmanager.register(Matrix(), "fault-matrix")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # or each search for garbage looks at five thousand tests
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -22,9 +22,7 @@ from tests.tracing import environment, scratch
 ARGV = (sys.executable, "-m", "gputop", "--interval", "0.5")
 VRAM = 70 << 30  # more than anything else on this machine: sorted by it, it is the first line
 WAITS = "print(flush=True); signal.pause()"
-
-
-pytestmark = pytest.mark.alone  # four loaders that burn what CPU there is
+burns = pytest.mark.alone  # four loaders, all the CPU there is
 
 
 @contextmanager
@@ -70,6 +68,7 @@ def spies() -> list[int]:
     return found
 
 
+@burns
 def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> None:
     with (
         scratch() as folder,
@@ -142,6 +141,7 @@ io_percent = 100
 """
 
 
+@burns
 def test_a_prepared_job_is_traced_and_the_advice_names_the_trace(fake: Fake, tmp_path: Path) -> None:
     with scratch() as folder, planted.job(tmp_path, 4, sleeps=True, env=environment(folder)) as job:
         site, settings = Path(folder, "site.toml"), Path(folder, "settings.toml")
