@@ -131,6 +131,9 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
 
 
 SITE = """
+[engine]
+warm_s = 5
+
 [starved-cpu-idle]
 window_s = 4
 on_s = 1

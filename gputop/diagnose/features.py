@@ -14,7 +14,6 @@ from gputop.diagnose.tree import key
 from gputop.model import Frame, Gpu, Job, Process, Role
 
 WINDOW_S = 30.0
-WARM_S = 60.0  # age of a CUDA context before anything is said of what it does
 _COMPILERS = ("ptxas", "cicc", "nvcc", "cc1plus", "inductor", "triton")
 _COMPILING_PERCENT = 20.0  # of one core
 # field of Trainer, metric of Gpu, what it is divided by
@@ -52,8 +51,10 @@ _TREE_MEANS = {
 Asked = Callable[[str, float, float], Means]
 
 
-def trainer(frame: Frame, means: Asked, past: Remembered, tree: Sequence[Process], jobs: dict[str, Job]) -> Trainer:
-    """The vector of one trainer, whose tree it is."""
+def trainer(
+    frame: Frame, means: Asked, past: Remembered, tree: Sequence[Process], jobs: dict[str, Job], warm_s: float
+) -> Trainer:
+    """The vector of one trainer, whose tree it is; `warm_s` old is its context before it is judged by what it does."""
     process = tree[0]
     identity = process.identity
     known = past.trainers[identity]
@@ -61,6 +62,7 @@ def trainer(frame: Frame, means: Asked, past: Remembered, tree: Sequence[Process
     gpus = _gpus(frame, process)
     first = past.cards.get(gpus[0].uuid) if gpus else None
     age_s = None if known.context_s is None else frame.mono_s - known.context_s
+    settled = age_s is not None and age_s >= warm_s
     about, uuids = key(identity), tuple(gpu.uuid for gpu in gpus)
     sums = means(about, seconds, WINDOW_S)
     busy, switches = sums.get("busy_percent"), sums.get("switches")
@@ -76,7 +78,8 @@ def trainer(frame: Frame, means: Asked, past: Remembered, tree: Sequence[Process
         gpus=gpus,
         uuids=uuids,
         peers=len({one.pid for gpu in gpus for one in past.tenants.get(gpu.uuid, ())} - {process.pid}),
-        warm=age_s is not None and age_s >= WARM_S and known.worked,
+        settled=settled,
+        warm=settled and known.worked,
         compiling=any(_compiles(one) for one in tree),
         context_s=age_s,
         phase_s=frame.mono_s - known.phase_s,

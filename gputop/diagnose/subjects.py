@@ -76,9 +76,10 @@ class Subjects:
     def vectors(self) -> tuple[Trainer, ...]:
         """Every trainer, to compare with or to look one up; `trainers` to judge them one by one."""
         if self._trainers is None:
-            trees = self._remembered.trees.values()
+            warm_s = self._tables.limits["engine"]["warm_s"]
             self._trainers = tuple(
-                features.trainer(self.frame, self._means, self._remembered, tree, self._jobs) for tree in trees
+                features.trainer(self.frame, self._means, self._remembered, tree, self._jobs, warm_s)
+                for tree in self._remembered.trees.values()
             )
             for one in self._trainers:
                 self._mates.setdefault(one.process.job or "", []).append(one)

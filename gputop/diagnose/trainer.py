@@ -27,7 +27,8 @@ class Trainer:
     gpus: tuple[Gpu, ...]
     uuids: tuple[str, ...]  # of these
     peers: int  # other processes that compute on its GPUs
-    warm: bool  # its context is a minute old and it has used its GPU
+    settled: bool  # its context is old enough for judging what it does
+    warm: bool  # so it is, and it has used its GPU
     compiling: bool  # torch.compile or a JIT works for it
     context_s: float | None  # age of its first CUDA context; None without one
     phase_s: float  # since when it does what it does now

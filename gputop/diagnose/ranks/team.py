@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gputop.diagnose.features import WARM_S
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Job
@@ -42,7 +41,7 @@ def teams(view: View) -> Iterator[Team]:
     """
     for job in view.jobs():
         # one that was never seen at work is a rank too: it may hang since before anybody looked
-        ranks = tuple(one for one in view.ranks(job) if (one.context_s or 0.0) >= WARM_S and not one.peers)
+        ranks = tuple(one for one in view.ranks(job) if one.settled and not one.peers)
         worlds = [one.process.world_size for one in ranks if one.process.world_size is not None]
         world = max(worlds, default=None)
         if (
