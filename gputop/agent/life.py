@@ -104,12 +104,16 @@ def _before_fork() -> None:
 def _in_child() -> None:
     """The child has no thread of ours: forget everything, unlink nothing; it gets its own if it trains."""
     global _server
+    from . import children, profilers
+
     server, _server = _server, None
     if server is None:
         return
     if server.job is not None and server.job.capture is not None:
         server.job.capture.state = "stopped"  # its hook came along
     _quietly(server.abandon)
+    if profilers.used:
+        _quietly(children.leave_early)
     _quietly(_at_first_step)
 
 

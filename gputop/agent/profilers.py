@@ -18,6 +18,7 @@ _NEEDED = (
 _METHODS = ("_prepare_trace", "_start_trace", "__exit__")
 
 first: Callable[[], object] = bool  # called before a profiler of the program is prepared
+used = False  # one of ours was started in this process, or in one that it was forked from
 _originals: dict[str, Any] = {}
 _late = False  # torch was there before us
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()  # the program's, from `_prepare_trace` to `__exit__`
@@ -73,6 +74,8 @@ def guard() -> bool:
 
 def begin(profiler: Any) -> None:
     """Start one of ours: not seen as one of the program's."""
+    global used
+    used = True
     _originals["_prepare_trace"](profiler)
     _originals["_start_trace"](profiler)
 

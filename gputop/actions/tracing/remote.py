@@ -109,7 +109,8 @@ def _inject(target: Target, folder: Folder, run: Run) -> str | None:
             return "cancelled; what was asked of it expires by itself"
         if target.ended():
             return "it has ended"
-    return f"its main thread runs no Python within {DEADLINE_S:.0f} s, so nothing was done, and nothing will be later"
+    said = f"its main thread runs no Python within {DEADLINE_S:.0f} s, so nothing was done, and nothing will be later"
+    return f"{said}; gputop stack {target.pid} shows where it is"
 
 
 def sweep(folder: Folder) -> None:
