@@ -63,7 +63,8 @@ def test_a_packed_recording_is_members_of_at_most_sixty_frames_that_any_tool_rea
     path = tmp_path / "run.jsonl.gz"
     record(path, SOME)
     data = path.read_bytes()
-    assert gzip.decompress(data).count(b'{"type":"frame"') == len(SOME)
+    text = gzip.decompress(data)
+    assert [text.count(f'{{"type":"{kind}"'.encode()) for kind in ("frame", "change")] == [3, len(SOME) - 3]
     starts = [
         place for place in range(len(data)) if data.startswith(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff", place)
     ]

@@ -171,7 +171,10 @@ def test_a_recording_written_by_hand_is_replayed(tmp_path: Path) -> None:
     path = tmp_path / "by-hand.jsonl"
     path.write_text(block)
     found = replayed(path)
-    assert [(frame.hostname, frame.gpus[0].busy_percent) for frame in found] == [("node07", 97.0), ("node07", 3.0)]
+    assert [(frame.hostname, frame.gpus[0].busy_percent) for frame in found] == [
+        ("node07", 97.0), ("node07", 3.0), ("node07", 55.0),
+    ]  # fmt: skip
+    assert (found[2].processes, found[2].jobs, found[2].gpus[0].name) == ((), (), "H100")
     (process,), (job,) = found[1].processes, found[1].jobs
     assert (process.pid, process.user, process.gpus[0].vram_bytes) == (4711, "ada", 8e9)
     assert (job.name, job.members, job.ranks) == ("llama", (process.identity,), (process.identity,))

@@ -73,7 +73,7 @@ def test_f02_a_full_disk_pauses_a_recording_that_stays_readable(tmp_path: Path, 
 def test_f02_the_command_says_so_in_one_line_and_ends_with_1(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     command = (
-        f"ulimit -f 400; exec {sys.executable} -m gputop record {path} --source demo:idle --interval 0.25 --for 3s"
+        f"ulimit -f 150; exec {sys.executable} -m gputop record {path} --source demo:idle --interval 0.25 --for 3s"
     )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1

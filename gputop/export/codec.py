@@ -71,27 +71,22 @@ def dumps(data: Any) -> str:
     return _TO_TEXT(data)
 
 
-def said(part: Any) -> dict[str, Any] | list[Any]:
-    """What is not as it is without being said: the fields of a part of the model that have not their default.
-
-    That is two thirds of the size. A set is a sorted list.
-    """
-    if isinstance(part, frozenset):
-        return sorted(part)
+def said(part: Any) -> dict[str, Any]:
+    """What is not as it is without being said: the fields of a part of the model that have not their default."""
     kind: Any = type(part)
-    names, values, defaults = _shape(kind)
-    # all in C: this is asked of every process that changed, every second
-    return dict(compress(zip(names, values(part), strict=True), map(is_not, values(part), defaults)))
+    names, values, defaults = shape(kind)
+    found = values(part)
+    return dict(compress(zip(names, found, strict=True), map(is_not, found, defaults)))
+
+
+def _other(part: Any) -> Any:
+    """A value that JSON does not know as one that it does."""
+    return sorted(part) if isinstance(part, frozenset) else said(part)
 
 
 def line(data: Mapping[str, Any]) -> str:
-    """An object as a line of a stream."""
-    return sealed(dumps(data))
-
-
-def sealed(text: str) -> str:
-    """An object's text as a line. Its last key is the CRC-32 of everything before it: damage is noticed."""
-    text = text[:-1]
+    """An object as a line of a stream. Its last key is the CRC-32 of everything before it: damage is noticed."""
+    text = dumps(data)[:-1]
     return f'{text},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'
 
 
@@ -124,7 +119,7 @@ def frame_line(frame: Frame) -> dict[str, Any]:
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _TO_TEXT = json.JSONEncoder(
-    ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":"), default=said
+    ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":"), default=_other
 ).encode
 
 
@@ -134,7 +129,7 @@ def _names(kind: type) -> tuple[str, ...]:
 
 
 @cache
-def _shape(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]]:
+def shape(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]]:
     """Names of the fields of a part of the model, what gets their values, and their defaults."""
     names = _names(kind)
     if not names:

@@ -6,7 +6,6 @@ from typing import Any, TextIO
 
 from gputop.export import codec, verdicts
 from gputop.export.format import Write
-from gputop.export.lines import Lines
 from gputop.export.private import redacted
 from gputop.monitor import Update
 
@@ -32,13 +31,13 @@ def objects(out: TextIO, *, ascii: bool = False) -> Write:  # noqa: ARG001
 
 def lines(out: TextIO, *, ascii: bool = False) -> Write:  # noqa: ARG001
     """A header, then one line for each frame: the format of recordings and streams."""
-    begun, frames = False, Lines()
+    begun = False
 
     def write(update: Update) -> None:
         nonlocal begun
         if not begun:
             out.write(codec.line(codec.header(update.frame.hostname)))
             begun = True
-        out.write(frames.frame(update.frame))
+        out.write(codec.line(codec.frame_line(redacted(update.frame))))
 
     return write

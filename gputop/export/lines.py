@@ -1,46 +1,96 @@
-"""Frames as the lines of a stream. What is the same object as in the frame before keeps its text: most of it is."""
+"""Frames as the lines of a recording: now and then a whole one, after it what changed from frame to frame."""
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass
+from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import attrgetter, ne
 from typing import Any
 
 from gputop.export import codec
-from gputop.export.private import masked
-from gputop.model import Frame, Gpu, Process
+from gputop.export.private import masked, redacted
+from gputop.model import Frame, Process
+from gputop.safe.text import redact_argv
 
-_ANEW = (Frame, Gpu)  # are never the same object, but the larger part of their fields is
-_PLAIN = (str, int, float, bool, type(None))
+WHOLE_EVERY = 60  # lines; who reads can begin at a whole frame only
+IDENTITIES = {"gpus": ("uuid",), "processes": ("pid", "started_ticks"), "jobs": ("key",)}  # what tells items apart
+_ALWAYS = ("wall_s", "mono_s")  # first, so that readers find them without reading the rest
+
+Key = str | tuple[int, int]
+_KEYS: dict[str, Callable[[Any], Key]] = {name: attrgetter(*fields) for name, fields in IDENTITIES.items()}
 
 
 class Lines:
-    """Makes lines of one frame after the other, with secrets masked."""
+    """Makes the lines of one frame after the other, with secrets masked."""
 
     def __init__(self) -> None:
-        self._texts: dict[int, tuple[object, str]] = {}  # by the id of a part of the last frame: that, and its text
-        self._before = self._texts
+        self._before: Frame | None = None
+        self._left = 0  # lines until the next whole frame
 
-    def frame(self, frame: Frame) -> str:
-        """The line of a frame."""
-        self._before, self._texts = self._texts, {}
-        text = self._fields(frame)
-        self._before = self._texts
-        return codec.sealed(f'{{"type":"frame","frame":{text}}}')
+    def restart(self) -> None:
+        """Begin with a whole frame: what was made last is not in the recording."""
+        self._before = None
 
-    def _fields(self, part: Frame | Gpu) -> str:
-        said = codec.said(part)
-        assert isinstance(said, dict)
-        plain = {name: value for name, value in said.items() if isinstance(value, _PLAIN)}
-        parts = [f'"{name}":{self._text(value)}' for name, value in said.items() if name not in plain]
-        return f"{{{','.join((codec.dumps(plain)[1:-1], *parts))}}}"
+    def line(self, frame: Frame) -> tuple[str, bool]:
+        """The line of a frame, and whether it holds the whole of it."""
+        change = _change(self._before, frame) if self._before and self._left > 0 else None
+        self._before, self._left = frame, WHOLE_EVERY - 1 if change is None else self._left - 1
+        whole = codec.frame_line(redacted(frame)) if change is None else change
+        return codec.line(whole), change is None
 
-    def _text(self, part: Any) -> str:
-        if isinstance(part, _ANEW):
-            return self._fields(part)
-        if isinstance(part, tuple) and part and is_dataclass(part[0]):
-            return f"[{','.join(map(self._text, part))}]"
-        known = self._before.get(id(part))
+
+def _change(before: Frame, frame: Frame) -> dict[str, Any] | None:
+    """What turns one frame into the other; None where only the whole can say it."""
+    changed = {**{name: getattr(frame, name) for name in _ALWAYS}, **_fields(before, frame)}
+    if "host" in changed:
+        changed["host"] = _fields(before.host, frame.host)
+    gone: dict[str, list[Key]] = {}
+    for name, key in _KEYS.items():
+        items = changed.pop(name, None)
+        if items is None:
+            continue
+        left = _left(getattr(before, name), items, key)
+        if left is None:
+            return None
+        found = _items(getattr(before, name), items, name)
+        changed |= {name: found} if found else {}
+        gone |= {name: left} if left else {}
+    return {"type": "change", "frame": changed, **({"gone": gone} if gone else {}), "after": before.mono_s}
+
+
+def _fields(before: Any, now: Any) -> dict[str, Any]:
+    kind: Any = type(now)
+    names, values, _ = codec.shape(kind)
+    new = values(now)
+    # all in C: this is asked of every process that changed, every second
+    return dict(compress(zip(names, new, strict=True), map(ne, values(before), new)))
+
+
+def _left(before: Sequence[Any], now: Sequence[Any], key: Callable[[Any], Key]) -> list[Key] | None:
+    """Who is gone; None unless the others are where they were, who is new comes last, and nobody is there twice."""
+    old, new = dict.fromkeys(map(key, before)), dict.fromkeys(map(key, now))
+    if len(old) < len(before) or len(new) < len(now):
+        return None
+    if old.keys() == new.keys():
+        return [] if list(old) == list(new) else None
+    left = [one for one in old if one not in new]
+    stayed = [one for one in old if one in new]
+    return left if list(new)[: len(stayed)] == stayed else None
+
+
+def _items(before: Sequence[Any], now: Sequence[Any], name: str) -> list[dict[str, Any]]:
+    """Who is new, whole; of the others what changed, after what tells them apart."""
+    key, identity = _KEYS[name], IDENTITIES[name]
+    same, old = set(map(id, before)), {key(one): one for one in before}
+    found = []
+    for one in now:
+        if id(one) in same:
+            continue
+        known = old.get(key(one))
         if known is None:
-            known = part, codec.dumps(masked(part) if isinstance(part, Process) else part)
-        self._texts[id(part)] = known
-        return known[1]
+            found.append(codec.said(masked(one) if isinstance(one, Process) else one))
+        elif changed := _fields(known, one):
+            if "command" in changed:
+                changed["command"] = redact_argv(one.command)
+            found.append({**{part: getattr(one, part) for part in identity}, **changed})
+    return found

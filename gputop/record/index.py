@@ -8,7 +8,7 @@ from threading import Thread
 from typing import BinaryIO, NamedTuple
 
 from gputop.record.lines import Damage, read
-from gputop.record.parse import Event, Header, Newer, glance
+from gputop.record.parse import Event, Header, Newer, Times, glance
 from gputop.record.timeline import Timeline
 from gputop.source import Mark
 
@@ -61,14 +61,16 @@ class Index:
     def _look_through(self, file: BinaryIO) -> None:
         time, since, due = Timeline(), EVERY, None
         for place, line in read(file, 0, Damage()):
-            if place is not None and since >= EVERY and due is None:
-                due = (place, time.copy())
             try:
                 found = glance(line)
             except Newer:
                 raise
             except ValueError:
                 continue
+            if place is not None and since >= EVERY and due is None:
+                due = (place, time.copy())
+            if isinstance(found, Times) and not found.whole:
+                due = None  # nobody can begin with what changed since a frame that is before it
             if isinstance(found, Header):
                 time.header()
             elif isinstance(found, Event):
@@ -76,7 +78,7 @@ class Index:
                     mark = Mark(at_s=max(0.0, time.at_s), text=found.text, severity=found.severity)
                     self.marks = (*self.marks, mark)
             elif found is not None:
-                time.step(*found)
+                time.step(found.wall_s, found.mono_s)
                 since += 1
                 if due:
                     self.entries.append(Entry(time.at_s, *due))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 
-FRAMES = 60  # of one member; a reader can begin at each of them
 MAGIC = b"\x1f\x8b\x08"
 HEAD = MAGIC + b"\x00\x00\x00\x00\x00\x00\xff"  # no flags, no time, unknown system (RFC 1952)
 FLUSHED = b"\x00\x00\xff\xff"  # how a sync flush ends, on a whole byte (RFC 1951, 3.2.4)
@@ -21,15 +20,13 @@ class Member:
     """One member, block by block. After each block `end` is what would end it there."""
 
     def __init__(self) -> None:
-        self.frames = 0
         self.end = b""
         self._crc = self._size = 0
         self._deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
 
     def block(self, text: bytes) -> bytes:
         """These lines as they are to be written, readable as soon as they are."""
-        first = b"" if self.frames else HEAD
-        self.frames += 1
+        first = b"" if self._size else HEAD
         self._crc, self._size = zlib.crc32(text, self._crc), self._size + len(text)
         self.end = end(self._crc, self._size)
         return first + self._deflate.compress(text) + self._deflate.flush(zlib.Z_SYNC_FLUSH)

@@ -17,7 +17,7 @@ MOST_PROCESSES = 65_536
 _SEVERITIES = ("info", "warn", "crit")
 _CRC = re.compile(rb',"crc":"([0-9a-f]{8})"\}\s*\Z')
 _NUMBER = rb"(-?[0-9]{1,18}(?:\.[0-9]{1,18})?)"
-_OURS = re.compile(rb'\{"type":"frame","frame":\{"wall_s":' + _NUMBER + rb',"mono_s":' + _NUMBER + rb",")
+_OURS = re.compile(rb'\{"type":"(frame|change)","frame":\{"wall_s":' + _NUMBER + rb',"mono_s":' + _NUMBER + rb",")
 
 
 class Newer(ValueError):
@@ -36,6 +36,7 @@ class Times(NamedTuple):
 
     wall_s: float
     mono_s: float
+    whole: bool  # else it is what changed since the frame before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +48,22 @@ class Event:
     severity: Literal["info", "warn", "crit"]
 
 
-def parse(line: bytes, *, coarse: bool = False) -> Header | Frame | Event | None:
-    """What a line says, None for a type this version does not know; ValueError in one line if it is damaged.
-
-    A `coarse` frame has what the history keeps: processes that are in a job or on a GPU, no samples within the second.
-    """
-    data = _object(line)
+def parse(line: bytes) -> Header | Frame | Event | None:
+    """What a line says by itself, None if it says nothing so; ValueError in one line if it is damaged."""
+    data = loaded(line)
     kind = data.get("type")
-    if kind == "frame":
-        frame = codec.decode(Frame, _coarse(data.get("frame")) if coarse else data.get("frame"))
-        if len(frame.gpus) > MOST_GPUS or len(frame.processes) > MOST_PROCESSES:
-            raise ValueError(f"{len(frame.gpus)} GPUs and {len(frame.processes)} processes are more than there can be")
-        return frame
-    return _small(kind, data)
+    return frame_of(data.get("frame")) if kind == "frame" else _small(kind, data)
+
+
+def frame_of(data: Any, *, coarse: bool = False) -> Frame:
+    """A frame of what JSON has of it; ValueError in one line if that is none.
+
+    A `coarse` one has what the history keeps: processes that are in a job or on a GPU, no samples within the second.
+    """
+    frame = codec.decode(Frame, _coarse(data) if coarse else data)
+    if len(frame.gpus) > MOST_GPUS or len(frame.processes) > MOST_PROCESSES:
+        raise ValueError(f"{len(frame.gpus)} GPUs and {len(frame.processes)} processes are more than there can be")
+    return frame
 
 
 def _coarse(frame: Any) -> Any:
@@ -77,12 +81,13 @@ def glance(line: bytes) -> Header | Times | Event | None:
     """As `parse`, but of a frame only its times, without a look at the rest if the line is one that we wrote."""
     if times := _OURS.match(line):
         _check(line)
-        return Times(float(times[1]), float(times[2]))
-    data = _object(line)
-    if data.get("type") == "frame":
+        return Times(float(times[2]), float(times[3]), times[1] == b"frame")
+    data = loaded(line)
+    if data.get("type") in ("frame", "change"):
         frame = data.get("frame")
         wall_s, mono_s = (frame.get("wall_s"), frame.get("mono_s")) if isinstance(frame, dict) else (None, None)
-        return Times(codec.decode(float, wall_s), codec.decode(float, mono_s))
+        whole = data.get("type") == "frame"
+        return Times(codec.decode(float, wall_s), codec.decode(float, mono_s), whole)
     return _small(data.get("type"), data)
 
 
@@ -113,7 +118,8 @@ def _check(line: bytes) -> bool:
     return crc is not None
 
 
-def _object(line: bytes) -> Mapping[str, Any]:
+def loaded(line: bytes) -> Mapping[str, Any]:
+    """The object of a line; ValueError in one line if it is none, or its checksum is wrong."""
     checked = _check(line)
     try:
         data = codec.loads(line.decode())

@@ -99,15 +99,19 @@ class Recorder:
             return
         missed = dropped + self._failed
         try:
-            text = "".join(self._lines(update, missed - self._told)).encode()
+            before = "".join(self._before(update.frame, missed - self._told))
+            line, whole = self._frames.line(update.frame)
+            text = f"{before}{line}{''.join(self._after(update))}".encode()
         except Exception as error:  # one frame is lost, the recording goes on
             self._failed += 1
+            self._frames.restart()
             self._trouble = f"a frame could not be recorded: {clean(f'{type(error).__name__}: {error}', 200)}"
             return
         try:
-            self._target.append(text)
+            self._target.append(text, whole)
         except OSError as error:
             self._failed += 1
+            self._frames.restart()
             self._again_s = now_s + self._retry_s
             since = time.strftime("%H:%M")
             why = "disk full" if error.errno in _FULL else error.strerror
@@ -116,17 +120,17 @@ class Recorder:
         self.frames += 1
         self._told, self._trouble = missed, None
 
-    def _lines(self, update: Update, missed: int) -> Iterator[str]:
-        frame = update.frame
+    def _before(self, frame: Frame, missed: int) -> Iterator[str]:
         if not self.frames:
             yield codec.line(codec.header(frame.hostname))
         elif missed:
             yield _event(frame, "gap", f"{missed} frames could not be written", "warn")
-        yield self._frames.frame(frame)
+
+    def _after(self, update: Update) -> Iterator[str]:
         found = {(finding.rule, finding.subject): finding for finding in update.findings}
         for key, finding in found.items():
             if key not in self._said and finding.severity != "info":
-                yield _event(frame, finding.rule, redact(finding.headline), finding.severity)
+                yield _event(update.frame, finding.rule, redact(finding.headline), finding.severity)
         self._said = frozenset(found)
 
 

@@ -15,8 +15,8 @@ from typing import BinaryIO
 from gputop.model import Frame, Identity, Missing
 from gputop.record.index import Entry, Index
 from gputop.record.lines import Damage, read
-from gputop.record.parse import Header, Newer, glance
-from gputop.record.step import Step, shown, stepped
+from gputop.record.parse import Header, Newer, Times, glance
+from gputop.record.step import Step, shown, steps
 from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
@@ -201,12 +201,7 @@ class Recording:
         time = entry.before.copy()
         self._file = file = self._open()
         with file:
-            for _, line in read(file, entry.place, damage):
-                try:
-                    if stepped(time, line):
-                        yield Step(time.copy(), line)
-                except ValueError as error:
-                    damage.add(str(error))
+            yield from steps((line for _, line in read(file, entry.place, damage)), time, damage)
 
     def _leave(self) -> None:
         """Close the file of steps that nobody takes any more: not whenever they happen to be collected."""
@@ -219,11 +214,11 @@ class Recording:
         try:
             with self._open() as file:
                 for number, (_, line) in enumerate(read(file, 0, self._damage)):
-                    if number == 0 and not isinstance(glance(line), Header):
+                    found = glance(line)
+                    if number == 0 and not isinstance(found, Header):
                         raise Refused(f"{self._path} is not a recording: it does not begin with a header")
-                    if number and not stepped(first, line):
-                        continue
-                    if number:
+                    if isinstance(found, Times) and found.whole:
+                        first.step(found.wall_s, found.mono_s)
                         return first
         except OSError as error:
             raise Refused(f"{self._path}: {os.strerror(error.errno or 0)}") from None

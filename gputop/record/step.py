@@ -2,41 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from gputop.model import Frame, Note
+from gputop.record.chain import Chain
 from gputop.record.lines import Damage
-from gputop.record.parse import Header, Times, glance, parse
+from gputop.record.parse import Header, Times, frame_of, glance
 from gputop.record.timeline import Timeline
 
 
 class Step(NamedTuple):
-    """One frame of a recording."""
+    """One frame of a recording: the number it has among those since the last whole one."""
 
     time: Timeline
-    line: bytes
+    chain: Chain
+    number: int
 
 
-def stepped(time: Timeline, line: bytes) -> bool:
-    """Go on in time by a line; whether it is a frame. ValueError where it is damaged."""
-    found = glance(line)
-    if isinstance(found, Header):
-        time.header()
-    elif isinstance(found, Times):
-        time.step(*found)
-        return True
-    return False
+def steps(lines: Iterable[bytes], time: Timeline, damage: Damage) -> Iterator[Step]:
+    """The frames of lines. After damage those up to the next whole frame are lost: nobody knows what they changed."""
+    chain: Chain | None = None
+    for line in lines:
+        try:
+            found = glance(line)
+            if isinstance(found, Header):
+                time.header()
+                chain = None
+            elif isinstance(found, Times):
+                time.step(found.wall_s, found.mono_s)
+                number = 0
+                if found.whole:
+                    chain = Chain(line)
+                elif chain:
+                    number = chain.add(line)
+                if chain:
+                    yield Step(time.copy(), chain, number)
+        except ValueError as error:
+            damage.add(str(error))
+            chain = None
 
 
 def shown(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
     """The frame, in time that grows and with a note if something was damaged; None if it is damaged itself."""
     try:
-        frame = parse(step.line, coarse=coarse)
+        data = step.chain.frame(step.number)
+        frame = None if data is None else frame_of(data, coarse=coarse)
     except ValueError as error:
         damage.add(str(error))
         return None
-    if not isinstance(frame, Frame):
+    if frame is None:
         return None
     time = step.time
     if (frame.wall_s, frame.mono_s) != (time.wall_s, time.mono_s):

@@ -15,7 +15,7 @@ from gputop.model import Frame, Identity, Missing, Note
 from gputop.record.lines import Damage, Splitter
 from gputop.record.member import MAGIC
 from gputop.record.parse import Header, Newer, glance
-from gputop.record.step import Step, shown, stepped
+from gputop.record.step import Step, shown, steps
 from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
 from gputop.safe.packed import Bomb, Unpacker
@@ -86,13 +86,7 @@ class Stream:
                 some.wait(_NOTICE_S)
 
     def _steps(self) -> Iterator[Step]:
-        time = Timeline()
-        for line in self._lines:
-            try:
-                if stepped(time, line):
-                    yield Step(time.copy(), line)
-            except ValueError as error:
-                self._damage.add(str(error))
+        return steps(self._lines, Timeline(), self._damage)
 
     def _check(self, line: bytes) -> None:
         if not line:

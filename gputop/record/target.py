@@ -31,12 +31,12 @@ class Target:
         """Bytes in the file."""
         return self._file.size
 
-    def append(self, text: bytes) -> None:
-        """Write lines; OSError leaves the file as it was before."""
+    def append(self, text: bytes, whole: bool = True) -> None:
+        """Write lines, `whole` if they hold a whole frame; OSError leaves the file as it was before."""
         if not self._packed:
             self._file.append(text)
             return
-        if self._member and self._member.frames == member.FRAMES:
+        if self._member and whole:  # who reads can begin at a member, and at a whole frame only
             self._end()
         before = self._member.end if self._member else b""
         self._member = self._member or member.Member()
@@ -69,7 +69,7 @@ class Stream:
         self.size = 0
         self._fd = fd
 
-    def append(self, text: bytes) -> None:
+    def append(self, text: bytes, whole: bool = True) -> None:  # noqa: ARG002
         """Write lines; OSError when nobody reads any more."""
         view = memoryview(text)
         while view:
