@@ -109,7 +109,7 @@ class Watched:
 
     def __init__(self, path: Path) -> None:
         self.source = Recording(str(path))
-        self.monitor = Monitor(self.source, unjudged=math.inf)
+        self.monitor = Monitor(self.source, unjudged=10**9)
         self.shown: list[Frame] = []
         self.ended = Event()
         self.monitor.start(lambda update: self.shown.append(update.frame), lambda _: self.ended.set())

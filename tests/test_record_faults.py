@@ -144,14 +144,14 @@ def test_f04_a_later_version_is_refused_and_says_to_update(tmp_path: Path) -> No
 
 
 def test_f04_a_changed_line_is_skipped_and_said(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    record(path, SOME)
+    path, many = tmp_path / "run.jsonl", frames(62)
+    record(path, many)
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[3] = lines[3].replace(b'"mono_s":1', b'"mono_s":2', 1)
+    lines[3] = lines[3].replace(b'"type"', b'"tyqe"', 1)
     lines[5:5] = [b"\x00\xff garbage\n", b"[" * 5000 + b"\n"]
     path.write_bytes(b"".join(lines))
     found = replayed(path)
-    assert [plain(frame) for frame in found] == SOME[:2] + SOME[60:]  # what follows was told by what changed
+    assert [plain(frame) for frame in found] == many[:2] + many[60:]  # what follows was told by what changed
     note = found[-1].note("recording-damaged")
     assert note
     assert note.text == "the recording is damaged in 3 places: its checksum is not that of its text"
