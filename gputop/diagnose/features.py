@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gputop.diagnose.card import Card
 from gputop.diagnose.finding import Subject
 from gputop.diagnose.known import total
 from gputop.diagnose.remembered import Remembered
@@ -60,7 +61,6 @@ def trainer(
     known = past.trainers[identity]
     seconds = max(1.0, min(WINDOW_S, frame.mono_s - known.phase_s))
     gpus = _gpus(frame, process)
-    first = past.cards.get(gpus[0].uuid) if gpus else None
     age_s = None if known.context_s is None else frame.mono_s - known.context_s
     settled = age_s is not None and age_s >= warm_s
     about, uuids = key(identity), tuple(gpu.uuid for gpu in gpus)
@@ -77,7 +77,7 @@ def trainer(
         tree=tuple(tree),
         gpus=gpus,
         uuids=uuids,
-        peers=len({one.pid for gpu in gpus for one in past.tenants.get(gpu.uuid, ())} - {process.pid}),
+        peers=_peers(past, gpus, process),
         settled=settled,
         warm=settled and known.worked,
         compiling=any(_compiles(one) for one in tree),
@@ -85,9 +85,7 @@ def trainer(
         phase_s=frame.mono_s - known.phase_s,
         missing=sum((one.missing for one in tree[:2]), ()) + sum((gpu.missing for gpu in gpus), ()),
         duty=None if busy is None else busy / 100,
-        shape=first.shape if first else None,
-        period=first.period if first else None,
-        spacing_s=first.spacing_s if first else 1.0,
+        **_of_card(past.cards.get(gpus[0].uuid) if gpus else None),
         allowed=process.allowed_cpus,
         loaders=len(team),
         team=team,
@@ -95,6 +93,18 @@ def trainer(
         **{name: sums.get(metric) for name, metric in _TREE_MEANS.items()},
         **_of_gpus(past, gpus, [means(gpu.uuid, seconds, WINDOW_S) for gpu in gpus]),
     )
+
+
+def _of_card(card: Card | None) -> dict[str, Any]:
+    """How its first GPU is busy and not."""
+    if card is None:
+        return {"shape": None, "period": None, "spacing_s": 1.0}
+    return {"shape": card.shape, "period": card.period, "spacing_s": card.spacing_s}
+
+
+def _peers(past: Remembered, gpus: Sequence[Gpu], process: Process) -> int:
+    """How many others compute on its GPUs."""
+    return len({one.pid for gpu in gpus for one in past.tenants.get(gpu.uuid, ())} - {process.pid})
 
 
 def _of_gpus(past: Remembered, gpus: Sequence[Gpu], cards: Sequence[Means]) -> dict[str, Any]:
