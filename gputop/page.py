@@ -32,6 +32,7 @@ class Point:
     facts: tuple[str, ...] = ()
     steps: tuple[str | Do, ...] = ()
     source: str = ""  # the rule that says it
+    reading: tuple[tuple[str, str], ...] = ()  # pages that others wrote: title and address, in Markdown only
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,8 @@ def _markdown(page: Page) -> Iterator[str]:
                 if isinstance(step, str)
                 else f"  * {_escaped(step.text)}: {_code(step.command)}"
             )
+        if point.reading:
+            yield f"  * read: {', '.join(f'[{_escaped(title)}]({address})' for title, address in point.reading)}"
     for table in page.tables:
         yield from ("", f"## {_escaped(table.title)}", "")
         yield f"| {' | '.join(map(_escaped, table.head))} |"

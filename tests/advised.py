@@ -81,9 +81,16 @@ def update(*findings: Finding, shown: Frame | None = None) -> Update:
     shown = shown or server()
     lacks = Missing(metric="io_wait_percent", reason="denied", unlock="sudo sysctl kernel.task_delayacct=1")
     silent = Abstained(rule="neighbour", subject=Subject(kind="host"), missing=(lacks,), unlock=lacks.unlock)
-    path = (("is the GPU busy?", "0.97 of 0.9"), ("steadily?", "3 of 8"))
-    kind = Class(pid=shown.jobs[0].ranks[0].pid, name="large/simple", margin=0.3, path=path) if shown.jobs else None
-    return Update(frame=shown, findings=findings, abstained=(silent,), classes=(kind,) if kind else ())
+    path = (
+        ("compute, memory or overhead?", "compute-bound"),
+        ("is the GPU busy?", "0.97 of 0.9"),
+        ("steadily?", "3 of 8"),
+    )
+    kinds = [
+        Class(pid=job.ranks[0].pid, name="large/simple", margin=0.3, path=path, regime="compute-bound")
+        for job in shown.jobs[:1]
+    ]
+    return Update(frame=shown, findings=findings, abstained=(silent,), classes=tuple(kinds))
 
 
 def sheet(told: Update) -> Sheet:

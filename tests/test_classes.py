@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gputop.diagnose.classes import Facts, confidence, decide
-from tests.judged import scenario
+from gputop.diagnose.regime import QUESTION
+from tests.judged import Machine, refused, scenario
 
 LENET = Facts(
     duty=0.3, sigma=4, low=25, peak=36, empty=0, slow_steps=False, cores=1.6, allowed=16, loaders_busy=False,
@@ -65,8 +66,36 @@ def test_confidence_grows_with_the_margin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("healthy", "large/simple"), ("starved-cpu-saturated", "small/complex")]
+    ("name", "expected", "bound"),
+    [("healthy", "large/simple", "compute-bound"), ("starved-cpu-saturated", "small/complex", "overhead")],
 )
-def test_of_a_scenario(name: str, expected: str) -> None:
+def test_of_a_scenario(name: str, expected: str, bound: str) -> None:
     _, said = scenario(name)[-1]
-    assert [one.name for one in said.classes] == [expected]
+    assert [(one.name, one.regime) for one in said.classes] == [(expected, bound)]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "bound", "numbers"),
+    [
+        ({"dram_percent": 62.0, "tensor_percent": 5.0},
+         "memory-bound", "5%, 62%, 97%"),
+        ({"dram_percent": 62.0},
+         "compute- and memory-bound", "50%, 62%, 97%"),
+        ({"busy_percent": 45.0},
+         "overhead", "50%, 38%, 45%"),
+        ({"sm_active_percent": 3.0, "tensor_percent": 0.0, "dram_percent": 1.0},
+         None, "0%, 1%, 97%"),
+        (refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent"),
+         "compute-bound", "84%, 50%, 97%"),
+        (refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent", "power_watts"),
+         None, "50%, 97%"),
+    ],
+    ids=["memory", "both", "overhead", "neither", "no units", "no power"],
+)  # fmt: skip
+def test_compute_memory_or_overhead_by_three_numbers(gpu: dict[str, Any], bound: str | None, numbers: str) -> None:
+    (found,) = Machine(gpu=gpu).verdict(140).classes
+    assert found.regime == bound
+    at = found.path.index((QUESTION, bound or "not known"))
+    name, shares = found.path[at + 1]
+    assert shares == numbers, name
+    assert name.endswith("CPU-GPU overlap")

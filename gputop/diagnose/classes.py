@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gputop.diagnose.finding import Class
 from gputop.diagnose.flow import flow
+from gputop.diagnose.regime import regime
 from gputop.diagnose.starved import starved
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -147,8 +148,8 @@ def classes(view: View) -> Iterator[Class]:
     for trainer in view.trainers():
         facts = None if trainer.peers or trainer.compiling else _facts(view, trainer)
         if facts is not None:
-            found = decide(trainer.process.pid, facts)
-            yield replace(found, path=(*flow(view, trainer), *found.path))
+            found, bound = decide(trainer.process.pid, facts), regime(view, trainer)
+            yield replace(found, regime=bound.name, path=(*flow(view, trainer), *bound.told, *found.path))
 
 
 def _facts(view: View, trainer: Trainer) -> Facts | None:

@@ -86,3 +86,4 @@ class Class:
     name: str
     margin: float | None = None
     path: tuple[tuple[str, str], ...] = ()  # (question, answer with its value)
+    regime: str | None = None  # compute-bound, memory-bound, both, or overhead

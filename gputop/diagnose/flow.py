@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.diagnose.efficiency.chip import dram_of_top, tensor_of_top
 from gputop.diagnose.starved import oversubscribed, throttled
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -26,8 +27,9 @@ def _work(view: View, trainer: Trainer) -> Iterator[Asked]:
     """Busy: with what?"""
     table = "gpu-bound-healthy."
     known = trainer.tensor is not None or trainer.dram is not None or trainer.sm is not None
-    yield _asked("do its tensor cores work?", trainer.tensor, view.limit(f"{table}tensor"), "{:.0%}")
-    yield _asked("is its memory near its limit?", trainer.dram, view.limit(f"{table}dram"), "{:.0%}")
+    best = "{:.0%} of the best there is"
+    yield _asked("do its tensor cores work?", tensor_of_top(trainer), view.limit(f"{table}tensor"), best)
+    yield _asked("is its memory near its limit?", dram_of_top(trainer), view.limit(f"{table}dram"), best)
     yield _asked("do its multiprocessors work?", trainer.sm, view.limit(f"{table}sm"), "{:.0%}")
     if not known:
         power = view.limit(f"{table}power_share")

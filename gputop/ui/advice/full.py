@@ -11,6 +11,7 @@ from textual.strip import Strip
 
 from gputop import told
 from gputop.diagnose import Evidence, Finding, Step
+from gputop.diagnose.reading import guides
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice import compact
@@ -50,7 +51,7 @@ def column(scene: Scene, width: int, height: int) -> list[Strip]:
 def whole(finding: Finding, scene: Scene, width: int) -> list[Line]:
     """All of one finding."""
     rest = _rest(finding, scene, width, len(finding.steps))
-    return [*_head(finding, scene, width), *rest, *_rule(finding, scene, width)]
+    return [*_head(finding, scene, width), *rest, *_rule(finding, scene, width), *_read(finding, scene, width)]
 
 
 def _head(finding: Finding, scene: Scene, width: int) -> list[Line]:
@@ -114,6 +115,16 @@ def _rule(finding: Finding, scene: Scene, width: int) -> list[Line]:
     lines = _title("rule", scene)
     for rule, question in asked:
         lines += flow(scene, width, [Run(" " * _TEXT), Run(rule, "text"), Run(f"  {question}", "dim")], _TEXT + 2)
+    return lines
+
+
+def _read(finding: Finding, scene: Scene, width: int) -> list[Line]:
+    """Who has written about it."""
+    found = guides(finding)
+    lines = _title("read", scene) if found else []
+    for guide in found:
+        runs = [Run(" " * _TEXT), Run(guide.title, "text"), Run(f"  {guide.address}", "dim")]
+        lines += flow(scene, width, runs, _TEXT + 2)
     return lines
 
 

@@ -137,6 +137,7 @@ def _class(one: Class, scene: Scene, width: int) -> list[Line]:
     sure = "" if one.margin is None else f"   {one.margin:+.2f} from the nearest limit"
     room = _ROOM.get(one.name, "between two classes" if one.path else "")
     start = [Run(f"   {name}", "bright", True), Run(f" ({one.pid})  ", "dim"), Run(one.name, "text", True)]
+    start += [Run("  "), Run(one.regime, "busy", True)] if one.regime else []
     lines = flow(scene, width, [*start, Run(f"   {room}{sure}", "dim")], 5)
     widest = max((len(question) for question, _ in one.path), default=0)
     for question, answer in one.path:
