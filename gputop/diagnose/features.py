@@ -56,8 +56,7 @@ def trainer(
     frame: Frame, means: Asked, past: Remembered, tree: Sequence[Process], jobs: dict[str, Job], warm_s: float
 ) -> Trainer:
     """The vector of one trainer, whose tree it is; `warm_s` old is its context before it is judged by what it does."""
-    process = tree[0]
-    identity = process.identity
+    process, identity = tree[0], tree[0].identity
     known = past.trainers[identity]
     seconds = max(1.0, min(WINDOW_S, frame.mono_s - known.phase_s))
     gpus = _gpus(frame, process)
@@ -90,7 +89,7 @@ def trainer(
         loaders=len(team),
         team=team,
         switches=switches / busy_cores if switches is not None and busy_cores else None,
-        **{name: sums.get(metric) for name, metric in _TREE_MEANS.items()},
+        **_of_tree(sums),
         **_of_gpus(past, gpus, [means(gpu.uuid, seconds, WINDOW_S) for gpu in gpus]),
     )
 
@@ -105,6 +104,11 @@ def _of_card(card: Card | None) -> dict[str, Any]:
 def _peers(past: Remembered, gpus: Sequence[Gpu], process: Process) -> int:
     """How many others compute on its GPUs."""
     return len({one.pid for gpu in gpus for one in past.tenants.get(gpu.uuid, ())} - {process.pid})
+
+
+def _of_tree(sums: Means) -> dict[str, Any]:
+    """Means over its processes."""
+    return {name: sums.get(metric) for name, metric in _TREE_MEANS.items()}
 
 
 def _of_gpus(past: Remembered, gpus: Sequence[Gpu], cards: Sequence[Means]) -> dict[str, Any]:
