@@ -13,8 +13,9 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
-from gputop.export import FORMATS, codec
+from gputop.export import codec
 from gputop.export.columns import Column, cells, cut, layout
+from gputop.export.formats import FORMATS
 from gputop.model import Frame, Gpu, GpuShare, Host, Missing, Process
 from gputop.monitor import Update
 from tests.hostile import STRINGS

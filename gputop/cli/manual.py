@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gputop.cli.line import OK, USAGE, Command, Failure, Names
@@ -42,6 +41,8 @@ def rules(args: argparse.Namespace, settings: Settings) -> int:
         print(rule_list())
         return OK
     if args.rule not in RULES:
+        from difflib import get_close_matches  # late, as only a mistake needs it
+
         near = get_close_matches(args.rule, RULES, 1, 0.5)
         hint = f"do you mean {near[0]}?" if near else "`gputop rules` lists them"
         raise Failure(f"there is no rule {clean(args.rule, 40)!r}: {hint}", USAGE)

@@ -36,7 +36,7 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     unjudged = 0 if args.format == "json" else math.inf  # nothing else has what the rules say
     Monitor(source, settings.thresholds, unjudged=unjudged).start(arrived.put, arrived.put)
     # late: the source has its first look meanwhile
-    from gputop.export import FORMATS
+    from gputop.export.formats import FORMATS
 
     encoding = config.understood(sys.stdout.encoding, os.environ)
     write = FORMATS[args.format](sys.stdout, ascii=config.plain(settings.ascii, encoding))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -56,7 +56,7 @@ class Live:
         self._host = Lane("host", HostReader().read, Host())
         self._jobs = Jobs()
         self._spent: tuple[float, float] | None = None  # at the last frame: the time, and CPU time so far
-        self._hostname = clean(socket.gethostname())
+        self._hostname = clean(os.uname().nodename)
 
     @property
     def released(self) -> bool:

@@ -85,8 +85,13 @@ def _other(part: Any) -> Any:
 
 
 def line(data: Mapping[str, Any]) -> str:
-    """An object as a line of a stream. Its last key is the CRC-32 of everything before it: damage is noticed."""
-    text = dumps(data)[:-1]
+    """An object as a line of a stream."""
+    return sealed(dumps(data))
+
+
+def sealed(text: str) -> str:
+    """The text of an object as a line. Its last key is the CRC-32 of everything before it: damage is noticed."""
+    text = text[:-1]
     return f'{text},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'
 
 

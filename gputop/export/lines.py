@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import compress
 from operator import attrgetter, ne
 from typing import Any
 
 from gputop.export import codec
-from gputop.export.private import masked, redacted
+from gputop.export.private import masked
 from gputop.model import Frame, Process
 from gputop.safe.text import redact_argv
 
@@ -35,8 +36,14 @@ class Lines:
         """The line of a frame, and whether it holds the whole of it."""
         change = _change(self._before, frame) if self._before and self._left > 0 else None
         self._before, self._left = frame, WHOLE_EVERY - 1 if change is None else self._left - 1
-        whole = codec.frame_line(redacted(frame)) if change is None else change
-        return codec.line(whole), change is None
+        return _whole(frame) if change is None else codec.line(change), change is None
+
+
+def _whole(frame: Frame) -> str:
+    """The line of a frame, process by process: the pieces of them all would take a hundred bytes for each number."""
+    rest = codec.dumps(codec.frame_line(replace(frame, processes=())))[:-2]
+    processes = ",".join([codec.dumps(masked(process)) for process in frame.processes])
+    return codec.sealed(f'{rest},"processes":[{processes}]}}}}')
 
 
 def _change(before: Frame, frame: Frame) -> dict[str, Any] | None:

@@ -47,6 +47,7 @@ class Card:
         self.kept: dict[str, Any] = {}  # what a probe keeps from one call to the next
         self.counts: dict[str, Count] = {}
         self.proven: set[tuple[int, int]] = set()  # field values that answered last time
+        self.plans: dict[int, Any] = {}  # which field values are asked for: as long as the same ones answer
         self.born = 0  # the tick that reads everything
         self.gpu: Gpu | None = None  # what was published last
         self.shares: Mapping[int, GpuShare] = {}  # by pid
@@ -81,6 +82,7 @@ class Card:
         self.counts.clear()
         self.kept.clear()
         self.proven.clear()
+        self.plans.clear()
         self._silent.clear()
 
     def call(self, name: str, *args: Any, since: tuple[Any, ...] = ()) -> Any:
@@ -115,6 +117,7 @@ class Card:
 
     def hush(self, key: tuple[Any, ...], refused: Unanswered) -> None:
         """Do not ask this again for a while."""
+        self.plans.clear()
         self._silent[key] = self.gate.clock() + AGAIN_S, refused.no, refused.code
 
     def answered(self, field: str, besides: str) -> bool:

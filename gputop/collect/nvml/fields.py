@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from ctypes import c_int, create_string_buffer
 from dataclasses import dataclass
 from struct import Struct
@@ -16,6 +16,7 @@ EACH = -1  # every NVLink by itself, summed here
 # nvmlFieldValue_t: field, scope, time stamp, latency, type of the value, return code, the value
 _ENTRY = Struct("=IIqqII8s")
 _VALUES = tuple(map(Struct, ("=d", "=I", "=Q", "=Q", "=q", "=i", "=H")))  # by type
+_PLAN_S = 10.0  # so much later is asked again what was refused
 _NOT_AVAILABLE = frozenset({0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF})
 
 Source = tuple[int, int]  # field id, scope
@@ -104,8 +105,30 @@ def share(card: Card, name: str, answer: Answer) -> float | None:
 def read(card: Card, wanted: Iterable[Field]) -> dict[str, Any]:
     """The fields by name, from one driver call for all of them."""
     wanted = tuple(wanted)
-    answers = ask(card, (source for one in wanted for source in questions(card, one)))
+    plan: _Plan | None = card.plans.get(id(wanted))
+    if plan is None or plan.wanted is not wanted or card.gate.clock() >= plan.until_s:
+        plan = _planned(card, wanted, (source for one in wanted for source in questions(card, one)))
+        card.plans[id(wanted)] = plan
+    answers = _answers(card, plan)
     return {one.name: choose(card, one, answers) for one in wanted}
+
+
+class _Plan(NamedTuple):
+    """One call: worked out once for a GPU, and anew when a field begins or ceases to answer."""
+
+    wanted: tuple[Field, ...]
+    sources: tuple[Source, ...]
+    request: bytes
+    refused: Answered  # lately, so they are not asked
+    until_s: float
+
+
+def _planned(card: Card, wanted: tuple[Field, ...], asked: Iterable[Source]) -> _Plan:
+    every = dict.fromkeys(asked)
+    refused: Answered = {source: no for source in every if (no := card.silent(source))}
+    sources = tuple([source for source in every if source not in refused])
+    request = b"".join([_ENTRY.pack(*source, 0, 0, 0, 0, b"") for source in sources])
+    return _Plan(wanted, sources, request, refused, card.gate.clock() + _PLAN_S)
 
 
 def _links(card: Card, source: Source) -> list[Source]:
@@ -146,25 +169,23 @@ def _summed(card: Card, source: Source, answers: Answered) -> Answer | No | None
 
 def ask(card: Card, asked: Iterable[Source]) -> Answered:
     """One nvmlDeviceGetFieldValues; what this GPU refused lately is left out of it."""
-    answers: Answered = {}
-    left = []
-    for source in dict.fromkeys(asked):
-        if no := card.silent(source):
-            answers[source] = no
-        else:
-            left.append(source)
-    if left:
-        for number, scope, stamp_us, _, kind, code, raw in _call(card, left):
-            answers[number, scope] = answer = _answer(card, (number, scope), stamp_us, kind, code, raw)
-            (card.proven.add if isinstance(answer, Answer) else card.proven.discard)((number, scope))
-    return answers
+    return _answers(card, _planned(card, (), asked))
 
 
-def _call(card: Card, questions: list[Source]) -> Iterator[tuple[Any, ...]]:
+def _answers(card: Card, plan: _Plan) -> Answered:
+    answers: Answered = {**plan.refused}
+    if not plan.sources:
+        return answers
     # in a buffer of our own: the wrapper fills and reads it attribute by attribute, ten times slower
-    buffer = create_string_buffer(b"".join(_ENTRY.pack(*source, 0, 0, 0, 0, b"") for source in questions))
-    card.symbol("nvmlDeviceGetFieldValues", c_int(len(questions)), buffer)
-    return _ENTRY.iter_unpack(buffer.raw[: _ENTRY.size * len(questions)])
+    buffer = create_string_buffer(plan.request, len(plan.request))
+    card.symbol("nvmlDeviceGetFieldValues", c_int(len(plan.sources)), buffer)
+    for number, scope, stamp_us, _, kind, code, raw in _ENTRY.iter_unpack(buffer.raw):
+        source = (number, scope)
+        answers[source] = answer = _answer(card, source, stamp_us, kind, code, raw)
+        if isinstance(answer, Answer) is not (source in card.proven):
+            card.proven.symmetric_difference_update({source})
+            card.plans.clear()
+    return answers
 
 
 def _answer(card: Card, source: Source, stamp_us: int, kind: int, code: int, raw: bytes) -> Answer | No:

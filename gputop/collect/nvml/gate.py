@@ -14,6 +14,7 @@ from gputop.model import Reason
 from gputop.safe.text import clean, decode
 
 HANG_S = 2.0  # a call that takes longer counts as one that hangs
+_SHORT_S = 0.0002  # a call so short has hardly waited for a CPU
 _TEXT_LIMIT = 96  # the driver's longest name buffer
 
 OK, UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT_SIZE = 0, 1, 3, 4, 7
@@ -156,7 +157,9 @@ class Gate:
                 self.at = None
             if self.superseded or (spent_s > HANG_S and gpu is not None):
                 raise Late(since_s)
-            self._costs.add(gpu, max(0.0, spent_s - (self._queue.waited_s() - waited_s)))
+            # asking takes as long as a short call, which cannot have waited
+            queued_s = self._queue.waited_s() - waited_s if spent_s > _SHORT_S else 0.0
+            self._costs.add(gpu, max(0.0, spent_s - queued_s))
 
     def _code(self, error: Exception) -> int:
         binding = self.binding
