@@ -166,7 +166,7 @@ def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
             if found.share(us) >= _SUMMED:
                 yield f"{found.share(us):.0%} of the time {text}."
     if not any(verdict.severity != "info" for verdict in said) and not any(verdict.healthy for verdict in said):
-        yield "No known trouble stands out."
+        yield f"No known trouble stands out{' in this rank by itself' if len(view.ranks) > 1 else ''}."
 
 
 def _tables(view: View, found: Breakdown) -> Iterator[Table]:

@@ -201,7 +201,7 @@ def _to_become(pid: int) -> tuple[int, int] | None:
 
 def _meaning(line: str, pid: int) -> Barred | None:
     """What the lines mean that it ends with when it fails."""
-    if line.startswith("Error: Failed to find python version"):
+    if line.startswith(("Error: Failed to find python version", "Error: No python processes found")):
         return Barred(f"process {pid} is no Python program that py-spy can read")
     if line.startswith("Error: Failed to get process executable name") or os.strerror(errno.ESRCH) in line:
         return Barred(f"process {pid} has ended")
