@@ -10,8 +10,15 @@ from gputop.diagnose.rules import GROUPS, RULES
 from gputop.monitor import Update
 from gputop.told import whom
 from tests.advised import drawn
-from tests.judged import LIMITS, ONSET_S, scenario
-from tests.score.truths import BESIDE, EXPECTED, HEALTHY
+from tests.judged import LIMITS, ONSET_S, Seen, scenario
+from tests.score.truths import BESIDE, EXPECTED, HEALTHY, Expected
+
+STAYS_S = 60.0  # so much longer it is looked on; `make score` plays them to their ends
+
+
+def played(name: str, truth: Expected) -> Seen:
+    """A scenario as far as its finding must have come, and some time more."""
+    return scenario(name, ONSET_S + truth.by_s + STAYS_S)
 
 
 def rules(findings: tuple[Finding, ...]) -> set[str]:
@@ -20,7 +27,8 @@ def rules(findings: tuple[Finding, ...]) -> set[str]:
 
 @pytest.mark.parametrize("name", EXPECTED, scope="module")  # beside the other test of it: played once
 def test_scenario_yields_its_finding(name: str) -> None:
-    truth, seen = EXPECTED[name], scenario(name)
+    truth = EXPECTED[name]
+    seen = played(name, truth)
     assert seen
     for t, said in seen:
         assert not rules(said.findings) & set(truth.never), f"at {t:.0f} s"
@@ -40,7 +48,7 @@ def test_scenario_yields_its_finding(name: str) -> None:
 @pytest.mark.parametrize("name", BESIDE)
 def test_scenario_yields_its_finding_beside_the_first(name: str) -> None:
     truth = BESIDE[name]
-    for t, said in scenario(name):
+    for t, said in played(name, truth):
         assert not rules(said.findings) & set(truth.never), f"at {t:.0f} s"
         if t >= ONSET_S + truth.by_s:
             (told,) = [finding for finding in said.findings if finding.rule == truth.primary]
@@ -53,7 +61,7 @@ def test_scenario_yields_its_finding_beside_the_first(name: str) -> None:
 def test_the_pane_shows_it(name: str) -> None:
     """Whom it is about, what it says, and from 120 columns on what to do: also on the smallest screen."""
     truth = EXPECTED[name]
-    t, said = next((t, said) for t, said in scenario(name) if t >= ONSET_S + truth.by_s)
+    t, said = next((t, said) for t, said in played(name, truth) if t >= ONSET_S + truth.by_s)
     frame = Demo(SCENARIOS[name], pace=False, anchor_s=0.0, at_s=0.0).frame(t)
     update = Update(frame=frame, findings=said.findings, abstained=said.abstained)
     lead = next(finding for finding in said.findings if finding.primary)
