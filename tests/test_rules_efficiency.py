@@ -247,3 +247,25 @@ def test_h2d_transfer_bound_abstains_where_who_copies_looks_like_who_computes() 
 
 def test_h2d_transfer_bound_abstains_without_a_count_of_bytes() -> None:
     assert silent(Machine(gpu=refused("pcie_rx_bytes_per_s")).verdict(60), "h2d-transfer-bound")
+
+
+@pytest.mark.parametrize(
+    ("rule", "machine", "advised"),
+    [
+        ("gpu-bound-healthy", Machine(), ("mixed precision", "torch.compile", "more GPUs")),
+        ("tensor-cores-idle", Machine(gpu={"fp32_percent": 44.0, "tensor_percent": 0.0}),
+         ("set_float32_matmul_precision", "torch.bfloat16", "multiples of 8", "less than a fifth more")),
+        ("busy-not-effective", Machine(gpu={"sm_active_percent": 1.0, "tensor_percent": 0.0, "dram_percent": 0.0}),
+         ("larger batch", "torch.compile(model)", "CUDA graphs")),
+        ("mem-bw-bound", Machine(gpu={"dram_percent": 62.0, "tensor_percent": 5.0}),
+         ("torch.compile(model)", "fused=True", "scaled_dot_product_attention")),
+        ("overhead-bound", launching(),
+         ('mode="reduce-overhead"', "double the batch", "at most 2.2 times as fast", ".item()")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_each_regime_has_its_own_advice(rule: str, machine: Machine, advised: tuple[str, ...]) -> None:
+    finding = found(machine.verdict(130), rule)
+    assert finding is not None
+    steps = " | ".join(f"{step.text} {step.command or ''}" for step in finding.steps)
+    assert [words for words in advised if words not in steps] == [], steps
