@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from gputop.actions.tracing import TRACE, Order, Traced
 from gputop.actions.tracing.agent import Lost
+from tests.acting import finished, hold, row
 from tests.tracing import BRIEF_S, Job, job, scratch, sockets, until
 from tests.watching import ROOT
 
@@ -226,11 +228,13 @@ def test_a13_a_job_ends_in_mid_capture(folder: str) -> None:
     assert not halves(ending)
 
 
-def test_a_slow_job_that_fails_in_mid_capture(folder: str) -> None:
+def test_a_slow_job_that_fails_in_mid_capture(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/own")
     with job(folder, "1200") as slow:
-        told = slow.capture(steps=1)
-        assert told["steps"] == 1
-        assert not told["cut"]
+        result = finished(TRACE, hold(row(slow.pid)), Order(steps=1))
+        assert isinstance(result, Traced)
+        assert (result.good, result.lines, result.views[0].steps) == (True, (), 1)
+        assert result.notes  # the agent has waited for the question
         slow.tell("fail")
         told = slow.capture(steps=2)
         assert told["cut"]

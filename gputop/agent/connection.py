@@ -27,7 +27,7 @@ class Connection:
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.socket.setblocking(False)
-        self.deadline_s = time.monotonic() + _PATIENCE_S
+        self.wait()
         self._got, self._unsent = b"", b""
 
     def trusted(self) -> bool:
@@ -53,8 +53,12 @@ class Connection:
         if any(len(line) > _LONGEST for line in (*whole, self._got)):
             raise Gone
         for line in whole:
-            self.deadline_s = time.monotonic() + _PATIENCE_S
+            self.wait()
             yield line
+
+    def wait(self) -> None:
+        """For its next message from now on."""
+        self.deadline_s = time.monotonic() + _PATIENCE_S
 
     def request(self, line: bytes) -> tuple[dict[str, Any], str | None]:
         """A message and its id; Problem if it is none."""
@@ -78,7 +82,7 @@ class Connection:
         """Send what is left; Gone where too much is."""
         try:
             while self._unsent:
-                self._unsent = self._unsent[self.socket.send(self._unsent) :]
+                self._unsent = self._unsent[self.socket.send(self._unsent, socket.MSG_NOSIGNAL) :]
         except BlockingIOError:
             if len(self._unsent) > _MOST_UNSENT:
                 raise Gone from None

@@ -40,7 +40,7 @@ def trace_file() -> str:
             private(folder)
             if free_bytes(folder) < _FREE_BYTES:
                 raise Unusable("the disk is almost full")
-            _sweep_halves(folder)
+            _sweep_traces(folder)
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{os.urandom(2).hex()}.json"
             path = os.path.join(folder, name)
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -93,12 +93,16 @@ def _sweep(folder: str) -> None:
                     pass
 
 
-def _sweep_halves(folder: str) -> None:
-    """Remove what processes have left that were killed while they wrote: nobody writes for that long."""
+def _sweep_traces(folder: str) -> None:
+    """Remove what was left by processes that were killed while they wrote, and what nobody has fetched: neither takes
+    that long."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         try:
-            if name.endswith((".json.tmp", ".json.tmp.tmp")) and time.time() - os.lstat(path).st_mtime > _OLD_S:
+            if (
+                name.endswith((".json", ".json.tmp", ".json.tmp.tmp"))
+                and time.time() - os.lstat(path).st_mtime > _OLD_S
+            ):
                 os.unlink(path)
         except OSError:
             pass

@@ -50,7 +50,7 @@ class Server:
     def wake(self) -> None:
         """Something has changed. From any thread; never waits."""
         try:
-            self._wake.send(b"!")
+            self._wake.send(b"!", socket.MSG_NOSIGNAL)  # the program's thread must not die of SIGPIPE
         except OSError:
             pass
 
@@ -108,6 +108,7 @@ class Server:
             return
         job.look()
         if job.over:
+            job.connection.wait()  # it has more to ask
             self.job = None
 
     def _accept(self) -> None:

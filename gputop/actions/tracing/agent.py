@@ -47,7 +47,8 @@ class Agent:
     def ask(self, op: str, **fields: Any) -> None:
         """Send a request."""
         try:
-            self._socket.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
+            # a command dies of SIGPIPE, as a pipe into `head` wants it
+            self._socket.sendall(json.dumps({"op": op, **fields}).encode() + b"\n", socket.MSG_NOSIGNAL)
         except OSError as error:
             raise Lost(f"the agent does not listen: {error.strerror}") from None
 
