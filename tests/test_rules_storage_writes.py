@@ -55,6 +55,7 @@ def test_checkpoint_stall_counts_what_it_costs() -> None:
     assert finding.headline == "stands still for 4s every 40s, while a checkpoint is written"
     assert finding.primary
     assert finding.lost_share == pytest.approx(0.1, abs=0.01)
+    assert finding.evidence[0].text == "that is 10.1 % of its time: 6m 4s lost an hour"
     assert finding.steps[1].text == "save less often: every 6m 45s instead of every 40s would cost 1 %"
 
 

@@ -104,7 +104,12 @@ def _judged(view: View, trainer: Trainer, saves: Sequence[Pause]) -> Iterator[Fi
         "warn" if share >= limit else "info",
         f"stands still for {ago(round(idle_s))} every {ago(round(every_s))}, while a checkpoint is written",
         evidence=(
-            Evidence(text=f"that is {100 * share:.1f} % of its time", value=100 * share, unit="%", limit=100 * limit),
+            Evidence(
+                text=f"that is {100 * share:.1f} % of its time: {ago(3600 * share)} lost an hour",
+                value=100 * share,
+                unit="%",
+                limit=100 * limit,
+            ),
             Evidence(
                 text=f"{size(bytes_each)} are written each time, {moved(bytes_each / idle_s)}",
                 value=bytes_each,
