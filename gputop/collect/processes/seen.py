@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from gputop.collect.changed import made
 from gputop.collect.files import Shelf, slurp
 from gputop.collect.processes.followed import Followed
 from gputop.collect.processes.readings import Values, stat_values
@@ -132,10 +131,10 @@ class Seen:
             "age_s": self.age_s,
         }
         if self.followed is None:
-            self.process = made({**self.values, **self.named, **told})
+            self.process = Process(**{**self.values, **self.named, **told})
         else:
             missing = (*self.named.get("missing", ()), *self.followed.missing(scale.delays_of(self.stat)))
-            self.process = made({**self.values, **self.named, **self.followed.fields, **told, "missing": missing})
+            self.process = Process(**{**self.values, **self.named, **self.followed.fields, **told, "missing": missing})
         return self.process
 
     def _owner(self) -> int | None:
