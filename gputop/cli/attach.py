@@ -135,7 +135,7 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(why)
     if args.native:
         sys.stderr.write("gputop: --native pauses the process for each sample; what that costs is measured\n")
-    chosen = Sampling(args.seconds, args.rate, not args.alone, args.gil, args.native)
+    chosen = Sampling(seconds=args.seconds, rate=args.rate, children=not args.alone, gil=args.gil, native=args.native)
     result, code = followed(PROFILE, frame, process, PROFILE.rights(rights), chosen)
     if not isinstance(result, ProfileResult) or result.page is None or result.kept is None or result.profile is None:
         raise Failure(": ".join((result.text, *result.lines[:1])), code)

@@ -48,7 +48,7 @@ _PACE_S = 1.0  # the pace of a process is looked at for so long before and after
 _TELL_S = 0.2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """What a person chose."""
 
