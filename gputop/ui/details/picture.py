@@ -16,6 +16,7 @@ from gputop.ui.details.opened import Opened
 from gputop.ui.details.relatives import pane
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.window import Window
+from gputop.ui.look import Look
 from gputop.ui.panes.header import Status, fresh, trail
 
 CHART_FROM = 16  # lines: below, the tab has all the room
@@ -51,7 +52,7 @@ def picture(
     air = [draw.blank(width, look)] if loaders and roomy else []
     body = tab.body(opened, width)
     window.feed(body.entries, room - len(body.head) - len(air) - len(loaders), now_s)
-    rule, spots = tabs.strip(tab, width, look, _facts(body.facts, window), tabs.TABS)
+    rule, spots = tabs.strip(tab, width, look, _facts(body.facts, window, look), tabs.TABS)
     strips += [rule, *body.head]
     list_y = len(strips)
     strips += [
@@ -69,10 +70,11 @@ def _chart_lines(height: int) -> int:
     return 2 if height < ROOMY else 4 if height < 50 else 6
 
 
-def _facts(facts: str, window: Window) -> str:
-    """How much there is, and which of it is to be seen."""
-    count = len(window.entries)
+def _facts(facts: str, window: Window, look: Look) -> tuple[str, ...]:
+    """How much there is, and which of it is to be seen: at the least, how many lines there are below."""
+    count, bottom = len(window.entries), window.top + window.height
     if count <= window.height:
-        return facts
-    seen = f"{window.top + 1}-{min(window.top + window.height, count)} of {count}"
-    return f"{facts}  {seen}" if facts else seen
+        return (facts,)
+    seen = f"{window.top + 1}-{min(bottom, count)} of {count}"
+    below = f"{look.glyphs.down}{count - bottom}" if bottom < count else look.glyphs.up
+    return f"{facts}  {seen}" if facts else seen, seen, below

@@ -36,9 +36,12 @@ Spot = tuple[int, int, AnyTab]  # from cell, to cell, the tab a click there open
 
 
 def strip(
-    opened: AnyTab, width: int, look: Look, facts: str, tabs: Sequence[AnyTab]
+    opened: AnyTab, width: int, look: Look, facts: Sequence[str], tabs: Sequence[AnyTab]
 ) -> tuple[Strip, list[Spot[AnyTab]]]:
-    """The rule with the tabs on it, and where on it which is; titles are short where there is little room."""
+    """The rule with the tabs on it, and where on it which is; titles are short where there is little room.
+
+    Of `facts`, which say the same ever more briefly, the first that fits stands at its end.
+    """
     long, short = [tab.title for tab in tabs], [tab.short or tab.title for tab in tabs]
     mixed = [tab.title if tab is opened else tab.short or tab.title for tab in tabs]
     titles = next((each for each in (long, mixed) if 2 + sum(map(len, each)) + 4 * len(tabs) <= width), short)
@@ -51,7 +54,7 @@ def strip(
         line.add("]" if chosen else " ", "busy")
         spots.append((start, line.cells, tab))
     line.add(" ")
-    right = f" {facts} " if facts and line.cells + cell_len(facts) + 4 <= width else ""
+    right = next((f" {each} " for each in facts if each and line.cells + cell_len(each) + 3 <= width), "")
     line.add(glyph * (width - line.cells - cell_len(right) - bool(right)), "faint")
     if right:
         line.add(right, "dim").add(glyph, "faint")

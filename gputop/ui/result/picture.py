@@ -56,7 +56,7 @@ def picture(
     room = max(0, height - tabs_y - 1)
     glance = _glance(content, tab, width, room, look)
     body = tab.draw(width, room - len(glance), look)
-    rule, spots = tabs.strip(tab, width, look, tab.facts, content.tabs)
+    rule, spots = tabs.strip(tab, width, look, (tab.facts,), content.tabs)
     strips += [rule, *body]
     strips += [draw.blank(width, look)] * (height - len(strips) - len(glance))
     return Picture([*strips, *glance][:height], tabs_y, spots, tabs_y + 1)
