@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -56,13 +56,12 @@ class Machine:
         """It at t seconds."""
         share = GpuShare(uuid="G", busy_percent=97.0, vram_bytes=30 * 2**30)
         job = Job(key="j", name="j", ranks=(Identity(100, 1),))
-        trainer = replace(Process(pid=100, started_ticks=1, gpus=(share,), **_TRAINER), **_now(self.trainer, t))
-        loaders = tuple(
-            replace(Process(pid=200 + n, started_ticks=1, parent_pid=100, **_LOADER), **_now(self.loader, t))
-            for n in range(self.loaders)
-        )
-        gpu = replace(Gpu(uuid="G", index="0", name="H100", **_GPU), **_now(self.gpu, t))
-        host = replace(Host(**_HOST), **_now(self.host, t))
+        own = {"pid": 100, "started_ticks": 1, "gpus": (share,)}
+        trainer = Process(**{**own, **_TRAINER, **_now(self.trainer, t)})
+        child = {"started_ticks": 1, "parent_pid": 100, **_LOADER, **_now(self.loader, t)}
+        loaders = tuple(Process(**{"pid": 200 + n, **child}) for n in range(self.loaders))
+        gpu = Gpu(**{"uuid": "G", "index": "0", "name": "H100", **_GPU, **_now(self.gpu, t)})
+        host = Host(**{**_HOST, **_now(self.host, t)})
         return Frame(
             wall_s=t, mono_s=1000 + t, hostname="h", host=host, gpus=(gpu,), processes=(trainer, *loaders), jobs=(job,)
         )
