@@ -99,9 +99,9 @@ class Recorder:
             return
         missed = dropped + self._failed
         try:
-            before = "".join(self._before(update.frame, missed - self._told))
             line, whole = self._frames.line(update.frame)
-            text = f"{before}{line}{''.join(self._after(update))}".encode()
+            before = self._before(update.frame, missed - self._told)
+            text = "".join((*before, line, *self._after(update))).encode()
         except Exception as error:  # one frame is lost, the recording goes on
             self._failed += 1
             self._frames.restart()

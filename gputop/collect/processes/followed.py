@@ -33,13 +33,16 @@ class Followed:
         self._counters: dict[str, Counters] = {}
         self._refused_s: dict[str, float] = {}
         self._looks: deque[tuple[float, bool]] = deque()
+        self._blocked = 0  # of these looks
 
     def read(self, reading: Reading, now_s: float, scale: Scale) -> None:
         """Read one of its files; what does not work is remembered with its reason."""
         if now_s < self._refused_s.get(reading.file, 0.0):
             return
         try:
-            counters = self._counters.setdefault(reading.file, Counters())
+            counters = self._counters.get(reading.file)
+            if counters is None:
+                counters = self._counters[reading.file] = Counters()
             self.fields.update(reading.values(self._raw(reading), counters, now_s, scale))
             if self.troubles:
                 self.troubles.pop(reading.file, None)
@@ -68,11 +71,11 @@ class Followed:
     def watch(self, now_s: float, blocked: bool) -> bool:
         """Remember whether it was seen in state D; whether it moves anything."""
         self._looks.append((now_s, blocked))
+        self._blocked += blocked
         while now_s - self._looks[0][0] > BLOCKED_OVER_S:
-            self._looks.popleft()
+            self._blocked -= self._looks.popleft()[1]
         count = len(self._looks)
-        blocked_looks = sum([blocked for _, blocked in self._looks])
-        self.fields["blocked_percent"] = 100 * blocked_looks / count if count >= FEWEST_LOOKS else None
+        self.fields["blocked_percent"] = 100 * self._blocked / count if count >= FEWEST_LOOKS else None
         return bool(self.fields.get("read_bytes_per_s") or self.fields.get("write_bytes_per_s"))
 
     def show(self, shown: bool, only: Iterable[Reading], now_s: float) -> None:

@@ -57,6 +57,7 @@ class _Family:
         self.passes, self.began_s = 0, 0.0
         self.values: Values = {}
         self.blocked = False  # a thread was in state D in this pass
+        self._names: tuple[tuple[str, int], ...] | None = None  # None: to be counted anew
         self._listed = 0  # in which pass the threads were listed
         self.others = (0.0, 0.0)  # context switches a second of busy threads, the main one excluded
 
@@ -113,6 +114,7 @@ class _Family:
     def _forget(self, tids: Iterable[int]) -> None:
         for tid in tids:
             self.threads.pop(tid).schedstat.close()
+            self._names = None
 
     def _read(self, tid: int, thread: _Thread, now_s: float) -> int:
         reads = 1
@@ -121,6 +123,7 @@ class _Family:
         thread.parked = 0 if thread.run or thread.wait or thread.run is None else thread.parked + 1
         if thread.name is None:
             thread.name = decode(slurp(f"{self.folder}/{tid}/comm", 64).rstrip(b"\n"))
+            self._names = None
             reads += 1
         if thread.busy:
             raw = slurp(f"{self.folder}/{tid}/status", 16384)
@@ -131,20 +134,25 @@ class _Family:
 
     def _end(self) -> None:
         measured = [thread for thread in self.threads.values() if thread.run is not None]
-        names = Counter(thread.name for thread in self.threads.values() if thread.name is not None)
+        busy = [thread for thread in measured if thread.busy]
         self.values = {
-            "busy_threads": sum(thread.busy for thread in measured) if measured else None,
+            "busy_threads": len(busy) if measured else None,
             "run_wait_percent": waited_percent(
-                sum(thread.run or 0.0 for thread in measured) if measured else None,
-                sum(thread.wait or 0.0 for thread in measured) if measured else None,
+                sum([thread.run or 0.0 for thread in measured]) if measured else None,
+                sum([thread.wait or 0.0 for thread in measured]) if measured else None,
             ),
-            "thread_names": tuple(sorted(names.items(), key=lambda named: (-named[1], named[0]))[:MOST_NAMES]),
+            "thread_names": self._named(),
         }
-        busy = [thread for tid, thread in self.threads.items() if thread.busy and tid != self.identity.pid]
-        self.others = (
-            sum(thread.switching[0] or 0.0 for thread in busy),
-            sum(thread.switching[1] or 0.0 for thread in busy),
-        )
+        main = self.threads.get(self.identity.pid)
+        asked, forced = ([one.switching[way] or 0.0 for one in busy if one is not main] for way in (0, 1))
+        self.others = (sum(asked), sum(forced))
+
+    def _named(self) -> tuple[tuple[str, int], ...]:
+        """How many threads have which name, the most first; a name never changes while its thread is known."""
+        if self._names is None:
+            names = Counter(thread.name for thread in self.threads.values() if thread.name is not None)
+            self._names = tuple(sorted(names.items(), key=lambda named: (-named[1], named[0]))[:MOST_NAMES])
+        return self._names
 
 
 class Threads:
