@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 
 from gputop.diagnose.rules import RULES
+from gputop.model import Frame
 from tests.score import followed
 from tests.score.marks import LOOKED_S, Result, Truth, marked
 from tests.score.tools import TOOLS
@@ -12,35 +16,98 @@ from tests.workloads.cases import CASES, Case
 from tests.workloads.confine import NotCovered
 from tests.workloads.stage import Performance, Play, perform
 
+PLAIN, TWIN = "as it is", "healthy twin"
+Runs = dict[tuple[str, str, str], Result]  # by workload, variant, tool
+
 
 def names() -> list[str]:
     """The workloads whose rule there is, and one whose advice is followed."""
     return [*(case.name for case in CASES if case.plants in RULES), followed.NAME]
 
 
-def played(name: str) -> Iterator[tuple[str, dict[str, Result]]]:
-    """The faulty one and its twin, by tool; nothing where this machine cannot play it."""
-    if name == followed.NAME:
-        yield "as it is", {"gputop": followed.played()}
-        return
-    (case,) = [case for case in CASES if case.name == name]
-    for healthy in (False, True):
+def all_played(wanted: Sequence[str], kept: Path | None = None) -> Runs:
+    """One after the other, as each needs the machine for itself; those that do not, at the same time.
+
+    What stands in the folder `kept` is not played again: it takes hours.
+    """
+    cases = [case for case in CASES if case.name in wanted]
+    groups = [[case] for case in cases if not case.calm] + [[case for case in cases if case.calm]]
+    runs: Runs = {}
+    for group in groups:
+        missing = [case for case in group if not _read(kept, case.name)]
+        played = dict(_played(missing)) if missing else {}
+        for case in group:
+            found = {key: result for key, result in played.items() if key[0] == case.name}
+            _write(kept, case.name, found)
+            runs |= found or _read(kept, case.name)
+    if followed.NAME in wanted:
+        found = _read(kept, followed.NAME) or {(followed.NAME, PLAIN, "gputop"): followed.played()}
+        _write(kept, followed.NAME, found)
+        runs |= found
+    return runs
+
+
+def _played(cases: Sequence[Case]) -> Iterator[tuple[tuple[str, str, str], Result]]:
+    """Faulty ones and their twins, by tool; nothing of what this machine cannot play."""
+    both = [Play(case, healthy) for case in cases for healthy in (False, True)]
+    for plays in [both] if len(cases) > 1 else [[play] for play in both]:
+        seconds = max(play.case.seconds for play in plays) + LOOKED_S
         try:
-            (seen,) = perform(Play(case, healthy), seconds=case.seconds + LOOKED_S)
-        except NotCovered:
+            seen = perform(*plays, seconds=seconds)
+        except NotCovered as why:
+            print(f"not covered: {plays[0].case.name}: {why}", flush=True)
             return
-        yield "healthy twin" if healthy else "as it is", _judged(case, healthy, seen)
+        for play, one in zip(plays, seen, strict=True):
+            others = {pid for other in seen if other is not one for pid in other.roots}
+            for tool, result in _judged(play, one, others).items():
+                print(f"{play.case.name}, {TWIN if play.healthy else PLAIN}, {tool}: {result}", flush=True)
+                yield (play.case.name, TWIN if play.healthy else PLAIN, tool), result
 
 
-def _judged(case: Case, healthy: bool, seen: Performance) -> dict[str, Result]:
-    never = (*case.must_not, case.plants) if healthy else case.must_not
-    truth = Truth(rule=None if healthy else case.plants, due_s=float(case.seconds), never=never)
-    frames = [(update.frame.wall_s - seen.since_s, update.frame) for update in seen.updates]
+def _judged(play: Play, seen: Performance, others: set[int]) -> dict[str, Result]:
+    case = play.case
+    never = (*case.must_not, case.plants) if play.healthy else case.must_not
+    truth = Truth(rule=None if play.healthy else case.plants, due_s=float(case.seconds), never=never)
+    frames = [
+        (update.frame.wall_s - seen.since_s, _without(others, update.frame, seen.gpus)) for update in seen.updates
+    ]
     return {tool: marked(list(judge(iter(frames))), truth) for tool, judge in TOOLS.items()}
 
 
-def all_played(wanted: Iterable[str]) -> Iterator[tuple[tuple[str, str, str], Result]]:
-    """One after the other: each needs the machine for itself."""
-    for name in wanted:
-        for variant, found in played(name):
-            yield from (((name, variant, tool), result) for tool, result in found.items())
+def _without(others: set[int], frame: Frame, gpus: frozenset[str]) -> Frame:
+    """A machine on which only one of them plays."""
+    parents = {process.pid: process.parent_pid for process in frame.processes}
+
+    def theirs(pid: int | None) -> bool:
+        while pid is not None and pid not in others:
+            pid = parents.get(pid)
+        return pid is not None
+
+    stay = tuple(process for process in frame.processes if not theirs(process.pid))
+    known = {process.identity for process in stay}
+    return replace(
+        frame,
+        gpus=tuple(gpu for gpu in frame.gpus if gpu.index in gpus),
+        processes=stay,
+        jobs=tuple(job for job in frame.jobs if known & {*job.ranks, *job.members}),
+    )
+
+
+def _file(kept: Path, name: str) -> Path:
+    return kept / f"{name.replace('/', '-')}.json"
+
+
+def _read(kept: Path | None, name: str) -> Runs:
+    if kept is None or not _file(kept, name).exists():
+        return {}
+    return {
+        (name, variant, tool): Result(**{**result, "misled": tuple(result["misled"])})
+        for variant, tool, result in json.loads(_file(kept, name).read_text())
+    }
+
+
+def _write(kept: Path | None, name: str, runs: Runs) -> None:
+    if kept and runs:
+        kept.mkdir(parents=True, exist_ok=True)
+        rows = [(variant, tool, asdict(result)) for (_, variant, tool), result in runs.items()]
+        _file(kept, name).write_text(json.dumps(rows))

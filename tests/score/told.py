@@ -10,7 +10,6 @@ from gputop.docs.markdown import table
 from tests.score.marks import MARKS, Result, Total, total
 
 PAGE = Path(gputop.__file__).parent / "docs" / "diagnosis.md"
-BEGIN, END = "<!-- score -->\n", "<!-- /score -->\n"
 HEAD = ("", "runs", *MARKS, "must not", "false alarms/h", "detected after", "cleared after", "flaps")
 Runs = Mapping[tuple[str, str, str], Result]  # by scenario, variant, tool
 
@@ -31,11 +30,12 @@ def page(runs: Runs, plain: str, how: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def land(text: str) -> None:
-    """Put the score into the manual, between its marks."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}{text}{END}{after}", encoding="utf-8")
+def land(tier: str, text: str) -> None:
+    """Put the score of a tier into the manual, between its marks."""
+    begin, end = f"<!-- {tier} -->\n", f"<!-- /{tier} -->\n"
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    PAGE.write_text(f"{before}{begin}{text}{end}{after}", encoding="utf-8")
 
 
 _LEGEND = """right: the cause that was planted leads. secondary: it is named, but something else leads. symptom: it is
