@@ -60,6 +60,20 @@ def reading(times: int, *, idle: bool) -> Made:
     return made
 
 
+def depending(reads: int) -> Made:
+    """The GPU idles for half of each step with work in its queue, and the CPU reads so many numbers."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        for place in range(10):
+            start = at + place * 10 * MS
+            made.kernel(GEMM, start, 5 * MS, launch=max(0.0, start - 20 * MS))
+        for place in range(reads):
+            made.host("aten::_local_scalar_dense", at + place * 100, 2)
+    return made
+
+
 def optimizing(kernels: int, name: str) -> Made:
     """A fifth of each step is the optimizer's."""
     made = Made()
@@ -205,6 +219,7 @@ FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks l
     ("T04", lambda: mixed((FP32, 0.5), (ADD, 0.4)), lambda: mixed((FP32, 0.3), (GEMM, 0.6))),
     ("T05", lambda: copying(PAGEABLE, 5_000_000), lambda: copying(PAGEABLE, 900)),
     ("T06", lambda: reading(10, idle=True), lambda: reading(10, idle=False)),
+    ("T06", lambda: depending(150), lambda: depending(50)),
     ("T07", lambda: copying(PINNED, 10**8, alone_ms=10), lambda: copying(PINNED, 10**8)),
     ("T08", lambda: communicating(15), lambda: communicating(5, hidden_ms=50)),
     ("T09", lambda: growing(50_000_000), lambda: growing(5_000_000)),

@@ -80,7 +80,17 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     )
 
 
-@signature("T06", "sync", "Does the CPU stop to wait for the GPU?", per_step=5, time=0.10, idle=0.05, least=0.01)
+@signature(
+    "T06",
+    "sync",
+    "Does the CPU stop to wait for the GPU?",
+    per_step=5,
+    time=0.10,
+    idle=0.05,
+    least=0.01,
+    many=100,
+    blocked=0.30,
+)
 def sync(view: View, limit: Limits) -> Iterator[Verdict]:
     """Waiting is harmless while the GPU stays busy: it counts only with idle time behind it."""
     found, calls = view.found, view.trace.calls
@@ -95,11 +105,14 @@ def sync(view: View, limit: Limits) -> Iterator[Verdict]:
     after = found.share(sum((end - start for start, end in found.gaps if waits.holds(start)), 0.0))
     if count < limit["per_step"] and time < limit["time"]:
         return
-    if after < limit["idle"] and (starved < limit["idle"] or time < limit["least"]):
+    queued = found.share(found.idle.other_us)  # idle although something is launched
+    depends = reads >= limit["many"] and queued >= limit["blocked"]
+    if after < limit["idle"] and (starved < limit["idle"] or time < limit["least"]) and not depends:
         return
+    state = f"which idles {queued:.0%} of the time with work queued" if depends else "which then has nothing queued"
     yield Verdict(
         severity="warn" if after >= limit["idle"] else "info",
-        headline=f"The CPU stops {count:.0f} times a step to wait for the GPU, which then has nothing queued.",
+        headline=f"The CPU stops {count:.0f} times a step to wait for the GPU, {state}.",
         numbers=(
             Number(text="waits a step", value=count, limit=limit["per_step"]),
             Number(text="numbers read a step (item, nonzero)", value=reads),
