@@ -227,7 +227,7 @@ def weighed(proc: FakeProc, pid: int) -> dict:
 
     def done() -> bool:
         proc.now_s += 0.06
-        proc.names.want([Wanted(Identity(pid, 500_000), "python", weigh=True)])
+        proc.names.want([Wanted(Identity(pid, 500_000), "python", weigh=True, shm=True)])
         values = proc.names.known(Identity(pid, 500_000)).values
         told = {missing.metric for missing in values.get("missing", ())}
         return "shm_total_bytes" in values or "shm_total_bytes" in told

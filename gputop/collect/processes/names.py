@@ -36,7 +36,8 @@ class Wanted(NamedTuple):
     identity: Identity
     comm: str
     deep: bool = True  # environment, folder and libraries too
-    weigh: bool = False  # PSS and its /dev/shm too
+    weigh: bool = False  # PSS too
+    shm: bool = False  # its /dev/shm too
 
 
 class _Ask(NamedTuple):
@@ -142,7 +143,7 @@ class Names:
             elif want.weigh and now_s >= max(card.weigh_s, self._weigh_after_s):
                 card.weigh_s = now_s + WEIGH_EVERY_S
                 self._asks.put(_Ask(want.identity, "weight"))
-            elif want.weigh and now_s >= card.shm_s:
+            elif want.shm and now_s >= card.shm_s:
                 card.shm_s = now_s + SHM_EVERY_S
                 self._asks.put(_Ask(want.identity, "shm"))
 

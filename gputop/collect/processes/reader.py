@@ -260,8 +260,9 @@ class ProcessReader:
             return
         wanted = []
         for pid, seen in self._tracked.items():
-            weigh = pid in self._weighed or seen.stat.parent_pid in self._loader_parents
-            wanted.append(Wanted(seen.identity, seen.stat.comm, weigh=weigh))
+            shm = pid in self._weighed  # a loader has that of its trainer
+            weigh = shm or seen.stat.parent_pid in self._loader_parents
+            wanted.append(Wanted(seen.identity, seen.stat.comm, weigh=weigh, shm=shm))
         if interest.every_process:
             others = dict.fromkeys((*looked, *(seen for seen in self._seen.values() if not seen.named)))
             wanted += [Wanted(seen.identity, seen.stat.comm, deep=False) for seen in others if not seen.tracked]
