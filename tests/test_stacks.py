@@ -84,7 +84,7 @@ def test_the_odd_rank_of_a_job_that_hangs_is_found() -> None:
         assert [place.label for place in result.ranks.odd] == ["rank 1"]
         assert result.ranks.text == (
             "rank 1 is not where rank 0, rank 2 are: read_shard (<string>:3). "
-            "None of them moved between two looks: the job may hang."
+            "None of them was seen to move in a second: the job may hang."
         )
 
 
@@ -103,9 +103,10 @@ def test_who_is_outside_of_the_collective_is_the_odd_one_even_of_two() -> None:
     assert [place.label for place in found.odd] == ["rank 1"]
     assert found.text == (
         "rank 1 is not in the collective that rank 0 waits in: step (train.py:41). "
-        "rank 0 did not move between two looks, the others did."
+        "rank 0 was not seen to move in a second, the others were."
     )
     assert not compare(["a", "b"], [inside, inside], [inside, inside]).odd
+    assert compare(["a"], [inside], [outside], [inside]).places[0].moves, "it was elsewhere meanwhile"
     assert compare(["a", "b"], [[], []], [[], []]).text == ""
 
 

@@ -72,7 +72,7 @@ def _page(result: StackResult, ranks: Ranks) -> Page:
         for place, shown in zip(ranks.places, result.processes, strict=True)
     )
     table = Table("Ranks", ("", "pid", "moves", "in", "own code"), rows)
-    return Page(title=f"{len(rows)} ranks, looked at twice", words=(ranks.text,), tables=(table,))
+    return Page(title=f"{len(rows)} ranks, looked at for a second", words=(ranks.text,), tables=(table,))
 
 
 def _object(result: StackResult) -> dict[str, Any]:

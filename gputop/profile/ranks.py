@@ -39,22 +39,22 @@ class Ranks:
         return tuple(place for place in self.places if place.odd)
 
 
-def compare(
-    labels: Sequence[str], before: Sequence[Sequence[ThreadStack]], now: Sequence[Sequence[ThreadStack]]
-) -> Ranks:
-    """Two looks at the threads of each rank, a moment apart. In a hang nobody moves, and all but one are together."""
-    stacks = [_main(threads) for threads in now]
+def compare(labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]]) -> Ranks:
+    """Looks at the threads of each rank within a second, the newest last. In a hang nobody moves, and all but one are
+    together."""
+    stacks = [_main(threads) for threads in looks[-1]]
     odd = _odd(stacks)
+    earlier = [[calls for threads in of_rank if (calls := _main(threads))] for of_rank in zip(*looks[:-1], strict=True)]
     places = tuple(
         Place(
             label=label,
             inner=calls[0] if calls else None,
             own=next((call for call in calls if call.own), None),
             collective=_collective(calls),
-            moves=earlier != calls if earlier and calls else None,
+            moves=any(before != calls for before in befores) if befores and calls else None,
             odd=place in odd,
         )
-        for place, (label, calls, earlier) in enumerate(zip(labels, stacks, map(_main, before), strict=True))
+        for place, (label, calls, befores) in enumerate(zip(labels, stacks, earlier, strict=True))
     )
     return Ranks(places, " ".join(_words(places)))
 
@@ -100,11 +100,12 @@ def _words(places: Sequence[Place]) -> list[str]:
     else:
         said.append("The ranks are in different places, none of them apart from a majority.")
     if len(still) == len(seen):
-        said.append("None of them moved between two looks: the job may hang.")
+        said.append("None of them was seen to move in a second: the job may hang.")
     elif still:
-        said.append(f"{_names(still)} did not move between two looks, the others did.")
+        be = "was" if len(still) == 1 else "were"
+        said.append(f"{_names(still)} {be} not seen to move in a second, the others were.")
     else:
-        said.append("All of them moved between two looks: the job goes on.")
+        said.append("All of them moved in a second: the job goes on.")
     return said
 
 

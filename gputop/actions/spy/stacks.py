@@ -30,7 +30,8 @@ from gputop.safe.files import Refused
 from gputop.safe.text import decode
 
 AT_ONCE = 16  # processes that are looked at together
-APART_S = 1.0  # between the two looks at the ranks of a job: one that stands still is told by the second
+SECOND_S = 1.0  # ranks of a job are looked at for so long: one that stands still is told by all looks but the first
+LOOKS = 4  # in that time: a step that mostly waits in one line is easily caught there twice
 _LONGEST_S = 15.0
 _TRIES = 4  # a stack that changes while it is read without a pause may be unreadable
 
@@ -116,17 +117,21 @@ def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
     run.say(f"reading the stacks of {words.amount(len(meant), 'process')}")
     shown = _shown(meant, asked, program, run)
     ranks = None
-    if ranks_only and len(shown) > 1 and not run.pause(APART_S):
-        before, shown = shown, _shown(meant, asked, program, run)
-        ranks = compare(
-            [_label(one.process) for one in shown], [one.threads for one in before], [one.threads for one in shown]
-        )
+    if ranks_only and len(shown) > 1:
+        looks = [shown]
+        more = 1 if asked.native else LOOKS - 1  # which pauses them
+        while len(looks) <= more and not run.pause(SECOND_S / more):
+            looks.append(_shown(meant, asked, program, run))
+        shown = looks[-1]
+        if len(looks) > 1:
+            seen = [[one.threads for one in look] for look in looks]
+            ranks = compare([_label(one.process) for one in shown], *seen)
     barred = [one.barred for one in shown if one.barred]
-    seen = len(shown) - len(barred)
-    if not seen:
+    read = len(shown) - len(barred)
+    if not read:
         text = barred[0].text if len(barred) == 1 else f"no stack of {words.amount(len(shown), 'process')} can be read"
     else:
-        text = f"stacks of {words.amount(seen, 'process')}" + (f"; {len(barred)} cannot be read" if barred else "")
+        text = f"stacks of {words.amount(read, 'process')}" + (f"; {len(barred)} cannot be read" if barred else "")
     stopped = [f"{one.pid} is stopped: kill -CONT {one.pid} sets it going" for _, one in meant if _stopped(one)]
     return StackResult(text=text, good=not barred, lines=(*_unlocks(barred), *stopped), processes=shown, ranks=ranks)
 
