@@ -18,7 +18,7 @@ from gputop.diagnose.steady import Steady
 from gputop.diagnose.sums import Sums
 from gputop.diagnose.view import View
 from gputop.history import History
-from gputop.model import Frame, Host, Identity, Job, Missing, Process
+from gputop.model import Frame, GpuShare, Host, Identity, Job, Missing, Process, Role
 from tests.judged import LIMITS, Machine, found, judged
 
 GPU = Subject(kind="gpu", gpus=("G",))
@@ -282,3 +282,18 @@ def test_a_rule_that_fails_silences_no_other() -> None:
     assert found(said, "thermal")
     (one,) = [silent for silent in said.abstained if silent.rule == "broken"]
     assert one.unlock == f"{BROKEN} (ZeroDivisionError: no GPU): please report it"
+
+
+@pytest.mark.parametrize(("trainers", "every_s"), [(1, 2), (8, 2), (12, 4), (16, 5), (64, 5)])
+def test_many_trainers_are_asked_about_less_often(trainers: int, every_s: int) -> None:
+    many = tuple(
+        Process(pid=pid, started_ticks=1, role=Role.TRAINER, job="j", gpus=(GpuShare(uuid="G"),))
+        for pid in range(1, trainers + 1)
+    )
+    jobs = (Job(key="j", name="j"),)
+    frames = [
+        Frame(wall_s=t, mono_s=1000.0 + t, hostname="h", host=Host(), processes=many, jobs=jobs) for t in range(21)
+    ]
+    said = [verdict for _, verdict in judged(frames)]
+    asked = [second for second in range(1, 21) if said[second] is not said[second - 1]]
+    assert asked == list(range(every_s, 21, every_s))

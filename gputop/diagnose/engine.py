@@ -20,7 +20,7 @@ from gputop.model import Frame
 
 BROKEN = "this rule failed"
 EVERY_S = 2.0  # the least window is ten seconds: asking at every frame costs twice as much and shows nothing more
-_EACH_S, _SELDOM_S = 0.25, 5.0  # a trainer more costs as much again: beyond eight they are asked less often, up to this
+_FEW, _EACH_S, _SELDOM_S = 8, 0.375, 5.0  # beyond so many trainers it waits longer for each, at most so long
 _CLASSES_EVERY_S = 5.0  # they are about two minutes
 _SLACK_S = 0.1  # by which a tick may be early
 _LONGEST_S = 15.0  # what one look may stand for: nobody knows what was between
@@ -64,7 +64,8 @@ class Engine:
 
     def judge(self, frame: Frame, history: History, every_s: float = EVERY_S) -> Verdict:
         """What the rules say of the newest frame; the last verdict where they were asked a moment ago."""
-        every_s = max(every_s, min(_SELDOM_S, _EACH_S * len(self._remembered.trees)))
+        many = max(0, len(self._remembered.trees) - _FEW)
+        every_s = max(every_s, min(_SELDOM_S, EVERY_S + _EACH_S * many))
         since_s = EVERY_S if self._judged_s is None else frame.mono_s - self._judged_s
         if self._judged_s is not None and since_s < every_s - _SLACK_S:
             return self._verdict
