@@ -48,7 +48,8 @@ def count(path: Path) -> int:
 
 def written(path: Path) -> int:
     """How many lines of a closed recording are frames; there are events too."""
-    return sum(line.startswith(b'{"type":"frame"') for line in gzip.decompress(path.read_bytes()).splitlines())
+    frames = (b'{"type":"frame"', b'{"type":"change"')
+    return sum(line.startswith(frames) for line in gzip.decompress(path.read_bytes()).splitlines())
 
 
 def grows(path: Path, frames: int) -> None:

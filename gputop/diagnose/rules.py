@@ -1,24 +1,17 @@
 """Every rule there is. To import this is to load them all, which takes longer than anything else here."""
 
-from gputop.diagnose import cpu, device, efficiency, feed, inside, memory, ranks, storage, usage
+from dataclasses import replace
 
-# isort: split
-from gputop.diagnose import meta  # last: it tells what the others cannot judge
-
-# isort: split
+from gputop.diagnose import cpu, device, efficiency, feed, inside, memory, meta, ranks, storage, usage
 from gputop.diagnose.rule import RULES
 
-GROUPS = (
-    usage,
-    feed,
-    efficiency,
-    cpu,
-    storage,
-    memory,
-    ranks,
-    device,
-    inside,
-    meta,
-)  # the modules of the rules, in the order in which rules are listed
+# the modules of the rules, in the order in which rules are listed and asked; meta tells what the others cannot judge
+GROUPS = (usage, feed, efficiency, cpu, storage, memory, ranks, device, inside, meta)
+_ORDER = {module.__name__.rpartition(".")[2]: place for place, module in enumerate(GROUPS)}
+
+# in this order, whichever of them somebody imported first
+for _place, _rule in enumerate(sorted(RULES.values(), key=lambda rule: _ORDER[rule.group])):
+    del RULES[_rule.id]
+    RULES[_rule.id] = replace(_rule, place=_place)
 
 __all__ = ["GROUPS", "RULES"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gputop.source import Source
+from gputop.ui.mailbox import Mailbox
 from gputop.ui.panes.header import Status
 
 
@@ -12,6 +13,7 @@ class Program(Protocol):
     """The part of the program that all screens know."""
 
     source: Source
+    mailbox: Mailbox
     frozen: bool
 
     def status(self) -> Status:

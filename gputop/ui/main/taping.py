@@ -26,7 +26,7 @@ class Taping(Board):
         if tape.running:
             tape.stop(self._told)
         else:
-            tape.start(self.shown, self._told)
+            tape.start(lambda: self.program.mailbox.newest, self._told)
 
     def show(self, update: Update) -> None:
         """Draw an update, and say what has become of the recording."""

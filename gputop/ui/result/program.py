@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 from gputop.actions import Rights
 from gputop.config import Settings
 from gputop.ui import program
-from gputop.ui.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from gputop.ui.dialogs.palette import Deed
@@ -30,7 +29,6 @@ class Main(Protocol):
 class Program(program.Program, Protocol):
     """What the screen asks of the program it belongs to, beyond what all do."""
 
-    mailbox: Mailbox
 
     @property
     def main(self) -> Main:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,8 +52,8 @@ class Tape:
             return problem
         return "recording goes on" if before and not problem and self._recorder else ""
 
-    def start(self, newest: Update | None, tell: Tell) -> None:
-        """Record from the newest update on, and tell where to."""
+    def start(self, newest: Callable[[], Update | None], tell: Tell) -> None:
+        """Record from the newest update on, and tell where to. It is asked for when the file is there: others come."""
         self._opening = True
         self._aside.do(lambda: self._open(newest), tell)
 
@@ -81,14 +82,14 @@ class Tape:
             return _ended(recorder)
         return f"{recorder.path}: {_extent(recorder)}; gputop replay shows it"
 
-    def _open(self, newest: Update | None) -> str:
+    def _open(self, newest: Callable[[], Update | None]) -> str:
         try:
             recorder = _new()
         except (Refused, OSError) as error:
             self._opening = False
             return f"not recorded: {clean(str(error))}"
-        if newest:
-            recorder.take(newest)
+        if update := newest():
+            recorder.take(update)
         self._recorder, self._opening = recorder, False
         self._monitor.sinks = (*self._monitor.sinks, recorder.take)
         if self._over:
