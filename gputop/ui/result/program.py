@@ -29,7 +29,6 @@ class Main(Protocol):
 class Program(program.Program, Protocol):
     """What the screen asks of the program it belongs to, beyond what all do."""
 
-
     @property
     def main(self) -> Main:
         """The main screen."""
