@@ -38,7 +38,7 @@ def may_mount() -> bool:
 def training(folder: str) -> Iterator[Job]:
     """One job for all tests that leave it alive; every warning is an error in it, and its mounts are its own."""
     apart = ("unshare", "-m") if may_mount() else ()
-    with job(folder, "5", flags=("-W", "error"), python=(*apart, sys.executable)) as found:
+    with job(folder, "15", flags=("-W", "error"), python=(*apart, sys.executable)) as found:
         yield found
 
 

@@ -99,7 +99,7 @@ def test_utilization_rates_where_there_is_no_buffer(fake: Fake) -> None:
 VITAL = {"nvmlInitWithFlags", "nvmlShutdown", "nvmlErrorString", "nvmlDeviceGetHandleByIndex_v2"}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_n21_any_function_may_be_missing(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     without = chance.sample(sorted(symbols() - VITAL), chance.randint(5, 80))
