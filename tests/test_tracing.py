@@ -9,12 +9,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from gputop.actions import Rights
 from gputop.actions.tracing import TRACE, Order, Traced
+from gputop.actions.tracing.kineto.gate import fixed, torch_of
 from gputop.model import Role
 from gputop.safe.text import MASK
 from tests.acting import finished, hold, moment, row
@@ -95,6 +97,7 @@ def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
         barred = TRACE.barred(frame.by_identity[process.identity], Rights(), frame)
         assert barred is not None
         assert barred.unlock == "gputop run -- torchrun train.py 'a b'"
+    assert torch_of(training.pid) == (metadata.version("torch"), fixed(metadata.version("torch")))
     assert "there is no process" in trace(folder, "999999999").stderr
     assert trace(folder, str(training.pid), "--steps", "0").returncode == 64
     assert "--readonly" in trace(folder, "--readonly", str(training.pid)).stderr

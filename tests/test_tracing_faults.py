@@ -19,10 +19,10 @@ from gputop.actions.target import Target
 from gputop.actions.tracing import TRACE, Order, remote
 from gputop.actions.tracing.agent import NoAgent, connect
 from gputop.actions.tracing.notes import marked, told
-from gputop.actions.tracing.routes import route
+from gputop.actions.tracing.routes import Route, route
 from gputop.safe.attach import Barred
 from tests.acting import finished, hold, row
-from tests.tracing import TRAINING, scratch
+from tests.tracing import TRAINING, played, scratch
 from tests.watching import running
 
 
@@ -34,15 +34,27 @@ def folder() -> Iterator[str]:
 
 def test_a19_kineto_is_not_served_where_that_could_harm(folder: str) -> None:
     os.mkdir(f"{folder}/kineto", 0o700)
-    for place, why in (("", "any user could serve"), ("/kineto/", "could abort it"), ("/kineto", "may crash")):
+    os.symlink(f"{folder}/kineto", f"{folder}/link")
+    os.mkdir(f"{folder}/open", 0o750)
+    for place, version, why in (
+        ("", "2.14.1", "any user could serve"),
+        ("/kineto/", "2.14.1", "could abort it"),
+        ("/link", "2.14.1", "could abort it"),
+        ("/open", "2.14.1", "could abort it"),
+        ("/kineto" + 30 * "/.", "2.14.1", "could abort it"),
+        ("/kineto", "", "version of its torch cannot be told"),
+        ("/kineto", "2.13.0+cpu", "its torch 2.13.0+cpu can crash when such a trace stops (pytorch#188172 is in 2.14"),
+        ("/kineto", "2.14.0a0+git5c48869", "its torch 2.14.0a0+git5c48869 can crash"),
+        ("/kineto", "3.0.1+cu130", None),
+    ):
         told = {"KINETO_IPC_SOCKET_DIR": folder + place} if place else {}
-        environ = {**os.environ, "KINETO_USE_DAEMON": "1", **told}
-        with running(sys.executable, "-c", "print(flush=True); input()", stdin=subprocess.PIPE, env=environ) as child:
-            assert child.stdout is not None
-            child.stdout.readline()
+        environ = {**os.environ, "KINETO_USE_DAEMON": "1", "PYTHON_DISABLE_REMOTE_DEBUG": "1", **told}
+        with played(folder, version=version, env=environ) as child:
             found = route(row(child.pid))
+            assert found is Route.KINETO if why is None else isinstance(found, Barred) and why in found.line
+            found = route(row(child.pid, uid=54321, user="alice"))
             assert isinstance(found, Barred)
-            assert why in found.line
+            assert "alice" in found.line
 
 
 def test_a10_a11_who_is_not_the_agent_is_not_talked_to(folder: str) -> None:

@@ -21,6 +21,7 @@ from tests.acting import row, until
 from tests.watching import ROOT, running
 
 TRAINING = str(ROOT / "tests/workloads/traced.py")
+KINETO = str(ROOT / "tests/workloads/kineto.py")
 BRIEF_S = 20.0
 
 
@@ -116,6 +117,19 @@ def job(
         yield found
 
 
+@contextmanager
+def played(folder: str, *arguments: str, version: str = "2.14.1+cpu", **how: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process that plays one with Kineto, and that seems to have this torch; see tests/workloads/kineto.py."""
+    library = Path(folder, "site/torch/_C.cpython-311.so")
+    library.parent.mkdir(parents=True, exist_ok=True)
+    library.write_bytes(b"not a library")
+    library.with_name("version.py").write_text(f"import typing\n\n__version__ = '{version}'\ndebug = False\n")
+    with running(sys.executable, "-S", KINETO, str(library), *arguments, stdin=subprocess.PIPE, **how) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        yield child
+
+
 def interpreter(name: str, *modules: str) -> str | None:
     """Another Python that runs here and has these modules: on PATH, or of pyenv."""
     versions = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
@@ -134,4 +148,4 @@ def sockets(folder: str) -> list[str]:
     return sorted(os.listdir(f"{folder}/run"))
 
 
-__all__ = ["BRIEF_S", "Job", "environment", "interpreter", "job", "scratch", "sockets", "until"]
+__all__ = ["BRIEF_S", "Job", "environment", "interpreter", "job", "played", "scratch", "sockets", "until"]

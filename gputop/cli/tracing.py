@@ -49,7 +49,7 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
     return code
 
 
-RISKS = ("cuda-graphs", "remote-exec")
+RISKS = ("cuda-graphs", "remote-exec", "kineto")
 
 
 def _print(result: Traced, plain: bool) -> None:
@@ -61,8 +61,11 @@ def _print(result: Traced, plain: bool) -> None:
     pages += [page(view) for view in result.views]
     print("\n".join(text(each, ascii=plain) for each in pages))
     said = dict.fromkeys(fact.text for fact in result.notes)
-    print("\n".join(("What the program says of itself", *(f"  {to_ascii(each) if plain else each}" for each in said))))
-    print()
+    if said:
+        print(
+            "\n".join(("What the program says of itself", *(f"  {to_ascii(each) if plain else each}" for each in said)))
+        )
+        print()
     for file in result.files:
         print(file)
     print("open in https://ui.perfetto.dev; again with: gputop explain", Path(result.files[0]).parent / "*")

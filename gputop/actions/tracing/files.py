@@ -1,4 +1,4 @@
-"""Traces brought home: from where the agents wrote them, packed, to where profiles are kept."""
+"""Traces brought home: from where the programs wrote them, packed, to where profiles are kept."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import stat
 import time
 from collections.abc import Sequence
 
-from gputop import words
 from gputop.actions.naming import described
-from gputop.actions.tracing.order import Order
 from gputop.actions.tracing.shots import Shot
 from gputop.model import Process
 from gputop.profile import kept
@@ -25,17 +23,17 @@ _CHUNK = 1 << 20
 _LEVEL = 3  # a trace packs to a tenth with any
 
 
-def brought(process: Process, order: Order, shots: Sequence[Shot]) -> tuple[Kept, dict[str, Shot]]:
+def brought(process: Process, shots: Sequence[Shot]) -> tuple[Kept, dict[str, Shot]]:
     """Keep the traces of these under the name of a process: where, and which file is whose. Refused if they cannot be.
 
-    What the agents wrote is removed.
+    What the programs wrote is removed.
     """
     names = {_file(shot.target.process, len(shots) > 1): shot for shot in shots}
     packed = {name: _packed(shot) for name, shot in names.items()}
     meta = {
         "at_s": time.time(),
         **described(process),
-        "how": f"torch.profiler, {words.amount(order.steps, 'step')}",
+        "how": shots[0].how,
         "traces": list(packed),
         "stop_ms": max((stop for shot in shots if (stop := shot.took_ms("stop_ms"))), default=None),
     }
@@ -55,7 +53,7 @@ def _packed(shot: Shot) -> bytes:
     path, uid = str((shot.told or {}).get("out", "")), shot.target.process.uid
     where, base = os.path.split(path)
     if not os.path.isabs(path) or not _NAME.fullmatch(base):
-        raise Refused(f"the agent names a file that is none of its own: {path[:200]}")
+        raise Refused(f"it names a file that is none of its own: {path[:200]}")
     packed = io.BytesIO()
     try:
         there = os.open(shot.root + where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

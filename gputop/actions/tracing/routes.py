@@ -21,6 +21,7 @@ class Route(Enum):
 
     AGENT = "agent"
     REMOTE = "remote"  # our agent, put there by sys.remote_exec
+    KINETO = "kineto"  # Kineto's own daemon, which we are for one trace
 
 
 def route(process: Process, frame: Frame | None = None) -> Route | Barred:
@@ -29,11 +30,14 @@ def route(process: Process, frame: Frame | None = None) -> Route | Barred:
         return Route.AGENT
     said = agent.environment(process.pid)
     version = python_version(process.pid)
-    if version is not None and version >= remote.SINCE:
-        return remote.barred(process, said) or Route.REMOTE
-    if said.get("KINETO_USE_DAEMON") == "1":
-        return kineto.barred(process, said, start(process, frame))
-    return _none(process, version, start(process, frame))
+    remotely = version is not None and version >= remote.SINCE
+    barred = remote.barred(process, said) if remotely else _none(process, version, start(process, frame))
+    if barred is None:
+        return Route.REMOTE
+    if said.get("KINETO_USE_DAEMON") != "1":
+        return barred
+    daemon = kineto.barred(process, said, start(process, frame))
+    return (barred if remotely else daemon) if daemon else Route.KINETO
 
 
 def start(process: Process, frame: Frame | None = None) -> str:

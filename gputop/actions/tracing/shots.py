@@ -23,10 +23,11 @@ _SLACK_S = 32.0  # for a step that must end first, and for the writing
 _NOTES_S = 1.0
 _CUDA_GRAPHS = "cuda-graphs"
 
+BUSY = "the program runs its own profiler, which comes first: again when it is done"
 _WHY = {
     "no-torch": "torch is not imported yet: again in a moment",
     "still-importing": "torch is still being imported: again in a moment",
-    "profiler-active": "the program runs its own profiler, which comes first: again when it is done",
+    "profiler-active": BUSY,
     "busy": "it is being traced already",
     "unsupported": "its torch is too old or too new: it lacks {detail}",
     "cupti": "the driver refused CUPTI: {detail}",
@@ -38,18 +39,35 @@ _WHY = {
 
 
 class Shot:
-    """One process that is being traced: `told` is what its agent said at the end, `problem` why there is no trace."""
+    """One process that is being traced: `told` is what was said at the end, `problem` why there is no trace."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.state = "asked"
-        self.step_s = self.cap_s = 0.0
         self.told: dict[str, Any] | None = None
         self.problem: str | None = None
         self.risk: str | None = None
         self.notes: tuple[Fact, ...] = ()
-        self.agent: Agent | None = None
+        self.how = ""
         self.root = root(target.pid)  # of its files; while it lives
+
+    def fail(self, why: str) -> None:
+        """There will be no trace."""
+        self.problem, self.state = self.problem or clean(why, 400), "failed"
+
+    def took_ms(self, what: str) -> float:
+        """Milliseconds that a part of it took, as was said at the end; 0 where it did not."""
+        return _number((self.told or {}).get(what))
+
+
+class Asked(Shot):
+    """One whose agent does it."""
+
+    def __init__(self, target: Target, order: Order) -> None:
+        super().__init__(target)
+        self.how = f"torch.profiler, {words.amount(order.steps, 'step')}"
+        self.step_s = self.cap_s = 0.0
+        self.agent: Agent | None = None
         try:
             self.agent = connect(target)
         except NoAgent as why:
@@ -79,12 +97,8 @@ class Shot:
 
     def fail(self, why: str) -> None:
         """There will be no trace."""
-        self.problem, self.state = self.problem or clean(why, 400), "failed"
+        super().fail(why)
         self.let_go()
-
-    def took_ms(self, what: str) -> float:
-        """Milliseconds that a part of it took, as its agent said at the end; 0 where it did not."""
-        return _number((self.told or {}).get(what))
 
     def let_go(self) -> None:
         """Close the connection; what has not ended, ends."""
@@ -118,7 +132,7 @@ class Shot:
 
 def shoot(targets: Sequence[Target], order: Order, run: Run) -> list[Shot]:
     """Trace these at once, until each is done or has failed; cancelled, none is left waiting."""
-    shots = [Shot(target) for target in targets]
+    shots = [Asked(target, order) for target in targets]
     together = sum(shot.agent is not None for shot in shots) > 1
     at = time.time() + TOGETHER_S if together else None
     for shot in shots:
@@ -138,10 +152,10 @@ def shoot(targets: Sequence[Target], order: Order, run: Run) -> list[Shot]:
             elif shot.agent is not None and shot.target.ended():
                 shot.look()
                 shot.fail("it has ended")
-    return shots
+    return list(shots)
 
 
-def _line(shots: Sequence[Shot], order: Order, passed_s: float) -> str:
+def _line(shots: Sequence[Asked], order: Order, passed_s: float) -> str:
     """`recording 3 steps of 210 ms · 4 of 8 ranks · 1 s`."""
     states = [shot.state for shot in shots]
     steps = words.amount(order.steps, "step")

@@ -10,7 +10,7 @@ from gputop.actions.action import Result, Run, begin
 from gputop.actions.aim import untouchable
 from gputop.actions.hold import Hold, Scope
 from gputop.actions.target import Refusal, Rights, Target
-from gputop.actions.tracing import remote
+from gputop.actions.tracing import kineto, remote
 from gputop.actions.tracing.files import brought
 from gputop.actions.tracing.order import MOST_STEPS, Order, Traced
 from gputop.actions.tracing.routes import Route, route
@@ -76,16 +76,20 @@ def _trace(hold: Hold, order: Order, run: Run) -> Result:
         return Traced(text=f"{order.steps} steps cannot be recorded: 1 to {MOST_STEPS}", good=False)
     asked = meant(hold, order)
     held = {one.pid: one for scope in (Scope.PROCESS, Scope.JOB, Scope.TAGGED) for one in hold.held(scope)}
+    ways: dict[int, Route] = {}
     targets: list[Target] = []
     for process in asked:
         one = held[process.pid]
         if isinstance(one, Refusal):
             return Traced(text=f"nothing traced: {process.pid}: {one.text}", good=False)
-        barred = _prepared(one, hold.frame, order, run)
-        if barred is not None:
-            return barred
+        way = _prepared(one, hold.frame, order, run)
+        if isinstance(way, Traced):
+            return way
+        ways[one.pid] = way
         targets.append(one)
-    shots = shoot(targets, order, run)
+    served = [one for one in targets if ways[one.pid] is Route.KINETO]
+    shots = kineto.captured(served, order, run) if served else []
+    shots += shoot([one for one in targets if one not in served], order, run)
     risky = next((shot for shot in shots if shot.risk), None)
     if risky is not None:
         return Traced(text=f"{risky.target.pid}: {risky.problem}", good=False, risk=risky.risk)
@@ -93,8 +97,8 @@ def _trace(hold: Hold, order: Order, run: Run) -> Result:
     return _brought(hold, order, shots)
 
 
-def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | None:
-    """Have an agent in it, or say why there is none."""
+def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | Route:
+    """Have an agent in it, or find another way; else say why there is none."""
     if (why := target.denied()) is not None:
         return Traced(text=f"nothing traced: {target.pid}: {why}", good=False)
     found = route(target.process, frame)
@@ -106,7 +110,9 @@ def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | 
         problem = remote.inject(target, run)
         if problem is not None:
             return Traced(text=f"{target.pid}: {problem}", good=False)
-    return None
+    elif found is Route.KINETO and kineto.RISK not in order.confirmed:
+        return Traced(text=kineto.risk(target.pid), good=False, risk=kineto.RISK)
+    return found
 
 
 def _brought(hold: Hold, order: Order, shots: Sequence[Shot]) -> Traced:
@@ -121,7 +127,7 @@ def _brought(hold: Hold, order: Order, shots: Sequence[Shot]) -> Traced:
     if not done:
         return Traced(text=f"nothing traced: {problems[0]}", good=False, lines=tuple(problems[1:]))
     try:
-        where, names = brought(hold.process, order, done)
+        where, names = brought(hold.process, done)
     except Refused as refused:
         return Traced(text=f"traced, but not kept: {refused}", good=False)
     views: dict[str, View] = {}
@@ -134,7 +140,7 @@ def _brought(hold: Hold, order: Order, shots: Sequence[Shot]) -> Traced:
         return Traced(text=f"nothing traced: {problems[0]}", good=False, lines=tuple(problems[1:]))
     for view in views.values():
         view.ranks = tuple(views.values())
-    lines = (*_remarks(done), *problems)
+    lines = (*_remarks(done, order), *problems)
     return Traced(
         text=_told(tuple(views.values()), done),
         good=not problems,
@@ -154,7 +160,7 @@ def _told(views: Sequence[View], done: Sequence[Shot]) -> str:
     return f"{steps}{who} traced" + (f": {worst.headline}" if worst else "")
 
 
-def _remarks(done: Sequence[Shot]) -> tuple[str, ...]:
+def _remarks(done: Sequence[Shot], order: Order) -> tuple[str, ...]:
     said = []
     for shot in done:
         told = shot.told or {}
@@ -162,4 +168,7 @@ def _remarks(done: Sequence[Shot]) -> tuple[str, ...]:
             said.append(f"{shot.target.pid}: it began to profile itself or to fork: recorded up to there")
         elif told.get("cut") is True:
             said.append(f"{shot.target.pid}: a step took longer than those before it: recorded up to there")
+        elif told.get("timed") is True:
+            without = " without shapes, stacks, allocations" if order.shapes or order.stacks or order.memory else ""
+            said.append(f"{shot.target.pid}: {shot.how}{without}")
     return tuple(said)
