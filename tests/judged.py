@@ -66,12 +66,12 @@ class Machine:
             wall_s=t, mono_s=1000 + t, hostname="h", host=host, gpus=(gpu,), processes=(trainer, *loaders), jobs=(job,)
         )
 
-    def verdict(self, seconds: int = 200) -> Verdict:
+    def verdict(self, seconds: int = 150) -> Verdict:
         """What is said of it after some time."""
         return after(self.frame, seconds)
 
 
-def after(frame: Callable[[float], Frame], seconds: int = 200) -> Verdict:
+def after(frame: Callable[[float], Frame], seconds: int = 150) -> Verdict:
     """What is said after some time of frames made up by hand."""
     *_, (_, said) = judged(frame(float(t)) for t in range(seconds))
     return said

@@ -61,7 +61,7 @@ def of(pid: int) -> Identity:
 
 def test_a_training_run_shows_its_threads_its_loaders_and_the_files_they_read(live: Live, tmp_path: Path) -> None:
     environment = {**os.environ, "HF_TOKEN": "hunter2", "RANK": "3"}
-    options = f"--seconds 60 --num-workers {WORKERS} --read-mb 0.25".split()
+    options = f"--seconds 60 --num-workers {WORKERS} --read-mb 4".split()
     command = (sys.executable, str(SCRIPT), *options, "--data", str(tmp_path))
     with running(*command, cwd=tmp_path, env=environment, stderr=DEVNULL) as child:
         assert child.stdout is not None

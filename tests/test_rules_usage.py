@@ -43,7 +43,7 @@ def test_no_cuda_context(machine: Machine, severity: str | None) -> None:
 
 
 def test_no_cuda_context_says_how_to_move() -> None:
-    told = found(on_cpu().verdict(), "no-cuda-context")
+    told = found(on_cpu().verdict(200), "no-cuda-context")
     assert told is not None
     assert told.primary
     assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 4m 48s after its start"

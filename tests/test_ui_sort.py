@@ -47,11 +47,11 @@ def test_every_sort_key_is_tried() -> None:
     assert {key.id for key in KEYS if key.group == "SORT" and not pressed & set(key.keys)} == set()
 
 
-@pytest.mark.parametrize(("keys", "title"), SORTS, ids=lambda value: "".join(value))
-def test_a_sort_key_sorts_as_help_says(keys: tuple[str, ...], title: str) -> None:
+def test_a_sort_key_sorts_as_help_says() -> None:
     async def scene(stage: Stage) -> None:
-        await stage.press(*keys)
-        assert f" · {title} · " in stage.text
+        for keys, title in SORTS:
+            await stage.press("P", *keys)  # first as it is at the start
+            assert f" · {title} · " in stage.text, keys
 
     play(scene, BOTH)
 
