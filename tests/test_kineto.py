@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -114,6 +115,18 @@ def test_a19_who_does_not_ask_or_does_not_write_is_not_waited_for(folder: str) -
         other.close()
     with played(folder, "none", "1") as child:
         assert "runs its own profiler" in traced(child.pid, wait_s=0.5).text
+    with played(folder, "none", "2") as child:
+        ended, started = threading.Event(), threading.Event()
+        run = TRACE.run(
+            hold(row(child.pid)), Order(confirmed=CONFIRMED),
+            lambda run: (ended if run.result else started if "recording in" in run.line else threading.Event()).set(),
+        )  # fmt: skip
+        assert started.wait(20)
+        run.cancel()
+        assert ended.wait(20)
+        assert run.result is not None
+        assert "cancelled; it records for" in run.result.text  # which nobody can take back
+    assert not os.path.exists(f"{folder}/dynolog")
 
 
 SENDER = """

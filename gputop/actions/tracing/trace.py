@@ -111,7 +111,7 @@ def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | 
         if problem is not None:
             return Traced(text=f"{target.pid}: {problem}", good=False)
     elif found is Route.KINETO and kineto.RISK not in order.confirmed:
-        return Traced(text=kineto.risk(target.pid), good=False, risk=kineto.RISK)
+        return Traced(text=kineto.risk(target.pid, order), good=False, risk=kineto.RISK)
     return found
 
 

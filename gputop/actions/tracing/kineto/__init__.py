@@ -1,6 +1,6 @@
 """Kineto's own daemon endpoint, of jobs that were started with it: served for one trace, where that is safe.
 
-barred(process, environment, start)    # why not; None: it can be served, after a person has read risk(pid)
+barred(process, environment, start)    # why not; None: it can be served, after a person has read risk(pid, order)
 captured(targets, order, run)          # a shot each
 """
 

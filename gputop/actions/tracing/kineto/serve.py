@@ -30,22 +30,22 @@ _OLD_S = 600.0
 _LEFT = re.compile(r"on-demand-[0-9a-f]{16}_\d+\.json(\.tmp)?")
 
 _RISKY = (
-    "{pid} waits for Kineto's daemon, and gputop can be that for one trace, of all its threads. If {pid} ends within"
-    " 15 s from now, it can crash: exit code 139 in place of its own"
+    "{pid} waits for Kineto's daemon, and gputop can be that for one trace: {span:.3g} s of all its threads. If {pid}"
+    " ends within 15 s from now, it can crash: exit code 139 in place of its own"
 )
 _RISKY_GPU = "; it uses CUDA, where this was never tried, and where profilers beside CUDA graphs have ended jobs"
 _SILENT = "the process has not asked for work: stopped, hung, or built without Kineto"
 _UNWRITTEN = "the process took the request but wrote no trace: its standard error may say why"
 
 
-def risk(pid: int) -> str:
-    """What a person must know of before."""
-    return _RISKY.format(pid=pid) + (_RISKY_GPU if gate.has_cuda(pid) else "")
-
-
 def span_s(order: Order) -> float:
     """How long is recorded, in seconds: one for three steps, at most two. How long a step takes is not known."""
     return min(max(order.steps / 3, 1.0), LONGEST_S)
+
+
+def risk(pid: int, order: Order) -> str:
+    """What a person must know of before."""
+    return _RISKY.format(pid=pid, span=span_s(order)) + (_RISKY_GPU if gate.has_cuda(pid) else "")
 
 
 class Wanted(Shot):
