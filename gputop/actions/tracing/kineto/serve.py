@@ -31,7 +31,7 @@ _LEFT = re.compile(r"on-demand-[0-9a-f]{16}_\d+\.json(\.tmp)?")
 
 _RISKY = (
     "{pid} waits for Kineto's daemon, and gputop can be that for one trace: {span:.3g} s of all its threads. If {pid}"
-    " ends within 15 s from now, it can crash: exit code 139 in place of its own"
+    " ends within 15 s from now, it can crash: exit code 139 or 134, not its own"
 )
 _RISKY_GPU = "; it uses CUDA, where this was never tried, and where profilers beside CUDA graphs have ended jobs"
 _SILENT = "the process has not asked for work: stopped, hung, or built without Kineto"
