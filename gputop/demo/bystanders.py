@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from gputop.demo.generator import around
 from gputop.demo.server import MIB, Guest, Server
 from gputop.model import Missing, Note, Process
+from gputop.model.changed import changed
 
 _HIDDEN = (
     "read_bytes_per_s",
@@ -33,7 +33,7 @@ _UNSEEN: dict[str, Any] = {
 
 def hide(process: Process, viewer: int | None) -> Process:
     """The process as somebody without rights on it sees it."""
-    return process if viewer is None or viewer == process.uid else replace(process, **_UNSEEN)
+    return process if viewer is None or viewer == process.uid else changed(process, **_UNSEEN)
 
 
 def notes(server: Server, processes: tuple[Process, ...]) -> tuple[Note, ...]:
@@ -57,7 +57,7 @@ def others(server: Server, t: float) -> tuple[Process, ...]:
 
 def _guest(server: Server, t: float, guest: Guest) -> Process:
     process = _daemon(server, t, guest.pid, guest.user, guest.uid, guest.command, guest.cpu)
-    return replace(
+    return changed(
         process,
         started_ticks=int(100 * (server.uptime_s + guest.from_s)),
         age_s=t - guest.from_s,

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gputop.collect.changed import changed
 from gputop.collect.jobs.kin import LOADER
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_ray, is_spawned, launcher, stem
 from gputop.collect.jobs.trainers import People, computes, hints
 from gputop.model import Identity, Job, Process, Role
+from gputop.model.changed import changed
 
 _UNNAMED = {"interactive", "bash", "sh", "wrap"}  # what Slurm calls a job that nobody named
 _SHORT_ID = re.compile(r"[0-9a-f]{12}")

@@ -7,11 +7,11 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from gputop.collect.changed import changed
 from gputop.collect.jobs.groups import jobs
 from gputop.collect.jobs.kin import Tree
 from gputop.collect.jobs.trainers import at_work, hints
 from gputop.model import Job, Process, Role
+from gputop.model.changed import changed
 
 _PASSING = {"state", "missing", "thread_names", "gpus"}  # changes without telling anything about jobs
 _lasting = attrgetter(*(f.name for f in fields(Process) if "unit" not in f.metadata and f.name not in _PASSING))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from gputop import units
-from gputop.collect.changed import changed
 from gputop.collect.processes.notes import HIDDEN
 from gputop.model import Cgroup, GpuShare, Note, Process, Unseen
+from gputop.model.changed import changed
 
 LIST_AGE_S = 2.5  # the driver's list is read every two seconds: who ended since then it does not list wrongly
 
