@@ -155,11 +155,12 @@ class Gate:
             spent_s = self.clock() - since_s
             with self._board:
                 self.at = None
+            # a short call cannot have waited for a CPU, and to ask takes as long
+            if spent_s > _SHORT_S:
+                spent_s -= min(spent_s, self._queue.waited_s() - waited_s)
             if self.superseded or (spent_s > HANG_S and gpu is not None):
                 raise Late(since_s)
-            # asking takes as long as a short call, which cannot have waited
-            queued_s = self._queue.waited_s() - waited_s if spent_s > _SHORT_S else 0.0
-            self._costs.add(gpu, max(0.0, spent_s - queued_s))
+            self._costs.add(gpu, spent_s)
 
     def _code(self, error: Exception) -> int:
         binding = self.binding
