@@ -31,7 +31,7 @@ def guides(finding: Finding) -> list[Guide]:
     """Those that cover its rule and its causes, the causes' first; none for what needs nothing done."""
     from gputop.diagnose.rules import RULES  # late: they are loaded by who has found something
 
+    if finding.healthy:
+        return []
     known = [RULES[rule].group for rule in (*finding.causes, finding.rule) if rule in RULES]
-    return (
-        [] if finding.healthy else list(dict.fromkeys(guide for group in known for guide in _BY_GROUP.get(group, ())))
-    )
+    return list(dict.fromkeys(guide for group in known for guide in _BY_GROUP.get(group, ())))

@@ -38,11 +38,11 @@ class Rule:
     level: Level
     group: str  # the module, or the folder, below diagnose that it stands in
     judge: Judge
-    place: int  # among all rules, as they are declared
     confirmed_by: tuple[str, ...] = ()  # names of facts, told of one of its processes, that make it surer
     crit_level: Level | None = None  # of its crit findings, where they come before the others
     instead_of: tuple[str, ...] = ()  # rules that are not told of a job while this one explains what they see
     last: bool = False  # told only where no other rule says why a GPU waits
+    place: int = 0  # among all, once rules.py has loaded them
 
 
 RULES: dict[str, Rule] = {}  # by id; in the order of the groups in rules.py
@@ -70,9 +70,7 @@ def rule(
         if id in RULES:
             raise ValueError(f"two rules are called {id}")
         group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
-        RULES[id] = Rule(
-            id, question, state, short, level, group, judge, len(RULES), confirmed_by, crit_level, instead_of, last
-        )
+        RULES[id] = Rule(id, question, state, short, level, group, judge, confirmed_by, crit_level, instead_of, last)
         return judge
 
     return declare

@@ -42,7 +42,7 @@ _Meant = tuple[Process, Target | Refusal]
 class Asked:
     """What a person wants to see."""
 
-    scope: Scope = Scope.PROCESS  # LOADERS: its loaders too; JOB: all ranks of its job, twice; TAGGED: those
+    scope: Scope = Scope.PROCESS  # LOADERS: its loaders too; JOB: all ranks of its job, several times; TAGGED: those
     native: bool = False  # C and C++ frames too; pauses each process for a third of a second
 
 

@@ -182,8 +182,9 @@ def _answers(card: Card, plan: _Plan) -> Answered:
     for number, scope, stamp_us, _, kind, code, raw in _ENTRY.iter_unpack(buffer.raw):
         source = (number, scope)
         answers[source] = answer = _answer(card, source, stamp_us, kind, code, raw)
-        if isinstance(answer, Answer) is not (source in card.proven):
-            card.proven.symmetric_difference_update({source})
+        known = isinstance(answer, Answer)
+        if known is not (source in card.proven):
+            (card.proven.add if known else card.proven.discard)(source)
             card.plans.clear()
     return answers
 

@@ -51,9 +51,7 @@ def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
 def _given(view: View, trainer: Trainer) -> list[Gpu]:
     """What CUDA_VISIBLE_DEVICES names. In a container or a Slurm job its numbers count what that one sees."""
     names = [name.strip() for name in (trainer.process.visible_gpus or "").split(",") if name.strip()]
-    by_index = view.once(
-        "gpus by index", lambda: {gpu.index: gpu for gpu in view.frame.gpus if gpu.parent_uuid is None}
-    )
+    by_index = view.once("gpus by index", lambda: _by_index(view))
     if all(name.startswith("GPU-") for name in names):
         return [gpu for gpu in view.frame.gpus if any(gpu.uuid.startswith(name) for name in names)]
     everywhere = len(names) == len(by_index) and set(names) == set(by_index)
