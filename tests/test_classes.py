@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from gputop.diagnose.classes import Facts, confidence, decide
 from gputop.diagnose.regime import QUESTION
-from tests.judged import Machine, refused, scenario
+from tests.judged import LIMITS, Machine, refused, scenario
 
 LENET = Facts(
     duty=0.3, sigma=4, low=25, peak=36, empty=0, slow_steps=False, cores=1.6, allowed=16, loaders_busy=False,
@@ -20,18 +21,25 @@ RESNET = LENET._replace(
 LLM = LENET._replace(duty=0.98, sigma=3, low=92, peak=100, cores=1.2, power_share=0.9, sm=0.9, tensor=0.55)
 VIDEO = LENET._replace(duty=0.72, sigma=25, low=20, peak=100, empty=0.03, slow_steps=True, cores=13, loaders_busy=True)
 
+LIMIT = LIMITS["classes"].__getitem__
+
 
 @pytest.mark.parametrize(
     ("facts", "name"),
     [(LENET, "small/simple"), (RESNET, "small/complex"), (LLM, "large/simple"), (VIDEO, "large/complex")],
 )
 def test_the_four(facts: Facts, name: str) -> None:
-    found = decide(7, facts)
+    found = decide(7, facts, LIMIT)
     assert (found.pid, found.name) == (7, name)
     assert found.margin is not None
     assert found.margin >= 0.05
     assert len(found.path) >= 3
     assert all(question.endswith("?") for question, _ in found.path)
+    assert not [
+        answer
+        for _, answer in found.path
+        if not re.fullmatch(r"yes(, [\d.]+(%| points| cores) \(limit \S+( points| cores)?\))?", answer)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +56,7 @@ def test_the_four(facts: Facts, name: str) -> None:
     ],
 )
 def test_undecided_beside_them_and_says_what_is_near(facts: Facts, changes: dict[str, Any]) -> None:
-    found = decide(7, facts._replace(**changes))
+    found = decide(7, facts._replace(**changes), LIMIT)
     assert found.name == "undecided"
     assert len(found.path) == 2
     assert all(question.startswith("nearest: ") for question, _ in found.path)
@@ -56,8 +64,8 @@ def test_undecided_beside_them_and_says_what_is_near(facts: Facts, changes: dict
 
 def test_short_steps_pulse_where_loaders_are_busy() -> None:
     flat = RESNET._replace(slow_steps=False, sigma=5, low=35, peak=46, empty=0)
-    assert decide(7, flat).name == "small/complex"
-    assert decide(7, flat._replace(loaders_busy=False)).name == "undecided"
+    assert decide(7, flat, LIMIT).name == "small/complex"
+    assert decide(7, flat._replace(loaders_busy=False), LIMIT).name == "undecided"
 
 
 def test_confidence_grows_with_the_margin() -> None:

@@ -82,6 +82,20 @@ def test_every_rule_is_in_the_manual_with_all_its_numbers() -> None:
     assert all(rule.question in page for rule in RULES.values())
 
 
+def test_every_number_of_a_rule_has_a_source_and_is_used() -> None:
+    code = {path: path.read_text() for path in Path(thresholds.__file__).parent.rglob("diagnose/**/*.py")}
+    ways = {"engine": "lost_", "pcie-degraded": "replays_gen"}  # names put together from parts
+    for name, numbers in thresholds.written().items():
+        mine = [text for path, text in code.items() if path.stem == name or re.search(rf"[\"'.]{name}[\"'.]", text)]
+        for number in numbers:
+            limit = number.name.removesuffix("_exit")
+            if limit in ("on_s", "window_s"):
+                continue
+            assert limit != number.name or re.search(r"\[(S\d|I|M|hdr|DCGM|src)\b", number.help), f"{name}.{limit}"
+            if not limit.startswith(ways.get(name, "\0")) and limit != "start_s":
+                assert any(re.search(rf"[\"'.}}]{limit}[\"']", text) for text in mine), f"{name}.{limit} is not used"
+
+
 def test_the_example_of_a_settings_file_is_one() -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", docs.read("configuration"), re.DOTALL)
     chosen, warnings = config.load("/x", {}, {}, lambda path: example.encode(), remap)

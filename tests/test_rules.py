@@ -39,7 +39,7 @@ def test_scenario_yields_its_finding(name: str) -> None:
     assert [truth.primary in (lead.rule, *lead.causes) for lead in leads] == [True]
     assert leads[0].severity == truth.severity
     assert leads[0].steps
-    assert leads[0].evidence
+    assert [item for item in leads[0].evidence if item.value is not None and item.limit is not None]
     assert leads[0].confidence >= 0.5
     _, end = seen[-1]
     assert truth.primary in rules(end.findings)

@@ -50,7 +50,7 @@ def test_thermal_says_what_it_costs_and_what_to_do() -> None:
         "SM clock 1410 of 1980 MHz (-29 %)",
     ]
     assert finding.lost_share == pytest.approx(0.288, abs=0.001)
-    assert [step.command for step in finding.steps] == [None, "sudo nvidia-smi -i 0 -pl 600"]
+    assert [step.command for step in finding.steps] == [None, "sudo nvidia-smi -i 0 -pl 600", "time.sleep(0.01)"]
 
 
 def test_thermal_abstains_without_a_temperature() -> None:

@@ -50,7 +50,7 @@ def test_zombie_memory_names_the_owner_and_leaves_the_rest_to_him() -> None:
     told = found(hours(parked().frame, 75), "zombie-memory")
     assert told is not None
     assert told.primary
-    assert told.headline == "has 31.0G held for nothing by python 100 of carol, idle for 1h 14m"
+    assert told.headline == "has 31.0G held for nothing by python 100 of carol"
     assert told.steps[0].text.startswith("ask carol to shut its kernel down")
     kill = told.steps[-1]
     assert kill.command == "kill 100"

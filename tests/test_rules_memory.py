@@ -57,7 +57,7 @@ def test_gmem_leak_says_how_fast_and_until_when() -> None:
     assert told.primary
     assert told.headline == "takes 21.1G more device memory every hour: out of memory in about 2h 32m"
     assert [item.text for item in told.evidence] == [
-        "+6.0M/s for 15m, in thirds +1.7G, +1.8G, +1.8G",
+        "+5.2G in 15m, in thirds +1.7G, +1.8G, +1.8G: 6.0M/s",
         "53.8G of GPU 0 left",
     ]
     assert told.steps[0].command == "total += loss.item()"
@@ -101,7 +101,7 @@ def test_host_memory_leak(machine: Machine, severity: str | None) -> None:
 def test_host_memory_leak_tells_loaders_from_the_program() -> None:
     told = found(hours(grows(40, loaders=4).frame, 18), "host-memory-leak")
     assert told is not None
-    assert told.headline == "its 4 loaders take 141G more host memory every hour"
+    assert told.headline == "takes 141G more host memory every hour, in its 4 loaders"
     assert "NumPy array" in told.steps[0].text
     own = found(hours(grows(40).frame, 18), "host-memory-leak")
     assert own is not None

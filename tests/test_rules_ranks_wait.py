@@ -55,7 +55,7 @@ def test_without_counters_it_is_told_by_the_power_it_used_to_draw() -> None:
     told = found(after(frame, 130), "collective-wait")
     assert told is not None
     assert told.confidence == 0.5
-    assert "but at 120-120 W, 600 W at work" in lines(told)
+    assert "but at 120 W, 600 W at work" in lines(told)
 
 
 def test_collective_wait_says_for_whom() -> None:

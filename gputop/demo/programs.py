@@ -114,7 +114,7 @@ class Crew:
             state="D" if stuck else "R" if main > 60 else "S",
             waiting_in=self._storage_wait if stuck else None if main > 60 else _ASLEEP,
             busy_threads=work.pool_threads * (work.pool_cpu >= 10) + (main > 10),
-            io_wait_percent=around(work.main_blocked, 0.5, seed + 4, t),
+            io_wait_percent=min(100.0, around(work.main_blocked, 0.5, seed + 4, t)),
             blocked_percent=around(work.main_blocked, 0.0 if stuck else 0.5, seed + 4, t),
             write_bytes_per_s=written,
             write_chars_per_s=written + 900,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,8 +14,9 @@ from gputop.diagnose.starved import starved
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
-WINDOW_S = 120.0
 UNDECIDED = "undecided"
+_SHARE, _POINTS, _CORES = "{:.0%}", "{:.0f} points", "{:.1f} cores"
+Limit = Callable[[str], float]  # a number of this table of thresholds.toml by its name
 
 
 class Answer(NamedTuple):
@@ -44,14 +45,18 @@ class Facts(NamedTuple):
     tensor: float | None = None
 
 
-def at_least(question: str, value: float, limit: float) -> Answer:
+def at_least(question: str, value: float, limit: float, how: str = _SHARE) -> Answer:
     """Whether a value reaches a limit."""
-    return Answer(question, f"{value:.2g} of {limit:.2g}", (value - limit) / (abs(limit) or 1.0))
+    return Answer(question, _said(value, limit, how), (value - limit) / (abs(limit) or 1.0))
 
 
-def at_most(question: str, value: float, limit: float) -> Answer:
+def at_most(question: str, value: float, limit: float, how: str = _SHARE) -> Answer:
     """Whether a value stays within a limit."""
-    return Answer(question, f"{value:.2g} of {limit:.2g}", (limit - value) / (abs(limit) or 1.0))
+    return Answer(question, _said(value, limit, how), (limit - value) / (abs(limit) or 1.0))
+
+
+def _said(value: float, limit: float, how: str) -> str:
+    return f"{how.format(value)} (limit {how.format(limit)})"
 
 
 def truth(question: str, value: bool) -> Answer:
@@ -64,64 +69,67 @@ def either(*answers: Sequence[Answer]) -> list[Answer]:
     return list(max(answers, key=_margin))
 
 
-def candidates(facts: Facts) -> dict[str, list[Answer]]:
+def candidates(facts: Facts, limit: Limit) -> dict[str, list[Answer]]:
     """The four classes, each with its questions."""
     kappa, duty = facts.cores / facts.allowed, facts.duty
-    cpu_high = at_least("are the CPUs busy?", kappa, 0.60)
-    cpu_low = at_most("are the CPUs idle, but for one core?", facts.cores - 1.0, 0.25 * facts.allowed)
-    gpu_low = at_most("is the GPU idle half of the time?", duty, 0.50)
-    pulses = _pulses(facts)
+    cpu_high = at_least("are the CPUs busy?", kappa, limit("cpu_high"))
+    rest, most = max(0.0, facts.cores - 1.0), limit("cpu_low") * facts.allowed
+    cpu_low = at_most("are the CPUs idle, but for one core?", rest, most, _CORES)
+    gpu_low = at_most("is the GPU idle half of the time?", duty, limit("gpu_low"))
+    pulses = _pulses(facts, limit)
     work = []
     if facts.power_share is not None:
-        work.append(at_most("does it draw little power?", facts.power_share, 0.35))
+        work.append(at_most("does it draw little power?", facts.power_share, limit("power_share")))
     if facts.sm is not None and facts.tensor is not None:
         work += [
-            at_most("do few of its SMs work?", facts.sm, 0.35),
-            at_most("are tensor cores idle?", facts.tensor, 0.05),
+            at_most("do few of its SMs work?", facts.sm, limit("sm")),
+            at_most("are tensor cores idle?", facts.tensor, limit("tensor")),
         ]
     unsteady = either(
-        [at_least("does it vary?", facts.sigma, 10)], [at_least("does it swing?", facts.peak - facts.low, 40)]
+        [at_least("does it vary?", facts.sigma, limit("varies"), _POINTS)],
+        [at_least("does it swing?", facts.peak - facts.low, limit("swings"), _POINTS)],
     )
     return {
         "small/simple": [
             cpu_low, gpu_low, truth("does it not pulse?", _margin(pulses) < 0),
-            at_most("does it never peak?", facts.peak, 60), *work,
+            at_most("does it never peak?", facts.peak / 100, limit("no_peak")), *work,
             truth("does it not wait for loaders?", not facts.waits_for_loaders),
         ],
         "small/complex": [cpu_high, gpu_low, *pulses],
         "large/simple": [
-            cpu_low, at_least("is the GPU busy?", duty, 0.90), at_most("steadily?", facts.sigma, 8),
+            cpu_low, at_least("is the GPU busy?", duty, limit("gpu_high")),
+            at_most("steadily?", facts.sigma, limit("steady"), _POINTS),
         ],
         "large/complex": [
-            cpu_high, at_least("is the GPU busy half of the time?", duty, 0.50),
-            at_most("but not always?", duty, 0.90), *unsteady,
+            cpu_high, at_least("is the GPU busy half of the time?", duty, limit("gpu_low")),
+            at_most("but not always?", duty, limit("gpu_high")), *unsteady,
         ],
     }  # fmt: skip
 
 
-def _pulses(facts: Facts) -> list[Answer]:
+def _pulses(facts: Facts, limit: Limit) -> list[Answer]:
     """Whether it runs empty between steps, seen or told by busy loaders."""
     return either(
         [
             truth("are its steps long enough to see?", facts.slow_steps),
-            at_least("does it peak?", facts.peak, 80),
-            at_least("does it run empty between its steps?", facts.empty, 0.25),
+            at_least("does it peak?", facts.peak / 100, limit("peak")),
+            at_least("does it run empty between its steps?", facts.empty, limit("empty")),
         ],
         [
             truth("are its steps too short to see?", not facts.slow_steps),
-            at_least("is it used?", facts.duty, 0.05),
-            at_most("does it have gaps?", facts.duty, 0.75),
+            at_least("is it used?", facts.duty, limit("least")),
+            at_most("does it have gaps?", facts.duty, limit("gaps")),
             truth("are the loaders busy?", facts.loaders_busy),
         ],
     )
 
 
-def decide(pid: int, facts: Facts) -> Class:
+def decide(pid: int, facts: Facts, limit: Limit) -> Class:
     """The class with the most room to its limits; undecided where none has any, with the two nearest."""
-    ranked = sorted(candidates(facts).items(), key=lambda found: -_margin(found[1]))
+    ranked = sorted(candidates(facts, limit).items(), key=lambda found: -_margin(found[1]))
     name, answers = ranked[0]
     margin = _margin(answers)
-    if margin >= 0.05:
+    if margin >= limit("margin"):
         return Class(pid=pid, name=name, margin=margin, path=tuple(map(_told, answers)))
     near = tuple((f"nearest: {other}", _failed(asked)) for other, asked in ranked[:2])
     return Class(pid=pid, name=UNDECIDED, margin=margin, path=near)
@@ -148,16 +156,16 @@ def classes(view: View) -> Iterator[Class]:
     for trainer in view.trainers():
         facts = None if trainer.peers or trainer.compiling else _facts(view, trainer)
         if facts is not None:
-            found, bound = decide(trainer.process.pid, facts), regime(view, trainer)
+            found, bound = decide(trainer.process.pid, facts, view.limit), regime(view, trainer)
             yield replace(found, regime=bound.name, path=(*flow(view, trainer), *bound.told, *found.path))
 
 
 def _facts(view: View, trainer: Trainer) -> Facts | None:
-    busy, cores = view.mean(trainer, "busy_percent", WINDOW_S), view.mean(trainer, "cores", WINDOW_S)
+    busy, cores = view.mean(trainer, "busy_percent"), view.mean(trainer, "cores")
     shape = trainer.shape
     if busy is None or busy < 1 or cores is None or shape is None or not trainer.allowed:
         return None
-    loaders_busy = (trainer.loader_cpu or 0.0) >= 0.5
+    loaders_busy = (trainer.loader_cpu or 0.0) >= view.limit("loader_cpu")
     return Facts(
         duty=busy / 100,
         sigma=shape.sigma,
@@ -168,7 +176,7 @@ def _facts(view: View, trainer: Trainer) -> Facts | None:
         cores=cores,
         allowed=trainer.allowed,
         loaders_busy=loaders_busy,
-        waits_for_loaders=loaders_busy and (trainer.main or 0.0) <= 0.5 and starved(view, trainer),
+        waits_for_loaders=loaders_busy and (trainer.main or 0.0) <= view.limit("main") and starved(view, trainer),
         power_share=trainer.power_share,
         sm=trainer.sm,
         tensor=trainer.tensor,

@@ -34,10 +34,11 @@ class Period(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """Steady growth: its rate, and what each third of the window added."""
+    """Steady growth: its rate, what each third of the window added, and the least that counts, in bytes."""
 
     per_s: float
     thirds: tuple[float, float, float]
+    least: float
 
 
 def shape(values: Sequence[float]) -> Shape | None:
@@ -128,10 +129,11 @@ def leak(values: Sequence[float | None], step_s: float, capacity: float) -> Leak
     grown = (known[0][-1] - known[0][0], known[1][-1] - known[0][-1], known[2][-1] - known[1][-1])
     steps = sum(after > before for before, after in pairwise(known[2]))
     mib = 1024.0**2
-    if sum(grown) < max(256 * mib, 0.005 * capacity) or min(grown[1:]) < 64 * mib or grown[2] < 0.8 * grown[1]:
+    least = max(256 * mib, 0.005 * capacity)
+    if sum(grown) < least or min(grown[1:]) < 64 * mib or grown[2] < 0.8 * grown[1]:
         return None
     per_s = slope(values[third:], step_s)
-    return Leak(per_s, grown) if steps >= 3 and per_s is not None and per_s > 0 else None
+    return Leak(per_s, grown, least) if steps >= 3 and per_s is not None and per_s > 0 else None
 
 
 def change_point(values: Sequence[float], least: int = 10) -> int | None:

@@ -90,7 +90,7 @@ def waits_for_network(view: View) -> bool:
     return (view.mean("host", "receive_bytes_per_s", 30) or 0.0) >= view.limit("starved.receives_bytes_per_s")
 
 
-def busy(trainer: Trainer) -> Evidence:
+def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
     """How busy its GPUs are, and in what rhythm."""
     gaps = ""
     if trainer.period and trainer.shape and not trainer.flat:
@@ -98,14 +98,15 @@ def busy(trainer: Trainer) -> Evidence:
     elif trainer.shape and trainer.shape.high - trainer.shape.low <= 50:
         gaps = ", evenly: its steps are too short to see"
     duty = 100 * (trainer.duty or 0.0)
-    return Evidence(text=f"GPU busy {duty:.0f} %{gaps}", value=duty, unit="%", limit=80.0)
+    return Evidence(text=f"GPU busy {duty:.0f} %{gaps}", value=duty, unit="%", limit=100 * view.limit(limit))
 
 
-def cores(trainer: Trainer) -> Evidence:
-    """How much of the CPUs it may use it does use."""
+def cores(view: View, trainer: Trainer, limit: str = "saturation") -> Evidence:
+    """How much of the CPUs it may use it does use; the limit is a share of them."""
     used, allowed = trainer.cores or 0.0, trainer.allowed or 0.0
     by = " by one rank" if (trainer.process.world_size or 1) > 1 else ""  # its job's line on the screen is their sum
-    return Evidence(text=f"{used:.1f} of {allowed:.0f} CPU cores in use{by}", value=used, unit="cores", limit=allowed)
+    text = f"{used:.1f} of {allowed:.0f} CPU cores in use{by}"
+    return Evidence(text=text, value=used, unit="cores", limit=view.limit(limit) * allowed)
 
 
 def at_most(trainer: Trainer) -> str:
@@ -118,10 +119,10 @@ def share_of_cpus(view: View, trainer: Trainer) -> float:
     return (trainer.allowed or 1.0) / max(1, len(view.mates(trainer)))
 
 
-def spread(percents: Sequence[float]) -> str:
+def spread(values: Sequence[float], unit: str = "%") -> str:
     """From the least to the most: `12-31 %`, or `97 %` where they are the same."""
-    least, most = f"{min(percents):.0f}", f"{max(percents):.0f}"
-    return f"{least} %" if least == most else f"{least}-{most} %"
+    least, most = f"{min(values):.0f}", f"{max(values):.0f}"
+    return f"{least} {unit}" if least == most else f"{least}-{most} {unit}"
 
 
 def fed(view: View, trainer: Trainer) -> bool:

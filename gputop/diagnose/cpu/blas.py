@@ -58,7 +58,12 @@ def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
         trainer,
         "info",
         "may lose CPU time in OpenBLAS, which is slow on Intel CPUs",
-        evidence=(Evidence(text=f"OpenBLAS and no MKL is loaded, on {model}"), at_work, cores(trainer), busy(trainer)),
+        evidence=(
+            Evidence(text=f"OpenBLAS and no MKL is loaded, on {model}"),
+            at_work,
+            cores(view, trainer),
+            busy(view, trainer),
+        ),
         steps=(
             Step(text="first try one thread a loader", command="export OPENBLAS_NUM_THREADS=1"),
             Step(text="NumPy with MKL, from conda-forge", command='conda install "libblas=*=*mkl" numpy'),

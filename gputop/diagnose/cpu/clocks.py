@@ -29,7 +29,7 @@ def cpu_slow(view: View) -> Iterator[Finding]:
         text=f"clock {host.cpu_mhz:.0f} of {host.cpu_max_mhz:.0f} MHz, mean of the cores",
         value=host.cpu_mhz,
         unit="MHz",
-        limit=host.cpu_max_mhz,
+        limit=view.limit("clock_share") * (host.cpu_max_mhz or 0.0),
     ) if host.cpu_mhz is not None else None  # fmt: skip
     yield view.found(
         host,
@@ -72,7 +72,7 @@ def _cap(view: View, host: Host) -> _Reason | None:
         return None
     text = f"settings allow {cap:.0f} of {highest:.0f} MHz"
     step = Step(text="lift the cap", command=f"sudo cpupower frequency-set -u {highest:.0f}MHz", needs_root=True)
-    return Evidence(text=text, value=cap, unit="MHz", limit=highest), step
+    return Evidence(text=text, value=cap, unit="MHz", limit=view.limit("cap_share") * highest), step
 
 
 def _heat(view: View) -> _Reason | None:

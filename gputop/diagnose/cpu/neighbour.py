@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
+from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, starved, stolen
@@ -68,9 +69,19 @@ def _by_cpu(view: View, trainer: Trainer) -> Iterator[Finding]:
         full = view.mean("host", "cpu_percent") or 0.0
         wait = 100 * max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
         evidence = (
-            Evidence(text=f"{_who(trainer, other)} uses {cores:.1f} of {total} CPUs", value=cores, unit="cores"),
+            Evidence(
+                text=f"{_who(trainer, other)} uses {cores:.1f} of {total} CPUs",
+                value=cores,
+                unit="cores",
+                limit=view.limit("share") * total,
+            ),
             Evidence(text=f"all CPUs {full:.0f} % busy", value=full, unit="%", limit=view.limit("cpu_percent")),
-            Evidence(text=f"this job waits for a CPU {wait:.0f} % of its time", value=wait, unit="%", limit=30.0),
+            Evidence(
+                text=f"this job waits for a CPU {wait:.0f} % of its time",
+                value=wait,
+                unit="%",
+                limit=100 * view.limit("run_wait"),
+            ),
         )
         yield _found(view, trainer, other, "the CPUs", evidence)
 
@@ -149,14 +160,14 @@ def _found(
     age_s = min((process.age_s for process in other.processes if process.age_s is not None), default=None)
     together = age_s is not None and abs(age_s - trainer.phase_s) <= view.limit("together_s")
     if together:
-        evidence += (Evidence(text=f"it began {age_s:.0f} s ago, when the load of the GPU changed", value=age_s),)
+        evidence += (Evidence(text=f"it began {units.ago(age_s)} ago, when the load of the GPU changed", value=age_s),)
     own = other.largest.uid is not None and other.largest.uid == trainer.process.uid
     pid = other.largest.pid if own else "PID"
     return view.found(
         trainer,
         "warn",
         f"shares {what} with {_who(trainer, other)}, which takes most",
-        evidence=(*evidence, busy(trainer)),
+        evidence=(*evidence, busy(view, trainer)),
         steps=(
             Step(text="run heavy jobs on different machines, or one after the other"),
             Step(text="let the other one have what is left over" + ("" if own else ": its owner can"),
@@ -186,7 +197,7 @@ def _stolen(view: View, trainer: Trainer) -> Finding:
                 unit="%",
                 limit=view.limit("steal_percent"),
             ),
-            busy(trainer),
+            busy(view, trainer),
         ),
         steps=(Step(text="move to a host, or an instance type, with CPUs of its own (dedicated, not burstable)"),),
         confidence=0.65,

@@ -98,12 +98,12 @@ def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, c
     )
 
 
-def limit_threads(each: int) -> tuple[Step, ...]:
+def limit_threads(each: int, whom: str = "it") -> tuple[Step, ...]:
     """How a process is told to start this many threads."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return (
         Step(
-            text=f"start it with {each} compute thread{'s' if each > 1 else ''}",
+            text=f"start {whom} with {each} compute thread{'s' if each > 1 else ''}",
             command=f"export {' '.join(f'{name}={each}' for name in names)}",
         ),
         Step(text="or set it in the program, before the first computation", command=f"torch.set_num_threads({each})"),
@@ -143,7 +143,7 @@ def threads_host(view: View) -> Iterator[Finding]:
             _severity(view, pools),
             f"runs {total:.0f} compute threads of {len(pools)} trainers on {cpus:.0f} CPUs",
             evidence=evidence,
-            steps=(*limit_threads(each)[:2], *_pin(len(warm), cpus)),
+            steps=(*limit_threads(each, "each of them")[:2], *_pin(len(warm), cpus)),
             confidence=view.confidence(0.8, waited),
             lost_share=_lost(pools),
         )
@@ -185,7 +185,9 @@ def _experiments(
         yield Evidence(text=text, value=100 * waited, unit="%", limit=100 * view.limit("run_wait"))
     duties = [100 * trainer.duty for trainer in pools if trainer.duty is not None]
     if duties:
-        yield Evidence(text=f"GPUs busy {spread(duties)}", value=min(duties), unit="%", limit=80.0)
+        yield Evidence(
+            text=f"GPUs busy {spread(duties)}", value=min(duties), unit="%", limit=100 * view.limit("starved.duty")
+        )
     if all(trainer.process.libraries and trainer.process.omp_threads is None for trainer in pools):
         yield Evidence(text=f"OMP_NUM_THREADS is unset in all {len(pools)}")
 

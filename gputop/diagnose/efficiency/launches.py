@@ -46,7 +46,7 @@ def _held_up(view: View, trainer: Trainer, severity: Severity) -> Finding:
         severity,
         "is held up by its main thread: the GPU waits for kernels to be launched",
         evidence=(
-            busy(trainer),
+            busy(view, trainer, "duty"),
             Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=100 * view.limit("main")),
             _loaders(view, trainer),
             *at_work(trainer),

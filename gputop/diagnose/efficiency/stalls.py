@@ -78,7 +78,7 @@ def _stops(view: View, trainer: Trainer) -> Finding:
         "warn",
         "stops to write: logs or pictures at every step, perhaps",
         evidence=(
-            busy(trainer),
+            busy(view, trainer, "duty"),
             Evidence(text=f"its process writes {written / 1e6:.1f} MB/s in {calls:.0f} calls a second", value=written,
                      unit="B/s", limit=view.limit("write_bytes_per_s")),
             Evidence(text=f"main thread {main:.0f} % of a core; {idle}", value=main, unit="%"),

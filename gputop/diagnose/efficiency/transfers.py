@@ -85,7 +85,7 @@ def _waits(view: View, trainer: Trainer) -> Finding:
             text=f"PCIe to the GPU {(trainer.pcie_rx or 0) / 1e9:.1f}{of} GB/s", value=trainer.pcie_rx, unit="B/s",
             limit=view.limit("link") * most if most and full else view.limit("bytes_per_s"),
         ),
-        busy(trainer),
+        busy(view, trainer, "duty"),
         *at_work(trainer),
     ]  # fmt: skip
     if not full:

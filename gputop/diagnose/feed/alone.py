@@ -46,15 +46,23 @@ def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
     main, allowed = 100 * (trainer.main or 0.0), trainer.allowed or 0.0
     idle = f", {max(0.0, allowed - (trainer.cores or 0.0)):.0f} of {allowed:.0f} cores idle" if allowed else ""
     read = Evidence(
-        text=f"it reads {(trainer.read_chars or 0) / 1e6:.0f} MB/s itself", value=trainer.read_chars, unit="B/s"
+        text=f"it reads {(trainer.read_chars or 0) / 1e6:.0f} MB/s itself",
+        value=trainer.read_chars,
+        unit="B/s",
+        limit=view.limit("read_bytes_per_s"),
     )
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,
         "loads its data in the training process (num_workers=0)",
         evidence=(
-            busy(trainer),
-            Evidence(text=f"no loaders, main thread {main:.0f} % busy{idle}", value=main, unit="%"),
+            busy(view, trainer),
+            Evidence(
+                text=f"no loaders, main thread {main:.0f} % busy{idle}",
+                value=main,
+                unit="%",
+                limit=100 * view.limit("main"),
+            ),
             *((read,) if trainer.read_chars else ()),
         ),
         steps=(

@@ -53,7 +53,7 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
         100 * (value or 0.0) for value in (trainer.loader_cpu, trainer.main, trainer.loader_blocked)
     )  # fmt: skip
     evidence = [
-        busy(trainer),
+        busy(view, trainer),
         Evidence(
             text=f"its {trainer.loaders} loaders use {each:.0f} % of a core each and are blocked on storage "
             f"{blocked:.0f} % of the time",

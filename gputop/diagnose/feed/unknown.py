@@ -61,7 +61,7 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
             else _SUSPECTS
             if any(cause.suspect for cause in causes)
             else "waits, and no usual cause shows",
-            evidence=(busy(trainer), *_told(causes)),
+            evidence=(busy(view, trainer), *_told(causes)),
             steps=tuple(_keys(trainer, either)),
             confidence=0.6,
             lost_share=trainer.lost,

@@ -20,11 +20,12 @@ _FAIR = 0.5  # of its share, that the first third and the last sixth have grown:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A leak: over what time it was seen, its rate, and what each third of that time added, in bytes."""
+    """A leak: over what time it was seen, its rate, and in bytes what each third added and the least that counts."""
 
     window_s: float
     per_s: float
     thirds: tuple[float, float, float]
+    least: float
 
     @property
     def total(self) -> float:
@@ -101,4 +102,4 @@ def _leak(values: list[float | None], window_s: float, capacity: float) -> Growt
         return None
     sixth = change(values[-len(values) // 6 - 1 :])
     fair = found.per_s * window_s / 6
-    return Growth(window_s, found.per_s, found.thirds) if sixth is not None and sixth >= _FAIR * fair else None
+    return Growth(window_s, *found) if sixth is not None and sixth >= _FAIR * fair else None

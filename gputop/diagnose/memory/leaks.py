@@ -88,8 +88,10 @@ def _gmem(view: View, trainer: Trainer, growth: Growth, left_s: float | None) ->
 
 def _growth(growth: Growth) -> Iterator[Evidence]:
     thirds = ", ".join(f"+{units.size(third)}" for third in growth.thirds)
-    text = f"+{units.size(growth.per_s)}/s for {units.ago(growth.window_s)}, in thirds {thirds}"
-    yield Evidence(text=text, value=growth.per_s, unit="B/s")
+    text = (
+        f"+{units.size(growth.total)} in {units.ago(growth.window_s)}, in thirds {thirds}: {units.size(growth.per_s)}/s"
+    )
+    yield Evidence(text=text, value=growth.total, unit="B", limit=growth.least)
 
 
 class Room(NamedTuple):
@@ -155,7 +157,7 @@ def _severity(view: View, left_s: float, fast: bool) -> Severity | None:
 def _host(view: View, trainer: Trainer, growth: Growth, room: Room, left_s: float, severity: Severity) -> Finding:
     loaders = change(view.past(trainer, "loader_pss_bytes", growth.window_s)) or 0.0
     in_loaders = trainer.loaders > 0 and loaders >= view.limit("loaders_share") * growth.total
-    who = f"its {trainer.loaders} loaders take" if in_loaders else "takes"
+    where = f", in its {trainer.loaders} loaders" if in_loaders else ""
     left = Evidence(
         text=f"{units.size(room.left)} {room.of} left: full in about {units.ago(left_s)}",
         value=left_s,
@@ -166,7 +168,7 @@ def _host(view: View, trainer: Trainer, growth: Growth, room: Room, left_s: floa
     return view.found(
         trainer,
         severity,
-        f"{who} {units.size(growth.per_s * 3600)} more host memory every hour",
+        f"takes {units.size(growth.per_s * 3600)} more host memory every hour{where}",
         evidence=(*_growth(growth), left, *((share,) if trainer.loaders else ())),
         steps=_LOADERS if in_loaders else _MAIN,
         confidence=0.6,

@@ -58,7 +58,8 @@ def _anybody_waits(view: View) -> bool:
 def _short(
     view: View, left: float, swapped: float | None, some: float | None, full: float | None
 ) -> Iterator[Evidence]:
-    yield Evidence(text=f"{units.size(left)} can be had without swapping", value=left, unit="B")
+    least = view.limit("left") * (view.frame.host.memory_total_bytes or 0)
+    yield Evidence(text=f"{units.size(left)} can be had without swapping", value=left, unit="B", limit=least)
     if swapped:
         text = f"{swapped:.0f} pages a second go to swap and back"
         yield Evidence(text=text, value=swapped, unit="1/s", limit=view.limit("pages_per_s"))

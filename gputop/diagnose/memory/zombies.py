@@ -26,6 +26,7 @@ class Nothing(NamedTuple):
     text: str  # follows `held by`
     steps: tuple[Step, ...]
     stopped: bool = False  # on purpose, as a debugger does
+    since: str = ""  # for how long it does nothing, to be put after the text
 
 
 @rule(
@@ -68,7 +69,7 @@ def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity,
     idle_s = idle.get(process.identity)
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
-    return Nothing(held, f"{who}, idle for {units.ago(idle_s)}", tuple(_wake(view, process)))
+    return Nothing(held, who, tuple(_wake(view, process)), since=f", idle for {units.ago(idle_s)}")
 
 
 def _orphan(view: View, process: Process) -> bool:
@@ -128,7 +129,7 @@ def _nobodys(view: View, gpu: Gpu, named_here: Named) -> Nothing | None:
 def _told(view: View, gpu: Gpu, found: Sequence[Nothing]) -> Finding:
     busy, more = view.mean(gpu, "busy_percent"), f", and by {len(found) - 1} more" if len(found) > 1 else ""
     evidence = [
-        Evidence(text=f"{units.size(one.bytes)} held by {one.text}", value=float(one.bytes), unit="B")
+        Evidence(text=f"{units.size(one.bytes)} held by {one.text}{one.since}", value=float(one.bytes), unit="B")
         for one in found[:6]
     ]
     if busy is not None:

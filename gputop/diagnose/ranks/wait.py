@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.ranks.team import Team, blocked, does, listed, teams
 from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import spread
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Gpu
@@ -139,7 +140,7 @@ def _evidence(
     watts = [value for gpu in gpus if (value := view.mean(gpu, "power_watts")) is not None]
     usual = [value for one, gpu in pairs if (value := _usual_watts(view, one, gpu)) is not None]
     if watts and usual:
-        text = f"but at {min(watts):.0f}-{max(watts):.0f} W, {max(usual):.0f} W at work"
+        text = f"but at {spread(watts, 'W')}, {max(usual):.0f} W at work"
         yield Evidence(text=text, value=max(watts), unit="W", limit=view.limit("usual") * max(usual))
     tensor = [value for gpu in gpus if (value := view.mean(gpu, "tensor_percent")) is not None]
     if tensor:
@@ -159,7 +160,7 @@ def _steps(waiting: Sequence[Trainer], late: Sequence[Trainer], hangs: bool) -> 
                command=f"py-spy dump --pid {pid}", action="stack")  # fmt: skip
     if not hangs:
         yield Step(text="let no rank do alone what takes long: save, evaluate and log on all of them, or beside")
-    yield Step(text="look for errors of its GPU and of the network", command="dmesg | grep -iE 'xid|nvrm|mlx5'",
+    yield Step(text="look for errors of its GPU and of the network", command="sudo dmesg | grep -iE 'xid|nvrm|mlx5'",
                needs_root=True)  # fmt: skip
     yield Step(text="for the next time: let NCCL write down which collective each rank was in", command=_FLIGHT)
     if hangs:

@@ -40,7 +40,7 @@ def io_bound(view: View) -> Iterator[Finding]:
                 trainer,
                 severity,
                 "waits for its storage",
-                evidence=(*found.own, *found.around, busy(trainer), cores(trainer)),
+                evidence=(*found.own, *found.around, busy(view, trainer), cores(view, trainer, "storage.saturation")),
                 steps=tuple(_steps(view, trainer)),
                 confidence=view.confidence(0.75, view.mean("host", "io_pressure"), trainer.read_bytes),
                 lost_share=trainer.lost,

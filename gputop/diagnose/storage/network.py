@@ -42,7 +42,7 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
                 trainer,
                 severity,
                 f"waits for {where}",
-                evidence=(*why, busy(trainer), cores(trainer)),
+                evidence=(*why, busy(view, trainer), cores(view, trainer, "storage.saturation")),
                 steps=view.once("steps of a file server", partial(_steps, view, server)),
                 confidence=view.confidence(0.75, blocked(view, trainer)),
                 lost_share=trainer.lost,

@@ -43,7 +43,12 @@ def io_small_files(view: View) -> Iterator[Finding]:
                 trainer,
                 severity,
                 "waits for many small reads",
-                evidence=(_told(view, trainer, reads), *why, busy(trainer), cores(trainer)),
+                evidence=(
+                    _told(view, trainer, reads),
+                    *why,
+                    busy(view, trainer),
+                    cores(view, trainer, "storage.saturation"),
+                ),
                 steps=tuple(_steps(view, trainer)),
                 confidence=0.75 if reads.mean is not None else 0.5,
                 lost_share=trainer.lost,

@@ -78,12 +78,15 @@ def _phase(view: View, trainer: Trainer) -> Phase:
     if trainer.compiling:
         return Phase("it compiles kernels", cores, _COMPILES)
     if view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores"):
-        read = trainer.read_chars or 0.0
-        return Phase("it loads weights or data", Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read), _LOADS)
+        read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
+        reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
+        return Phase("it loads weights or data", reads, _LOADS)
     blocked = process.blocked_percent
     if view.above(blocked, "blocked_percent"):
-        text = f"blocked on storage at {blocked:.0f} % of looks"
-        return Phase("it waits for files", Evidence(text=text, value=blocked, unit="%"), _FILES)
+        text, limit = f"blocked on storage at {blocked:.0f} % of looks", view.limit("blocked_percent")
+        return Phase(
+            "it waits for files", Evidence(text=text, value=blocked, unit="%", limit=limit), _files(process.pid)
+        )
     store = any(name.startswith("pt_tcpstore") for name in names)
     if (process.world_size or 1) > 1 and view.below(trainer.cores, "asleep_cores"):
         here = len(trainer.job.ranks) if trainer.job else 1
@@ -92,6 +95,13 @@ def _phase(view: View, trainer: Trainer) -> Phase:
             "it waits for other ranks" if store else "it may wait for other ranks", Evidence(text=text), _RANKS
         )
     return Phase("what it does does not show", cores, ())
+
+
+def _files(pid: int) -> tuple[Step, ...]:
+    return (
+        Step(text="thousands of small files over the network: put the Python environment on a local disk"),
+        Step(text="see which files it opens", command=f"strace -f -e trace=openat -p {pid}"),
+    )
 
 
 _COMPILES = (
@@ -103,10 +113,6 @@ _COMPILES = (
 _LOADS = (
     Step(text="map weights instead of reading them: safetensors, or torch.load(..., mmap=True)"),
     Step(text="keep the checkpoint on a local disk; load it once a machine and broadcast it"),
-)
-_FILES = (
-    Step(text="thousands of small files over the network: put the Python environment on a local disk"),
-    Step(text="see which files it opens", command="strace -f -e trace=openat -p PID"),
 )
 _RANKS = (
     Step(text="start the ranks that are missing: WORLD_SIZE must be how many there are"),

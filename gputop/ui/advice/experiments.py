@@ -102,8 +102,8 @@ def _row(line: Line, columns: Sequence[tuple[int, Column]], first: int, one: Exp
 def _summary(found: Together, scene: Scene, width: int) -> list[Line]:
     parts = [f"{amount(len(found.experiments), 'experiment')} on {amount(found.cpus, 'CPU')}"]
     parts += [f"{found.cpu_percent:.0f} % of them used"] if found.cpu_percent is not None else []
-    parts += [f"{found.threads_asked} compute threads asked for"] if found.threads_asked is not None else []
-    parts += [f"{found.threads_wanting:.0f} want to run"] if found.threads_wanting is not None else []
+    parts += [f"{amount(found.threads_asked, 'compute thread')} asked for"] if found.threads_asked is not None else []
+    parts += [f"{found.threads_wanting:.0f} of them want to run"] if found.threads_wanting is not None else []
     moved = found.moved_bytes_per_s
     parts += [f"{units.rate(moved)}/s to and from storage"] if moved is not None else []
     runs = [Run("   "), Run(f" {scene.look.glyphs.dot} ".join(parts), "text")]
