@@ -83,6 +83,8 @@ bool told(const char *value, double from, double to, double *out)
     double low, high;
     char kind[8] = "";
     int at = 0;
+    if (*value < 'a') /* a number, as most are */
+        return false;
     if (sscanf(value, "%7[a-z] %lf %lf %n", kind, &low, &high, &at) == 3 && at && value[at] &&
         (strcmp(kind, "work") == 0 || strcmp(kind, "effort") == 0)) {
         const Account *account = account_at(value + at);

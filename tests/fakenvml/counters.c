@@ -1,5 +1,6 @@
 /* Counters the clock moves: energy, bytes, time throttled; each starts at its key and grows at its rate. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fake.h"
@@ -21,15 +22,16 @@ static Counter counters[MAX_GPUS][COUNTERS];
 /* Which counter a name is: the table's, then each link's TX and RX; -1 for a value that stands still. */
 static int place(const char *name)
 {
-    int link, end = 0;
-    char way;
     for (int i = 0; i < PLAIN; i++)
         if (strcmp(NAMES[i], name) == 0)
             return i;
-    sscanf(name, "nvlink.%d.%cx_bytes%n", &link, &way, &end);
-    if (end && name[end] == '\0' && link >= 0 && link < MAX_LINKS && (way == 't' || way == 'r'))
-        return PLAIN + 2 * link + (way == 'r');
-    return -1;
+    if (strncmp(name, "nvlink.", 7) != 0)
+        return -1;
+    char *way;
+    long link = strtol(name + 7, &way, 10);
+    if (link < 0 || link >= MAX_LINKS || (strcmp(way, ".tx_bytes") != 0 && strcmp(way, ".rx_bytes") != 0))
+        return -1;
+    return PLAIN + 2 * (int)link + (way[1] == 'r');
 }
 
 static Found rate_of(Dev dev, int at)

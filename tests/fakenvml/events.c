@@ -104,7 +104,7 @@ EXPORT nvmlEventSetWait_v2(void *handle, EventData *out, unsigned timeout_ms)
         if (left <= 0)
             return TIMEOUT;
         pthread_mutex_unlock(&lock);
-        nap(left < 0.05 ? left : 0.05);
+        nap(left < 0.2 ? left : 0.2);
         pthread_mutex_lock(&lock);
         refresh();
     }

@@ -93,7 +93,8 @@ typedef struct {
 
 static bool wave(const char *value, Wave *w)
 {
-    return sscanf(value, "square %lf %lf %lf %lf", &w->low, &w->high, &w->period, &w->duty) == 4 && w->period > 0;
+    return *value == 's' && sscanf(value, "square %lf %lf %lf %lf", &w->low, &w->high, &w->period, &w->duty) == 4 &&
+           w->period > 0;
 }
 
 /* How long the wave was high until t. */
