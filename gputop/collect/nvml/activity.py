@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from math import inf
 
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import NOT_SUPPORTED, No, Unanswered
@@ -32,9 +34,11 @@ class Buffer:
         if not self.samples:
             return []
         self.newest_us = self.samples[-1][0]
-        oldest_us = self.newest_us - BUFFER_S * 1e6
-        self.samples = [sample for sample in self.samples if sample[0] > oldest_us]
-        return [value for stamp, value in self.samples if stamp > self.newest_us - 1_000_000]
+        del self.samples[: self._later(self.newest_us - BUFFER_S * 1e6)]
+        return [value for _, value in self.samples[self._later(self.newest_us - 1_000_000) :]]
+
+    def _later(self, than_us: float) -> int:
+        return bisect_right(self.samples, (than_us, inf))
 
     def ages(self, now_us: int) -> tuple[tuple[float, float], ...]:
         """(seconds ago, percent), oldest first; of a driver with another clock, since the newest sample."""

@@ -42,6 +42,7 @@ class Card:
         self.gpm: No | None = None  # why GPM is not read; None: it is
         self.answers: dict[str, Mapping[str, Any]] = {}  # by probe, by field: a value or a No
         self.values: dict[str, Any] = {}  # what is known now, field by field
+        self.told_by: dict[str, str] = {}  # and by which probe
         self.missing: dict[str, Missing] = {}  # and why the rest is not
         self.broken: dict[str, str] = {}  # by probe: what went wrong in our own code
         self.kept: dict[str, Any] = {}  # what a probe keeps from one call to the next
@@ -90,14 +91,14 @@ class Card:
 
         What was unsupported or denied is not asked again for a minute: it is raised from memory.
         """
-        return self._ask((name, *args), lambda: self.gate.call(name, self.handle, *args, *since, gpu=self.index))
+        return self._ask((name, *args), self.gate.call, name, (*args, *since))
 
     def symbol(self, name: str, *args: Any, about: int = 0) -> int:
         """The return code of a C function on this GPU, as in call: OK or INSUFFICIENT_SIZE.
 
         `about` tells questions apart that are refused one by one.
         """
-        code: int = self._ask((name, about), lambda: self.gate.symbol(name, self.handle, *args, gpu=self.index))
+        code: int = self._ask((name, about), self.gate.symbol, name, args)
         return code
 
     def first(self, *calls: tuple[Any, ...]) -> Any:
@@ -121,12 +122,8 @@ class Card:
         self._silent[key] = self.gate.clock() + AGAIN_S, refused.no, refused.code
 
     def answered(self, field: str, besides: str) -> bool:
-        """Whether another probe than this one has a value for a field."""
-        return any(
-            field in given and not isinstance(given[field], No)
-            for name, given in self.answers.items()
-            if name != besides
-        )
+        """Whether what is known of a field is what another probe than this one said."""
+        return self.told_by.get(field, besides) != besides
 
     def rate(self, name: str, value: float, stamp_us: int = 0) -> float | None:
         """How fast a counter grows, per second; None at its first look and when it went backwards.
@@ -141,11 +138,11 @@ class Card:
         seconds = theirs_s if before.stamp_us and 0.5 * ours_s < theirs_s < 2 * ours_s else ours_s
         return (value - before.value) / seconds if seconds > 0 else None
 
-    def _ask(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def _ask(self, key: tuple[Any, ...], way: Callable[..., Any], name: str, args: tuple[Any, ...]) -> Any:
         if no := self.silent(key):
             raise Unanswered(no, self._silent[key][2])
         try:
-            return make()
+            return way(name, self.handle, *args, gpu=self.index)
         except Unanswered as refused:
             if refused.no.reason in ("unsupported", "denied"):
                 self.hush(key, refused)

@@ -179,12 +179,12 @@ def _answers(card: Card, plan: _Plan) -> Answered:
     # in a buffer of our own: the wrapper fills and reads it attribute by attribute, ten times slower
     buffer = create_string_buffer(plan.request, len(plan.request))
     card.symbol("nvmlDeviceGetFieldValues", c_int(len(plan.sources)), buffer)
-    for number, scope, stamp_us, _, kind, code, raw in _ENTRY.iter_unpack(buffer.raw):
-        source = (number, scope)
+    proven = card.proven
+    for source, (_, _, stamp_us, _, kind, code, raw) in zip(plan.sources, _ENTRY.iter_unpack(buffer.raw), strict=True):
         answers[source] = answer = _answer(card, source, stamp_us, kind, code, raw)
-        known = isinstance(answer, Answer)
-        if known is not (source in card.proven):
-            (card.proven.add if known else card.proven.discard)(source)
+        known = type(answer) is Answer
+        if known is not (source in proven):
+            (proven.add if known else proven.discard)(source)
             card.plans.clear()
     return answers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.fields import Answer, Field, count, field, flag, read, tally
+from gputop.collect.nvml.fields import Answer, count, field, flag, read, tally
 from gputop.collect.nvml.probe import Answers, probe
 
 _ACTIONS = ("none", "reset", "reboot", "drain peers", "drain and reset", "recover domain", "reset bus", "reboot system")
@@ -27,13 +27,13 @@ HEALTH = (
     field("retirement_pending", flag, 31),
 )
 _RETIRED = (field("single", count(), 29), field("double", count(), 30))
+_ALL = (*HEALTH, *_RETIRED)
 
 
 @probe(every_s=30, fills=(*(one.name for one in HEALTH), "retired_pages"))
 def health(card: Card) -> Answers:
     """Memory errors, replaced rows, retired pages and the driver's wish, in one call."""
-    wanted: tuple[Field, ...] = (*HEALTH, *_RETIRED)
-    given: dict[str, Any] = read(card, wanted)
+    given: dict[str, Any] = read(card, _ALL)
     single, double = given.pop("single"), given.pop("double")
     known = [pages for pages in (single, double) if isinstance(pages, int)]
     return given | {"retired_pages": sum(known) if known else single}

@@ -103,9 +103,10 @@ _POWER = (
     field("power_requested_limit_watts", WATTS, 192),
 )
 _IN_FORCE = field("power_limit_watts", WATTS, 190)
+_ALL_LIMITS = (*_POWER, _IN_FORCE)
 
 
 @probe(every_s=30, fills=tuple(one.name for one in _POWER), backs=(_IN_FORCE.name,))
 def power_limits(card: Card) -> Answers:
     """What can be set, what was set and what came of it, in one call."""
-    return read(card, (*_POWER, _IN_FORCE))
+    return read(card, _ALL_LIMITS)

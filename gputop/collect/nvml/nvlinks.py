@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from gputop import units
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.fields import EACH, Answer, Answered, Field, Source, ask, choose, count, tally
+from gputop.collect.nvml.fields import EACH, Answer, Answered, Field, ask, choose, count, tally
 from gputop.collect.nvml.gate import No
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import NvLink
@@ -41,13 +41,17 @@ def nvlinks(card: Card) -> Answers:
     answers = ask(card, [(number, link) for number in _EACH for link in range(card.links)])
     faults = {one.name: choose(card, one, answers) for one in _FAULTS}
     summed = [faults[str(one)] for one in ERRORS if isinstance(faults[str(one)], int)]
-    each = [_link(answers, link) for link in range(card.links)]
-    speeds = [one.speed_bytes_per_s for one in each if one.up and one.speed_bytes_per_s is not None]
+    each = _alike(answers, card.links)
+    speeds = [
+        one.speed_bytes_per_s * len(links)
+        for one, links in each.items()
+        if one.up and one.speed_bytes_per_s is not None
+    ]
     return {
         "nvlinks_active": choose(card, _UP, answers),
         "nvlink_errors": sum(summed) if summed else faults[str(EVENTS[0])],
         "nvlink_max_bytes_per_s": sum(speeds) if speeds else _no(answers, _SPEED),
-        "nvlinks": tuple(_alike(each)) if any(one != _UNKNOWN for one in each) else _no(answers, _STATE),
+        "nvlinks": _numbered(each) if each.keys() - {_UNKNOWN} else _no(answers, _STATE),
     }
 
 
@@ -56,12 +60,30 @@ def _no(answers: Answered, number: int) -> No:
     return next(refused, No("unsupported"))
 
 
-def _link(answers: Answered, link: int) -> NvLink:
-    """What one link says, its number left open."""
-    found = {number: _value(answers, (number, link)) for number in _EACH}
-    state, speed = found[_STATE], found[_SPEED]
+def _alike(answers: Answered, links: int) -> dict[NvLink, list[int]]:
+    """The numbers of the links that say the same, by what they say; nearly always all of them do."""
+    told: dict[int, dict[int, float]] = {link: {} for link in range(links)}
+    for (number, link), answer in answers.items():
+        if isinstance(answer, Answer):
+            told[link][number] = answer.value
+    alike: dict[tuple[tuple[int, float], ...], list[int]] = {}
+    for link, values in told.items():
+        alike.setdefault(tuple(values.items()), []).append(link)
+    found: dict[NvLink, list[int]] = {}
+    for said, numbers in alike.items():
+        found.setdefault(_link(dict(said)), []).extend(numbers)
+    return found
+
+
+def _numbered(each: Mapping[NvLink, list[int]]) -> tuple[NvLink, ...]:
+    return tuple([replace(one, numbers=units.ranges(tuple(sorted(links)))) for one, links in each.items()])
+
+
+def _link(found: Mapping[int, float]) -> NvLink:
+    """What a link says, its number left open."""
+    state, speed = found.get(_STATE), found.get(_SPEED)
     given: dict[str, Any] = {name: _first(found, numbers) for name, numbers in _COUNTS.items()}
-    given |= {name: _error_rate(found[number]) for name, number in _RATES.items()}
+    given |= {name: _error_rate(found.get(number)) for name, number in _RATES.items()}
     return NvLink(
         numbers="",
         up=bool(state) if state in (0, 1) else None,
@@ -70,13 +92,8 @@ def _link(answers: Answered, link: int) -> NvLink:
     )
 
 
-def _value(answers: Answered, source: Source) -> float | None:
-    answer = answers.get(source)
-    return answer.value if isinstance(answer, Answer) else None
-
-
-def _first(found: dict[int, float | None], numbers: tuple[int, ...]) -> int | None:
-    return next((int(value) for one in numbers if (value := found[one]) is not None and 0 <= value <= _MOST), None)
+def _first(found: Mapping[int, float], numbers: tuple[int, ...]) -> int | None:
+    return next((int(value) for one in numbers if (value := found.get(one)) is not None and 0 <= value <= _MOST), None)
 
 
 def _error_rate(packed: float | None) -> float | None:
@@ -85,10 +102,3 @@ def _error_rate(packed: float | None) -> float | None:
         return None
     number, exponent = divmod(int(packed), 0x100)
     return float(f"{number}e-{exponent}")
-
-
-def _alike(each: Iterable[NvLink]) -> Iterator[NvLink]:
-    groups: dict[NvLink, list[int]] = {}
-    for number, one in enumerate(each):
-        groups.setdefault(one, []).append(number)
-    return (replace(one, numbers=units.ranges(tuple(numbers))) for one, numbers in groups.items())

@@ -73,12 +73,13 @@ _PCIE = {
     "checksum_errors": 182,
     "lane_errors": 183,
 }
+_ERRORS = (field("pcie_replays", tally, 94), *(field(name, count(), one) for name, one in _PCIE.items()))
 
 
 @probe(every_s=10, fills=("pcie_replays", "pcie_errors"))
 def pcie_errors(card: Card) -> Answers:
     """What went wrong on PCIe, in one call."""
-    given = read(card, (field("pcie_replays", tally, 94), *(field(name, count(), one) for name, one in _PCIE.items())))
+    given = read(card, _ERRORS)
     return {"pcie_replays": given.pop("pcie_replays"), "pcie_errors": _counted(given)}
 
 

@@ -86,7 +86,10 @@ def sources(probes: Iterable[Probe]) -> Mapping[str, tuple[str, ...]]:
 
 
 def ask(one: Probe, card: Card) -> Iterable[str]:
-    """Make the call and keep what it said, or why it did not; the fields it was about. Lost, DriverGone, Late pass."""
+    """Make the call and keep what it said, or why it did not; the fields of which it says something else than before.
+
+    Lost, DriverGone, Late pass.
+    """
     if not one.fills and all(card.answered(name, besides=one.name) for name in one.backs):
         return ()
     given: Answers
@@ -100,8 +103,9 @@ def ask(one: Probe, card: Card) -> Iterable[str]:
     except Exception as error:  # an answer of a shape nobody foresaw costs its own values only
         card.broken[one.name] = f"{one.name}: {type(error).__name__}: {error}"
         given = dict.fromkeys((*one.fills, *one.backs), No("stale"))
-    card.answers[one.name] = {name: ABSENT if value is None else value for name, value in given.items()}
-    return given.keys()
+    before = card.answers.get(one.name, _NOTHING)
+    told = card.answers[one.name] = {name: ABSENT if value is None else value for name, value in given.items()}
+    return [name for name, answer in told.items() if answer is not before.get(name)]
 
 
 def settle(card: Card, names: Iterable[str], filled: Mapping[str, tuple[str, ...]]) -> None:
@@ -111,7 +115,7 @@ def settle(card: Card, names: Iterable[str], filled: Mapping[str, tuple[str, ...
         for source in filled[name]:
             answer = card.answers.get(source, _NOTHING).get(name)
             if answer is not None and not isinstance(answer, No):
-                card.values[name] = answer
+                card.values[name], card.told_by[name] = answer, source
                 card.missing.pop(name, None)
                 break
             no = no or answer
@@ -121,6 +125,7 @@ def settle(card: Card, names: Iterable[str], filled: Mapping[str, tuple[str, ...
 
 def _miss(card: Card, name: str, no: No | None) -> None:
     card.values.pop(name, None)
+    card.told_by.pop(name, None)
     old = card.missing.get(name)
     if no is None or (no == ABSENT and name.startswith("processes")):
         card.missing.pop(name, None)
