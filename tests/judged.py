@@ -6,28 +6,31 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from gputop import thresholds
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Abstained, Finding
-from gputop.diagnose.engine import BROKEN, Engine, Verdict
+from gputop.diagnose.engine import BROKEN, EVERY_S, Engine, Verdict
 from gputop.history import History
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Missing, Process, Role
 
 LIMITS = thresholds.shipped()
 ONSET_S = 120.0
+EACH_S = round(EVERY_S)  # a frame for each look of the engine
 Seen = tuple[tuple[float, Verdict], ...]
 
 
 @cache
 def scenario(name: str, until_s: float = math.inf) -> Seen:
-    """What the rules said of a scenario, second by second from its start to its end, or until then."""
+    """What the rules said of a scenario at each of their looks, from its start to its end or until then."""
     demo = Demo(SCENARIOS[name], pace=False, anchor_s=1_795_185_127.0, at_s=0.0)
     start_s = demo.scenario.server.uptime_s
     length_s = int(min(demo.scenario.length_s, until_s))
     return tuple(
-        (frame.mono_s - start_s, said) for frame, said in judged(demo.frame(float(t)) for t in range(length_s))
+        (frame.mono_s - start_s, said)
+        for frame, said in judged(demo.frame(float(t)) for t in range(0, length_s, EACH_S))
     )
 
 
@@ -66,20 +69,27 @@ class Machine:
             wall_s=t, mono_s=1000 + t, hostname="h", host=host, gpus=(gpu,), processes=(trainer, *loaders), jobs=(job,)
         )
 
-    def verdict(self, seconds: int = 150) -> Verdict:
-        """What is said of it after some time."""
-        return after(self.frame, seconds)
+    def verdict(self, seconds: int = 150, each_s: int = EACH_S) -> Verdict:
+        """What is said of it after some time; while nothing of it changes, no finding leaves again for nothing."""
+        seen = [said for _, said in judged(self.frame(float(t)) for t in range(0, seconds, each_s))]
+        dials = (self.gpu, self.trainer, self.loader, self.host)
+        if not any(callable(dial) for kind in dials for dial in kind.values()):
+            for earlier, later in pairwise(seen):
+                left = {one.rule for one in earlier.findings if not one.healthy} - {one.rule for one in later.findings}
+                assert not left, f"left again, for {[one.rule for one in later.findings]}"
+        return seen[-1]
 
 
-def after(frame: Callable[[float], Frame], seconds: int = 150) -> Verdict:
-    """What is said after some time of frames made up by hand."""
-    *_, (_, said) = judged(frame(float(t)) for t in range(seconds))
+def after(frame: Callable[[float], Frame], seconds: int = 150, each_s: int = EACH_S) -> Verdict:
+    """What is said after some time of frames made up by hand, one for each look of the engine or more."""
+    *_, (_, said) = judged(frame(float(t)) for t in range(0, seconds, each_s))
     return said
 
 
 def hours(frame: Callable[[float], Frame], minutes: float) -> Verdict:
     """The same after a long time, looked at every 15 s: as the history keeps it."""
-    return after(lambda tick: frame(15 * tick), round(4 * minutes))
+    *_, (_, said) = judged(frame(15.0 * tick) for tick in range(round(4 * minutes)))
+    return said
 
 
 def refused(*names: str) -> dict[str, Any]:

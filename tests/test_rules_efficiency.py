@@ -149,7 +149,7 @@ def launching(loaders: int = 0, trainer: dict[str, Any] | None = None, **gpu: An
         (launching(trainer={"read_chars_per_s": 1.1e6}), None),  # it loads its data
         (launching(trainer={"run_wait_percent": 31.0}), None),
         (launching(trainer={"write_chars_per_s": 101e3}), None),  # it writes
-        (launching(busy_percent=lambda t: 46.0 + 18 * (-1) ** int(t)), None),  # gaps that can be seen
+        (launching(busy_percent=lambda t: 46.0 + 18 * (-1) ** int(t / 2)), None),  # gaps that can be seen
         (launching(pcie_rx_bytes_per_s=1.1e9), None),  # it copies
         (launching(**{**NO_UNITS, "power_watts": 350.0}), ("crit", 0.5)),
         (launching(**{**NO_UNITS, "power_watts": 360.0}), None),

@@ -167,7 +167,7 @@ def test_workers_oversized(
     loaders: int, cpu: float, duty: float, changes: dict[str, Any], severity: str | None
 ) -> None:
     machine = Machine(gpu={"busy_percent": duty}, loader={"cpu_percent": cpu}, loaders=loaders)
-    finding = found(changed(machine, changes).verdict(90), "workers-oversized")
+    finding = found(changed(machine, changes).verdict(100), "workers-oversized")
     assert (finding and finding.severity) == severity
     if finding:
         assert not finding.primary

@@ -45,12 +45,12 @@ def saving(
     ],
 )
 def test_checkpoint_stall(dials: dict[str, Any], severity: str | None) -> None:
-    finding = found(saving(**dials).verdict(150), "checkpoint-stall")
+    finding = found(saving(**dials).verdict(150, 1), "checkpoint-stall")
     assert (finding and finding.severity) == severity
 
 
 def test_checkpoint_stall_counts_what_it_costs() -> None:
-    finding = found(saving().verdict(150), "checkpoint-stall")
+    finding = found(saving().verdict(150, 1), "checkpoint-stall")
     assert finding is not None
     assert finding.headline == "stands still for 4s every 40s, while a checkpoint is written"
     assert finding.primary
@@ -69,16 +69,16 @@ def test_pauses_without_rhythm_are_no_checkpoints() -> None:
         gpu={"busy_percent": lambda t: 0.0 if stops(t) else 97.0},
         trainer={"write_chars_per_s": lambda t: 5e7 if stops(t) else 0.0},
     )
-    assert found(uneven.verdict(150), "checkpoint-stall") is None
+    assert found(uneven.verdict(150, 1), "checkpoint-stall") is None
 
 
 def test_checkpoint_stall_goes_by_the_disks_or_abstains_where_writes_are_hidden() -> None:
     hidden = refused("write_chars_per_s")
     flushed = {"write_bytes_per_s": lambda t: 5e7 if t % 40 < 4 else 1e5}
-    finding = found(saving(trainer=hidden, host=flushed).verdict(150), "checkpoint-stall")
+    finding = found(saving(trainer=hidden, host=flushed).verdict(150, 1), "checkpoint-stall")
     assert finding is not None
     assert finding.confidence == pytest.approx(0.64)
-    assert silent(saving(trainer=hidden).verdict(150), "checkpoint-stall") is not None
+    assert silent(saving(trainer=hidden).verdict(150, 1), "checkpoint-stall") is not None
 
 
 def shm(used: float | Callable[[float], float], total: float = 64.0, **dials: Any) -> Finding | None:
@@ -150,7 +150,9 @@ def writing_to(free: float, total: float = 2e12) -> Verdict:
     def disks(t: float) -> tuple[Disk, ...]:
         return (disk if t % 40 < 4 else replace(disk, write_bytes_per_s=0.0),)
 
-    return saving(host={"mounts": (mount,), "disks": disks, "shm_total_bytes": 2**30, "shm_used_bytes": 0}).verdict(60)
+    return saving(host={"mounts": (mount,), "disks": disks, "shm_total_bytes": 2**30, "shm_used_bytes": 0}).verdict(
+        60, 1
+    )
 
 
 @pytest.mark.parametrize(

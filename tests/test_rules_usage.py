@@ -161,12 +161,12 @@ def pair(busy: float = 0.0, **trainer: Any) -> Callable[[float], Frame]:
     ],
 )
 def test_gpu_unused_in_job(frame: Callable[[float], Frame], minutes: int, severity: str | None) -> None:
-    finding = found(after(frame, minutes * 3), "gpu-unused-in-job")
+    finding = found(after(frame, minutes * 3, 1), "gpu-unused-in-job")
     assert (finding and finding.severity) == severity
 
 
 def test_gpu_unused_in_job_says_which() -> None:
-    told = found(after(pair(), 54), "gpu-unused-in-job")
+    told = found(after(pair(), 54, 1), "gpu-unused-in-job")
     assert told is not None
     assert told.headline == "leaves 1 of its 2 GPUs unused"
     assert told.evidence[1].text == "GPU 0 busy 97 %"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from gputop.diagnose.subjects import Subjects, Thing
 from gputop.diagnose.sums import KEPT_S
@@ -12,6 +13,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.history import COARSE_S, FINE_S, FINE_SLOTS, Key, Window
 from gputop.model import Fact, Gpu, Host, Job, Process
 
+_N = TypeVar("_N", bound="Numbers")
 _KEYS: dict[type, Callable[[Any], Key]] = {
     str: str,
     Trainer: attrgetter("key"),
@@ -25,6 +27,13 @@ _KEYS: dict[type, Callable[[Any], Key]] = {
 class Numbers(Subjects):
     """Windows, and comparisons that do not flicker."""
 
+    @property
+    def against(self: _N) -> _N:
+        """The same for what speaks against a finding: once that is on the screen, it must be over the limit clearly."""
+        other = copy(self)
+        other._lenient = -self._lenient
+        return other
+
     def limit(self, name: str) -> float:
         """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty"."""
         return self._numbers[name][0]
@@ -34,14 +43,14 @@ class Numbers(Subjects):
         if value is None:
             return False
         limit, slack = self._numbers[name]
-        return value >= (limit - slack if self._held else limit)
+        return value >= limit - self._lenient * slack
 
     def below(self, value: float | None, name: str) -> bool:
         """Whether a value is at the limit of this name or below; an unknown one is not."""
         if value is None:
             return False
         limit, slack = self._numbers[name]
-        return value <= (limit + slack if self._held else limit)
+        return value <= limit + self._lenient * slack
 
     def window(self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False) -> Window:
         """The last seconds of a metric, by default the rule's `window_s`, and no more than the trainer's phase.

@@ -42,11 +42,11 @@ class Subjects:
         self._mates: dict[str, list[Trainer]] = {}  # trainers by the key of their job
         self._known: dict[tuple[Key, float, float], Means] = {}
         self._shown: Collection[object] = ()
-        self._held = False
+        self._lenient = 0  # 1 while the subject has a finding on the screen: its limits give way a little
 
     def turn_to(self, rule: str, state: str = "", shown: Collection[object] = ()) -> None:
         """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen."""
-        self._rule, self._state, self._shown, self._held = rule, state, shown, False
+        self._rule, self._state, self._shown, self._lenient = rule, state, shown, 0
         self._numbers = self._tables[rule]
 
     def gpus(self, *, silent: bool = False) -> Iterator[Gpu]:
@@ -60,7 +60,7 @@ class Subjects:
         shown = self._shown
         for one in self.vectors():
             if cold or one.warm:
-                self._held = bool(shown) and told_apart(one.subject) in shown
+                self._lenient = 1 if shown and told_apart(one.subject) in shown else 0
                 yield one
 
     def jobs(self) -> Iterator[Job]:
@@ -100,7 +100,7 @@ class Subjects:
         return tuple(self._remembered.tenants.get(gpu.uuid, ()))
 
     def _at(self, thing: Any) -> Any:
-        self._held = bool(self._shown) and told_apart(subject_of(thing)) in self._shown
+        self._lenient = 1 if self._shown and told_apart(subject_of(thing)) in self._shown else 0
         return thing
 
     def _means(self, about: str, seconds: float, wanted_s: float) -> Means:

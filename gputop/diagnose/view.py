@@ -35,7 +35,7 @@ class View(Numbers):
 
     `gpus()`, `trainers()`, `jobs()` and `host()` step through subjects. While a rule looks at a subject of which its
     finding is already on the screen, `above` and `below` are more lenient, so that a value at the limit does not
-    flicker: rules compare with them, never with `<`.
+    flicker: rules compare with them, never with `<`. What speaks against a finding is held against `against`.
     """
 
     def __init__(self, frame: Frame, history: History, remembered: Remembered, tables: Tables) -> None:

@@ -34,8 +34,8 @@ def overhead_bound(view: View) -> Iterator[Finding]:
             continue
         if oversubscribed(view, trainer) or waits_for_cpu(view, trainer) or shared(view, trainer) or serves(trainer):
             continue
-        severity = view.by_share(trainer.lost)
-        if severity is not None and not writes(view, trainer) and not transfers(view, trainer):
+        severity, against = view.by_share(trainer.lost), view.against
+        if severity is not None and not writes(against, trainer) and not transfers(against, trainer):
             yield _held_up(view, trainer, severity)
 
 

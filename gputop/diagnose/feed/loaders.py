@@ -54,7 +54,7 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
 
 def _host_full(view: View, trainer: Trainer) -> bool:
     """All CPUs of the machine are busy, most of all with this trainer; one thread alone could not use more of them."""
-    if not trainer.loaders and view.below(trainer.cores, "loader-in-main.cores"):
+    if not trainer.loaders and view.against.below(trainer.cores, "loader-in-main.cores"):
         return False
     others = (other.cores or 0.0 for other in view.vectors() if other.identity != trainer.identity)
     largest = (trainer.cores or 0.0) >= max(others, default=0.0)
@@ -78,7 +78,7 @@ def starved_cpu_idle(view: View) -> Iterator[Finding]:
         pressure = view.mean("host", "io_pressure")
         blocked = trainer.loader_blocked
         idle = view.below(trainer.saturation, "saturation") and view.above(trainer.loader_low, "loader_cpu")
-        if view.above(trainer.loader_cpu, "openblas-on-intel.loader_cores"):
+        if view.against.above(trainer.loader_cpu, "openblas-on-intel.loader_cores"):
             continue  # each computes with several threads: one CPU is not what holds it up
         waits = blocked is not None and not view.below(blocked, "blocked")
         waits = waits or (pressure is not None and not view.below(pressure, "io_percent"))

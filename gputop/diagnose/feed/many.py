@@ -19,7 +19,7 @@ def workers_oversized(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if not trainer.loaders or not view.knows(trainer, "duty", "allowed", "loader_cpu"):
             continue
-        asleep = view.below(trainer.loader_cpu, "asleep")
+        asleep = view.against.below(trainer.loader_cpu, "asleep")
         # loaders that sleep may be there for the sake of what they wait for
         if shared(view, trainer) or (asleep and (not fed(view, trainer) or _wait(view, trainer))):
             continue
@@ -114,7 +114,7 @@ def _of_all_jobs(view: View) -> Iterator[Finding]:
         return
     mean = sum(trainer.loaders * (trainer.loader_cpu or 0.0) for trainer in busy) / total
     host = view.host()
-    if view.below(mean, "asleep"):
+    if view.against.below(mean, "asleep"):
         return
     text = f"{total} loaders of {len(jobs)} jobs on {cpus} CPUs, each {100 * mean:.0f} % of a core"
     yield view.found(

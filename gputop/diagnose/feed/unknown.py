@@ -49,7 +49,7 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
         if now_s - notes.setdefault("since_s", now_s) < view.limit("after_s"):
             continue
         severity = view.by_share(trainer.lost)
-        if severity is None or notebook(trainer) or plays_a_part(trainer) or small(view, trainer):
+        if severity is None or notebook(trainer) or plays_a_part(trainer) or small(view.against, trainer):
             continue
         either = not trainer.loaders and trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
         causes = list(_causes(view, trainer))
