@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import STRINGS
-from tests.traces import busy, starved
+from tests.traces import FP32, Made, busy, of_tensorflow, starved
 
 LOOP = """
 import sys, torch
@@ -117,6 +118,24 @@ def test_two_traces_are_compared(tmp_path: Path) -> None:
     assert "A step takes as long as before: 25 ms." in same.stdout
 
 
+def test_two_traces_without_a_gpu_are_compared_by_the_parts_of_a_step(tmp_path: Path) -> None:
+    paths = []
+    for name, waits_us in (("old", 8_000), ("new", 2_000)):
+        made = Made()
+        for step in range(3):
+            made.step(step, step * 10_000, 10_000)
+            made.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", step * 10_000 + 100, waits_us)
+        (tmp_path / name).mkdir()
+        paths.append(made.write(tmp_path / name / "trace.json"))
+    told = explain("--diff", *paths).stdout
+    assert told.startswith("old/trace.json → new/trace.json\n")
+    assert re.search(r"waiting for data +8 ms +2 ms\n", told)
+    assert "No longer: T03 input-bound." not in told  # it still waits
+    assert "idle" not in told
+    assert "GPU busy" not in told
+    assert "GPU busy" not in explain(paths[0]).stdout, "unknown, not 0"
+
+
 def test_a_profile_is_explained_and_compared_too(tmp_path: Path) -> None:
     for name, count in (("a.txt", 45), ("b.txt", 2)):
         (tmp_path / name).write_text(
@@ -161,3 +180,19 @@ def test_bad_input_is_one_clear_line(args: tuple[str, ...], code: int, why: str,
     assert (done.returncode, done.stdout) == (code, "")
     assert len(done.stderr.splitlines()) == 1
     assert why in done.stderr
+
+
+def test_a_trace_of_tensorflow_is_read_for_what_it_shares(tmp_path: Path) -> None:
+    path = tmp_path / "host.trace.json.gz"
+    path.write_bytes(gzip.compress(of_tensorflow(4, 6_000).encode()))
+    told = json.loads(explain("--json", str(path)).stdout)["files"][0]
+    assert (told["gpus"], told["window"]) == (1, {"ms": 40, "steps": 4, "by": "TensorFlow step"})
+    assert [row["number"] for row in told["steps"]] == [5, 6, 7, 8]
+    assert {row["name"]: (row["kind"], row["count"], row["ms"]) for row in told["kernels"]} == {
+        "Memcpy HtoD": ("to_device", 4, 3.6),
+        FP32: ("compute", 4, 3.6),
+    }
+    assert told["gpu_time"]["busy"] == pytest.approx(0.18)
+    assert told["gpu_time"]["launch_delay_p50_ms"] == pytest.approx(0.095)
+    assert {finding["rule"][:3] for finding in told["findings"]} >= {"T03", "T04"}
+    assert told["notes"] == ["TensorFlow or JAX wrote it: what is said and advised is in PyTorch's words"]

@@ -109,6 +109,8 @@ def test_a_profile_beside_what_is_seen_live() -> None:
     assert "agrees with  io-bound  seen live for 6m" in text(found.strips)
     found = picture(content, content.tabs[0], None, live[1:], (120, 40), Look())
     assert "seen live  gmem-leak for 6m: it is so" in text(found.strips)
+    long = [replace(live[1], headline="it is so " * 30)]
+    assert "it is so it…" in text(picture(content, content.tabs[0], None, long, (80, 24), Look()).strips)
     calm = profiled("MainThread (41207);main (train.py:1);forward (model.py:2) 50\n")
     found = picture(calm, calm.tabs[0], None, live[:1], (120, 40), Look())
     assert "not seen here  io-bound  told live for 6m" in text(found.strips)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Rights
+from gputop.actions.spy import PROFILE, STACK
 from gputop.actions.tracing import TRACE, Order, Traced
 from gputop.actions.tracing.kineto.gate import fixed, torch_of
 from gputop.model import Role
@@ -99,6 +100,8 @@ def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
         assert barred.unlock == "gputop run -- torchrun train.py 'a b'"
     assert torch_of(training.pid) == (metadata.version("torch"), fixed(metadata.version("torch")))
     assert "there is no process" in trace(folder, "999999999").stderr
+    for action in (TRACE, PROFILE, STACK):  # in a container it may be the job
+        assert "alive" not in (action.why_not(row(1), Rights()) or "")
     assert trace(folder, str(training.pid), "--steps", "0").returncode == 64
     assert "--readonly" in trace(folder, "--readonly", str(training.pid)).stderr
     assert "loads data" in (TRACE.why_not(row(training.pid, role=Role.LOADER), Rights()) or "")

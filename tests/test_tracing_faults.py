@@ -127,6 +127,9 @@ def test_a16_a_process_that_names_other_files_as_its_trace(folder: str, monkeypa
         f"{here}/fifo.json": plain,
         f"{here}/link.json": "Too many levels of symbolic links",
     }
+    with open(f"{here}/huge.json", "wb") as file:
+        file.truncate((1 << 30) + 1)
+    expected[f"{here}/huge.json"] = "is larger than 1 GiB: ask for fewer steps"
     if not os.geteuid():
         Path(f"{here}/theirs.json").write_text("{}")
         os.chown(f"{here}/theirs.json", 12345, 12345)

@@ -112,3 +112,35 @@ def starved(
             at = number * long + place * every_us + 5
             made.kernel(GEMM if place % 2 else ADD, at, each_us, launch=at - 4)
     return made
+
+
+def of_tensorflow(steps: int, data_us: float) -> str:
+    """A trace as TensorFlow writes it: no categories, planes and streams by name, ids as text."""
+    names = {
+        (1, 13): "Stream #13(Compute)",
+        (1, 14): "Stream #14(MemcpyH2D)",
+        (1, 9): "Steps",
+        (1, 8): "TensorFlow Ops",
+    }
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
+        for pid, name in ((1, "/device:GPU:2"), (501, "/host:CPU"))
+    ]
+    events += [
+        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
+        for (pid, tid), name in names.items()
+    ]
+
+    def add(pid: int, tid: int, ts: float, dur: float, name: str, **args: str) -> None:
+        events.append({"ph": "X", "pid": pid, "tid": tid, "ts": ts, "dur": dur, "name": name, "args": args})
+
+    for step in range(steps):
+        at = step * 10_000.0
+        add(501, 7, at, data_us, "IteratorGetNext")
+        add(1, 9, at, 10_000, f"train {step + 5}", group_id=str(step))
+        for place, (tid, name) in enumerate(((14, "MemcpyH2D"), (13, FP32))):
+            begin, number = at + data_us + place * 1000, str(2 * step + place + 1)
+            add(501, 8, begin, 5, name, correlation_id=number)
+            add(1, tid, begin + 100, 900, name, correlation_id=number, memcpy_details="size:4096 dest:0 async:1")
+            add(1, 8, begin + 100, 900, "MatMul")  # the same once more
+    return json.dumps({"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": [*events, {}]})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from gputop.model import Process
@@ -33,6 +33,11 @@ class Rights:
         if self.elsewhere is not None:
             return f"these are processes of {self.elsewhere}, not of this machine"
         return "gputop was started with --readonly" if self.readonly and not self.looks else None
+
+    @property
+    def inside(self) -> Rights:
+        """Those of what records inside a process and keeps a file: pid 1 of a container may be the job, too."""
+        return self if self.readonly else replace(self, looks=True)
 
 
 Reaction = Literal["caught", "ignored", "default"]

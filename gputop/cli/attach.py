@@ -31,7 +31,7 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure("--readonly changes no process, and --native pauses it: leave one out")
     scope = Scope.JOB if args.job else Scope.LOADERS if args.workers else Scope.PROCESS
     result, code = followed(STACK, frame, process, STACK.rights(rights), Asked(scope, args.native))
-    if not isinstance(result, StackResult) or not result.processes:
+    if not isinstance(result, StackResult) or all(shown.barred for shown in result.processes):
         raise Failure(": ".join((result.text, *result.lines[:1])), code)
     if args.as_json:
         print(json.dumps(_object(result)))

@@ -38,7 +38,10 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
         view.ranks = [view] if args.diff else traces
     if args.diff and len(traces) == 1:
         raise Failure("--diff compares two traces or two profiles, not one with the other", USAGE)
-    names = [clean(Path(name).name, 200) for name in args.files]
+    names = _named(args.files)
+    for each, name in zip(opened, names, strict=True):
+        if isinstance(each, View):
+            each.trace.name = name
     if args.as_json:
         told = _changes(opened, names) if args.diff else list(map(_object, opened, names))
         print(json.dumps({"version": 1, "gputop": __version__, "files": told}, allow_nan=False))
@@ -47,6 +50,13 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     plain = config.plain(settings.ascii, sys.stdout.encoding)
     print("\n".join(markdown(page) if args.format == "md" else text(page, ascii=plain) for page in pages), end="")
     return OK
+
+
+def _named(files: list[str]) -> list[str]:
+    """Names of files as they are told: each with its folder, where several are called the same."""
+    paths = [Path(name) for name in files]
+    alike = len({path.name for path in paths}) < len(paths)
+    return [clean(f"{path.parent.name}/{path.name}" if alike else path.name, 200).lstrip("/") for path in paths]
 
 
 def _opened(name: str) -> View | Profile:

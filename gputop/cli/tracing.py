@@ -36,7 +36,7 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
         wait_s=args.wait,
         confirmed=frozenset(RISKS) if args.yes else frozenset(),
     )
-    result, code = followed(TRACE, frame, process, rights, order)
+    result, code = followed(TRACE, frame, process, TRACE.rights(rights), order)
     if not isinstance(result, Traced):
         raise Failure(result.text, code)
     if result.risk is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from gputop.trace.breakdown import Breakdown
 from gputop.trace.names import Kind
 from gputop.trace.verdict import View
 
@@ -31,7 +33,8 @@ class Diff:
     """Two traces held against each other, everything a step."""
 
     numbers: tuple[Change, ...]
-    kernels: tuple[Change, ...]  # time a step, the largest change first
+    phases: tuple[Change, ...]  # time of the CPU a step, the largest change first
+    kernels: tuple[Change, ...]  # time a step
     operators: tuple[Change, ...]  # own time on the CPU a step
     gone: tuple[str, ...]  # rules that spoke before only
     come: tuple[str, ...]  # rules that speak now only
@@ -44,31 +47,44 @@ class Diff:
 
 def diff(before: View, after: View) -> Diff:
     """From one trace to the other. Kernels are told apart by name: another shape may have another name."""
-    old, new = before.found, after.found
-    rules = [{verdict.rule for verdict in view.verdicts if verdict.severity != "info"} for view in (before, after)]
+    views = (before, after)
+    rules = [{verdict.rule for verdict in view.verdicts if verdict.severity != "info"} for view in views]
     return Diff(
         numbers=(
             Change(name="step, median", before=_step(before), after=_step(after), unit="us"),
-            *(
-                Change(name=name, before=a, after=b, unit=unit)
-                for name, unit, a, b in (
-                    ("GPU busy", "share", old.share(old.busy), new.share(new.busy)),
-                    ("idle, waits for a launch", "share", old.share(old.idle.host_us), new.share(new.idle.host_us)),
-                    ("idle, launched but waiting", "share", old.share(old.idle.other_us), new.share(new.idle.other_us)),
-                    ("communicates and nothing else", "share", old.exposed, new.exposed),
-                    ("kernels a step", "", old.per_step, new.per_step),
-                    ("kernel, median", "us", old.median_us, new.median_us),
-                    ("launch to kernel, median", "us", old.launching.delay_p50_us, new.launching.delay_p50_us),
-                    ("most memory allocated", "bytes", _peak(before), _peak(after)),
-                )
-                if a or b
-            ),
+            *_gpu(before, after),
+            *_known("most memory allocated", "bytes", _peak(before), _peak(after)),
         ),
+        phases=_changes(_phases(before), _phases(after), _step(after)),
         kernels=_changes(_kernels(before), _kernels(after), _step(after)),
         operators=_changes(_operators(before), _operators(after), _step(after)),
         gone=tuple(sorted(rules[0] - rules[1])),
         come=tuple(sorted(rules[1] - rules[0])),
     )
+
+
+_GPU: tuple[tuple[str, str, Callable[[Breakdown], float | None]], ...] = (
+    ("GPU busy", "share", lambda found: found.share(found.busy)),
+    ("idle, waits for a launch", "share", lambda found: found.share(found.idle.host_us)),
+    ("idle, launched but waiting", "share", lambda found: found.share(found.idle.other_us)),
+    ("communicates and nothing else", "share", lambda found: found.exposed),
+    ("kernels a step", "", lambda found: found.per_step),
+    ("kernel, median", "us", lambda found: found.median_us),
+    ("launch to kernel, median", "us", lambda found: found.launching.delay_p50_us),
+)
+
+
+def _gpu(before: View, after: View) -> Iterator[Change]:
+    """What a GPU did, which a trace of the CPU alone does not know."""
+    for name, unit, of in _GPU:
+        a, b = (of(view.found) if view.found.device >= 0 else None for view in (before, after))
+        yield from _known(name, unit, a, b)
+
+
+def _known(name: str, unit: str, before: float | None, after: float | None) -> Iterator[Change]:
+    """A change, where one of the two traces has anything of it."""
+    if before or after:
+        yield Change(name=name, before=before, after=after, unit=unit)
 
 
 def _step(view: View) -> float:
@@ -78,6 +94,10 @@ def _step(view: View) -> float:
 
 def _peak(view: View) -> float | None:
     return float(view.trace.memory.peak_bytes) or None
+
+
+def _phases(view: View) -> dict[str, float]:
+    return {each.name: each.host_us / view.steps for each in view.phases if each.host_us}
 
 
 def _kernels(view: View) -> dict[str, float]:

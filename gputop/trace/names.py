@@ -74,7 +74,7 @@ STREAMING = re.compile(r"elementwise|reduce|norm|softmax|copy", re.IGNORECASE)  
 LAYOUT = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)
 FUSED = re.compile(r"multi_tensor_apply|fused", re.IGNORECASE)
 PAGEABLE = re.compile(r"Pageable")
-STEP = re.compile(r"(?:ProfilerStep|gputop\.step)#(\d+)")
+STEP = re.compile(r"(ProfilerStep|gputop\.step|TensorFlow step)#(\d+)")
 
 _OPERATORS = {
     "aten::fill_": Mark.CREATE,
@@ -108,6 +108,7 @@ def mark(name: str) -> Mark:
         return Mark.STEP
     for start, meaning in (
         ("enumerate(DataLoader)#", Mark.DATA),
+        ("IteratorGetNext", Mark.DATA),  # of TensorFlow
         ("Optimizer.step#", Mark.OPTIMIZER),
         ("Optimizer.zero_grad#", Mark.ZERO_GRAD),
         ("autograd::engine::evaluate_function", Mark.BACKWARD),

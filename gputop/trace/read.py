@@ -1,4 +1,4 @@
-"""Reads a torch.profiler trace: one pass over its events, of which only what the breakdown needs is kept."""
+"""Reads a trace of torch.profiler or TensorFlow: one pass over its events, of which little is kept."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gputop.trace.events import Events, NoTrace
 from gputop.trace.gpu import MOST_DEVICES, Activity, Calls
 from gputop.trace.host import Host
 from gputop.trace.memory import Memory
+from gputop.trace.tensorflow import Planes
 from gputop.trace.text import Text
 
 _LATEST = 1e18  # microseconds; what is later has been made up
@@ -45,6 +46,7 @@ class Trace:
         self.origin_us: float | None = None  # the first event, on the clock of the machine
         self.base_ns = 0  # what that clock counts from
         self.events = self.odd = 0
+        self._planes = Planes()
         self.notes: list[str] = []
 
     def take(self, batch: list[Any]) -> None:
@@ -53,17 +55,22 @@ class Trace:
         takers |= dict.fromkeys(_CALLS, self.calls.take)
         takers |= dict.fromkeys(_SPANS, self.host.take)
         self.events += len(batch)
-        for event in batch:
+        for event in filter(None, batch):  # TensorFlow ends with an empty one
             try:
                 kind = event["ph"]
                 if kind == "X":
+                    if self._planes and "cat" not in event:
+                        event = self._planes.told(event) or event
                     taker = takers.get(event.get("cat"))
                     if taker:
                         taker(event, self._since(event["ts"]))
                 elif kind == "i" and event["name"] == "[memory]":
                     self.memory.take(event, self._since(event["ts"]))
                 elif kind == "M" and event["name"] == "thread_name":
+                    self._planes.name(event)
                     self.host.take_name(event)
+                elif kind == "M" and event["name"] == "process_name":
+                    self._planes.name(event)
             except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
                 self.odd += 1
 
@@ -72,7 +79,9 @@ class Trace:
         self.host.finish()
         self._head(head)
         self.notes += notes
-        if not (len(self.activity) or self.host.count or self.calls.count):
+        if self._planes:
+            self.notes.append("TensorFlow or JAX wrote it: what is said and advised is in PyTorch's words")
+        elif not (len(self.activity) or self.host.count or self.calls.count):
             self.notes.append("nothing in it is of torch.profiler: other programs write such files too")
         if self.odd:
             self.notes.append(f"{self.odd} events were left out: they make no sense")

@@ -54,13 +54,14 @@ def _steps(trace: Trace) -> tuple[tuple[Step, ...], str]:
     """Steps by the first of: our annotation, the profiler's, the ends of the optimizer's steps."""
     named = [(start, took, trace.host.names.texts[name]) for start, took, name in trace.host.spans[Mark.STEP]]
     ours = [span for span in named if span[2].startswith(_OURS)]
-    found = []
+    found, by = [], ""
     for start, took, text in sorted(ours or named):
         match = STEP.match(text)
         if match and took > 0:
-            found.append(Step(int(match[1][:9]), start, start + took))
+            found.append(Step(int(match[2][:9]), start, start + took))
+            by = match[1]
     if found:
-        return tuple(found), "gputop.step" if ours else "ProfilerStep"
+        return tuple(found), by
     ends = sorted(start + took for start, took, _ in trace.host.spans[Mark.OPTIMIZER])
     pairs = enumerate(pairwise(ends), 1)
     return tuple(Step(number, a, b) for number, (a, b) in pairs if b > a), "Optimizer.step" if len(ends) > 1 else ""

@@ -25,13 +25,8 @@ def as_json(view: View) -> dict[str, Any]:
         "findings": [finding(verdict) for verdict in view.verdicts],
         "window": {"ms": found.window.span_us / 1000, "steps": len(found.window.steps), "by": found.window.named},
         "gpu_time": _gpu(view) if found.device >= 0 else None,
-        "phases": [
-            {"name": each.name, "cpu_ms": _ms(each.host_us), "gpu_ms": _ms(each.gpu_us)} for each in view.phases
-        ],
-        "steps": [
-            {"number": row.number, "ms": row.took_us / 1000, "busy": row.busy, "data": row.data, "kernels": row.kernels}
-            for row in view.rows
-        ],
+        "phases": _phases(view),
+        "steps": _steps(view),
         "kernels": [
             {"name": each.name, "kind": each.kind.name.lower(), "count": each.count, "ms": each.took_us / 1000}
             for each in found.kernels[:_ROWS]
@@ -49,6 +44,28 @@ def as_json(view: View) -> dict[str, Any]:
     }
 
 
+def _phases(view: View) -> list[dict[str, Any]]:
+    gpu = view.found.device >= 0
+    return [
+        {"name": each.name, "cpu_ms": _ms(each.host_us), "gpu_ms": _ms(each.gpu_us) if gpu else None}
+        for each in view.phases
+    ]
+
+
+def _steps(view: View) -> list[dict[str, Any]]:
+    """What a GPU did in them is null where none was traced."""
+    return [
+        {
+            "number": row.number,
+            "ms": row.took_us / 1000,
+            "busy": row.busy if view.found.device >= 0 else None,
+            "data": row.data,
+            "kernels": row.kernels if view.found.device >= 0 else None,
+        }
+        for row in view.rows
+    ]
+
+
 def compared(before: View, after: View) -> dict[str, Any]:
     """What changed between two traces. Times are microseconds a step."""
     found = diff(before, after)
@@ -61,6 +78,7 @@ def compared(before: View, after: View) -> dict[str, Any]:
         "before": before.trace.name,
         "after": after.trace.name,
         "numbers": rows(found.numbers),
+        "phases": rows(found.phases),
         "kernels": rows(found.kernels[:_ROWS]),
         "operators": rows(found.operators[:_ROWS]),
         "gone": list(found.gone),

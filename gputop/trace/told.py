@@ -79,6 +79,7 @@ def compared(before: View, after: View) -> Page:
         )
         for title, rows in (
             ("Numbers", found.numbers),
+            ("Parts of a step, on the CPU", found.phases),
             ("Kernels, a step", found.kernels[:_ROWS]),
             ("Operators on the CPU, a step", found.operators[:_ROWS]),
         )
@@ -173,19 +174,8 @@ def _tables(view: View, found: Breakdown) -> Iterator[Table]:
     if found.device >= 0:
         yield Table("Where the time of the GPU goes", ("part", "share", "time"), tuple(_parts(found)))
         yield Table("Launching", ("number", "value"), tuple(_launching(view)))
-    yield Table(
-        "Phases",
-        ("phase", "CPU", "GPU"),
-        tuple((each.name, took(each.host_us), took(each.gpu_us) if each.gpu_us else "") for each in view.phases),
-    )
-    yield Table(
-        f"Steps{f' (first {_STEPS})' if len(view.rows) > _STEPS else ''}",
-        ("step", "time", "GPU busy", "waits for data", "kernels"),
-        tuple(
-            (f"#{row.number}", took(row.took_us), share(row.busy), share(row.data), str(row.kernels))
-            for row in view.rows[:_STEPS]
-        ),
-    )
+    yield _phases(view)
+    yield _steps(view)
     longest, total = found.kernels[:_ROWS], sum(entry.took_us for entry in found.kernels) or 1.0
     yield Table(
         "Kernels and copies",
@@ -202,6 +192,27 @@ def _tables(view: View, found: Breakdown) -> Iterator[Table]:
         cells = tuple((e.name, took(e.self_us), took(e.total_us), str(e.count)) for e in rows)
         yield Table(title, ("name", "own", "total", "count"), cells)
     yield Table("Memory of the GPU", ("number", "value"), tuple(_memory(view)))
+
+
+def _phases(view: View) -> Table:
+    rows = ((each.name, took(each.host_us), took(each.gpu_us) if each.gpu_us else "") for each in view.phases)
+    return _of_gpu(Table("Phases", ("phase", "CPU", "GPU"), tuple(rows)), view, 2)
+
+
+def _steps(view: View) -> Table:
+    rows = (
+        (f"#{row.number}", took(row.took_us), share(row.data), share(row.busy), str(row.kernels))
+        for row in view.rows[:_STEPS]
+    )
+    title = f"Steps{f' (first {_STEPS})' if len(view.rows) > _STEPS else ''}"
+    return _of_gpu(Table(title, ("step", "time", "waits for data", "GPU busy", "kernels"), tuple(rows)), view, 3)
+
+
+def _of_gpu(table: Table, view: View, columns: int) -> Table:
+    """Without what only a GPU has, where none was traced: columns from this place on."""
+    if view.found.device >= 0:
+        return table
+    return Table(table.title, table.head[:columns], tuple(row[:columns] for row in table.rows))
 
 
 def short(name: str) -> str:

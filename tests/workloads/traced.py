@@ -84,6 +84,25 @@ def refuse(training: Training) -> str:
     return "allowed"
 
 
+def swell(training: Training) -> str:
+    """A trace of more than a gigabyte: a hole in the file, which takes no space."""
+    kind = torch._C._autograd._ProfilerResult
+    save = kind.save
+
+    def saved(result: object, path: str) -> None:
+        kind.save = save
+        save(result, path)
+        with open(path, "r+b") as file:
+            file.seek((1 << 30) + 1)
+            file.write(b"}")
+
+    kind.save = saved
+    print("swelling", flush=True)
+    while kind.save is not save:
+        training.step()
+    return "slim"
+
+
 def refused(*_: object) -> None:
     raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
 
@@ -120,8 +139,8 @@ def fail(training: Training) -> str:
     raise ValueError("the training failed")
 
 
-TOLD = {call.__name__: call for call in (fork, profile, hold, refuse, linger, thread, leave, fail)}
-AT_ONCE = ("hold", "refuse", "thread")
+TOLD = {call.__name__: call for call in (fork, profile, hold, refuse, swell, linger, thread, leave, fail)}
+AT_ONCE = ("hold", "refuse", "swell", "thread")
 
 
 def main() -> None:

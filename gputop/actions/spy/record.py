@@ -77,8 +77,8 @@ class Record:
     title = "Profile"
 
     def rights(self, rights: Rights) -> Rights:
-        """What its hold is made with: pid 1 of a container may be the job; --readonly is asked about before."""
-        return rights if rights.readonly else Rights(looks=True, elsewhere=rights.elsewhere)
+        """What its hold is made with."""
+        return rights.inside
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why it cannot be recorded: as for stacks, and with --readonly, which writes no file."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop import words
 from gputop.actions.action import Result, Run, begin
-from gputop.actions.aim import untouchable
+from gputop.actions.aim import aim
 from gputop.actions.hold import Hold, Scope
 from gputop.actions.target import Refusal, Rights, Target
 from gputop.actions.tracing import kineto, remote
@@ -34,6 +34,10 @@ class Trace:
     id = "trace"
     title = "Trace"
 
+    def rights(self, rights: Rights) -> Rights:
+        """What its hold is made with."""
+        return rights.inside
+
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why it cannot be traced, and the command that makes it possible next time; None if it can."""
         barred = self.barred(process, rights)
@@ -41,7 +45,11 @@ class Trace:
 
     def barred(self, process: Process, rights: Rights, frame: Frame | None = None) -> Barred | None:
         """The same, with what would change it apart; in a frame that is the command of its job."""
-        why = untouchable(process, rights)
+        target = aim(process, self.rights(rights), {})
+        if isinstance(target, Refusal):
+            return Barred(target.text)
+        why = target.denied()
+        target.close()
         if why is not None:
             return Barred(why)
         if process.role is Role.LAUNCHER:

@@ -111,8 +111,9 @@ class ProfilePaper(Paper):
             if past and past.place:
                 facts.append(("save", f"{past.place}/"))
         for label, text in facts:
-            line = self.line().add(label, "dim").to(LABEL)
-            yield _Part(line.add(self.cut(text, LABEL), "text"), Keep.ABOUT)
+            for place, piece in enumerate(draw.wrap(text, max(_TITLE, self.width - LABEL - 2))):
+                line = self.line().add("" if place else label, "dim").to(LABEL)
+                yield _Part(line.add(self.cut(piece, LABEL), "text"), Keep.ABOUT)
 
     def _said(self) -> Iterator[_Part]:
         for mark, text, token in self._sentences():

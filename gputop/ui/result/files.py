@@ -16,12 +16,13 @@ from gputop.ui.look import Look
 from gputop.ui.result.tab import Listed, entry
 
 _HINTS = {
-    SPEEDSCOPE: "drop it on https://www.speedscope.app: nothing is uploaded",
+    SPEEDSCOPE: "for https://www.speedscope.app: uploads nothing",
     FLAME: "a flame graph for any browser",
-    COLLAPSED: "collapsed stacks: flamegraph.pl, inferno, gputop explain",
+    COLLAPSED: "collapsed stacks: gputop explain, inferno",
     META: "what it is about",
 }
-_PERFETTO = "drop it on https://ui.perfetto.dev: nothing is uploaded"
+_PERFETTO = "for https://ui.perfetto.dev: uploads nothing"
+_NAME = 22  # cells; with the longest hint just what a terminal of 80 has
 _FIRST = (SPEEDSCOPE, FLAME, COLLAPSED)
 
 
@@ -100,7 +101,7 @@ class Files(Listed):
 
 def _file(file: File) -> list[Run]:
     size = "" if file.size_bytes is None else f"{units.size(file.size_bytes)}B"
-    return [Run(draw.fit(file.name, 24), "text"), Run(f"{size:>8}  ", "text"), Run(file.hint, "dim")]
+    return [Run(draw.fit(file.name, _NAME), "text"), Run(f"{size:>8}  ", "text"), Run(file.hint, "dim")]
 
 
 def summary(files: Sequence[File], look: Look) -> list[Line]:

@@ -17,7 +17,7 @@ from gputop.ui.result.tab import Tab
 
 _AXIS = 9  # cells
 _TALLEST = 14
-_NONE = "no memory was recorded: trace with --memory (a CPU-only trace has none of a GPU)"
+_NONE = "no memory of a GPU was recorded: tick memory in the dialog (t), or gputop trace --memory"
 
 
 def curve(memory: Memory, start: float, end: float, cells: int) -> list[float | None]:

@@ -51,7 +51,7 @@ def strips(says: Says, live: Sequence[Finding], width: int, most: int, look: Loo
     lines: list[Line] = []
     if first is not None:
         lines += _headline(first, width, look)
-    rest = [*_live(says, live, look), *_gain(first, width, look)]
+    rest = [*_live(says, live, width, look), *_gain(first, width, look)]
     others = [saying for saying in troubles if saying is not first]
     sentences = [word for word in says.words if first is None or first.text != word]
     room = most - len(lines) - len(rest)
@@ -93,7 +93,7 @@ def _headline(saying: Saying, width: int, look: Look) -> list[Line]:
     return lines
 
 
-def _live(says: Says, live: Sequence[Finding], look: Look) -> Iterator[Line]:
+def _live(says: Says, live: Sequence[Finding], width: int, look: Look) -> Iterator[Line]:
     """How it agrees with what the rules see from outside."""
     agreeing = [each for each in live if says.names.intersection(RULES[each.rule].confirmed_by)]
     against = [each for each in live if each not in agreeing and says.known.intersection(RULES[each.rule].confirmed_by)]
@@ -102,7 +102,9 @@ def _live(says: Says, live: Sequence[Finding], look: Look) -> Iterator[Line]:
     if against:
         yield _findings("not seen here  ", against, "told live", look)
     if live and not agreeing and not against:
-        yield _findings("seen live  ", live[:1], "", look).add(f": {live[0].headline}", "dim")
+        line = _findings("seen live  ", live[:1], "", look)
+        text = f": {live[0].headline}"
+        yield line.add(draw.cut(text, max(0, width - line.cells - 1), look.glyphs.more), "dim")
 
 
 def _findings(said: str, found: Sequence[Finding], how: str, look: Look) -> Line:

@@ -157,6 +157,7 @@ class ResultScreen(Shows, inherit_bindings=False):
 
         def ready(page: Page) -> None:
             self.compared = Report(page, "Compared", "compared")
+            self.bar.hush()
             self.redraw()
 
         self.bar.say(f"reading {before.title}")

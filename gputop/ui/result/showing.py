@@ -85,6 +85,7 @@ class Shows(Keyed, inherit_bindings=False):
 
         def ready(made: Content) -> None:
             self.by_rank[rank] = self.content = made
+            self.bar.hush()
             self.redraw()
 
         self.aside(work, ready)
