@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from importlib import resources
@@ -21,6 +22,8 @@ class Number(NamedTuple):
     help: str
 
 
+_TIMES = ("on_s", "window_s")  # of every rule
+_LONGEST_S = 4 * 3600  # as long as anything is remembered
 _TABLE = re.compile(r"^\[([\w-]+)\]", re.MULTILINE)
 _NUMBER = re.compile(r"^(\w+)\s*=\s*(\S+)[ \t]*(?:#[ \t]*(.*))?$", re.MULTILINE)
 
@@ -51,10 +54,12 @@ def merged(site: Mapping[str, object]) -> tuple[Thresholds, list[str]]:
             unused.append(f"{name!a:.40} is no table of thresholds")
             continue
         for key, value in values.items():
-            if key not in tables[name] and key not in ("on_s", "window_s"):
+            if key not in tables[name] and key not in _TIMES:
                 unused.append(f"{name}.{key!a:.40} is no threshold")
-            elif isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+            elif isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 unused.append(f"{name}.{key} must be a number")
+            elif key in _TIMES and not 1 <= value <= _LONGEST_S:
+                unused.append(f"{name}.{key} must be 1 to {_LONGEST_S} seconds")
             else:
                 tables[name][key] = float(value)
     return tables, unused
@@ -68,6 +73,7 @@ def site(path: object, read: Callable[[str], bytes | None]) -> tuple[Thresholds 
         raw = read(path)
         if raw is None:
             return None, [f"thresholds: there is no file {path}"]
-        return merged(toml.parse(raw))
+        tables, unused = merged(toml.parse(raw))
+        return tables, [f"in {path}: {unused[0]}", *unused[1:]] if unused else []
     except Exception as error:  # a refusal of the reader, or what a parser makes of bytes that are none of its kind
-        return None, [f"thresholds: {' '.join(str(error).split()) or type(error).__name__}"]
+        return None, [f"thresholds in {path}: {' '.join(str(error).split()) or type(error).__name__}"]

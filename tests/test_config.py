@@ -231,6 +231,8 @@ soft_percent = 10
 on_s = 60
 softest_percent = 1
 hard_percent = "no"
+usual_celsius = inf
+window_s = -5
 [no-such-rule]
 x = 1
 """
@@ -248,14 +250,20 @@ def test_a_site_has_its_own_numbers_for_the_rules(tmp_path: Path) -> None:
     assert found.thresholds["thermal"]["on_s"] == 60
     assert found.thresholds["thermal"]["hard_percent"] == thresholds.shipped()["thermal"]["hard_percent"]
     assert found.thresholds["power"] == thresholds.shipped()["power"]
-    for words in ("'softest_percent' is no threshold", "hard_percent must be a number", "'no-such-rule' is no table"):
-        assert words in warning
+    assert warning.startswith(f"settings not used: in {numbers}: thermal.'softest_percent' is no threshold; ")
+    _, problems = thresholds.site(str(numbers), read_settings)
+    assert problems[1:] == [
+        "thermal.hard_percent must be a number",
+        "thermal.usual_celsius must be a number",
+        "thermal.window_s must be 1 to 14400 seconds",
+        "'no-such-rule' is no table of thresholds",
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("site.toml", "[thermal", "thresholds: "),
+        ("site.toml", "[thermal", "site.toml: Expected"),
         ("absent.toml", "", "there is no file"),
         ("../site.toml", "", "from / on"),
     ],

@@ -163,3 +163,12 @@ def test_rule(width: int, text: str) -> None:
     assert strip.cell_length == width
     if width > 5:
         assert strip.text.startswith("─ jobs ─")
+
+
+def test_what_does_not_fit_is_cut_between_words_where_they_are_short() -> None:
+    text = "see what holds the clock of GPU 2 down"
+    assert [draw.cut_words(text, width) for width in (38, 36, 33, 5)] == [
+        text, "see what holds the clock of GPU 2…", "see what holds the clock of GPU…", "see…",
+    ]  # fmt: skip
+    assert draw.cut_words("a " + "x" * 20, 12) == "a xxxxxxxxx…"
+    assert draw.cut_words("a 訓練訓練", 7) == "a 訓練…"

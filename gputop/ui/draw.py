@@ -96,6 +96,15 @@ def cut(text: str, width: int, more: str = "…") -> str:
     return f"{set_cell_size(text, width - 1).rstrip(' ')}{more}" if width > 0 else ""
 
 
+def cut_words(text: str, width: int, more: str = "…") -> str:
+    """The same between two words, where that leaves the most of it."""
+    short = cut(text, width, more)
+    if short == text or text[len(short) - len(more) :].startswith(" "):
+        return short
+    whole = short.removesuffix(more).rpartition(" ")[0].rstrip(" ,:;")
+    return f"{whole}{more}" if len(whole) * 2 > width else short
+
+
 def tail(text: str, width: int, more: str = "…") -> str:
     """The end of a text in at most `width` cells; what is cut off before it is `…`."""
     if cell_len(text) <= width:

@@ -131,21 +131,22 @@ def _sentence(finding: Finding, scene: Scene, room: int) -> list[Run]:
     bold = finding.severity != "info"
     aside = f" ({aside})" if aside else ""
     if draw.cells([Run(name), Run(aside), Run(said)]) + 1 > room:
-        return [Run(draw.cut(f"{name} {said}", max(0, room), more), "bright", bold)]
+        return [Run(draw.cut_words(f"{name} {said}", max(0, room), more), "bright", bold)]
     return [Run(name, "bright", bold), Run(aside, "dim"), Run(f" {said}", "bright", bold)]
 
 
-def evidence(item: Evidence) -> list[Run]:
-    """One number the verdict rests on: it is bright, its limit is not."""
+def evidence(item: Evidence, room: int | None = None) -> list[Run]:
+    """One number the verdict rests on: it is bright, its limit is not, and goes before half of it is there."""
     runs = [Run(part.text, "bright" if part.strong else "text") for part in told.parts(item)]
     limit = told.limit(item)
-    return [*runs, Run(f" (limit {limit})", "dim")] if limit else runs
+    whole = [*runs, Run(f" (limit {limit})", "dim")] if limit else runs
+    return whole if room is None or draw.cells(whole) <= room else runs
 
 
 def _because(items: Sequence[Evidence], scene: Scene, width: int, most: int) -> list[Line]:
     lines: list[Line] = []
     for item in items:
-        runs = evidence(item)
+        runs = evidence(item, width - TEXT - 1)
         if lines and lines[-1].cells + draw.cells(runs) + 3 < width:
             lines[-1].runs([_BETWEEN, *runs])
         elif len(lines) < most:
@@ -163,7 +164,7 @@ def clipped(runs: Sequence[Run], room: int, more: str) -> list[Run]:
         left = room - draw.cells(kept)
         if left <= 0:
             break
-        kept.append(run._replace(text=draw.cut(run.text, left, more)))
+        kept.append(run._replace(text=draw.cut_words(run.text, left, more)))
     return kept
 
 
@@ -179,7 +180,7 @@ def _step(step: Step, scene: Scene, width: int, label: str, *, first: bool) -> L
     text = clean(step.text)
     # of both the text says what it is for; the key copies the whole command
     beside = max(min(len(text), room - _LEAST_COMMAND), room - len(command) - 2) if command else room
-    line.add(draw.cut(text, min(room, beside), more), "text")
+    line.add(draw.cut_words(text, min(room, beside), more), "text")
     if command and room - line.cells + TEXT > 4:
-        line.add("  ").add(draw.cut(command, room - line.cells + TEXT, more), "command")
+        line.add("  ").add(draw.cut_words(command, room - line.cells + TEXT, more), "command")
     return line.runs(after)
