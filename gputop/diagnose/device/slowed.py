@@ -85,7 +85,7 @@ def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: flo
                 command=f"sudo nvidia-smi -i {gpu.index} -pl {lower}",
                 needs_root=True,
             ),
-            Step(text="a pause after each batch only bridges the time until then", command="time.sleep(0.01)"),
+            Step(text="a stop-gap: pause after each batch", command="time.sleep(0.01)"),
         ),
         confidence=view.confidence(0.95, soft, hard),
         grade="driver",
