@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
 from gputop import toml, units
+from gputop.declare import record
 
 VERSION = 1  # of the file; a later one is not guessed at
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -29,7 +30,7 @@ def _setting(
     return field(default=default, metadata={"key": key, "help": help, **more})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Origin:
     """Where the settings of this run come from, for who wants to change them."""
 
@@ -38,7 +39,7 @@ class Origin:
     overruled: Mapping[str, str] = field(default_factory=dict)  # by key: the flag or variable that overrules the file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What was chosen. The text beside each setting is its page in the manual."""
 
@@ -75,7 +76,7 @@ class Settings:
     origin: Origin = field(default_factory=Origin, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Setting:
     """The declaration of one setting."""
 

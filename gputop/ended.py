@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.model import Frame, Identity, Job, Process
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Ended:
     """A job that is gone, as it was when it was last seen."""
 

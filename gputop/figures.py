@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from gputop.declare import record
 from gputop.model import Frame, GpuShare, Node, Process, Role
 
 Plain = TypeVar("Plain", int, str)
@@ -21,7 +21,7 @@ _added, _alike = attrgetter(*_ADD), attrgetter(*_SAME)  # all at once: each job'
 _URGENT = "DZtTRXSI"  # blocked, dead and not reaped, stopped, running, ... asleep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Figures:
     """What the columns show. None is unknown; without `gpus` the GPU figures do not apply."""
 

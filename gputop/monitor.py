@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from gputop.declare import record
 from gputop.diagnose import Abstained, Class, Finding
 from gputop.diagnose.told import Testimony
 from gputop.ended import Departures, Ended
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gputop.diagnose.told import Said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Update:
     """A frame and what the rules say of it: what every sink gets."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from gputop.declare import record
 from gputop.safe.text import to_ascii
 
 WIDTH = 100
@@ -23,7 +23,7 @@ class Do(NamedTuple):
     command: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Point:
     """One thing a file says: how bad it is, the numbers it rests on, what to do about it."""
 
@@ -35,7 +35,7 @@ class Point:
     reading: tuple[tuple[str, str], ...] = ()  # pages that others wrote: title and address, in Markdown only
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Table:
     """A table: the first column is a name, the others are short."""
 
@@ -44,7 +44,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Page:
     """What a file is, what it says, its numbers, and what is wrong with it."""
 

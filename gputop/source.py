@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from threading import Event
 from typing import Literal, Protocol, runtime_checkable
 
+from gputop.declare import record
 from gputop.model import PARTS, Detail, Frame, Identity, Missing, Part
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Interest:
     """What somebody looks at, so that costly signals are read only where they are seen."""
 
@@ -20,7 +20,7 @@ class Interest:
     every_process: bool = False  # the whole list is on screen, not only GPU kin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What somebody wants to see of one process. Secrets are shown one by one, and only while they are asked for."""
 
@@ -96,7 +96,7 @@ class Staged(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Mark:
     """Something that happened in a recording, for the bar that shows where one is."""
 

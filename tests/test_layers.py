@@ -14,6 +14,7 @@ ROOT = Path(gputop.__file__).parent
 PURE = {"model", "units", "safe"}
 READING = PURE | {"source", "history"}
 MAY_IMPORT: dict[str, set[str]] = {
+    "declare": set(),
     "model": set(),
     "units": set(),
     "toml": set(),
@@ -63,6 +64,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
     "__init__": set(),
 }
+EVERYWHERE = {"declare"}  # how a value is declared, in our own process
+ALONE = {"agent", "inject", "launch"}  # they run in a job, or in its place
 NEVER: dict[str, set[str]] = {"ui": {"export.prometheus"}}  # within a layer that may be imported
 OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "textual": ("ui",),
@@ -115,7 +118,7 @@ def within(module: str, layers: set[str] | tuple[str, ...]) -> bool:
 def may_import(here: str, name: str) -> bool:
     """Whether the tables let this module of ours import that module."""
     layer = here.split(".")[0]
-    allowed = MAY_IMPORT[layer]
+    allowed = MAY_IMPORT[layer] if layer in ALONE else MAY_IMPORT[layer] | EVERYWHERE
     top, _, inner = name.partition(".")
     if top == "gputop" and inner and inner != "__version__":
         ours = "*" in allowed or within(inner, allowed | {layer})

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Protocol, TypeVar
 
 from gputop.actions.hold import Hold
 from gputop.actions.target import Rights
+from gputop.declare import record
 from gputop.model import Process
 
 Options = TypeVar("Options", contravariant=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Result:
     """How it ended. `text` is one line and says it all; `lines` say more, one thing each. Both are clean."""
 

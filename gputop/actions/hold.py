@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from threading import Lock
 
 from gputop import words
 from gputop.actions.aim import aim, carrying
 from gputop.actions.target import Refusal, Rights, Target
+from gputop.declare import record
 from gputop.model import Frame, Identity, Job, Process, Role
 
 FREE_DESCRIPTORS = 256  # kept for everything else that gputop reads
@@ -36,7 +36,7 @@ _NOBODY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reach:
     """One scope: what it adds, in words (`its 8 loaders`), and who is meant. `why_not` is why it cannot be chosen."""
 

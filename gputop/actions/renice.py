@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Lock
 
 from gputop import words
@@ -22,6 +21,7 @@ from gputop.actions.action import Result, Run, begin
 from gputop.actions.aim import untouchable
 from gputop.actions.hold import Hold, Scope
 from gputop.actions.target import Declined, Outcome, Rights, Target, attempt
+from gputop.declare import record
 from gputop.model import Process
 
 LOWEST, HIGHEST = -20, 19
@@ -29,7 +29,7 @@ _ONE_AT_A_TIME = Lock()  # a key that is pressed three times makes three steps
 _PASSES = 5  # threads that are born meanwhile have the niceness of who made them, old or new
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Niceness:
     """What a person decided: -20 is served first, 19 last; below what it has now needs root."""
 
@@ -39,7 +39,7 @@ class Niceness:
     relative: bool = False  # `nice` is added to what each has when its turn comes, as far as it goes
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Reniced(Result):
     """What came of it, with an outcome for each process."""
 

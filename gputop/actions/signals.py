@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from gputop import words
 from gputop.actions.action import Result, Run, begin
@@ -25,13 +24,14 @@ from gputop.actions.consequences import Effect, consequences
 from gputop.actions.hold import Hold, Scope
 from gputop.actions.target import Outcome, Rights, Target, attempt
 from gputop.actions.watch import Goal, Watch
+from gputop.declare import record
 from gputop.model import Process, Role
 
 WATCH_S = 10.0
 LOOK_S = 2.0  # how long it takes to see whether a process survives a signal that it handles
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Choice:
     """One signal that is offered, and what it does to a training job."""
 
@@ -57,7 +57,7 @@ CHOICES = (
 BY_NAME = {choice.name: choice for choice in CHOICES}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Order:
     """What a person decided in the dialog."""
 
@@ -68,7 +68,7 @@ class Order:
     watch_s: float = WATCH_S
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Signalled(Result):
     """What came of a signal: an outcome for each process, and who is still there though it should have ended."""
 

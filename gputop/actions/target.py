@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from gputop.declare import record
 from gputop.model import Process
 from gputop.safe import pidfd
 from gputop.safe.identity import identity, read_stat
@@ -19,7 +20,7 @@ from gputop.safe.identity import identity, read_stat
 BY_PID = "no pidfd here (old kernel, or a filter of system calls): only its start time tells it from a later process"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Rights:
     """What this gputop may do at all."""
 

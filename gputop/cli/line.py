@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputop import units
+from gputop.declare import record
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _nothing(parser: argparse.ArgumentParser) -> None:
     """A command that takes no more than the flags that go everywhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Command:
     """One command: its words on the command line and what it does. What it needs is imported when it runs."""
 

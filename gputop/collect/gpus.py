@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from threading import Event, Lock, Thread
 
 from gputop.collect.lane import pause
@@ -12,13 +12,14 @@ from gputop.collect.nvml import trouble
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import HANG_S, Call, Gate, Late
 from gputop.collect.nvml.reader import Reader
+from gputop.declare import record
 from gputop.model import Gpu, GpuShare, Note
 
 PRIME_S = 0.12  # the second sweep follows soon: rates need two looks, GPM samples 100 ms apart
 WAIT_S = 1.0  # the driver as a whole may take so long before it is said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Gpus:
     """What the driver said last."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gputop.collect.files import slurp_all, why
+from gputop.declare import record
 from gputop.model import Reason
 from gputop.safe.text import decode
 
@@ -28,7 +28,7 @@ def reason(error: Exception) -> Reason:
     return "absent" if known == "gone" else known
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Kernel:
     """Where /proc, /sys and shared memory are, and the function that reads a file."""
 

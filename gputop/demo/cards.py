@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
+from gputop.declare import record
 from gputop.demo.generator import Activity, Gated, Phases, Pulse, Scaled
 from gputop.demo.server import MIB, Card, Dip, Job, Server, Work
 from gputop.model import Engine, NvLink, PcieErrors
@@ -36,7 +36,7 @@ def gate(dip: Dip, seed: int) -> Pulse:
     return Pulse(dip.every_s, 1 - dip.for_s / dip.every_s, dip.jitter, seed + 2)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tenant:
     """A job on one card, and when it keeps that card busy."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
+
+from gputop.declare import record
 
 WINDOW_S = 1 / 6  # one sample of the driver's utilisation buffer
 _REMEMBERED = 8192  # the heat of a card looks back on moments that were asked for two minutes ago
@@ -84,7 +85,7 @@ class Pulse:
         return int(cycles) * _CYCLE + index + (place - began >= self._duty * (self._edges[index + 1] - began))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Gated:
     """One activity while the gate is on, another while it is off; each stands still meanwhile."""
 
@@ -98,7 +99,7 @@ class Gated:
         return self.on.busy_s(gate) + self.off.busy_s(t - gate)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Scaled:
     """An activity that counts for more or less than its time: joules at so many watts."""
 

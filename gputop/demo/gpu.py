@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
+from gputop.declare import record
 from gputop.demo.cards import FULL_MHZ, FULL_WATTS, IDLE_MHZ, IDLE_WATTS, Tenant, above_idle_watts, settings, uuid
 from gputop.demo.generator import WINDOW_S, around, noise, share, shares
 from gputop.demo.server import MIB, Card, Server, Work
@@ -28,7 +28,7 @@ def _ages(newest_s: float) -> tuple[float, ...]:
     return tuple(round(newest_s + number * WINDOW_S, 3) for number in reversed(range(_KEPT)))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Moment:
     t: float
     seen: float

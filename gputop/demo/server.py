@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
+
+from gputop.declare import record
 
 GIB = 1024**3
 MIB = 1024**2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Dip:
     """A pause that comes back: a checkpoint, an epoch's end, a loader that falls behind."""
 
@@ -24,7 +25,7 @@ class Dip:
     respawn: bool = False  # the loaders are replaced at the end of each
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Work:
     """What a job asks of each GPU and of the host. Percentages hold while the GPU is on; rates are a process'."""
 
@@ -75,7 +76,7 @@ class Work:
     infiniband: float = 0.0  # the same, of one port
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Job:
     """A program on the server: its processes, where they run, and its work over time."""
 
@@ -128,7 +129,7 @@ class Job:
         return self.started_s <= t < self.ended_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Heat:
     """A card that cannot be cooled: where its temperature ends and what that costs."""
 
@@ -139,7 +140,7 @@ class Heat:
     from_s: float = -3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Card:
     """One GPU and its settings."""
 
@@ -152,7 +153,7 @@ class Card:
     settings: tuple[tuple[float, str, Any], ...] = ()  # (from when, field of Gpu, value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Store:
     """A mounted file system and the device or server behind it."""
 
@@ -167,7 +168,7 @@ class Store:
     latency_s: float = 0.0002
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Guest:
     """A program that has nothing to do with a GPU and comes at some time."""
 
@@ -179,7 +180,7 @@ class Guest:
     from_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Server:
     """Everything of a machine that a scenario can set."""
 
@@ -201,7 +202,7 @@ class Server:
     monitor_percent: float = 0.9  # what gputop itself costs, of one core
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A simulated server over time."""
 

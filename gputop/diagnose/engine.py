@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
+from gputop.declare import record
 from gputop.diagnose import told
 from gputop.diagnose.classes import classes
 from gputop.diagnose.finding import Abstained, Class, Finding
@@ -26,7 +26,7 @@ _SLACK_S = 0.1  # by which a tick may be early
 _LONGEST_S = 15.0  # what one look may stand for: nobody knows what was between
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What the rules say of a frame."""
 

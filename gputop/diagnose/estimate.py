@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import mul
 from statistics import median
 from typing import NamedTuple
 
+from gputop.declare import record
+
 LEAST_CORRELATION = 0.35
 _EMPTY, _FULL = 5.0, 95.0  # percent busy: a sample in which the GPU did nothing, or nothing else
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Shape:
     """How busy samples are spread. Shares are 0-1, the rest points of 100."""
 

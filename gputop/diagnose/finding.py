@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gputop.declare import record
 from gputop.model import Identity, Missing
-from gputop.model.record import record
 
 Severity = Literal["info", "warn", "crit"]
 Grade = Literal["driver", "correlation", "profile"]

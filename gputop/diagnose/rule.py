@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 
+from gputop.declare import record
 from gputop.diagnose.finding import Finding
 from gputop.diagnose.view import View
 
@@ -27,7 +27,7 @@ class Level(IntEnum):
     NEVER = 10  # never primary
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Rule:
     """The declaration of one rule."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gputop.declare import record
 from gputop.diagnose.estimate import Period, Shape
 from gputop.diagnose.finding import Subject
 from gputop.model import Gpu, Identity, Job, Missing, Process
-from gputop.model.record import record
 
 # points of 100: in steps of two samples and more, who idles a fifth of the time has samples that much lower
 SWING = 40.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
+from gputop.declare import record
 from gputop.diagnose.known import mean, total
 from gputop.history import Track
 from gputop.model import Frame, Identity, Process, Role, Unit, metric
-from gputop.model.record import record
 
 _P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S
 _DEEPEST = 32  # parents of a process: a loop in what /proc said ends

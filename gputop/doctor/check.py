@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from gputop.declare import record
 from gputop.doctor.machine import Machine
 
 Status = Literal["ok", "limited", "missing", "unknown"]
@@ -27,7 +28,7 @@ GROUPS: Mapping[str, str] = {  # a group is a module of this package; this is th
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Line:
     """What works and what does not, the one command that unlocks it, and the numbers behind it (units in names)."""
 
@@ -40,7 +41,7 @@ class Line:
 Answer = Callable[[Machine], Iterable[Line]]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Check:
     """A question, a short name for it, and the function that answers."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from gputop.declare import record
 from gputop.doctor.machine import Machine, names, text
 
 _PACKAGES = re.compile(r"(/[^\n]*?/(?:site|dist)-packages)/")
 _IN_PATH = re.compile(r"python(\d+\.\d+)")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Interpreter:
     """A Python: where it is and how it was found, its version as far as known, the folders of its packages."""
 

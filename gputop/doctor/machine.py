@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 
 from gputop.collect.kernel import Kernel
+from gputop.declare import record
 from gputop.doctor.nvidia import Driver
 from gputop.safe.identity import in_container
 from gputop.safe.text import decode
@@ -20,7 +21,7 @@ _SYS_PTRACE = 19  # capability.h
 _LONGEST = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Machine:
     """Where files are and who asks. `pid` is the process the questions are about; without, whoever starts next."""
 

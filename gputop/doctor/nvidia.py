@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
 from gputop.collect.nvml import pci, trouble
 from gputop.collect.nvml.connection import Connection
 from gputop.collect.nvml.gate import DriverGone, Gate, Unanswered
 from gputop.collect.nvml.pace import Costs
+from gputop.declare import record
 from gputop.model import Note
 
 PATIENCE_S = 3.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Card:
     """One GPU of the driver's list; one that does not answer has no name."""
 
@@ -23,7 +23,7 @@ class Card:
     capability: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What could be learned."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event, Thread
 
 from gputop import __version__
+from gputop.declare import record
 from gputop.doctor.check import Check, Line, checks
 from gputop.doctor.machine import Machine
 from gputop.safe.text import clean
@@ -17,7 +18,7 @@ VERSION = 1  # of the JSON
 PATIENCE_S = 6.0  # for all checks together; the driver alone has half of that
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Result:
     """A check and its lines. `failed` says that it is the doctor who is ill."""
 
@@ -26,7 +27,7 @@ class Result:
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Report:
     """What all checks said, by group."""
 

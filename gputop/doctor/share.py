@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import ceil
 
 from gputop.collect.hierarchy import Cgroups, membership, smallest
 from gputop.collect.host.capacity import Size, size_of
 from gputop.collect.processes.scale import cpus
+from gputop.declare import record
 from gputop.doctor.machine import Machine
 
 WORKERS_MOST = 8
@@ -16,7 +16,7 @@ PREFETCH = 4  # batches a worker prepares ahead
 _BATCH_BYTES = 256 * 3 * 224 * 224 * 4  # 256 images of 224 x 224, as float32
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Share:
     """CPUs as programs count them and as the kernel gives them; `jobs` is one for each GPU that may be used."""
 

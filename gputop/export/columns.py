@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from gputop.declare import record
 
 _GAP = "  "
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Column:
     """A column's title, its side, and how long it stays when room runs out: 0 for ever, then the highest goes first."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from gputop import __version__, told, units, words
+from gputop.declare import record
 from gputop.diagnose import Abstained, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
 from gputop.diagnose.reading import guides
@@ -21,7 +22,7 @@ BLIND = "blind-spots"  # what it says is said of every rule in the notes
 _CODES: Mapping[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Gone:
     """A finding that was there and is no more: from when to when, in seconds after the first frame."""
 
@@ -31,7 +32,7 @@ class Gone:
     to_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """The last update, and what was before it."""
 

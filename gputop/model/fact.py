@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from gputop.declare import record
 from gputop.model.process import Identity
-from gputop.model.record import record
 
 Witness = Literal["stack", "trace", "notes"]
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
 
+from gputop.declare import record
 from gputop.model.fact import Fact
 from gputop.model.gpu import Gpu
 from gputop.model.host import Cgroup, Host
 from gputop.model.process import Identity, Job, Process
-from gputop.model.record import record
 
 Subject = Literal["driver", "processes", "host", "monitor"]
 
@@ -26,7 +25,7 @@ class Note:
     help: Annotated[tuple[str, ...], "lines that say what to do about it; commands stand in backticks"] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Frame:
     """One look at the machine. `mono_s` is for rates and ages, `wall_s` for people."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from gputop.declare import record
 from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Missing, Unit, metric
-from gputop.model.record import record
 
 Condition = Literal["ok", "hung", "lost", "asleep"]
 Throttle = Literal[

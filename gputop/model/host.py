@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from gputop.declare import record
 from gputop.model.metric import Missing, Unit, metric
-from gputop.model.record import record
 
 _P, _B, _R, _N, _S = Unit.PERCENT, Unit.BYTES, Unit.BYTES_PER_S, Unit.PER_S, Unit.SECONDS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from gputop.declare import record
 from gputop.model.metric import Unit, metric
-from gputop.model.record import record
 
 _N = Unit.COUNT
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from gputop.model.record import record
+from gputop.declare import record
 
 Reason = Literal["unsupported", "denied", "stale", "lost", "absent"]
 
@@ -38,7 +38,7 @@ class Missing:
     unlock: Annotated[str | None, "what would give it a value"] = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Metric:
     """The declaration of one metric, as help, JSON, CSV and history read it."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.safe.text import clean
 
 LONGEST = 300  # characters of a name
@@ -14,7 +14,7 @@ _INSTALLED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Call:
     """One frame: a function that was called and not yet left. Clean text."""
 

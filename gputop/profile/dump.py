@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from gputop.declare import record
 from gputop.profile.code import LONGEST, Call
 from gputop.profile.stacks import Profile
 from gputop.safe.files import Refused
@@ -17,7 +17,7 @@ MOST_DEPTH = 500
 MAIN = "MainThread"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class ThreadStack:
     """One thread: where it is, the innermost call first."""
 

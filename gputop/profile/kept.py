@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from gputop.declare import record
 from gputop.profile.files import parse
 from gputop.profile.stacks import Profile
 from gputop.safe.files import Folder, Refused, state_folder
@@ -25,7 +25,7 @@ _MOST_LISTED = 1000
 _TRIES = 100
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Kept:
     """One that was taken. `meta` is what was written about it; a file that is not ours may hold anything."""
 

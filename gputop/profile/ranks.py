@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack
 
@@ -14,7 +14,7 @@ _COLLECTIVE = re.compile(r"/(?:distributed_c10d|comm/comm|process_group)\.py$")
 _SYNCHRONIZES = re.compile(r"(?:^|\.)(?:barrier|all_?reduce|all_?gather\w*|reduce_scatter\w*|broadcast\w*)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where one rank is."""
 
@@ -26,7 +26,7 @@ class Place:
     odd: bool = False  # it is not where the others are
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Ranks:
     """All of them, and what that means in a sentence."""
 

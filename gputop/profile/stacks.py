@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.profile.code import is_own
 
 MOST_STACKS = 500_000
@@ -16,7 +16,7 @@ MOST_DEPTH = 500
 _LINE = re.compile(r":\d+\)$")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Thread:
     """A thread that was sampled."""
 
@@ -30,7 +30,7 @@ class Thread:
         return "MainThread" in self.name or (self.pid is not None and self.tid == str(self.pid))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Function:
     """A frame of any depth: samples in which it was innermost, and samples in which it was anywhere."""
 

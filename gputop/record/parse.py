@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
+from gputop.declare import record
 from gputop.export import codec
 from gputop.model import Frame
 from gputop.safe.text import clean
@@ -39,7 +39,7 @@ class Times(NamedTuple):
     whole: bool  # else it is what changed since the frame before it
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Event:
     """Something that happened at the frame before it."""
 

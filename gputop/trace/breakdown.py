@@ -8,8 +8,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.trace.intervals import Spans, join, order
 from gputop.trace.launches import Idle, Launching, idle, launching
 from gputop.trace.names import Kind, Mark
@@ -19,7 +19,7 @@ from gputop.trace.steps import Window, window
 _SAMPLE = 50_000  # durations that a median is taken of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Named:
     """All kernels of one name within the window."""
 
@@ -29,7 +29,7 @@ class Named:
     took_us: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Breakdown:
     """One GPU of one trace. A share is None where nothing says it."""
 

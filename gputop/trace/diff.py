@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from statistics import median
 
+from gputop.declare import record
 from gputop.trace.breakdown import Breakdown
 from gputop.trace.names import Kind
 from gputop.trace.verdict import View
@@ -13,7 +13,7 @@ from gputop.trace.verdict import View
 _NOTHING = 0.01  # of a step; smaller changes are not told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Change:
     """One number before and after; None is unknown."""
 
@@ -28,7 +28,7 @@ class Change:
         return self.after / self.before if self.before and self.after is not None else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Diff:
     """Two traces held against each other, everything a step."""
 

@@ -9,9 +9,10 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 
+from gputop.declare import record
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark
 from gputop.trace.threads import Seen, seen
@@ -60,7 +61,7 @@ class Track:
         return last - first, self.spans.starts[first], self.spans.ends[last - 1]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Lane:
     """A line of the timeline: at any time what covers most of it is shown. `area`: how much is covered is shown."""
 
@@ -70,7 +71,7 @@ class Lane:
     gpu: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Lanes:
     """All of them; `gaps` are when the GPU stands still, or without one the main thread."""
 

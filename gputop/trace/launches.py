@@ -9,8 +9,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.trace.intervals import Spans, order
 from gputop.trace.names import Kind
 from gputop.trace.read import Trace
@@ -19,7 +19,7 @@ NEXT_KERNEL_US = 5.0  # two kernels in a row are never closer than this by much
 _SAMPLE = 50_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Idle:
     """Why nothing ran, in microseconds of the window."""
 
@@ -29,7 +29,7 @@ class Idle:
     stream_host_us: float  # the host wait of HolisticTraceAnalysis: of the stream that computes most
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Launching:
     """From a launch to its kernel; None where no launch is known."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.trace.breakdown import Breakdown
 from gputop.trace.intervals import join
 from gputop.trace.names import Kind
 from gputop.trace.read import Trace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Operator:
     """An operator, annotation or Python function of one name, over the whole trace."""
 
@@ -21,7 +21,7 @@ class Operator:
     self_us: float  # without what it called
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Shaped:
     """The kernels that an operator launched for inputs of one shape, within the window."""
 

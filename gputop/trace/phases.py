@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.trace.breakdown import Breakdown, host_spans
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark
@@ -20,7 +20,7 @@ _MARKED = (
 FORWARD = "forward and the rest"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Phase:
     """A part of the steps: the time of the CPU in it, and the time of the GPU in what it launched."""
 
@@ -29,7 +29,7 @@ class Phase:
     gpu_us: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Row:
     """One step."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gputop.declare import record
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from gputop.trace.events import Events, NoTrace
@@ -22,7 +22,7 @@ _CALLS = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime")
 _SPANS = ("cpu_op", "user_annotation", "python_function", "Operator", "Operation")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Device:
     """A GPU as the head of a trace describes it; 0 is unknown."""
 

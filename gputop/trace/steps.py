@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
+from gputop.declare import record
 from gputop.trace.names import STEP, Mark
 from gputop.trace.read import Trace
 
@@ -12,7 +12,7 @@ _OURS = "gputop.step#"
 _CUT = 0.5  # a last step shorter than this part of any other was cut
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Step:
     """One step: its number as the program counts, its start and end in microseconds of the trace."""
 
@@ -21,7 +21,7 @@ class Step:
     end: float
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Window:
     """What of a trace is looked at: its whole steps, or the time its GPUs were seen."""
 

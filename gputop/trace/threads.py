@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.profile.code import is_own
 from gputop.profile.stacks import Node
 from gputop.safe.text import clean
@@ -16,7 +16,7 @@ _PYTHON = re.compile(r"(.+)\((\d+)\): (.+)", re.DOTALL)
 STEP = "step"  # all steps are one call path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Seen:
     """One thread with something in it."""
 

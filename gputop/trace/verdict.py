@@ -6,11 +6,12 @@ The types are this layer's own: `diagnose` may import `trace`, not the other way
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from re import Pattern
 from typing import Literal
 
+from gputop.declare import record
 from gputop.trace.breakdown import Breakdown, breakdown, host_spans
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark
@@ -21,7 +22,7 @@ from gputop.trace.read import Trace
 Severity = Literal["info", "warn", "crit"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Number:
     """One number a verdict rests on, with the limit it was held against."""
 
@@ -31,7 +32,7 @@ class Number:
     limit: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """One thing a trace shows. `lost_share` is the most that could be won, 0 to 1 of the time, where it is known."""
 
@@ -111,7 +112,7 @@ Limits = Mapping[str, float]
 Judge = Callable[[View, Limits], Iterator[Verdict]]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Signature:
     """One declared signature: its id, its name, its question, its numbers."""
 

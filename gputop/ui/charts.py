@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from textual.strip import Strip
 
+from gputop.declare import record
 from gputop.ui import draw
 from gputop.ui.draw import Line
 from gputop.ui.look import Look, Token
@@ -14,7 +14,7 @@ from gputop.ui.look import Look, Token
 _GAP = 3  # cells between two charts
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Chart:
     """One chart: its title, what is said beside it, its values and its fixed top."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 from rich.segment import Segment
 from rich.style import Style
+
+from gputop.declare import record
 
 Token = Literal[
     "text",  # values
@@ -27,7 +28,7 @@ Token = Literal[
 Ground = Literal["background", "raised", "selected"]  # screen; header and key bar; the cursor's row
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Palette:
     """A colour for each token, as Rich understands colours; None leaves the terminal's own."""
 
@@ -77,7 +78,7 @@ _BOLD: frozenset[str] = frozenset({"bright", "warn", "crit"})
 _FADED: frozenset[str] = frozenset({"dim", "faint", "track"})
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Glyphs:
     """The characters that are drawn; every one is one cell wide in every font."""
 
@@ -123,7 +124,7 @@ ASCII = Glyphs(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Look:
     """A palette and a glyph set: what every pane is drawn with."""
 

@@ -12,8 +12,8 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.safe.identity import parse_stat
 
 LOOK_S = 0.02  # between two looks at whether it is paused
@@ -24,7 +24,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _LEAST_TICKS, _LEAST_SWITCHES = 20, 20  # fewer say nothing about a pace
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reading:
     """Counters of a process at one moment."""
 
@@ -35,7 +35,7 @@ class Reading:
     paused: bool  # its main thread is held by a tracer now
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Cost:
     """What it cost: parts of its time, 0 to 1. None is unknown, or its pace was not the same before and after."""
 

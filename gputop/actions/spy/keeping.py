@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from gputop import units, words
 from gputop.actions.naming import described
 from gputop.actions.spy.cost import Cost
 from gputop.actions.spy.sources import lines
+from gputop.declare import record
 from gputop.model import Process
 from gputop.page import Page
 from gputop.profile import Profile, flame, kept, parse, told
@@ -23,7 +24,7 @@ MOST_ERRORS = 0.2  # of the samples; more make a profile doubtful
 _COMMAND = re.compile(r"process \d+:")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class About:
     """What was recorded, and how."""
 
@@ -43,7 +44,7 @@ class About:
         return f"{what}, {self.how}" if self.how else what
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Recorded:
     """A recording that is kept."""
 

@@ -15,7 +15,6 @@ import math
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from gputop import words
@@ -28,6 +27,7 @@ from gputop.actions.spy.keeping import MOST_ERRORS, About, keep
 from gputop.actions.spy.program import find
 from gputop.actions.spy.stacks import cannot, unreadable
 from gputop.actions.target import Refusal, Rights, Target
+from gputop.declare import record
 from gputop.model import Frame, Process
 from gputop.page import Page
 from gputop.profile import kept
@@ -48,7 +48,7 @@ _PACE_S = 1.0  # the pace of a process is looked at for so long before and after
 _TELL_S = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """What a person chose."""
 
@@ -60,7 +60,7 @@ class Sampling:
     native: bool = False  # C and C++ frames too; pauses the process for each sample
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ProfileResult(Result):
     """What was recorded, where it is kept, and what it says."""
 

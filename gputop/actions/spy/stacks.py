@@ -11,7 +11,7 @@ Nothing in the processes is changed, and they are not paused, unless native fram
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from gputop import words
@@ -21,6 +21,7 @@ from gputop.actions.hold import Hold, Scope
 from gputop.actions.spy import child
 from gputop.actions.spy.program import find
 from gputop.actions.target import Refusal, Rights, Target
+from gputop.declare import record
 from gputop.model import Process, Role
 from gputop.profile.dump import ThreadStack, parse
 from gputop.profile.ranks import Ranks, compare
@@ -38,7 +39,7 @@ _TRIES = 4  # a stack that changes while it is read without a pause may be unrea
 _Meant = tuple[Process, Target | Refusal]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Asked:
     """What a person wants to see."""
 
@@ -46,7 +47,7 @@ class Asked:
     native: bool = False  # C and C++ frames too; pauses each process for a third of a second
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Shown:
     """The threads of one process, the main one first, or why they cannot be seen."""
 
@@ -55,7 +56,7 @@ class Shown:
     barred: Barred | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class StackResult(Result):
     """What was seen, in the order of the job; `ranks` compares its ranks where the whole job was asked for."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.actions.action import Result
 from gputop.actions.hold import Scope
+from gputop.declare import record
 from gputop.model import Fact, Process
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_STEPS = 100
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Order:
     """A trace of some steps. `confirmed` has the risks that a person has been told of and takes: see `Traced.risk`."""
 
@@ -28,7 +28,7 @@ class Order:
     confirmed: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Traced(Result):
     """What was traced: `views` are the traces, read, in the order of `files`; `processes` those they are of.
 

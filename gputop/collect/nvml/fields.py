@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from ctypes import c_int, create_string_buffer
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import ABSENT, OK, Lost, No, refusal
+from gputop.declare import record
 
 ALL = 0xFFFFFFFF  # the scope that sums every NVLink
 EACH = -1  # every NVLink by itself, summed here
@@ -33,7 +33,7 @@ Answered = dict[Source, Answer | No]
 Make = Callable[[Card, str, Answer], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Field:
     """One field of a Gpu: what turns the number into it, and where the number comes from, best source first."""
 

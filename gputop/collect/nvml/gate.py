@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple
 
 from gputop.collect.nvml.pace import Costs
 from gputop.collect.nvml.runqueue import RunQueue
+from gputop.declare import record
 from gputop.model import Reason
 from gputop.safe.text import clean, decode
 
@@ -28,7 +28,7 @@ SHADOWED = -1  # our own code: a module named pynvml that is not NVIDIA's
 _OLD = "a newer driver, or a newer nvidia-ml-py"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class No:
     """Why there is no value, and what would unlock it."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.safe.text import decode
 
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"  # class of VGA and 3D controllers; their sound and USB functions are other classes
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Slot:
     """One PCI function."""
 

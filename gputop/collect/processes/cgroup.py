@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 
 from gputop.collect.hierarchy import UNIFIED, Cgroups, Group, Membership, membership, mounted, smallest
 from gputop.collect.kernel import Kernel
 from gputop.collect.rates import Counters
+from gputop.declare import record
 from gputop.safe.text import decode
 
 QUOTA_FILLS = ("allowed_cpus", "throttled_percent")
@@ -20,7 +21,7 @@ _NAMED = re.compile(r"/(?:lxc/|lxc\.payload[./]|machine\.slice/machine-|machine\
 _SLURM = re.compile(r"/[^/]*slurm[^/]*/(?:uid_\d+/)?job_(\d+)(?:/|$)")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Place:
     """What /proc/PID/cgroup says."""
 
@@ -52,7 +53,7 @@ def _container(path: str) -> str | None:
     return named[1].removesuffix(".scope").removesuffix(".service").replace("\\x2d", "-") or None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Quota:
     """The CPU quota over a process: cores, the smallest of all ancestors, and how often one of them ran out."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
 from gputop.collect.files import entries, slurp
 from gputop.collect.processes.scale import Scale
 from gputop.collect.rates import Counters
+from gputop.declare import record
 from gputop.model import Missing, Reason
 from gputop.safe.identity import Stat
 from gputop.safe.text import decode
@@ -21,7 +21,7 @@ UNLOCK_DENIED = "sudo gputop"
 UNLOCK_DELAYS = "sudo sysctl kernel.task_delayacct=1"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reading:
     """One file, the metrics it fills, and how its text becomes them; ValueError: the kernel does not keep them."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 from gputop.collect.files import slurp, why
+from gputop.declare import record
 from gputop.safe.identity import Stat, read_stat
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Scale:
     """What the numbers in /proc mean."""
 

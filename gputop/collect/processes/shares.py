@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 from gputop import units
 from gputop.collect.processes.notes import HIDDEN
+from gputop.declare import record
 from gputop.model import Cgroup, GpuShare, Note, Process, Unseen
 from gputop.model.changed import changed
 
 LIST_AGE_S = 2.5  # the driver's list is read every two seconds: who ended since then it does not list wrongly
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class ProcessTable:
     """One look at all processes. A None without a Missing was not read at this look, or is a rate of one look.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from gputop.declare import record
 from gputop.diagnose import known
 from gputop.diagnose.cpu.threads import affinity, pool
 from gputop.diagnose.tree import key, members
@@ -28,7 +28,7 @@ def mean(past: Past, about: str | Identity, metric: str) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Load:
     """One experiment: its trainers with their trees, and the means of those."""
 
@@ -63,7 +63,7 @@ class Load:
         return sum(process.role is Role.LOADER for tree in self.trees for process in tree)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Beside:
     """Programs of one user that are no experiment."""
 

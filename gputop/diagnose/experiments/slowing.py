@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.diagnose.experiments.loads import Beside, Load, Past, mean
 from gputop.diagnose.experiments.types import Resource, Slower
 from gputop.diagnose.limits import Limits
 from gputop.model import Frame
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Scene:
     """The machine, everybody on it, and the numbers of the rules."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from gputop.declare import record
 from gputop.model import Identity
 
 Resource = Literal["cpu", "disk", "gpu"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Slower:
     """Somebody who takes what an experiment waits for."""
 
@@ -21,7 +21,7 @@ class Slower:
     share: float  # of all there is, 0-1: CPUs of the machine, bytes that it moves, time of the GPU
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Fit:
     """Settings with which an experiment leaves the others alone. Each is for one trainer, `cpus` for all of them."""
 
@@ -32,7 +32,7 @@ class Fit:
     prefix: str  # what to start it with: OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 taskset -c 0-7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """One experiment. Figures are sums over its trainers with their loaders, means of the last half minute.
 
@@ -64,7 +64,7 @@ class Experiment:
     fit: Fit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Together:
     """All experiments on the machine."""
 

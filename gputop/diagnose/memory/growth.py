@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gputop.declare import record
 from gputop.diagnose.estimate import leak
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -18,7 +19,7 @@ _PERSISTS = 0.1  # of the window: growth that has just ended passes the test for
 _FAIR = 0.5  # of its share, that the first third and the last sixth have grown: else it began or ended within
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Growth:
     """A leak: over what time it was seen, its rate, and in bytes what each third added and the least that counts."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Job
@@ -14,7 +14,7 @@ _STEPPING = {"torchrun", "accelerate", "deepspeed", "composer", "horovod"}  # la
 _BUSY, _MOVES_BYTES_PER_S = 0.5, 5e6  # cores, and what is worth a word
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Team:
     """The ranks of one job on this machine."""
 

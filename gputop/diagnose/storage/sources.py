@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from gputop.declare import record
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Disk, Mount
@@ -15,7 +15,7 @@ _LONG_S = 900.0  # in which a disk shows what it is capable of
 _CALM = 0.1  # share of that time in which it has least to do
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Source:
     """A disk or a mount; means over half a minute, bytes and reads a second, None where unknown."""
 
@@ -29,7 +29,7 @@ class Source:
         return self.read / self.reads if self.read is not None and self.reads else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Drive(Source):
     """A disk."""
 
@@ -39,7 +39,7 @@ class Drive(Source):
     best: float | None  # most bytes a second it was seen to give
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Server(Source):
     """A mount of a network file system."""
 
@@ -50,7 +50,7 @@ class Server(Source):
     resent: float | None  # requests a second
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Link:
     """A network interface."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gputop import told, units
+from gputop.declare import record
 from gputop.diagnose import Finding
 from gputop.diagnose.finding import told_apart
 from gputop.figures import mean
@@ -23,7 +23,7 @@ _LONGEST_S = 60.0  # between two frames: who was away for longer does not know w
 _MOST = 3  # numbers
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Number:
     """A number that can get better: which, by how much to be worth a word, and in which direction."""
 
@@ -47,7 +47,7 @@ NUMBERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Change:
     """A number before and after."""
 
@@ -64,7 +64,7 @@ class Change:
         return f"{self.name} {self.before:.0f} -> {self.after:.0f} {self.unit}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Case:
     """A finding while it holds, whom it is about, and the numbers when it was seen first."""
 
@@ -75,7 +75,7 @@ class Case:
     before: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Cleared:
     """One that is over."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop import told, units
+from gputop.declare import record
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice.full import flow
@@ -22,7 +22,7 @@ _NAME = 20  # cells, at most
 _RESOURCES: dict[Resource, str] = {"cpu": "CPUs", "disk": "storage", "gpu": "GPU time"}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Column:
     """One figure of an experiment."""
 

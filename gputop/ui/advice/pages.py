@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from textual.strip import Strip
 
 from gputop import told
+from gputop.declare import record
 from gputop.diagnose import Abstained, Class, Finding
 from gputop.safe.text import clean
 from gputop.ui import draw
@@ -27,7 +27,7 @@ _ROOM = {  # what there is to be had from each class
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Page:
     """One page: lines that stay, and lines that scroll."""
 
@@ -36,7 +36,7 @@ class Page:
     top: Callable[[Scene, int, int], list[Line]] = lambda *_: []
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Drawn:
     """The pane, and how far it can be scrolled."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from gputop.declare import record
 from gputop.diagnose import Finding
 from gputop.model import Identity
 from gputop.monitor import Update
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _SIGNS: Mapping[str, Token] = {"crit": "crit", "warn": "warn", "info": "dim"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Scene:
     """One update, and the sheet of its findings."""
 

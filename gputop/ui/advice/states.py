@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gputop.declare import record
 from gputop.diagnose import Finding
 from gputop.diagnose.rule import Level, Rule
 from gputop.model import Frame, Identity, Process, Role
@@ -16,7 +17,7 @@ _HOT = frozenset({"thermal"})  # temperature and clock are what they rest on
 _TOKENS: Mapping[str, Token] = {"crit": "crit", "warn": "warn", "info": "busy"}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class States:
     """By whom they are about."""
 

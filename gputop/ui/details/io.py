@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from gputop import units
+from gputop.declare import record
 from gputop.figures import io_percent, mean
 from gputop.model import Io, Process
 from gputop.ui.details.grid import Column, Grid
@@ -29,7 +29,7 @@ def _percent(value: Value) -> str:
     return units.UNKNOWN if value is None else f"{value:.0f}%" if value >= 0.5 else "0"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Flow:
     """One kind of I/O: now, of the loaders now, since the start."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from gputop.declare import record
 from gputop.diagnose import Finding
 from gputop.model import PARTS, Detail, Frame, GpuShare, Identity, Job, Missing, Part, Process, Relative, Role
 from gputop.ui.gpus.state import Past
 from gputop.ui.look import Look
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Opened:
     """The newest of a process; of one that has ended, the last."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from textual.strip import Strip
 
 from gputop import units, words
+from gputop.declare import record
 from gputop.figures import add, io_percent, mean
 from gputop.model import Identity, Process, Relative
 from gputop.ui import draw
@@ -18,7 +18,7 @@ from gputop.ui.draw import Run
 from gputop.ui.look import Token
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Kin:
     """One line: a relative, and the process of the frame that it is, if that is known."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 
 from textual.strip import Strip
 
+from gputop.declare import record
 from gputop.model import Missing, Part
 from gputop.source import OTHERS_ENVIRONMENT
 from gputop.ui.details.opened import Opened
@@ -22,7 +22,7 @@ _WHY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Entry:
     """A line of a tab. The cursor keeps its `key`; the highest `rank` is on top."""
 
@@ -31,7 +31,7 @@ class Entry:
     rank: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Body:
     """What a tab shows now: lines that stay, and lines that scroll."""
 
@@ -40,7 +40,7 @@ class Body:
     facts: str = ""  # in a few words, how much there is
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Tab:
     """A tab, declared once."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from textual import events
 
+from gputop.declare import record
 from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
 from gputop.ui.draw import Line
@@ -19,7 +19,7 @@ NAME = 19  # cells
 LONGEST = 40
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Deed:
     """One thing that can be done."""
 

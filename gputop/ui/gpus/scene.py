@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from gputop import units
+from gputop.declare import record
 from gputop.model import Gpu, Host
 from gputop.ui.gpus.state import Past, State, judged, state
 from gputop.ui.look import Look
@@ -14,7 +15,7 @@ from gputop.ui.look import Look
 GIB = 1024**3
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Scene:
     """All that a row is drawn from; widths are taken over all GPUs, so that units stand below each other."""
 

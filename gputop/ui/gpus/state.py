@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, Protocol
 
+from gputop.declare import record
 from gputop.figures import mean
 from gputop.model import Gpu, Identity
 from gputop.ui.look import Token
@@ -27,7 +28,7 @@ class Past(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class State:
     """A word, its short form for a cell, its colour, and the sign that carries its weight without colour."""
 

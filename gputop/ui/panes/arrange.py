@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from gputop.declare import record
 from gputop.ui.gpus.card import CARD_LEAST
 from gputop.ui.gpus.pane import Density, lines, pick
 
@@ -32,7 +33,7 @@ class Rect(NamedTuple):
     height: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Panes:
     """A place for each pane; None where it is not shown."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from textual.strip import Strip
 
 from gputop import units
+from gputop.declare import record
 from gputop.model import Frame, Host, Pressure
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
@@ -30,7 +30,7 @@ class Taped(NamedTuple):
     paused: bool  # nothing can be written now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Status:
     """What the header says about the monitor itself."""
 

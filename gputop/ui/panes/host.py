@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from textual.strip import Strip
 
 from gputop import units
+from gputop.declare import record
 from gputop.model import Frame, Host, Mount, Network, Pressure
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
@@ -23,7 +23,7 @@ _IN_OUT = ("receive_bytes_per_s", "send_bytes_per_s")
 Row = list[Run]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Column:
     """What the rows are drawn from; `width` is without the border."""
 
@@ -44,7 +44,7 @@ class Column:
         return [Run("  "), Run(line, "busy area" if most >= 1024 else "track")]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Section:
     """Rows that come and go together."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from textual.strip import Strip
 
+from gputop.declare import record
 from gputop.model import Frame
 from gputop.ui import draw
 from gputop.ui.advice.pages import Page, expanded
@@ -25,7 +25,7 @@ from gputop.ui.panes.preview import preview
 from gputop.ui.table.row import Row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Parts:
     """One frame and how it is looked at."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from textual.screen import Screen
 
 from gputop.actions import Hold, Result, Run
+from gputop.declare import record
 from gputop.monitor import Monitor
 from gputop.ui.keys.declared import Key
 from gputop.ui.look import Look, Token
@@ -38,7 +39,7 @@ class Errand:
         return self.hold.process.pid
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class News:
     """What there is to say of one that has ended, until a key is pressed; `opens` is what Enter opens then."""
 

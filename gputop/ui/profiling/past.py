@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gputop.actions.naming import command
 from gputop.actions.spy.cost import remembered
+from gputop.declare import record
 from gputop.model import Process
 from gputop.profile import kept
 from gputop.profile.kept import Kept
 from gputop.safe.files import Refused, homely
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Past:
     """Those of the process itself and of the same command line, the newest first, and where all of them lie."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from gputop import words
 from gputop.actions import Action, Hold, Rights, Scope, tracing
 from gputop.actions.spy import PROFILE, STACK, Asked, Sampling
 from gputop.actions.spy.record import threads
+from gputop.declare import record
 from gputop.model import Role
 from gputop.safe.attach import Barred
 
@@ -18,7 +18,7 @@ Order = Sampling | Asked | tracing.Order
 Chosen = Mapping[str, float]  # the value of each option by its id; of a box 0 or 1
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Several:
     """An option that has one of several values."""
 
@@ -28,7 +28,7 @@ class Several:
     usual: float
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Box:
     """An option that is wanted or not; `title` says what it is of these processes, nothing where there is none."""
 
@@ -37,7 +37,7 @@ class Box:
     usual: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Tool:
     """One of them. `options` makes of what was chosen what the action takes."""
 

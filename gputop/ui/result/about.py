@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from gputop.declare import record
 from gputop.model import Frame, Identity, Process
 from gputop.profile.kept import Kept
 from gputop.safe.text import clean
@@ -15,7 +15,7 @@ from gputop.ui import draw
 from gputop.ui.result.files import File
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class About:
     """The head of a result. `processes` are all that it is of; findings of any of them are its own."""
 

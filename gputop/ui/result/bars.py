@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from textual.strip import Strip
 
+from gputop.declare import record
 from gputop.ui import draw
 from gputop.ui.draw import Line
 from gputop.ui.look import Look, Token
@@ -14,7 +14,7 @@ from gputop.ui.look import Look, Token
 NAME = 28  # cells
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Part:
     """One part: its share, 0 to 1; None where it is a headline among them."""
 

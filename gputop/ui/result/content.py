@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from gputop.declare import record
 from gputop.model import Identity
 from gputop.page import Page
 from gputop.profile.kept import Kept, alike, history
@@ -18,7 +18,7 @@ _OLDER = 50
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Content:
     """A result, ready to be drawn. `compare` makes the page of what changed since an older one; aside."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 from gputop import units
+from gputop.declare import record
 from gputop.profile.kept import COLLAPSED, FLAME, META, SPEEDSCOPE, Kept
 from gputop.safe.text import clean
 from gputop.ui import draw
@@ -26,7 +26,7 @@ _NAME = 22  # cells; with the longest hint just what a terminal of 80 has
 _FIRST = (SPEEDSCOPE, FLAME, COLLAPSED)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class File:
     """A file of a result."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import groupby
 
+from gputop.declare import record
 from gputop.trace.names import STEP
 from gputop.trace.operators import operators
 from gputop.trace.told import fact
@@ -27,7 +27,7 @@ _TYPES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Row:
     """One operator, with inputs of one shape where shapes are known."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from textual.strip import Strip
 
 from gputop import units
+from gputop.declare import record
 from gputop.diagnose import Finding
 from gputop.model import Frame
 from gputop.ui import draw
@@ -27,7 +27,7 @@ _GLANCED = {"functions": "top functions", "operators": "operators", "kernels": "
 _LEAST_ROWS = 7  # of the tab itself
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Picture:
     """The lines, and where on them the mouse can do something."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from gputop.declare import record
 from gputop.profile.kinds import Kind, kind
 from gputop.profile.parts import loaders, main
 from gputop.profile.stacks import Function, Node, Profile
@@ -13,7 +13,7 @@ from gputop.profile.stacks import Function, Node, Profile
 MOST = 24  # threads that can be chosen
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sampled:
     """One choice: its title, its call paths, what its functions are, in samples or microseconds."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from textual.strip import Strip
 
 from gputop import told
+from gputop.declare import record
 from gputop.diagnose import Finding
 from gputop.diagnose.rules import RULES
 from gputop.ui import draw
@@ -23,7 +23,7 @@ _INDENT = 10
 _MOST_LIVE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Saying:
     """One thing that a result says."""
 
@@ -34,7 +34,7 @@ class Saying:
     lost_share: float | None = None  # the most that could be won, 0 to 1 of the time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Says:
     """All that it says. `names` are those of facts that the live rules know; `known` those it could have."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from gputop import units, words
+from gputop.declare import record
 from gputop.figures import Figures
 
 Value = float | str | None
@@ -16,7 +16,7 @@ Kind = Literal["number", "bytes", "seconds", "word"]
 PRESETS: dict[Preset, str] = {"main": "main", "io": "I/O", "memory": "memory", "scheduling": "scheduling"}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Column:
     """One column: what it says (`value` sorts, `text` is drawn), how wide it is with its gap, how long it stays."""
 

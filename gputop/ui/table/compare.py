@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from gputop import units, words
+from gputop.declare import record
 from gputop.ui.table.columns import SORTABLE, Column, Kind
 from gputop.ui.table.subject import Subject
 
@@ -29,7 +29,7 @@ class Wrong(ValueError):
 Ask = Callable[[Subject], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Term:
     """One part of a filter: what it asks, and the names it asks for, for who misspelled one."""
 
@@ -42,7 +42,7 @@ def short(text: str) -> str:
     return text if len(text) <= 20 else f"{text[:19]}…"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Words:
     """A field of text: it has any of the words somewhere, begins with it, or is it."""
 
@@ -63,7 +63,7 @@ class Words:
         return Term(ask, wanted if sign == "=" else ())
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Numbers:
     """A field of one number, or of many of which any may be meant; what is unknown compares to nothing."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.model import Frame, Identity
 from gputop.ui.table.compare import FIELDS, Term, Wrong, short
 from gputop.ui.table.subject import subjects
@@ -17,7 +17,7 @@ _TOKEN = re.compile(r'(?:"[^"]*"|[^\s"])+|"')
 _TERM = re.compile(r"(!?)([A-Za-z][A-Za-z0-9_%/.-]*)(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Filter:
     """What was typed, as questions that all must be answered by yes."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gputop.declare import record
 from gputop.ui.table.columns import Column, Preset, of
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Place:
     """A column on the screen: the cells from `left` on, its gap included."""
 

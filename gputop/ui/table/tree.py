@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from gputop import words
+from gputop.declare import record
 from gputop.figures import Figures
 from gputop.model import Frame, Identity, Job, Process, Role
 from gputop.ui.table.columns import BY_ID, Column, Preset
@@ -22,7 +23,7 @@ Idle = Callable[[str], float | None]  # seconds since a GPU, by uuid, did anythi
 NOWHERE: Mapping[Key, int] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class View:
     """How the table is looked at."""
 
@@ -84,7 +85,7 @@ def busy(process: Process) -> bool:
     return (process.cpu_percent or 0) > BUSY_PERCENT or moved > BUSY_BYTES_PER_S
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Maker:
     """Makes the lines of one frame."""
 
