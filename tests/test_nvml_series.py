@@ -39,6 +39,15 @@ def test_the_buffer_shows_what_a_mean_hides(fake: Fake, child: Child) -> None:
     assert {0.0, 100.0} <= {value for _, value in samples}
 
 
+def test_a_later_frame_repeats_only_what_one_before_it_may_have_missed(child: Child) -> None:
+    first = child.sweep().gpu(0)["busy_samples"]
+    child.sweep(17)  # a second apart
+    later, after_a_pause = (child.sweep(1, seconds).gpu(0)["busy_samples"] for seconds in (1.0, 8.0))
+    # six a second: the whole buffer of 16 s, then that of the pause and four seconds more
+    told = [len(samples) for samples in (first, later, after_a_pause)]
+    assert told == pytest.approx([16 * 6, 5 * 6, 12 * 6], abs=1)
+
+
 def test_a_first_look_finds_the_whole_buffer(child: Child) -> None:
     gpu = child.sweep().gpu(0)
     for name, value in NAMES.items():

@@ -72,7 +72,9 @@ class Gpu:
     # how busy
     busy_percent: float | None = metric(_P, "time a kernel was resident; 100 is not efficiency", top=100, history=True)
     busy_samples: Annotated[
-        Samples, "the driver's own samples of busy_percent, oldest first: seconds before the frame, percent"
+        Samples,
+        "the driver's own samples of busy_percent, oldest first: seconds before the frame, percent; "
+        "of some seconds, in a first frame of all that the driver keeps",
     ] = ()
     memory_busy_percent: float | None = metric(
         _P, "time device memory was read or written; not memory in use, not bandwidth", top=100, history=True

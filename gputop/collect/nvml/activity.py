@@ -14,6 +14,7 @@ from gputop.collect.nvml.samples import BUFFER_S, BUSY, Stamped, fresh
 
 _MEMORY_V2 = 0x02000028  # the version word of the struct that tells reserved memory apart
 _MOST_BYTES = 1 << 50
+SPARE_S = 4.0  # by so much a frame may be late without missing a sample
 
 
 def percent(value: int) -> float | None:
@@ -25,6 +26,8 @@ def percent(value: int) -> float | None:
 class Buffer:
     """The samples of the last seconds, as (driver's time in microseconds, percent), oldest first."""
 
+    began_s: float  # of our clock
+    looked_s: float = 0.0
     samples: list[Stamped] = field(default_factory=list)
     newest_us: int = 0
 
@@ -40,25 +43,34 @@ class Buffer:
     def _later(self, than_us: float) -> int:
         return bisect_right(self.samples, (than_us, inf))
 
-    def ages(self, now_us: int) -> tuple[tuple[float, float], ...]:
+    def span_s(self, now_s: float) -> float:
+        """How far back is told: all there is while frames are the first of somebody, then what one may have missed."""
+        passed_s, self.looked_s = now_s - self.looked_s, now_s
+        return BUFFER_S if now_s - self.began_s < BUFFER_S else min(BUFFER_S, passed_s + SPARE_S)
+
+    def ages(self, now_us: int, span_s: float) -> tuple[tuple[float, float], ...]:
         """(seconds ago, percent), oldest first; of a driver with another clock, since the newest sample."""
         if not 0 <= now_us - self.newest_us < BUFFER_S * 1e6:
             now_us = self.newest_us
-        return tuple([((now_us - stamp) // 1000 / 1000, value) for stamp, value in self.samples])
+        told = self.samples[self._later(self.newest_us - span_s * 1e6) :]
+        return tuple([((now_us - stamp) // 1000 / 1000, value) for stamp, value in told])
 
 
 @probe(every_s=1, fills=("busy_percent", "busy_samples"))
 def busy(card: Card) -> Answers:
     """Time a kernel was resident: the mean of the driver's own samples of the last second."""
-    buffer: Buffer = card.kept.setdefault("busy", Buffer())
+    now_s = card.gate.clock()
+    buffer: Buffer = card.kept.setdefault("busy", Buffer(began_s=now_s))
     try:
         samples = fresh(card, BUSY, buffer.newest_us)
     except Unanswered as silent:
         rates = card.call("nvmlDeviceGetUtilizationRates")
         return {"busy_percent": percent(rates.gpu), "busy_samples": silent.no}
     last = buffer.add([(stamp, float(value)) for stamp, value in samples if value <= 100])
-    now_us = time.time_ns() // 1000
-    return {"busy_percent": sum(last) / len(last) if last else None, "busy_samples": buffer.ages(now_us)}
+    return {
+        "busy_percent": sum(last) / len(last) if last else None,
+        "busy_samples": buffer.ages(time.time_ns() // 1000, buffer.span_s(now_s)),
+    }
 
 
 @probe(every_s=2, fills=("memory_busy_percent",))
