@@ -45,6 +45,7 @@ def run(*args: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.C
         (["demo", "nonsense"], "gputop demo --list"),
         (["--source", "demo:helthy", "--json"], "healthy"),
         (["snapshot", "--count", "0"], "--count 0"),
+        (["profile", "1", "--rate", "0"], "the rate is 1 to 1000"),
         (["snapshot", "--format", "yaml"], "yaml"),
         (["--once", "metrics"], "metrics"),
         (["docs", "nonsense"], "nonsense"),

@@ -122,7 +122,7 @@ def _stack_arguments(parser: argparse.ArgumentParser) -> None:
 
 def profile(args: argparse.Namespace, settings: Settings) -> int:
     """Record a process for some seconds, keep it, and print what it says."""
-    from gputop.actions.spy import PROFILE, ProfileResult, Sampling
+    from gputop.actions.spy import PROFILE, ProfileResult, Sampling, senseless
     from gputop.page import markdown, text
     from gputop.profile import told
 
@@ -130,12 +130,14 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
         return _list(args)
     if args.pid is None:
         raise Failure("which process? gputop profile PID; --list names what was taken", USAGE)
+    chosen = Sampling(seconds=args.seconds, rate=args.rate, children=not args.alone, gil=args.gil, native=args.native)
+    if why := senseless(chosen):
+        raise Failure(why, USAGE)
     frame, process, rights = aimed(args, settings)
     if why := PROFILE.why_not(process, rights):
         raise Failure(why)
     if args.native:
         sys.stderr.write("gputop: --native pauses the process for each sample; what that costs is measured\n")
-    chosen = Sampling(seconds=args.seconds, rate=args.rate, children=not args.alone, gil=args.gil, native=args.native)
     result, code = followed(PROFILE, frame, process, PROFILE.rights(rights), chosen)
     if not isinstance(result, ProfileResult) or result.page is None or result.kept is None or result.profile is None:
         raise Failure(": ".join((result.text, *result.lines[:1])), code)

@@ -40,6 +40,7 @@ from gputop.safe.identity import read_stat
 
 SHORTEST_S, LONGEST_S = 0.5, 600.0
 SLOWEST, FASTEST = 10, 100  # samples a second
+MOST_RATE = 1000  # that can be asked for
 _THREAD_SAMPLES = 2000  # a second, of all threads together: what was measured to cost nothing
 _PAUSED_SAMPLES = 400  # the same where each sample pauses the process
 MOST_THREADS, MOST_PAUSED_THREADS = 4000, 400
@@ -146,12 +147,19 @@ def _record(hold: Hold, sampling: Sampling, run: Run) -> ProfileResult:
         return ProfileResult(text=f"nothing recorded: {refused}", good=False)
 
 
+def senseless(sampling: Sampling) -> str | None:
+    """Why nothing can be recorded so, whatever the process; None if it can."""
+    if not SHORTEST_S <= sampling.seconds <= LONGEST_S:
+        return f"a profile takes {SHORTEST_S} s to {LONGEST_S / 60:.0f} minutes"
+    if sampling.rate is not None and not 1 <= sampling.rate <= MOST_RATE:
+        return f"the rate is 1 to {MOST_RATE} samples a second"
+    return None
+
+
 def _check(target: Target, sampling: Sampling, count: int, processes: int) -> None:
     """Everything that can be known to go wrong before anybody waits for it."""
-    if not SHORTEST_S <= sampling.seconds <= LONGEST_S:
-        raise _Unable(Barred(f"a profile takes {SHORTEST_S} s to {LONGEST_S / 60:.0f} minutes"))
-    if sampling.rate is not None and not 1 <= sampling.rate <= 1000:
-        raise _Unable(Barred("the rate is 1 to 1000 samples a second"))
+    if why := senseless(sampling):
+        raise _Unable(Barred(why))
     most = MOST_PAUSED_THREADS if sampling.native else MOST_THREADS
     if count > most:
         remedy = (
