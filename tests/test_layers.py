@@ -140,6 +140,18 @@ def test_diagnose_has_no_io() -> None:
             assert {getattr(call, "id", "") for call in calls} & {"open", "print", "input"} == set(), path
 
 
+def test_frozen_values_are_declared_in_one_way() -> None:
+    """A dataclass that freezes itself is compiled at each start, and slow to make."""
+    for path in FILES:
+        calls = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+        frozen = [call for call in calls if getattr(call.func, "id", "") == "dataclass" and _says(call, "frozen")]
+        assert frozen == [], f"{path}: @record of gputop.declare"
+
+
+def _says(call: ast.Call, name: str) -> bool:
+    return any(keyword.arg == name for keyword in call.keywords)
+
+
 def test_no_import_that_the_table_cannot_see() -> None:
     for path in FILES:
         for node in ast.walk(parsed(path)):
