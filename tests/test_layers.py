@@ -89,6 +89,12 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of it."""
+    return tuple(ast.walk(parsed(path)))
+
+
 def dotted(path: Path) -> str:
     """`gputop/collect/nvml.py` is `collect.nvml`; a package is its own name."""
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -99,7 +105,7 @@ def dotted(path: Path) -> str:
 def imports(path: Path) -> frozenset[str]:
     """Every module a file imports, at any depth, late ones included; names from a package as package.name."""
     found = set()
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -136,14 +142,14 @@ def test_diagnose_has_no_io() -> None:
     for path in FILES:
         if within(dotted(path), {"diagnose"}):
             assert {name.partition(".")[0] for name in imports(path)} & IO_MODULES == set(), path
-            calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+            calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
             assert {getattr(call, "id", "") for call in calls} & {"open", "print", "input"} == set(), path
 
 
 def test_frozen_values_are_declared_in_one_way() -> None:
     """A dataclass that freezes itself is compiled at each start, and slow to make."""
     for path in FILES:
-        calls = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+        calls = (node for node in nodes(path) if isinstance(node, ast.Call))
         frozen = [call for call in calls if getattr(call.func, "id", "") == "dataclass" and _says(call, "frozen")]
         assert frozen == [], f"{path}: @record of gputop.declare"
 
@@ -154,7 +160,7 @@ def _says(call: ast.Call, name: str) -> bool:
 
 def test_no_import_that_the_table_cannot_see() -> None:
     for path in FILES:
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
             assert name not in ("import_module", "__import__"), f"{path} imports behind the table's back"
 
@@ -186,7 +192,7 @@ def test_names_say_what_things_are() -> None:
     """A manager or a helper is a thing whose idea nobody has found yet."""
     named = [(path, path.stem) for path in [*FILES, *TESTS]]
     named += [
-        (path, node.name) for path, _ in named for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)
+        (path, node.name) for path, _ in named for node in nodes(path) if isinstance(node, ast.ClassDef)
     ]
     empty = re.compile(r"(?:manager|helpers?|handlers?|util|utils|misc|common|base)$", re.IGNORECASE)
     assert [f"{path}: {name}" for path, name in named if empty.search(name)] == []
@@ -201,7 +207,7 @@ def test_every_dependency_is_used() -> None:
 
 def test_functions_and_classes_are_short() -> None:
     for path in [*FILES, *TESTS]:
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 most = 60 if path in TESTS else 40  # a scene on a terminal is told in one go
