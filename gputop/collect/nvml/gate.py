@@ -15,6 +15,7 @@ from gputop.safe.text import clean, decode
 
 HANG_S = 2.0  # a call that takes longer counts as one that hangs
 _SHORT_S = 0.0002  # a call so short has hardly waited for a CPU
+_SINCE_S = 0.02  # no wait of longer ago is taken for that of a call; to ask before each takes as long as a short one
 _TEXT_LIMIT = 96  # the driver's longest name buffer
 
 OK, UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT_SIZE = 0, 1, 3, 4, 7
@@ -100,6 +101,7 @@ class Gate:
         self.clock = clock
         self._costs = costs
         self._queue = RunQueue()
+        self._waited_s, self._asked_s = 0.0, float("-inf")  # how long we had waited for a CPU when we asked last
         self._board = Lock()
         self._binding: Any = None
 
@@ -141,8 +143,10 @@ class Gate:
         return code
 
     def _timed(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], gpu: int | None) -> Any:
-        waited_s = self._queue.waited_s()
         since_s = self.clock()
+        if since_s - self._asked_s > _SINCE_S:
+            self._waited()
+            since_s = self.clock()
         with self._board:
             self.at = Call(gpu, name, since_s)
         try:
@@ -155,12 +159,16 @@ class Gate:
             spent_s = self.clock() - since_s
             with self._board:
                 self.at = None
-            # a short call cannot have waited for a CPU, and to ask takes as long
             if spent_s > _SHORT_S:
-                spent_s -= min(spent_s, self._queue.waited_s() - waited_s)
+                spent_s -= min(spent_s, self._waited())
             if self.superseded or (spent_s > HANG_S and gpu is not None):
                 raise Late(since_s)
             self._costs.add(gpu, spent_s)
+
+    def _waited(self) -> float:
+        """Seconds that this thread has waited for a CPU since it asked last."""
+        before_s, self._waited_s, self._asked_s = self._waited_s, self._queue.waited_s(), self.clock()
+        return max(0.0, self._waited_s - before_s)  # below it the kernel does not say any more
 
     def _code(self, error: Exception) -> int:
         binding = self.binding

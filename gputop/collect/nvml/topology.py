@@ -18,6 +18,7 @@ class Topology:
 
     def __init__(self) -> None:
         self._words: dict[frozenset[str], str | None] = {}
+        self._peers: dict[str, tuple[list[str], tuple[tuple[str, str], ...]]] = {}  # of a GPU, with whom it was asked
 
     def learn(self, cards: Iterable[Card]) -> None:
         """Ask about a few pairs of GPUs that were not asked about yet."""
@@ -28,6 +29,7 @@ class Topology:
                 continue
             try:
                 self._words[pair] = _joined(one, other)
+                self._peers.clear()
             except Late as late:
                 one.hang(late.since_s)
                 raise
@@ -37,8 +39,12 @@ class Topology:
 
     def peers(self, uuid: str, cards: Iterable[Card]) -> tuple[tuple[str, str], ...]:
         """The other GPUs and how this one is joined to them, in the order of their indexes."""
-        found = ((card.uuid, self._words.get(frozenset((uuid, card.uuid)))) for card in cards if card.uuid != uuid)
-        return tuple((other, word) for other, word in found if word)
+        others = [card.uuid for card in cards if card.uuid != uuid]
+        known = self._peers.get(uuid)
+        if known is None or known[0] != others:
+            words = ((other, self._words.get(frozenset((uuid, other)))) for other in others)
+            known = self._peers[uuid] = others, tuple((other, word) for other, word in words if word)
+        return known[1]
 
 
 def _joined(one: Card, other: Card) -> str | None:
