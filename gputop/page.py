@@ -32,6 +32,7 @@ class Point:
     facts: tuple[str, ...] = ()
     steps: tuple[str | Do, ...] = ()
     source: str = ""  # the rule that says it
+    choice: str = ""  # why it is so here where others say otherwise, in Markdown only
     reading: tuple[tuple[str, str], ...] = ()  # pages that others wrote: title and address, in Markdown only
 
 
@@ -144,6 +145,8 @@ def _markdown(page: Page) -> Iterator[str]:
                 if isinstance(step, str)
                 else f"  * {_escaped(step.text)}: {_code(step.command)}"
             )
+        if point.choice:
+            yield f"  * {_escaped(point.choice)}"
         if point.reading:
             yield f"  * read: {', '.join(f'[{_escaped(title)}]({address})' for title, address in point.reading)}"
     for table in page.tables:

@@ -6,6 +6,7 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Finding
+from gputop.diagnose.reading import CHOICES
 from gputop.diagnose.rules import GROUPS, RULES
 from gputop.monitor import Update
 from gputop.told import whom
@@ -85,3 +86,4 @@ def test_every_rule_has_its_numbers_and_its_group() -> None:
     assert set(LIMITS) - set(RULES) <= {"engine", "starved", "storage", "classes", "experiments"}
     assert {rule.group for rule in RULES.values()} == {module.__name__.rpartition(".")[2] for module in GROUPS}
     assert all(rule.question.endswith("?") for rule in RULES.values())
+    assert set(CHOICES) < set(RULES)

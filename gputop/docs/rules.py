@@ -8,6 +8,7 @@ from itertools import groupby
 
 from gputop import thresholds
 from gputop.diagnose.limits import DEFAULTS
+from gputop.diagnose.reading import CHOICES
 from gputop.diagnose.rule import Level, Rule
 from gputop.diagnose.rules import RULES
 from gputop.docs.markdown import listing, table
@@ -61,6 +62,8 @@ def rule_page(id: str, site: Tables | None = None) -> str:
 def _what(rule: Rule) -> Iterator[str]:
     if rule.judge.__doc__:
         yield inspect.cleandoc(rule.judge.__doc__)
+    if rule.id in CHOICES:
+        yield CHOICES[rule.id]
     state = f", shown as `{rule.state}`" if rule.state else ""
     yield f"Group {rule.group}, level {rule.level.value} ({LEVELS[rule.level]}){state}."
     if rule.confirmed_by:

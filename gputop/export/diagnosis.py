@@ -11,7 +11,7 @@ from gputop import __version__, told, units, words
 from gputop.declare import record
 from gputop.diagnose import Abstained, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
-from gputop.diagnose.reading import guides
+from gputop.diagnose.reading import choice, guides
 from gputop.export import verdicts
 from gputop.monitor import Update
 from gputop.page import Do, Page, Point, Table
@@ -101,6 +101,7 @@ def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point
         facts=tuple(redact(item.text) for item in finding.evidence),
         steps=tuple(_step(step, finding, commands) for step in finding.steps),
         source=f"{', '.join((finding.rule, *finding.causes))}; {sure}",
+        choice=choice(finding),
         reading=tuple(guides(finding)),
     )
 

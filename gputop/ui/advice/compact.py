@@ -18,7 +18,7 @@ from gputop.words import amount
 TEXT = 11  # where evidence and steps begin
 _HEAD = 10
 _BETWEEN = Run(" · ", "dim")
-_LINES = {1: (0, 0), 2: (1, 1), 3: (2, 3)}  # by level of detail: lines of evidence, steps
+_LINES = {1: (0, 0), 2: (1, 1), 3: (1, 2), 4: (2, 2), 5: (2, 3)}  # by level of detail: lines of evidence, steps
 _ROOMY = 60  # cells
 _LEAST_COMMAND = 30  # cells of a command beside its text
 
@@ -93,7 +93,13 @@ def _blocks(scene: Scene, width: int, height: int) -> list[Line]:
     order = sorted(findings, key=lambda finding: not (scene.focused and finding is chosen))
     blocks: dict[int, list[Line]] = {}
     # why and what to do of one is worth more than the heads of others
-    for level, some in ((1, order[:1]), (2, order[:1]), (1, order[1:]), (2, order[1:]), (3, order)):
+    for level, some in (
+        (1, order[:1]),
+        (2, order[:1]),
+        (1, order[1:]),
+        (2, order[1:]),
+        *((level, order) for level in (3, 4, 5)),
+    ):
         for finding in some:
             block, before = _block(finding, scene, width, level), blocks.get(id(finding), [])
             if len(block) - len(before) <= height:

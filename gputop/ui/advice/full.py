@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from gputop import told
 from gputop.diagnose import Evidence, Finding, Step
-from gputop.diagnose.reading import guides
+from gputop.diagnose.reading import choice, guides
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice import compact
@@ -119,9 +119,11 @@ def _rule(finding: Finding, scene: Scene, width: int) -> list[Line]:
 
 
 def _read(finding: Finding, scene: Scene, width: int) -> list[Line]:
-    """Who has written about it."""
-    found = guides(finding)
-    lines = _title("read", scene) if found else []
+    """Why it is judged so where others judge otherwise, and who has written about it."""
+    found, chosen = guides(finding), choice(finding)
+    lines = _title("our choice", scene) if chosen else []
+    lines += flow(scene, width, [Run(" " * _TEXT), Run(chosen, "text")], _TEXT) if chosen else []
+    lines += _title("read", scene) if found else []
     for guide in found:
         runs = [Run(" " * _TEXT), Run(guide.title, "text"), Run(f"  {guide.address}", "dim")]
         lines += flow(scene, width, runs, _TEXT + 2)
