@@ -98,6 +98,7 @@ def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
         barred = TRACE.barred(frame.by_identity[process.identity], Rights(), frame)
         assert barred is not None
         assert barred.unlock == "gputop run -- torchrun train.py 'a b'"
+    other_frameworks(folder)
     assert torch_of(training.pid) == (metadata.version("torch"), fixed(metadata.version("torch")))
     assert "there is no process" in trace(folder, "999999999").stderr
     for action in (TRACE, PROFILE, STACK):  # in a container it may be the job
@@ -105,6 +106,22 @@ def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
     assert trace(folder, str(training.pid), "--steps", "0").returncode == 64
     assert "--readonly" in trace(folder, "--readonly", str(training.pid)).stderr
     assert "loads data" in (TRACE.why_not(row(training.pid, role=Role.LOADER), Rights()) or "")
+
+
+def other_frameworks(folder: str) -> None:
+    """Started with gputop run, but without torch: said so; with another framework: its own profiler."""
+    code = "import mmap, sys\nfiles = [open(name) for name in sys.argv[1:]]\n"
+    code += "maps = [mmap.mmap(each.fileno(), 0, prot=mmap.PROT_READ) for each in files]\nprint(flush=True)\ninput()"
+    library = Path(folder, "libtensorflow_framework.so.2")
+    library.write_text("x")
+    for files, why in (
+        ((), "was started with gputop run, but there is no agent in it: torch is not imported"),
+        ((str(library),), "with tf.profiler.experimental.Profile('logs'): ..."),
+    ):
+        with running(sys.executable, "-c", code, *files, stdin=subprocess.PIPE, env=environment(folder)) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            assert why in (TRACE.why_not(row(child.pid), Rights()) or "")
 
 
 RANKS = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from enum import Enum
 
 from gputop.actions.naming import typed
@@ -13,6 +14,13 @@ from gputop.safe.attach import Barred
 
 _PYTHON = re.compile(rb"/(?:lib)?python(3\.\d+)")
 _MAPS_BYTES = 4 << 20
+# by what of it is mapped: the profiler of a framework that is not torch, which gputop explain can read
+_OTHERS = (
+    ("TensorFlow", re.compile(rb"/libtensorflow|/_pywrap_tensorflow"), "tf.profiler.experimental.Profile('logs')"),
+    ("JAX", re.compile(rb"/jaxlib/"), "jax.profiler.trace('logs')"),
+)
+_TORCH = b"/libtorch"
+_INJECT = "/gputop/inject"  # what gputop run puts on PYTHONPATH, of whichever gputop it was
 _LONGEST = 400  # characters of a command that anybody reads
 
 
@@ -30,8 +38,10 @@ def route(process: Process, frame: Frame | None = None) -> Route | Barred:
         return Route.AGENT
     said = agent.environment(process.pid)
     version = python_version(process.pid)
+    if (other := _other(process.pid)) is not None:
+        return other
     remotely = version is not None and version >= remote.SINCE
-    barred = remote.barred(process, said) if remotely else _none(process, version, start(process, frame))
+    barred = remote.barred(process, said) if remotely else _none(process, version, said, start(process, frame))
     if barred is None:
         return Route.REMOTE
     if said.get("KINETO_USE_DAEMON") != "1":
@@ -51,8 +61,7 @@ def start(process: Process, frame: Frame | None = None) -> str:
 def python_version(pid: int) -> tuple[int, int] | None:
     """The version of its Python, by what it has mapped or by the name of its program; None if it is none."""
     try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            found = _PYTHON.search(file.read(_MAPS_BYTES))
+        found = _PYTHON.search(_mapped(pid))
         found = found or _PYTHON.search(os.fsencode(os.readlink(f"/proc/{pid}/exe")))
     except OSError:
         return None
@@ -62,9 +71,30 @@ def python_version(pid: int) -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
-def _none(process: Process, version: tuple[int, int] | None, start: str) -> Barred:
+def _mapped(pid: int) -> bytes:
+    with open(f"/proc/{pid}/maps", "rb") as file:
+        return file.read(_MAPS_BYTES)
+
+
+def _other(pid: int) -> Barred | None:
+    """Of a process that trains without torch, how it is traced."""
+    try:
+        mapped = _mapped(pid)
+    except OSError:
+        return None
+    for name, library, profiler in () if _TORCH in mapped else _OTHERS:
+        if library.search(mapped):
+            why = f"{pid} runs {name}, not torch; put this around some steps, then gputop explain reads what it writes"
+            return Barred(why, f"with {profiler}: ...")
+    return None
+
+
+def _none(process: Process, version: tuple[int, int] | None, said: Mapping[str, str], start: str) -> Barred:
     if version is None:
         return Barred(f"{process.pid} is no Python program that can be seen: nothing to trace", None)
     python = f"Python {version[0]}.{version[1]}"
+    if any(entry.endswith(_INJECT) for entry in said.get("PYTHONPATH", "").split(os.pathsep)):
+        why = "torch is not imported (yet), or its Python ignores PYTHONPATH (-I, -E, -S)"
+        return Barred(f"{process.pid} was started with gputop run, but there is no agent in it: {why}")
     why = f"{process.pid} cannot be traced from outside: no agent in it, and {python} lets none in (3.14 does)"
     return Barred(f"{why}; next time start it with", start)
