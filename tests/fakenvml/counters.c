@@ -22,11 +22,12 @@ static Counter counters[MAX_GPUS][COUNTERS];
 /* Which counter a name is: the table's, then each link's TX and RX; -1 for a value that stands still. */
 static int place(const char *name)
 {
-    for (int i = 0; i < PLAIN; i++)
-        if (strcmp(NAMES[i], name) == 0)
-            return i;
-    if (strncmp(name, "nvlink.", 7) != 0)
+    if (strncmp(name, "nvlink.", 7) != 0) {
+        for (int i = 0; i < PLAIN; i++)
+            if (strcmp(NAMES[i], name) == 0)
+                return i;
         return -1;
+    }
     char *way;
     long link = strtol(name + 7, &way, 10);
     if (link < 0 || link >= MAX_LINKS || (strcmp(way, ".tx_bytes") != 0 && strcmp(way, ".rx_bytes") != 0))
