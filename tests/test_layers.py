@@ -191,9 +191,7 @@ def test_modules_say_what_they_are() -> None:
 def test_names_say_what_things_are() -> None:
     """A manager or a helper is a thing whose idea nobody has found yet."""
     named = [(path, path.stem) for path in [*FILES, *TESTS]]
-    named += [
-        (path, node.name) for path, _ in named for node in nodes(path) if isinstance(node, ast.ClassDef)
-    ]
+    named += [(path, node.name) for path, _ in named for node in nodes(path) if isinstance(node, ast.ClassDef)]
     empty = re.compile(r"(?:manager|helpers?|handlers?|util|utils|misc|common|base)$", re.IGNORECASE)
     assert [f"{path}: {name}" for path, name in named if empty.search(name)] == []
 

@@ -17,6 +17,7 @@ from gputop.actions.spy import PROFILE, Sampling, child
 from gputop.actions.spy.child import Child
 from gputop.actions.spy.cost import Meter, Reading
 from gputop.actions.spy.program import find
+from gputop.actions.spy.record import arguments
 from gputop.profile import kept
 from gputop.safe import attach
 from gputop.safe.attach import Barred
@@ -169,6 +170,16 @@ def test_a16_a_folder_that_is_a_link_is_not_used(tmp_path: Path, monkeypatch: py
         result = finished(PROFILE, hold(row(pid)), Sampling(seconds=1))
         assert not result.good
         assert "is a link or no folder" in result.text
+
+
+def test_who_is_sampled_and_how_is_as_chosen() -> None:
+    usual, gil, native = (
+        set(arguments(chosen, 20)) & {"--idle", "--gil", "--nonblocking", "--native", "--subprocesses"}
+        for chosen in (Sampling(), Sampling(gil=True, children=False), Sampling(native=True))
+    )
+    assert usual == {"--idle", "--nonblocking", "--subprocesses"}
+    assert gil == {"--gil", "--nonblocking"}
+    assert native == {"--idle", "--native", "--subprocesses"}, "py-spy does the one or the other"
 
 
 def test_what_is_asked_too_much_of_a_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
