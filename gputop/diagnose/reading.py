@@ -33,9 +33,9 @@ CHOICES: Mapping[str, str] = {
     "busy is only that some kernel runs. So here it takes 90 % and a second sign: its units, or its power.",
     "small-job": "Guides put the limit between a good and a bad load at 30, 80 or 90 % busy. Low is here less than "
     "half, with little power, and nobody who is waited for.",
-    "starved-cpu-idle": "Guides begin with a few workers less than cores, with 4 to 8, or with half of the cores. "
+    "starved-cpu-idle": "Guides begin with slightly fewer workers than cores, with 4 to 8, or with half of the cores. "
     "Here it is what these loaders get done: as many as feed the GPU, and a few more.",
-    "loader-in-main": "Guides begin with a few workers less than cores, with 4 to 8, or with half of the cores. "
+    "loader-in-main": "Guides begin with slightly fewer workers than cores, with 4 to 8, or with half of the cores. "
     "Here it is half of the CPUs of this job, at most 8: nothing was measured yet, and too many cost memory.",
     "workers-oversized": "One guide wants nearly a worker for each core. Here cores are those that this job may use, "
     "shared by its ranks: a limit of its container counts, which PyTorch does not see.",
