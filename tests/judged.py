@@ -13,6 +13,7 @@ from gputop import thresholds
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Abstained, Finding
 from gputop.diagnose.engine import BROKEN, EVERY_S, Engine, Verdict
+from gputop.diagnose.limits import Limits
 from gputop.history import History
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Missing, Process, Role
 
@@ -34,9 +35,9 @@ def scenario(name: str, until_s: float = math.inf) -> Seen:
     )
 
 
-def judged(frames: Iterable[Frame]) -> Iterable[tuple[Frame, Verdict]]:
+def judged(frames: Iterable[Frame], limits: Limits | None = None) -> Iterable[tuple[Frame, Verdict]]:
     """Each frame and what is said of it."""
-    engine, history = Engine(lambda: LIMITS), History()
+    engine, history = Engine(lambda: limits or LIMITS), History()
     for frame in frames:
         history.add(frame)
         engine.remember(frame, history)

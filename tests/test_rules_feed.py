@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Frame, Missing, Pressure
-from tests.judged import Machine, after, found, refused, silent
+from tests.judged import LIMITS, Machine, after, found, judged, refused, silent
 
 WAITING = {"busy_percent": 40.0}
 DENIED = (Missing(metric="blocked_percent", reason="denied", unlock="sudo gputop"),)
@@ -119,6 +119,18 @@ def test_starved_cpu_idle_prints_a_number_of_loaders_that_fits_the_cpus(busy: fl
     finding = found(few(gpu={"busy_percent": busy}).verdict(), "starved-cpu-idle")
     assert finding is not None
     assert f"num_workers={workers}," in (finding.steps[0].command or "")
+
+
+def test_the_limits_that_are_told_are_those_of_the_site() -> None:
+    site = {**LIMITS, "starved": {**LIMITS["starved"], "duty": 0.7}}
+    site["starved-cpu-idle"] = {**LIMITS["starved-cpu-idle"], "saturation": 0.5}
+    for limits, told in ((LIMITS, [80, 80, 9.6]), (site, [70, 80, 8])):
+        *_, (_, said) = judged((few().frame(float(t)) for t in range(120)), limits)
+        finding = found(said, "starved-cpu-idle")
+        assert finding is not None
+        assert [item.limit for item in finding.evidence] == pytest.approx(told)
+    *_, (_, said) = judged((few(gpu={"busy_percent": 75.0}).frame(float(t)) for t in range(120)), site)
+    assert found(said, "starved-cpu-idle") is None
 
 
 def test_an_unknown_signal_makes_it_less_sure() -> None:
