@@ -87,3 +87,15 @@ def test_every_rule_has_its_numbers_and_its_group() -> None:
     assert {rule.group for rule in RULES.values()} == {module.__name__.rpartition(".")[2] for module in GROUPS}
     assert all(rule.question.endswith("?") for rule in RULES.values())
     assert set(CHOICES) < set(RULES)
+
+
+@pytest.mark.parametrize("name", EXPECTED, scope="module")
+def test_a_step_that_needs_root_or_destroys_says_so(name: str) -> None:
+    """Also by its looks: what begins with sudo needs root, and what ends, takes out or resets something destroys it."""
+    _, said = played(name, EXPECTED[name])[-1]
+    for step in (step for finding in said.findings for step in finding.steps if step.command):
+        words = step.command or ""
+        assert step.needs_root == ("sudo " in words), words
+        assert step.destroys >= any(
+            word in words for word in ("kill ", "uninstall", "--gpu-reset", "smi -r", "-mig ")
+        ), words

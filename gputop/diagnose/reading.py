@@ -51,7 +51,7 @@ CHOICES: Mapping[str, str] = {
     "threads spin while they wait. So here it counts how long they wait for a CPU.",
     "threads-host": "A guide expects idle CPUs where there are too many threads, and sets 4 or 8; others measured full "
     "ones. So here it counts how long threads wait for a CPU, and the number is the CPUs by the experiments.",
-    "openblas-on-intel": "A guide empties ~/.condarc and takes NumPy out. Here no settings are deleted, and that "
+    "openblas-on-intel": "A guide also empties ~/.condarc. Here no settings are deleted, and that "
     "OpenBLAS is there is no fault: pip's NumPy always brings it.",
 }
 

@@ -70,6 +70,7 @@ def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
             Step(
                 text="or from conda's own channel: some mirrors have OpenBLAS only",
                 command="pip uninstall -y numpy; conda install --override-channels -c defaults numpy",
+                destroys=True,
             ),
             Step(text="see whether its time is in numpy.linalg or dot", action="stack"),
         ),
