@@ -10,6 +10,7 @@ import pytest
 from tests.fakenvml import Fake
 from tests.nvml_child import Child, Seen
 
+LISTENS = "nvmlEventSetWait_v2"  # the thread for Xids has told the driver of every GPU, in which it would hang too
 BRISK = {"interval_s": 0.1, "gpm": "off"}
 
 
@@ -43,6 +44,7 @@ def lanes(seen: Seen) -> int:
 def test_n09_one_gpu_hangs_and_the_others_stay_fresh(fake: Fake, child: Child) -> None:
     child.start()
     before = child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
+    fake.wait_for(LISTENS)
     fake.hang("*", gpu=1)
     child.until(hung(2, 1))
     fake.set("gpu.*.util", 77)
@@ -75,6 +77,7 @@ def test_n09_the_gpu_rests_after_its_call_returned(fake: Fake, child: Child) -> 
 def test_n09_a_second_hang_ages_all_and_starts_no_third_thread(fake: Fake, child: Child) -> None:
     child.start()
     child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
+    fake.wait_for(LISTENS)
     fake.hang("*", gpu=1)
     child.until(hung(2, 1))
     fake.hang("*", gpu=2)

@@ -84,6 +84,7 @@ def test_n06_n07_n08_a_gpu_that_is_lost_costs_its_row_only_and_comes_back(fake: 
 def test_n09_t15_a_call_that_hangs_leaves_the_rest_alive(fake: Fake) -> None:
     with monitor(fake) as terminal:
         terminal.wait_for(lambda _: "busy" in row(terminal, 3))
+        fake.wait_for("nvmlEventSetWait_v2")  # the thread for Xids has told the driver of every GPU
         fake.hang("*", gpu=3)
         terminal.wait_for(lambda _: "hung" in row(terminal, 3), 15)
         fake.set("gpu.7.util", 11)

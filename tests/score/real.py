@@ -58,20 +58,22 @@ def _played(cases: Sequence[Case]) -> Iterator[tuple[tuple[str, str, str], Resul
             print(f"not covered: {plays[0].case.name}: {why}", flush=True)
             return
         for play, one in zip(plays, seen, strict=True):
-            others = {pid for other in seen if other is not one for pid in other.roots}
-            for tool, result in _judged(play, one, others).items():
+            for tool, result in _judged(play, alone(one, seen)).items():
                 print(f"{play.case.name}, {TWIN if play.healthy else PLAIN}, {tool}: {result}", flush=True)
                 yield (play.case.name, TWIN if play.healthy else PLAIN, tool), result
 
 
-def _judged(play: Play, seen: Performance, others: set[int]) -> dict[str, Result]:
+def _judged(play: Play, frames: Sequence[tuple[float, Frame]]) -> dict[str, Result]:
     case = play.case
     never = (*case.must_not, case.plants) if play.healthy else case.must_not
     truth = Truth(rule=None if play.healthy else case.plants, due_s=float(case.seconds), never=never)
-    frames = [
-        (update.frame.wall_s - seen.since_s, _without(others, update.frame, seen.gpus)) for update in seen.updates
-    ]
     return {tool: marked(list(judge(iter(frames))), truth) for tool, judge in TOOLS.items()}
+
+
+def alone(one: Performance, played: Sequence[Performance]) -> list[tuple[float, Frame]]:
+    """Its seconds and frames, as if nothing else had been played at the same time."""
+    others = {pid for other in played if other is not one for pid in other.roots}
+    return [(update.frame.wall_s - one.since_s, _without(others, update.frame, one.gpus)) for update in one.updates]
 
 
 def _without(others: set[int], frame: Frame, gpus: frozenset[str]) -> Frame:

@@ -17,6 +17,7 @@ from gputop import thresholds
 from gputop.diagnose.engine import Engine
 from gputop.history import History
 from gputop.model import Frame, Gpu
+from gputop.thresholds import Thresholds
 from gputop.told import POSSIBLE
 from tests.score.marks import Said
 
@@ -25,9 +26,11 @@ SYMPTOMS = frozenset({LOW, "starved-cause-unknown"})
 Tool = Callable[[Iterable[tuple[float, Frame]]], Iterator[Said]]
 
 
-def gputop(frames: Iterable[tuple[float, Frame]]) -> Iterator[Said]:
-    """The rules as they are shipped."""
-    engine, history = Engine(thresholds.shipped), History()
+def gputop(
+    frames: Iterable[tuple[float, Frame]], limits: Callable[[], Thresholds] = thresholds.shipped
+) -> Iterator[Said]:
+    """The rules, by default with the thresholds that are shipped."""
+    engine, history = Engine(limits), History()
     for t, frame in frames:
         history.add(frame)
         engine.remember(frame, history)
