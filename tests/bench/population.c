@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -57,6 +58,8 @@ static void train(int threads, int loaders) {
 int main(int argc, char **argv) {
     if (argc != 5) { fprintf(stderr, "usage: population SLEEPERS TRAINERS THREADS LOADERS\n"); return 64; }
     int sleepers = atoi(argv[1]), trainers = atoi(argv[2]), threads = atoi(argv[3]), loaders = atoi(argv[4]);
+    setpgid(0, 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* loaders whose trainer has ended are reaped here too */
     for (int i = 0; i < trainers; i++) {
         pid_t child = born("python");
         if (child == 0) train(threads, loaders);
@@ -67,5 +70,8 @@ int main(int argc, char **argv) {
     puts("ready");
     fflush(stdout);
     while (getchar() != EOF) {}
+    signal(SIGTERM, SIG_IGN);
+    kill(0, SIGTERM);
+    while (wait(NULL) > 0) {} /* the next population is not measured beside what is left of this one */
     return 0;
 }
