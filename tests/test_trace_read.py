@@ -247,6 +247,8 @@ def test_a_last_step_that_was_cut_is_left_out(tmp_path: Path) -> None:
     made = busy(steps=3)
     made.step(4, 300_000, 20_000)
     assert [step.number for step in breakdown(read(made.write(tmp_path / "x.json"))).window.steps] == [1, 2, 3]
+    made.note("Optimizer.step#SGD.step", 319_000, 500)  # no, it was only fast
+    assert [step.number for step in breakdown(read(made.write(tmp_path / "x.json"))).window.steps] == [1, 2, 3, 4]
 
 
 def test_without_named_steps_the_optimizer_says_where_they_end(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from gputop.trace.names import STEP, Mark
 from gputop.trace.read import Trace
 
 _OURS = "gputop.step#"
-_CUT = 0.5  # a last step shorter than this part of any other was cut
+_CUT = 0.5  # a last step shorter than this part of any other was cut, if it has no optimizer's step in it
 
 
 @record(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Window:
 def window(trace: Trace) -> Window:
     """The whole steps of a trace; without any the span of its GPUs, else of its annotations."""
     steps, named = _steps(trace)
-    if len(steps) > 2 and steps[-1].end - steps[-1].start < _CUT * min(s.end - s.start for s in steps[:-1]):
+    if len(steps) > 2 and _cut(trace, steps[-1], min(step.end - step.start for step in steps[:-1])):
         steps = steps[:-1]
     if steps:
         return Window(steps[0].start, max(step.end for step in steps), steps, named)
@@ -48,6 +48,12 @@ def window(trace: Trace) -> Window:
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
         return Window(min(activity.start), max(ends), (), "")
     return Window(0.0, trace.host.last_end, (), "")
+
+
+def _cut(trace: Trace, last: Step, shortest_us: float) -> bool:
+    """Whether the trace ended within its last step; on a busy machine a whole one may be as short."""
+    ended = any(last.start <= start < last.end for start, _, _ in trace.host.spans[Mark.OPTIMIZER])
+    return not ended and last.end - last.start < _CUT * shortest_us
 
 
 def _steps(trace: Trace) -> tuple[tuple[Step, ...], str]:
