@@ -33,8 +33,8 @@ check: $(VENV)/test  ## lint, format and types only
 	$(BIN)/mypy
 
 test: check  ## lint, types and every test
-	$(BIN)/python -m pytest -n 3 --dist worksteal --durations 20 -m "not alone"
-	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 20 -m alone
+	$(BIN)/python -m pytest -n 4 --dist worksteal --durations 20 -m "not alone"
+	$(BIN)/python -m pytest --durations 20 -m alone
 
 golden: $(VENV)/test  ## write the golden files anew; read the diff before committing
 	$(BIN)/python -m pytest --golden

@@ -9,7 +9,8 @@ from typing import Any
 from gputop.declare import record
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
-from gputop.trace.events import Events, NoTrace
+from gputop.trace.beside import decoded
+from gputop.trace.events import NoTrace
 from gputop.trace.gpu import MOST_DEVICES, Activity, Calls
 from gputop.trace.host import Host
 from gputop.trace.memory import Memory
@@ -131,7 +132,7 @@ def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
     """
     text = Text(path)
     try:
-        events = Events(text.pieces())
+        events = decoded(text)
         trace = Trace(clean(Path(path).name, 200))
         for batch in events.batches():
             trace.take(batch)

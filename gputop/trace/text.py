@@ -23,11 +23,11 @@ class Text:
         """Refused says in one line why a file is not read."""
         try:
             # a pipe without a writer would block us here for ever
-            self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+            self.fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not a file name"
             raise Refused(f"{path}: {reason}: use a trace that torch.profiler wrote") from None
-        info = os.fstat(self._fd)
+        info = os.fstat(self.fd)
         problem = None
         if not stat.S_ISREG(info.st_mode):
             problem = "is not a regular file"
@@ -36,7 +36,7 @@ class Text:
         elif info.st_size > MOST_FILE:
             problem = "is larger than 4 GiB: trace fewer steps"
         if problem:
-            os.close(self._fd)
+            os.close(self.fd)
             raise Refused(f"{path} {problem}")
         self.notes: list[str] = []
         self.size_bytes = info.st_size
@@ -44,12 +44,17 @@ class Text:
 
     def close(self) -> None:
         """Lets go of the file."""
-        os.close(self._fd)
+        os.close(self.fd)
+
+    @property
+    def packed(self) -> bool:
+        """Whether it is a gzip file."""
+        return os.pread(self.fd, len(_MAGIC), 0) == _MAGIC
 
     def beginning(self) -> str:
         """Some of the first characters: what kind of file it is. The text still begins at its beginning."""
         first = next(self.pieces(), "")
-        os.lseek(self._fd, 0, os.SEEK_SET)
+        os.lseek(self.fd, 0, os.SEEK_SET)
         self.read_bytes = 0
         self.notes.clear()
         return first[:4096]
@@ -101,6 +106,6 @@ class Text:
                 unpack.again()
 
     def _read(self) -> bytes:
-        data = os.read(self._fd, _CHUNK)
+        data = os.read(self.fd, _CHUNK)
         self.read_bytes += len(data)
         return data
