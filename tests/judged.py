@@ -72,7 +72,7 @@ class Machine:
 
     def verdict(self, seconds: int = 150, each_s: int = EACH_S) -> Verdict:
         """What is said of it after some time; while nothing of it changes, no finding leaves again for nothing."""
-        seen = [said for _, said in judged(self.frame(float(t)) for t in range(0, seconds, each_s))]
+        seen = _looks(self.frame, seconds, each_s)
         dials = (self.gpu, self.trainer, self.loader, self.host)
         if not any(callable(dial) for kind in dials for dial in kind.values()):
             for earlier, later in pairwise(seen):
@@ -83,8 +83,11 @@ class Machine:
 
 def after(frame: Callable[[float], Frame], seconds: int = 150, each_s: int = EACH_S) -> Verdict:
     """What is said after some time of frames made up by hand, one for each look of the engine or more."""
-    *_, (_, said) = judged(frame(float(t)) for t in range(0, seconds, each_s))
-    return said
+    return _looks(frame, seconds, each_s)[-1]
+
+
+def _looks(frame: Callable[[float], Frame], seconds: int, each_s: int) -> list[Verdict]:
+    return [said for _, said in judged(frame(float(t)) for t in range(0, seconds, each_s))]
 
 
 def hours(frame: Callable[[float], Frame], minutes: float) -> Verdict:

@@ -42,7 +42,9 @@ class Subjects:
         self._mates: dict[str, list[Trainer]] = {}  # trainers by the key of their job
         self._known: dict[tuple[Key, float, float], Means] = {}
         self._shown: Collection[object] = ()
-        self._lenient = 0  # 1 while the subject has a finding on the screen: its limits give way a little
+        self._lenient = (
+            0  # 1 while the subject has a finding on the screen: its limits give way a little; -1 in `against`
+        )
 
     def turn_to(self, rule: str, state: str = "", shown: Collection[object] = ()) -> None:
         """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen."""
@@ -57,11 +59,9 @@ class Subjects:
 
     def trainers(self, *, cold: bool = False) -> Iterator[Trainer]:
         """Trainers past their start; `cold`: those too that only start, or have no GPU."""
-        shown = self._shown
         for one in self.vectors():
             if cold or one.warm:
-                self._lenient = 1 if shown and told_apart(one.subject) in shown else 0
-                yield one
+                yield self._at(one)
 
     def jobs(self) -> Iterator[Job]:
         """Jobs; `ranks(job)` are their trainers."""

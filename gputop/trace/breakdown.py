@@ -34,7 +34,7 @@ class Breakdown:
     """One GPU of one trace. A share is None where nothing says it."""
 
     window: Window
-    device: int
+    device: int  # -1: no GPU was traced
     devices: int  # GPUs that did something
     busy: Spans
     compute: Spans
@@ -50,6 +50,11 @@ class Breakdown:
     launching: Launching
     launch_of: array[int]  # by activity: its call; -1 where unknown
     inside: Sequence[int]  # activities of the window, by start
+
+    @property
+    def of_gpu(self) -> bool:
+        """Whether a GPU was traced: without one, what only a GPU has is unknown."""
+        return self.device >= 0
 
     def share(self, spans: Spans | float) -> float:
         """A time as a part of the window."""

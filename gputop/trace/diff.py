@@ -77,7 +77,7 @@ _GPU: tuple[tuple[str, str, Callable[[Breakdown], float | None]], ...] = (
 def _gpu(before: View, after: View) -> Iterator[Change]:
     """What a GPU did, which a trace of the CPU alone does not know."""
     for name, unit, of in _GPU:
-        a, b = (of(view.found) if view.found.device >= 0 else None for view in (before, after))
+        a, b = (of(view.found) if view.found.of_gpu else None for view in (before, after))
         yield from _known(name, unit, a, b)
 
 

@@ -91,7 +91,7 @@ def lanes(view: View) -> Lanes:
     main = _main(view, outer.get(threads[0].number, [])) if threads else None
     rows = [main] if main else []
     rows += [_thread(view, thread, outer.get(thread.number, [])) for thread in threads[1:MOST_THREADS]]
-    busy = found.device >= 0
+    busy = found.of_gpu
     if busy:
         rows += _gpu(view)
         rows.append(Lane("GPU busy", (Track("busy", found.busy, lambda *_: "busy"),), area=True, gpu=True))

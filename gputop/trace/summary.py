@@ -24,7 +24,7 @@ def as_json(view: View) -> dict[str, Any]:
         "gpus": found.devices,
         "findings": [finding(verdict) for verdict in view.verdicts],
         "window": {"ms": found.window.span_us / 1000, "steps": len(found.window.steps), "by": found.window.named},
-        "gpu_time": _gpu(view) if found.device >= 0 else None,
+        "gpu_time": _gpu(view) if found.of_gpu else None,
         "phases": _phases(view),
         "steps": _steps(view),
         "kernels": [
@@ -45,7 +45,7 @@ def as_json(view: View) -> dict[str, Any]:
 
 
 def _phases(view: View) -> list[dict[str, Any]]:
-    gpu = view.found.device >= 0
+    gpu = view.found.of_gpu
     return [
         {"name": each.name, "cpu_ms": _ms(each.host_us), "gpu_ms": _ms(each.gpu_us) if gpu else None}
         for each in view.phases
@@ -54,13 +54,14 @@ def _phases(view: View) -> list[dict[str, Any]]:
 
 def _steps(view: View) -> list[dict[str, Any]]:
     """What a GPU did in them is null where none was traced."""
+    gpu = view.found.of_gpu
     return [
         {
             "number": row.number,
             "ms": row.took_us / 1000,
-            "busy": row.busy if view.found.device >= 0 else None,
+            "busy": row.busy if gpu else None,
             "data": row.data,
-            "kernels": row.kernels if view.found.device >= 0 else None,
+            "kernels": row.kernels if gpu else None,
         }
         for row in view.rows
     ]

@@ -40,8 +40,8 @@ def ranks(views: Sequence[View]) -> Page:
             (
                 f"rank {number if view.trace.rank is None else view.trace.rank}, {view.trace.name}",
                 took(found.window.span_us / view.steps),
-                share(found.share(found.busy)) if found.device >= 0 else units.UNKNOWN,
-                share(found.share(found.comm)) if found.device >= 0 else units.UNKNOWN,
+                share(found.share(found.busy)) if found.of_gpu else units.UNKNOWN,
+                share(found.share(found.comm)) if found.of_gpu else units.UNKNOWN,
                 share(data),
             )
         )
@@ -105,7 +105,7 @@ def about(view: View) -> str:
     """What was traced: GPU, rank, steps, how long."""
     trace, seen = view.trace, view.found.window
     device = next((entry.name for entry in trace.devices if entry.index == view.found.device), "")
-    parts = [device or ("GPU" if view.found.device >= 0 else "no GPU in it")]
+    parts = [device or ("GPU" if view.found.of_gpu else "no GPU in it")]
     if view.found.devices > 1:
         parts.append(f"{view.found.devices} GPUs, the one used most is shown")
     if trace.rank is not None:
@@ -154,7 +154,7 @@ def fact(number: Number) -> str:
 
 def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
     found = view.found
-    if found.device < 0:
+    if not found.of_gpu:
         yield "No GPU was traced: these are times of the CPU. Record with ProfilerActivity.CUDA to see the GPU."
     else:
         causes = (
@@ -171,7 +171,7 @@ def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
 
 
 def _tables(view: View, found: Breakdown) -> Iterator[Table]:
-    if found.device >= 0:
+    if found.of_gpu:
         yield Table("Where the time of the GPU goes", ("part", "share", "time"), tuple(_parts(found)))
         yield Table("Launching", ("number", "value"), tuple(_launching(view)))
     yield _phases(view)
@@ -210,7 +210,7 @@ def _steps(view: View) -> Table:
 
 def _of_gpu(table: Table, view: View, columns: int) -> Table:
     """Without what only a GPU has, where none was traced: columns from this place on."""
-    if view.found.device >= 0:
+    if view.found.of_gpu:
         return table
     return Table(table.title, table.head[:columns], tuple(row[:columns] for row in table.rows))
 

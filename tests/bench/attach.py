@@ -207,7 +207,7 @@ def told(found: dict[str, list[list[float]]]) -> bool:
     """Print what each thing costs; whether the promises are kept. `found`: by row, the ratios of each set of jobs."""
     kept = True
     for line in ROWS:
-        medians = [median(ratios) for ratios in found[line.text]]
+        medians = [median(of_set) for of_set in found[line.text]]
         middle, spread = median(medians), (max(medians) - min(medians)) / 2
         missed = middle + spread < line.least
         kept = kept and not missed

@@ -20,6 +20,7 @@ from gputop.actions.target import Target
 from gputop.safe.text import clean, decode
 
 _LONGEST = 8 << 20  # bytes of an answer
+_MAPS_BYTES = 4 << 20  # of what a process has mapped
 _CONNECT_S = 2.0
 _FOLDERS = ("GPUTOP_RUNTIME_DIR", "XDG_RUNTIME_DIR")
 
@@ -124,6 +125,15 @@ def environment(pid: int) -> dict[str, str]:
     except OSError:
         return {}
     return {decode(key): decode(value) for key, _, value in (entry.partition(b"=") for entry in entries)}
+
+
+def mapped(pid: int) -> bytes:
+    """What it has mapped, as /proc/PID/maps tells it; nothing where that may not be read."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return file.read(_MAPS_BYTES)
+    except OSError:
+        return b""
 
 
 def root(pid: int) -> str:

@@ -13,7 +13,6 @@ from gputop.model import Frame, Process, Role
 from gputop.safe.attach import Barred
 
 _PYTHON = re.compile(rb"/(?:lib)?python(3\.\d+)")
-_MAPS_BYTES = 4 << 20
 # by what of it is mapped: the profiler of a framework that is not torch, which gputop explain can read
 _OTHERS = (
     ("TensorFlow", re.compile(rb"/libtensorflow|/_pywrap_tensorflow"), "tf.profiler.experimental.Profile('logs')"),
@@ -47,7 +46,9 @@ def route(process: Process, frame: Frame | None = None) -> Route | Barred:
     if said.get("KINETO_USE_DAEMON") != "1":
         return barred
     daemon = kineto.barred(process, said, start(process, frame))
-    return (barred if remotely else daemon) if daemon else Route.KINETO
+    if daemon is None:
+        return Route.KINETO
+    return barred if remotely else daemon
 
 
 def start(process: Process, frame: Frame | None = None) -> str:
@@ -61,7 +62,7 @@ def start(process: Process, frame: Frame | None = None) -> str:
 def python_version(pid: int) -> tuple[int, int] | None:
     """The version of its Python, by what it has mapped or by the name of its program; None if it is none."""
     try:
-        found = _PYTHON.search(_mapped(pid))
+        found = _PYTHON.search(agent.mapped(pid))
         found = found or _PYTHON.search(os.fsencode(os.readlink(f"/proc/{pid}/exe")))
     except OSError:
         return None
@@ -71,17 +72,9 @@ def python_version(pid: int) -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
-def _mapped(pid: int) -> bytes:
-    with open(f"/proc/{pid}/maps", "rb") as file:
-        return file.read(_MAPS_BYTES)
-
-
 def _other(pid: int) -> Barred | None:
     """Of a process that trains without torch, how it is traced."""
-    try:
-        mapped = _mapped(pid)
-    except OSError:
-        return None
+    mapped = agent.mapped(pid)
     for name, library, profiler in () if _TORCH in mapped else _OTHERS:
         if library.search(mapped):
             why = f"{pid} runs {name}, not torch; put this around some steps, then gputop explain reads what it writes"

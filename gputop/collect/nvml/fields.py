@@ -184,7 +184,10 @@ def _answers(card: Card, plan: _Plan) -> Answered:
         answers[source] = answer = _answer(card, source, stamp_us, kind, code, raw)
         known = type(answer) is Answer
         if known is not (source in proven):
-            (proven.add if known else proven.discard)(source)
+            if known:
+                proven.add(source)
+            else:
+                proven.discard(source)
             card.plans.clear()
     return answers
 

@@ -57,11 +57,11 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     if share < limit["info"]:
         return
     idle = found.gaps.shared(data).total
-    if found.device >= 0 and (not len(found.gaps) or idle < limit["gap"] * found.gaps.total):
+    if found.of_gpu and (not len(found.gaps) or idle < limit["gap"] * found.gaps.total):
         return
     alone = view.loads_itself
     numbers = [Number(text="step waits for data", value=100 * share, unit="%", limit=100 * limit["warn"])]
-    if found.device >= 0:
+    if found.of_gpu:
         part = 100 * idle / found.gaps.total
         numbers.append(Number(text="of the GPU's idle time", value=part, unit="%", limit=100 * limit["gap"]))
     yield Verdict(
@@ -76,7 +76,7 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
             "pin_memory=True, persistent_workers=True, prefetch_factor=4.",
             "Decode and augment on the GPU, or once and for all; gputop diagnose tells storage from CPU.",
         ),
-        lost_share=found.share(idle) if found.device >= 0 else share,
+        lost_share=found.share(idle) if found.of_gpu else share,
     )
 
 

@@ -51,7 +51,7 @@ class Kernels(Listed):
         super().__init__("kernels", "Kernels", "Kern", self._lines)
         self._rows, self._parts, self._steps = view.found.kernels, parts(view), view.steps
         self._total = sum(each.took_us for each in self._rows) or 1.0
-        self._gpu = view.found.device >= 0
+        self._gpu = view.found.of_gpu
         self._text = ""
         self.keys |= {"result-find"}
 

@@ -44,7 +44,7 @@ class Steps(Listed):
         self._rows, self._parts, self._show = view.rows, parts(view), show
         times = sorted(row.took_us for row in view.rows)
         self._median = times[len(times) // 2] if times else 0.0
-        self._gpu = view.found.device >= 0
+        self._gpu = view.found.of_gpu
         self.keys |= {"result-take"}
 
     def _lines(self, width: int, look: Look) -> Body:

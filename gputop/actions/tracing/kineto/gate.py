@@ -13,7 +13,7 @@ import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gputop.actions.tracing.agent import root
+from gputop.actions.tracing.agent import mapped, root
 from gputop.model import Process
 from gputop.safe.attach import Barred
 from gputop.safe.files import Refused, runtime_folder
@@ -26,7 +26,6 @@ _TORCH = re.compile(rb"(/[^\n]*/torch)/_C\.[^/\n]*\.so( \(deleted\))?\n")
 _VERSION = re.compile(rb"^__version__ = '([A-Za-z0-9.+_-]{1,60})'$", re.MULTILINE)
 _RELEASE = re.compile(r"(\d+)\.(\d+)(?:\.\d+)*(?:\+[a-z0-9.]+)?")  # not 2.14.0a0+gitabc, not 2.14.0.dev20260601
 _PLAIN = re.compile(r"[A-Za-z0-9._/-]+")  # what Kineto reads as one value of a setting
-_MAPS_BYTES = 4 << 20
 
 
 class Torch(NamedTuple):
@@ -76,7 +75,7 @@ def output(environment: Mapping[str, str]) -> str:
 
 def torch_of(pid: int) -> Torch | None:
     """By the file that its mapped torch is described in; None where that cannot be told. Imports nothing."""
-    found = set(_TORCH.findall(_mapped(pid)))
+    found = set(_TORCH.findall(mapped(pid)))
     if len(found) != 1:
         return None
     ((folder, deleted),) = found
@@ -93,15 +92,7 @@ def torch_of(pid: int) -> Torch | None:
 
 def has_cuda(pid: int) -> bool:
     """Whether it has the driver loaded."""
-    return b"/libcuda.so" in _mapped(pid)
-
-
-def _mapped(pid: int) -> bytes:
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            return file.read(_MAPS_BYTES)
-    except OSError:
-        return b""
+    return b"/libcuda.so" in mapped(pid)
 
 
 def fixed(version: str) -> bool:
