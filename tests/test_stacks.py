@@ -22,14 +22,17 @@ from tests.acting import finished, hold, moment, program, row, state, unharmed, 
 from tests.hostile import STRINGS
 from tests.watching import isolated, root_only
 
+# says that it is ready when its main thread sleeps: whoever works would keep it from getting there
 WORKS = """
 import threading
 def load():
+    while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "train":
+        time.sleep(0.001)
+    print(flush=True)
     while True: sum(range(1000))
 def wait(): threading.Event().wait()
 threading.Thread(target=load, name="feeder", daemon=True).start()
 for number in range(3): threading.Thread(target=wait, name=f"idle-{number}", daemon=True).start()
-print(flush=True)
 def train():
     time.sleep(60)
 train()

@@ -225,6 +225,16 @@ def test_f06_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert sizes[1] - sizes[0] < 6_000
 
 
+def test_all_steps_are_one_call_path(tmp_path: Path) -> None:
+    made = Made()
+    for number in range(500):
+        made.step(number, number * 100, 90)
+        made.host("aten::linear", number * 100 + 10, 60)
+    nesting = read(made.write(tmp_path / "steps.json")).host.nesting
+    assert len(nesting) == len(["the thread", "a step", "aten::linear"])
+    assert list(nesting.totals()) == [500 * 90, 500 * 90, 500 * 60]
+
+
 def test_progress_is_told_and_can_end_the_reading(tmp_path: Path) -> None:
     made = Made()
     for number in range(3000):

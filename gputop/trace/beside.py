@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import marshal
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +20,7 @@ from gputop.trace.text import Text
 
 LARGE_BYTES = 8 << 20  # below, starting a process costs more than it wins
 _LARGE_PACKED_BYTES = 1 << 20
+_AHEAD_BYTES = 1 << 20  # that process may be so far ahead of us; as much as a user may have in a pipe
 _LENGTH = 4  # bytes of a number before each message, which is marshalled: only our own process writes there
 # without what a user's environment or folder would put before the standard library
 _START = "import sys; sys.path.append(sys.argv[1]); from gputop.trace.beside import tell; tell(sys.argv[2])"
@@ -43,6 +47,8 @@ class Beside:
         nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
         with subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=nothing, pass_fds=(self._text.fd,)) as reader:
             assert reader.stdout is not None
+            with suppress(OSError):  # all pipes of a user together have a limit
+                fcntl.fcntl(reader.stdout, fcntl.F_SETPIPE_SZ, _AHEAD_BYTES)
             try:
                 yield from self._batches(reader.stdout)
             finally:
@@ -59,11 +65,12 @@ class Beside:
             if no_trace is not None:
                 raise NoTrace(no_trace)
             return
-        raise Refused("the process that decodes the trace was ended: there may be too little memory")
+        raise Refused(f"{self._text.path}: the process that decodes it was ended: there may be too little memory")
 
 
 def tell(path: str) -> None:
     """The other side: decode a file and write its batches, then what went wrong, to standard output."""
+    gc.disable()  # what is decoded has no cycles, and looking for them takes a tenth
     text, no_trace = Text(path), None
     events = Events(text.pieces())
     try:

@@ -71,7 +71,8 @@ class Host:
         self.nesting, self.outer = Nesting(), Outer()
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self._threads: dict[tuple[Any, Any, int], Thread] = {}
-        self._shapes: dict[Shape, int] = {}
+        self._shapes: dict[Shape | int, int] = {}  # an operator without dims by its name alone
+        self._step = -1  # the name that all steps have in call paths
 
     def take(self, event: dict[str, Any], start: float) -> None:
         """One span that begins at a time of ours."""
@@ -106,21 +107,26 @@ class Host:
         opened = thread.open
         if opened:
             above = opened[-1]
-            above[3] += min(end, above[2]) - start
-            if above[2] + _ROUNDED_US < end:
+            until = above[2]
+            above[3] += (end if end < until else until) - start
+            if until + _ROUNDED_US < end:
                 # a step may begin before the last call of the one before it has ended, and is no part of that
                 above = next((each for each in reversed(opened) if each[2] + _ROUNDED_US >= end), thread.base)
         else:
             above = thread.base
             thread.covered_us += end - start
         path, around = above[5], above[6]
-        if meaning != Mark.STEP and not thread.python:
+        called = name
+        if meaning == Mark.STEP:
+            called = self._step = name if self._step < 0 else self._step
+        elif not thread.python:
             if not around:
                 self.outer.add(thread.number, start, end - start, name)
             around += 1
-        nesting = self.nesting
-        at = nesting.known.get(path << NAME_BITS | name)
-        opened.append([name, start, end, 0.0, meaning, nesting.add(path, name) if at is None else at, around])
+        at = self.nesting.known.get(path << NAME_BITS | called)
+        if at is None:
+            at = self.nesting.add(path, called)
+        opened.append([name, start, end, 0.0, meaning, at, around])
 
     @property
     def threads(self) -> tuple[Thread, ...]:
@@ -159,9 +165,10 @@ class Host:
 
     def _close(self, opened: list[list[Any]]) -> None:
         name, start, end, inner, _, path, _ = opened.pop()
-        own = max(0.0, end - start - inner)
-        self.self_us[name] += own
-        self.nesting.self_us[path] += own
+        own = end - start - inner
+        if own > 0:
+            self.self_us[name] += own
+            self.nesting.self_us[path] += own
 
     def _mark(self, meaning: int, span: Span, thread: Thread) -> None:
         """What one span means beyond its time."""
@@ -196,12 +203,13 @@ class Host:
         if type(number) is not int or len(self.op_id) >= MOST_OPS:
             return
         dims = args.get("Input Dims")
-        shape = (name, str(dims), str(args.get("Input type"))) if dims else (name, "", "")
+        shape = (name, str(dims), str(args.get("Input type"))) if dims else name
         found = self._shapes.get(shape)
         if found is None:
-            if len(self.shapes) >= MOST_SHAPES or len(shape[1]) + len(shape[2]) > LONGEST_SHAPE:
+            told = (name, "", "") if isinstance(shape, int) else shape
+            if len(self.shapes) >= MOST_SHAPES or len(told[1]) + len(told[2]) > LONGEST_SHAPE:
                 return
             found = self._shapes[shape] = len(self.shapes)
-            self.shapes.append((name, clean(shape[1]), clean(shape[2])))
+            self.shapes.append((name, clean(told[1]), clean(told[2])))
         self.op_id.append(number & LOW)
         self.op_shape.append(found)

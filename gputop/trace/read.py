@@ -55,23 +55,24 @@ class Trace:
         takers = dict.fromkeys(_GPU, self.activity.take)
         takers |= dict.fromkeys(_CALLS, self.calls.take)
         takers |= dict.fromkeys(_SPANS, self.host.take)
+        planes = self._planes
         self.events += len(batch)
         for event in filter(None, batch):  # TensorFlow ends with an empty one
             try:
                 kind = event["ph"]
                 if kind == "X":
-                    if self._planes and "cat" not in event:
-                        event = self._planes.told(event) or event
+                    if planes.gpus and "cat" not in event:
+                        event = planes.told(event) or event
                     taker = takers.get(event.get("cat"))
                     if taker:
                         taker(event, self._since(event["ts"]))
                 elif kind == "i" and event["name"] == "[memory]":
                     self.memory.take(event, self._since(event["ts"]))
                 elif kind == "M" and event["name"] == "thread_name":
-                    self._planes.name(event)
+                    planes.name(event)
                     self.host.take_name(event)
                 elif kind == "M" and event["name"] == "process_name":
-                    self._planes.name(event)
+                    planes.name(event)
             except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
                 self.odd += 1
 

@@ -38,6 +38,7 @@ class Text:
         if problem:
             os.close(self.fd)
             raise Refused(f"{path} {problem}")
+        self.path = path
         self.notes: list[str] = []
         self.size_bytes = info.st_size
         self.read_bytes = 0
