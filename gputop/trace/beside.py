@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import marshal
 import os
 import subprocess
@@ -70,7 +69,6 @@ class Beside:
 
 def tell(path: str) -> None:
     """The other side: decode a file and write its batches, then what went wrong, to standard output."""
-    gc.disable()  # what is decoded has no cycles, and looking for them takes a tenth
     text, no_trace = Text(path), None
     events = Events(text.pieces())
     try:
