@@ -21,6 +21,8 @@ from tests.acting import finished, hold, row
 from tests.tracing import BRIEF_S, Job, job, scratch, sockets, until
 from tests.watching import ROOT
 
+pytestmark = pytest.mark.waits
+
 MANY = 100  # more steps than the job makes before something happens
 
 

@@ -26,6 +26,8 @@ from tests.judged import Machine, refused
 from tests.score.runs import STRANGER, no_units
 from tests.watching import running
 
+pytestmark = pytest.mark.waits
+
 FEW = Machine(
     gpu={"busy_percent": 55.0},
     trainer={"cpu_percent": 20.0, "main_thread_percent": 20.0},

@@ -14,6 +14,8 @@ import pytest
 from tests.hostile import STRINGS
 from tests.traces import FP32, Made, busy, of_tensorflow, starved
 
+pytestmark = pytest.mark.waits
+
 LOOP = """
 import sys, torch
 from torch import nn

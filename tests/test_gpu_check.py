@@ -13,6 +13,8 @@ from tests.fakenvml import Fake, NoCompiler
 from tests.gpu_check.records import quantile
 from tests.gpu_check.signatures import window_s
 
+pytestmark = pytest.mark.waits
+
 VRAM = 3 << 30
 ITEMS = {"1", "2a", "2b", "2c", "3", "4", "5", "6", "7", "8", "11", "12"}
 LOADS = {"2a", "2b", "2c", "4", "5", "7", "12"}  # have a part that needs torch with CUDA

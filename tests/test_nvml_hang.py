@@ -10,6 +10,8 @@ import pytest
 from tests.fakenvml import Fake
 from tests.nvml_child import Child, Seen
 
+pytestmark = pytest.mark.waits
+
 LISTENS = "nvmlEventSetWait_v2"  # the thread for Xids has told the driver of every GPU, in which it would hang too
 BRISK = {"interval_s": 0.1, "gpm": "off"}
 

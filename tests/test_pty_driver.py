@@ -16,6 +16,8 @@ from tests.fakenvml import Fake
 from tests.oracle import oracle
 from tests.ptys import Terminal
 
+pytestmark = pytest.mark.waits
+
 ARGV = (sys.executable, "-m", "gputop", "--interval", "0.5")
 
 

@@ -6,10 +6,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from gputop.ui.keys.declared import KEYS
 from gputop.ui.table.columns import BY_ID
 from tests.oracle import oracle
 from tests.ptys import Terminal
+
+pytestmark = pytest.mark.waits
 
 ARGV = (sys.executable, "-m", "gputop")
 Seen = Callable[[list[str]], bool]

@@ -18,6 +18,8 @@ from tests.endings import Program
 from tests.oracle import modes_ever_on, oracle
 from tests.ptys import Terminal, wait_until
 
+pytestmark = pytest.mark.waits
+
 ARGV = (sys.executable, "-m", "gputop")
 
 

@@ -23,8 +23,10 @@ from tests import endings
 from tests.endings import Program
 from tests.ptys import ROOT, Terminal, wait_until
 
+pytestmark = pytest.mark.waits
+
 ARGV = (sys.executable, "-m", "gputop")
-FAST = (*ARGV, "demo", "showcase", "--interval", "0.25")
+FAST = (*ARGV, "demo", "healthy", "--interval", "0.25")
 
 
 def program(folder: Path, argv: Sequence[str] = FAST, **env: str) -> Program:
@@ -184,7 +186,7 @@ def run(tmp_path: Path) -> Path:
     """A minute of a demo, packed."""
     path = tmp_path / "run.jsonl.gz"
     subprocess.run(
-        [*ARGV, "record", str(path), "--source", "demo:showcase", "--for", "2s", "--interval", "0.25"],
+        [*ARGV, "record", str(path), "--source", "demo:healthy", "--for", "2s", "--interval", "0.25"],
         cwd=ROOT, check=True, capture_output=True,
     )  # fmt: skip
     return path
@@ -229,9 +231,9 @@ def test_f05_a_later_version_is_refused_before_the_screen_is_taken(tmp_path: Pat
 
 
 PIPES: dict[str, Callable[[str], str]] = {
-    "a pipe": lambda python: f"{python} -m gputop record - --source demo:showcase --interval 0.25",
+    "a pipe": lambda python: f"{python} -m gputop record - --source demo:healthy --interval 0.25",
     "a slow pipe": lambda python: (
-        f"{python} -m gputop record - --source demo:showcase --interval 0.25"
+        f"{python} -m gputop record - --source demo:healthy --interval 0.25"
         f" | {python} -c 'import os, time\nwhile data := os.read(0, 30000):\n os.write(1, data); time.sleep(0.2)'"
     ),
 }

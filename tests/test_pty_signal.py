@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.acting import program, unharmed
 from tests.endings import assert_given_back
 from tests.fakenvml import Fake
 from tests.oracle import oracle
 from tests.ptys import Terminal
 from tests.watching import built, running
+
+pytestmark = pytest.mark.waits
 
 ARGV = (sys.executable, "-m", "gputop")
 WAITS = "print(flush=True); signal.pause()"

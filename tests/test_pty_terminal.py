@@ -15,6 +15,8 @@ from tests.endings import Program
 from tests.oracle import modes_ever_on
 from tests.ptys import Terminal, wait_until
 
+pytestmark = pytest.mark.waits
+
 RESET = f"{sys.executable} -c 'from gputop.safe.terminal import reset_terminal; reset_terminal()'"
 SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT]
 

@@ -21,6 +21,8 @@ from tests.ptys import Terminal, wait_until
 from tests.record_child import frames
 from tests.test_record import NAMES, record, replayed
 
+pytestmark = pytest.mark.waits
+
 GPUTOP = (sys.executable, "-m", "gputop")
 DEMO = ("--source", "demo:healthy", "--interval", "0.25")
 FIRST = "timestamp,gpu_idx,util_pct,mem_used_mb,mem_total_mb,temp_c,power_w"

@@ -27,6 +27,8 @@ from tests.hostile import STRINGS
 from tests.record_child import frames
 from tests.test_record import NAMES, record, replayed
 
+pytestmark = pytest.mark.waits
+
 SOME = frames(8)
 KILLS = 100  # of each kind of file
 

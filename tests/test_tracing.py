@@ -24,6 +24,8 @@ from tests.acting import finished, hold, moment, row
 from tests.tracing import TRAINING, Job, environment, job, scratch, until
 from tests.watching import running
 
+pytestmark = pytest.mark.waits
+
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[str]:
