@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.fakenvml import Fake, NoCompiler
 from tests.fakenvml.remote import Remote
@@ -18,6 +19,10 @@ from tests.faults import Matrix
 pytest.register_assert_rewrite("tests.endings", "tests.ptys")
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+settings.register_profile("gputop", deadline=None)  # on a busy machine any test takes long once in a while
+settings.load_profile("gputop")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -59,7 +59,7 @@ def segments(texts: list[tuple[str, int]]) -> list[Segment]:
     return [Segment(text, STYLES[style]) for text, style in texts if text]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(DRAWS, max_size=4))
 def test_the_difference_leads_to_what_was_drawn(frames: list[list[Draw]]) -> None:
     kept, seen = Canvas(WIDTH, HEIGHT, ColorSystem.TRUECOLOR), Screen()

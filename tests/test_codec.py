@@ -214,7 +214,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("kind", [Gpu, Process, Host, Missing, Xid, Finding, Frame])
 def test_any_value_comes_back_equal(kind: type[Any]) -> None:
-    @settings(max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(values(kind))
     def comes_back(value: Any) -> None:
         assert codec.decode(kind, codec.loads(codec.dumps(codec.encode(value)))) == value
@@ -222,7 +222,7 @@ def test_any_value_comes_back_equal(kind: type[Any]) -> None:
     comes_back()
 
 
-@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@settings(max_examples=200, database=None, derandomize=True)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -171,7 +171,7 @@ def test_f12_a_file_of_ours_behind_a_link_is_read(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=4000) | st.text(max_size=2000).map(str.encode))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_f12_any_bytes(raw: bytes) -> None:
     found, warnings = load("/x", {}, {}, lambda path: raw)
     assert len(warnings) <= 1
@@ -188,7 +188,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=8))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_f12_any_keys_and_values(table: dict[str, Any]) -> None:
     used: dict[str, Any] = {}
     problems = config._take(table, "{0.key}", used)

@@ -127,7 +127,7 @@ def tried(text: str) -> tuple[Filter | None, Wrong | None]:
 
 
 @given(st.text() | st.lists(PIECES, max_size=12).map("".join) | st.sampled_from(STRINGS))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @example("gpu=" + "9" * 400)
 @example("nice=-5--1 pid=٣")
 @example("rss=" + "9" * 15 + "P")

@@ -186,7 +186,7 @@ def test_short_names(name: str, short: str) -> None:
 
 
 @given(st.sampled_from(STRINGS), st.integers(1, 220), st.integers(1, 30), st.sampled_from(DENSITIES))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_the_driver_says_the_pane_keeps_its_width(
     name: str, width: int, height: int, density: Density
 ) -> None:

@@ -59,7 +59,7 @@ CHANGES = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(CHANGES, max_size=12))
 @example([("gone", 1), ("exec", 1)])  # an ancestor that is seen only later
 def test_it_never_differs_from_telling_anew(changes: list[tuple[str, int]]) -> None:

@@ -213,6 +213,10 @@ def test_a_flame_graph_is_as_wide_as_its_samples() -> None:
     assert root.findtext(f"{space}text") == "run <1> & more"
 
 
+def test_a_stack_that_begins_with_a_brace_is_no_json() -> None:
+    assert parse("{x};y 3\n{z} 4\n").stacks == {("{x}", "y"): 3, ("{z}",): 4}
+
+
 @pytest.mark.parametrize("deep", [1, 499, 5000])
 def test_a_deep_stack_is_cut_not_fatal(deep: int) -> None:
     profile = parse(f"{';'.join(f'f{number}' for number in range(deep))} 3\n")

@@ -256,7 +256,7 @@ def test_f05_f06_a_bomb_is_left_at_its_bound(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=150, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )  # fmt: skip
 @given(st.lists(st.one_of(
     st.binary(max_size=60),

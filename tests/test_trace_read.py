@@ -21,7 +21,7 @@ from gputop.trace.verdict import View
 from tests.hostile import STRINGS
 from tests.traces import ADD, GEMM, Made, busy, starved
 
-KEPT = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+KEPT = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def counted(trace: Trace) -> tuple[int, int, int]:

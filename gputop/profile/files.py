@@ -17,12 +17,13 @@ MOST_FRAMES = 200_000
 _PY_SPY = re.compile(r'(?:Process (\d+) )?Thread (\S+)(?: "(.*)")?', re.DOTALL)
 _PROCESS, _THREAD = re.compile(r"process (\d+):"), re.compile(r"thread \((\S+)\)(?:: ?(.*))?", re.DOTALL)
 _OURS = re.compile(r"(.*) \((\d+)(?: of (\d+))?\)", re.DOTALL)
+_JSON = re.compile(r'[\ufeff\s]*\{(?:\s*["}]|\s*\Z)')  # a stack may begin with a brace
 _MILLISECONDS = {"seconds": 1e3, "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6}
 
 
 def parse(text: str) -> Profile:
     """A profile from the text of a file; Refused says in one line why it is none."""
-    if text.lstrip("\ufeff \t\r\n")[:1] != "{":
+    if not _JSON.match(text):
         return _raw(text.split("\n"))  # a name may hold any other end of a line
     try:
         data = json.loads(text)
