@@ -30,11 +30,11 @@ demo: $(BIN)/gputop  ## the monitor on a simulated server with four troubles
 check: $(VENV)/test  ## lint, format and types only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 
 test: check  ## lint, types and every test
 	$(BIN)/python -m pytest -n 4 --dist worksteal --durations 20 -m "not alone"
-	$(BIN)/python -m pytest --durations 20 -m alone
+	$(BIN)/python -m pytest --durations 20 -m alone $$(grep -l mark.alone tests/test_*.py)
 
 golden: $(VENV)/test  ## write the golden files anew; read the diff before committing
 	$(BIN)/python -m pytest --golden
