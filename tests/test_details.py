@@ -115,6 +115,7 @@ def test_descriptors_say_what_they_are_and_how_far_they_are(proc: OpenProc) -> N
     proc.file(42, 8, "/home/alice/train.log", 100, flags=oct(os.O_WRONLY | os.O_APPEND)[2:])
     proc.file(42, 17, shard, 1000)
     proc.detail(identity)
+    proc.detail(identity, after_s=1.0)  # sizes are asked beside the files, of those that the look before found
     proc.file(42, 17, shard, 3000)
     detail = proc.detail(identity, after_s=1.0)
     files = detail.files or ()
