@@ -22,7 +22,7 @@ from tests.tracing import environment, scratch
 ARGV = (sys.executable, "-m", "gputop", "--interval", "0.5")
 VRAM = 70 << 30  # more than anything else on this machine: sorted by it, it is the first line
 WAITS = "print(flush=True); signal.pause()"
-burns = pytest.mark.alone  # four loaders, all the CPU there is
+burns = pytest.mark.jobs  # four loaders, all the CPU there is
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from gputop.collect.processes.shares import ProcessTable, with_shares
 from gputop.model import GpuShare, Job, Process, Role
 from tests.watching import ROOT, Watch, running, watch
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.jobs
 
 __all__ = ["watch"]
 

@@ -15,7 +15,7 @@ from tests.scripted import frame
 from tests.test_real_jobs import WORKERS, job_of, training
 from tests.watching import Watch, watch
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.jobs
 
 __all__ = ["training", "watch"]
 

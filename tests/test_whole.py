@@ -16,7 +16,7 @@ import pytest
 from tests.fakenvml import Fake
 from tests.ptys import Terminal, wait_until
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.jobs
 
 SCRIPT = Path(__file__).parent / "workloads" / "train.py"
 LOADERS = 4
