@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,11 @@ from tests.tracing import environment, scratch
 ARGV = (sys.executable, "-m", "gputop", "--interval", "0.5")
 VRAM = 70 << 30  # more than anything else on this machine: sorted by it, it is the first line
 WAITS = "print(flush=True); signal.pause()"
-burns = pytest.mark.jobs  # four loaders, all the CPU there is
+
+
+def burns(test: Callable[..., None]) -> Callable[..., None]:
+    """Of a test with four loaders that take all the CPU there is: none of its kind beside it."""
+    return pytest.mark.jobs(pytest.mark.xdist_group("py-spy")(test))  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -51,6 +55,16 @@ def back(terminal: Terminal) -> None:
     terminal.wait_for(" flat · VRAM")
 
 
+def waits_for_a_loader(terminal: Terminal) -> bool:
+    """Whether the stacks on the screen show it; else they are taken again, as a step may just be computed."""
+    terminal.wait_for("The main thread ")
+    terminal.wait_quiet()
+    if "_try_get_data" in terminal.text():
+        return True
+    terminal.send("R")
+    return False
+
+
 def profiles(folder: str) -> list[str]:
     where = Path(folder, "state/gputop/profiles")
     return sorted(os.listdir(where)) if where.exists() else []
@@ -77,7 +91,7 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
         monitor(fake, job.pid, folder) as terminal,
     ):
         terminal.send("s")
-        terminal.wait_for("_try_get_data")  # where the main thread waits for a loader
+        until(lambda: waits_for_a_loader(terminal), 60)
         back(terminal)
 
         asks(terminal, job.pid, "t", "torch.profiler")

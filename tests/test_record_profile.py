@@ -23,7 +23,7 @@ from tests.acting import finished, hold, moment, program, row, state, until
 from tests.planted import Job, job
 from tests.watching import ROOT
 
-pytestmark = pytest.mark.jobs
+pytestmark = [pytest.mark.jobs, pytest.mark.xdist_group("py-spy")]
 
 
 def loaders(of: int) -> list[int]:
