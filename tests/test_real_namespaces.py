@@ -90,13 +90,12 @@ watch = Watch()
 for attempt in range(20):
     pid = 5000 + attempt
     born(pid, 0, True)
-    time.sleep(0.1); watch.look(pid); time.sleep(0.1)
-    before = one(watch.look(pid), pid)
+    before = watch.until(lambda table: (seen := one(table, pid)) and seen.cpu_percent and seen, pid)
     os.kill(pid, 9); os.waitpid(pid, 0)
     born(pid, 12345, False)
     time.sleep(0.1)
     after = one(watch.look(pid), pid)
-    assert before.cpu_percent > 0 and before.identity != after.identity
+    assert before.identity != after.identity
     assert (after.cpu_percent, after.read_bytes_per_s, after.voluntary_switches_per_s) == (None, None, None)
     assert (before.uid, after.uid) == (0, 12345)
     os.kill(pid, 9); os.waitpid(pid, 0)

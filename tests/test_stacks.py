@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -180,7 +182,10 @@ with program("os.setgid(12345); os.setuid(12345); print(flush=True); signal.paus
     text = f"process {pid} has made itself unreadable (it is not dumpable): sudo gputop stack {pid}"
     assert why == text, why
 """
-    isolated(code)
+    with tempfile.TemporaryDirectory(prefix="gputop-test-") as folder:  # ours may be in one of root's own
+        os.chmod(folder, 0o755)
+        shutil.copy(Path(sys.prefix, "bin/py-spy"), folder)
+        isolated(code, env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
 
 
 def test_a07_one_that_a_debugger_holds_is_not_paused_as_well() -> None:
