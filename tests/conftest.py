@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("waits"):
             waiting.setdefault(item.path, []).append(item)
-    others = [item for item in items if item.path not in waiting]
+    others = [item for item in items if not item.get_closest_marker("waits")]
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     shares = [[item for file in [*waiting.values()][place::workers] for item in file] for place in range(workers)]
     ordered: list[pytest.Item] = []
@@ -58,6 +58,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--faults", type=Path, help="a file of the fault matrix, for a suite in several runs")
 
 
 @pytest.fixture

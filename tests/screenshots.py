@@ -185,7 +185,7 @@ async def opened(result: Kept, app: Gputop, pilot: Pilot[None]) -> None:
 
 
 def main(names: Sequence[str] = ()) -> None:
-    """Draw every picture, or those of these names; without rsvg-convert they stay SVG, and it is said."""
+    """Draw every picture, or those of these names; without rsvg-convert it says what to install."""
     os.environ["TZ"] = "UTC"
     time.tzset()
     convert = shutil.which("rsvg-convert")

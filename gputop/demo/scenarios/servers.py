@@ -91,7 +91,7 @@ def sixteen() -> Scenario:
     jobs = llama(each(*range(8)), (BEFORE_S, WAITING)), sd3(each(*range(8, 16)), (BEFORE_S, HUNGRY))
     stores = (replace(DATA, bytes_per_s=4.0 * GIB), SCRATCH, ROOT)
     server = replace(dgx(16, *jobs), cpus=112, stores=stores, viewer=1001)
-    return Scenario(name="16gpu", title="sixteen GPUs, two jobs of eight ranks, 64 loaders", server=server)
+    return Scenario(name="16gpu", title="sixteen GPUs, two jobs of eight ranks, 64 loaders", server=server, past_s=150)
 
 
 def many() -> Scenario:

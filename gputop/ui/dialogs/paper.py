@@ -31,8 +31,9 @@ class Paper:
 
     def sentence(self, mark: str, text: str, token: Token) -> Iterator[Line]:
         """Something to know, with its mark, broken between words."""
-        for place, piece in enumerate(wrap(text, max(_NARROWEST, self.width - 6))):
-            line = self.line().add("" if place else mark, token, bold=True).to(4)
+        start = 3 + max(len(mark), 1)
+        for place, piece in enumerate(wrap(text, max(_NARROWEST, self.width - start - 2))):
+            line = self.line().add("" if place else mark, token, bold=True).to(start)
             yield line.add(self.cut(piece, line.cells), token)
 
     def last(self, foot: str, told: str) -> Line:
