@@ -150,6 +150,13 @@ def test_a_profile_is_explained_and_compared_too(tmp_path: Path) -> None:
     assert json.loads(explain("--diff", "--json", a, b).stdout)["files"][0]["functions"]
 
 
+@pytest.mark.parametrize("name", ["{closure}", "[unknown]", "[io] x (21351 of 21346)"])
+def test_stacks_that_begin_with_a_bracket_are_no_trace(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "stacks.txt"
+    path.write_text(f"{name};a;b 10\n{name};c 5\n")
+    assert json.loads(explain("--json", str(path)).stdout)["files"][0]["samples"] == 15
+
+
 def test_markdown_has_nothing_that_it_would_obey(tmp_path: Path) -> None:
     made = busy(steps=2, kernels=3)
     for place, name in enumerate(STRINGS):

@@ -96,6 +96,18 @@ def test_the_odd_rank_of_a_job_that_hangs_is_found() -> None:
         )
 
 
+def test_ranks_that_stand_still_do_not_hang_while_one_of_them_computes() -> None:
+    def rank(name: str, active: bool) -> list[ThreadStack]:
+        return [ThreadStack(tid=1, name="MainThread", main=True, active=active, calls=(Call(name=name, file="/a.py"),))]
+
+    slow, waits = rank("mix", True), rank("backward", False)
+    found = compare(["rank 0", "rank 1"], [waits, slow], [waits, slow])
+    assert found.text.endswith(
+        "None of them was seen to move in a second, but rank 1 computes all the time, and the others may wait for that."
+    )
+    assert compare(["rank 0", "rank 1"], [waits, rank("mix", False)], [waits, slow]).text.endswith("the job may hang.")
+
+
 def test_who_is_outside_of_the_collective_is_the_odd_one_even_of_two() -> None:
     def rank(*calls: Call) -> list[ThreadStack]:
         return [ThreadStack(tid=1, name="MainThread", main=True, calls=calls)]

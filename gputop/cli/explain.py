@@ -61,7 +61,7 @@ def _named(files: list[str]) -> list[str]:
 
 def _opened(name: str) -> View | Profile:
     """What is in a file: a trace, unless it looks like a profile."""
-    from gputop.profile import parse
+    from gputop.profile import is_json, parse
     from gputop.safe.files import Refused
     from gputop.trace import signatures  # noqa: F401
     from gputop.trace.read import read
@@ -70,8 +70,8 @@ def _opened(name: str) -> View | Profile:
 
     text = Text(name)
     try:
-        begins = text.beginning().lstrip("\ufeff \t\r\n")
-        if begins[:1] in ("{", "[") and "speedscope" not in begins:
+        begins = text.beginning()
+        if is_json(begins) and "speedscope" not in begins:
             return View(read(name))
         return parse(text.whole(MOST_PROFILE))
     except Refused as refused:

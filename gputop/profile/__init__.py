@@ -1,7 +1,7 @@
 """Profiles of py-spy and others as trees of stacks: read, ranked, compared, drawn, told in words."""
 
-from gputop.profile.files import parse
+from gputop.profile.files import is_json, parse
 from gputop.profile.flame import flame
 from gputop.profile.stacks import Function, Node, Profile, diff
 
-__all__ = ["Function", "Node", "Profile", "diff", "flame", "parse"]
+__all__ = ["Function", "Node", "Profile", "diff", "flame", "is_json", "parse"]

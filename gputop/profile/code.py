@@ -10,7 +10,7 @@ from gputop.safe.text import clean
 LONGEST = 300  # characters of a name
 # what comes with Python or is installed into it, with what notebooks and compilers make up; the rest is the user's
 _INSTALLED = re.compile(
-    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|/[^/]+\.so(?:\.\d+)*$|^<(?!ipython-input|stdin)"
+    r"/(?:site|dist)-packages/|/gputop/(?:agent|inject)/|/lib(?:64)?/python\d|/[^/]+\.so(?:\.\d+)*$|^<(?!ipython-input|stdin)"
 )
 
 

@@ -17,13 +17,18 @@ MOST_FRAMES = 200_000
 _PY_SPY = re.compile(r'(?:Process (\d+) )?Thread (\S+)(?: "(.*)")?', re.DOTALL)
 _PROCESS, _THREAD = re.compile(r"process (\d+):"), re.compile(r"thread \((\S+)\)(?:: ?(.*))?", re.DOTALL)
 _OURS = re.compile(r"(.*) \((\d+)(?: of (\d+))?\)", re.DOTALL)
-_JSON = re.compile(r'[\ufeff\s]*\{(?:\s*["}]|\s*\Z)')  # a stack may begin with a brace
+_JSON = re.compile(r'[\ufeff\s]*(?:\{\s*(?:["}]|\Z)|\[\s*(?:[{\]]|\Z))')
 _MILLISECONDS = {"seconds": 1e3, "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6}
+
+
+def is_json(text: str) -> bool:
+    """Whether a file that begins so is JSON: the name of a thread or a function may begin with a bracket, too."""
+    return _JSON.match(text) is not None
 
 
 def parse(text: str) -> Profile:
     """A profile from the text of a file; Refused says in one line why it is none."""
-    if not _JSON.match(text):
+    if not is_json(text):
         return _raw(text.split("\n"))  # a name may hold any other end of a line
     try:
         data = json.loads(text)

@@ -23,6 +23,7 @@ class Place:
     own: Call | None = None  # the innermost call of the user's own code
     collective: Call | None = None  # the outermost call in a collective
     moves: bool | None = None  # whether it was elsewhere a moment before; None where that is not known
+    computes: bool = False  # it ran at every look, outside of a collective: one line may take longer than a second
     odd: bool = False  # it is not where the others are
 
 
@@ -52,6 +53,7 @@ def compare(labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]]) -> R
             own=next((call for call in calls if call.own), None),
             collective=_collective(calls),
             moves=any(before != calls for before in befores) if befores and calls else None,
+            computes=all(_runs(look[place]) for look in looks) and not _collective(calls),
             odd=place in odd,
         )
         for place, (label, calls, befores) in enumerate(zip(labels, stacks, earlier, strict=True))
@@ -61,6 +63,10 @@ def compare(labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]]) -> R
 
 def _main(threads: Sequence[ThreadStack]) -> tuple[Call, ...]:
     return threads[0].calls if threads and threads[0].main else ()
+
+
+def _runs(threads: Sequence[ThreadStack]) -> bool:
+    return bool(threads) and threads[0].main and threads[0].active
 
 
 def _collective(calls: Sequence[Call]) -> Call | None:
@@ -99,7 +105,12 @@ def _words(places: Sequence[Place]) -> list[str]:
         said.append(f"All {len(seen)} ranks are in {_at(seen[0])}.")
     else:
         said.append("The ranks are in different places, none of them apart from a majority.")
-    if len(still) == len(seen):
+    busy = [place for place in still if place.computes]
+    if busy and len(still) == len(seen):
+        all_the_time = f"{_names(busy)} {'computes' if len(busy) == 1 else 'compute'} all the time"
+        wait = ", and the others may wait for that" if len(busy) < len(seen) else ""
+        said.append(f"None of them was seen to move in a second, but {all_the_time}{wait}.")
+    elif len(still) == len(seen):
         said.append("None of them was seen to move in a second: the job may hang.")
     elif still:
         be = "was" if len(still) == 1 else "were"
