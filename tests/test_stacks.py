@@ -108,6 +108,18 @@ def test_ranks_that_stand_still_do_not_hang_while_one_of_them_computes() -> None
     assert compare(["rank 0", "rank 1"], [waits, rank("mix", False)], [waits, slow]).text.endswith("the job may hang.")
 
 
+def test_of_two_ranks_the_one_is_odd_for_which_the_other_waits_in_its_backward_pass() -> None:
+    def rank(name: str, active: bool) -> list[ThreadStack]:
+        return [ThreadStack(tid=1, name="MainThread", main=True, active=active, calls=(Call(name=name, file="/a.py"),))]
+
+    held, elsewhere = rank("_engine_run_backward", False), rank("read_shard", False)
+    found = compare(["rank 0", "rank 1"], [held, elsewhere], [held, elsewhere])
+    assert [place.label for place in found.odd] == ["rank 1"]
+    assert found.text.startswith("rank 1 is not where rank 0 is: read_shard (a.py).")
+    assert compare(["rank 0", "rank 1"], [held, held], [held, held]).odd == ()
+    assert compare(["rank 0", "rank 1"], [rank("forward", False), elsewhere], [held, elsewhere]).odd == ()
+
+
 def test_who_is_outside_of_the_collective_is_the_odd_one_even_of_two() -> None:
     def rank(*calls: Call) -> list[ThreadStack]:
         return [ThreadStack(tid=1, name="MainThread", main=True, calls=calls)]

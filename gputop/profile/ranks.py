@@ -14,6 +14,9 @@ _COLLECTIVE = re.compile(r"/(?:distributed_c10d|comm/comm|process_group)\.py$")
 _SYNCHRONIZES = re.compile(r"(?:^|\.)(?:barrier|all_?reduce|all_?gather\w*|reduce_scatter\w*|broadcast\w*)$")
 
 
+_BACKWARD = "_engine_run_backward"
+
+
 @record(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where one rank is."""
@@ -44,7 +47,8 @@ def compare(labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]]) -> R
     """Looks at the threads of each rank within a second, the newest last. In a hang nobody moves, and all but one are
     together."""
     stacks = [_main(threads) for threads in looks[-1]]
-    odd = _odd(stacks)
+    held = {place for place in range(len(labels)) if all(_held(look[place]) for look in looks)}
+    odd = _odd(stacks, held)
     earlier = [[calls for threads in of_rank if (calls := _main(threads))] for of_rank in zip(*looks[:-1], strict=True)]
     places = tuple(
         Place(
@@ -65,6 +69,11 @@ def _main(threads: Sequence[ThreadStack]) -> tuple[Call, ...]:
     return threads[0].calls if threads and threads[0].main else ()
 
 
+def _held(threads: Sequence[ThreadStack]) -> bool:
+    """Whether its main thread waits for the backward pass, in which DDP waits for other ranks on threads of its own."""
+    return not _runs(threads) and any(call.name == _BACKWARD for call in _main(threads))
+
+
 def _runs(threads: Sequence[ThreadStack]) -> bool:
     return bool(threads) and threads[0].main and threads[0].active
 
@@ -74,8 +83,9 @@ def _collective(calls: Sequence[Call]) -> Call | None:
     return next(found, None)
 
 
-def _odd(stacks: Sequence[tuple[Call, ...]]) -> set[int]:
-    """Those outside of a collective that others are in; else those apart from a majority that is together."""
+def _odd(stacks: Sequence[tuple[Call, ...]], held: set[int]) -> set[int]:
+    """Those outside of a collective that others are in; else those apart from a majority that is together; else those
+    that are not held in the backward pass, where others are all the time."""
     seen = [place for place, calls in enumerate(stacks) if calls]
     waiting = {place for place in seen if _collective(stacks[place])}
     if waiting and len(waiting) < len(seen):
@@ -85,7 +95,9 @@ def _odd(stacks: Sequence[tuple[Call, ...]]) -> set[int]:
     if not kinds:
         return set()
     most, count = Counter(kinds.values()).most_common(1)[0]
-    return {place for place in seen if kinds[place] != most} if 2 * count > len(seen) else set()
+    if 2 * count > len(seen):
+        return {place for place in seen if kinds[place] != most}
+    return set(seen) - held if held else set()
 
 
 def _words(places: Sequence[Place]) -> list[str]:
