@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,12 +13,12 @@ from hypothesis import settings
 from tests.fakenvml import Fake, NoCompiler
 from tests.fakenvml.remote import Remote
 from tests.faults import Matrix
+from tests.order import Order
 
 # shared assertions explain a failure as those in a test file do
 pytest.register_assert_rewrite("tests.endings", "tests.ptys")
 
 GOLDEN = Path(__file__).parent / "golden"
-
 
 settings.register_profile("gputop", deadline=None)  # on a busy machine any test takes long once in a while
 settings.load_profile("gputop")
@@ -28,27 +27,7 @@ settings.load_profile("gputop")
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all is collected: nothing of it ever goes
     config.pluginmanager.register(Matrix(), "fault-matrix")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that wait more than they compute come first in the share of each worker: none is waited for at the end.
-
-    xdist (`--dist worksteal`) gives each worker a stretch of the list, and who is done takes from the end of others.
-    """
-    waiting: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("waits"):
-            waiting.setdefault(item.path, []).append(item)
-    others = [item for item in items if not item.get_closest_marker("waits")]
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    shares = [[item for file in [*waiting.values()][place::workers] for item in file] for place in range(workers)]
-    ordered: list[pytest.Item] = []
-    for place, share in enumerate(shares):
-        room = max(0, len(items) * (place + 1) // workers - len(ordered) - len(share))
-        ordered += share + others[:room]
-        others = others[room:]
-    items[:] = ordered + others
+    config.pluginmanager.register(Order(), "order")
 
 
 def pytest_collection_finish() -> None:

@@ -10,8 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import DEVNULL
 
+import pytest
+
 from tests.watching import running
 
+# its loaders take all the CPU there is: a profile of another one beside it would measure that
+by_turns = pytest.mark.xdist_group("py-spy")
 SCRIPT = """
 import mmap, multiprocessing, signal, struct, sys, time
 import torch

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,11 +22,6 @@ from tests.tracing import environment, scratch
 ARGV = (sys.executable, "-m", "gputop", "--interval", "0.5")
 VRAM = 70 << 30  # more than anything else on this machine: sorted by it, it is the first line
 WAITS = "print(flush=True); signal.pause()"
-
-
-def burns(test: Callable[..., None]) -> Callable[..., None]:
-    """Of a test with four loaders that take all the CPU there is: none of its kind beside it."""
-    return pytest.mark.jobs(pytest.mark.xdist_group("py-spy")(test))  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -82,7 +77,8 @@ def spies() -> list[int]:
     return found
 
 
-@burns
+@pytest.mark.jobs
+@planted.by_turns
 def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> None:
     with (
         scratch() as folder,
@@ -158,7 +154,8 @@ io_percent = 100
 """
 
 
-@burns
+@pytest.mark.jobs
+@planted.by_turns
 def test_a_prepared_job_is_traced_and_the_advice_names_the_trace(fake: Fake, tmp_path: Path) -> None:
     with scratch() as folder, planted.job(tmp_path, 4, sleeps=True, env=environment(folder)) as job:
         site, settings = Path(folder, "site.toml"), Path(folder, "settings.toml")

@@ -20,10 +20,10 @@ from gputop.profile.dump import ThreadStack
 from gputop.safe import attach
 from gputop.safe.identity import read_stat
 from tests.acting import finished, hold, moment, program, row, state, until
-from tests.planted import Job, job
+from tests.planted import Job, by_turns, job
 from tests.watching import ROOT
 
-pytestmark = [pytest.mark.jobs, pytest.mark.xdist_group("py-spy")]
+pytestmark = [pytest.mark.jobs, by_turns]
 
 
 def loaders(of: int) -> list[int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import stat
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from gputop.profile.dump import ThreadStack
 from gputop.profile.ranks import compare
 from gputop.profile.shown import lines
 from gputop.safe import attach
-from gputop.safe.attach import Barred
 from tests.acting import finished, hold, moment, program, row, state, unharmed, until
 from tests.hostile import STRINGS
 from tests.watching import isolated, root_only
@@ -42,6 +41,15 @@ def train():
     time.sleep(60)
 train()
 """
+
+
+@pytest.fixture
+def open_folder() -> Iterator[str]:
+    """One with py-spy in it that everybody may enter: ours may be in a folder of root's own."""
+    with tempfile.TemporaryDirectory(prefix="gputop-test-") as folder:
+        os.chmod(folder, 0o755)
+        shutil.copy(Path(sys.prefix, "bin/py-spy"), folder)
+        yield folder
 
 
 def stacks(*processes: Process, asked: Asked | None = None) -> StackResult:
@@ -96,34 +104,34 @@ def test_the_odd_rank_of_a_job_that_hangs_is_found() -> None:
         )
 
 
-def test_ranks_that_stand_still_do_not_hang_while_one_of_them_computes() -> None:
-    def rank(name: str, active: bool) -> list[ThreadStack]:
-        return [ThreadStack(tid=1, name="MainThread", main=True, active=active, calls=(Call(name=name, file="/a.py"),))]
+def rank(*calls: Call, runs: bool = False) -> list[ThreadStack]:
+    """What is seen of a rank whose main thread is there."""
+    return [ThreadStack(tid=1, name="MainThread", main=True, active=runs, calls=calls)]
 
-    slow, waits = rank("mix", True), rank("backward", False)
+
+def call(name: str) -> Call:
+    return Call(name=name, file="/a.py")
+
+
+def test_ranks_that_stand_still_do_not_hang_while_one_of_them_computes() -> None:
+    slow, waits = rank(call("mix"), runs=True), rank(call("backward"))
     found = compare(["rank 0", "rank 1"], [waits, slow], [waits, slow])
     assert found.text.endswith(
         "None of them was seen to move in a second, but rank 1 computes all the time, and the others may wait for that."
     )
-    assert compare(["rank 0", "rank 1"], [waits, rank("mix", False)], [waits, slow]).text.endswith("the job may hang.")
+    assert compare(["rank 0", "rank 1"], [waits, rank(call("mix"))], [waits, slow]).text.endswith("the job may hang.")
 
 
 def test_of_two_ranks_the_one_is_odd_for_which_the_other_waits_in_its_backward_pass() -> None:
-    def rank(name: str, active: bool) -> list[ThreadStack]:
-        return [ThreadStack(tid=1, name="MainThread", main=True, active=active, calls=(Call(name=name, file="/a.py"),))]
-
-    held, elsewhere = rank("_engine_run_backward", False), rank("read_shard", False)
+    held, elsewhere = rank(call("_engine_run_backward")), rank(call("read_shard"))
     found = compare(["rank 0", "rank 1"], [held, elsewhere], [held, elsewhere])
     assert [place.label for place in found.odd] == ["rank 1"]
     assert found.text.startswith("rank 1 is not where rank 0 is: read_shard (a.py).")
     assert compare(["rank 0", "rank 1"], [held, held], [held, held]).odd == ()
-    assert compare(["rank 0", "rank 1"], [rank("forward", False), elsewhere], [held, elsewhere]).odd == ()
+    assert compare(["rank 0", "rank 1"], [rank(call("forward")), elsewhere], [held, elsewhere]).odd == ()
 
 
 def test_who_is_outside_of_the_collective_is_the_odd_one_even_of_two() -> None:
-    def rank(*calls: Call) -> list[ThreadStack]:
-        return [ThreadStack(tid=1, name="MainThread", main=True, calls=calls)]
-
     script = Call(name="step", file="/home/alice/train.py", line=41)
     inside = rank(
         Call(name="wrapper", file="/usr/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", line=81),
@@ -192,7 +200,7 @@ def test_a07_what_yama_forbids_is_said_with_what_unlocks_it(tmp_path: Path, scop
 
 
 @root_only
-def test_a07_another_users_process_and_one_that_hides() -> None:
+def test_a07_another_users_process_and_one_that_hides(open_folder: str) -> None:
     code = """
 from tests.acting import *
 from gputop.actions import Rights
@@ -206,10 +214,7 @@ with program("os.setgid(12345); os.setuid(12345); print(flush=True); signal.paus
     text = f"process {pid} has made itself unreadable (it is not dumpable): sudo gputop stack {pid}"
     assert why == text, why
 """
-    with tempfile.TemporaryDirectory(prefix="gputop-test-") as folder:  # ours may be in one of root's own
-        os.chmod(folder, 0o755)
-        shutil.copy(Path(sys.prefix, "bin/py-spy"), folder)
-        isolated(code, env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+    isolated(code, env={**os.environ, "PATH": f"{open_folder}:{os.environ['PATH']}"})
 
 
 def test_a07_one_that_a_debugger_holds_is_not_paused_as_well() -> None:
@@ -266,7 +271,7 @@ space["deep"](700)
 
 
 @root_only
-def test_a20_root_reads_with_the_rights_of_the_targets_user() -> None:
+def test_a20_root_reads_with_the_rights_of_the_targets_user(open_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     python = "/usr/bin/python3"  # one that any user may run
     if not Path(python).exists():
         pytest.skip(f"not covered: needs {python}")
@@ -280,12 +285,8 @@ def test_a20_root_reads_with_the_rights_of_the_targets_user() -> None:
         who.wait()
         assert who.output() == b"12345\n12345\n"
         who.close()
+        monkeypatch.setattr(sys, "executable", f"{open_folder}/python")  # py-spy is looked for beside it
         (shown,) = stacks(row(pid)).processes
+        assert shown.barred is None, shown.barred
+        assert shown.threads[0].calls[0].name == "train"
         assert untouched(pid)
-        spy = Path(sys.prefix, "bin/py-spy")
-        if all(folder.stat().st_mode & stat.S_IXOTH for folder in spy.parents):
-            assert shown.barred is None, shown.barred
-            assert shown.threads[0].calls[0].name == "train"
-        else:
-            said = f"the user of process {pid} may not run {spy}: install py-spy where everybody may read it"
-            assert shown.barred == Barred(said)

@@ -102,6 +102,11 @@ def need_namespaces(*flags: str) -> None:
         pytest.skip(f"not covered: unshare {' '.join(flags)}: {done.stderr.strip()}")
 
 
+def may_mount() -> bool:
+    """Whether a process may mount in a namespace of its own."""
+    return not subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode
+
+
 def built(source: str, folder: Path, *flags: str) -> str:
     """The path of a C program from a folder of the tests; a skip without a compiler."""
     compiler = shutil.which("cc")

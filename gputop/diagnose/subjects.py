@@ -42,9 +42,8 @@ class Subjects:
         self._mates: dict[str, list[Trainer]] = {}  # trainers by the key of their job
         self._known: dict[tuple[Key, float, float], Means] = {}
         self._shown: Collection[object] = ()
-        self._lenient = (
-            0  # 1 while the subject has a finding on the screen: its limits give way a little; -1 in `against`
-        )
+        # 1 while the subject has a finding on the screen: its limits give way a little; -1 in `against`
+        self._lenient = 0
 
     def turn_to(self, rule: str, state: str = "", shown: Collection[object] = ()) -> None:
         """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen."""

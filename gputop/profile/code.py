@@ -8,7 +8,8 @@ from gputop.declare import record
 from gputop.safe.text import clean
 
 LONGEST = 300  # characters of a name
-# what comes with Python or is installed into it, with what notebooks and compilers make up; the rest is the user's
+# what comes with Python or is installed into it, with what notebooks and compilers make up, and our agent, which may be
+# no installed one; the rest is the user's
 _INSTALLED = re.compile(
     r"/(?:site|dist)-packages/|/gputop/(?:agent|inject)/|/lib(?:64)?/python\d|/[^/]+\.so(?:\.\d+)*$|^<(?!ipython-input|stdin)"
 )

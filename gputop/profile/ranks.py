@@ -12,8 +12,6 @@ from gputop.profile.dump import ThreadStack
 
 _COLLECTIVE = re.compile(r"/(?:distributed_c10d|comm/comm|process_group)\.py$")
 _SYNCHRONIZES = re.compile(r"(?:^|\.)(?:barrier|all_?reduce|all_?gather\w*|reduce_scatter\w*|broadcast\w*)$")
-
-
 _BACKWARD = "_engine_run_backward"
 
 

@@ -22,6 +22,8 @@ from gputop.demo.scenarios.parts import (
 )
 from gputop.demo.server import GIB, MIB, Dip, Heat, Scenario
 
+SOON_S = 150  # of a past that is enough for every verdict there is to be had: the demo opens at once
+
 WAITING = replace(
     HEALTHY,
     period_s=0.8,
@@ -53,7 +55,7 @@ def healthy() -> Scenario:
     work = replace(HEALTHY, loader_cpu=10, vram_bytes=61 * GIB, nvlink=0)
     job = llama(each(0), (BEFORE_S, work), loaders=2)
     title = "one GPU, kept busy: nothing to report"
-    return Scenario(name="healthy", title=title, server=workstation(job), past_s=150)
+    return Scenario(name="healthy", title=title, server=workstation(job), past_s=SOON_S)
 
 
 def plateau() -> Scenario:
@@ -74,7 +76,7 @@ def showcase() -> Scenario:
         name="showcase",
         title="eight GPUs: a job that waits for its disk, a power cap, a hot card, a forgotten notebook",
         server=replace(server, cards=cards),
-        past_s=150,  # enough for every verdict there is to be had; it opens at once
+        past_s=SOON_S,
         far_past_s=8400,
     )
 
@@ -91,7 +93,8 @@ def sixteen() -> Scenario:
     jobs = llama(each(*range(8)), (BEFORE_S, WAITING)), sd3(each(*range(8, 16)), (BEFORE_S, HUNGRY))
     stores = (replace(DATA, bytes_per_s=4.0 * GIB), SCRATCH, ROOT)
     server = replace(dgx(16, *jobs), cpus=112, stores=stores, viewer=1001)
-    return Scenario(name="16gpu", title="sixteen GPUs, two jobs of eight ranks, 64 loaders", server=server, past_s=150)
+    title = "sixteen GPUs, two jobs of eight ranks, 64 loaders"
+    return Scenario(name="16gpu", title=title, server=server, past_s=SOON_S)
 
 
 def many() -> Scenario:
