@@ -178,7 +178,7 @@ def job_ended_meanwhile(terminal: Terminal, job: planted.Job, folder: str) -> No
     back(terminal)  # the keys are about the finding still, and so about the job
     asks(terminal, job.pid, "p", "py-spy record")
     terminal.send("enter")
-    terminal.wait_for("of 10 s")
+    terminal.wait_for(lambda lines: re.search(r" [3-9]\.\d of 10 s", "\n".join(lines)) is not None, 30)
     os.kill(job.pid, signal.SIGKILL)
     terminal.wait_for("Report", 20)
     terminal.send("6", "end")

@@ -35,12 +35,12 @@ def spy() -> str:
     return found
 
 
-def end_of(tmp_path: Path, script: str | bytes, seconds: float = 10.0) -> str:
-    """How a program that stands for py-spy ends, in words."""
+def end_of(tmp_path: Path, script: str | bytes, seconds: float = 10.0, pid: int | None = None) -> str:
+    """How a program that stands for py-spy ends, in words; it looks at us or at another process."""
     stub = tmp_path / "py-spy"
     stub.write_bytes(script if isinstance(script, bytes) else f"#!/bin/sh\n{script}\n".encode())
     stub.chmod(0o755)
-    started = child.start(str(stub), os.getpid(), ["dump"], seconds=seconds, to_file=False)
+    started = child.start(str(stub), pid or os.getpid(), ["dump"], seconds=seconds, to_file=False)
     if isinstance(started, Barred):
         return started.text
     try:
@@ -67,6 +67,17 @@ def end_of(tmp_path: Path, script: str | bytes, seconds: float = 10.0) -> str:
 )
 def test_a06_a_broken_py_spy_is_one_line(tmp_path: Path, script: str | bytes, text: str) -> None:
     assert end_of(tmp_path, script) == text.format(stub=tmp_path / "py-spy")
+
+
+def test_a07_who_ends_while_py_spy_begins_is_not_called_a_stranger(tmp_path: Path) -> None:
+    says = "echo 'Error: Failed to find python version from target process' >&2; exit 1"
+    ended = os.fork()
+    if not ended:
+        os._exit(0)
+    until(lambda: state(ended) == "Z")
+    assert end_of(tmp_path, says, pid=ended) == f"process {ended} has ended"
+    os.waitpid(ended, 0)
+    assert end_of(tmp_path, says).endswith("is no Python program that py-spy can read")
 
 
 def test_a06_a_py_spy_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:

@@ -201,10 +201,14 @@ def _to_become(pid: int) -> tuple[int, int] | None:
 
 def _meaning(line: str, pid: int) -> Barred | None:
     """What the lines mean that it ends with when it fails."""
-    if line.startswith(("Error: Failed to find python version", "Error: No python processes found")):
-        return Barred(f"process {pid} is no Python program that py-spy can read")
-    if line.startswith("Error: Failed to get process executable name") or os.strerror(errno.ESRCH) in line:
+    stat = read_stat(pid)
+    gone = stat is None or stat.state in "ZX"  # then py-spy finds no Python there
+    unread = line.startswith("Error: Failed to get process executable name") or os.strerror(errno.ESRCH) in line
+    no_python = line.startswith(("Error: Failed to find python version", "Error: No python processes found"))
+    if unread or (no_python and gone):
         return Barred(f"process {pid} has ended")
+    if no_python:
+        return Barred(f"process {pid} is no Python program that py-spy can read")
     if line.startswith("Permission Denied"):
         return attach.why(pid, f"sudo gputop stack {pid}", uid=os.geteuid(), confined=in_container())
     if "No space left on device" in line:
