@@ -32,11 +32,12 @@ check: $(VENV)/test  ## lint, format and types only
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers auto
 
+# --faults=: without the "=" pytest takes the file for the place of the tests
 test: check  ## lint, types and every test
 	rm -f $(VENV)/faults
-	$(BIN)/python -m pytest -n 4 --dist worksteal --durations 20 --faults $(VENV)/faults -m "not jobs and not alone"
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --faults $(VENV)/faults -m jobs
-	$(BIN)/python -m pytest --faults $(VENV)/faults -m alone
+	$(BIN)/python -m pytest -n 4 --dist worksteal --durations 20 --faults=$(VENV)/faults -m "not jobs and not alone"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --faults=$(VENV)/faults -m jobs
+	$(BIN)/python -m pytest --faults=$(VENV)/faults -m alone
 
 golden: $(VENV)/test  ## write the golden files anew; read the diff before committing
 	$(BIN)/python -m pytest --golden
