@@ -14,6 +14,7 @@ from typing import Any, Iterator
 from .profilers import whole
 
 _DEEPEST, _MOST_MODULES, _MOST_VALUES = 100, 20_000, 5000
+_MOST_BLOCKS = 3_000_000  # of memory that Python has given out: with more, looking at all live objects is felt
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _WRAPPERS = {"DistributedDataParallel": "DDP", "DataParallel": "DP", "FullyShardedDataParallel": "FSDP"}
 _LOADER = ("num_workers", "batch_size", "pin_memory", "prefetch_factor", "persistent_workers", "timeout")
@@ -32,7 +33,7 @@ def facts(everything: bool = False) -> dict[str, Any]:
         ("threads", lambda: _threads(torch)),
         ("precision", lambda: _precision(torch, values)),
         ("memory", lambda: _memory(torch)),
-        ("loaders", lambda: _loaders(values)),
+        ("loaders", lambda: _loaders(values) or _loaders(_feeds())),
         ("models", lambda: _models(torch, values)),
         ("distributed", distributed),
     ):
@@ -77,6 +78,21 @@ def _live() -> Iterator[Any]:
     import gc
 
     yield from gc.get_objects()
+
+
+def _feeds() -> list[Any]:
+    """The DataLoaders and their iterators wherever they are: a `for` keeps its own where no frame shows it."""
+    if whole("torch.utils.data") is None or sys.getallocatedblocks() > _MOST_BLOCKS:
+        return []
+    known: dict[int, bool] = {}  # by the id of a class: to hash one may run the program's code
+    found = []
+    for value in _live():
+        kind = id(type(value))
+        if kind not in known:
+            known[kind] = not _kin(value).isdisjoint(("DataLoader", "_BaseDataLoaderIter"))
+        if known[kind]:
+            found.append(value)
+    return found
 
 
 def _attributes(value: Any) -> dict[str, Any]:
@@ -139,14 +155,19 @@ def _loaders(values: list[Any]) -> list[dict[str, Any]]:
     for value in values:
         if "DataLoader" in _kin(value):
             inner = _attributes(value)
-            said = {name: inner.get(name) for name in _LOADER}
-            plain = {name: each for name, each in said.items() if type(each) in (int, float, bool, type(None))}
+            plain = _plain({name: inner.get(name) for name in _LOADER})
             dataset = inner.get("dataset")
             in_use = id(dataset) in used if used else None
             found.append({**plain, "dataset": type(dataset).__name__[:80], "in_use": in_use})
-    if not found:  # an iterator knows its settings too, where the loader itself is out of reach
-        found += [{**{name: inner.get(f"_{name}") for name in _ITERATOR}, "in_use": True} for inner in iterators]
+    for inner in [] if found else iterators:  # they know their settings too, where the loader is out of reach
+        said = {**_plain({name: inner.get(f"_{name}") for name in _ITERATOR}), "in_use": True}
+        if said not in found:  # that of the epoch before may not have been collected yet
+            found.append(said)
     return sorted(found, key=lambda each: not each["in_use"])[:8]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in values.items() if type(each) in (int, float, bool, type(None))}
 
 
 def _models(torch: Any, values: list[Any]) -> list[dict[str, Any]]:
