@@ -15,7 +15,6 @@ from gputop.diagnose.limits import lenient
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules import RULES
 from gputop.diagnose.steady import Steady
-from gputop.diagnose.sums import Sums
 from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame, GpuShare, Host, Identity, Job, Missing, Process, Role
@@ -212,19 +211,6 @@ def test_abstentions_for_the_same_reason_are_one() -> None:
     assert one.missing == (Missing(metric="throttled_power_percent", reason="absent"),)
     other = replace(one, subject=Subject(kind="gpu", gpus=("H",)))
     assert together([one, other, one]) == [replace(one, subject=Subject(kind="gpu", gpus=("G", "H")))]
-
-
-def test_sums_are_means_with_gaps_and_at_any_pace() -> None:
-    sums = Sums(("x", "y"), 0.0)
-    for second in range(1, 301):
-        sums.add(float(second), 1.0, (float(second), None if second % 2 else 4.0))
-    assert (sums.means(10, 0).get("x"), sums.means(10, 0).get("y")) == (295.5, 4.0)
-    assert (sums.means(10, 6).get("x"), sums.means(10, 6).get("y")) == (295.5, None)
-    sums.add(305.0, 5.0, (0.0, None))
-    assert sums.means(10, 0).get("x") == pytest.approx((296 + 297 + 298 + 299 + 300) / 10)
-    young = Sums(("x",), 0.0)
-    young.add(1.0, 1.0, (7.0,))
-    assert (young.means(30, 0).get("x"), young.means(30, 15).get("x"), young.means(30, 0).get("z")) == (7.0, None, None)
 
 
 def test_history_means_know_gaps() -> None:

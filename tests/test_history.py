@@ -1,11 +1,16 @@
-"""Rings with gaps: what goes in comes out, at the right time."""
+"""Tables with gaps: what goes in comes out, at the right time."""
 
 from __future__ import annotations
 
-import pytest
+import math
 
-from gputop.history import FINE_SLOTS, History, Ring, Window
-from gputop.model import Frame, Gpu, Host, Process
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.history import FINE_SLOTS, History, Window
+from gputop.history.table import Table
+from gputop.model import Frame, Gpu, Host, Identity, Process
 
 
 def frame(t: float, busy: float | None = None, *, age_s: float = 0.0, pids: tuple[int, ...] = ()) -> Frame:
@@ -74,27 +79,73 @@ def test_steps_are_means() -> None:
     assert history.values("G", "busy_percent", 10, step_s=5) == [2, 7]
 
 
-def test_a_dead_process_is_forgotten_and_a_gpu_is_not() -> None:
+def test_a_dead_process_is_forgotten_after_a_quarter_of_an_hour_and_a_gpu_is_not() -> None:
     history = History()
     history.add(frame(1, busy=7, pids=(5,)))
-    for t in range(2, 200):
+    for t in range(2, 880):
         history.add(frame(t, busy=7))
-    assert set(history._rings) == {"host", "G"}
+    assert [value for value in history.values(Identity(5, 1), "cpu_percent", 900) if value is not None] == [5]
+    for t in range(880, 1080):
+        history.add(frame(t, busy=7))
+    assert set(history._of) == {"host", "G"}
 
 
-def test_a_ring_grows_to_its_limit_and_then_forgets_the_oldest() -> None:
-    ring = Ring(2, limit=FINE_SLOTS)
+def test_who_comes_and_goes_keeps_its_numbers() -> None:
+    history = History()
+    for t, pids in enumerate([(1, 2), (1, 2), (3, 1), (3,), (1, 3)]):
+        history.add(frame(t, pids=pids))
+    seen = {pid: history.values(Identity(pid, 1), "cpu_percent", 6) for pid in (1, 2, 3)}
+    assert seen == {
+        1: [None, 1, 1, 1, None, 1],
+        2: [None, 2, 2, None, None, None],
+        3: [None, None, None, 3, 3, 3],
+    }
+
+
+def test_of_two_of_the_same_name_the_first_is_kept() -> None:
+    table = Table(1, limit=10)
+    table.put(1, ["a", "a", "b"], [1, 2, 3])
+    assert (table.column("a", 0, 1, 1), table.column("b", 0, 1, 1)) == ([1], [3])
+
+
+def test_a_table_keeps_its_limit_and_forgets_the_oldest() -> None:
+    table = Table(2, limit=FINE_SLOTS)
     for slot in range(1, 2001):
-        ring.put(slot, [slot, -slot])
-    assert ring.column(0, 2000, FINE_SLOTS) == list(range(2000 - FINE_SLOTS + 1, 2001))
-    assert ring.column(1, 2000, FINE_SLOTS + 1)[0] is None
+        table.put(slot, ["a"], [slot, -slot])
+    assert table.column("a", 0, 2000, FINE_SLOTS) == list(range(2000 - FINE_SLOTS + 1, 2001))
+    assert math.isnan(table.column("a", 1, 2000, FINE_SLOTS + 64)[0])
 
 
-def test_a_ring_ignores_a_clock_that_goes_back() -> None:
-    ring = Ring(1, limit=10)
-    ring.put(100, [1])
-    ring.put(99, [2])
-    assert ring.column(0, 100, 2) == [None, 1]
+def test_a_table_ignores_a_clock_that_goes_back() -> None:
+    table = Table(1, limit=10)
+    table.put(100, ["a"], [1])
+    table.put(99, ["a"], [2])
+    assert table.column("a", 0, 100, 1) == [1]
+    assert math.isnan(table.column("a", 0, 100, 2)[0])
+
+
+_steps = st.lists(st.tuples(st.integers(1, 70), st.integers(1, 4), st.sets(st.sampled_from("abcd"))), max_size=40)
+
+
+@given(_steps, st.integers(1, 60), st.integers(-5, 5))
+def test_a_table_is_a_dictionary_of_slots_and_subjects(steps, count: int, beyond: int) -> None:
+    """Whatever comes, goes, is held or left out: the same as a dictionary of all that was written."""
+    table, told, slot = Table(2, limit=50), {}, 0
+    for number, (later, hold, keys) in enumerate(steps):
+        newest, slot = slot, slot + later
+        order = sorted(keys, reverse=number % 2 == 1)
+        table.put(slot, order, [value for key in order for value in (number, ord(key))], hold)
+        begin = max(newest + 1, slot - hold + 1) if number else slot - hold + 1
+        told |= {(key, held): (number, ord(key)) for key in keys for held in range(begin, slot + 1)}
+    last = slot + beyond
+    for key in "abcd":
+        for index in (0, 1):
+            expected = [told.get((key, at), (math.nan,) * 2)[index] for at in range(last - count + 1, last + 1)]
+            found = table.column(key, index, last, count)
+            kept = [at > slot - 50 for at in range(last - count + 1, last + 1)]
+            assert [str(value) for value, one in zip(found, kept, strict=True) if one] == [
+                str(float(value)) for value, one in zip(expected, kept, strict=True) if one
+            ]
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,15 @@ class Answer(NamedTuple):
     """One question: how far its answer is from the limit, as a share of it; negative means no."""
 
     question: str
-    said: str
     slack: float
+    value: float = 0.0
+    limit: float = 0.0
+    how: str = ""  # how a value reads; nothing where the question is not about a number
+
+    @property
+    def said(self) -> str:
+        """The value and its limit."""
+        return f"{self.how.format(self.value)} (limit {self.how.format(self.limit)})" if self.how else ""
 
 
 class Facts(NamedTuple):
@@ -47,21 +54,17 @@ class Facts(NamedTuple):
 
 def at_least(question: str, value: float, limit: float, how: str = _SHARE) -> Answer:
     """Whether a value reaches a limit."""
-    return Answer(question, _said(value, limit, how), (value - limit) / (abs(limit) or 1.0))
+    return Answer(question, (value - limit) / (abs(limit) or 1.0), value, limit, how)
 
 
 def at_most(question: str, value: float, limit: float, how: str = _SHARE) -> Answer:
     """Whether a value stays within a limit."""
-    return Answer(question, _said(value, limit, how), (limit - value) / (abs(limit) or 1.0))
-
-
-def _said(value: float, limit: float, how: str) -> str:
-    return f"{how.format(value)} (limit {how.format(limit)})"
+    return Answer(question, (limit - value) / (abs(limit) or 1.0), value, limit, how)
 
 
 def truth(question: str, value: bool) -> Answer:
     """A question that is not about a number."""
-    return Answer(question, "", 1.0 if value else -1.0)
+    return Answer(question, 1.0 if value else -1.0)
 
 
 def either(*answers: Sequence[Answer]) -> list[Answer]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.diagnose.card import FRESH_S, Card
-from gputop.diagnose.sums import Sums
+from gputop.diagnose.sums import Followed, Sums
 from gputop.diagnose.tree import TREE, added_up, key, members
-from gputop.history import GPU, HOST, History, Key, Track
+from gputop.history import GPU, HOST, History, Key, Values
 from gputop.model import Frame, Identity, Process
 
 _DESCRIBED = 2  # cards a tick whose rhythm is worked out
@@ -50,7 +50,7 @@ class Remembered:
     tenants: dict[str, list[Process]] = field(default_factory=dict)  # who computes on a GPU
     notes: dict[tuple[str, Key], Note] = field(default_factory=dict)
     restarted: set[Identity] = field(default_factory=set)  # trainers whose phase began since rules were asked last
-    sums: dict[str, Sums] = field(default_factory=dict)  # of GPUs, trees and the host, by their key in the history
+    sums: Sums = field(default_factory=Sums)  # of GPUs, trees and the host, by their key in the history
     looked: bool = False
     newest_s: float | None = None
     step_s: float = 1.0  # between the last two frames
@@ -58,23 +58,29 @@ class Remembered:
     def add(self, frame: Frame, history: History) -> None:
         """Take in a frame: the same work at every tick, whatever the rules ask."""
         stands_for_s = self._stands_for(frame.mono_s)
-        self._sum("host", HOST, frame.host, frame.mono_s, stands_for_s)
+        followed: list[Followed] = [("host", HOST.names, HOST.values(frame.host))]
         for gpu in frame.gpus:
             if gpu.condition == "ok" and gpu.age_s == 0:
                 self.cards.setdefault(gpu.uuid, Card()).add(gpu, frame.mono_s)
-                self._sum(gpu.uuid, GPU, gpu, frame.mono_s, stands_for_s)
-        if not frame.processes:
-            return
+                followed.append((gpu.uuid, GPU.names, GPU.values(gpu)))
+        if frame.processes:
+            followed += [(about, TREE.names, values) for about, values in self._trees(frame, history).items()]
+        self.sums.add(frame.mono_s, stands_for_s, followed)
+
+    def _trees(self, frame: Frame, history: History) -> dict[str, Values]:
+        """Who trains, and what each does with all below it, by its key in the history."""
         self.trees, self.tenants = members(frame), _tenants(frame)
+        rows: dict[str, Values] = {}
         for identity, tree in self.trees.items():
             busy = self._busy(frame, tree[0])
-            now = added_up(tree, busy)
-            history.put(key(identity), TREE, now)
-            self._sum(key(identity), TREE, now, frame.mono_s, stands_for_s)
+            rows[key(identity)] = TREE.values(added_up(tree, busy))
             self._follow(frame.mono_s, tree[0], busy)
+        history.put(TREE, list(rows), rows.values())
         self.looked = True
         for gone in self.trainers.keys() - self.trees.keys():
-            del self.trainers[gone], self.sums[key(gone)]
+            del self.trainers[gone]
+            self.sums.drop(key(gone))
+        return rows
 
     def _stands_for(self, now_s: float) -> float:
         """Seconds that a frame stands for: since the last one, unless there was a gap of which nobody knows."""
@@ -82,12 +88,6 @@ class Remembered:
         gap = since_s > 2 * self.step_s + 1
         self.newest_s, self.step_s = now_s, since_s
         return 1.0 if gap else since_s
-
-    def _sum(self, about: str, track: Track, subject: object, now_s: float, stands_for_s: float) -> None:
-        sums = self.sums.get(about)
-        if sums is None:
-            sums = self.sums[about] = Sums(tuple(track.names), now_s - stands_for_s)
-        sums.add(now_s, stands_for_s, track.values(subject))
 
     def describe(self, now_s: float) -> None:
         """Bring the shapes up to date, the oldest first and a few at a time."""

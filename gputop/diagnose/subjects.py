@@ -9,7 +9,7 @@ from gputop.diagnose import features
 from gputop.diagnose.finding import Subject, told_apart
 from gputop.diagnose.limits import Tables
 from gputop.diagnose.remembered import Remembered
-from gputop.diagnose.sums import NOTHING, Means
+from gputop.diagnose.sums import Means
 from gputop.diagnose.trainer import Trainer
 from gputop.history import History, Key
 from gputop.model import Frame, Gpu, Host, Job, Process
@@ -102,11 +102,10 @@ class Subjects:
         self._lenient = 1 if self._shown and told_apart(subject_of(thing)) in self._shown else 0
         return thing
 
-    def _means(self, about: str, seconds: float, wanted_s: float) -> Means:
+    def _means(self, about: Key, seconds: float, wanted_s: float) -> Means:
         """The means of a subject: many rules ask for some of them."""
         asked = about, seconds, wanted_s
         found = self._known.get(asked)
         if found is None:
-            sums = self._remembered.sums.get(about)
-            found = self._known[asked] = sums.means(seconds, wanted_s / 2) if sums else NOTHING
+            found = self._known[asked] = self._remembered.sums.means(about, seconds, wanted_s / 2)
         return found

@@ -1,73 +1,111 @@
-"""Running sums of a subject's metrics: the mean over any of the last two minutes, without looking at each second."""
+"""Running sums of what is followed at every tick: the mean over any of the last two minutes, each in a moment."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 KEPT_S = 120.0
 _TRIM = 64  # rows too old are dropped so many at a time
+Followed = tuple[Hashable, Mapping[str, int], Sequence[float | None]]  # key, names with their order, values
 
 
-class _Sum(NamedTuple):
-    """Of everything since the beginning."""
+class _Row(NamedTuple):
+    """Of everything since the beginning, all subjects side by side."""
 
     totals: array[float]  # values times seconds
-    gaps: array[float]  # seconds in which each was unknown
-    whole_s: float
+    known: array[float]  # seconds in which each was known
+
+
+class _Place(NamedTuple):
+    """Where one subject stands in the rows, and since when: before that, somebody else may have stood there."""
+
+    first: int
+    names: Mapping[str, int]
+    since_s: float
 
 
 class Means:
     """The means of a subject's metrics over one window, each worked out when it is asked for."""
 
-    __slots__ = ("_end", "_gaps", "_gaps_before", "_least_s", "_places", "_start", "_whole_s")
+    __slots__ = ("_end", "_first", "_least_s", "_names", "_start")
 
-    def __init__(self, places: Mapping[str, int], start: _Sum, end: _Sum, least_s: float) -> None:
-        self._places, self._least_s = places, max(least_s, 1e-6) - 1e-6
-        self._start, self._gaps_before, before_s = start
-        self._end, self._gaps, whole_s = end
-        self._whole_s = whole_s - before_s
+    def __init__(self, place: _Place, start: _Row, end: _Row, least_s: float) -> None:
+        self._first, self._names = place.first, place.names
+        self._start, self._end, self._least_s = start, end, max(least_s, 1e-6) - 1e-6
 
     def get(self, metric: str) -> float | None:
         """The mean of a metric; None where too little of it, or nothing, is known."""
-        place = self._places.get(metric)
-        if place is None:
+        index = self._names.get(metric)
+        if index is None:
             return None
-        known_s = self._whole_s - (self._gaps[place] - self._gaps_before[place])
-        return (self._end[place] - self._start[place]) / known_s if known_s > self._least_s else None
+        at = self._first + index
+        known_s = self._end.known[at] - self._start.known[at]
+        return (self._end.totals[at] - self._start.totals[at]) / known_s if known_s > self._least_s else None
+
+
+_NOBODY = Means(_Place(0, {}, 0.0), _Row(array("d"), array("d")), _Row(array("d"), array("d")), 0.0)
 
 
 class Sums:
-    """One subject. `names` are its metrics, in the order of the values that are added."""
+    """Of every subject that is followed, by its key. Who does not come at a tick is unknown then."""
 
-    __slots__ = ("_places", "_sums", "_times")
+    __slots__ = ("_free", "_places", "_rows", "_times")
 
-    def __init__(self, names: Sequence[str], now_s: float) -> None:
-        nothing = array("d", bytes(8 * len(names)))
-        self._places = {name: place for place, name in enumerate(names)}
-        self._times = [now_s]
-        self._sums = [_Sum(nothing, nothing, 0.0)]
+    def __init__(self) -> None:
+        self._places: dict[Hashable, _Place] = {}
+        self._free: dict[int, list[int]] = {}  # places that were left, by their width
+        self._times: list[float] = []
+        self._rows: list[_Row] = []
 
-    def add(self, now_s: float, stands_for_s: float, values: Sequence[float | None]) -> None:
-        """Take in values, None where unknown, and the seconds they stand for."""
-        totals, gaps, whole_s = self._sums[-1]
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._places
+
+    def add(self, now_s: float, stands_for_s: float, of: Iterable[Followed]) -> None:
+        """Take in a tick and the seconds it stands for."""
+        if not self._times:
+            self._times, self._rows = [now_s - stands_for_s], [_Row(array("d"), array("d"))]
+        values: list[float | None] = [None] * len(self._rows[-1].totals)
+        for key, names, row in of:
+            place = self._places.get(key) or self._seated(key, names, values)
+            values[place.first : place.first + len(row)] = row
+        totals, known = self._rows[-1]
         pairs = zip(totals, values, strict=True)
         totals = array("d", [total if value is None else total + value * stands_for_s for total, value in pairs])
-        if None in values:
-            unknown = zip(gaps, values, strict=True)
-            gaps = array("d", [gap + stands_for_s if value is None else gap for gap, value in unknown])
-        self._sums.append(_Sum(totals, gaps, whole_s + stands_for_s))
+        pairs = zip(known, values, strict=True)
+        known = array("d", [known_s if value is None else known_s + stands_for_s for known_s, value in pairs])
+        self._rows.append(_Row(totals, known))
         self._times.append(now_s)
         if len(self._times) > _TRIM and self._times[_TRIM] <= now_s - KEPT_S:
             old = bisect_right(self._times, now_s - KEPT_S) - 1
-            del self._times[:old], self._sums[:old]
+            del self._times[:old], self._rows[:old]
 
-    def means(self, seconds: float, least_s: float) -> Means:
+    def _seated(self, key: Hashable, names: Mapping[str, int], values: list[float | None]) -> _Place:
+        """A place for who comes: one that was left, or a new one at the end of the last row and of these values."""
+        width, free = len(names), self._free.get(len(names))
+        if free:
+            first = free.pop()
+        else:
+            first = len(values)
+            values += [None] * width
+            for sums in self._rows[-1]:
+                sums.extend([0.0] * width)
+        place = self._places[key] = _Place(first, names, self._times[-1])
+        return place
+
+    def drop(self, key: Hashable) -> None:
+        """It is gone for good."""
+        place = self._places.pop(key, None)
+        if place is not None:
+            self._free.setdefault(len(place.names), []).append(place.first)
+
+    def means(self, key: Hashable, seconds: float, least_s: float) -> Means:
         """Means over the last `seconds`; None where less than `least_s` of them, or nothing, is known."""
-        first = max(0, bisect_right(self._times, self._times[-1] - seconds + 1e-6) - 1)
-        return Means(self._places, self._sums[first], self._sums[-1], least_s)
-
-
-NOTHING = Sums((), 0.0).means(0.0, 0.0)
+        place = self._places.get(key)
+        if place is None:
+            return _NOBODY
+        since_s = max(self._times[-1] - seconds, place.since_s)
+        first = max(0, bisect_right(self._times, since_s + 1e-6) - 1)
+        return Means(place, self._rows[first], self._rows[-1], least_s)

@@ -11,6 +11,7 @@ from gputop.history import Track
 from gputop.model import Frame, Identity, Process, Role, Unit, metric
 
 _P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S
+_TRAINER, _LOADER = Role.TRAINER, Role.LOADER
 _DEEPEST = 32  # parents of a process: a loop in what /proc said ends
 
 
@@ -51,7 +52,7 @@ _SUMMED = (
 )  # fmt: skip
 _summed = attrgetter(*_SUMMED)
 _of_loader = attrgetter("cpu_percent", "blocked_percent", "io_wait_percent", "run_wait_percent", "pss_bytes")
-TREE = Track(Tree, coarse=True, mortal=True)
+TREE = Track(Tree, coarse=True)
 
 
 def key(trainer: Identity) -> str:
@@ -62,24 +63,26 @@ def key(trainer: Identity) -> str:
 def members(frame: Frame) -> dict[Identity, list[Process]]:
     """The trainers that /proc shows, each with itself and the processes below it, itself first."""
     jobs = [process for process in frame.processes if process.job is not None and process.unseen is None]
-    by_pid = {process.pid: process for process in jobs}
-    trees = {process.pid: [process] for process in jobs if process.role is Role.TRAINER and process.verified}
+    parents = {process.pid: process.parent_pid for process in jobs}
+    trees = {process.pid: [process] for process in jobs if process.role is _TRAINER and process.verified}
     for process in jobs:
-        if process.pid not in trees:
-            above: Process | None = process
-            for _ in range(_DEEPEST):
-                above = by_pid.get(above.parent_pid) if above else None
-                if above is None or above.pid in trees:
-                    break
-            if above is not None and above.pid in trees:
-                trees[above.pid].append(process)
+        above = None if process.pid in trees else process.parent_pid
+        for _ in range(_DEEPEST):
+            if above is None or above in trees:
+                break
+            above = parents.get(above)
+        if above is not None and above in trees:
+            trees[above].append(process)
     return {tree[0].identity: tree for tree in trees.values()}
 
 
 def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
     """The tree at this moment; `busy` is that of its GPUs, percent."""
     trainer = processes[0]
-    loaders = [process for process in processes if process.role is Role.LOADER]
+    loaders: list[Process] = []
+    others: list[Process] = []
+    for process in processes:
+        (loaders if process.role is _LOADER else others).append(process)
     used, blocked, delayed, waits, held = zip(*map(_of_loader, loaders), strict=True) if loaders else ((),) * 5
     cpu = [percent for percent in used if percent is not None]
     return Tree(
@@ -96,7 +99,7 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
         loader_wait=_part(mean(waits)),
         main_wait=_part(trainer.main_run_wait_percent),
         run_wait=_part(trainer.run_wait_percent),
-        compute_threads=total([process.busy_threads for process in processes if process.role is not Role.LOADER]),
+        compute_threads=total([process.busy_threads for process in others]),
         switches=trainer.voluntary_switches_per_s,
         throttled=_part(trainer.throttled_percent),
         loader_pss_bytes=total(held),

@@ -63,22 +63,20 @@ class Process:
     cpu_percent: float | None = metric(_P, "CPU time, of one core", history=True)
     cpu_time_s: float | None = metric(_S, "CPU time since it started")
     age_s: float | None = metric(_S, "time since it started")
-    main_thread_percent: float | None = metric(_P, "CPU time of its main thread, of one core", top=100, history=True)
-    threads: int | None = metric(Unit.COUNT, "threads", history=True)
+    main_thread_percent: float | None = metric(_P, "CPU time of its main thread, of one core", top=100)
+    threads: int | None = metric(Unit.COUNT, "threads")
     busy_threads: int | None = metric(Unit.COUNT, "threads that run or want to run a tenth of the time", history=True)
     run_wait_percent: float | None = metric(
         _P, "time its threads waited for a CPU, of waiting and running", top=100, history=True
     )
-    main_run_wait_percent: float | None = metric(_P, "the same, of its main thread", top=100, history=True)
-    voluntary_switches_per_s: float | None = metric(_N, "context switches it asked for", history=True)
-    involuntary_switches_per_s: float | None = metric(_N, "context switches forced on it", history=True)
+    main_run_wait_percent: float | None = metric(_P, "the same, of its main thread", top=100)
+    voluntary_switches_per_s: float | None = metric(_N, "context switches it asked for")
+    involuntary_switches_per_s: float | None = metric(_N, "context switches forced on it")
     allowed_cpus: float | None = metric(Unit.COUNT, "CPUs it may use: affinity and cgroup quota, the smaller")
     affinity: str | None = metric(Unit.WORD, "CPUs it may run on, as a list of ranges")
     last_cpu: int | None = metric(Unit.COUNT, "CPU its main thread last ran on")
     nice: int | None = metric(Unit.COUNT, "scheduling niceness")
-    throttled_percent: float | None = metric(
-        _P, "periods in which its cgroup ran out of CPU quota", top=100, history=True
-    )
+    throttled_percent: float | None = metric(_P, "periods in which its cgroup ran out of CPU quota", top=100)
     thread_names: Annotated[
         tuple[tuple[str, int], ...], "names of its threads and how many have each, the most first"
     ] = ()
@@ -86,20 +84,20 @@ class Process:
     # storage
     read_bytes_per_s: float | None = metric(_R, "read from storage, page cache excluded", history=True)
     write_bytes_per_s: float | None = metric(_R, "written to storage, page cache excluded", history=True)
-    read_chars_per_s: float | None = metric(_R, "read through system calls, cache and pipes included", history=True)
+    read_chars_per_s: float | None = metric(_R, "read through system calls, cache and pipes included")
     write_chars_per_s: float | None = metric(_R, "written through system calls", history=True)
-    read_calls_per_s: float | None = metric(_N, "read system calls", history=True)
+    read_calls_per_s: float | None = metric(_N, "read system calls")
     write_calls_per_s: float | None = metric(_N, "write system calls", history=True)
     mean_read_bytes: float | None = metric(_B, "bytes a read call, mean")
     io_wait_percent: float | None = metric(_P, "time blocked on storage (delay accounting)", top=100, history=True)
     blocked_percent: float | None = metric(_P, "looks at which a thread of it was in state D", top=100, history=True)
-    major_faults_per_s: float | None = metric(_N, "page faults served from storage", history=True)
+    major_faults_per_s: float | None = metric(_N, "page faults served from storage")
     waiting_in: str | None = metric(Unit.WORD, "kernel function its main thread sleeps in")
     open_files: int | None = metric(Unit.COUNT, "files, sockets and pipes it has open; only while somebody looks")
 
     # memory
-    rss_bytes: int | None = metric(_B, "resident memory; forked loaders share much of it", history=True)
-    pss_bytes: int | None = metric(_B, "resident memory, shared pages divided among their users", history=True)
+    rss_bytes: int | None = metric(_B, "resident memory; forked loaders share much of it")
+    pss_bytes: int | None = metric(_B, "resident memory, shared pages divided among their users")
     shared_bytes: int | None = metric(_B, "resident memory backed by files or shared memory")
     swap_bytes: int | None = metric(_B, "memory in swap")
     shm_total_bytes: int | None = metric(_B, "size of /dev/shm as it sees it: a container has its own")

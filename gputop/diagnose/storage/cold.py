@@ -70,11 +70,14 @@ def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:
 def _fallen(view: View, trainer: Trainer) -> Iterator[Evidence]:
     """Later: it still fills, and fewer and fewer reads of this job reach the storage."""
     seconds = min(view.limit("window_s"), trainer.context_s or 0.0)
-    grown, reads = _cached(view, seconds), view.history.known(trainer.key, "read_bytes_per_s", seconds)
+    grown = _cached(view, seconds)
+    if grown is None or grown[1] <= grown[0]:
+        return
+    reads = view.history.known(trainer.key, "read_bytes_per_s", seconds)
     if not any(reads):  # the kernel counts those of a file server for nobody
         reads = view.history.known("host", "read_bytes_per_s", seconds)
     third = len(reads) // _THIRD
-    if grown is None or third < view.limit("kept_s") / _THIRD:
+    if third < view.limit("kept_s") / _THIRD:
         return
     first, last = sum(reads[:third]) / third, sum(reads[-third:]) / third
     if grown[1] - grown[0] < view.limit("grown") * sum(reads):

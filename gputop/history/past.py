@@ -1,0 +1,170 @@
+"""The history: of each kind of subject a table by the second, of some another one by the quarter minute."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from gputop.history.table import NAN, Table
+from gputop.history.track import CGROUP, DISK, GPU, HOST, MOUNT, NETWORK, PROCESS, Key, Track, Values
+from gputop.history.window import Window
+from gputop.model import Frame
+
+FINE_S, FINE_SLOTS = 1.0, 900
+COARSE_S, COARSE_SLOTS = 15.0, 960
+STALE_S = 3.0  # an older value is a gap: a GPU that does not answer draws no line
+_EACH = int(COARSE_S / FINE_S)
+_identity = attrgetter("pid", "started_ticks")  # equal to it, and made in a third of the time
+Keys = Sequence[Hashable]
+
+
+class _Tables(NamedTuple):
+    """Those of one kind of subject."""
+
+    track: Track
+    fine: Table
+    coarse: Table | None
+
+
+class _Found(NamedTuple):
+    """One metric: where it stands."""
+
+    table: Table
+    place: int
+    step_s: float
+
+    def last(self, key: Key, count: int, now_s: float) -> list[float]:
+        """Its newest `count` slots, oldest first, NaN for a gap."""
+        return self.table.column(key, self.place, int(now_s / self.step_s), count)
+
+
+class History:
+    """What the charts and the rules look back on. Fed by the monitor, read by anybody."""
+
+    def __init__(self) -> None:
+        self._tables: dict[Track, _Tables] = {}
+        self._of: dict[Hashable, _Tables] = {}  # where a subject stands
+        self._now_s = -math.inf
+        self._hold = 1
+
+    def add(self, frame: Frame, interval_s: float = 1.0, opened: Collection[int] = ()) -> None:
+        """Take in a frame. `interval_s` is the planned time between frames: a value stands for at most twice that.
+
+        Of processes that are neither a job's nor on a GPU only those that are `opened`, by pid, are kept.
+        """
+        gap_s, self._now_s = frame.mono_s - self._now_s, frame.mono_s
+        self._hold = max(1, round(gap_s / FINE_S)) if gap_s <= 2 * interval_s + FINE_S else 1
+        for track, keys, subjects in _subjects(frame, opened):
+            if subjects or track in self._tables:
+                self.put(track, keys, map(track.values, subjects))
+        if int(self._now_s) % 60 == 0:
+            self._forget()
+
+    def put(self, track: Track, keys: Keys, values: Iterable[Values]) -> None:
+        """Take in what is known at the newest frame of all subjects of a kind."""
+        tables = self._tables.get(track)
+        if tables is None:
+            width = len(track.names)
+            tables = _Tables(track, Table(width, FINE_SLOTS), Table(width, COARSE_SLOTS) if track.coarse else None)
+            self._tables[track] = tables
+        slot = int(self._now_s / FINE_S)
+        numbers = [NAN if value is None else value for row in values for value in row]
+        if tables.fine.put(slot, keys, numbers, self._hold):
+            self._of |= dict.fromkeys(keys, tables)
+        if tables.coarse:
+            _thin(tables.fine, tables.coarse, slot)
+
+    @property
+    def newest_s(self) -> float:
+        """The monotonic time of the newest frame; minus infinity before the first."""
+        return self._now_s
+
+    def rewind(self, mono_s: float) -> None:
+        """Forget everything after this time: a recording was taken back."""
+        self._now_s = mono_s
+        for tables in list(self._tables.values()):
+            tables.fine.rewind(int(mono_s / FINE_S))
+            if tables.coarse:
+                tables.coarse.rewind(int(mono_s / COARSE_S) - 1)
+
+    def _forget(self) -> None:
+        """Who stands nowhere any more."""
+        known: dict[Hashable, _Tables] = {}
+        for tables in self._tables.values():
+            for table in tables.fine, tables.coarse:
+                known |= dict.fromkeys(table.keys() if table else (), tables)
+        self._of = known
+
+    def values(self, key: Key, metric: str, seconds: float, step_s: float = FINE_S) -> list[float | None]:
+        """The last `seconds` of a metric, a value each `step_s` (the mean there), oldest first, None for a gap."""
+        count = max(1, round(seconds / step_s))
+        found = self._found(key, metric, seconds)
+        if found is None:
+            return [None] * count
+        each = max(1, round(step_s / found.step_s))
+        values = [None if value != value else value for value in found.last(key, count * each, self._now_s)]
+        return values if each == 1 else [Window(values[i : i + each]).mean() for i in range(0, count * each, each)]
+
+    def known(self, key: Key, metric: str, seconds: float) -> Sequence[float]:
+        """The last `seconds` of a metric without its gaps, oldest first, of the last quarter of an hour at most."""
+        found = self._found(key, metric, 0.0)
+        count = max(1, round(seconds / FINE_S))
+        return [value for value in found.last(key, count, self._now_s) if value == value] if found else ()
+
+    def mean(self, key: Key, metric: str, seconds: float, least_s: float = 0.0) -> float | None:
+        """The mean of the last `seconds`; None where less than `least_s` of them, or nothing, is known."""
+        found = self._found(key, metric, seconds)
+        if found is None:
+            return None
+        column = found.last(key, max(1, round(seconds / found.step_s)), self._now_s)
+        values = [value for value in column if value == value]
+        return sum(values) / len(values) if values and len(values) * found.step_s >= least_s else None
+
+    def window(self, key: Key, metric: str, seconds: float) -> Window:
+        """The last `seconds` of a metric, to be summed up."""
+        return Window(self.values(key, metric, seconds))
+
+    def _found(self, key: Key, metric: str, seconds: float) -> _Found | None:
+        tables = self._of.get(key)
+        index = tables.track.names.get(metric) if tables else None
+        if tables is None or index is None:
+            return None
+        if tables.coarse and seconds > FINE_S * FINE_SLOTS:
+            return _Found(tables.coarse, index, COARSE_S)
+        return _Found(tables.fine, index, FINE_S)
+
+
+def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Track, Keys, Sequence[object]]]:
+    host, gpus = frame.host, [gpu for gpu in frame.gpus if gpu.age_s <= STALE_S]
+    processes = [one for one in frame.processes if one.job or one.gpus or one.pid in opened]
+    mounts = [mount for mount in host.mounts if mount.network]
+    yield HOST, ["host"], (host,)
+    yield GPU, [gpu.uuid for gpu in gpus], gpus
+    yield PROCESS, list(map(_identity, processes)), processes
+    yield CGROUP, [f"cgroup {group.path}" for group in frame.cgroups], frame.cgroups
+    yield DISK, [f"disk {disk.name}" for disk in host.disks], host.disks
+    yield MOUNT, [f"mount {mount.path}" for mount in mounts], mounts
+    yield NETWORK, [f"net {network.name}" for network in host.networks], host.networks
+
+
+def _thin(fine: Table, coarse: Table, slot: int) -> None:
+    """When a coarse slot is complete, its means go into the coarse table."""
+    done = slot // _EACH - 1
+    if done <= coarse.newest:
+        return
+    last = done * _EACH + _EACH - 1
+    keys = fine.keys(last, _EACH)
+    if keys:
+        coarse.put(done, keys, [mean for key in keys for mean in _means(fine.block(key, last, _EACH))])
+
+
+def _means(rows: Sequence[Sequence[float]]) -> Iterator[float]:
+    """Those of its columns, gaps left out."""
+    for column in zip(*rows, strict=True):
+        mean = sum(column) / len(column)
+        if mean != mean:  # there is a gap in it
+            known = [value for value in column if value == value]
+            mean = sum(known) / len(known) if known else NAN
+        yield mean

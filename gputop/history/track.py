@@ -1,0 +1,62 @@
+"""What is kept of each kind of subject: which of its metrics, under which name, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from gputop.model import Cgroup, Disk, Gpu, Host, Identity, Mount, Network, Pressure, Process, metrics
+
+Key = str | Identity  # a GPU's uuid, a process, "host", "disk NAME", "mount PATH", "net NAME", "cgroup PATH"
+Values = tuple[float | None, ...]
+
+
+class Track:
+    """One kind of subject; `values` are its metrics in the order of `names`."""
+
+    __slots__ = ("coarse", "names", "values")
+
+    def __init__(
+        self,
+        owner: type,
+        *,
+        coarse: bool = False,
+        also: dict[str, Callable[[Any], float | None]] | None = None,
+    ):
+        """`coarse`: kept for hours too."""
+        kept = [metric.name for metric in metrics(owner) if metric.history]
+        take: Callable[[Any], Values] = attrgetter(*kept)
+        extra = tuple((also or {}).values())
+        self.coarse = coarse
+        self.names = {name: index for index, name in enumerate([*kept, *(also or {})])}
+
+        def values(subject: Any) -> Values:
+            return (*take(subject), *[get(subject) for get in extra])
+
+        self.values = values if extra else take
+
+
+def _stalled(name: str, kind: str = "some_percent") -> Callable[[Any], float | None]:
+    def get(subject: Any) -> float | None:
+        pressure: Pressure | None = getattr(subject, name)
+        return getattr(pressure, kind) if pressure else None
+
+    return get
+
+
+_SHORT_OF_MEMORY = {
+    "memory_pressure": _stalled("memory_pressure"),
+    "memory_pressure_full": _stalled("memory_pressure", "full_percent"),
+}
+GPU = Track(Gpu, coarse=True)
+PROCESS = Track(Process)
+HOST = Track(
+    Host,
+    coarse=True,
+    also={name: _stalled(name) for name in ("cpu_pressure", "io_pressure")}
+    | {"io_pressure_full": _stalled("io_pressure", "full_percent")}
+    | _SHORT_OF_MEMORY,
+)
+CGROUP = Track(Cgroup, coarse=True, also=_SHORT_OF_MEMORY)
+DISK, MOUNT, NETWORK = Track(Disk), Track(Mount), Track(Network)
