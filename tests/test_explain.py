@@ -99,6 +99,17 @@ def test_several_traces_are_the_ranks_of_one_job(tmp_path: Path) -> None:
     assert len(json.loads(explain("--json", *files).stdout)["files"]) == 2
 
 
+def test_traces_that_are_not_of_one_job_are_told_apart(tmp_path: Path) -> None:
+    def told(*heads: dict[str, object]) -> str:
+        files = [busy(steps=2, **head).write(tmp_path / f"{n}.json") for n, head in enumerate(heads)]
+        return " ".join(explain(*files).stdout.split())
+
+    ranks = [{"distributedInfo": {"rank": rank, "world_size": size}} for rank, size in ((0, 2), (0, 2), (1, 4))]
+    assert "These are not the ranks of one job: more than one is rank 0." in told(*ranks[:2])
+    assert "one job: one is of 2 ranks, one of 4." in told(*ranks[1:])
+    assert told({}, {}).startswith("2 traces What it says These are not the ranks of one job: 0.json tells of no rank")
+
+
 def test_a_file_of_another_program_says_so(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(
         '{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}'

@@ -22,7 +22,7 @@ MOST_PROFILE = 256 << 20  # characters
 
 
 def explain(args: argparse.Namespace, settings: Settings) -> int:
-    """Print what the files say; several traces are the ranks of one job."""
+    """Print what the files say; several traces may be the ranks of one job."""
     from gputop.page import markdown, text
     from gputop.safe.files import Refused
     from gputop.trace.verdict import View
@@ -34,19 +34,18 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     except Refused as refused:
         raise Failure(str(refused)) from None
     traces = [each for each in opened if isinstance(each, View)]
-    for view in traces:
-        view.ranks = [view] if args.diff else traces
     if args.diff and len(traces) == 1:
         raise Failure("--diff compares two traces or two profiles, not one with the other", USAGE)
     names = _named(args.files)
     for each, name in zip(opened, names, strict=True):
         if isinstance(each, View):
             each.trace.name = name
+    together = [] if args.diff else _together(traces)
     if args.as_json:
         told = _changes(opened, names) if args.diff else list(map(_object, opened, names))
         print(json.dumps({"version": 1, "gputop": __version__, "files": told}, allow_nan=False))
         return OK
-    pages = [_compared(opened, names)] if args.diff else [*_together(traces), *map(_page, opened, names)]
+    pages = [_compared(opened, names)] if args.diff else [*together, *map(_page, opened, names)]
     plain = config.plain(settings.ascii, sys.stdout.encoding)
     print("\n".join(markdown(page) if args.format == "md" else text(page, ascii=plain) for page in pages), end="")
     return OK
@@ -82,10 +81,20 @@ def _opened(name: str) -> View | Profile:
 
 
 def _together(traces: list[View]) -> list[Page]:
-    """The page about all ranks, where there are several."""
+    """The page about all of several traces: as ranks, which know of each other from now on, or why they are none."""
+    from gputop.page import Page
+    from gputop.trace.together import apart
     from gputop.trace.told import ranks
 
-    return [ranks(traces)] if len(traces) > 1 else []
+    if len(traces) < 2:
+        return []
+    why = apart(traces)
+    if why:
+        words = f"These are not the ranks of one job: {why}. Two are compared by gputop explain --diff BEFORE AFTER."
+        return [Page(title=f"{len(traces)} traces", words=(words,))]
+    for view in traces:
+        view.ranks = traces
+    return [ranks(traces)]
 
 
 def _page(opened: View | Profile, name: str) -> Page:

@@ -47,7 +47,7 @@ class Metric:
     unit: Unit
     help: str
     top: float | None  # the natural maximum, for fixed chart axes
-    history: bool  # kept in rings by history.py
+    history: bool  # looked back on: the history keeps it
 
 
 def metric(unit: Unit, help: str, *, top: float | None = None, history: bool = False) -> Any:
