@@ -58,20 +58,19 @@ class Numbers(Subjects):
         `whole`: earlier phases too. A trainer has the metrics of `Tree`; a key such as "disk nvme0n1" is one of the
         history.
         """
-        return self.history.window(self._key(thing), metric, self._seconds(thing, seconds, whole))
+        about, known_s, _ = self._about(thing, seconds, whole)
+        return self.history.window(about, metric, known_s)
 
     def mean(
         self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False
     ) -> float | None:
         """The mean of the same; None where less than half of the seconds is known."""
-        wanted = self._numbers["window_s"][0] if seconds is None else seconds
-        known = self._seconds(thing, wanted, whole)
-        about = self._key(thing)
-        means = self._known.get((about, known, wanted))
+        asked = about, known_s, wanted_s = self._about(thing, seconds, whole)
+        means = self._known.get(asked)
         if means is None:
-            if known > KEPT_S or about not in self._remembered.sums:
-                return self.history.mean(about, metric, known, wanted / 2)
-            means = self._means(about, known, wanted)
+            if known_s > KEPT_S or about not in self._remembered.sums:
+                return self.history.mean(about, metric, known_s, wanted_s / 2)
+            means = self._means(*asked)
         return means.get(metric)
 
     def told(self, thing: Trainer | Process, *names: str) -> Fact | None:
@@ -91,6 +90,9 @@ class Numbers(Subjects):
     def _key(self, thing: Thing | str) -> Key:
         return _KEYS[type(thing)](thing)
 
-    def _seconds(self, thing: Thing | str, seconds: float | None, whole: bool) -> float:
-        wanted = self._numbers["window_s"][0] if seconds is None else seconds
-        return max(1.0, min(wanted, thing.phase_s)) if isinstance(thing, Trainer) and not whole else wanted
+    def _about(self, thing: Thing | str, seconds: float | None, whole: bool) -> tuple[Key, float, float]:
+        """Its key, the seconds that are looked at, and those that are wanted."""
+        wanted_s = self._numbers["window_s"][0] if seconds is None else seconds
+        if type(thing) is not Trainer:
+            return self._key(thing), wanted_s, wanted_s
+        return thing.key, wanted_s if whole else max(1.0, min(wanted_s, thing.phase_s)), wanted_s

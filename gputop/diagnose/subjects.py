@@ -58,9 +58,8 @@ class Subjects:
 
     def trainers(self, *, cold: bool = False) -> Iterator[Trainer]:
         """Trainers past their start; `cold`: those too that only start, or have no GPU."""
-        for one in self.vectors():
-            if cold or one.warm:
-                yield self._at(one)
+        found = (one for one in self.vectors() if cold or one.warm)
+        return map(self._at, found) if self._shown else found
 
     def jobs(self) -> Iterator[Job]:
         """Jobs; `ranks(job)` are their trainers."""

@@ -9,6 +9,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.storage.signs import moved, waits
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.history import COARSE_S
 from gputop.units import ago, size
 
 _THIRD = 3
@@ -73,16 +74,21 @@ def _fallen(view: View, trainer: Trainer) -> Iterator[Evidence]:
     grown = _cached(view, seconds)
     if grown is None or grown[1] <= grown[0]:
         return
-    reads = view.history.known(trainer.key, "read_bytes_per_s", seconds)
+    reads = _reads(view, trainer, seconds)
     if not any(reads):  # the kernel counts those of a file server for nobody
-        reads = view.history.known("host", "read_bytes_per_s", seconds)
+        reads = _reads(view, "host", seconds)
     third = len(reads) // _THIRD
-    if third < view.limit("kept_s") / _THIRD:
+    if third * COARSE_S < view.limit("kept_s") / _THIRD:
         return
     first, last = sum(reads[:third]) / third, sum(reads[-third:]) / third
-    if grown[1] - grown[0] < view.limit("grown") * sum(reads):
+    if grown[1] - grown[0] < view.limit("grown") * sum(reads) * COARSE_S:
         return
     if first and view.below(last / first, "fallen"):
         text = f"reads fell from {moved(first)} to {moved(last)} in {ago(seconds)}"
         yield Evidence(text=text, value=last, unit="B/s", limit=first * view.limit("fallen"))
         yield Evidence(text=f"while the page cache grew from {size(grown[0])} to {size(grown[1])}", value=grown[1])
+
+
+def _reads(view: View, thing: Trainer | str, seconds: float) -> list[float]:
+    """Bytes a second from storage, each the mean of a coarse slot."""
+    return [mean for mean in view.past(thing, "read_bytes_per_s", seconds) if mean is not None]
