@@ -108,6 +108,15 @@ def test_traces_that_are_not_of_one_job_are_told_apart(tmp_path: Path) -> None:
     assert "These are not the ranks of one job: more than one is rank 0." in told(*ranks[:2])
     assert "one job: one is of 2 ranks, one of 4." in told(*ranks[1:])
     assert told({}, {}).startswith("2 traces What it says These are not the ranks of one job: 0.json tells of no rank")
+    assert json.loads(explain("--json", *map(str, tmp_path.glob("[01].json"))).stdout)["apart"]
+
+
+def test_old_traces_are_ranks_where_one_of_them_talks(tmp_path: Path) -> None:
+    """PyTorch did not always write ranks, and not every rank talks in every step; gloo talks through the CPU."""
+    talks = busy(steps=2)
+    talks.note("gloo:all_reduce", 10, 5000)
+    files = talks.write(tmp_path / "talks.json"), busy(steps=2).write(tmp_path / "quiet.json")
+    assert explain(*files).stdout.startswith("2 ranks\n")
 
 
 def test_a_file_of_another_program_says_so(tmp_path: Path) -> None:

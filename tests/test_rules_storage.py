@@ -224,7 +224,7 @@ def reading(kept: float, later: float = 1.0, age_s: float = 0.0, free: float = 0
         "read_bytes_per_s": lambda t: 1e9 if t < 75 else 1e9 * later,
     }
     loader = {"read_bytes_per_s": lambda t: 0.48e9 if t < 75 else 0.48e9 * later}
-    return machine(host=host, loader=loader, trainer={"age_s": lambda t: age_s + t}).verdict(180)
+    return machine(host=host, loader=loader, trainer={"age_s": lambda t: age_s + t}).verdict(165)
 
 
 @pytest.mark.parametrize(

@@ -40,12 +40,12 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     for each, name in zip(opened, names, strict=True):
         if isinstance(each, View):
             each.trace.name = name
-    together = [] if args.diff else _together(traces)
+    why = None if args.diff else _apart(traces)
     if args.as_json:
         told = _changes(opened, names) if args.diff else list(map(_object, opened, names))
-        print(json.dumps({"version": 1, "gputop": __version__, "files": told}, allow_nan=False))
+        print(json.dumps({"version": 1, "gputop": __version__, "files": told, "apart": why}, allow_nan=False))
         return OK
-    pages = [_compared(opened, names)] if args.diff else [*together, *map(_page, opened, names)]
+    pages = [_compared(opened, names)] if args.diff else [*_together(traces, why), *map(_page, opened, names)]
     plain = config.plain(settings.ascii, sys.stdout.encoding)
     print("\n".join(markdown(page) if args.format == "md" else text(page, ascii=plain) for page in pages), end="")
     return OK
@@ -80,21 +80,25 @@ def _opened(name: str) -> View | Profile:
         text.close()
 
 
-def _together(traces: list[View]) -> list[Page]:
-    """The page about all of several traces: as ranks, which know of each other from now on, or why they are none."""
-    from gputop.page import Page
+def _apart(traces: list[View]) -> str | None:
+    """Why several traces are not those of ranks of one job; where they may be, they know of each other from now on."""
     from gputop.trace.together import apart
+
+    why = apart(traces) if len(traces) > 1 else None
+    for view in [] if why else traces:
+        view.ranks = traces
+    return why
+
+
+def _together(traces: list[View], why: str | None) -> list[Page]:
+    """The page about all of several traces: as ranks, or why they are none."""
+    from gputop.page import Page
     from gputop.trace.told import ranks
 
-    if len(traces) < 2:
-        return []
-    why = apart(traces)
     if why:
         words = f"These are not the ranks of one job: {why}. Two are compared by gputop explain --diff BEFORE AFTER."
         return [Page(title=f"{len(traces)} traces", words=(words,))]
-    for view in traces:
-        view.ranks = traces
-    return [ranks(traces)]
+    return [ranks(traces)] if len(traces) > 1 else []
 
 
 def _page(opened: View | Profile, name: str) -> Page:

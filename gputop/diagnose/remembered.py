@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.diagnose.card import FRESH_S, Card
 from gputop.diagnose.sums import Followed, Sums
 from gputop.diagnose.tree import TREE, added_up, key, members
-from gputop.history import GPU, HOST, History, Key, Values
+from gputop.history import GPU, HOST, History, Key
 from gputop.model import Frame, Identity, Process
 
 _DESCRIBED = 2  # cards a tick whose rhythm is worked out
@@ -64,23 +65,22 @@ class Remembered:
                 self.cards.setdefault(gpu.uuid, Card()).add(gpu, frame.mono_s)
                 followed.append((gpu.uuid, GPU.names, GPU.values(gpu)))
         if frame.processes:
-            followed += [(about, TREE.names, values) for about, values in self._trees(frame, history).items()]
+            self.trees, self.tenants = members(frame), _tenants(frame)
+            busy = {identity: self._busy(frame, tree[0]) for identity, tree in self.trees.items()}
+            rows = {key(one): TREE.values(added_up(tree, busy[one])) for one, tree in self.trees.items()}
+            history.put(TREE, list(rows), rows.values())
+            followed += [(about, TREE.names, values) for about, values in rows.items()]
+            self._follow_all(frame.mono_s, busy)
         self.sums.add(frame.mono_s, stands_for_s, followed)
 
-    def _trees(self, frame: Frame, history: History) -> dict[str, Values]:
-        """Who trains, and what each does with all below it, by its key in the history."""
-        self.trees, self.tenants = members(frame), _tenants(frame)
-        rows: dict[str, Values] = {}
-        for identity, tree in self.trees.items():
-            busy = self._busy(frame, tree[0])
-            rows[key(identity)] = TREE.values(added_up(tree, busy))
-            self._follow(frame.mono_s, tree[0], busy)
-        history.put(TREE, list(rows), rows.values())
+    def _follow_all(self, now_s: float, busy: Mapping[Identity, float | None]) -> None:
+        """In which phase each trainer is; `busy` are its GPUs, percent."""
+        for identity, percent in busy.items():
+            self._follow(now_s, self.trees[identity][0], percent)
         self.looked = True
         for gone in self.trainers.keys() - self.trees.keys():
             del self.trainers[gone]
             self.sums.drop(key(gone))
-        return rows
 
     def _stands_for(self, now_s: float) -> float:
         """Seconds that a frame stands for: since the last one, unless there was a gap of which nobody knows."""

@@ -45,14 +45,14 @@ class Tree:
     loader_pss_bytes: float | None = metric(Unit.BYTES, "of that, memory of its loaders", history=True)
 
 
-# of all processes, under the same name; the last one of loaders alone too
+# of all processes, under the same name
 _SUMMED = (
     "read_bytes_per_s", "write_bytes_per_s", "read_chars_per_s", "write_chars_per_s", "read_calls_per_s",
     "major_faults_per_s", "pss_bytes",
 )  # fmt: skip
-_OF_LOADER = ("pss_bytes", "cpu_percent", "blocked_percent", "io_wait_percent", "run_wait_percent")
-_taken = attrgetter(*_SUMMED, *_OF_LOADER[1:])
-TREE = Track(Tree, coarse=True)
+_summed = attrgetter(*_SUMMED)
+_of_loader = attrgetter("cpu_percent", "blocked_percent", "io_wait_percent", "run_wait_percent", "pss_bytes")
+TREE = Track(Tree, coarse=True, mortal=True)
 
 
 def key(trainer: Identity) -> str:
@@ -78,15 +78,17 @@ def members(frame: Frame) -> dict[Identity, list[Process]]:
 
 def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
     """The tree at this moment; `busy` is that of its GPUs, percent."""
-    trainer, rows = processes[0], list(map(_taken, processes))
-    columns = list(zip(*rows, strict=True))
-    loaders = [row for row, process in zip(rows, processes, strict=True) if process.role is _LOADER]
-    held, used, blocked, delayed, waits = list(zip(*loaders, strict=True))[-len(_OF_LOADER) :] or ((),) * 5
+    trainer = processes[0]
+    loaders: list[Process] = []
+    others: list[Process] = []
+    for process in processes:
+        (loaders if process.role is _LOADER else others).append(process)
+    used, blocked, delayed, waits, held = zip(*map(_of_loader, loaders), strict=True) if loaders else ((),) * 5
     cpu = [percent for percent in used if percent is not None]
     return Tree(
         busy_percent=busy,
         vram_bytes=total([share.vram_bytes for share in trainer.gpus]),
-        cores=_part(total(columns[len(_SUMMED)])),
+        cores=_part(total([process.cpu_percent for process in processes])),
         main=_part(trainer.main_thread_percent),
         loaders=float(len(loaders)),
         loader_cpu=sum(cpu) / len(cpu) / 100 if cpu else None,
@@ -97,11 +99,11 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
         loader_wait=_part(mean(waits)),
         main_wait=_part(trainer.main_run_wait_percent),
         run_wait=_part(trainer.run_wait_percent),
-        compute_threads=total([process.busy_threads for process in processes if process.role is not _LOADER]),
+        compute_threads=total([process.busy_threads for process in others]),
         switches=trainer.voluntary_switches_per_s,
         throttled=_part(trainer.throttled_percent),
         loader_pss_bytes=total(held),
-        **dict(zip(_SUMMED, map(total, columns), strict=False)),
+        **dict(zip(_SUMMED, map(total, zip(*map(_summed, processes), strict=True)), strict=True)),
     )
 
 

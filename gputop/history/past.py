@@ -7,14 +7,15 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from gputop.history.table import NAN, Table
-from gputop.history.track import CGROUP, DISK, GPU, HOST, MOUNT, NETWORK, PROCESS, Key, Track, Values
+from gputop.history.table import Table, Values
+from gputop.history.track import CGROUP, DISK, GPU, HOST, MOUNT, NETWORK, PROCESS, Key, Track
 from gputop.history.window import Window
 from gputop.model import Frame
 
 FINE_S, FINE_SLOTS = 1.0, 900
 COARSE_S, COARSE_SLOTS = 15.0, 960
 STALE_S = 3.0  # an older value is a gap: a GPU that does not answer draws no line
+FORGET_S = 60.0  # after a process is gone
 _EACH = int(COARSE_S / FINE_S)
 _identity = attrgetter("pid", "started_ticks")  # equal to it, and made in a third of the time
 Keys = Sequence[Hashable]
@@ -26,6 +27,15 @@ class _Tables(NamedTuple):
     track: Track
     fine: Table
     coarse: Table | None
+
+    @classmethod
+    def of(cls, track: Track) -> _Tables:
+        """Empty ones."""
+
+        def table(slots: int, step_s: float) -> Table:
+            return Table(len(track.names), slots, int(FORGET_S / step_s) if track.mortal else slots)
+
+        return cls(track, table(FINE_SLOTS, FINE_S), table(COARSE_SLOTS, COARSE_S) if track.coarse else None)
 
 
 class _Found(NamedTuple):
@@ -45,7 +55,6 @@ class History:
 
     def __init__(self) -> None:
         self._tables: dict[Track, _Tables] = {}
-        self._of: dict[Hashable, _Tables] = {}  # where a subject stands
         self._now_s = -math.inf
         self._hold = 1
 
@@ -59,20 +68,14 @@ class History:
         for track, keys, subjects in _subjects(frame, opened):
             if subjects or track in self._tables:
                 self.put(track, keys, map(track.values, subjects))
-        if int(self._now_s) % 60 == 0:
-            self._forget()
 
     def put(self, track: Track, keys: Keys, values: Iterable[Values]) -> None:
         """Take in what is known at the newest frame of all subjects of a kind."""
         tables = self._tables.get(track)
         if tables is None:
-            width = len(track.names)
-            tables = _Tables(track, Table(width, FINE_SLOTS), Table(width, COARSE_SLOTS) if track.coarse else None)
-            self._tables[track] = tables
+            tables = self._tables[track] = _Tables.of(track)
         slot = int(self._now_s / FINE_S)
-        numbers = [NAN if value is None else value for row in values for value in row]
-        if tables.fine.put(slot, keys, numbers, self._hold):
-            self._of |= dict.fromkeys(keys, tables)
+        tables.fine.put(slot, keys, values, self._hold)
         if tables.coarse:
             _thin(tables.fine, tables.coarse, slot)
 
@@ -88,14 +91,6 @@ class History:
             tables.fine.rewind(int(mono_s / FINE_S))
             if tables.coarse:
                 tables.coarse.rewind(int(mono_s / COARSE_S) - 1)
-
-    def _forget(self) -> None:
-        """Who stands nowhere any more."""
-        known: dict[Hashable, _Tables] = {}
-        for tables in self._tables.values():
-            for table in tables.fine, tables.coarse:
-                known |= dict.fromkeys(table.keys() if table else (), tables)
-        self._of = known
 
     def values(self, key: Key, metric: str, seconds: float, step_s: float = FINE_S) -> list[float | None]:
         """The last `seconds` of a metric, a value each `step_s` (the mean there), oldest first, None for a gap."""
@@ -127,13 +122,13 @@ class History:
         return Window(self.values(key, metric, seconds))
 
     def _found(self, key: Key, metric: str, seconds: float) -> _Found | None:
-        tables = self._of.get(key)
-        index = tables.track.names.get(metric) if tables else None
-        if tables is None or index is None:
-            return None
-        if tables.coarse and seconds > FINE_S * FINE_SLOTS:
-            return _Found(tables.coarse, index, COARSE_S)
-        return _Found(tables.fine, index, FINE_S)
+        for track, fine, coarse in list(self._tables.values()):
+            index = track.names.get(metric)
+            if index is not None and (key in fine or (coarse and key in coarse)):
+                if coarse and seconds > FINE_S * FINE_SLOTS:
+                    return _Found(coarse, index, COARSE_S)
+                return _Found(fine, index, FINE_S)
+        return None
 
 
 def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Track, Keys, Sequence[object]]]:
@@ -150,21 +145,19 @@ def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Track, Ke
 
 
 def _thin(fine: Table, coarse: Table, slot: int) -> None:
-    """When a coarse slot is complete, its means go into the coarse table."""
+    """The means of every coarse slot that is complete go into the coarse table."""
     done = slot // _EACH - 1
-    if done <= coarse.newest:
-        return
-    last = done * _EACH + _EACH - 1
-    keys = fine.keys(last, _EACH)
-    if keys:
-        coarse.put(done, keys, [mean for key in keys for mean in _means(fine.block(key, last, _EACH))])
+    for each in range(max(coarse.newest + 1, done - FINE_SLOTS // _EACH), done + 1):
+        last = each * _EACH + _EACH - 1
+        keys = fine.keys(last, _EACH)
+        coarse.put(each, keys, [tuple(_means(fine.block(key, last, _EACH))) for key in keys])
 
 
-def _means(rows: Sequence[Sequence[float]]) -> Iterator[float]:
+def _means(rows: Sequence[Sequence[float]]) -> Iterator[float | None]:
     """Those of its columns, gaps left out."""
     for column in zip(*rows, strict=True):
-        mean = sum(column) / len(column)
+        mean: float | None = sum(column) / len(column)
         if mean != mean:  # there is a gap in it
             known = [value for value in column if value == value]
-            mean = sum(known) / len(known) if known else NAN
+            mean = sum(known) / len(known) if known else None
         yield mean

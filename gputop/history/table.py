@@ -1,29 +1,36 @@
-"""All subjects of one kind over time: one row of numbers a slot, in which they stand side by side; NaN is unknown."""
+"""All subjects of one kind over time: one row of numbers a slot, in which they sit side by side; NaN is unknown."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 NAN = math.nan
-_SPARE = 64  # slots too old are dropped so many at a time
-_EMPTY: array[float] = array("f")
+_SWEEP = 64  # slots after which what is too old is dropped
+_WASTE = 16  # empty seats that are no reason to sit closer
+
+Values = Sequence[float | None]
 
 
-class _Run(NamedTuple):
-    """Slots in which the same subjects stand."""
+@dataclass(slots=True)
+class _Stay:
+    """One subject from when it came until it left, in one seat; who leaves and comes back has two."""
 
+    seat: int
     since: int
-    keys: Sequence[Hashable]
-    places: Mapping[Hashable, int]  # of the first number of each
+    until: int | None = None  # the first slot without it
+
+    def ends_after(self, slot: int) -> bool:
+        """Whether it lasts, or lasted until later."""
+        return self.until is None or self.until > slot
 
 
 class _State(NamedTuple):
     first: int  # the oldest slot
-    rows: list[array[float]]  # one a slot, without a hole; an empty one where nobody knows what was
-    runs: list[_Run]
+    rows: list[array[float]]  # one a slot without a hole; where nobody looked, all of it is unknown
 
     @property
     def end(self) -> int:
@@ -31,104 +38,137 @@ class _State(NamedTuple):
         return self.first + len(self.rows)
 
 
-_NOTHING = _State(0, [], [])
-
-
 class Table:
-    """`width` numbers of each subject, of the newest `limit` slots and a few more.
+    """`width` numbers of each subject in the newest `limit` slots; who is gone is forgotten after `keep` slots.
 
-    One thread writes while others read: a reader takes the state once, and to what is in it rows are only appended.
+    One thread writes while others read: a reader first takes the state and its end. Rows are only appended to it, and
+    up to that end nothing changes any more.
     """
 
-    __slots__ = ("_limit", "_state", "_width")
+    def __init__(self, width: int, limit: int, keep: int) -> None:
+        self._width, self._limit, self._keep = width, limit, keep
+        self._gap: Values = (None,) * width
+        self._begin_anew(0)
 
-    def __init__(self, width: int, limit: int) -> None:
-        self._width, self._limit, self._state = width, limit, _NOTHING
+    def _begin_anew(self, slot: int) -> None:
+        self._state, self._swept = _State(slot, []), slot
+        self._stays: dict[Hashable, list[_Stay]] = {}
+        self._rise(slot)
+
+    def _rise(self, slot: int) -> None:
+        """All leave their seats; who is still there takes one anew."""
+        for stays in self._stays.values():
+            if stays[-1].until is None:
+                stays[-1].until = slot
+        self._keys: Sequence[Hashable] | None = None
+        self._seats: dict[Hashable, int] = {}
+        self._vacant: list[int] = []
+        self._order: list[int] = []
 
     @property
     def newest(self) -> int:
-        """The newest slot; -1 where there is none."""
+        """The newest slot; one before the first where there is none."""
         return self._state.end - 1
 
-    def put(self, slot: int, keys: Sequence[Hashable], numbers: Iterable[float], hold: int = 1) -> bool:
-        """Write a slot and up to `hold - 1` unwritten ones before it; says whether other subjects stand there now.
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._stays
 
-        `numbers` are those of the first subject, then those of the second, and so on. A slot that is written already
-        stays: a chart that is frozen there must not change.
+    def put(self, slot: int, keys: Sequence[Hashable], rows: Iterable[Values], hold: int = 1) -> None:
+        """Write who is there, with the values of each, to a slot and to up to `hold - 1` unwritten ones before it.
+
+        A slot that is written stays, though somebody came later in it: a chart that is frozen there must not change.
         """
-        state = self._state
+        state, begin = self._state, slot - hold + 1
         if state.rows and slot < state.end:
-            return False
-        begin = slot - hold + 1
+            return
         if not state.rows or begin - state.end >= self._limit:
-            state = _State(begin, [], [])
+            self._begin_anew(begin)
+            state = self._state
         begin = max(begin, state.end)
         if begin > state.end:
-            state.runs.append(_Run(state.end, (), {}))
-            state.rows.extend([_EMPTY] * (begin - state.end))
-        others = not state.runs or keys != state.runs[-1].keys
-        if others:  # who stands where comes before the row: a reader must not take one for another
-            places: dict[Hashable, int] = {}
-            for place, key in enumerate(keys):
-                places.setdefault(key, place * self._width)
-            state.runs.append(_Run(begin, keys, places))
-        state.rows.extend([array("f", numbers)] * (slot - begin + 1))
-        self._state = self._trimmed(state)
-        return others
+            nothing = array("f", [NAN]) * (self._width * (len(self._seats) + len(self._vacant)))
+            state.rows.extend([nothing] * (begin - state.end))
+        if keys != self._keys:
+            self._seat(keys, begin)
+        seated: list[Values] = [self._gap] * (len(self._seats) + len(self._vacant))
+        for seat, row in zip(reversed(self._order), reversed(list(rows)), strict=True):  # of two alike the first stays
+            seated[seat] = row
+        numbers = array("f", [NAN if value is None else value for row in seated for value in row])
+        state.rows.extend([numbers] * (slot - begin + 1))
+        if slot - self._swept >= _SWEEP:
+            self._sweep(slot)
 
-    def _trimmed(self, state: _State) -> _State:
-        over = len(state.rows) - self._limit
-        if over < _SPARE:
-            return state
-        first = state.first + over
-        ends = [*(run.since for run in state.runs[1:]), state.end]
-        kept = [run for run, end in zip(state.runs, ends, strict=True) if end > first]
-        return _State(first, state.rows[over:], kept)
+    def _seat(self, keys: Sequence[Hashable], slot: int) -> None:
+        """Others are there than a slot before."""
+        there = dict.fromkeys(keys)
+        for key in [key for key in self._seats if key not in there]:
+            self._vacant.append(self._seats.pop(key))
+            self._stays[key][-1].until = slot
+        for key in there:
+            if key not in self._seats:
+                seat = self._vacant.pop() if self._vacant else len(self._seats)
+                self._seats[key] = seat
+                self._stays.setdefault(key, []).append(_Stay(seat, slot))
+        self._keys, self._order = keys, [self._seats[key] for key in keys]
+
+    def _sweep(self, slot: int) -> None:
+        """Drop what is too old, and have those that are left sit closer where many have gone."""
+        self._swept = slot
+        over = max(0, len(self._state.rows) - self._limit)
+        self._state = _State(self._state.first + over, self._state.rows[over:])
+        first = self._state.first
+        gone = max(first, slot - self._keep)
+        there = {key: stays for key, stays in self._stays.items() if stays[-1].ends_after(gone)}
+        self._stays = {key: [stay for stay in stays if stay.ends_after(first)] for key, stays in there.items()}
+        if len(self._vacant) > len(self._seats) + _WASTE:
+            self._rise(slot + 1)
 
     def rewind(self, slot: int) -> None:
         """Forget everything after a slot."""
-        first, rows, runs = self._state
-        kept = max(0, slot - first + 1)
-        self._state = _State(first, rows[:kept], [run for run in runs if run.since <= slot]) if kept else _NOTHING
+        first, rows = self._state
+        if slot < first or not rows:
+            self._begin_anew(slot)
+            return
+        self._state, self._swept = _State(first, rows[: slot - first + 1]), slot
+        end = self._state.end
+        self._stays = {key: kept for key, stays in self._stays.items() if (kept := _before(stays, end))}
+        self._rise(end)
 
-    def keys(self, last: int | None = None, count: int | None = None) -> list[Hashable]:
-        """Whoever stands in the newest `count` slots up to `last`, or in any, each once."""
-        state = self._state
-        last, count = state.end - 1 if last is None else last, len(state.rows) if count is None else count
-        return list(dict.fromkeys(key for run, _, _ in _parts(state, last, count) for key in run.keys))
+    def keys(self, last: int, count: int) -> list[Hashable]:
+        """Whoever is there in the newest `count` slots up to `last`."""
+        return [key for key in self._stays if any(True for _ in self._parts(key, self._state, last, count))]
 
     def column(self, key: Hashable, index: int, last: int, count: int) -> list[float]:
         """The newest `count` slots up to `last` of one number of a subject, oldest first."""
         state, low = self._state, last - count + 1
         values: list[float] = []
-        for run, begin, end in _parts(state, last, count):
+        for stay, begin, end in self._parts(key, state, last, count):
             values += [NAN] * (begin - low - len(values))
-            place = run.places.get(key)
-            if place is not None:
-                at = place + index
-                values += [row[at] for row in state.rows[begin - state.first : end - state.first]]
+            at = stay.seat * self._width + index
+            values += [row[at] for row in state.rows[begin - state.first : end - state.first]]
         return values + [NAN] * (count - len(values))
 
     def block(self, key: Hashable, last: int, count: int) -> list[array[float]]:
-        """All numbers of a subject in the newest `count` slots up to `last` in which it stands, oldest first."""
-        state = self._state
-        found = []
-        for run, begin, end in _parts(state, last, count):
-            place = run.places.get(key)
-            if place is not None:
-                rows = state.rows[begin - state.first : end - state.first]
-                found += [row[place : place + self._width] for row in rows]
+        """All numbers of a subject in the newest `count` slots up to `last` in which it is there, oldest first."""
+        state, found = self._state, []
+        for stay, begin, end in self._parts(key, state, last, count):
+            at = stay.seat * self._width
+            found += [row[at : at + self._width] for row in state.rows[begin - state.first : end - state.first]]
         return found
 
+    def _parts(self, key: Hashable, state: _State, last: int, count: int) -> Iterator[tuple[_Stay, int, int]]:
+        """When a subject was there in these slots: the first of them and the one after the last, oldest first."""
+        low, end = max(last - count + 1, state.first), min(last + 1, state.end)
+        for stay in self._stays.get(key, ()):
+            until = end if stay.until is None else min(stay.until, end)
+            if max(stay.since, low) < until:
+                yield stay, max(stay.since, low), until
 
-def _parts(state: _State, last: int, count: int) -> list[tuple[_Run, int, int]]:
-    """The runs of these slots with the first of them and the one after the last, oldest first."""
-    low, end, found = last - count + 1, min(last + 1, state.end), []
-    for run in reversed(state.runs):
-        begin = max(run.since, low, state.first)
-        if begin < end:
-            found.append((run, begin, end))
-            end = begin
-        if run.since <= low:
-            break
-    return found[::-1]
+
+def _before(stays: Sequence[_Stay], end: int) -> list[_Stay]:
+    """What of them was before a slot."""
+    return [
+        _Stay(stay.seat, stay.since, end if stay.until is None else min(stay.until, end))
+        for stay in stays
+        if stay.since < end
+    ]

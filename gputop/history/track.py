@@ -6,29 +6,30 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
+from gputop.history.table import Values
 from gputop.model import Cgroup, Disk, Gpu, Host, Identity, Mount, Network, Pressure, Process, metrics
 
 Key = str | Identity  # a GPU's uuid, a process, "host", "disk NAME", "mount PATH", "net NAME", "cgroup PATH"
-Values = tuple[float | None, ...]
 
 
 class Track:
     """One kind of subject; `values` are its metrics in the order of `names`."""
 
-    __slots__ = ("coarse", "names", "values")
+    __slots__ = ("coarse", "mortal", "names", "values")
 
     def __init__(
         self,
         owner: type,
         *,
         coarse: bool = False,
+        mortal: bool = False,
         also: dict[str, Callable[[Any], float | None]] | None = None,
     ):
-        """`coarse`: kept for hours too."""
+        """`coarse`: kept for hours too; `mortal`: forgotten soon after it is gone."""
         kept = [metric.name for metric in metrics(owner) if metric.history]
         take: Callable[[Any], Values] = attrgetter(*kept)
         extra = tuple((also or {}).values())
-        self.coarse = coarse
+        self.coarse, self.mortal = coarse, mortal
         self.names = {name: index for index, name in enumerate([*kept, *(also or {})])}
 
         def values(subject: Any) -> Values:
@@ -50,7 +51,7 @@ _SHORT_OF_MEMORY = {
     "memory_pressure_full": _stalled("memory_pressure", "full_percent"),
 }
 GPU = Track(Gpu, coarse=True)
-PROCESS = Track(Process)
+PROCESS = Track(Process, mortal=True)
 HOST = Track(
     Host,
     coarse=True,
@@ -58,5 +59,5 @@ HOST = Track(
     | {"io_pressure_full": _stalled("io_pressure", "full_percent")}
     | _SHORT_OF_MEMORY,
 )
-CGROUP = Track(Cgroup, coarse=True, also=_SHORT_OF_MEMORY)
+CGROUP = Track(Cgroup, coarse=True, mortal=True, also=_SHORT_OF_MEMORY)
 DISK, MOUNT, NETWORK = Track(Disk), Track(Mount), Track(Network)

@@ -94,7 +94,7 @@ class View:
         return host_spans(self.trace, mark, self.found.window)
 
     @property
-    def comm(self) -> Spans:
+    def collectives(self) -> Spans:
         """The time in collectives: of the GPU, or without one of the CPU (gloo)."""
         return self.found.comm if len(self.trace.activity) else self.host(Mark.COMM)
 

@@ -71,24 +71,26 @@ def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:
 def _fallen(view: View, trainer: Trainer) -> Iterator[Evidence]:
     """Later: it still fills, and fewer and fewer reads of this job reach the storage."""
     seconds = min(view.limit("window_s"), trainer.context_s or 0.0)
-    grown = _cached(view, seconds)
+    grown = _cached(view, seconds) if seconds >= view.limit("kept_s") else None
     if grown is None or grown[1] <= grown[0]:
         return
-    reads = _reads(view, trainer, seconds)
-    if not any(reads):  # the kernel counts those of a file server for nobody
-        reads = _reads(view, "host", seconds)
-    third = len(reads) // _THIRD
-    if third * COARSE_S < view.limit("kept_s") / _THIRD:
+    # the kernel counts what a file server gives for nobody
+    reads = _reads(view, trainer, seconds) or _reads(view, "host", seconds)
+    if 2 * COARSE_S * len(reads) < seconds:  # too little of it is known
         return
+    third = len(reads) // _THIRD
+    before, now, known_s = grown
     first, last = sum(reads[:third]) / third, sum(reads[-third:]) / third
-    if grown[1] - grown[0] < view.limit("grown") * sum(reads) * COARSE_S:
+    if now - before < view.limit("grown") * known_s * sum(reads) / len(reads):
         return
     if first and view.below(last / first, "fallen"):
         text = f"reads fell from {moved(first)} to {moved(last)} in {ago(seconds)}"
         yield Evidence(text=text, value=last, unit="B/s", limit=first * view.limit("fallen"))
-        yield Evidence(text=f"while the page cache grew from {size(grown[0])} to {size(grown[1])}", value=grown[1])
+        yield Evidence(text=f"while the page cache grew from {size(before)} to {size(now)}", value=now)
 
 
 def _reads(view: View, thing: Trainer | str, seconds: float) -> list[float]:
-    """Bytes a second from storage, each the mean of a coarse slot."""
-    return [mean for mean in view.past(thing, "read_bytes_per_s", seconds) if mean is not None]
+    """Bytes a second from storage, each the mean of a coarse slot that lies in these seconds; none where all are 0."""
+    past = view.past(thing, "read_bytes_per_s", seconds - 1.5 * COARSE_S)
+    known = [mean for mean in past if mean is not None]
+    return known if any(known) else []

@@ -90,5 +90,5 @@ def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
 
 def _waits(view: View) -> list[float]:
     """The time in collectives, a step."""
-    comm = view.comm
+    comm = view.collectives
     return [comm.within(step.start, step.end).total for step in view.found.window.steps] if len(comm) else []
