@@ -149,6 +149,17 @@ def test_loaders_of_one_thread_each_are_no_pool() -> None:
     assert found(said, "openblas-on-intel") is None
 
 
+@pytest.mark.parametrize(("waits", "fires"), [(45.0, True), (25.0, False)])
+def test_where_cpus_are_short_pools_show_by_what_they_wait_for(waits: float, fires: bool) -> None:
+    """16 loaders on 16 CPUs get one core each, however many threads compute; each wants 1.7, or 1.3."""
+    loader, trainer = {"cpu_percent": 95.0, "run_wait_percent": waits, **BLAS}, {"cpu_percent": 50.0, **BLAS}
+    said = Machine(gpu=HUNGRY, trainer=trainer, loader=loader, host=INTEL, loaders=16).verdict()
+    told = found(said, "starved-cpu-saturated")
+    assert told is not None
+    assert ("openblas-on-intel" in told.causes) == fires
+    assert any("each wants 1.7 cores and gets 1.0:" in one.text for one in told.evidence) == fires
+
+
 @pytest.mark.parametrize("dials", [{"libraries": ()}, {"model": None}])
 def test_openblas_on_intel_abstains(dials: dict[str, Any]) -> None:
     one = silent(blas(**dials), "openblas-on-intel")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import busy, cores, starved
+from gputop.diagnose.starved import busy, cores, starved, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Missing
@@ -40,17 +40,27 @@ def openblas_on_intel(view: View) -> Iterator[Finding]:
 
 
 def _pools(view: View, trainer: Trainer) -> bool:
-    """Whether its loaders, or it itself without any, compute with more than one thread each."""
+    """Whether its loaders, or it itself without any, compute with more than one thread each.
+
+    Where CPUs are short no loader gets more than one: then what it waits for tells of its threads.
+    """
     if trainer.loaders:
-        return view.above(trainer.loader_cpu, "loader_cores")
+        return view.above(trainer.loader_cpu, "loader_cores") or view.above(_wanted(trainer), "loader_wanted")
     return view.above(trainer.compute_threads, "threads") and view.above(trainer.cores, "loader_cores")
+
+
+def _wanted(trainer: Trainer) -> float:
+    """Cores that a loader uses or waits for."""
+    return (trainer.loader_cpu or 0.0) + waiting(trainer.loader_wait, trainer.loader_cpu)
 
 
 def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
     if trainer.loaders:
-        each = trainer.loader_cpu or 0.0
-        text = f"{trainer.loaders} loaders, each {each:.1f} cores: they compute with several threads"
-        at_work = Evidence(text=text, value=each, unit="cores", limit=view.limit("loader_cores"))
+        each, short = trainer.loader_cpu or 0.0, not view.above(trainer.loader_cpu, "loader_cores")
+        much = f"wants {_wanted(trainer):.1f} cores and gets {each:.1f}" if short else f"{each:.1f} cores"
+        text = f"{trainer.loaders} loaders, each {much}: they compute with several threads"
+        value, limit = (_wanted(trainer), "loader_wanted") if short else (each, "loader_cores")
+        at_work = Evidence(text=text, value=value, unit="cores", limit=view.limit(limit))
     else:
         threads = trainer.compute_threads or 0.0
         at_work = Evidence(text=f"{threads:.0f} compute threads in the training process", value=threads)
