@@ -42,7 +42,7 @@ class Result:
     """One run by one tool."""
 
     mark: str | None = None  # one of MARKS; None of a healthy run
-    said: str = ""  # the alarms, where the mark is not right
+    said: str = ""  # the alarms, where the mark is not right; of a healthy run all there were
     misled: tuple[str, ...] = ()  # what must not have been said
     false_alarms: int = 0
     healthy_s: float = 0.0
@@ -62,7 +62,7 @@ def marked(seen: Sequence[Said], truth: Truth) -> Result:
         "healthy_s": calm[-1].t - calm[0].t if calm else 0.0,
     }
     if truth.rule is None:
-        return Result(**common)  # type: ignore[arg-type]
+        return Result(said=", ".join(sorted(_all(calm))), **common)  # type: ignore[arg-type]
     ends_s = last_s + 1 if truth.ends_s is None else truth.ends_s
     faulty = [one for one in seen if truth.onset_s <= one.t < ends_s]
     due = [one for one in faulty if truth.due_s <= one.t < truth.due_s + LOOKED_S] or faulty[-1:]
