@@ -85,8 +85,9 @@ def _apart(traces: list[View]) -> str | None:
     from gputop.trace.together import apart
 
     why = apart(traces) if len(traces) > 1 else None
-    for view in [] if why else traces:
-        view.ranks = traces
+    if why is None:
+        for view in traces:
+            view.ranks = traces
     return why
 
 

@@ -59,7 +59,7 @@ class Subjects:
     def trainers(self, *, cold: bool = False) -> Iterator[Trainer]:
         """Trainers past their start; `cold`: those too that only start, or have no GPU."""
         found = (one for one in self.vectors() if cold or one.warm)
-        return map(self._at, found) if self._shown else found
+        return map(self._at, found) if self._shown else found  # nearly always nothing is shown: leniency stays 0
 
     def jobs(self) -> Iterator[Job]:
         """Jobs; `ranks(job)` are their trainers."""

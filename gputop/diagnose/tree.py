@@ -11,7 +11,7 @@ from gputop.history import Track
 from gputop.model import Frame, Identity, Process, Role, Unit, metric
 
 _P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S
-_TRAINER, _LOADER = Role.TRAINER, Role.LOADER
+_TRAINER, _LOADER = Role.TRAINER, Role.LOADER  # asked of every process at every tick: an enum looks them up each time
 _DEEPEST = 32  # parents of a process: a loop in what /proc said ends
 
 

@@ -49,6 +49,11 @@ class _Found(NamedTuple):
         """Its newest `count` slots, oldest first, NaN for a gap."""
         return self.table.column(key, self.place, int(now_s / self.step_s), count)
 
+    def known(self, key: Key, seconds: float, now_s: float) -> list[float]:
+        """The last `seconds` without their gaps."""
+        count = max(1, round(seconds / self.step_s))
+        return [value for value in self.last(key, count, now_s) if value == value]
+
 
 class History:
     """What the charts and the rules look back on. Fed by the monitor, read by anybody."""
@@ -105,16 +110,14 @@ class History:
     def known(self, key: Key, metric: str, seconds: float) -> Sequence[float]:
         """The last `seconds` of a metric without its gaps, oldest first, of the last quarter of an hour at most."""
         found = self._found(key, metric, 0.0)
-        count = max(1, round(seconds / FINE_S))
-        return [value for value in found.last(key, count, self._now_s) if value == value] if found else ()
+        return found.known(key, seconds, self._now_s) if found else ()
 
     def mean(self, key: Key, metric: str, seconds: float, least_s: float = 0.0) -> float | None:
         """The mean of the last `seconds`; None where less than `least_s` of them, or nothing, is known."""
         found = self._found(key, metric, seconds)
         if found is None:
             return None
-        column = found.last(key, max(1, round(seconds / found.step_s)), self._now_s)
-        values = [value for value in column if value == value]
+        values = found.known(key, seconds, self._now_s)
         return sum(values) / len(values) if values and len(values) * found.step_s >= least_s else None
 
     def window(self, key: Key, metric: str, seconds: float) -> Window:

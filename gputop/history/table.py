@@ -70,6 +70,11 @@ class Table:
         """The newest slot; one before the first where there is none."""
         return self._state.end - 1
 
+    @property
+    def _room(self) -> int:
+        """Seats, taken or not."""
+        return len(self._seats) + len(self._vacant)
+
     def __contains__(self, key: Hashable) -> bool:
         return key in self._stays
 
@@ -86,11 +91,11 @@ class Table:
             state = self._state
         begin = max(begin, state.end)
         if begin > state.end:
-            nothing = array("f", [NAN]) * (self._width * (len(self._seats) + len(self._vacant)))
+            nothing = array("f", [NAN]) * (self._width * self._room)
             state.rows.extend([nothing] * (begin - state.end))
         if keys != self._keys:
             self._seat(keys, begin)
-        seated: list[Values] = [self._gap] * (len(self._seats) + len(self._vacant))
+        seated: list[Values] = [self._gap] * self._room
         for seat, row in zip(reversed(self._order), reversed(list(rows)), strict=True):  # of two alike the first stays
             seated[seat] = row
         numbers = array("f", [NAN if value is None else value for row in seated for value in row])

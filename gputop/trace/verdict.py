@@ -93,11 +93,6 @@ class View:
         """What of the window the CPU spends on something."""
         return host_spans(self.trace, mark, self.found.window)
 
-    @property
-    def collectives(self) -> Spans:
-        """The time in collectives: of the GPU, or without one of the CPU (gloo)."""
-        return self.found.comm if len(self.trace.activity) else self.host(Mark.COMM)
-
     def compute_share(self, names: Pattern[str], but: Pattern[str] | None = None) -> float:
         """What of the time of all compute kernels those of such names take, 0 to 1."""
         took = sum(

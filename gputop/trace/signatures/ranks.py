@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from gputop.trace.names import Mark
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
 
@@ -89,6 +90,6 @@ def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 def _waits(view: View) -> list[float]:
-    """The time in collectives, a step."""
-    comm = view.collectives
+    """The time in collectives, a step: of the GPU, or without one of the CPU (gloo)."""
+    comm = view.found.comm if len(view.trace.activity) else view.host(Mark.COMM)
     return [comm.within(step.start, step.end).total for step in view.found.window.steps] if len(comm) else []
