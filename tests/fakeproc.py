@@ -7,9 +7,11 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from gputop.collect.processes.names import Names
 from gputop.collect.processes.reader import ProcessReader
@@ -189,3 +191,12 @@ def named(proc: FakeProc, pid: int, ready: Callable[[Process], object], *gpu_pid
 
     until(done)
     return found[0]
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Iterator[FakeProc]:
+    """One whose names lane answers."""
+    proc = FakeProc(tmp_path)
+    proc.names.start()
+    yield proc
+    proc.names.stop()

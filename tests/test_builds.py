@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
+from tests.fakeproc import FakeProc, named, proc
 
-from tests.fakeproc import FakeProc, named
-
-
-@pytest.fixture
-def proc(tmp_path: Path) -> Iterator[FakeProc]:
-    proc = FakeProc(tmp_path)
-    proc.names.start()
-    yield proc
-    proc.names.stop()
+__all__ = ["proc"]
 
 
 def build_of(proc: FakeProc, file: str | None) -> tuple[str | None, str | None]:

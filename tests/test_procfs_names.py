@@ -13,17 +13,11 @@ from gputop.collect.processes.cgroup import place
 from gputop.collect.processes.names import Wanted
 from gputop.model import Identity, Missing
 from tests import hostile
-from tests.fakeproc import FakeProc, named, until
+from tests.fakeproc import FakeProc, named, proc, until
+
+__all__ = ["proc"]
 
 IDS = "0123456789abcdef" * 4
-
-
-@pytest.fixture
-def proc(tmp_path: Path) -> FakeProc:
-    proc = FakeProc(tmp_path)
-    proc.names.start()
-    yield proc
-    proc.names.stop()
 
 
 def test_what_a_process_says_of_itself(proc: FakeProc) -> None:
@@ -202,53 +196,6 @@ def test_what_ended_is_forgotten(proc: FakeProc) -> None:
     proc.remove(42)
     proc.look()
     assert proc.names.known(process.identity) is None
-
-
-def test_pss_is_weighed(proc: FakeProc) -> None:
-    for pid in (42, 43):
-        proc.add(pid)
-        proc.write(
-            f"{pid}/smaps_rollup",
-            "5600-7ffd ---p 0 00:00 0  [rollup]\nRss:   1756 kB\nPss:     328 kB\nPss_Dirty: 1 kB\n",
-        )
-    wanted = [Wanted(Identity(pid, 500_000), "python", weigh=True) for pid in (42, 43)]
-
-    def weighed(pid: int) -> bool:
-        proc.now_s += 0.06
-        proc.names.want(wanted)
-        return "pss_bytes" in proc.names.known(Identity(pid, 500_000)).values
-
-    until(lambda: weighed(42) and weighed(43))
-    assert proc.names.known(Identity(42, 500_000)).values["pss_bytes"] == 328 * 1024
-
-
-def weighed(proc: FakeProc, pid: int) -> dict:
-    """What the names lane says of a process after it was weighed."""
-
-    def done() -> bool:
-        proc.now_s += 0.06
-        proc.names.want([Wanted(Identity(pid, 500_000), "python", weigh=True, shm=True)])
-        values = proc.names.known(Identity(pid, 500_000)).values
-        told = {missing.metric for missing in values.get("missing", ())}
-        return "shm_total_bytes" in values or "shm_total_bytes" in told
-
-    until(done)
-    return proc.names.known(Identity(pid, 500_000)).values
-
-
-def test_shared_memory_is_that_of_the_process_s_own_namespace(proc: FakeProc, tmp_path: Path) -> None:
-    proc.add(42)
-    (proc.proc / "42/root").symlink_to("/")
-    size, values = os.statvfs("/dev/shm"), weighed(proc, 42)
-    assert values["shm_total_bytes"] == size.f_blocks * size.f_frsize
-    assert 0 <= values["shm_used_bytes"] <= values["shm_total_bytes"]
-
-
-def test_a_folder_where_shared_memory_should_be_has_no_size(proc: FakeProc) -> None:
-    proc.add(42)
-    (proc.proc / "42/root/dev/shm").mkdir(parents=True)
-    missing = {missing.metric: missing.reason for missing in weighed(proc, 42)["missing"]}
-    assert (missing["shm_total_bytes"], missing["shm_used_bytes"]) == ("absent", "absent")
 
 
 @pytest.mark.parametrize(

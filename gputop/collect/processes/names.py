@@ -23,7 +23,8 @@ AGAIN_S = 3.0  # asked again after this, since it may have been between fork and
 MORE_RARELY = 3.0  # then after this many times that,
 LONGEST_S = 300.0  # and so on up to this: libraries appear as imports go on
 WEIGH_EVERY_S = 30.0  # PSS: the kernel walks every page for it,
-WEIGH_SHARE = 0.01  # so no more of the time than this goes into it
+WEIGH_SHARE = 0.01  # so no more of the time than this goes into it;
+SAVED_S = 1.0  # of so long it may be used at once, or quick ones would wait for a tick each
 SHM_EVERY_S = 10.0
 LOOK_AGAIN_S = 0.01
 MOST_USERS, PASSWD = 4096, 1 << 18
@@ -127,6 +128,8 @@ class Names:
         self._watch(now_s)
         if self._asks.qsize() > MOST_ASKS:
             return
+        heavy: list[_Card] = []
+        idle = self._asks.empty()
         for want in wanted:
             card = self._cards.get(want.identity)
             if card is None:
@@ -141,11 +144,13 @@ class Names:
                 card.again_s = now_s + card.pause_s if card.pause_s <= LONGEST_S else float("inf")
                 self._asks.put(_Ask(want.identity))
             elif want.weigh and now_s >= max(card.weigh_s, self._weigh_after_s):
-                card.weigh_s = now_s + WEIGH_EVERY_S
-                self._asks.put(_Ask(want.identity, "weight"))
+                heavy.append(card)
             elif want.shm and now_s >= card.shm_s:
                 card.shm_s = now_s + SHM_EVERY_S
                 self._asks.put(_Ask(want.identity, "shm"))
+        if idle:  # else they are asked already
+            for card in sorted(heavy, key=lambda card: card.weigh_s):  # there may be time for few: none waits forever
+                self._asks.put(_Ask(card.dossier.identity, "weight"))
 
     def known(self, identity: Identity) -> Dossier | None:
         """What is known of a process so far; None before it was asked for."""
@@ -237,13 +242,15 @@ class Names:
             card.dossier.learn(ask.build, tell)
         elif ask.about == "shm":
             card.dossier.ask_shm(tell)
-        elif self._clock() >= self._weigh_after_s:
-            began_s = self._clock()
-            card.dossier.weigh(tell)
-            ended_s = self._clock()
-            self._weigh_after_s = ended_s + (ended_s - began_s) / WEIGH_SHARE
-        else:
-            card.weigh_s = 0.0  # at a later tick
+        elif self._clock() >= self._weigh_after_s:  # else at a later tick
+            self._weigh(card, tell)
+
+    def _weigh(self, card: _Card, tell: Callable[[], None]) -> None:
+        began_s = self._clock()
+        card.weigh_s = began_s + WEIGH_EVERY_S  # before it hangs, if it does
+        card.dossier.weigh(tell)
+        ended_s = self._clock()
+        self._weigh_after_s = max(self._weigh_after_s, ended_s - SAVED_S) + (ended_s - began_s) / WEIGH_SHARE
 
     def _ask_build(self, card: _Card) -> None:
         """Which PyTorch it has mapped, once it has."""
