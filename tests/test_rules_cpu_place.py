@@ -99,19 +99,24 @@ def test_numa_misplacement_abstains_where_the_card_does_not_tell() -> None:
 def shared(
     trainer: dict[str, Any], host: dict[str, Any], other: dict[str, Any], loader: dict[str, Any]
 ) -> Callable[[float], Frame]:
-    machine = Machine(gpu=HUNGRY, trainer={"user": "alice", "uid": 1, "cgroup": "/a"} | trainer, host=host,
-                      loader={"uid": 1, "cgroup": "/a"} | loader, loaders=2)  # fmt: skip
+    alice: dict[str, Any] = {"uid": 1, "cgroup": "/a"}
+    trainer = {"user": "alice", "parent_pid": 900, "group": 100, **alice, **trainer}
+    machine = Machine(gpu=HUNGRY, trainer=trainer, host=host, loader=alice | loader, loaders=2)
+    login = Process(pid=899, started_ticks=1, parent_pid=1, name="sshd", **alice)
+    shell = Process(pid=900, started_ticks=1, parent_pid=899, name="bash", **alice)
     bob = Process(pid=991, started_ticks=9, name="tar", **{"user": "bob", "uid": 2, "cgroup": "/b"} | other)
 
     def frame(t: float) -> Frame:
         one = machine.frame(t)
-        return replace(one, processes=(*one.processes, bob))
+        return replace(one, processes=(*one.processes, login, shell, bob))
 
     return frame
 
 
 FULL = {"cpu_percent": 97.0, "cpu_pressure": CROWDED}
 WAITS = {"run_wait_percent": 60.0}
+# another command of the shell that started the trainer
+OWN = {"cpu_percent": 1200.0, "uid": 1, "cgroup": "/a", "parent_pid": 900, "group": 991}
 DISK = {"io_pressure": CROWDED, "disks": (Disk(name="nvme0n1", busy_percent=99.0),)}
 STUCK = {"blocked_percent": 60.0, "read_bytes_per_s": 10e6}
 
@@ -126,7 +131,8 @@ STUCK = {"blocked_percent": 60.0, "read_bytes_per_s": 10e6}
         (WAITS, FULL | {"cpu_pressure": None}, {"cpu_percent": 1200.0}, {}, True),  # an old kernel
         ({"run_wait_percent": 29.0}, FULL, {"cpu_percent": 1200.0}, {}, False),
         (WAITS | {"cpu_percent": 800.0}, FULL, {"cpu_percent": 700.0}, {}, False),  # it is the largest itself
-        (WAITS, FULL, {"cpu_percent": 1200.0, "uid": 1, "cgroup": "/a"}, {}, False),  # it may be of the same job
+        (WAITS, FULL, OWN, {}, True),
+        (WAITS, FULL, OWN | {"group": 100}, {}, False),  # in a pipe with the trainer
         (WAITS, FULL, {"cpu_percent": 1200.0, "job": "j"}, {}, False),
         ({}, {"steal_percent": 6.0}, {}, {}, True),
         ({}, {"steal_percent": 4.0}, {}, {}, False),

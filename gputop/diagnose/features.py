@@ -34,7 +34,6 @@ _TREE_MEANS = {
     "cores": "cores",
     "main": "main",
     "loader_cpu": "loader_cpu",
-    "loader_top": "loader_top",
     "loader_low": "loader_low",
     "loader_blocked": "loader_blocked",
     "loader_delayed": "loader_delayed",

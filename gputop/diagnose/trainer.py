@@ -56,7 +56,6 @@ class Trainer:
     loaders: int  # processes
     team: frozenset[Identity]  # these
     loader_cpu: float | None  # mean of one
-    loader_top: float | None  # of the busiest
     loader_low: float | None  # of the least busy
     loader_blocked: float | None
     loader_delayed: float | None  # the same, as the kernel counts it

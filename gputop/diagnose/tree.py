@@ -12,7 +12,7 @@ from gputop.model import Frame, Identity, Process, Role, Unit, metric
 
 _P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S
 _TRAINER, _LOADER = Role.TRAINER, Role.LOADER  # asked of every process at every tick: an enum looks them up each time
-_DEEPEST = 32  # parents of a process: a loop in what /proc said ends
+DEEPEST = 32  # parents of a process: a loop in what /proc said ends
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,6 @@ class Tree:
     main: float | None = metric(_N, "cores its main thread uses", history=True)
     loaders: float | None = metric(_N, "loader processes", history=True)
     loader_cpu: float | None = metric(_N, "cores a loader uses, mean", history=True)
-    loader_top: float | None = metric(_N, "cores the busiest loader uses", history=True)
     loader_low: float | None = metric(_N, "cores the least busy loader uses", history=True)
     loader_blocked: float | None = metric(_N, "share of loaders that wait for storage, 0-1", history=True)
     loader_delayed: float | None = metric(_N, "share of their time that the kernel says they did, 0-1", history=True)
@@ -67,7 +66,7 @@ def members(frame: Frame) -> dict[Identity, list[Process]]:
     trees = {process.pid: [process] for process in jobs if process.role is _TRAINER and process.verified}
     for process in jobs:
         above = None if process.pid in trees else process.parent_pid
-        for _ in range(_DEEPEST):
+        for _ in range(DEEPEST):
             if above is None or above in trees:
                 break
             above = parents.get(above)
@@ -92,7 +91,6 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
         main=_part(trainer.main_thread_percent),
         loaders=float(len(loaders)),
         loader_cpu=sum(cpu) / len(cpu) / 100 if cpu else None,
-        loader_top=max(cpu) / 100 if cpu else None,
         loader_low=min(cpu) / 100 if cpu else None,
         loader_blocked=_part(mean(blocked)),
         loader_delayed=_part(mean(delayed)),

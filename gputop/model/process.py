@@ -50,6 +50,7 @@ class Process:
     pid: Annotated[int, "its number"]
     started_ticks: Annotated[int, "when it was started: field 22 of /proc/PID/stat"]
     parent_pid: Annotated[int, "pid of its parent"] = 0
+    group: Annotated[int | None, "number of its process group: what one command of a shell started"] = None
     verified: Annotated[bool, "false: a host's pid seen from a container, of which no more is known"] = True
     unseen: Annotated[Unseen | None, "why /proc has nothing on it"] = None
     user: Annotated[str | None, "name of its user"] = None

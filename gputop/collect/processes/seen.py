@@ -124,6 +124,7 @@ class Seen:
             "pid": self.identity.pid,
             "started_ticks": self.identity.started_ticks,
             "parent_pid": self.stat.parent_pid or 0,
+            "group": self.stat.group,
             "user": user,
             "uid": self.uid,
             "name": self.stat.comm,

@@ -9,6 +9,7 @@ from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, starved, stolen
+from gputop.diagnose.strangers import strangers
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Missing, Process
@@ -115,34 +116,14 @@ def _moved(process: Process) -> float:
 
 
 def _others(view: View, trainer: Trainer, *metrics: str) -> list[Consumer]:
-    """What is not of this trainer's job, ancestors and descendants, by job or by user and control group."""
-    mine = {process.identity for process in (*trainer.tree, *_above(view, trainer))}
+    """What is not of this trainer's job, by job or by user and control group."""
     groups: dict[Hashable, list[Process]] = {}
-    for process in view.frame.processes:
-        if process.unseen is None and process.identity not in mine and not _same(process, trainer.process):
-            key = process.job or (process.uid, process.cgroup)
-            groups.setdefault(key, []).append(process)
+    for process in strangers(view.frame, trainer.process):
+        groups.setdefault(process.job or (process.uid, process.cgroup), []).append(process)
     return [
         Consumer(tuple(group), sum(getattr(process, metric) or 0.0 for process in group for metric in metrics))
         for group in groups.values()
     ]
-
-
-def _same(process: Process, trainer: Process) -> bool:
-    """Whether it belongs to the trainer's job, or may: nothing tells it from what that job started."""
-    if process.job is not None or trainer.job is None:
-        return process.job == trainer.job
-    return process.uid == trainer.uid and process.cgroup in (None, trainer.cgroup)
-
-
-def _above(view: View, trainer: Trainer) -> Iterator[Process]:
-    by_pid = {process.pid: process for process in view.frame.processes}
-    above = by_pid.get(trainer.process.parent_pid)
-    for _ in range(32):
-        if above is None:
-            return
-        yield above
-        above = by_pid.get(above.parent_pid)
 
 
 def _who(trainer: Trainer, other: Consumer) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputop import units
 from gputop.diagnose.experiments.fitting import fits, shared
-from gputop.diagnose.experiments.loads import Load, Past, beside, loads, mean
+from gputop.diagnose.experiments.loads import Load, Past, loads, mean
 from gputop.diagnose.experiments.slowing import Scene, slowed
 from gputop.diagnose.experiments.types import Experiment, Fit, Slower, Together
 from gputop.diagnose.limits import Limits
@@ -13,7 +13,7 @@ from gputop.model import Frame
 
 def together(frame: Frame, past: Past, limits: Limits) -> Together:
     """Every experiment of a frame; `past` is the history that the engine has fed, `limits` the numbers of the rules."""
-    scene = Scene(frame, past, limits, loads(frame, past), beside(frame))
+    scene = Scene(frame, past, limits, loads(frame, past))
     slowers = {load.job.key: slowed(scene, load) for load in scene.loads}
     programs = {one.name for many in slowers.values() for one in many if one.resource == "cpu" and not one.experiment}
     room = fits(frame, limits, scene.loads, len(programs))

@@ -8,6 +8,7 @@ from typing import Protocol
 from gputop.declare import record
 from gputop.diagnose import known
 from gputop.diagnose.cpu.threads import affinity, pool
+from gputop.diagnose.strangers import strangers
 from gputop.diagnose.tree import key, members
 from gputop.model import Frame, Gpu, Identity, Job, Process, Role
 
@@ -68,8 +69,6 @@ class Beside:
     """Programs of one user that are no experiment."""
 
     name: str
-    uid: int | None
-    cgroup: str | None
     cores: float
     moved: float
 
@@ -134,22 +133,23 @@ def _asked(trainers: Sequence[Process]) -> int | None:
     return total
 
 
-def beside(frame: Frame) -> list[Beside]:
-    """Programs that are no experiment's, by user and control group, named after the one that uses most CPU."""
+def beside(frame: Frame, load: Load) -> list[Beside]:
+    """Programs that are no experiment's and surely not of this one, by user and control group.
+
+    Each group is named after the one of it that uses most CPU.
+    """
     groups: dict[tuple[int | None, str | None], list[Process]] = {}
-    for process in frame.processes:
-        if process.job is None and process.unseen is None:
+    for process in strangers(frame, load.trainers[0]):  # who is one to one rank is to all
+        if process.job is None:
             groups.setdefault((process.uid, process.cgroup), []).append(process)
-    return [_beside(uid, cgroup, group) for (uid, cgroup), group in groups.items()]
+    return [_beside(group) for group in groups.values()]
 
 
-def _beside(uid: int | None, cgroup: str | None, group: Sequence[Process]) -> Beside:
+def _beside(group: Sequence[Process]) -> Beside:
     largest = max(group, key=lambda process: process.cpu_percent or 0.0)
     name = largest.name or "a program"
     return Beside(
         name=f"{name} of user {largest.user}" if largest.user else name,
-        uid=uid,
-        cgroup=cgroup,
         cores=sum(process.cpu_percent or 0.0 for process in group) / 100,
         moved=sum((process.read_bytes_per_s or 0.0) + (process.write_bytes_per_s or 0.0) for process in group),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gputop.declare import record
-from gputop.diagnose.experiments.loads import Beside, Load, Past, mean
+from gputop.diagnose.experiments.loads import Load, Past, beside, mean
 from gputop.diagnose.experiments.types import Resource, Slower
 from gputop.diagnose.limits import Limits
 from gputop.model import Frame
@@ -19,7 +19,6 @@ class Scene:
     past: Past
     limits: Limits
     loads: Sequence[Load]
-    beside: Sequence[Beside]
 
     @property
     def moved(self) -> float | None:
@@ -47,9 +46,8 @@ def _on_cpus(scene: Scene, load: Load) -> Iterator[Slower]:
     for other in scene.loads:
         if other is not load and other.cores and _meet(load, other):
             yield from _taken(scene, other.job.name, other.job.key, "cpu", other.cores, total)
-    for program in scene.beside:
-        if _apart(load, program):
-            yield from _taken(scene, program.name, None, "cpu", program.cores, total)
+    for program in beside(scene.frame, load):
+        yield from _taken(scene, program.name, None, "cpu", program.cores, total)
 
 
 def _on_disks(scene: Scene, load: Load) -> Iterator[Slower]:
@@ -61,9 +59,8 @@ def _on_disks(scene: Scene, load: Load) -> Iterator[Slower]:
     for other in scene.loads:
         if other is not load and other.moved:
             yield from _taken(scene, other.job.name, other.job.key, "disk", other.moved, total)
-    for program in scene.beside:
-        if _apart(load, program):
-            yield from _taken(scene, program.name, None, "disk", program.moved, total)
+    for program in beside(scene.frame, load):
+        yield from _taken(scene, program.name, None, "disk", program.moved, total)
 
 
 def _on_gpus(scene: Scene, load: Load) -> Iterator[Slower]:
@@ -89,8 +86,3 @@ def _taken(
 def _meet(one: Load, other: Load) -> bool:
     """Whether they may run on the same CPUs."""
     return not one.cpus or not other.cpus or bool(one.cpus & other.cpus)
-
-
-def _apart(load: Load, program: Beside) -> bool:
-    """Whether nothing speaks for it that the experiment itself started the program."""
-    return all((process.uid, process.cgroup) != (program.uid, program.cgroup) for process in load.trainers)
