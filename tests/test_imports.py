@@ -46,3 +46,12 @@ def test_the_first_frame_is_drawn_before_what_it_does_not_need_is_loaded() -> No
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_the_screen_runs_without_tls_and_who_needs_it_gets_it() -> None:
+    code = (
+        "import sys\nfrom gputop.ui import start\nstart._load_asyncio()\nimport gputop.ui.app\n"
+        "print('ssl' in sys.modules, 'asyncio' in sys.modules)\nimport ssl\nprint(ssl.OPENSSL_VERSION != '')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False True\nTrue\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NoReturn
 
 from gputop.config import Settings
@@ -15,7 +16,17 @@ def run(source: Source, settings: Settings) -> NoReturn:
     source.interest = Interest(every_process=settings.every_process)
     monitor, mailbox = Monitor(source, settings.thresholds, unjudged=1), Mailbox()
     monitor.start(mailbox.put, mailbox.close)
+    _load_asyncio()
     # late: it takes a quarter of a second, in which the source has its first look
     from gputop.ui.app import show
 
     show(monitor, mailbox, settings)
+
+
+def _load_asyncio() -> None:
+    """Without ssl, which is 4 MB of memory that asyncio can do without: nothing here speaks TLS."""
+    if "ssl" not in sys.modules:
+        sys.modules["ssl"] = None  # type: ignore[assignment]  # as in a Python that was built without it
+        import asyncio  # noqa: F401
+
+        del sys.modules["ssl"]  # who asks for it later gets it
