@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 NAN = math.nan
 _SWEEP = 64  # slots after which what is too old is dropped
-_WASTE = 16  # empty seats that are no reason to sit closer
+_WASTE, _WASTE_EACH = 16, 4  # empty seats that are no reason to sit closer: some, and one for so many that are taken
 
 Values = Sequence[float | None]
 
@@ -125,7 +125,7 @@ class Table:
         gone = max(first, slot - self._keep)
         there = {key: stays for key, stays in self._stays.items() if stays[-1].ends_after(gone)}
         self._stays = {key: [stay for stay in stays if stay.ends_after(first)] for key, stays in there.items()}
-        if len(self._vacant) > len(self._seats) + _WASTE:
+        if len(self._vacant) > len(self._seats) // _WASTE_EACH + _WASTE:
             self._rise(slot + 1)
 
     def rewind(self, slot: int) -> None:
