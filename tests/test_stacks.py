@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +21,9 @@ from gputop.profile.shown import lines
 from gputop.safe import attach
 from tests.acting import finished, hold, moment, program, row, state, unharmed, until
 from tests.hostile import STRINGS
-from tests.watching import isolated, root_only
+from tests.watching import isolated, open_folder, root_only
+
+__all__ = ["open_folder"]
 
 # says that it is ready when its main thread sleeps: whoever works would keep it from getting there
 WORKS = """
@@ -41,15 +40,6 @@ def train():
     time.sleep(60)
 train()
 """
-
-
-@pytest.fixture
-def open_folder() -> Iterator[str]:
-    """One with py-spy in it that everybody may enter: ours may be in a folder of root's own."""
-    with tempfile.TemporaryDirectory(prefix="gputop-test-") as folder:
-        os.chmod(folder, 0o755)
-        shutil.copy(Path(sys.prefix, "bin/py-spy"), folder)
-        yield folder
 
 
 def stacks(*processes: Process, asked: Asked | None = None) -> StackResult:

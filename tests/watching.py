@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,3 +116,12 @@ def built(source: str, folder: Path, *flags: str) -> str:
     target = folder / Path(source).stem
     subprocess.run([compiler, "-O1", *flags, "-o", str(target), str(ROOT / "tests" / source)], check=True)
     return str(target)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[str]:
+    """One with py-spy in it that everybody may enter: ours may be in a folder of root's own."""
+    with tempfile.TemporaryDirectory(prefix="gputop-test-") as folder:
+        os.chmod(folder, 0o755)
+        shutil.copy(Path(sys.prefix, "bin/py-spy"), folder)
+        yield folder
