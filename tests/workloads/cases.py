@@ -200,7 +200,8 @@ CASES: tuple[Case, ...] = (
     Case(
         name="one small kernel after the other", plants="overhead-bound",
         must_not=("starved-cpu-saturated", "starved-cpu-idle", "loader-in-main"),
-        common="--num-workers 1 --cost-ms 2 --device-ms 10 --launches 40 --effort 0.3", faulty="--launch-ms 0.5",
+        common="--num-workers 1 --cost-ms 2 --device-ms 10 --launches 40",
+        faulty="--launch-ms 0.5 --effort 0.3",  # small kernels leave most of the chip empty: large ones do not
         healthy="--launch-ms 0.03",
         shows={"duty": (0.2, 0.75), "idle": (0, 0.02), "main": (0.8, 1.1), "loader_cpu": (0, 0.3)},
         twin={"duty": FED, "main": (0, 0.6)},

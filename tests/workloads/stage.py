@@ -53,22 +53,22 @@ class Performance:
 
 def perform(*plays: Play, seconds: float) -> list[Performance]:
     """Plays them at the same time, each on its own GPUs, and watches. NotCovered where this machine cannot."""
-    with tempfile.TemporaryDirectory(prefix="workload-") as name, ExitStack() as stack:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="workload-") as name:
+        folder, started, first = Path(name), [], 0
         fake = Fake(folder / "driver", gpus=sum(play.case.gpus for play in plays))
-        started, first = [], 0
-        for play in plays:
-            gpus = range(first, first := first + play.case.gpus)
-            started.append((start(play, seconds, folder, {gpu: fake.lend(gpu) for gpu in gpus}, stack), gpus))
-        for roots, _ in started:
-            ready(roots)
-        for play in plays:
-            if play.case.neighbour and not play.healthy:
+        with ExitStack() as stack:
+            for play in plays:
+                gpus = range(first, first := first + play.case.gpus)
+                started.append((start(play, seconds, folder, {gpu: fake.lend(gpu) for gpu in gpus}, stack), gpus))
+            for roots, _ in started:
+                ready(roots)
+            if any(play.case.neighbour and not play.healthy for play in plays):
                 for _ in range(2 * CPUS):
                     command = (sys.executable, "-c", _PINNED, sys.executable, "-S", "-c", HOG)
                     stack.enter_context(_process(command, folder, dict(os.environ), []))
-        since_s = time.time()
-        updates = _watch(fake, folder, seconds)
+            since_s = time.time()
+            recorded = _record(fake, folder, seconds)
+        updates = list(Monitor(Recording(str(recorded), pace=False)).updates())  # while nobody takes the CPUs
         return [
             Performance(updates, tuple(root.pid for root in roots), frozenset(map(str, gpus)), since_s)
             for roots, gpus in started
@@ -160,8 +160,8 @@ def ready(programs: Iterable[subprocess.Popen[bytes]]) -> None:
             raise RuntimeError(f"process {process.pid} did not start to train")
 
 
-def _watch(fake: Fake, folder: Path, seconds: float) -> list[Update]:
-    """What gputop records in so many seconds, and what it says of that."""
+def _record(fake: Fake, folder: Path, seconds: float) -> Path:
+    """The file of what gputop records in so many seconds."""
     file = folder / "recorded.jsonl"
     command = [sys.executable, "-m", "gputop", "record", "--gpm", "on", "--for", f"{seconds:.0f}s", str(file)]
     unheard = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
@@ -173,4 +173,4 @@ def _watch(fake: Fake, folder: Path, seconds: float) -> list[Update]:
             recorder.kill()
     if recorder.returncode:
         raise RuntimeError(f"gputop record: {errors}")
-    return list(Monitor(Recording(str(file), pace=False)).updates())
+    return file
