@@ -47,7 +47,8 @@ def test_p08_a_file_that_never_answers_costs_its_own_part_alone(proc: OpenProc, 
 
     def again() -> bool:
         detail = proc.inspector.inspect(identity)
-        return not isinstance(detail, Missing) and (detail.threads or ())[0].cpu_percent is not None
+        known = not isinstance(detail, Missing) and (detail.threads or ())[0].cpu_percent is not None
+        return known and set(why(detail)) == {lost}  # another read may have been under way when the clock went on
 
     until(again)
     detail = proc.inspector.inspect(identity)
