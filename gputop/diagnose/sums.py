@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 KEPT_S = 120.0
-_TRIM = 64  # rows too old are dropped so many at a time
+_TRIM = 16  # rows too old are dropped so many at a time
 Followed = tuple[Hashable, Mapping[str, int], Sequence[float | None]]  # key, names with their order, values
 
 
