@@ -234,6 +234,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=5, help="of jobs: no two processes are quite as fast")
     sets = parser.parse_args().sets
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by the way out: no job may stay behind
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}; {sets} sets of jobs")
     kept = True
     for threads in (8, 120):
