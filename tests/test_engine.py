@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Evidence, Finding, Severity, Subject
 from gputop.diagnose.engine import BROKEN, Engine
 from gputop.diagnose.fold import fold, together
@@ -283,3 +284,15 @@ def test_many_trainers_are_asked_about_less_often(trainers: int, every_s: int) -
     said = [verdict for _, verdict in judged(frames)]
     asked = [second for second in range(1, 21) if said[second] is not said[second - 1]]
     assert asked == list(range(every_s, 21, every_s))
+
+
+def test_the_rhythm_of_many_gpus_is_known_though_they_are_asked_about_less_often() -> None:
+    demo, history, engine = Demo(SCENARIOS["16gpu"], pace=False, at_s=0.0), History(), Engine(lambda: LIMITS)
+    for second in range(60):
+        frame = demo.frame(float(second))
+        history.add(frame)
+        engine.remember(frame, history)
+        engine.judge(frame, history)
+    cards = engine._remembered.cards.values()
+    assert len(cards) == len(engine._remembered.trees) == 16
+    assert max(frame.mono_s - card.shaped_s for card in cards) <= 20

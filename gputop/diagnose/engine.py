@@ -70,7 +70,7 @@ class Engine:
         if self._judged_s is not None and since_s < every_s - _SLACK_S:
             return self._verdict
         self._judged_s = frame.mono_s
-        self._remembered.describe(frame.mono_s)
+        self._remembered.describe(frame.mono_s, since_s)
         view = View(frame, history, self._remembered, self._tables)
         on_screen = self._steady.shown()
         found: list[tuple[Finding, float]] = []

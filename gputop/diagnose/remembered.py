@@ -14,7 +14,7 @@ from gputop.diagnose.tree import TREE, added_up, key, members
 from gputop.history import GPU, HOST, History, Key
 from gputop.model import Frame, Identity, Process
 
-_DESCRIBED = 2  # cards a tick whose rhythm is worked out
+_DESCRIBED = 2  # cards at each look whose rhythm is worked out; one a second where looks are rarer
 _PHASE_S, _PHASE_POINTS, _PHASE_LEAST_S = 10, 30.0, 30.0
 _SURE = 3.0  # standard errors of a mean over these looks: work with gaps of seconds varies that much by itself
 _KEPT_S = 900.0  # notes of a rule about something that is gone
@@ -89,10 +89,10 @@ class Remembered:
         self.newest_s, self.step_s = now_s, since_s
         return 1.0 if gap else since_s
 
-    def describe(self, now_s: float) -> None:
-        """Bring the shapes up to date, the oldest first and a few at a time."""
+    def describe(self, now_s: float, since_s: float) -> None:
+        """Bring the shapes up to date, the oldest first and a few at a time; the last look was `since_s` ago."""
         stale = [card for card in self.cards.values() if now_s - card.shaped_s >= FRESH_S or card.shape is None]
-        for card in sorted(stale, key=lambda card: card.shaped_s)[:_DESCRIBED]:
+        for card in sorted(stale, key=lambda card: card.shaped_s)[: max(_DESCRIBED, round(since_s))]:
             card.describe(now_s)
 
     def note(self, rule: str, subject: Key, now_s: float) -> dict[str, Any]:
