@@ -271,7 +271,7 @@ def test_a_rule_that_fails_silences_no_other() -> None:
     assert one.unlock == f"{BROKEN} (ZeroDivisionError: no GPU): please report it"
 
 
-@pytest.mark.parametrize(("trainers", "every_s"), [(1, 2), (8, 2), (12, 5), (16, 8), (64, 8)])
+@pytest.mark.parametrize(("trainers", "every_s"), [(1, 2), (8, 2), (12, 4), (16, 5), (64, 5)])
 def test_many_trainers_are_asked_about_less_often(trainers: int, every_s: int) -> None:
     many = tuple(
         Process(pid=pid, started_ticks=1, role=Role.TRAINER, job="j", gpus=(GpuShare(uuid="G"),))

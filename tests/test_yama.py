@@ -43,8 +43,10 @@ def become():
     os.setgroups([]); os.setgid(12345); os.setuid(12345)
     libc.prctl(4, 1)  # PR_SET_DUMPABLE
 def train():
+    libc.prctl(1, 9)  # PR_SET_PDEATHSIG: nobody outlives this
     os.write(go, b"x")
     time.sleep(60)
+    os._exit(0)
 def told(*words):
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):

@@ -20,7 +20,7 @@ from gputop.model import Frame
 
 BROKEN = "this rule failed"
 EVERY_S = 2.0  # the least window is ten seconds: asking at every frame costs twice as much and shows nothing more
-_FEW, _EACH_S, _SELDOM_S = 8, 0.75, 8.0  # beyond so many trainers it waits longer for each, at most so long
+_FEW, _EACH_S, _SELDOM_S = 8, 0.375, 5.0  # beyond so many trainers it waits longer for each, at most so long
 _CLASSES_EVERY_S = 10.0  # they are about two minutes
 _SLACK_S = 0.1  # by which a tick may be early
 _LONGEST_S = 15.0  # what one look may stand for: nobody knows what was between

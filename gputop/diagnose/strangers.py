@@ -14,9 +14,10 @@ def strangers(frame: Frame, trainer: Process) -> Iterator[Process]:
     by_pid = {process.pid: process for process in frame.processes if process.unseen is None}
     above = list(_line(by_pid, trainer))
     started, shells = {one.identity for one in above}, {one.identity for one in _starters(above, trainer)}
+    groups = {one.group for one in (trainer, *above)}  # a launcher may give its ranks others than its own
     for process in by_pid.values():
         if process.identity not in started and (
-            _claimed(process, trainer) or _another_command(by_pid, process, trainer, shells)
+            _claimed(process, trainer) or _another_command(by_pid, process, trainer, shells, groups)
         ):
             yield process
 
@@ -39,10 +40,14 @@ def _claimed(process: Process, trainer: Process) -> bool:
 
 
 def _another_command(
-    by_pid: Mapping[int, Process], process: Process, trainer: Process, shells: Collection[Identity]
+    by_pid: Mapping[int, Process],
+    process: Process,
+    trainer: Process,
+    shells: Collection[Identity],
+    groups: Collection[int | None],
 ) -> bool:
     """Whether who started the trainer started it with another command: not in a pipe with it, nor in one script."""
-    if process.job is not None or None in (process.group, trainer.group) or process.group == trainer.group:
+    if process.job is not None or None in (process.group, trainer.group) or process.group in groups:
         return False
     for one in _line(by_pid, process):
         if one.identity in shells:

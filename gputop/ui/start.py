@@ -27,6 +27,7 @@ def _load_asyncio() -> None:
     """Without ssl, which is 4 MB of memory that asyncio can do without: nothing here speaks TLS."""
     if "ssl" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment]  # as in a Python that was built without it
-        import asyncio  # noqa: F401
-
-        del sys.modules["ssl"]  # who asks for it later gets it
+        try:
+            import asyncio  # noqa: F401
+        finally:
+            sys.modules.pop("ssl", None)  # who asks for it later gets it

@@ -135,6 +135,7 @@ class Names:
             if card is None:
                 card = _Card(Dossier(want.identity, self._root), "", False, 0.0)
                 self._cards[want.identity] = card
+                card.weigh_s = now_s  # behind those who have waited longer
             if card.comm != want.comm or (want.deep and not card.deep):
                 card.comm, card.deep = want.comm, card.deep or want.deep
                 card.pause_s, card.again_s = AGAIN_S, now_s + AGAIN_S
