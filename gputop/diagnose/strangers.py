@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from gputop.diagnose.tree import DEEPEST
@@ -13,12 +13,15 @@ def strangers(frame: Frame, trainer: Process) -> Iterator[Process]:
     """Processes that are neither of its job, nor may be, nor started it."""
     by_pid = {process.pid: process for process in frame.processes if process.unseen is None}
     above = list(_line(by_pid, trainer))
-    started, shells = {one.identity for one in above}, {one.identity for one in _starters(above, trainer)}
-    groups = {one.group for one in (trainer, *above)}  # a launcher may give its ranks others than its own
+    started = {one.identity for one in above}
+    shells = {one.identity for one in _starters(above, trainer)} if trainer.group is not None else set()
+    # in a pipe with it, or in one script; a launcher may give its ranks other groups than its own
+    together = {None, *(one.group for one in (trainer, *above))}
     for process in by_pid.values():
-        if process.identity not in started and (
-            _claimed(process, trainer) or _another_command(by_pid, process, trainer, shells, groups)
-        ):
+        if process.identity in started:
+            continue
+        apart = process.job is None and process.group not in together
+        if _claimed(process, trainer) or (apart and _another_command(_line(by_pid, process), trainer, shells)):
             yield process
 
 
@@ -39,17 +42,9 @@ def _claimed(process: Process, trainer: Process) -> bool:
     return process.uid != trainer.uid or process.cgroup not in (None, trainer.cgroup)
 
 
-def _another_command(
-    by_pid: Mapping[int, Process],
-    process: Process,
-    trainer: Process,
-    shells: Collection[Identity],
-    groups: Collection[int | None],
-) -> bool:
-    """Whether who started the trainer started it with another command: not in a pipe with it, nor in one script."""
-    if process.job is not None or None in (process.group, trainer.group) or process.group in groups:
-        return False
-    for one in _line(by_pid, process):
+def _another_command(above: Iterable[Process], trainer: Process, shells: Collection[Identity]) -> bool:
+    """Whether who started the trainer started what has these above it with another command."""
+    for one in above:
         if one.identity in shells:
             return True
         if one.identity == trainer.identity:
