@@ -35,13 +35,15 @@ def scenario(name: str, until_s: float = math.inf) -> Seen:
     )
 
 
-def judged(frames: Iterable[Frame], limits: Limits | None = None) -> Iterable[tuple[Frame, Verdict]]:
-    """Each frame and what is said of it."""
+def judged(
+    frames: Iterable[Frame], limits: Limits | None = None, every_s: float = EVERY_S
+) -> Iterable[tuple[Frame, Verdict]]:
+    """Each frame and what is said of it. `every_s`: between two looks, as where there are many trainers."""
     engine, history = Engine(lambda: limits or LIMITS), History()
     for frame in frames:
         history.add(frame)
         engine.remember(frame, history)
-        said = engine.judge(frame, history)
+        said = engine.judge(frame, history, every_s)
         assert not [one for one in said.abstained if BROKEN in (one.unlock or "")]
         yield frame, said
 

@@ -10,15 +10,17 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Evidence, Finding, Severity, Subject
+from gputop.diagnose.card import Card
 from gputop.diagnose.engine import BROKEN, Engine
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import lenient
+from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules import RULES
 from gputop.diagnose.steady import Steady
 from gputop.diagnose.view import View
 from gputop.history import History
-from gputop.model import Frame, GpuShare, Host, Identity, Job, Missing, Process, Role
+from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Missing, Process, Role
 from tests.judged import LIMITS, Machine, found, judged
 
 GPU = Subject(kind="gpu", gpus=("G",))
@@ -296,3 +298,23 @@ def test_the_rhythm_of_many_gpus_is_known_though_they_are_asked_about_less_often
     cards = engine._remembered.cards.values()
     assert len(cards) == len(engine._remembered.trees) == 16
     assert max(frame.mono_s - card.shaped_s for card in cards) <= 20
+
+
+def test_a_card_that_began_something_else_is_described_before_those_whose_shape_is_only_old() -> None:
+    remembered = Remembered(cards={name: Card() for name in "ABCDE"})
+    gpu = Gpu(uuid="", index="0", name="H100", busy_percent=50.0)
+    for second in range(30):
+        for name, card in remembered.cards.items():
+            card.add(replace(gpu, uuid=name), float(second))
+        remembered.describe(float(second), 1.0)
+    newest = max(remembered.cards.values(), key=lambda card: card.shaped_s)
+    newest.restart()
+    for second in range(30, 39):
+        newest.add(gpu, float(second))
+        remembered.describe(float(second), 1.0)
+        assert newest.shape is None  # a handful of samples have none, and nobody else waits for it
+    newest.add(gpu, 39.0)
+    for card in remembered.cards.values():
+        card.shaped_s = min(card.shaped_s, 30.0)
+    remembered.describe(39.0, 1.0)
+    assert newest.shape is not None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Missing, Pressure
-from tests.judged import Machine, found, silent
+from tests.judged import Machine, found, judged, silent
 from tests.test_rules_feed import alone, changed, few
 
 WAITING = {"busy_percent": 40.0}
@@ -37,6 +37,17 @@ def test_worker_respawn(machine: Machine, severity: str | None) -> None:
     if finding:
         assert finding.steps[0].command == "DataLoader(..., persistent_workers=True)"
         assert finding.evidence[0].text.endswith("times, every 40s")
+
+
+@pytest.mark.parametrize("every_s", [2.0, 5.0, 8.0])
+def test_worker_respawn_is_seen_by_rare_looks_at_uneven_times(every_s: float) -> None:
+    machine = restarting(40, 4)
+    times = [second + (0.3 if second % 3 else 0.0) for second in range(220)]
+    *_, (_, said) = judged((machine.frame(t) for t in times), every_s=every_s)
+    finding = found(said, "worker-respawn")
+    assert finding is not None
+    assert (finding.evidence[0].value or 0) >= 4  # none of those a minute after its start and later is missed
+    assert finding.lost_share == pytest.approx(0.1, abs=0.02)
 
 
 def test_worker_respawn_abstains_where_the_gpu_does_not_say_how_busy_it_is() -> None:

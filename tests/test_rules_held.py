@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Frame, Gpu, GpuShare, Identity, Job, Process
-from tests.judged import Machine, after, found, hours, silent
+from tests.judged import Machine, after, found, hours, judged, silent
 
 GIB = 2**30
 NOTEBOOK = ("python", "-m", "ipykernel_launcher", "-f", "kernel.json")
@@ -155,3 +156,13 @@ def test_gpu_shared_says_who_and_where_else() -> None:
 
 def test_gpu_shared_abstains_where_nothing_is_told_by_process() -> None:
     assert silent(after(two(52, None), 5), "gpu-shared") is not None
+
+
+@pytest.mark.parametrize("every_s", [2.0, 5.0])
+def test_gpu_shared_knows_what_each_got_however_often_it_looks(every_s: float) -> None:
+    before, now = two(80, 10), two(40, 48)
+    frames = ((before if t < 120 else now)(float(t)) for t in range(180))
+    *_, (_, said) = judged(frames, every_s=every_s)
+    told = found(said, "gpu-shared")
+    assert told is not None
+    assert told.evidence[0].value == pytest.approx(40 + (80 - 40) / math.e, abs=2)  # one window after the change

@@ -38,9 +38,18 @@ def test_one_expensive_tick_is_no_news() -> None:
     machine = Machine()
 
     def frame(t: float) -> Frame:
-        return replace(machine.frame(t), cost_percent=40.0 if t == 45 else 1.0)
+        return replace(machine.frame(t), cost_percent=40.0 if t == 44 else 1.0)
 
     assert found(after(frame, 90), "self-overhead") is None
+
+
+def test_to_start_is_no_news_either() -> None:
+    machine = Machine()
+
+    def frame(t: float) -> Frame:
+        return replace(machine.frame(t), cost_percent=90.0 if t < 10 else 2.0)
+
+    assert found(after(frame, 120), "self-overhead") is None
 
 
 def test_a_costly_monitor_says_so() -> None:

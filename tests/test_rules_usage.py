@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Frame, Gpu, GpuShare, Job, Missing, Process
-from tests.judged import Machine, after, found, silent
+from tests.judged import Machine, after, found, judged, silent
 
 QUIET: dict[str, Any] = {"busy_percent": 0.0, "power_watts": 70.0, "sm_active_percent": 0.0, "tensor_percent": 0.0}
 
@@ -174,6 +174,17 @@ def test_gpu_unused_in_job_says_which() -> None:
         "torchrun --nproc_per_node=2 train.py",
         "export CUDA_VISIBLE_DEVICES=0",
     ]
+
+
+@pytest.mark.parametrize(("worked", "fires"), [(True, False), (False, True)])
+def test_gpu_unused_in_job_is_no_gpu_that_worked_between_two_looks(worked: bool, fires: bool) -> None:
+    rest, work = pair(), pair(busy=30.0)
+
+    def frame(t: float) -> Frame:
+        return (work if worked and t % 60 == 57 else rest)(t / 20)
+
+    *_, (_, said) = judged((frame(float(t)) for t in range(1000)), every_s=5.0)
+    assert (found(said, "gpu-unused-in-job") is not None) == fires
 
 
 def test_gpu_unused_in_job_abstains_on_instances() -> None:

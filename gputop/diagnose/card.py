@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import takewhile
 
-from gputop.diagnose.estimate import Period, Shape, period, shape, spacing
+from gputop.diagnose.estimate import LEAST_SAMPLES, Period, Shape, period, shape, spacing
 from gputop.model import Gpu
 
 KEPT = 180  # samples: half a minute at six a second, three minutes at one
@@ -48,6 +48,11 @@ class Card:
         if not 0.8 < spacing_s / self.spacing_s < 1.25:
             self._samples.clear()  # a series has one spacing
         self.spacing_s = spacing_s
+
+    def due(self, now_s: float) -> bool:
+        """Whether shape and rhythm are old, or unknown while there are samples enough to tell them."""
+        fresh = self.shape is not None and now_s - self.shaped_s < FRESH_S
+        return not fresh and len(self._samples) >= LEAST_SAMPLES
 
     def describe(self, now_s: float) -> None:
         """Work out shape and rhythm: a quarter of a millisecond, so not of every card at every tick."""

@@ -71,7 +71,8 @@ class Engine:
             return self._verdict
         self._judged_s = frame.mono_s
         self._remembered.describe(frame.mono_s, since_s)
-        view = View(frame, history, self._remembered, self._tables)
+        stands_for_s = min(since_s, _LONGEST_S)
+        view = View(frame, history, self._remembered, self._tables, stands_for_s)
         on_screen = self._steady.shown()
         found: list[tuple[Finding, float]] = []
         for rule in _every_rule():
@@ -83,7 +84,7 @@ class Engine:
                 view.abstain(frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
         self._steady.restart(self._remembered.restarted)
         self._remembered.restarted.clear()
-        shown = self._steady.take(found, frame.mono_s, min(since_s, _LONGEST_S))
+        shown = self._steady.take(found, frame.mono_s, stands_for_s)
         worth = self._tables.limits["engine"]["clocks_cost"]
         self._verdict = Verdict(
             findings=tuple(fold(shown, frame, self._remembered.tenants, worth)),

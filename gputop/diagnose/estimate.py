@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gputop.declare import record
 
 LEAST_CORRELATION = 0.35
+LEAST_SAMPLES = 10  # that have a shape
 _EMPTY, _FULL = 5.0, 95.0  # percent busy: a sample in which the GPU did nothing, or nothing else
 
 
@@ -43,9 +44,9 @@ class Leak(NamedTuple):
 
 
 def shape(values: Sequence[float]) -> Shape | None:
-    """The spread of busy samples; None for less than ten of them."""
+    """The spread of busy samples; None for less than `LEAST_SAMPLES` of them."""
     count = len(values)
-    if count < 10:
+    if count < LEAST_SAMPLES:
         return None
     ordered, mean = sorted(values), sum(values) / count
     sigma = math.sqrt(max(0.0, sum(map(mul, values, values)) / count - mean * mean))

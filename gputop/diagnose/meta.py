@@ -17,11 +17,10 @@ def self_overhead(view: View) -> Iterator[Finding]:
     """Its CPU time, the time inside driver calls, and threads that are looked at less often than they should be."""
     host, frame = view.host(), view.frame
     evidence = []
-    cost = _calm(view, "cost", frame.cost_percent, view.limit("cpu_percent"))
+    cost, driver = view.mean("monitor", "cost_percent"), view.mean("monitor", "driver_percent")
     if view.above(cost, "cpu_percent"):
         text = f"gputop uses {cost or 0:.1f} % of a core"
         evidence.append(Evidence(text=text, value=cost, unit="%", limit=view.limit("cpu_percent")))
-    driver = _calm(view, "driver", frame.driver_percent, view.limit("driver_percent"))
     if view.above(driver, "driver_percent"):
         text = f"calls of the driver take {10 * (driver or 0):.0f} ms a second of a GPU"
         evidence.append(Evidence(text=text, value=driver, unit="%", limit=view.limit("driver_percent")))
@@ -48,17 +47,6 @@ def _cheaper(*, asks_driver: bool) -> Iterator[Step]:
     if asks_driver:
         yield Step(text="leave out the activity of the units", command="gputop --gpm off")
         yield Step(text="leave the driver alone", command="gputop --no-nvml")
-
-
-def _calm(view: View, name: str, now: float | None, at_first: float) -> float | None:
-    """The mean over about the rule's window: single ticks are uneven. The first counts for `at_first` at most."""
-    notes = view.notes(view.frame.host)
-    if now is None:
-        return None
-    before: float = notes.get(name, min(now, at_first))  # to start costs more than anything later
-    mean = before + (now - before) / view.limit("window_s")
-    notes[name] = mean
-    return mean
 
 
 @rule("blind-spots", "What could not be judged, and why?", level=Level.NEVER, state="", short="")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gputop.diagnose.card import FRESH_S, Card
+from gputop.diagnose.card import Card
 from gputop.diagnose.sums import Followed, Sums
 from gputop.diagnose.tree import TREE, added_up, key, members
 from gputop.history import GPU, HOST, History, Key
@@ -18,6 +18,8 @@ _DESCRIBED = 2  # cards at each look whose rhythm is worked out; one a second wh
 _PHASE_S, _PHASE_POINTS, _PHASE_LEAST_S = 10, 30.0, 30.0
 _SURE = 3.0  # standard errors of a mean over these looks: work with gaps of seconds varies that much by itself
 _KEPT_S = 900.0  # notes of a rule about something that is gone
+_COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
+_STARTS_S = 10.0  # to start costs more than anything later
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class Remembered:
     restarted: set[Identity] = field(default_factory=set)  # trainers whose phase began since rules were asked last
     sums: Sums = field(default_factory=Sums)  # of GPUs, trees and the host, by their key in the history
     looked: bool = False
+    first_s: float | None = None
     newest_s: float | None = None
     step_s: float = 1.0  # between the last two frames
 
@@ -60,6 +63,9 @@ class Remembered:
         """Take in a frame: the same work at every tick, whatever the rules ask."""
         stands_for_s = self._stands_for(frame.mono_s)
         followed: list[Followed] = [("host", HOST.names, HOST.values(frame.host))]
+        if self.first_s is not None and frame.mono_s - self.first_s >= _STARTS_S:
+            followed.append(("monitor", _COSTS, (frame.cost_percent, frame.driver_percent)))
+        self.first_s = frame.mono_s if self.first_s is None else self.first_s
         for gpu in frame.gpus:
             if gpu.condition == "ok" and gpu.age_s == 0:
                 self.cards.setdefault(gpu.uuid, Card()).add(gpu, frame.mono_s)
@@ -90,9 +96,10 @@ class Remembered:
         return 1.0 if gap else since_s
 
     def describe(self, now_s: float, since_s: float) -> None:
-        """Bring the shapes up to date, the oldest first and a few at a time; the last look was `since_s` ago."""
-        stale = [card for card in self.cards.values() if now_s - card.shaped_s >= FRESH_S or card.shape is None]
-        for card in sorted(stale, key=lambda card: card.shaped_s)[: max(_DESCRIBED, round(since_s))]:
+        """Bring some shapes up to date, the unknown and the oldest first; the last look was `since_s` ago."""
+        due = [card for card in self.cards.values() if card.due(now_s)]
+        due.sort(key=lambda card: (card.shape is not None, card.shaped_s))
+        for card in due[: max(_DESCRIBED, round(since_s))]:
             card.describe(now_s)
 
     def note(self, rule: str, subject: Key, now_s: float) -> dict[str, Any]:

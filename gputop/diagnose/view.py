@@ -36,10 +36,14 @@ class View(Numbers):
     `gpus()`, `trainers()`, `jobs()` and `host()` step through subjects. While a rule looks at a subject of which its
     finding is already on the screen, `above` and `below` are more lenient, so that a value at the limit does not
     flicker: rules compare with them, never with `<`. What speaks against a finding is held against `against`.
+    `stands_for_s`: seconds since the rules looked last. What a rule follows from look to look goes by these.
     """
 
-    def __init__(self, frame: Frame, history: History, remembered: Remembered, tables: Tables) -> None:
+    def __init__(
+        self, frame: Frame, history: History, remembered: Remembered, tables: Tables, stands_for_s: float
+    ) -> None:
         super().__init__(frame, history, remembered, tables)
+        self.stands_for_s = stands_for_s
         self.abstained: list[Abstained] = []
         self._once: dict[Hashable, Any] = {}
 

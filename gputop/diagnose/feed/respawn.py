@@ -14,7 +14,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Identity
 
-_BEFORE_S, _AFTER_S = 2.0, 10.0  # of a restart: the seconds that it may have cost
+_BEFORE_S, _AFTER_S = 1.0, 10.0  # of a restart: the seconds around it that it may have cost, too
 _KNOWN_S = 5.0  # of time between restarts, to know how busy the GPU is then
 _KEPT = 32
 
@@ -25,21 +25,22 @@ class Restarts:
 
     team: frozenset[Identity] = frozenset()
     seen_s: float = 0.0  # when all of the team were there last
-    pending_s: float | None = None  # a restart that is not weighed yet
-    last_s: float | None = None  # the one before it
+    pending: tuple[float, float] | None = None  # a restart that is not weighed yet: from when until when
+    last_s: float | None = None  # the end of the one before it
     cost: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_KEPT))  # (when, seconds lost)
 
-    def look(self, here: frozenset[Identity], now_s: float, within_s: float) -> bool:
-        """Whether a team has just been replaced by another of the same size."""
-        if self.team and self.team <= here:  # another loader, of an evaluation, may come and go beside them
-            self.seen_s = now_s
-        elif self.team and now_s - self.seen_s <= within_s:
-            if len(here) == len(self.team) and not here & self.team:
-                self.team, self.seen_s = here, now_s
-                return True
-        else:
+    def look(self, here: frozenset[Identity], now_s: float, within_s: float) -> tuple[float, float] | None:
+        """From when until when a team has been replaced by another of the same size, where it just has."""
+        seen_s, kept = self.seen_s, self.team <= here  # another loader, of an evaluation, may come and go beside them
+        if self.team and not kept and now_s - seen_s <= within_s:
+            if len(here) != len(self.team) or here & self.team:
+                return None
             self.team, self.seen_s = here, now_s
-        return False
+            return seen_s, now_s
+        if not self.team or not kept:
+            self.team = here
+        self.seen_s = now_s
+        return None
 
 
 @rule(
@@ -53,22 +54,22 @@ def worker_respawn(view: View) -> Iterator[Finding]:
         if not trainer.loaders and not restarts.team:
             continue
         now_s = view.frame.mono_s
-        again = restarts.look(trainer.team, now_s, view.limit("within_s"))
-        if restarts.pending_s is not None and (again or now_s - restarts.pending_s >= _AFTER_S):
-            _weigh(view, trainer, restarts, now_s)
-        if again:
-            restarts.pending_s = now_s
+        again = restarts.look(trainer.team, now_s, view.limit("within_s") + view.stands_for_s)
+        pending = restarts.pending
+        if pending is not None and (again or now_s - pending[1] >= _AFTER_S):
+            _weigh(view, trainer, restarts, pending)
+        restarts.pending = again or restarts.pending
         if len(restarts.cost) >= view.limit("times") and view.knows(trainer, "duty") and not shared(view, trainer):
             yield from _again(view, trainer, restarts)
 
 
-def _weigh(view: View, trainer: Trainer, restarts: Restarts, now_s: float) -> None:
-    """The seconds of GPU time that the pending restart cost: what it was less busy around it than between restarts."""
-    at_s, before_s = restarts.pending_s or now_s, restarts.last_s
-    restarts.last_s, restarts.pending_s = at_s, None
+def _weigh(view: View, trainer: Trainer, restarts: Restarts, restart: tuple[float, float]) -> None:
+    """The seconds of GPU time that a restart cost: what the GPU was less busy around it than between restarts."""
+    (from_s, at_s), before_s, now_s = restart, restarts.last_s, view.frame.mono_s
+    restarts.last_s, restarts.pending = at_s, None
     since_s = 60.0 if before_s is None else min(60.0, now_s - before_s)
     values = view.history.values(trainer.key, "busy_percent", since_s)
-    count = min(len(values), round(now_s - at_s + _BEFORE_S))
+    count = min(len(values), round(now_s - from_s + _BEFORE_S))
     near = [value for value in values[len(values) - count :] if value is not None]
     settled = 0 if before_s is None else round(_AFTER_S)
     rest = [value for value in values[settled : len(values) - count] if value is not None]
@@ -107,6 +108,6 @@ def _again(view: View, trainer: Trainer, restarts: Restarts) -> Iterator[Finding
             Step(text="keep them for the next epoch", command="DataLoader(..., persistent_workers=True)"),
             Step(text="open large files and indexes in the loaders lazily: what is pickled to them is sent each time"),
         ),
-        confidence=0.9 if every_s > _BEFORE_S + _AFTER_S + _KNOWN_S else 0.75,
+        confidence=0.9 if every_s > _BEFORE_S + view.stands_for_s + _AFTER_S + _KNOWN_S else 0.75,
         lost_share=lost,
     )

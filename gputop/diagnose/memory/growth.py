@@ -1,4 +1,4 @@
-"""Memory that grows and does not stop: the leak test over minutes to hours, of a few trainers a tick."""
+"""Memory that grows and does not stop: the leak test over minutes to hours, of one trainer a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from gputop.model import Identity
 
 SHORT_S, LONG_S = (300.0, 900.0), (3600.0, 14_400.0)
 _EVERY_S, _LONG_EVERY_S = 15.0, 120.0  # a mean of 15 s is what is kept for hours
-_A_TICK = 2  # trainers that are tested
 _PERSISTS = 0.1  # of the window: growth that has just ended passes the test for about as long
 _FAIR = 0.5  # of its share, that the first third and the last sixth have grown: else it began or ended within
 
@@ -54,7 +53,7 @@ def growing(view: View, metric: str, capacity: Callable[[Trainer], float | None]
     watched = {one.identity: before.get(one.identity) or _Watched(now_s, now_s) for one in trainers}
     notes["watched"] = watched
     due = [one for one in trainers if watched[one.identity].next_s <= now_s]
-    for trainer in sorted(due, key=lambda one: watched[one.identity].next_s)[:_A_TICK]:
+    for trainer in sorted(due, key=lambda one: watched[one.identity].next_s)[: round(view.stands_for_s)]:
         if (most := capacity(trainer)) is not None:
             _test(view, trainer, metric, most, watched[trainer.identity])
     return {identity: growth for identity, one in watched.items() if (growth := _lasting(one, now_s))}

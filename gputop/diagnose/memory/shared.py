@@ -45,12 +45,12 @@ def _remember_alone(view: View, gpu: Gpu, tenants: Sequence[Process]) -> None:
 def _means(view: View, gpu: Gpu, held: Held) -> Mapping[Identity, float]:
     """How busy each kept the GPU over the window; nothing of those who came within it."""
     before: dict[Identity, tuple[float, float]] = view.notes(gpu).get("means", {})
-    now_s, window_s = view.frame.mono_s, view.limit("window_s")
+    now_s, look_s, window_s = view.frame.mono_s, view.stands_for_s, view.limit("window_s")
     fresh: dict[Identity, tuple[float, float]] = {}
     for process, share in held:
         busy = share.busy_percent or 0.0
         since_s, mean = before.get(process.identity, (now_s, busy))
-        fresh[process.identity] = since_s, mean + (busy - mean) / max(1.0, min(now_s - since_s, window_s))
+        fresh[process.identity] = since_s, mean + (busy - mean) * look_s / min(now_s - since_s + look_s, window_s)
     view.notes(gpu)["means"] = fresh
     return {identity: mean for identity, (since_s, mean) in fresh.items() if now_s - since_s >= window_s}
 

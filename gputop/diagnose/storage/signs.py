@@ -15,7 +15,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Missing
 
-SERVED_S = 5.0  # two looks, and some more
+_SERVED_LOOKS = 2.5  # two, and some more
 _ENOUGH = 2
 _IN_DRIVER = ("nv", "_nv", "uvm", "os_acquire", "rm_")  # kernel functions of the GPU driver: no storage at all
 _NO_PRESSURE = "pressure of storage needs a kernel with PSI: boot with psi=1"
@@ -92,7 +92,7 @@ def served(view: View, trainer: Trainer, yes: bool = False) -> bool:
     if yes:
         notes["served_s"] = now_s
     last_s: float = notes.get("served_s", -math.inf)
-    return now_s - last_s <= SERVED_S
+    return now_s - last_s <= _SERVED_LOOKS * view.stands_for_s
 
 
 def waits(view: View, trainer: Trainer) -> tuple[Evidence, ...]:

@@ -68,7 +68,8 @@ def _by_index(view: View) -> dict[str, Gpu]:
 def _idle_s(view: View, gpu: Gpu) -> float | None:
     """For how long a GPU has done nothing while we looked; None while it works."""
     notes, now_s = view.notes(gpu), view.frame.mono_s
-    if (gpu.busy_percent or 0.0) >= view.limit("busy_percent"):
+    since_last = view.history.values(gpu.uuid, "busy_percent", view.stands_for_s)
+    if any((percent or 0.0) >= view.limit("busy_percent") for percent in since_last):
         notes.pop("since_s", None)
         return None
     since_s: float = notes.setdefault("since_s", now_s)
