@@ -17,7 +17,8 @@ rules do what they say and do not disturb each other, not how they fare on a mac
 other tools only the published predicates are run, each hint counted as the rule of ours that means the same."""
 _REAL = """Real processes with a planted fault each and their healthy twins, on two CPUs and a fake driver. Made by
 `python -m tests.score --tier real`, which needs an idle machine for two and a half
-hours; with `--kept FOLDER` it can be done in parts."""
+hours; with `--kept FOLDER` it can be done in parts. In one of the runs gputop's advice is followed, which the other
+tools have none of."""
 HOW = {"synthetic": _SYNTHETIC, "real": _REAL}
 
 

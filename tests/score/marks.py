@@ -110,6 +110,7 @@ class Total:
 
     counts: Counter[str]
     misled: int
+    healthy_min: float  # watched while nothing was wrong: before a fault, and of healthy runs
     alarms_per_hour: float | None
     detect_s: tuple[float, float] | None  # median, 95th of 100
     clear_s: tuple[float, float] | None
@@ -120,14 +121,16 @@ class Total:
 def total(results: Sequence[Result]) -> Total:
     """All of one tool, or of one kind of disturbance."""
     hours = sum(one.healthy_s for one in results) / 3600
+    faulty = sum(one.mark is not None for one in results)
     return Total(
         counts=Counter(one.mark for one in results if one.mark),
         misled=sum(bool(one.misled) for one in results),
+        healthy_min=60 * hours,
         alarms_per_hour=sum(one.false_alarms for one in results) / hours if hours else None,
         detect_s=_usual([one.detect_s for one in results if one.detect_s is not None]),
         clear_s=_usual([one.clear_s for one in results if one.clear_s is not None]),
         flaps=sum(one.flaps for one in results),
-        runs=sum(one.mark is not None for one in results),
+        runs=faulty or len(results),
     )
 
 

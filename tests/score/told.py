@@ -10,7 +10,7 @@ from gputop.docs.markdown import table
 from tests.score.marks import MARKS, Result, Total, total
 
 PAGE = Path(gputop.__file__).parent / "docs" / "diagnosis.md"
-HEAD = ("", "runs", *MARKS, "must not", "false alarms/h", "detected after", "cleared after", "flaps")
+HEAD = ("", "runs", *MARKS, "must not", "healthy min", "false alarms/h", "detected after", "cleared after", "flaps")
 Runs = Mapping[tuple[str, str, str], Result]  # by scenario, variant, tool
 
 
@@ -39,8 +39,8 @@ def land(tier: str, text: str) -> None:
 
 
 _LEGEND = """right: the cause that was planted leads. secondary: it is named, but something else leads. symptom: it is
-only said that the GPU waits. must not: runs in which something was said that would mislead. False alarms are findings
-at warn or above while all is well. What counts is the last half minute of a fault. Times are seconds, the median and
+only said that the GPU waits. must not: runs in which something was said that would mislead. healthy min: minutes that
+were watched while nothing was wrong. False alarms are findings at warn or above in them. What counts is the last half minute of a fault. Times are seconds, the median and
 the 95th of a hundred. A fault is taken away where that can be done, to see when it is no longer named."""
 
 
@@ -56,8 +56,9 @@ def _row(name: str, of: Total) -> list[str]:
     return [
         name,
         str(of.runs),
-        *(str(of.counts[mark]) for mark in MARKS),
+        *(str(of.counts[mark]) if of.counts else "" for mark in MARKS),
         str(of.misled),
+        f"{of.healthy_min:.0f}" if of.healthy_min else "",
         "" if of.alarms_per_hour is None else f"{of.alarms_per_hour:.2g}",
         _times(of.detect_s),
         _times(of.clear_s),
