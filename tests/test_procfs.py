@@ -158,6 +158,29 @@ def test_kin_of_a_gpu_process_is_followed(proc: FakeProc) -> None:
     assert followed == {10, 11, 12, 13}
 
 
+def test_a_loader_that_hardly_works_is_looked_at_every_other_second_unless_somebody_sees_it(proc: FakeProc) -> None:
+    proc.add(12, "python")
+    proc.more(12)
+    proc.more(13)
+    spent, seen = 0, list[float | None]()
+
+    def looks(a_second: int, **interest: int) -> int:
+        """At how many of eight looks its CPU time was another one than before."""
+        nonlocal spent
+        for _ in range(9):
+            spent += a_second
+            proc.add(13, "pt_data_worker", parent=12, user=spent)
+            seen.append(find(proc.look(12, **interest), 13).cpu_time_s)
+        return sum(before != now for before, now in itertools.pairwise(seen[-9:]))
+
+    assert looks(1) == 5  # the first in a row: nobody knows yet what it does
+    assert looks(1) == 4
+    assert looks(1, sight=13) == 8
+    assert looks(1) == 4
+    assert looks(10) >= 7  # from the second on at which it was seen to work
+    assert looks(1) == 8  # and for ten more
+
+
 def test_loaders_without_a_gpu_are_followed_with_their_parent(proc: FakeProc) -> None:
     proc.add(20, "bash")
     for pid, comm, parent in ((21, "python", 20), (22, "pt_data_worker", 21), (23, "pt_data_worker", 21)):

@@ -68,7 +68,7 @@ class ProcessReader:
         self._tree, self._loader_parents, self._agents = Tree({}), frozenset[int](), frozenset[int]()
         self._tree_changed = True
         self._tracked: dict[int, Seen] = {}
-        self._weighed: set[int] = set()
+        self._napping, self._weighed = set[int](), set[int]()
         self._asked, self._asked_s = set[int](), 0.0
         self._cgroups: tuple[Cgroup, ...] = ()
         self._unreadable_s: dict[int, float] = {}
@@ -87,11 +87,14 @@ class ProcessReader:
             pids = self._list(now_s)
         except OSError as error:
             return replace(self._table, notes=(lost(error.strerror or str(error)),))
+        # loaders that hardly work, on no screen
+        resting = self._tracked.keys() - interest.pids - interest.sight - self._weighed
+        self._napping = {pid for pid in resting if self._tracked[pid].naps(now_s)}
         looked = self._look_at_all(pids, interest, now_s)
         told = self._take_names()  # first: what is followed closely is read by its cgroup
         self._follow(gpu_pids, interest, looked, now_s)
         self._ask_names(interest, looked, now_s)
-        for seen in dict.fromkeys((*looked, *self._tracked.values(), *told)):
+        for seen in dict.fromkeys((*looked, *self._awake(), *told)):
             seen.made(None if seen.uid is None else self._names.user(seen.uid), self._scale)
         self._absent = {pid: self._absent.get(pid, now_s) for pid in gpu_pids if pid not in self._seen}
         self._table = self._made(now_s, len(pids))
@@ -130,6 +133,10 @@ class ProcessReader:
                 self._drop(pid)
         return self._pids
 
+    def _awake(self) -> list[Seen]:
+        """Who is followed, less those that nap through this tick."""
+        return [seen for pid, seen in self._tracked.items() if pid not in self._napping]
+
     def _look_at_all(self, pids: set[int], interest: Interest, now_s: float) -> list[Seen]:
         """Read the stat of the new, the followed, and the sleepers whose turn it is; who of them is not as before."""
         if self._unreadable_s:
@@ -137,7 +144,7 @@ class ProcessReader:
         new = pids - self._seen.keys() - self._unreadable_s.keys()
         looked = [seen for pid in new if (seen := self._look(pid, now_s)) is not None]
         sleepers = self._turns.take(now_s, interest, self._followed_cores(), self._scale.cpu_count)
-        for known in (*self._tracked.values(), *sleepers):
+        for known in (*self._awake(), *sleepers):
             try:
                 raw = known.stat_record()
             except OSError as error:
@@ -223,14 +230,14 @@ class ProcessReader:
             left = self._tracked.pop(pid)
             left.leave()
             self._turns.put(left)
-        for pid in chosen:
+        for pid in chosen - self._napping:
             seen = self._seen[pid] if self._seen[pid].looked_s >= now_s else self._look(pid, now_s)
             if seen is not None:
                 self._tracked[pid] = seen
                 self._closely.read(seen, pid in interest.pids, pid in shown, self._place(seen), self._scale)
         trainers = {pid: seen for pid, seen in self._tracked.items() if self._trains(seen, gpu_pids)}
         opened = {pid: seen for pid, seen in self._tracked.items() if pid in interest.pids}
-        self._closely.sample(trainers.values(), opened.values(), self._tracked.values())
+        self._closely.sample(trainers.values(), opened.values(), self._awake())
         self._cgroups = self._closely.confined(filter(None, map(self._place, trainers.values())))
         self._weighed = trainers.keys() | shown
 

@@ -14,6 +14,7 @@ from gputop.safe.identity import Stat
 
 BUSY_PERCENT = 5.0  # of one core
 BUSY_FOR_S = 10.0  # how long it counts as busy after it was
+NAP_S = 1.5  # between two looks at who is followed and hardly works, at least
 DEEP_LOOKS = 3  # at which it did not move, and it sleeps soundly
 BORN_S, RESTING = 1.5, 0.01  # younger, or of more CPU time than this share of its age: looked at again at once
 YOUNG_S = 10.0  # until then it may be about to become somebody else's
@@ -77,6 +78,11 @@ class Seen:
     def deep(self) -> bool:
         """Whether it sleeps soundly: it has not moved for long."""
         return self._still >= DEEP_LOOKS
+
+    def naps(self, now_s: float) -> bool:
+        """Whether it is followed, has hardly worked for a while, and was looked at a moment ago."""
+        known = self.followed is not None and self.followed.fields.get("blocked_percent") is not None
+        return known and now_s >= self.busy_until_s and now_s - self.looked_s < NAP_S
 
     def rest(self, now_s: float) -> bool:
         """Take in that its stat record is the one of the last look; whether the Process made then still says it all."""
