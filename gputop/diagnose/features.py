@@ -15,8 +15,7 @@ from gputop.diagnose.tree import key
 from gputop.model import Frame, Gpu, Job, Process, Role
 
 WINDOW_S = 30.0
-_COMPILERS = ("ptxas", "cicc", "nvcc", "cc1plus", "inductor", "triton")
-_COMPILING_PERCENT = 20.0  # of one core
+_COMPILED_S = 10.0  # after a compiler was seen at work: they come and go
 # field of Trainer, metric of Gpu, what it is divided by
 _GPU_MEANS = (
     ("memory_busy", "memory_busy_percent", 100.0),
@@ -33,6 +32,7 @@ _GPU_MEANS = (
 _TREE_MEANS = {
     "cores": "cores",
     "main": "main",
+    "own": "own",
     "loader_cpu": "loader_cpu",
     "loader_low": "loader_low",
     "loader_blocked": "loader_blocked",
@@ -63,9 +63,8 @@ def trainer(
     settled = age_s is not None and age_s >= warm_s
     about, uuids = key(identity), tuple(gpu.uuid for gpu in gpus)
     sums = means(about, seconds, WINDOW_S)
-    busy, switches = sums.get("busy_percent"), sums.get("switches")
+    busy, switches, own = sums.get("busy_percent"), sums.get("switches"), sums.get("own")
     team = frozenset(one.identity for one in tree if one.role is Role.LOADER)
-    busy_cores = process.cpu_percent / 100 if process.cpu_percent else None
     return Trainer(
         process=process,
         identity=identity,
@@ -78,7 +77,7 @@ def trainer(
         peers=_peers(past, gpus, process),
         settled=settled,
         warm=settled and known.worked,
-        compiling=any(_compiles(one) for one in tree),
+        compiling=frame.mono_s - known.compiled_s < _COMPILED_S,
         context_s=age_s,
         phase_s=frame.mono_s - known.phase_s,
         missing=sum((one.missing for one in tree[:2]), ()) + sum((gpu.missing for gpu in gpus), ()),
@@ -87,7 +86,7 @@ def trainer(
         allowed=process.allowed_cpus,
         loaders=len(team),
         team=team,
-        switches=switches / busy_cores if switches is not None and busy_cores else None,
+        switches=switches / own if switches is not None and own else None,
         **_of_tree(sums),
         **_of_gpus(past, gpus, [means(gpu.uuid, seconds, WINDOW_S) for gpu in gpus]),
     )
@@ -145,7 +144,3 @@ def _power_share(past: Remembered, gpu: Gpu, means: Means) -> float | None:
 def _clock_share(gpu: Gpu, means: Means) -> float | None:
     clock = means.get("sm_clock_mhz")
     return clock / gpu.sm_clock_max_mhz if clock is not None and gpu.sm_clock_max_mhz else None
-
-
-def _compiles(process: Process) -> bool:
-    return (process.cpu_percent or 0.0) > _COMPILING_PERCENT and process.name.startswith(_COMPILERS)

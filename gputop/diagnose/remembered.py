@@ -10,12 +10,13 @@ from typing import Any
 
 from gputop.diagnose.card import Card
 from gputop.diagnose.sums import Followed, Sums
-from gputop.diagnose.tree import TREE, added_up, key, members
+from gputop.diagnose.tree import TREE, added_up, compiles, key, members
 from gputop.history import GPU, HOST, History, Key
 from gputop.model import Frame, Identity, Process
 
 _DESCRIBED = 2  # cards at each look whose rhythm is worked out; one a second where looks are rarer
-_PHASE_S, _PHASE_POINTS, _PHASE_LEAST_S = 10, 30.0, 30.0
+_PHASE_S, _PHASE_LOOKS = 10.0, 3  # of other work than before make a phase: so many seconds, so many frames at least
+_PHASE_POINTS, _PHASE_LEAST_S, _PHASE_MOST_S = 30.0, 30.0, 300.0
 _SURE = 3.0  # standard errors of a mean over these looks: work with gaps of seconds varies that much by itself
 _KEPT_S = 900.0  # notes of a rule about something that is gone
 _COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
@@ -29,10 +30,23 @@ class Known:
     context_s: float | None = None  # mono time at which its context began, as far as is known
     worked: bool = False  # its GPU has been busy
     phase_s: float = 0.0  # mono time at which its phase began
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_PHASE_S))
-    mean: float | None = None  # busy, of this phase so far
+    compiled_s: float = -math.inf  # when a compiler worked for it
+    recent: deque[tuple[float, float, float]] = field(default_factory=deque)  # (when, busy, seconds it stands for)
+    mean: float | None = None  # busy, of this phase before them
     square: float = 0.0  # mean square of the distance from it
-    count: int = 0
+    seconds: float = 0.0  # that this mean is of
+
+    def learn(self, percent: float, seconds: float) -> None:
+        """Take what was seen for some seconds into the mean of the phase."""
+        self.seconds = min(self.seconds + seconds, _PHASE_MOST_S)
+        mean = percent if self.mean is None else self.mean
+        self.mean = mean + (percent - mean) * seconds / self.seconds
+        self.square += ((percent - self.mean) ** 2 - self.square) * seconds / self.seconds
+
+    def begin(self, at_s: float) -> None:
+        """Begin another phase."""
+        self.phase_s, self.seconds, self.mean, self.square = at_s, 0.0, None, 0.0
+        self.recent.clear()
 
 
 @dataclass(slots=True)
@@ -76,13 +90,17 @@ class Remembered:
             rows = {key(one): TREE.values(added_up(tree, busy[one])) for one, tree in self.trees.items()}
             history.put(TREE, list(rows), rows.values())
             followed += [(about, TREE.names, values) for about, values in rows.items()]
-            self._follow_all(frame.mono_s, busy)
+            self._follow_all(frame.mono_s, stands_for_s, busy)
         self.sums.add(frame.mono_s, stands_for_s, followed)
 
-    def _follow_all(self, now_s: float, busy: Mapping[Identity, float | None]) -> None:
+    def _follow_all(self, now_s: float, stands_for_s: float, busy: Mapping[Identity, float | None]) -> None:
         """In which phase each trainer is; `busy` are its GPUs, percent."""
         for identity, percent in busy.items():
-            self._follow(now_s, self.trees[identity][0], percent)
+            known = self._known(now_s, self.trees[identity][0])
+            if compiles(self.trees[identity]):
+                known.compiled_s = now_s
+            if percent is not None:
+                self._follow(identity, now_s, percent, stands_for_s)
         self.looked = True
         for gone in self.trainers.keys() - self.trees.keys():
             del self.trainers[gone]
@@ -123,7 +141,7 @@ class Remembered:
         known = [value for value in values if value is not None]
         return sum(known) / len(known) if known and len(known) == len(values) else None
 
-    def _follow(self, now_s: float, trainer: Process, busy: float | None) -> None:
+    def _known(self, now_s: float, trainer: Process) -> Known:
         known = self.trainers.get(trainer.identity)
         if known is None:
             known = self.trainers[trainer.identity] = Known(phase_s=now_s)
@@ -133,28 +151,29 @@ class Remembered:
                 known.context_s = known.phase_s if trainer.gpus else None
         if known.context_s is None and trainer.gpus:
             known.context_s = now_s
-        if busy is None:
-            return
+        return known
+
+    def _follow(self, identity: Identity, now_s: float, busy: float, stands_for_s: float) -> None:
+        known = self.trainers[identity]
         known.worked = known.worked or busy > 0
-        known.recent.append(busy)
+        recent = known.recent
+        recent.append((now_s, busy, stands_for_s))
+        while len(recent) > _PHASE_LOOKS and recent[0][0] <= now_s - _PHASE_S:
+            known.learn(*recent.popleft()[1:])
         if self._changed(known, now_s):
-            known.phase_s, known.count, known.mean, known.square = now_s - _PHASE_S, 0, None, 0.0
-            self.restarted.add(trainer.identity)
-            for share in trainer.gpus:
+            known.begin(min(now_s - _PHASE_S, recent[0][0]))
+            self.restarted.add(identity)
+            for share in self.trees[identity][0].gpus:
                 if share.uuid in self.cards:
                     self.cards[share.uuid].restart()
-        elif len(known.recent) == _PHASE_S:
-            known.count += 1
-            past = known.recent[0]
-            known.mean = past if known.mean is None else known.mean + (past - known.mean) / min(known.count, 300)
-            known.square += ((past - known.mean) ** 2 - known.square) / min(known.count, 300)
 
     def _changed(self, known: Known, now_s: float) -> bool:
-        """Whether its GPUs are 30 points more or less busy than before, for ten looks, and that not by chance."""
-        if known.mean is None or known.count < _PHASE_S or now_s - known.phase_s < _PHASE_LEAST_S:
+        """Whether its GPUs are 30 points more or less busy than before, for ten seconds, and that not by chance."""
+        if known.mean is None or known.seconds < _PHASE_S or now_s - known.phase_s < _PHASE_LEAST_S:
             return False
-        chance = _SURE * math.sqrt(known.square / _PHASE_S)
-        return abs(sum(known.recent) / len(known.recent) - known.mean) > max(_PHASE_POINTS, chance)
+        chance = _SURE * math.sqrt(known.square / len(known.recent))
+        newest = sum([percent for _, percent, _ in known.recent]) / len(known.recent)
+        return abs(newest - known.mean) > max(_PHASE_POINTS, chance)
 
 
 def _tenants(frame: Frame) -> dict[str, list[Process]]:

@@ -65,8 +65,11 @@ def stolen(view: View, trainer: Trainer) -> bool:
 
 def waits_for_cpu(view: View, trainer: Trainer) -> bool:
     """Whether its threads or its loaders get too little of the CPUs, for whatever reason, and that may be the delay."""
-    own = (trainer.process.cpu_percent or 0.0) / 100
-    waits = ((trainer.run_wait, own), (trainer.loader_wait, trainer.loader_cpu), (trainer.main_wait, trainer.main))
+    waits = (
+        (trainer.run_wait, trainer.own),
+        (trainer.loader_wait, trainer.loader_cpu),
+        (trainer.main_wait, trainer.main),
+    )
     least = view.limit("starved.waiting") * trainer.lost
     if throttled(view, trainer) and (_quota(view, trainer) or stolen(view, trainer)):
         return True

@@ -52,6 +52,7 @@ class Trainer:
 
     allowed: float | None  # CPUs it may use
     cores: float | None  # CPUs it uses, with all its processes
+    own: float | None  # of that, the trainer itself
     main: float | None  # of that, its main thread
     loaders: int  # processes
     team: frozenset[Identity]  # these

@@ -12,6 +12,8 @@ from gputop.model import Frame, Identity, Process, Role, Unit, metric
 
 _P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S
 _TRAINER, _LOADER = Role.TRAINER, Role.LOADER  # asked of every process at every tick: an enum looks them up each time
+_COMPILERS = ("ptxas", "cicc", "nvcc", "cc1plus", "inductor", "triton")
+_COMPILING_PERCENT = 20.0  # of one core
 DEEPEST = 32  # parents of a process: a loop in what /proc said ends
 
 
@@ -32,6 +34,7 @@ class Tree:
     main_wait: float | None = metric(_N, "the same of the main thread, 0-1", history=True)
     run_wait: float | None = metric(_N, "the same of all threads of the trainer, 0-1", history=True)
     compute_threads: float | None = metric(_N, "threads outside loaders that want to run", history=True)
+    own: float | None = metric(_N, "cores the trainer itself uses, without its children", history=True)
     switches: float | None = metric(Unit.PER_S, "voluntary switches of the trainer", history=True)
     throttled: float | None = metric(_N, "share of periods in which the CPU quota ran out, 0-1", history=True)
     read_bytes_per_s: float | None = metric(_R, "read from storage", history=True)
@@ -98,11 +101,17 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
         main_wait=_part(trainer.main_run_wait_percent),
         run_wait=_part(trainer.run_wait_percent),
         compute_threads=total([process.busy_threads for process in others]),
+        own=_part(trainer.cpu_percent),
         switches=trainer.voluntary_switches_per_s,
         throttled=_part(trainer.throttled_percent),
         loader_pss_bytes=total(held),
         **dict(zip(_SUMMED, map(total, zip(*map(_summed, processes), strict=True)), strict=True)),
     )
+
+
+def compiles(processes: Sequence[Process]) -> bool:
+    """Whether torch.compile or a JIT works for it."""
+    return any([(one.cpu_percent or 0.0) > _COMPILING_PERCENT and one.name.startswith(_COMPILERS) for one in processes])
 
 
 def _part(percent: float | None) -> float | None:

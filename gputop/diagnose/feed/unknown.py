@@ -80,7 +80,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
         each = f"each of its {trainer.loaders} loaders {{}} of a core"
         yield share(each, trainer.loader_cpu, "starved-cpu-idle.loader_cpu")
         yield share("its loaders blocked on storage {}", trainer.loader_blocked, "starved.blocked")
-    queue = waiting(trainer.run_wait, (trainer.process.cpu_percent or 0.0) / 100)
+    queue = waiting(trainer.run_wait, trainer.own)
     known = None if trainer.run_wait is None else 100 * min(1.0, queue)
     least = 100 * view.limit("starved.waiting") * trainer.lost
     yield Cause("its threads wait for a CPU {} of the time", known, least)
