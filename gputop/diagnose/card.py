@@ -37,7 +37,7 @@ class Card:
             self._resample(spacing([ago_s for ago_s, _ in gpu.busy_samples[-8:]]) or 1.0)
             self._samples.extend(value for _, value in reversed(fresh))
         elif gpu.busy_percent is not None:
-            self._resample(max(1.0, min(since_s, 60.0)))
+            self._resample(min(since_s, 60.0))
             self._samples.append(gpu.busy_percent)
         if gpu.busy_percent is None or gpu.busy_percent > 0 or self._worked_s is None:
             self._worked_s = now_s
@@ -45,9 +45,12 @@ class Card:
             self._idle_watts = min(gpu.power_watts, self._idle_watts or gpu.power_watts)
 
     def _resample(self, spacing_s: float) -> None:
-        if not 0.8 < spacing_s / self.spacing_s < 1.25:
-            self._samples.clear()  # a series has one spacing
-        self.spacing_s = spacing_s
+        """Take in how far apart samples are now: a little uneven they always are."""
+        if 0.5 < spacing_s / self.spacing_s < 2.0:
+            self.spacing_s += (spacing_s - self.spacing_s) / 8
+        else:
+            self.restart()  # a series has one spacing
+            self.spacing_s = spacing_s
 
     def due(self, now_s: float) -> bool:
         """Whether shape and rhythm are old, or unknown while there are samples enough to tell them."""

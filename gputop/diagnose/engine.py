@@ -23,7 +23,7 @@ EVERY_S = 2.0  # the least window is ten seconds: asking at every frame costs tw
 _FEW, _EACH_S, _SELDOM_S = 8, 0.375, 5.0  # beyond so many trainers it waits longer for each, at most so long
 _CLASSES_EVERY_S = 10.0  # they are about two minutes
 _SLACK_S = 0.1  # by which a tick may be early
-_LONGEST_S = 15.0  # what one look may stand for: nobody knows what was between
+_LONGEST_S, _UNEVEN = 15.0, 1.5  # what one look may stand for, where looks are not that rare: nobody was there between
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,7 @@ class Engine:
         """Begin anew: what comes next is of another time."""
         self._remembered, self._steady = Remembered(), Steady()
         self._judged_s: float | None = None
+        self._pace_s = EVERY_S  # between the last two looks
         self._classed_s = -_CLASSES_EVERY_S
         self._verdict = Verdict()
 
@@ -66,12 +67,13 @@ class Engine:
         """What the rules say of the newest frame; the last verdict where they were asked a moment ago."""
         many = max(0, len(self._remembered.trees) - _FEW)
         every_s = max(every_s, min(_SELDOM_S, EVERY_S + _EACH_S * many))
-        since_s = EVERY_S if self._judged_s is None else frame.mono_s - self._judged_s
+        since_s = self._pace_s if self._judged_s is None else frame.mono_s - self._judged_s
         if self._judged_s is not None and since_s < every_s - _SLACK_S:
             return self._verdict
         self._judged_s = frame.mono_s
         self._remembered.describe(frame.mono_s, since_s)
-        stands_for_s = min(since_s, _LONGEST_S)
+        stands_for_s = min(since_s, max(_LONGEST_S, _UNEVEN * self._pace_s))
+        self._pace_s = since_s
         view = View(frame, history, self._remembered, self._tables, stands_for_s)
         on_screen = self._steady.shown()
         found: list[tuple[Finding, float]] = []

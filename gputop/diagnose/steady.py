@@ -11,6 +11,7 @@ from gputop.model import Identity
 
 HELD_SHARE = 0.8  # of the on-window
 OFF_FACTOR = 1.5  # the off-window, in on-windows
+_LEAST_LOOKS = 1.5  # that an on-window is long: where looks are rare, one alone shows nothing
 LEAST_SHOWN_S = 15.0
 RANKS: dict[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 _BY_RANK: tuple[Severity, ...] = ("info", "warn", "crit")
@@ -55,7 +56,7 @@ class Steady:
             one.hits.append((now_s, stands_for_s))
         shown = []
         for key, one in list(self._known.items()):
-            self._step(one, now_s)
+            self._step(one, now_s, max(one.on_s, _LEAST_LOOKS * stands_for_s))
             if one.shown_s is not None:
                 shown.append(replace(one.newest, severity=_BY_RANK[one.rank], since_s=max(0.0, now_s - one.first_s)))
             elif not one.hits:
@@ -69,14 +70,14 @@ class Steady:
             if one.shown_s is None and fresh.intersection(one.newest.subject.processes):
                 one.hits.clear()
 
-    def _step(self, one: Candidate, now_s: float) -> None:
-        while one.hits and one.hits[0][0] <= now_s - one.on_s:
+    def _step(self, one: Candidate, now_s: float, on_s: float) -> None:
+        while one.hits and one.hits[0][0] <= now_s - on_s:
             one.hits.popleft()
         wanted = RANKS[one.newest.severity]
         if one.shown_s is None:
             if one.hits:
                 one.first_s = max(one.first_s, one.hits[0][0] - one.hits[0][1])
-            if one.last_s == now_s and sum(seconds for _, seconds in one.hits) >= HELD_SHARE * one.on_s - 1e-6:
+            if one.last_s == now_s and sum(seconds for _, seconds in one.hits) >= HELD_SHARE * on_s - 1e-6:
                 one.shown_s = one.moved_s = one.higher_s = now_s
                 one.rank = wanted
         elif now_s - one.last_s >= OFF_FACTOR * one.on_s and now_s - one.shown_s >= LEAST_SHOWN_S:

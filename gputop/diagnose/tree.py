@@ -111,7 +111,7 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
 
 def compiles(processes: Sequence[Process]) -> bool:
     """Whether torch.compile or a JIT works for it."""
-    return any([(one.cpu_percent or 0.0) > _COMPILING_PERCENT and one.name.startswith(_COMPILERS) for one in processes])
+    return any((one.cpu_percent or 0.0) > _COMPILING_PERCENT and one.name.startswith(_COMPILERS) for one in processes)
 
 
 def _part(percent: float | None) -> float | None:

@@ -97,7 +97,9 @@ class Cgroup:
     path: Annotated[str, "path of the group, as `cgroup` of a process has it"]
     cpu_quota: float | None = metric(Unit.COUNT, "cores the quota allows, smallest of all ancestors")
     throttled_percent: float | None = metric(_P, "periods in which the quota ran out", top=100)
-    throttled_cpus: float | None = metric(Unit.COUNT, "CPUs kept waiting because the quota had run out, mean")
+    throttled_cpus: float | None = metric(
+        Unit.COUNT, "CPUs kept waiting because the quota had run out, mean", history=True
+    )
     memory_limit_bytes: int | None = metric(_B, "memory limit, smallest of all ancestors")
     memory_used_bytes: int | None = metric(_B, "memory used, page cache included", history=True)
     anonymous_bytes: int | None = metric(_B, "of that, memory of programs", history=True)

@@ -27,18 +27,19 @@ class Buffer:
     """The samples of the last seconds, as (driver's time in microseconds, percent), oldest first."""
 
     began_s: float  # of our clock
-    looked_s: float = 0.0
+    looked_s: float
     samples: list[Stamped] = field(default_factory=list)
     newest_us: int = 0
 
-    def add(self, fresh: list[Stamped]) -> list[float]:
-        """Append what is new, drop what is old; the values of the last second."""
+    def add(self, fresh: list[Stamped], now_s: float) -> list[float]:
+        """Append what is new, drop what is old; the values since the last look, of a second at least."""
+        since_s = max(1.0, min(BUFFER_S, now_s - self.looked_s))
         self.samples += fresh
         if not self.samples:
             return []
         self.newest_us = self.samples[-1][0]
         del self.samples[: self._later(self.newest_us - BUFFER_S * 1e6)]
-        return [value for _, value in self.samples[self._later(self.newest_us - 1_000_000) :]]
+        return [value for _, value in self.samples[self._later(self.newest_us - since_s * 1e6) :]]
 
     def _later(self, than_us: float) -> int:
         return bisect_right(self.samples, (than_us, inf))
@@ -58,15 +59,15 @@ class Buffer:
 
 @probe(every_s=1, fills=("busy_percent", "busy_samples"))
 def busy(card: Card) -> Answers:
-    """Time a kernel was resident: the mean of the driver's own samples of the last second."""
+    """Time a kernel was resident: the mean of the driver's own samples since the last look, of a second at least."""
     now_s = card.gate.clock()
-    buffer: Buffer = card.kept.setdefault("busy", Buffer(began_s=now_s))
+    buffer: Buffer = card.kept.setdefault("busy", Buffer(began_s=now_s, looked_s=now_s))
     try:
         samples = fresh(card, BUSY, buffer.newest_us)
     except Unanswered as silent:
         rates = card.call("nvmlDeviceGetUtilizationRates")
         return {"busy_percent": percent(rates.gpu), "busy_samples": silent.no}
-    last = buffer.add([(stamp, float(value)) for stamp, value in samples if value <= 100])
+    last = buffer.add([(stamp, float(value)) for stamp, value in samples if value <= 100], now_s)
     return {
         "busy_percent": sum(last) / len(last) if last else None,
         "busy_samples": buffer.ages(time.time_ns() // 1000, buffer.span_s(now_s)),

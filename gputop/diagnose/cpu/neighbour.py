@@ -52,12 +52,17 @@ def _cpu_full(view: View, trainer: Trainer) -> bool:
 
 
 def _disk_full(view: View, trainer: Trainer) -> bool:
-    full = any(view.above(disk.busy_percent, "disk_percent") for disk in view.frame.host.disks)
     return (
-        full
+        view.above(max(_busy_disks(view), default=(None, ""))[0], "disk_percent")
         and view.above(trainer.loader_blocked, "blocked")
         and view.above(view.mean("host", "io_pressure"), "pressure_percent")
     )
+
+
+def _busy_disks(view: View) -> list[tuple[float, str]]:
+    """How busy each disk was, and its name."""
+    known = [(view.mean(f"disk {disk.name}", "busy_percent"), disk.name) for disk in view.frame.host.disks]
+    return [(busy, name) for busy, name in known if busy is not None]
 
 
 def _by_cpu(view: View, trainer: Trainer) -> Iterator[Finding]:
@@ -97,11 +102,11 @@ def _by_disk(view: View, trainer: Trainer) -> Iterator[Finding]:
     if hidden and (other is None or not view.above(other.used / total if total else None, "share")):
         view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=_DENIED))
     elif other is not None and other.used > mine and total and view.above(other.used / total, "share"):
-        disk = max(view.frame.host.disks, key=lambda one: one.busy_percent or 0.0)
+        busy, disk = max(_busy_disks(view))
         wait = 100 * (trainer.loader_blocked or 0.0)
         evidence = (
             Evidence(text=f"{_who(trainer, other)} moves {other.used / 1e6:.0f} MB/s", value=other.used, unit="B/s"),
-            Evidence(text=f"{disk.name} {disk.busy_percent or 0:.0f} % busy", value=disk.busy_percent, unit="%"),
+            Evidence(text=f"{disk} {busy:.0f} % busy", value=busy, unit="%"),
             Evidence(text=f"loaders of this job wait for it {wait:.0f} % of their time", value=wait, unit="%"),
         )
         yield _found(view, trainer, other, "the disk", evidence)

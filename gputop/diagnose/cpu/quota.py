@@ -18,10 +18,10 @@ def cpu_quota(view: View) -> Iterator[Finding]:
     """Its control group was stopped for want of quota, or all its work is on very few CPUs of many."""
     for trainer in view.trainers():
         group = _group(view, trainer)
-        waiting = group.throttled_cpus if group else None
+        waiting = _waiting(view, group)
         little = waiting is not None and waiting < view.limit("least_waiting")
         if not little and (view.above(trainer.throttled, "throttled") or view.above(waiting, "waiting")):
-            yield _throttled(view, trainer, group)
+            yield _throttled(view, trainer, group, waiting)
         elif _crowded(view, trainer):
             yield _few(view, trainer)
         elif trainer.throttled is None:
@@ -33,7 +33,12 @@ def _group(view: View, trainer: Trainer) -> Cgroup | None:
     return next((group for group in view.frame.cgroups if group.path == path), None) if path else None
 
 
-def _throttled(view: View, trainer: Trainer, group: Cgroup | None) -> Finding:
+def _waiting(view: View, group: Cgroup | None) -> float | None:
+    """CPUs' worth of work that were stopped."""
+    return None if group is None else view.mean(f"cgroup {group.path}", "throttled_cpus")
+
+
+def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: float | None) -> Finding:
     allowed, share = trainer.allowed or 1.0, trainer.throttled or 0.0
     quota = group.cpu_quota if group and group.cpu_quota else allowed
     severity: Severity = "crit" if view.above(share, "crit_throttled") else "warn"
@@ -45,10 +50,9 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None) -> Finding:
             limit=100 * view.limit("throttled"),
         )
     ]
-    if group and group.throttled_cpus:
-        stopped = group.throttled_cpus
-        text = f"{stopped:.1f} CPUs' worth of work was stopped meanwhile"
-        evidence.append(Evidence(text=text, value=stopped, unit="cores", limit=view.limit("waiting")))
+    if waiting:
+        text = f"{waiting:.1f} CPUs' worth of work was stopped meanwhile"
+        evidence.append(Evidence(text=text, value=waiting, unit="cores", limit=view.limit("waiting")))
     if (busy := view.mean("host", "cpu_percent")) is not None:
         evidence.append(Evidence(text=f"the machine itself is {100 - busy:.0f} % idle", value=100 - busy, unit="%"))
     return view.found(

@@ -41,7 +41,9 @@ def slowdown(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         notes, now_s = view.notes(trainer), view.frame.mono_s
         due_s = notes.setdefault("due_s", now_s + trainer.process.pid % _STEP_S)
-        if now_s >= due_s and not trainer.peers and view.knows(trainer, "duty"):
+        if trainer.peers:
+            notes.clear()  # how fast it is is theirs, too
+        elif now_s >= due_s and view.knows(trainer, "duty"):
             notes["due_s"] = max(due_s + _STEP_S, now_s + _STEP_S / 2)
             _note_step(trainer, notes.setdefault("steps", deque(maxlen=_KEPT)))
             notes["found"] = _found(view, trainer, list(notes["steps"]))

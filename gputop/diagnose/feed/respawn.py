@@ -17,6 +17,7 @@ from gputop.model import Identity
 _BEFORE_S, _AFTER_S = 1.0, 10.0  # of a restart: the seconds around it that it may have cost, too
 _KNOWN_S = 5.0  # of time between restarts, to know how busy the GPU is then
 _KEPT = 32
+_LOOKS = 2.2  # one that falls into the change lies between the last of the old and the first of the new; uneven ones
 
 
 @dataclass(slots=True)
@@ -24,6 +25,7 @@ class Restarts:
     """What is remembered of one trainer's loaders."""
 
     team: frozenset[Identity] = frozenset()
+    since_s: float = 0.0  # when it was seen first
     seen_s: float = 0.0  # when all of the team were there last
     pending: tuple[float, float] | None = None  # a restart that is not weighed yet: from when until when
     last_s: float | None = None  # the end of the one before it
@@ -35,10 +37,12 @@ class Restarts:
         if self.team and not kept and now_s - seen_s <= within_s:
             if len(here) != len(self.team) or here & self.team:
                 return None
-            self.team, self.seen_s = here, now_s
+            self.team, self.since_s, self.seen_s = here, now_s, now_s
             return seen_s, now_s
         if not self.team or not kept:
-            self.team = here
+            self.team, self.since_s = here, now_s
+        elif now_s - self.since_s <= within_s:
+            self.team = here  # it was still growing
         self.seen_s = now_s
         return None
 
@@ -54,28 +58,29 @@ def worker_respawn(view: View) -> Iterator[Finding]:
         if not trainer.loaders and not restarts.team:
             continue
         now_s = view.frame.mono_s
-        again = restarts.look(trainer.team, now_s, view.limit("within_s") + view.stands_for_s)
+        again = restarts.look(trainer.team, now_s, view.limit("within_s") + _LOOKS * view.stands_for_s)
         pending = restarts.pending
         if pending is not None and (again or now_s - pending[1] >= _AFTER_S):
-            _weigh(view, trainer, restarts, pending)
+            _weigh(view, trainer, restarts, pending, again[0] if again else now_s)
         restarts.pending = again or restarts.pending
         if len(restarts.cost) >= view.limit("times") and view.knows(trainer, "duty") and not shared(view, trainer):
             yield from _again(view, trainer, restarts)
 
 
-def _weigh(view: View, trainer: Trainer, restarts: Restarts, restart: tuple[float, float]) -> None:
+def _weigh(view: View, trainer: Trainer, restarts: Restarts, restart: tuple[float, float], until_s: float) -> None:
     """The seconds of GPU time that a restart cost: what the GPU was less busy around it than between restarts."""
     (from_s, at_s), before_s, now_s = restart, restarts.last_s, view.frame.mono_s
     restarts.last_s, restarts.pending = at_s, None
     since_s = 60.0 if before_s is None else min(60.0, now_s - before_s)
     values = view.history.values(trainer.key, "busy_percent", since_s)
-    count = min(len(values), round(now_s - from_s + _BEFORE_S))
+    values = values[: len(values) - round(now_s - until_s)]  # the next one has begun since
+    count = min(len(values), round(until_s - from_s + _BEFORE_S))
     near = [value for value in values[len(values) - count :] if value is not None]
     settled = 0 if before_s is None else round(_AFTER_S)
     rest = [value for value in values[settled : len(values) - count] if value is not None]
     usual = sum(rest) / len(rest) if len(rest) >= _KNOWN_S else trainer.shape.high if trainer.shape else 100.0
-    written = view.history.mean(trainer.identity, "write_chars_per_s", count)
-    if not near or not usual or (written or 0.0) >= view.limit("write_bytes_per_s"):
+    written = view.history.values(trainer.identity, "write_chars_per_s", now_s - from_s + _BEFORE_S)
+    if not near or not usual or sum(value or 0.0 for value in written) >= view.limit("written_bytes"):
         return  # a checkpoint, which is another rule's subject
     restarts.cost.append((at_s, max(0.0, sum(1 - value / usual for value in near))))
 

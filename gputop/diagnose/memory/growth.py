@@ -54,6 +54,7 @@ def growing(view: View, metric: str, capacity: Callable[[Trainer], float | None]
     notes["watched"] = watched
     due = [one for one in trainers if watched[one.identity].next_s <= now_s]
     for trainer in sorted(due, key=lambda one: watched[one.identity].next_s)[: round(view.stands_for_s)]:
+        watched[trainer.identity].next_s = now_s + _EVERY_S
         if (most := capacity(trainer)) is not None:
             _test(view, trainer, metric, most, watched[trainer.identity])
     return {identity: growth for identity, one in watched.items() if (growth := _lasting(one, now_s))}
@@ -74,7 +75,6 @@ def change(values: Sequence[float | None]) -> float | None:
 
 def _test(view: View, trainer: Trainer, metric: str, capacity: float, one: _Watched) -> None:
     now_s = view.frame.mono_s
-    one.next_s = now_s + _EVERY_S
     windows: tuple[float, ...] = SHORT_S
     if now_s >= one.long_s:
         one.long_s, windows = now_s + _LONG_EVERY_S, SHORT_S + LONG_S

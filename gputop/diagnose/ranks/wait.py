@@ -48,7 +48,12 @@ def _waits(view: View, one: Trainer) -> bool:
         return False
     if any((gpu.tensor_percent or 0.0) > view.limit("works_percent") for gpu in one.gpus):  # what is cheap comes first
         return False
-    return all(_spins(view, one, gpu) for gpu in one.gpus)
+    return all(_spins(view, one, gpu) and not _worked(view, gpu) for gpu in one.gpus)
+
+
+def _worked(view: View, gpu: Gpu) -> bool:
+    """Whether it computed in any second of the window, however short that was."""
+    return bool(view.window(gpu, "tensor_percent").share_above(view.limit("works_percent")))
 
 
 def _spins(view: View, one: Trainer, gpu: Gpu) -> bool:

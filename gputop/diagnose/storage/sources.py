@@ -8,7 +8,7 @@ from functools import partial
 from gputop.declare import record
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.model import Disk, Mount
+from gputop.model import Mount
 
 WINDOW_S = 30.0
 _LONG_S = 900.0  # in which a disk shows what it is capable of
@@ -65,13 +65,14 @@ def drive(view: View) -> Drive | None:
 
 
 def _drive(view: View) -> Drive | None:
-    disk: Disk | None = max(view.frame.host.disks, key=lambda one: one.read_bytes_per_s or 0.0, default=None)
-    if disk is None:
+    disks = [(view.mean(f"disk {one.name}", "read_bytes_per_s", WINDOW_S), one.name) for one in view.frame.host.disks]
+    read, name = max(disks, key=lambda one: one[0] or 0.0, default=(None, None))
+    if name is None:
         return None
-    key = f"disk {disk.name}"
+    key = f"disk {name}"
     return Drive(
-        name=disk.name,
-        read=view.mean(key, "read_bytes_per_s", WINDOW_S),
+        name=name,
+        read=read,
         reads=view.mean(key, "reads_per_s", WINDOW_S),
         busy=view.mean(key, "busy_percent", WINDOW_S),
         await_s=view.mean(key, "await_s", WINDOW_S),
@@ -91,7 +92,8 @@ def server(view: View) -> Server | None:
 
 def _server(view: View) -> Server | None:
     mounts = [one for one in view.frame.host.mounts if one.network and one.read_bytes_per_s is not None]
-    mount: Mount | None = max(mounts, key=lambda one: one.read_bytes_per_s or 0.0, default=None)
+    reads = {one.path: view.mean(f"mount {one.path}", "read_bytes_per_s", WINDOW_S) for one in mounts}
+    mount: Mount | None = max(mounts, key=lambda one: reads[one.path] or 0.0, default=None)
     if mount is None:
         return None
     key = f"mount {mount.path}"
@@ -99,7 +101,7 @@ def _server(view: View) -> Server | None:
         name=mount.path,
         file_system=mount.file_system,
         device=mount.device,
-        read=view.mean(key, "read_bytes_per_s", WINDOW_S),
+        read=reads[mount.path],
         reads=view.mean(key, "reads_per_s", WINDOW_S),
         rtt_s=view.mean(key, "read_rtt_s", WINDOW_S),
         queue_s=view.mean(key, "read_queue_s", WINDOW_S),
@@ -115,9 +117,9 @@ def link(view: View) -> Link | None:
 def _link(view: View) -> Link | None:
     found = []
     for one in view.frame.host.networks:
-        if one.speed_bytes_per_s and one.receive_bytes_per_s:
+        if one.speed_bytes_per_s:
             receive = view.mean(f"net {one.name}", "receive_bytes_per_s", WINDOW_S)
-            if receive is not None:
+            if receive:
                 found.append(Link(name=one.name, receive=receive, speed=one.speed_bytes_per_s))
     return max(found, key=lambda one: one.receive / one.speed, default=None)
 

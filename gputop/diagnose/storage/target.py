@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import takewhile
 from typing import NamedTuple
 
 from gputop.diagnose.storage.advice import on
@@ -12,6 +14,7 @@ from gputop.diagnose.view import View
 from gputop.model import Mount
 
 _MOST = 0.5  # of the checkpoint must have gone there
+_LATELY_S = 120.0  # in which one has begun that is not taken in yet
 
 
 class Target(NamedTuple):
@@ -24,9 +27,9 @@ class Target(NamedTuple):
 def target(view: View, trainer: Trainer) -> Target | None:
     """It, as long as it is mounted; None where none was seen, or nothing tells where it went."""
     pauses: Pauses | None = view.notes(trainer, of="checkpoint-stall").get("pauses")
-    newest = pauses.known[-1] if pauses and pauses.known else None
     notes = view.notes(trainer)
-    if pauses and newest and newest.start_s != notes.get("start_s") and _over(view, pauses, newest):
+    newest = _newest(view, pauses, notes.get("start_s", -math.inf)) if pauses else None
+    if newest is not None:
         notes["start_s"] = newest.start_s
         path = _path(view, newest)
         if path is not None:
@@ -35,8 +38,11 @@ def target(view: View, trainer: Trainer) -> Target | None:
     return next((Target(mount, notes["last"]) for mount in mounts), None)
 
 
-def _over(view: View, pauses: Pauses, one: Pause) -> bool:
-    return view.frame.mono_s - one.end_s > pauses.lag_s + 1 and saved(view, pauses, one)
+def _newest(view: View, pauses: Pauses, after_s: float) -> Pause | None:
+    """The last checkpoint that is written, of those that began after a time: work may have paused again since."""
+    now_s = view.frame.mono_s
+    lately = takewhile(lambda one: one.start_s > max(after_s, now_s - _LATELY_S), reversed(pauses.known))
+    return next((one for one in lately if now_s - one.end_s > pauses.lag_s + 1 and saved(view, pauses, one)), None)
 
 
 def _path(view: View, one: Pause) -> str | None:

@@ -42,7 +42,7 @@ def _unsure(view: View, gpus: list[Gpu]) -> str | None:
         named = [share for process in view.frame.processes for share in process.gpus if share.uuid == gpu.uuid]
         held = sum(share.vram_bytes or 0 for share in named)
         nameless = gpu.vram_used_bytes is not None and gpu.vram_used_bytes - held >= view.limit("nameless_bytes")
-        at_work = (gpu.busy_percent or 0.0) >= view.limit("nameless_percent")
+        at_work = (view.mean(gpu, "busy_percent") or 0.0) >= view.limit("nameless_percent")
         if (nameless and all(share.vram_bytes is not None for share in named)) or (at_work and not named):
             return _UNLOCK
     return None
@@ -51,7 +51,7 @@ def _unsure(view: View, gpus: list[Gpu]) -> str | None:
 def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     hidden = trainer.process.visible_gpus in ("", "-1")
     cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
-    busiest = max((gpu.busy_percent or 0.0 for gpu in gpus), default=0.0)
+    busiest = max((view.mean(gpu, "busy_percent") or 0.0 for gpu in gpus), default=0.0)
     age_s = trainer.process.age_s
     evidence = [
         Evidence(

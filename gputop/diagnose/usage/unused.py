@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
@@ -24,8 +24,8 @@ def gpu_unused_in_job(view: View) -> Iterator[Finding]:
         if not trainers or any(plays_a_part(one) or notebook(one) for one in trainers):
             continue
         gpus = _held(view, trainers)
-        idle = [(gpu, idle_s) for gpu in gpus if (idle_s := _idle_s(view, gpu)) is not None]
-        unused = [(gpu, idle_s) for gpu, idle_s in idle if idle_s >= view.limit("info_s")]
+        idle_s = _idle_s(view, job, gpus)
+        unused = [(gpu, idle_s[gpu.uuid]) for gpu in gpus if idle_s.get(gpu.uuid, 0.0) >= view.limit("info_s")]
         worked = [gpu for gpu in gpus if view.above(view.mean(gpu, "busy_percent", 60), "others_percent")]
         if unused and worked:
             yield _unused(view, job, trainers, unused, worked)
@@ -65,15 +65,18 @@ def _by_index(view: View) -> dict[str, Gpu]:
     return {gpu.index: gpu for gpu in view.frame.gpus if gpu.parent_uuid is None}
 
 
-def _idle_s(view: View, gpu: Gpu) -> float | None:
-    """For how long a GPU has done nothing while we looked; None while it works."""
-    notes, now_s = view.notes(gpu), view.frame.mono_s
-    since_last = view.history.values(gpu.uuid, "busy_percent", view.stands_for_s)
-    if any((percent or 0.0) >= view.limit("busy_percent") for percent in since_last):
-        notes.pop("since_s", None)
-        return None
-    since_s: float = notes.setdefault("since_s", now_s)
-    return now_s - since_s
+def _idle_s(view: View, job: Job, gpus: Sequence[Gpu]) -> Mapping[str, float]:
+    """For how long GPUs that a job holds have done nothing while we looked, by their uuids; none that works."""
+    notes, now_s = view.notes(job), view.frame.mono_s
+    before: Mapping[str, float] = notes.get("since_s", {})
+    idle = [gpu.uuid for gpu in gpus if not _worked(view, gpu)]
+    notes["since_s"] = since_s = {uuid: before.get(uuid, now_s) for uuid in idle}
+    return {uuid: now_s - began_s for uuid, began_s in since_s.items()}
+
+
+def _worked(view: View, gpu: Gpu) -> bool:
+    since_last = view.history.values(gpu.uuid, "busy_percent", view.stands_for_s + 1)
+    return any((percent or 0.0) >= view.limit("busy_percent") for percent in since_last)
 
 
 def _unused(
