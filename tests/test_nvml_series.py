@@ -48,6 +48,13 @@ def test_a_later_frame_repeats_only_what_one_before_it_may_have_missed(child: Ch
     assert told == pytest.approx([16 * 6, 5 * 6, 12 * 6], abs=1)
 
 
+def test_who_looks_every_five_seconds_is_told_of_all_of_them(fake: Fake, child: Child) -> None:
+    fake.set("gpu.0.util", square(0, 100, period_s=5.0, duty=0.5))
+    child.sweep(2, 5.0)
+    for _ in range(3):
+        assert child.sweep(1, 5.0).gpu(0)["busy_percent"] == pytest.approx(50, abs=8)
+
+
 def test_a_first_look_finds_the_whole_buffer(child: Child) -> None:
     gpu = child.sweep().gpu(0)
     for name, value in NAMES.items():

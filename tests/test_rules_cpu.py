@@ -10,7 +10,7 @@ import pytest
 
 from gputop.diagnose.engine import Verdict
 from gputop.model import Cgroup, Frame, GpuShare, Job, Pressure
-from tests.judged import Machine, after, found, refused, silent
+from tests.judged import Machine, after, found, judged, refused, silent
 
 POOL: dict[str, Any] = {
     "busy_threads": 21,
@@ -187,6 +187,15 @@ def confined(throttled_cpus: float | None, **trainer: Any) -> Callable[[float], 
 def test_cpu_quota(waiting: float | None, trainer: dict[str, Any], severity: str | None) -> None:
     finding = found(after(confined(waiting, **trainer)), "cpu-quota")
     assert (finding and finding.severity) == severity
+
+
+@pytest.mark.parametrize("every_s", [2.0, 5.0, 8.0])
+@pytest.mark.parametrize(("stopped", "fires"), [(0.1, False), (0.3, True)])  # CPUs, in three seconds of ten
+def test_cpu_quota_goes_by_the_mean_of_what_was_stopped(stopped: float, fires: bool, every_s: float) -> None:
+    at_times, never = (confined(cpus, throttled_percent=3.0) for cpus in (stopped, 0.0))
+    frames = ((at_times if t % 10 < 3 else never)(float(t)) for t in range(240))
+    *_, (_, said) = judged(frames, every_s=every_s)
+    assert (found(said, "cpu-quota") is not None) == fires
 
 
 def test_cpu_quota_says_what_to_ask_for() -> None:

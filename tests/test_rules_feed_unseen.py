@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gputop.model import Missing, Pressure
+from gputop.diagnose.feed.respawn import Restarts
+from gputop.model import Frame, Identity, Missing, Pressure
 from tests.judged import Machine, found, judged, silent
 from tests.test_rules_feed import alone, changed, few
 
@@ -48,6 +50,30 @@ def test_worker_respawn_is_seen_by_rare_looks_at_uneven_times(every_s: float) ->
     assert finding is not None
     assert (finding.evidence[0].value or 0) >= 4  # none of those a minute after its start and later is missed
     assert finding.lost_share == pytest.approx(0.1, abs=0.02)
+
+
+@pytest.mark.parametrize("every_s", [2.0, 5.0, 8.0])
+@pytest.mark.parametrize("first", range(5))
+def test_worker_respawn_may_take_some_seconds(first: int, every_s: float) -> None:
+    machine = restarting(40, 4)
+
+    def frame(t: float) -> Frame:
+        whole = machine.frame(t)
+        return replace(whole, processes=whole.processes[:1]) if t % 40 < 4 else whole
+
+    *_, (_, said) = judged((frame(float(t)) for t in range(first, 220)), every_s=every_s)
+    finding = found(said, "worker-respawn")
+    assert finding is not None
+    assert (finding.evidence[0].value or 0) >= 4
+
+
+def test_a_team_that_is_still_growing_is_known_when_it_is_whole() -> None:
+    restarts = Restarts()
+    old, new = (frozenset(Identity(pid, 1) for pid in range(first, first + 8)) for first in (10, 30))
+    assert restarts.look(frozenset(list(old)[:3]), 100.0, 9.0) is None
+    assert restarts.look(old, 102.0, 9.0) is None
+    assert restarts.look(old, 120.0, 9.0) is None
+    assert restarts.look(new, 122.0, 9.0) == (120.0, 122.0)
 
 
 def test_worker_respawn_abstains_where_the_gpu_does_not_say_how_busy_it_is() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Frame, GpuShare, Network, Process, Role
-from tests.judged import after, found, refused, scenario, silent
+from tests.judged import after, found, judged, refused, scenario, silent
 from tests.teams import NCCL, Dials, lines, nothing, of, team
 
 SPINS: dict[str, Any] = {
@@ -185,3 +185,10 @@ def test_a_process_in_between_is_no_rank() -> None:
         return replace(one, processes=(*one.processes, other))
 
     assert found(after(frame, 100), "straggler") is None  # its GPU is not its own
+
+
+def test_ranks_that_compute_now_and_then_do_not_only_wait() -> None:
+    waits, works = (team(of({1: IDLE}, SPINS | {"tensor_percent": busy}), of({1: ASLEEP}), ranks=2) for busy in (0, 30))
+    seen = [said for _, said in judged(((works if t % 20 == 7 else waits)(float(t)) for t in range(200)), every_s=5.0)]
+    assert not any(found(said, "collective-wait") for said in seen)
+    assert found(after(waits, 190), "collective-wait") is not None

@@ -86,6 +86,16 @@ def test_io_bound_says_what_waits_for_what_and_where_to_put_the_data() -> None:
     assert finding.steps[-1].command == "iostat -x 1 nvme0n1"
 
 
+def test_the_disk_that_is_read_from_is_the_one_of_the_window_not_of_the_moment() -> None:
+    def disks(t: float) -> tuple[Disk, ...]:
+        system = replace(QUIET, name="sda", read_bytes_per_s=1e4, busy_percent=1.0)
+        return system, replace(DISK, read_bytes_per_s=2e9 if t % 2 else 0.0)
+
+    finding = found(machine(host={"disks": disks}).verdict(150, 1), "io-bound")
+    assert finding is not None
+    assert any(item.text.startswith("nvme0n1 reads 1.00 GB/s") for item in finding.evidence)
+
+
 def test_cores_of_one_rank_are_not_taken_for_those_of_its_job() -> None:
     alone, ranked = (
         next(item.text for item in finding.evidence if "CPU cores" in item.text)

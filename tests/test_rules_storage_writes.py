@@ -12,7 +12,7 @@ from gputop.diagnose import Finding
 from gputop.diagnose.engine import Verdict
 from gputop.diagnose.storage.pauses import Pauses
 from gputop.model import Disk, Mount, Process
-from tests.judged import Machine, after, found, refused, silent
+from tests.judged import Machine, after, found, judged, refused, silent
 
 MIB = 2**20
 SCRATCH = Mount(path="/scratch", device="/dev/nvme1n1p1", file_system="xfs", free_bytes=2**42, total_bytes=2**44)
@@ -163,6 +163,17 @@ def test_the_next_checkpoint_must_fit(free: float, total: float, severity: str |
     finding = found(writing_to(free, total), "shm-nearly-full")
     assert (finding and finding.severity) == severity
     assert not finding or "/scratch" in finding.headline
+
+
+def test_a_checkpoint_is_known_though_the_gpus_paused_again_before_anybody_looked() -> None:
+    machine = saving(60, 6, host={"mounts": (replace(SCRATCH, free_bytes=10**8, total_bytes=2 * 10**12),)})
+    disk = Disk(name="nvme1n1", write_bytes_per_s=5e7)
+    machine.host |= {"disks": lambda t: (disk if t % 60 < 6 else replace(disk, write_bytes_per_s=0.0),)}
+    machine.gpu["busy_percent"] = lambda t: 0.0 if t % 60 < 6 or 9 <= t % 60 < 11 else 97.0
+    for first in range(5):  # whatever second it looks at
+        *_, (_, said) = judged((machine.frame(float(t)) for t in range(first, 150)), every_s=5.0)
+        finding = found(said, "shm-nearly-full")
+        assert (finding and finding.severity) == "crit"
 
 
 @pytest.mark.parametrize(("unseen", "lengths"), [(4, [20.0]), (6, [8.0, 6.0])])
