@@ -220,6 +220,13 @@ def test_sync_log_stall_abstains_where_writes_are_hidden() -> None:
     assert silent(writing(refused("write_chars_per_s")).verdict(60), "sync-log-stall")
 
 
+def test_sync_log_stall_abstains_where_seconds_do_not_show() -> None:
+    told = silent(writing({"write_chars_per_s": 101e3}).verdict(150, 5), "sync-log-stall")
+    assert told is not None
+    assert told.unlock is not None
+    assert told.unlock.endswith("gputop --interval 1")
+
+
 LINK = {"pcie_lane_bytes_per_s": 3.94e9, "pcie_width": 16}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.sums import KEPT_S
 from gputop.diagnose.view import View
 from gputop.model import Role
 
@@ -17,7 +18,8 @@ def self_overhead(view: View) -> Iterator[Finding]:
     """Its CPU time, the time inside driver calls, and threads that are looked at less often than they should be."""
     host, frame = view.host(), view.frame
     evidence = []
-    cost, driver = view.mean("monitor", "cost_percent"), view.mean("monitor", "driver_percent")
+    seconds = min(view.limit("window_s"), KEPT_S)  # there is no longer memory of it
+    cost, driver = (view.mean("monitor", name, seconds) for name in ("cost_percent", "driver_percent"))
     if view.above(cost, "cpu_percent"):
         text = f"gputop uses {cost or 0:.1f} % of a core"
         evidence.append(Evidence(text=text, value=cost, unit="%", limit=view.limit("cpu_percent")))

@@ -34,6 +34,11 @@ class Numbers(Subjects):
         other._lenient = -self._lenient
         return other
 
+    @property
+    def step_s(self) -> float:
+        """Seconds between the last two frames."""
+        return self._remembered.step_s
+
     def limit(self, name: str) -> float:
         """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty"."""
         return self._numbers[name][0]
