@@ -368,3 +368,9 @@ def test_the_rhythm_of_a_card_without_samples_is_known_though_frames_are_uneven(
     card.describe(120.0)
     assert card.period is not None
     assert card.period.seconds == pytest.approx(20, rel=0.1)
+
+
+def test_a_frame_that_is_shown_twice_harms_nothing() -> None:
+    frame = Machine().frame(5.0)
+    for _, said in judged([frame, frame, frame]):
+        assert said.findings == ()
