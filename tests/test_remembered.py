@@ -1,0 +1,103 @@
+"""What the engine remembers between looks, and that verdicts do not hang on how often somebody looks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputop.demo import SCENARIOS, Demo
+from gputop.diagnose.card import Card
+from gputop.diagnose.engine import Engine
+from gputop.diagnose.remembered import Remembered
+from gputop.history import History
+from gputop.model import Gpu
+from tests.judged import LIMITS, Machine, found, judged
+from tests.test_rules_feed import few
+
+
+def test_the_rhythm_of_many_gpus_is_known_though_they_are_asked_about_less_often() -> None:
+    demo, history, engine = Demo(SCENARIOS["16gpu"], pace=False, at_s=0.0), History(), Engine(lambda: LIMITS)
+    for second in range(60):
+        frame = demo.frame(float(second))
+        history.add(frame)
+        engine.remember(frame, history)
+        engine.judge(frame, history)
+    cards = engine._remembered.cards.values()
+    assert len(cards) == len(engine._remembered.trees) == 16
+    assert max(frame.mono_s - card.shaped_s for card in cards) <= 20
+
+
+def test_a_card_that_began_something_else_is_described_before_those_whose_shape_is_only_old() -> None:
+    remembered = Remembered(cards={name: Card() for name in "ABCDE"})
+    gpu = Gpu(uuid="", index="0", name="H100", busy_percent=50.0)
+    for second in range(30):
+        for name, card in remembered.cards.items():
+            card.add(replace(gpu, uuid=name), float(second))
+        remembered.describe(float(second), 1.0)
+    newest = max(remembered.cards.values(), key=lambda card: card.shaped_s)
+    newest.restart()
+    for second in range(30, 39):
+        newest.add(gpu, float(second))
+        remembered.describe(float(second), 1.0)
+        assert newest.shape is None  # a handful of samples have none, and nobody else waits for it
+    newest.add(gpu, 39.0)
+    for card in remembered.cards.values():
+        card.shaped_s = min(card.shaped_s, 30.0)
+    remembered.describe(39.0, 1.0)
+    assert newest.shape is not None
+
+
+@pytest.mark.parametrize("interval_s", [1, 5, 20, 30, 60])
+def test_what_holds_is_shown_however_rarely_somebody_looks_and_after_two_looks_at_least(interval_s: int) -> None:
+    machine = few()
+    shown = [
+        (frame.mono_s - 1000, found(said, "starved-cpu-idle") is not None)
+        for frame, said in judged(machine.frame(float(t)) for t in range(0, max(300, 12 * interval_s), interval_s))
+    ]
+    since_s = next(t for t, here in shown if here)
+    assert interval_s <= since_s <= 150 + 4 * interval_s
+    assert all(here for t, here in shown if t > since_s)
+
+
+@pytest.mark.parametrize("interval_s", [0.25, 1.0, 2.0, 5.0, 8.0, 10.0])
+def test_a_phase_begins_once_however_often_somebody_looks(interval_s: float) -> None:
+    machine, began = Machine(gpu={"busy_percent": lambda t: 97.0 if t < 300 else 10.0}), list[float]()
+    remembered, history = Remembered(), History()
+    for look in range(round(600 / interval_s)):
+        frame = machine.frame(look * interval_s)
+        history.add(frame, interval_s)
+        remembered.add(frame, history)
+        (known,) = remembered.trainers.values()
+        if remembered.restarted:
+            began.append(known.phase_s - 1000)
+            remembered.restarted.clear()
+    assert len(began) == 1
+    assert began[0] == pytest.approx(300, abs=max(8, 2 * interval_s))
+
+
+def test_short_pauses_are_no_phase_to_who_looks_often() -> None:
+    machine = Machine(gpu={"busy_percent": lambda t: 0.0 if t % 60 < 2 else 97.0})
+    remembered, history = Remembered(), History()
+    for look in range(2400):
+        frame = machine.frame(look / 4)
+        history.add(frame, 0.25)
+        remembered.add(frame, history)
+    assert not remembered.restarted
+
+
+def test_the_rhythm_of_a_card_without_samples_is_known_though_frames_are_uneven() -> None:
+    card = Card()
+    for second in range(120):
+        gpu = Gpu(uuid="G", index="0", name="H100", busy_percent=90.0 if second % 20 < 10 else 10.0)
+        card.add(gpu, second + (0.3 if second % 3 else 0.0))
+    assert card.due(120.0)
+    card.describe(120.0)
+    assert card.period is not None
+    assert card.period.seconds == pytest.approx(20, rel=0.1)
+
+
+def test_a_frame_that_is_shown_twice_harms_nothing() -> None:
+    frame = Machine().frame(5.0)
+    for _, said in judged([frame, frame, frame]):
+        assert said.findings == ()
