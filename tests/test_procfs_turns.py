@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,7 +112,7 @@ def test_a_loader_that_hardly_works_is_looked_at_every_other_second_unless_someb
     proc.more(13)
     spent, seen = 0, list[float | None]()
 
-    def looks(a_second: int, **interest: int) -> int:
+    def looks(a_second: int, **interest: Any) -> int:
         """At how many of eight looks its CPU time was another one than before."""
         nonlocal spent
         for _ in range(9):
@@ -123,6 +124,7 @@ def test_a_loader_that_hardly_works_is_looked_at_every_other_second_unless_someb
     assert looks(1) == 5  # the first in a row: nobody knows yet what it does
     assert looks(1) == 4
     assert looks(1, sight=13) == 8
+    assert looks(1, every=True) == 8
     assert looks(1) == 4
     assert looks(10) >= 7  # from the second on at which it was seen to work
     assert looks(1) == 8  # and for ten more

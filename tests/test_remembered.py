@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose.card import Card
 from gputop.diagnose.engine import Engine
-from gputop.diagnose.remembered import Remembered
+from gputop.diagnose.remembered import Known, Remembered
 from gputop.history import History
 from gputop.model import Gpu
 from tests.judged import LIMITS, Machine, found, judged
@@ -101,3 +103,39 @@ def test_a_frame_that_is_shown_twice_harms_nothing() -> None:
     frame = Machine().frame(5.0)
     for _, said in judged([frame, frame, frame]):
         assert said.findings == ()
+
+
+def follow(machine: Machine, times: Iterable[float], interval_s: float) -> tuple[Known, int]:
+    """What is known of its trainer after these looks, and how many phases began."""
+    remembered, history, began = Remembered(), History(), 0
+    for t in times:
+        frame = machine.frame(t)
+        history.add(frame, interval_s)
+        remembered.add(frame, history)
+        began += len(remembered.restarted)
+        remembered.restarted.clear()
+    (known,) = remembered.trainers.values()
+    return known, began
+
+
+def test_what_a_very_rare_look_stands_for_is_bounded() -> None:
+    machine = Machine(gpu={"busy_percent": lambda t: 60.0 if t % 1200 else 90.0})
+    known, _ = follow(machine, (600.0 * look for look in range(40)), 600.0)
+    assert known.mean is not None
+    assert 60 <= known.mean <= 90
+    assert known.square >= 0
+
+
+@pytest.mark.parametrize("gap_s", [30, 3600])
+def test_one_odd_second_after_a_gap_is_no_phase(gap_s: int) -> None:
+    machine = Machine(gpu={"busy_percent": lambda t: 0.0 if t == 300 + gap_s else 97.0})
+    times = [*range(300), *range(300 + gap_s, 360 + gap_s)]
+    assert follow(machine, map(float, times), 1.0)[1] == 0
+
+
+def test_who_looks_often_sees_no_more_phases_in_work_with_gaps() -> None:
+    chance, busy = Random(7), list[float]()
+    while len(busy) < 1200:
+        busy += [100.0 * (len(busy) % 2)] * max(1, round(chance.expovariate(1 / 1.5)))
+    machine = Machine(gpu={"busy_percent": lambda t: busy[int(t)]})
+    assert follow(machine, (look / 4 for look in range(4800)), 0.25)[1] <= follow(machine, range(1200), 1.0)[1] + 2

@@ -67,6 +67,19 @@ def test_worker_respawn_may_take_some_seconds(first: int, every_s: float) -> Non
     assert (finding.evidence[0].value or 0) >= 4
 
 
+@pytest.mark.parametrize("every_s", [2.0, 5.0])
+def test_an_evaluation_with_loaders_of_its_own_is_no_restart(every_s: float) -> None:
+    machine = restarting(60, 0, gpu={"busy_percent": lambda t: 40.0 if t % 60 < 8 else 97.0})
+
+    def frame(t: float) -> Frame:
+        whole = machine.frame(t)
+        others = tuple(replace(one, pid=one.pid + 500) for one in whole.processes[1:5])
+        return replace(whole, processes=(whole.processes[0], *others)) if t % 60 < 8 else whole
+
+    *_, (_, said) = judged((frame(float(t)) for t in range(400)), every_s=every_s)
+    assert found(said, "worker-respawn") is None
+
+
 def test_a_team_that_is_still_growing_is_known_when_it_is_whole() -> None:
     restarts = Restarts()
     old, new = (frozenset(Identity(pid, 1) for pid in range(first, first + 8)) for first in (10, 30))

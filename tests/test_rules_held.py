@@ -158,6 +158,15 @@ def test_gpu_shared_abstains_where_nothing_is_told_by_process() -> None:
     assert silent(after(two(52, None), 5), "gpu-shared") is not None
 
 
+def test_gpu_shared_is_a_mean_however_rarely_it_looks() -> None:
+    less, more = two(45, 40), two(52, 60)
+    frames = ((less if t % 600 else more)(float(t)) for t in range(0, 12_000, 300))
+    *_, (_, said) = judged(frames)
+    told = found(said, "gpu-shared")
+    assert told is not None
+    assert all(30 <= (item.value or 0) <= 60 for item in told.evidence)
+
+
 @pytest.mark.parametrize("every_s", [2.0, 5.0])
 def test_gpu_shared_knows_what_each_got_however_often_it_looks(every_s: float) -> None:
     before, now = two(80, 10), two(40, 48)

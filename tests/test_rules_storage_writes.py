@@ -176,6 +176,14 @@ def test_a_checkpoint_is_known_though_the_gpus_paused_again_before_anybody_looke
         assert (finding and finding.severity) == "crit"
 
 
+def test_a_checkpoint_that_takes_minutes_is_known_too() -> None:
+    machine = saving(700, 200, host={"mounts": (replace(SCRATCH, free_bytes=10**9, total_bytes=2 * 10**12),)})
+    disk = Disk(name="nvme1n1", write_bytes_per_s=5e7)
+    machine.host |= {"disks": lambda t: (disk if t % 700 < 200 else replace(disk, write_bytes_per_s=0.0),)}
+    finding = found(machine.verdict(300, 2), "shm-nearly-full")
+    assert (finding and finding.severity) == "crit"
+
+
 @pytest.mark.parametrize(("unseen", "lengths"), [(4, [20.0]), (6, [8.0, 6.0])])
 def test_seconds_in_which_nobody_looked_do_not_split_a_pause(unseen: int, lengths: list[float]) -> None:
     pauses = Pauses(10.0, 2.0)

@@ -187,6 +187,18 @@ def test_gpu_unused_in_job_is_no_gpu_that_worked_between_two_looks(worked: bool,
     assert (found(said, "gpu-unused-in-job") is not None) == fires
 
 
+def test_gpu_unused_in_job_goes_on_where_one_look_was_late() -> None:
+    rest = pair()
+
+    def frame(t: float) -> Frame:
+        one = rest(t / 20)
+        late = tuple(replace(gpu, age_s=1.5) for gpu in one.gpus)
+        return replace(one, gpus=late) if t % 300 == 100 else one
+
+    *_, (_, said) = judged((frame(float(t)) for t in range(1000)), every_s=5.0)
+    assert found(said, "gpu-unused-in-job") is not None
+
+
 def test_gpu_unused_in_job_abstains_on_instances() -> None:
     job = pair(visible_gpus="0,1")
 

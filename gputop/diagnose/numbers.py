@@ -36,8 +36,8 @@ class Numbers(Subjects):
 
     @property
     def step_s(self) -> float:
-        """Seconds between the last two frames."""
-        return self._remembered.step_s
+        """Seconds between two frames, as it mostly is."""
+        return self._remembered.usual_s
 
     def limit(self, name: str) -> float:
         """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty"."""

@@ -59,7 +59,7 @@ class Buffer:
 
 @probe(every_s=1, fills=("busy_percent", "busy_samples"))
 def busy(card: Card) -> Answers:
-    """Time a kernel was resident: the mean of the driver's own samples since the last look, of a second at least."""
+    """Time a kernel was resident: the mean of the driver's own samples since the last look, of 1 to 16 s."""
     now_s = card.gate.clock()
     buffer: Buffer = card.kept.setdefault("busy", Buffer(began_s=now_s, looked_s=now_s))
     try:

@@ -87,9 +87,9 @@ class ProcessReader:
             pids = self._list(now_s)
         except OSError as error:
             return replace(self._table, notes=(lost(error.strerror or str(error)),))
-        # loaders that hardly work, on no screen
+        # loaders that hardly work, and of which nobody wants to see more
         resting = self._tracked.keys() - interest.pids - interest.sight - self._weighed
-        self._napping = {pid for pid in resting if self._tracked[pid].naps(now_s)}
+        self._napping = {pid for pid in resting if not interest.every_process and self._tracked[pid].naps(now_s)}
         looked = self._look_at_all(pids, interest, now_s)
         told = self._take_names()  # first: what is followed closely is read by its cgroup
         self._follow(gpu_pids, interest, looked, now_s)

@@ -27,6 +27,7 @@ class Restarts:
     team: frozenset[Identity] = frozenset()
     since_s: float = 0.0  # when it was seen first
     seen_s: float = 0.0  # when all of the team were there last
+    between: frozenset[Identity] = frozenset()  # others that came since then
     pending: tuple[float, float] | None = None  # a restart that is not weighed yet: from when until when
     last_s: float | None = None  # the end of the one before it
     cost: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_KEPT))  # (when, seconds lost)
@@ -35,10 +36,13 @@ class Restarts:
         """From when until when a team has been replaced by another of the same size, where it just has."""
         seen_s, kept = self.seen_s, self.team <= here  # another loader, of an evaluation, may come and go beside them
         if self.team and not kept and now_s - seen_s <= within_s:
+            self.between |= here - self.team
             if len(here) != len(self.team) or here & self.team:
                 return None
-            self.team, self.since_s, self.seen_s = here, now_s, now_s
-            return seen_s, now_s
+            again = self.between <= here  # else there were loaders of something else meanwhile, an evaluation
+            self.team, self.since_s, self.seen_s, self.between = here, now_s, now_s, frozenset()
+            return (seen_s, now_s) if again else None
+        self.between = frozenset()
         if not self.team or not kept:
             self.team, self.since_s = here, now_s
         elif now_s - self.since_s <= within_s:

@@ -14,7 +14,7 @@ from gputop.diagnose.view import View
 from gputop.model import Mount
 
 _MOST = 0.5  # of the checkpoint must have gone there
-_LATELY_S = 120.0  # in which one has begun that is not taken in yet
+_LATELY_S = 120.0  # in which one has ended that is not taken in yet
 
 
 class Target(NamedTuple):
@@ -41,7 +41,7 @@ def target(view: View, trainer: Trainer) -> Target | None:
 def _newest(view: View, pauses: Pauses, after_s: float) -> Pause | None:
     """The last checkpoint that is written, of those that began after a time: work may have paused again since."""
     now_s = view.frame.mono_s
-    lately = takewhile(lambda one: one.start_s > max(after_s, now_s - _LATELY_S), reversed(pauses.known))
+    lately = takewhile(lambda one: one.start_s > after_s and one.end_s > now_s - _LATELY_S, reversed(pauses.known))
     return next((one for one in lately if now_s - one.end_s > pauses.lag_s + 1 and saved(view, pauses, one)), None)
 
 

@@ -22,9 +22,11 @@ def gpu_unused_in_job(view: View) -> Iterator[Finding]:
     for job in view.jobs():
         trainers = view.ranks(job)
         if not trainers or any(plays_a_part(one) or notebook(one) for one in trainers):
+            view.notes(job).clear()
             continue
-        gpus = _held(view, trainers)
-        idle_s = _idle_s(view, job, gpus)
+        held = _held(view, trainers)
+        gpus = [gpu for gpu in held if _fresh(gpu) and view.knows(gpu, "busy_percent")]
+        idle_s = _idle_s(view, job, held)
         unused = [(gpu, idle_s[gpu.uuid]) for gpu in gpus if idle_s.get(gpu.uuid, 0.0) >= view.limit("info_s")]
         worked = [gpu for gpu in gpus if view.above(view.mean(gpu, "busy_percent", 60), "others_percent")]
         if unused and worked:
@@ -44,8 +46,11 @@ def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
         for gpu in _given(view, trainer):
             if not view.tenants(gpu):
                 found[gpu.uuid] = gpu
-    held = [gpu for gpu in found.values() if gpu.condition == "ok" and gpu.age_s == 0]
-    return [gpu for gpu in held if len(held) > 1 and view.knows(gpu, "busy_percent")]
+    return list(found.values()) if len(found) > 1 else []
+
+
+def _fresh(gpu: Gpu) -> bool:
+    return gpu.condition == "ok" and gpu.age_s == 0
 
 
 def _given(view: View, trainer: Trainer) -> list[Gpu]:
@@ -65,11 +70,12 @@ def _by_index(view: View) -> dict[str, Gpu]:
     return {gpu.index: gpu for gpu in view.frame.gpus if gpu.parent_uuid is None}
 
 
-def _idle_s(view: View, job: Job, gpus: Sequence[Gpu]) -> Mapping[str, float]:
+def _idle_s(view: View, job: Job, held: Sequence[Gpu]) -> Mapping[str, float]:
     """For how long GPUs that a job holds have done nothing while we looked, by their uuids; none that works."""
     notes, now_s = view.notes(job), view.frame.mono_s
     before: Mapping[str, float] = notes.get("since_s", {})
-    idle = [gpu.uuid for gpu in gpus if not _worked(view, gpu)]
+    # one that does not answer for a moment goes on as it was
+    idle = [gpu.uuid for gpu in held if (gpu.uuid in before or _fresh(gpu)) and not _worked(view, gpu)]
     notes["since_s"] = since_s = {uuid: before.get(uuid, now_s) for uuid in idle}
     return {uuid: now_s - began_s for uuid, began_s in since_s.items()}
 
