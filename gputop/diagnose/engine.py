@@ -23,7 +23,8 @@ EVERY_S = 2.0  # the least window is ten seconds: asking at every frame costs tw
 _FEW, _EACH_S, _SELDOM_S = 8, 0.375, 5.0  # beyond so many trainers it waits longer for each, at most so long
 _CLASSES_EVERY_S = 10.0  # they are about two minutes
 _SLACK_S = 0.1  # by which a tick may be early
-_LONGEST_S, _UNEVEN = 15.0, 1.5  # what one look may stand for, where looks are not that rare: nobody was there between
+_LONGEST_S = 15.0  # what one look may stand for: nobody knows what was between,
+_UNEVEN = 1.5  # unless looks are that rare: then so many times what lay between the last two
 
 
 @record(frozen=True, slots=True, kw_only=True)

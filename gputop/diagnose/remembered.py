@@ -72,7 +72,7 @@ class Remembered:
     restarted: set[Identity] = field(default_factory=set)  # trainers whose phase began since rules were asked last
     sums: Sums = field(default_factory=Sums)  # of GPUs, trees and the host, by their key in the history
     looked: bool = False
-    first_s: float | None = None
+    first_s: float | None = None  # mono time of the first frame
     newest_s: float | None = None
     step_s: float = 1.0  # between the last two frames
     usual_s: float = 1.0  # the same, as it mostly is

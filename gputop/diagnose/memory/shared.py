@@ -50,10 +50,8 @@ def _means(view: View, gpu: Gpu, held: Held) -> Mapping[Identity, float]:
     for process, share in held:
         busy = share.busy_percent or 0.0
         since_s, mean = before.get(process.identity, (now_s, busy))
-        fresh[process.identity] = (
-            since_s,
-            mean + (busy - mean) * min(1.0, look_s / min(now_s - since_s + look_s, window_s)),
-        )
+        part = min(1.0, look_s / min(now_s - since_s + look_s, window_s))
+        fresh[process.identity] = since_s, mean + (busy - mean) * part
     view.notes(gpu)["means"] = fresh
     return {identity: mean for identity, (since_s, mean) in fresh.items() if now_s - since_s >= window_s}
 
