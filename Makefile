@@ -54,8 +54,9 @@ screenshots: $(VENV)/test  ## draw screenshots/ anew
 completions: $(VENV)/test  ## write the shell completions anew from the command line's declaration
 	for shell in bash zsh tcsh; do $(BIN)/shtab --shell $$shell gputop.cli.parser > gputop/completions/gputop.$$shell; done
 
-score: $(VENV)/test  ## how often the diagnosis is right: labelled runs, disturbed; the table of the manual
+score: $(VENV)/test  ## how often the diagnosis is right: labelled runs, disturbed; then real processes, for two and a half hours
 	$(BIN)/python -m tests.score --land
+	$(BIN)/python -m tests.score --tier real
 
 gpu-check: $(VENV)/test  ## on a machine with a GPU: what the driver really answers, and what it costs
 	$(BIN)/python -m tests.gpu_check

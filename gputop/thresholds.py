@@ -61,8 +61,16 @@ def merged(site: Mapping[str, object]) -> tuple[Thresholds, list[str]]:
             elif key in _TIMES and not 1 <= value <= _LONGEST_S:
                 unused.append(f"{name}.{key} must be 1 to {_LONGEST_S} seconds")
             else:
-                tables[name][key] = float(value)
+                _set(tables[name], key, float(value), values)
     return tables, unused
+
+
+def _set(table: dict[str, float], key: str, value: float, values: Mapping[str, object]) -> None:
+    """Put a site's number in; the limit for leaving stays as far from it as it was, unless the site says that too."""
+    leaving = f"{key}_exit"
+    if leaving in table and leaving not in values:
+        table[leaving] = max(0.0, table[leaving] + value - table[key])
+    table[key] = value
 
 
 def site(path: object, read: Callable[[str], bytes | None]) -> tuple[Thresholds | None, list[str]]:

@@ -107,3 +107,21 @@ def test_compute_memory_or_overhead_by_three_numbers(gpu: dict[str, Any], bound:
     name, shares = found.path[at + 1]
     assert shares == numbers, name
     assert name.endswith("CPU-GPU overlap")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "question", "answer"),
+    [
+        (refused("throttled_percent"), "does its CPU quota run out?", "not known"),
+        ({"throttled_percent": 30.0}, "does its CPU quota run out?", "yes, 30% of periods"),
+        (refused("run_wait_percent"), "are there more threads than CPUs?", "not known"),
+    ],
+)
+def test_what_is_unknown_is_answered_with_that(trainer: dict[str, Any], question: str, answer: str) -> None:
+    (task,) = Machine(gpu={"busy_percent": 50.0}, trainer=trainer).verdict(90).classes
+    assert dict(task.path)[question] == answer
+
+
+def test_the_path_holds_what_all_trainers_do_together() -> None:
+    _, said = scenario("threads-host", until_s=300)[-1]
+    assert {dict(task.path)["do all trainers together have more?"] for task in said.classes} == {"yes, 128 of 4 on 32"}

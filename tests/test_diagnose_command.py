@@ -237,6 +237,7 @@ def test_rules_are_listed_and_told_in_full(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(f'thresholds = "{tmp_path / "site.toml"}"\n')
     one = gputop("rules", "thermal", "--config", str(tmp_path / "config.toml")).stdout
     assert "70 (shipped: 83)" in one
+    assert "67 (shipped: 80)" in one, "the limit for leaving stays as far from it"
     assert RULES["thermal"].question in one
     wrong = gputop("rules", "thermel")
     assert (wrong.returncode, wrong.stdout) == (64, "")

@@ -54,9 +54,16 @@ def test_zombie_memory_names_the_owner_and_leaves_the_rest_to_him() -> None:
     assert told.headline == "has 31.0G held for nothing by python 100 of carol"
     assert told.steps[0].text.startswith("ask carol to shut its kernel down")
     kill = told.steps[-1]
-    assert kill.command == "kill 100"
+    assert kill.command is None
     assert kill.destroys
     assert kill.text.startswith("carol alone may end it")
+
+
+def test_zombie_memory_of_ones_own_may_be_ended() -> None:
+    machine = parked(uid=1002)
+    told = found(hours(lambda t: replace(machine.frame(t), viewer_uid=1002), 75), "zombie-memory")
+    assert told is not None
+    assert (told.steps[-1].command, told.steps[-1].destroys) == ("kill 100", True)
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,7 @@ class Live:
             jobs=found,
             cgroups=table.cgroups,
             notes=(*driver.notes, *table.notes, *self._broken()),
+            viewer_uid=os.geteuid(),
             late_s=late_s,
             cost_percent=self._cost_percent(),
             driver_percent=driver.driver_percent,

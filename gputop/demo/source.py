@@ -87,6 +87,7 @@ class Demo:
             jobs=tuple(crew.seen(t) for crew in crews),
             notes=notes(server, processes),
             cgroups=tuple(crew.confined(t) for crew in crews if crew.job.quota is not None),
+            viewer_uid=server.viewer or 0,
             cost_percent=server.monitor_percent,
             driver_percent=0.4,
         )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.diagnose.cpu.threads import cpus_of, pools
 from gputop.diagnose.efficiency.chip import dram_of_top, tensor_of_top
-from gputop.diagnose.starved import oversubscribed, throttled
+from gputop.diagnose.starved import oversubscribed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+
+_HOST = "threads-host.threads"
 
 Asked = tuple[str, str]  # a question, and its answer with the value it rests on
 
@@ -47,8 +50,24 @@ def _wait(view: View, trainer: Trainer) -> Iterator[Asked]:
         yield _asked("do they wait for storage?", trainer.loader_blocked, storage, "{:.0%} of them")
     cpus = view.limit("starved-cpu-saturated.saturation")
     yield _asked("are all its CPUs busy?", trainer.saturation, cpus, f"{{:.0%}} of {trainer.allowed or 0:.0f}")
-    yield "are there more threads than CPUs?", "yes" if oversubscribed(view, trainer) else "no"
-    yield "does its CPU quota run out?", "yes" if throttled(view, trainer) else "no"
+    yield "are there more threads than CPUs?", _threads(view, trainer)
+    if len(crowd := pools(view)) > 1:
+        threads, here = sum(one.compute_threads or 0.0 for one in crowd), cpus_of(view, crowd)
+        how = f"{threads:.0f} of {len(crowd)} on {here:.0f}"
+        yield "do all trainers together have more?", f"{'yes' if view.above(threads / here, _HOST) else 'no'}, {how}"
+    yield _asked("does its CPU quota run out?", trainer.throttled, view.limit("starved.throttled"), "{:.0%} of periods")
+    if (steal := view.mean("host", "steal_percent")) is not None:
+        limit = view.limit("starved.steal_percent")
+        yield _asked("do other virtual machines take its CPUs?", steal, limit, "{:.0f} % of them")
+
+
+def _threads(view: View, trainer: Trainer) -> str:
+    """Whether its own are too many: more than it has CPUs, and they wait for them."""
+    threads, allowed = trainer.compute_threads, trainer.allowed
+    if threads is None or allowed is None or trainer.run_wait is None:
+        return "not known"
+    how = f"{threads:.0f} on {allowed:.0f}, which wait {trainer.run_wait:.0%} of their time"
+    return f"{'yes' if oversubscribed(view, trainer) else 'no'}, {how}"
 
 
 def _asked(question: str, value: float | None, limit: float, how: str) -> Asked:

@@ -13,6 +13,7 @@ from gputop.diagnose import Abstained, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
 from gputop.diagnose.reading import choice, guides
 from gputop.export import verdicts
+from gputop.model import Frame
 from gputop.monitor import Update
 from gputop.page import Do, Page, Point, Table
 from gputop.safe.text import redact
@@ -72,7 +73,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     who = f", about pid {found.pid}" if found.pid is not None else ""
     shown = [each for each in (update.findings if explain else _likely(update.findings)) if each.rule != BLIND]
     return Page(
-        title=f"{frame.hostname}: {_summary(shown)}",
+        title=f"{frame.hostname}: {_summary(shown, frame)}",
         about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {units.ago(found.seconds)} until {when}{who}",
         heading="What was found",
         words=() if shown else ("Nothing: no rule has anything to say.",),
@@ -86,9 +87,10 @@ def _likely(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.confidence >= told.POSSIBLE]
 
 
-def _summary(shown: Sequence[Finding]) -> str:
+def _summary(shown: Sequence[Finding], frame: Frame) -> str:
+    fine = "nothing is wrong" if any(gpu.condition == "ok" for gpu in frame.gpus) else "no GPU could be measured"
     counts = {severity: sum(each.severity == severity for each in shown) for severity in ("crit", "warn")}
-    return " and ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing is wrong"
+    return " and ".join(f"{count} {name}" for name, count in counts.items() if count) or fine
 
 
 def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:

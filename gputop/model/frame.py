@@ -41,6 +41,7 @@ class Frame:
     facts: Annotated[
         tuple[Fact, ...], "what was told of processes lately, all of it in every frame: one may begin anywhere"
     ] = ()
+    viewer_uid: Annotated[int | None, "uid of who looks"] = None
     late_s: Annotated[float, "how much later than planned it was taken, in seconds"] = 0.0
     cost_percent: Annotated[float | None, "CPU time of this monitor since the last frame, in percent of one core"] = (
         None

@@ -124,32 +124,35 @@ def threads_host(view: View) -> Iterator[Finding]:
     warm = [trainer for trainer in view.vectors() if trainer.warm]
     if len(warm) < 2 or not all(view.knows(trainer, "compute_threads", "allowed") for trainer in warm):
         return
-    pools = [
-        trainer
-        for trainer in warm
-        if (trainer.compute_threads or 0.0) >= view.limit("pool") and trainer.process.omp_threads != 1
-    ]
-    if len(pools) < 2:
+    crowd = pools(view)
+    if len(crowd) < 2:
         return
-    cpus, total = _cpus(view, pools), sum(trainer.compute_threads or 0.0 for trainer in pools)
-    waits = [trainer.run_wait for trainer in pools if trainer.run_wait is not None]
+    cpus, total = cpus_of(view, crowd), sum(trainer.compute_threads or 0.0 for trainer in crowd)
+    waits = [trainer.run_wait for trainer in crowd if trainer.run_wait is not None]
     waited = sum(waits) / len(waits) if waits else None
     host = view.host()
     contended = view.above(view.mean("host", "cpu_pressure"), "pressure_percent") or view.above(waited, "run_wait")
     if contended and view.above(total / cpus, "threads"):
-        evidence, each = tuple(_experiments(view, pools, total, cpus, waited)), max(1, int(cpus // len(warm)))
+        evidence, each = tuple(_experiments(view, crowd, total, cpus, waited)), max(1, int(cpus // len(warm)))
         yield view.found(
             host,
-            _severity(view, pools),
-            f"runs {total:.0f} compute threads of {len(pools)} trainers on {cpus:.0f} CPUs",
+            _severity(view, crowd),
+            f"runs {total:.0f} compute threads of {len(crowd)} trainers on {cpus:.0f} CPUs",
             evidence=evidence,
             steps=(*limit_threads(each, "each of them")[:2], *_pin(len(warm), cpus)),
             confidence=view.confidence(0.8, waited),
-            lost_share=_lost(pools),
+            lost_share=_lost(crowd),
         )
 
 
-def _cpus(view: View, trainers: Sequence[Trainer]) -> float:
+def pools(view: View) -> list[Trainer]:
+    """Trainers with a pool of threads; many single threads are none."""
+    least = view.limit("threads-host.pool")
+    warm = [trainer for trainer in view.vectors() if trainer.warm and trainer.process.omp_threads != 1]
+    return [trainer for trainer in warm if (trainer.compute_threads or 0.0) >= least]
+
+
+def cpus_of(view: View, trainers: Sequence[Trainer]) -> float:
     """CPUs that these share: a cpuset or their quotas may leave them less than the machine has."""
     sets = [affinity(trainer.process) for trainer in trainers]
     together = len(frozenset().union(*sets)) if all(sets) else view.frame.host.cpus_total

@@ -62,10 +62,10 @@ def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity,
         return Nothing(held, f"{who}, which is dead", (parent, *_GONE[1:]))
     if process.state in ("T", "t"):
         text = f"{who}, which is stopped"
-        return Nothing(held, text, (_let_go(process, "to go on with it", f"kill -CONT {process.pid}"),), stopped=True)
+        return Nothing(held, text, (_let_go(view, process, "to go on with it", "kill -CONT"),), stopped=True)
     if _orphan(view, process):
         text = f"{who}, a loader whose trainer is gone"
-        return Nothing(held, text, (_let_go(process, "to end it", f"kill {process.pid}", destroys=True),))
+        return Nothing(held, text, (_let_go(view, process, "to end it", "kill", destroys=True),))
     idle_s = idle.get(process.identity)
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
@@ -147,10 +147,17 @@ def _told(view: View, gpu: Gpu, found: Sequence[Nothing]) -> Finding:
     )
 
 
-def _let_go(process: Process, purpose: str, command: str, *, destroys: bool = False) -> Step:
-    """What only its owner is to do."""
-    owner = process.user or "its owner"
-    return Step(text=f"{owner} can decide {purpose}; it is not for others to do", command=command, destroys=destroys)
+def _let_go(view: View, process: Process, purpose: str, how: str, *, destroys: bool = False) -> Step:
+    """What only its owner is to do: others are shown who that is, and no command."""
+    owner, command = process.user or "its owner", f"{how} {process.pid}"
+    if not _own(view, process):
+        return Step(text=f"{owner} can decide {purpose}; it is not for others to do", destroys=destroys)
+    return Step(text=f"{purpose}, if nobody needs it as it is", command=command, destroys=destroys)
+
+
+def _own(view: View, process: Process) -> bool:
+    """Whether it is of who looks; root looks at what is of others."""
+    return process.uid is not None and process.uid == view.frame.viewer_uid
 
 
 def _wake(view: View, process: Process) -> Iterator[Step]:
@@ -160,9 +167,11 @@ def _wake(view: View, process: Process) -> Iterator[Step]:
         yield Step(text="or, in a cell, to give back what is not needed", command="del model; torch.cuda.empty_cache()")
     else:
         yield Step(text=f"ask {owner} whether it is still needed: it does nothing", action="stack")
-    yield Step(
-        text=f"{owner} alone may end it: what it has in memory is lost", command=f"kill {process.pid}", destroys=True
-    )
+    lost = "what it has in memory is lost"
+    if _own(view, process):
+        yield Step(text=f"or end it: {lost}", command=f"kill {process.pid}", destroys=True)
+    else:
+        yield Step(text=f"{owner} alone may end it: {lost}", destroys=True)
 
 
 def _nobodys_steps(gpu: Gpu) -> tuple[Step, ...]:
