@@ -79,3 +79,12 @@ def test_blind_spots_are_what_somebody_could_see(reason: Any, fires: bool) -> No
 
 def test_it_is_asked_last() -> None:
     assert list(RULES)[-1] == "blind-spots"
+
+
+def test_rules_that_cannot_judge_a_trainer_on_an_instance_say_so() -> None:
+    _, said = scenario("mig-visibility")[-1]
+    silent = {one.rule for one in said.abstained if one.subject.kind in ("process", "job")}
+    assert {"starved-cpu-idle", "gpu-bound-healthy", "neighbour", "io-bound", "slowdown"} <= silent
+    told = found(said, "mig-visibility")
+    assert told is not None
+    assert "starved-cpu-idle" in told.evidence[-1].text

@@ -76,7 +76,7 @@ def trainer(
         uuids=uuids,
         peers=_peers(past, gpus, process),
         settled=settled,
-        warm=settled and known.worked,
+        warm=settled and (known.worked or _mute(gpus)),
         compiling=frame.mono_s - known.compiled_s < _COMPILED_S,
         context_s=age_s,
         phase_s=frame.mono_s - known.phase_s,
@@ -119,6 +119,11 @@ def _of_gpus(past: Remembered, gpus: Sequence[Gpu], cards: Sequence[Means]) -> d
         mean = _mean([card.get(metric) for card in cards])
         values[name] = None if mean is None else mean / unit
     return values
+
+
+def _mute(gpus: Sequence[Gpu]) -> bool:
+    """Whether none of its GPUs ever says how busy it is, as MIG instances: rules about that abstain, and say so."""
+    return bool(gpus) and all(any(one.metric == "busy_percent" for one in gpu.missing) for gpu in gpus)
 
 
 def _gpus(frame: Frame, process: Process) -> tuple[Gpu, ...]:

@@ -28,7 +28,7 @@ class Trainer:
     uuids: tuple[str, ...]  # of these
     peers: int  # other processes that compute on its GPUs
     settled: bool  # its context is old enough for judging what it does
-    warm: bool  # so it is, and it has used its GPU
+    warm: bool  # so it is, and it has used its GPU as far as anybody can tell
     compiling: bool  # torch.compile or a JIT works for it
     context_s: float | None  # age of its first CUDA context; None without one
     phase_s: float  # since when it does what it does now
