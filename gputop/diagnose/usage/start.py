@@ -34,8 +34,8 @@ def slow_start(view: View) -> Iterator[Finding]:
     for trainer in view.trainers(cold=True):
         fresh = _seen_from_start(view, trainer)
         age_s = trainer.process.age_s or 0.0
-        worked = (trainer.warm and trainer.duty is not None) or (view.mean(trainer, "busy_percent", whole=True) or 0.0) > 0
-        if worked:
+        at_work = trainer.warm and trainer.duty is not None
+        if at_work or (view.mean(trainer, "busy_percent", whole=True) or 0.0) > 0:
             view.notes(trainer)["worked"] = True
         if view.notes(trainer).get("worked") or not fresh or age_s < view.limit("info_s"):
             continue
