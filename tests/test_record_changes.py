@@ -16,6 +16,8 @@ from gputop.export.private import redacted
 from gputop.model import Frame, Process
 from gputop.record.chain import MOST, Chain
 from gputop.record.parse import frame_of
+from gputop.record.recording import Recording
+from gputop.safe.files import Refused
 from tests.filled import filled
 from tests.test_record import frames, replayed
 
@@ -115,3 +117,19 @@ def test_f05_changes_without_a_frame_and_without_end(tmp_path: Path) -> None:
     path.write_text("\n".join([HEADER, some[0], whole, *some, ""]))
     assert len(replayed(path)) == MOST
     assert WHOLE_EVERY < MOST
+
+
+def test_f05_what_follows_a_whole_frame_that_makes_no_sense_is_lost_too(tmp_path: Path) -> None:
+    path = tmp_path / "forged.jsonl"
+    wrong = {"type": "frame", "frame": {**WHOLE, "mono_s": 3, "gpus": [{"uuid": "u", "index": 0}]}}
+    after = change(4, gpus=[{"uuid": "u", "index": "0"}])
+    path.write_text("\n".join([HEADER, *map(json.dumps, [{"type": "frame", "frame": WHOLE}, wrong, after]), ""]))
+    assert len(replayed(path)) == 1
+
+
+def test_f05_a_file_of_which_no_frame_can_be_read_is_refused_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.jsonl"
+    wrong = {"type": "frame", "frame": {"wall_s": 1e9, "mono_s": 1.0, "host": {}}}
+    path.write_text("\n".join([HEADER, json.dumps(wrong), json.dumps(wrong), ""]))
+    with pytest.raises(Refused, match="holds no frame that can be read: frame has no hostname"):
+        Recording(str(path))

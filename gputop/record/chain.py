@@ -45,6 +45,10 @@ class Chain:
             self._at += 1
         return self._frame if number < self._lost else None
 
+    def lose(self, number: int) -> None:
+        """What a frame says makes no sense: it is lost, and with it all that are made of it."""
+        self._lost, self._at = min(self._lost, number), -1
+
     def _go_on(self, data: Mapping[str, Any]) -> None:
         if self._at < 0:
             self._frame = _object(data.get("frame"))

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from gputop.model import Frame, Identity, Missing
 from gputop.record.index import Entry, Index
 from gputop.record.lines import Damage, read
-from gputop.record.parse import Header, Newer, Times, glance
+from gputop.record.parse import Header, Newer, Times, glance, parse
 from gputop.record.step import Step, shown, steps
 from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
@@ -210,16 +210,21 @@ class Recording:
 
     def _checked(self) -> Timeline:
         """The time of the first frame of a file that can be read."""
-        first = Timeline()
+        first, wrong = Timeline(), ""
         try:
             with self._open() as file:
                 for number, (_, line) in enumerate(read(file, 0, self._damage)):
                     found = glance(line)
                     if number == 0 and not isinstance(found, Header):
                         raise Refused(f"{self._path} is not a recording: it does not begin with a header")
-                    if isinstance(found, Times) and found.whole:
-                        first.step(found.wall_s, found.mono_s)
+                    if not isinstance(found, Times) or not found.whole:
+                        continue
+                    first.step(found.wall_s, found.mono_s)
+                    try:
+                        parse(line)
                         return first
+                    except ValueError as error:
+                        wrong = wrong or str(error)
         except OSError as error:
             raise Refused(f"{self._path}: {os.strerror(error.errno or 0)}") from None
         except Newer as error:
@@ -228,7 +233,7 @@ class Recording:
             raise Refused(f"{self._path} is not a recording: {error}") from None
         finally:
             self._damage = Damage()
-        raise Refused(f"{self._path} holds no frame: nothing to show")
+        raise Refused(f"{self._path} holds no frame{f' that can be read: {wrong}' if wrong else ': nothing to show'}")
 
     def _open(self) -> BinaryIO:
         fd = os.open(self._path, _FLAGS)

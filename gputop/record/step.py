@@ -51,6 +51,7 @@ def shown(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
         frame = None if data is None else frame_of(data, coarse=coarse)
     except ValueError as error:
         damage.add(str(error))
+        step.chain.lose(step.number)
         return None
     if frame is None:
         return None

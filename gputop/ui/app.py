@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any, ClassVar, NoReturn, Protocol, runtime_checkable
 
 from rich.console import RenderableType
@@ -200,7 +201,9 @@ class Gputop(GuardedApp, inherit_bindings=False):
         """Nothing looks into a process any more; the recording is closed, and its file is the last word."""
         self.errands.close()
         if line := self.tape.close():
-            sys.stdout.write(f"{line}\n")
+            with suppress(OSError):  # the terminal may be what is gone
+                sys.stdout.write(f"{line}\n")
+                sys.stdout.flush()
 
     async def action_quit(self) -> None:
         """Leave."""

@@ -18,7 +18,7 @@ NAP_S = 1.5  # between two looks at who is followed and hardly works, at least
 DEEP_LOOKS = 3  # at which it did not move, and it sleeps soundly
 BORN_S, RESTING = 1.5, 0.01  # younger, or of more CPU time than this share of its age: looked at again at once
 YOUNG_S = 10.0  # until then it may be about to become somebody else's
-AGE_LATE_S, AGE_LATE = 30.0, 0.05  # how old the age of a sleeper may be, or which share of it
+AGE_LATE_S, AGE_LATE = 30.0, 0.02  # how old the age of a sleeper may be, or which share of it
 NOTHING: Values = {}
 
 
