@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ from tests.fakeproc import FakeProc, find, opened
 
 
 @pytest.fixture
-def proc(tmp_path: Path) -> Iterator[FakeProc]:
-    proc = FakeProc(tmp_path)
-    yield proc
-    proc.names.stop()
+def proc(tmp_path: Path) -> FakeProc:
+    return FakeProc(tmp_path)
 
 
 def test_a_sleeper_is_read_every_five_seconds_and_stays_the_same_object(proc: FakeProc) -> None:

@@ -62,30 +62,30 @@ def test_what_holds_is_shown_however_rarely_somebody_looks_and_after_two_looks_a
     assert all(here for t, here in shown if t > since_s)
 
 
-@pytest.mark.parametrize("interval_s", [0.25, 1.0, 2.0, 5.0, 8.0, 10.0])
-def test_a_phase_begins_once_however_often_somebody_looks(interval_s: float) -> None:
-    machine, began = Machine(gpu={"busy_percent": lambda t: 97.0 if t < 300 else 10.0}), list[float]()
-    remembered, history = Remembered(), History()
-    for look in range(round(600 / interval_s)):
-        frame = machine.frame(look * interval_s)
+def follow(machine: Machine, times: Iterable[float], interval_s: float) -> tuple[Known, int]:
+    """What is known of its trainer after these looks, and how many phases began."""
+    remembered, history, began = Remembered(), History(), 0
+    for t in times:
+        frame = machine.frame(t)
         history.add(frame, interval_s)
         remembered.add(frame, history)
-        (known,) = remembered.trainers.values()
-        if remembered.restarted:
-            began.append(known.phase_s - 1000)
-            remembered.restarted.clear()
-    assert len(began) == 1
-    assert began[0] == pytest.approx(300, abs=max(8, 2 * interval_s))
+        began += len(remembered.restarted)
+        remembered.restarted.clear()
+    (known,) = remembered.trainers.values()
+    return known, began
+
+
+@pytest.mark.parametrize("interval_s", [0.25, 1.0, 2.0, 5.0, 8.0, 10.0])
+def test_a_phase_begins_once_however_often_somebody_looks(interval_s: float) -> None:
+    machine = Machine(gpu={"busy_percent": lambda t: 97.0 if t < 300 else 10.0})
+    known, began = follow(machine, (look * interval_s for look in range(round(600 / interval_s))), interval_s)
+    assert began == 1
+    assert known.phase_s - 1000 == pytest.approx(300, abs=max(8, 2 * interval_s))
 
 
 def test_short_pauses_are_no_phase_to_who_looks_often() -> None:
     machine = Machine(gpu={"busy_percent": lambda t: 0.0 if t % 60 < 2 else 97.0})
-    remembered, history = Remembered(), History()
-    for look in range(2400):
-        frame = machine.frame(look / 4)
-        history.add(frame, 0.25)
-        remembered.add(frame, history)
-    assert not remembered.restarted
+    assert follow(machine, (look / 4 for look in range(2400)), 0.25)[1] == 0
 
 
 def test_the_rhythm_of_a_card_without_samples_is_known_though_frames_are_uneven() -> None:
@@ -103,19 +103,6 @@ def test_a_frame_that_is_shown_twice_harms_nothing() -> None:
     frame = Machine().frame(5.0)
     for _, said in judged([frame, frame, frame]):
         assert said.findings == ()
-
-
-def follow(machine: Machine, times: Iterable[float], interval_s: float) -> tuple[Known, int]:
-    """What is known of its trainer after these looks, and how many phases began."""
-    remembered, history, began = Remembered(), History(), 0
-    for t in times:
-        frame = machine.frame(t)
-        history.add(frame, interval_s)
-        remembered.add(frame, history)
-        began += len(remembered.restarted)
-        remembered.restarted.clear()
-    (known,) = remembered.trainers.values()
-    return known, began
 
 
 def test_what_a_very_rare_look_stands_for_is_bounded() -> None:

@@ -143,7 +143,7 @@ def _code(found: Diagnosis) -> int:
     """How bad it is; that nothing is wrong can only be said of what was looked at for long enough."""
     if found.code:
         return found.code
-    if not any(gpu.condition == "ok" for gpu in found.update.frame.gpus):
+    if not found.measured:
         sys.stderr.write("gputop: no GPU could be measured; `gputop doctor` says why\n")
         return UNMEASURED
     if found.seconds < LEAST_S:

@@ -10,7 +10,7 @@ from gputop.model import Gpu
 
 KEPT = 180  # samples: half a minute at six a second, three minutes at one
 FRESH_S = 5.0  # after which shape and rhythm are worked out anew
-_LEAST_S = 0.05  # between two frames: one may be shown twice
+LEAST_S = 0.05  # between two frames: one may be shown twice
 QUIET_S = 5.0  # of no work, after which the power is that of an idle card
 _IDLE_WATTS = {"volta": 50.0, "turing": 20.0, "ampere": 60.0, "ada": 30.0, "hopper": 70.0, "blackwell": 130.0}
 _IDLE_SHARE = 0.1  # of the power limit, for any other card
@@ -37,7 +37,7 @@ class Card:
             fresh = list(takewhile(lambda sample: sample[0] < since_s - 1e-6, reversed(gpu.busy_samples)))
             self._resample(spacing([ago_s for ago_s, _ in gpu.busy_samples[-8:]]) or 1.0)
             self._samples.extend(value for _, value in reversed(fresh))
-        elif gpu.busy_percent is not None and since_s >= _LEAST_S:
+        elif gpu.busy_percent is not None and since_s >= LEAST_S:
             self._resample(min(since_s, 60.0))
             self._samples.append(gpu.busy_percent)
         if gpu.busy_percent is None or gpu.busy_percent > 0 or self._worked_s is None:

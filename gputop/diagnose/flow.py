@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.diagnose.cpu.threads import cpus_of, pools
+from gputop.diagnose.cpu.threads import crowded
 from gputop.diagnose.efficiency.chip import dram_of_top, tensor_of_top
 from gputop.diagnose.starved import oversubscribed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-
-_HOST = "threads-host.threads"
 
 Asked = tuple[str, str]  # a question, and its answer with the value it rests on
 
@@ -51,10 +49,10 @@ def _wait(view: View, trainer: Trainer) -> Iterator[Asked]:
     cpus = view.limit("starved-cpu-saturated.saturation")
     yield _asked("are all its CPUs busy?", trainer.saturation, cpus, f"{{:.0%}} of {trainer.allowed or 0:.0f}")
     yield "are there more threads than CPUs?", _threads(view, trainer)
-    if len(crowd := pools(view)) > 1:
-        threads, here = sum(one.compute_threads or 0.0 for one in crowd), cpus_of(view, crowd)
-        how = f"{threads:.0f} of {len(crowd)} on {here:.0f}"
-        yield "do all trainers together have more?", f"{'yes' if view.above(threads / here, _HOST) else 'no'}, {how}"
+    if (crowd := crowded(view)) is not None:
+        how = f"{{:.1f}} times: {crowd.threads:.0f} of {len(crowd.trainers)} on {crowd.cpus:.0f}"
+        many = crowd.threads / crowd.cpus
+        yield _asked("do all trainers together have more?", many, view.limit("threads-host.threads"), how)
     yield _asked("does its CPU quota run out?", trainer.throttled, view.limit("starved.throttled"), "{:.0%} of periods")
     if (steal := view.mean("host", "steal_percent")) is not None:
         limit = view.limit("starved.steal_percent")

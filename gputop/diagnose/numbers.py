@@ -35,9 +35,9 @@ class Numbers(Subjects):
         return other
 
     @property
-    def step_s(self) -> float:
+    def usual_step_s(self) -> float:
         """Seconds between two frames, as it mostly is."""
-        return self._remembered.usual_s
+        return self._remembered.usual_step_s
 
     def limit(self, name: str) -> float:
         """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty"."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gputop.diagnose.card import Card
+from gputop.diagnose.card import LEAST_S, Card
 from gputop.diagnose.sums import Followed, Sums
 from gputop.diagnose.tree import TREE, added_up, compiles, key, members
 from gputop.history import GPU, HOST, History, Key
@@ -17,7 +17,6 @@ from gputop.model import Frame, Identity, Process
 _DESCRIBED = 2  # cards at each look whose rhythm is worked out; one a second where looks are rarer
 _PHASE_S, _PHASE_LOOKS = 10.0, 3  # of other work than before make a phase: so many seconds, so many frames at least
 _PHASE_POINTS, _PHASE_LEAST_S, _PHASE_MOST_S = 30.0, 30.0, 300.0
-_LEAST_S = 0.05  # that a frame stands for: one may be shown twice
 _SURE = 3.0  # standard errors of a mean over these looks: work with gaps of seconds varies that much by itself
 _KEPT_S = 900.0  # notes of a rule about something that is gone
 _COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
@@ -40,7 +39,7 @@ class Known:
 
     def learn(self, percent: float, seconds: float) -> None:
         """Take what was seen for some seconds into the mean of the phase."""
-        seconds = min(max(seconds, _LEAST_S), _PHASE_MOST_S)
+        seconds = min(max(seconds, LEAST_S), _PHASE_MOST_S)
         self.seconds = min(self.seconds + seconds, _PHASE_MOST_S)
         mean = percent if self.mean is None else self.mean
         self.mean = mean + (percent - mean) * seconds / self.seconds
@@ -75,7 +74,7 @@ class Remembered:
     first_s: float | None = None  # mono time of the first frame
     newest_s: float | None = None
     step_s: float = 1.0  # between the last two frames
-    usual_s: float = 1.0  # the same, as it mostly is
+    usual_step_s: float = 1.0  # the same, as it mostly is
 
     def add(self, frame: Frame, history: History) -> None:
         """Take in a frame: the same work at every tick, whatever the rules ask."""
@@ -113,9 +112,9 @@ class Remembered:
     def _stands_for(self, now_s: float) -> float:
         """Seconds that a frame stands for: since the last one, unless there was a gap of which nobody knows."""
         since_s = self.step_s if self.newest_s is None else now_s - self.newest_s
-        gap = since_s > 2 * self.step_s + 1
+        gap = _is_gap(since_s, self.step_s)
         self.newest_s, self.step_s = now_s, since_s
-        self.usual_s += (min(since_s, _RARE_S) - self.usual_s) / 8
+        self.usual_step_s += (min(since_s, _RARE_S) - self.usual_step_s) / 8
         return 1.0 if gap else since_s
 
     def describe(self, now_s: float, since_s: float) -> None:
@@ -162,7 +161,7 @@ class Remembered:
         known = self.trainers[identity]
         known.worked = known.worked or busy > 0
         recent = known.recent
-        gap = bool(recent) and now_s - recent[-1][0] > 2 * stands_for_s + 1
+        gap = bool(recent) and _is_gap(now_s - recent[-1][0], stands_for_s)
         while recent and (gap or (len(recent) >= _PHASE_LOOKS and recent[0][0] <= now_s - _PHASE_S)):
             known.learn(*recent.popleft()[1:])
         recent.append((now_s, busy, stands_for_s))
@@ -178,12 +177,17 @@ class Remembered:
         if known.mean is None or known.seconds < _PHASE_S or now_s - known.phase_s < _PHASE_LEAST_S:
             return False
         first_s, _, stands_for_s = known.recent[0]
-        if len(known.recent) < _PHASE_LOOKS or first_s - stands_for_s > now_s - _PHASE_S + _LEAST_S:
+        if len(known.recent) < _PHASE_LOOKS or first_s - stands_for_s > now_s - _PHASE_S + LEAST_S:
             return False
         # who looks more often than every second sees what the driver says of a second several times
         chance = _SURE * math.sqrt(known.square / min(len(known.recent), _PHASE_S))
         newest = sum([percent for _, percent, _ in known.recent]) / len(known.recent)
         return abs(newest - known.mean) > max(_PHASE_POINTS, chance)
+
+
+def _is_gap(since_s: float, step_s: float) -> bool:
+    """Whether nobody looked between two frames that should have been one step apart."""
+    return since_s > 2 * step_s + 1
 
 
 def _tenants(frame: Frame) -> dict[str, list[Process]]:

@@ -13,7 +13,6 @@ from gputop.diagnose import Abstained, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
 from gputop.diagnose.reading import choice, guides
 from gputop.export import verdicts
-from gputop.model import Frame
 from gputop.monitor import Update
 from gputop.page import Do, Page, Point, Table
 from gputop.safe.text import redact
@@ -42,6 +41,11 @@ class Diagnosis:
     label: str = "live"
     pid: int | None = None  # all of it is about this process only
     gone: tuple[Gone, ...] = ()
+
+    @property
+    def measured(self) -> bool:
+        """Whether any GPU could be: only then can it be said that nothing is wrong."""
+        return any(gpu.condition == "ok" for gpu in self.update.frame.gpus)
 
     @property
     def code(self) -> int:
@@ -73,7 +77,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     who = f", about pid {found.pid}" if found.pid is not None else ""
     shown = [each for each in (update.findings if explain else _likely(update.findings)) if each.rule != BLIND]
     return Page(
-        title=f"{frame.hostname}: {_summary(shown, frame)}",
+        title=f"{frame.hostname}: {_summary(shown, found)}",
         about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {units.ago(found.seconds)} until {when}{who}",
         heading="What was found",
         words=() if shown else ("Nothing: no rule has anything to say.",),
@@ -87,8 +91,8 @@ def _likely(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.confidence >= told.POSSIBLE]
 
 
-def _summary(shown: Sequence[Finding], frame: Frame) -> str:
-    fine = "nothing is wrong" if any(gpu.condition == "ok" for gpu in frame.gpus) else "no GPU could be measured"
+def _summary(shown: Sequence[Finding], found: Diagnosis) -> str:
+    fine = "nothing is wrong" if found.measured else "no GPU could be measured"
     counts = {severity: sum(each.severity == severity for each in shown) for severity in ("crit", "warn")}
     return " and ".join(f"{count} {name}" for name, count in counts.items() if count) or fine
 

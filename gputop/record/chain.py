@@ -40,7 +40,7 @@ class Chain:
             try:
                 self._go_on(loaded(self._lines[self._at + 1]))
             except ValueError:
-                self._lost, self._at = self._at + 1, -1
+                self.lose(self._at + 1)
                 raise
             self._at += 1
         return self._frame if number < self._lost else None

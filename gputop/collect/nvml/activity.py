@@ -28,12 +28,14 @@ class Buffer:
 
     began_s: float  # of our clock
     looked_s: float
+    passed_s: float = 0.0  # between the last two looks
     samples: list[Stamped] = field(default_factory=list)
     newest_us: int = 0
 
     def add(self, fresh: list[Stamped], now_s: float) -> list[float]:
         """Append what is new, drop what is old; the values since the last look, of a second at least."""
-        since_s = max(1.0, min(BUFFER_S, now_s - self.looked_s))
+        self.passed_s, self.looked_s = now_s - self.looked_s, now_s
+        since_s = max(1.0, min(BUFFER_S, self.passed_s))
         self.samples += fresh
         if not self.samples:
             return []
@@ -44,10 +46,10 @@ class Buffer:
     def _later(self, than_us: float) -> int:
         return bisect_right(self.samples, (than_us, inf))
 
-    def span_s(self, now_s: float) -> float:
+    def span_s(self) -> float:
         """How far back is told: all there is while frames are the first of somebody, then what one may have missed."""
-        passed_s, self.looked_s = now_s - self.looked_s, now_s
-        return BUFFER_S if now_s - self.began_s < BUFFER_S else min(BUFFER_S, passed_s + SPARE_S)
+        young = self.looked_s - self.began_s < BUFFER_S
+        return BUFFER_S if young else min(BUFFER_S, self.passed_s + SPARE_S)
 
     def ages(self, now_us: int, span_s: float) -> tuple[tuple[float, float], ...]:
         """(seconds ago, percent), oldest first; of a driver with another clock, since the newest sample."""
@@ -70,7 +72,7 @@ def busy(card: Card) -> Answers:
     last = buffer.add([(stamp, float(value)) for stamp, value in samples if value <= 100], now_s)
     return {
         "busy_percent": sum(last) / len(last) if last else None,
-        "busy_samples": buffer.ages(time.time_ns() // 1000, buffer.span_s(now_s)),
+        "busy_samples": buffer.ages(time.time_ns() // 1000, buffer.span_s()),
     }
 
 

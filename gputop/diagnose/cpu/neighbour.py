@@ -52,17 +52,19 @@ def _cpu_full(view: View, trainer: Trainer) -> bool:
 
 
 def _disk_full(view: View, trainer: Trainer) -> bool:
+    busiest = _busiest(view)
     return (
-        view.above(max(_busy_disks(view), default=(None, ""))[0], "disk_percent")
+        busiest is not None
+        and view.above(busiest[0], "disk_percent")
         and view.above(trainer.loader_blocked, "blocked")
         and view.above(view.mean("host", "io_pressure"), "pressure_percent")
     )
 
 
-def _busy_disks(view: View) -> list[tuple[float, str]]:
-    """How busy each disk was, and its name."""
-    known = [(view.mean(f"disk {disk.name}", "busy_percent"), disk.name) for disk in view.frame.host.disks]
-    return [(busy, name) for busy, name in known if busy is not None]
+def _busiest(view: View) -> tuple[float, str] | None:
+    """How busy the busiest disk was, and its name."""
+    known = ((view.mean(f"disk {disk.name}", "busy_percent"), disk.name) for disk in view.frame.host.disks)
+    return max(((busy, name) for busy, name in known if busy is not None), default=None)
 
 
 def _by_cpu(view: View, trainer: Trainer) -> Iterator[Finding]:
@@ -102,7 +104,7 @@ def _by_disk(view: View, trainer: Trainer) -> Iterator[Finding]:
     if hidden and (other is None or not view.above(other.used / total if total else None, "share")):
         view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=_DENIED))
     elif other is not None and other.used > mine and total and view.above(other.used / total, "share"):
-        busy, disk = max(_busy_disks(view))
+        busy, disk = _busiest(view) or (0.0, "a disk")
         wait = 100 * (trainer.loader_blocked or 0.0)
         evidence = (
             Evidence(text=f"{_who(trainer, other)} moves {other.used / 1e6:.0f} MB/s", value=other.used, unit="B/s"),

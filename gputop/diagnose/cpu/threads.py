@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
@@ -124,35 +125,45 @@ def threads_host(view: View) -> Iterator[Finding]:
     warm = [trainer for trainer in view.vectors() if trainer.warm]
     if len(warm) < 2 or not all(view.knows(trainer, "compute_threads", "allowed") for trainer in warm):
         return
-    crowd = pools(view)
-    if len(crowd) < 2:
+    crowd = crowded(view)
+    if crowd is None:
         return
-    cpus, total = cpus_of(view, crowd), sum(trainer.compute_threads or 0.0 for trainer in crowd)
-    waits = [trainer.run_wait for trainer in crowd if trainer.run_wait is not None]
+    waits = [trainer.run_wait for trainer in crowd.trainers if trainer.run_wait is not None]
     waited = sum(waits) / len(waits) if waits else None
     host = view.host()
     contended = view.above(view.mean("host", "cpu_pressure"), "pressure_percent") or view.above(waited, "run_wait")
-    if contended and view.above(total / cpus, "threads"):
-        evidence, each = tuple(_experiments(view, crowd, total, cpus, waited)), max(1, int(cpus // len(warm)))
+    if contended and view.above(crowd.threads / crowd.cpus, "threads"):
+        each = max(1, int(crowd.cpus // len(warm)))
         yield view.found(
             host,
-            _severity(view, crowd),
-            f"runs {total:.0f} compute threads of {len(crowd)} trainers on {cpus:.0f} CPUs",
-            evidence=evidence,
-            steps=(*limit_threads(each, "each of them")[:2], *_pin(len(warm), cpus)),
+            _severity(view, crowd.trainers),
+            f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {crowd.cpus:.0f} CPUs",
+            evidence=tuple(_experiments(view, *crowd, waited)),
+            steps=(*limit_threads(each, "each of them")[:2], *_pin(len(warm), crowd.cpus)),
             confidence=view.confidence(0.8, waited),
-            lost_share=_lost(crowd),
+            lost_share=_lost(crowd.trainers),
         )
 
 
-def pools(view: View) -> list[Trainer]:
-    """Trainers with a pool of threads; many single threads are none."""
+class Crowd(NamedTuple):
+    """Trainers with a pool of threads each, these threads together, and the CPUs that they share."""
+
+    trainers: Sequence[Trainer]
+    threads: float
+    cpus: float
+
+
+def crowded(view: View) -> Crowd | None:
+    """All trainers with a pool, where there are two or more; many single threads are none."""
     least = view.limit("threads-host.pool")
     warm = [trainer for trainer in view.vectors() if trainer.warm and trainer.process.omp_threads != 1]
-    return [trainer for trainer in warm if (trainer.compute_threads or 0.0) >= least]
+    pools = [trainer for trainer in warm if (trainer.compute_threads or 0.0) >= least]
+    if len(pools) < 2:
+        return None
+    return Crowd(pools, sum(trainer.compute_threads or 0.0 for trainer in pools), _cpus(view, pools))
 
 
-def cpus_of(view: View, trainers: Sequence[Trainer]) -> float:
+def _cpus(view: View, trainers: Sequence[Trainer]) -> float:
     """CPUs that these share: a cpuset or their quotas may leave them less than the machine has."""
     sets = [affinity(trainer.process) for trainer in trainers]
     together = len(frozenset().union(*sets)) if all(sets) else view.frame.host.cpus_total

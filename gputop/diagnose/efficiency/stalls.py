@@ -50,7 +50,7 @@ def sync_log_stall(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
             continue
-        if view.step_s > view.limit("step_s"):
+        if view.usual_step_s > view.limit("step_s"):
             view.abstain(trainer, unlock=_MORE_OFTEN)  # whoever writes now and then seems to write all the time
             continue
         if (trainer.duty or 0.0) < view.limit("starved.least") or not _loads_nothing(view, trainer):

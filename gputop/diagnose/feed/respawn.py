@@ -34,21 +34,24 @@ class Restarts:
 
     def look(self, here: frozenset[Identity], now_s: float, within_s: float) -> tuple[float, float] | None:
         """From when until when a team has been replaced by another of the same size, where it just has."""
-        seen_s, kept = self.seen_s, self.team <= here  # another loader, of an evaluation, may come and go beside them
-        if self.team and not kept and now_s - seen_s <= within_s:
-            self.between |= here - self.team
-            if len(here) != len(self.team) or here & self.team:
-                return None
-            again = self.between <= here  # else there were loaders of something else meanwhile, an evaluation
-            self.team, self.since_s, self.seen_s, self.between = here, now_s, now_s, frozenset()
-            return (seen_s, now_s) if again else None
-        self.between = frozenset()
-        if not self.team or not kept:
-            self.team, self.since_s = here, now_s
-        elif now_s - self.since_s <= within_s:
-            self.team = here  # it was still growing
-        self.seen_s = now_s
-        return None
+        if self.team and self.team <= here:  # another loader, of an evaluation, may come and go beside them
+            if now_s - self.since_s <= within_s:
+                self.team = here  # it was still growing
+            self.seen_s, self.between = now_s, frozenset()
+            return None
+        if not self.team or now_s - self.seen_s > within_s:
+            self._begin(here, now_s)
+            return None
+        self.between |= here - self.team
+        if len(here) != len(self.team) or here & self.team:
+            return None
+        # had others come and gone meanwhile, it was an evaluation with loaders of its own
+        again = (self.seen_s, now_s) if self.between <= here else None
+        self._begin(here, now_s)
+        return again
+
+    def _begin(self, team: frozenset[Identity], now_s: float) -> None:
+        self.team, self.since_s, self.seen_s, self.between = team, now_s, now_s, frozenset()
 
 
 @rule(
