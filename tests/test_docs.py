@@ -101,7 +101,7 @@ def test_the_example_of_a_settings_file_is_one() -> None:
     chosen, warnings = config.load("/x", {}, {}, lambda path: example.encode(), remap)
     assert warnings == ()
     assert (chosen.interval_s, chosen.sort, chosen.gpm) == (2, "vram", "off")
-    assert chosen.keys == (("freeze", ("X",)), ("help", ("f1", "question_mark")))
+    assert chosen.keys == (("freeze", ("X",)), ("torch", ("B",)), ("help", ("f1", "question_mark")))
 
 
 def test_every_fault_in_the_manual_has_a_test_and_every_change_its_version() -> None:

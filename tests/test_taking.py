@@ -17,12 +17,14 @@ from gputop.ui.dialogs.saving import save
 from gputop.ui.look import ASCII, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from tests.endings import Program
 from tests.hostile import STRINGS
+from tests.opened import asked, full
 from tests.oracle import MODE, copied, oracle
 from tests.screens import Stage, play
 from tests.scripted import frame, process, training
 
 ARGV = (sys.executable, "-m", "gputop")
 SECRET = "hf_" + "x" * 30
+REVEALED = "secret of HF_TOKEN"  # as its details tell it to who asks
 LLAMA = training("llama", 41000, ranks=2, loaders=8)
 
 
@@ -159,6 +161,37 @@ def test_no_two_files_have_one_name_and_none_can_be_guessed(tmp_path: Path, monk
     assert len({path.stem.split("-")[-1] for path in saved(tmp_path)}) == 20
 
 
+@pytest.mark.parametrize("tab", ["1", "4"])
+def test_the_details_are_saved_without_the_secrets_that_are_shown(
+    tab: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    mine = process(9, cpu_percent=500.0, command=("python", "train.py", "--token", SECRET))
+    shown = frame(LLAMA, loose=(mine,), gpus=8)
+
+    async def scene(stage: Stage) -> None:
+        stage.feed.details[mine.identity] = asked(full(mine, shown))
+        await stage.press("end", "enter", tab, "home", "enter")
+        seen = stage.lines
+        assert any(SECRET in line for line in seen)
+        assert (REVEALED in stage.text) == (tab == "4")
+        for kind in ("s", "t", "j"):
+            await stage.press("S", kind)
+            await stage.until(lambda: "saved in" in stage.lines[-1], "saving")
+        files = {path.suffix: path.read_text() for path in saved(tmp_path)}
+        assert not any(SECRET[:8] in text or REVEALED in text for text in files.values())
+        text = files[".txt"].splitlines()
+        hidden = ("***", "••••", "2 masked")
+        assert [line for line in text[:-1] if line not in seen and not any(each in line for each in hidden)] == []
+        assert "python train.py --token ***" in files[".txt"]
+        told = json.loads(files[".json"])
+        assert told["process"]["command"] == ["python", "train.py", "--token", "***"]
+        assert ("threads" in told["detail"]) == (tab == "1")
+        assert "environment" not in told["detail"], "it is never exported"
+
+    play(scene, shown)
+
+
 def test_f02_a_file_that_cannot_be_saved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "gputop").symlink_to("/tmp")
@@ -178,6 +211,10 @@ def test_read_only_saves_no_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert "not now: gputop is read-only" in stage.lines[-1]
         await stage.press("ctrl+p", *"save")
         assert "not now: gputop is read-only" in stage.text
+
+        await stage.press("escape", "escape", "enter", "S")
+        assert "not now: gputop is read-only" in stage.lines[-1]
+        assert "[1 Threads]" in stage.text
 
     play(scene, frame(LLAMA), readonly=True)
     assert list(tmp_path.iterdir()) == []

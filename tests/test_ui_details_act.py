@@ -56,8 +56,8 @@ async def profile(stage: Stage) -> None:
     await asks(stage, "p", "(•) py-spy record")
 
 
-@does("trace")
-async def trace(stage: Stage) -> None:
+@does("torch")
+async def torch(stage: Stage) -> None:
     await asks(stage, "t", "(•) torch.profiler")
 
 
@@ -89,6 +89,14 @@ async def copy(stage: Stage) -> None:
 async def show(stage: Stage) -> None:
     await stage.press("enter", "Y")
     assert stage.lines[0] == "41100"
+    await stage.press("escape")
+    assert "[1 Threads]" in stage.text
+
+
+@does("save")
+async def save(stage: Stage) -> None:
+    await stage.press("enter", "S")
+    assert "save the screen as" in stage.text
     await stage.press("escape")
     assert "[1 Threads]" in stage.text
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from gputop.model import Frame, Process
 from gputop.ui import program
 from gputop.ui.dialogs.palette import Deed
+from gputop.ui.dialogs.saving import Shot
 from gputop.ui.profiling.errands import Errands
 from gputop.ui.profiling.tools import ToolId
 
@@ -35,6 +36,9 @@ class Main(Protocol):
 
     def show_of(self, process: Process) -> None:
         """What can be copied of it, for the mouse."""
+
+    def save_of(self, shot: Shot) -> None:
+        """Ask as what, and write it into a file."""
 
     def action_setup(self) -> None:
         """Every setting."""

@@ -10,17 +10,22 @@ from typing import ClassVar, Literal
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.geometry import Region
+from textual.strip import Strip
 
 from gputop.model import Identity
 from gputop.monitor import Update
 from gputop.ui.details import tabs
 from gputop.ui.details.around import Main, Program
 from gputop.ui.details.inquiry import Inquiry
+from gputop.ui.details.opened import Opened
 from gputop.ui.details.picture import Picture, picture
+from gputop.ui.details.saving import numbers, private
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.window import Window
 from gputop.ui.dialogs.help import Help
 from gputop.ui.dialogs.palette import Palette, do, of_keys
+from gputop.ui.dialogs.saving import Shot
 from gputop.ui.draw import Line
 from gputop.ui.gpus.state import Past
 from gputop.ui.keys import bindings
@@ -114,6 +119,11 @@ class Details(Keyed, inherit_bindings=False):
         """The lines of the tab that is open."""
         return self._windows.setdefault(self._tab.id, Window(self._tab.cursor))
 
+    @property
+    def opened(self) -> Opened:
+        """The process as it is known now."""
+        return self.inquiry.opened(self.past, self.look, self._update.findings)
+
     def redraw(self) -> None:
         """Ask for the details and draw them; soon again while they are being read for the first time."""
         try:
@@ -131,13 +141,13 @@ class Details(Keyed, inherit_bindings=False):
         taken = height(self.program.errands, width)
         self.errand_line.styles.height = taken
         self.errand_line.redraw()
-        opened = self.inquiry.opened(self.past, self.look, self._update.findings)
-        self._picture = picture(
-            opened, self._update.frame, self._tab, self.window, (width, max(0, tall - taken - 1)),
-            self.program.status(), self._shift, time.monotonic(),
-        )  # fmt: skip
+        self._picture = self._pictured(self.opened, (width, max(0, tall - taken - 1)))
         self.query_one("#details", Lines).show(self._picture.strips)
         self.bar.offer(self._here())
+
+    def _pictured(self, opened: Opened, size: tuple[int, int]) -> Picture:
+        status, now_s = self.program.status(), time.monotonic()
+        return picture(opened, self._update.frame, self._tab, self.window, size, status, self._shift, now_s)
 
     def _here(self) -> list[Key]:
         """The keys that do something now, those of this screen alone first."""
@@ -215,26 +225,34 @@ class Details(Keyed, inherit_bindings=False):
 
     def action_signal(self) -> None:
         """Ask which signal to send to it."""
-        opened = self.inquiry.opened(self.past, self.look)
+        opened = self.opened
         self.main.ask_signal(opened.frame, opened.process)
 
     def action_stack(self) -> None:
         """Where its threads are, now."""
-        opened = self.inquiry.opened(self.past, self.look)
+        opened = self.opened
         self.main.ask_stack(opened.frame, opened.process)
 
     def action_profile(self, tool: ToolId) -> None:
         """Ask how to look into it, with one of the tools preselected."""
-        opened = self.inquiry.opened(self.past, self.look)
+        opened = self.opened
         self.main.ask_profile(opened.frame, opened.process, False, tool)
 
     def action_copy(self) -> None:
         """Its pid to the clipboard; pressed again, its command line."""
-        self.main.copy_of(self.inquiry.opened(self.past, self.look).process)
+        self.main.copy_of(self.opened.process)
 
     def action_show(self) -> None:
         """What can be copied of it, for the mouse."""
-        self.main.show_of(self.inquiry.opened(self.past, self.look).process)
+        self.main.show_of(self.opened.process)
+
+    def action_save(self) -> None:
+        """What is on the screen into a file."""
+        self.main.save_of(Shot(self._panes, lambda: numbers(self.opened)))
+
+    def _panes(self) -> list[tuple[Region, Sequence[Strip]]]:
+        drawn = {"details": self._pictured(private(self.opened), self.query_one("#details").size).strips}
+        return [(pane.region, drawn.get(pane.id or "", pane.strips)) for pane in self.query(Lines) if pane.display]
 
     def action_setup(self) -> None:
         """Every setting."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from textual import events
+from textual.geometry import Region
+from textual.strip import Strip
 
 from gputop.safe.files import state_folder
 from gputop.ui.dialogs.choosing import ListDialog
@@ -18,6 +21,13 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "txt": ("t", "text"),
     "json": ("j", "the numbers (JSON)"),
 }
+
+
+class Shot(NamedTuple):
+    """What is on a screen, without secrets: where its panes are and what they show, and the numbers."""
+
+    panes: Callable[[], Sequence[tuple[Region, Sequence[Strip]]]]
+    numbers: Callable[[], Mapping[str, Any]]
 
 
 def save(kind: Kind, content: str) -> str:

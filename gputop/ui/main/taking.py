@@ -6,10 +6,12 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from textual.geometry import Region
+from textual.strip import Strip
+
 from gputop.actions.naming import typed
 from gputop.diagnose import Finding
 from gputop.model import Process
-from gputop.monitor import Update
 from gputop.safe.text import clean
 from gputop.ui.advice import sheet
 from gputop.ui.keys.declared import Key
@@ -20,7 +22,7 @@ from gputop.ui.table.row import Row
 from gputop.ui.table.widget import Table
 
 if TYPE_CHECKING:
-    from gputop.ui.dialogs.saving import Kind
+    from gputop.ui.dialogs.saving import Kind, Shot
 
 LONGEST = 2000  # characters: a terminal drops what is too long for it, and does not say so
 
@@ -123,27 +125,39 @@ class Taking(Advising, Changing):
     def action_save(self) -> None:
         """What is on the screen into a file."""
         if self.shown:
-            from gputop.ui.dialogs.saving import SaveDialog  # late
+            from gputop.export import json  # late
+            from gputop.ui.dialogs.saving import Shot
 
-            self.app.push_screen(SaveDialog(self.look), partial(self._save, self.shown))
+            self.save_of(Shot(self._panes, partial(json.snapshot, self.shown)))
 
-    def _save(self, shown: Update, kind: Kind | None) -> None:
-        if kind is None:
-            return
-        (width, height), look = self.app.size, self.look
-        panes = [
+    def _panes(self) -> list[tuple[Region, Sequence[Strip]]]:
+        return [
             (pane.region, pane.masked() if isinstance(pane, Table) else pane.strips)
             for pane in self.query(Lines)
             if pane.display
         ]
 
+    def save_of(self, shot: Shot) -> None:
+        """The same for any screen."""
+        from gputop.ui.dialogs.saving import SaveDialog  # late
+
+        if self.readonly:
+            self.say("not now: gputop is read-only")
+        else:
+            self.app.push_screen(SaveDialog(self.look), partial(self._save, shot))
+
+    def _save(self, shot: Shot, kind: Kind | None) -> None:
+        if kind is None:
+            return
+        (width, height), look, panes = self.app.size, self.look, shot.panes()
+
         def work() -> str:
-            from gputop.export import codec, json  # late
+            from gputop.export import codec  # late
             from gputop.ui.dialogs.saving import save
             from gputop.ui.panes import picture
 
             if kind == "json":
-                return save(kind, f"{codec.dumps(json.snapshot(shown))}\n")
+                return save(kind, f"{codec.dumps(shot.numbers())}\n")
             lines = picture.composed(width, height, panes, look)
             return save(kind, picture.text(lines) if kind == "txt" else picture.svg(lines, width))
 

@@ -1,0 +1,37 @@
+"""What of one process goes into a file: what is drawn and its numbers, without secrets, those too that are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gputop.export import codec, verdicts
+from gputop.export.private import masked, redacted
+from gputop.model import Detail, Variable
+from gputop.safe.text import MASK
+from gputop.ui.details.opened import Opened
+
+
+def private(opened: Opened) -> Opened:
+    """The same process as others may see it."""
+    found = opened.found
+    if isinstance(found, Detail) and found.environment is not None:
+        found = replace(found, environment=tuple(map(_hidden, found.environment)))
+    return replace(opened, process=masked(opened.process), frame=redacted(opened.frame), found=found)
+
+
+def _hidden(variable: Variable) -> Variable:
+    return replace(variable, value=MASK, revealed=False) if variable.secret and variable.revealed else variable
+
+
+def numbers(opened: Opened) -> dict[str, Any]:
+    """The process, what was read of it for the open tab, and what was found about it; never its environment."""
+    shown, mine = private(opened), opened.process.identity
+    return {
+        "version": codec.VERSION,
+        "hostname": shown.frame.hostname,
+        "wall_s": shown.frame.wall_s,
+        "process": codec.encode(shown.process),
+        "detail": codec.encode(replace(shown.detail, environment=None)),
+        "findings": [verdicts.finding(one, shown.frame) for one in opened.findings if mine in one.subject.processes],
+    }
