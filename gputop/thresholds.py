@@ -60,6 +60,8 @@ def merged(site: Mapping[str, object]) -> tuple[Thresholds, list[str]]:
                 unused.append(f"{name}.{key} must be a number")
             elif key in _TIMES and not 1 <= value <= _LONGEST_S:
                 unused.append(f"{name}.{key} must be 1 to {_LONGEST_S} seconds")
+            elif value < 0 <= tables[name].get(key, 0.0):
+                unused.append(f"{name}.{key} must not be below 0")
             else:
                 _set(tables[name], key, float(value), values)
     return tables, unused

@@ -126,3 +126,22 @@ def test_the_path_holds_what_all_trainers_do_together() -> None:
     _, said = scenario("threads-host", until_s=300)[-1]
     answers = {dict(task.path)["do all trainers together have more?"] for task in said.classes}
     assert answers == {"yes, 4.0 times: 128 of 4 on 32"}
+
+
+def test_the_path_asks_the_rules_for_the_cause_and_says_what_they_rest_on() -> None:
+    slow = {"cpu_governor": "powersave", "cpu_driver": "acpi-cpufreq", "cpu_max_mhz": 3800.0, "cpu_mhz": 1200.0}
+    (task,) = Machine(gpu={"busy_percent": 50.0}, host=slow).verdict(150).classes
+    path = dict(task.path)
+    assert path["do the CPUs run below their clock?"] == "yes, frequency governor powersave, driver acpi-cpufreq"
+    assert path["is host memory short?"] == "no"
+    assert not any("straggler" in question or "slow one" in question for question in path), "it is one process"
+    (task,) = Machine(gpu={"busy_percent": 50.0}, trainer={"world_size": 4}).verdict(150).classes
+    path = dict(task.path)
+    assert path["do the CPUs run below their clock?"] == "not known, no cpu_governor"
+    assert path["do all ranks wait for a slow one?"] == "no"
+
+
+def test_a_busy_trainer_is_not_asked_why_it_waits() -> None:
+    (task,) = Machine(gpu={"busy_percent": 97.0}, trainer={"world_size": 4}).verdict(150).classes
+    assert "is host memory short?" not in dict(task.path)
+    assert "do ranks wait for each other in a collective?" in dict(task.path)

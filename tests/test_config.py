@@ -235,6 +235,8 @@ usual_celsius = inf
 window_s = -5
 [no-such-rule]
 x = 1
+[starved]
+duty = -0.5
 """
 
 
@@ -257,6 +259,7 @@ def test_a_site_has_its_own_numbers_for_the_rules(tmp_path: Path) -> None:
         "thermal.usual_celsius must be a number",
         "thermal.window_s must be 1 to 14400 seconds",
         "'no-such-rule' is no table of thresholds",
+        "starved.duty must not be below 0",
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Disk, Frame, Node, Pressure, Process
-from tests.judged import Machine, after, found, refused, silent
+from tests.judged import EACH_S, Machine, after, found, refused, silent
 
 HUNGRY: dict[str, Any] = {"busy_percent": 30.0, "power_watts": 250.0}
 CROWDED = Pressure(some_percent=60.0)
@@ -155,10 +155,40 @@ def test_a_neighbour_is_named_by_user_only_and_what_it_takes() -> None:
     assert told.headline == "shares the CPUs with tar of user bob, which takes most"
     assert told.evidence[0].text == "tar of user bob uses 12.0 of 16 CPUs"
     assert "991" not in str(told)
+    assert told.steps[1].text == "ask user bob to let it have what is left over: renice -n 19, ionice -c 3"
+    assert [step.command for step in told.steps] == [None, None, "taskset -c 0-7 python train.py"]
     own = found(after(shared(WAITS, FULL, {"cpu_percent": 1200.0, "uid": 1}, {})), "neighbour")
     assert own is not None
     assert own.headline == "shares the CPUs with tar (pid 991), which takes most"
     assert own.steps[1].command == "renice -n 19 -p 991; ionice -c 3 -p 991"
+
+
+def test_a_neighbour_is_weighed_by_what_it_took_all_the_while_and_not_when_somebody_looked() -> None:
+    still = shared(WAITS, FULL, {}, {})
+
+    def bursts(*percents: float) -> Callable[[float], Frame]:
+        def frame(t: float) -> Frame:
+            *others, bob = still(t).processes
+            cpu = percents[int(t / EACH_S) % len(percents)]
+            return replace(still(t), processes=(*others, replace(bob, cpu_percent=cpu)))
+
+        return frame
+
+    assert found(after(bursts(1600.0, 1600.0, 1600.0, 1600.0, 0.0, 0.0)), "neighbour") is not None
+    assert found(after(bursts(700.0, 700.0, 700.0, 700.0, 700.0, 0.0)), "neighbour") is None
+
+
+def test_all_processes_of_an_own_job_are_told_to_stand_back() -> None:
+    still = shared(WAITS, FULL, {"cpu_percent": 700.0, "uid": 1}, {})
+
+    def frame(t: float) -> Frame:
+        one = still(t)
+        more = [replace(one.processes[-1], pid=pid, cpu_percent=cpu) for pid, cpu in ((992, 900.0), (993, 0.0))]
+        return replace(one, processes=(*one.processes, *more))
+
+    told = found(after(frame), "neighbour")
+    assert told is not None
+    assert told.steps[1].command == "renice -n 19 -p 992 991 993; ionice -c 3 -p 992 991 993"
 
 
 def test_neighbour_abstains_where_the_io_of_others_is_hidden() -> None:

@@ -161,6 +161,15 @@ def test_straggler_names_loaders_that_are_too_slow() -> None:
     assert lines(told)[1] == "its loaders use of a core 98 %, the others 50 %"
 
 
+def test_a_rank_that_waits_for_a_cpu_is_given_cpus_of_its_own() -> None:
+    late = of({2: {"run_wait_percent": 70.0}}, {"run_wait_percent": 1.0})
+    told = found(after(team(of({2: {"busy_percent": 60.0}}, {"busy_percent": 100.0}), late), 100), "straggler")
+    assert told is not None
+    assert told.headline == "waits for rank 2 (GPU 2), which waits for a CPU"
+    assert told.steps[0].text == "give each rank 4 CPUs of its own, before the DataLoader is made", "16 for 4 ranks"
+    assert (told.steps[0].command or "").endswith("os.sched_setaffinity(0, range(4 * rank, 4 * (rank + 1)))")
+
+
 def test_straggler_abstains_where_a_gpu_does_not_tell() -> None:
     hidden = of({1: refused("busy_percent")})
     assert silent(after(team(hidden, ranks=3), 40), "straggler") is not None

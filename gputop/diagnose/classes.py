@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from gputop.diagnose.answers import Answers
 from gputop.diagnose.finding import Class
 from gputop.diagnose.flow import flow
 from gputop.diagnose.regime import regime
@@ -154,13 +155,13 @@ def confidence(margin: float) -> float:
     return 1 / (1 + math.exp(-6 * margin))
 
 
-def classes(view: View) -> Iterator[Class]:
+def classes(view: View, answers: Answers) -> Iterator[Class]:
     """A class for each trainer that has its GPUs for itself and is past its start."""
     for trainer in view.trainers():
         facts = None if trainer.peers or trainer.compiling else _facts(view, trainer)
         if facts is not None:
             found, bound = decide(trainer.process.pid, facts, view.limit), regime(view, trainer)
-            yield replace(found, regime=bound.name, path=(*flow(view, trainer), *bound.told, *found.path))
+            yield replace(found, regime=bound.name, path=(*flow(view, trainer, answers), *bound.told, *found.path))
 
 
 def _facts(view: View, trainer: Trainer) -> Facts | None:

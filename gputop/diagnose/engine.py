@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from gputop.declare import record
 from gputop.diagnose import told
+from gputop.diagnose.answers import Answers
 from gputop.diagnose.classes import classes
 from gputop.diagnose.finding import Abstained, Class, Finding
 from gputop.diagnose.fold import fold, together
@@ -92,19 +93,19 @@ class Engine:
         self._verdict = Verdict(
             findings=tuple(fold(shown, frame, self._remembered.tenants, worth)),
             abstained=tuple(together(view.abstained)),
-            classes=self._classes(view),
+            classes=self._classes(view, shown),
         )
         return self._verdict
 
     def _surer(self, rule: Rule, finding: Finding, frame: Frame) -> Finding:
         return told.confirmed(finding, rule.confirmed_by, frame.facts, self._tables.limits["engine"]["told_share"])
 
-    def _classes(self, view: View) -> tuple[Class, ...]:
+    def _classes(self, view: View, shown: Sequence[Finding]) -> tuple[Class, ...]:
         if view.frame.mono_s - self._classed_s < _CLASSES_EVERY_S:
             return self._verdict.classes
         self._classed_s = view.frame.mono_s
         view.turn_to("classes")
-        return tuple(classes(view))
+        return tuple(classes(view, Answers(shown, view.abstained)))
 
 
 def _every_rule() -> Iterable[Rule]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.diagnose.answers import Answers, Asked
 from gputop.diagnose.cpu.threads import crowded
 from gputop.diagnose.efficiency.chip import dram_of_top, tensor_of_top
 from gputop.diagnose.starved import oversubscribed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
-Asked = tuple[str, str]  # a question, and its answer with the value it rests on
+# why it waits, and for whom where it is one of several ranks, in the order in which that is looked for
+_WHY = ("openblas-on-intel", "neighbour", "memory-pressure", "numa-misplacement", "cpu-slow", "checkpoint-stall")
+_RANKS = ("collective-wait", "network-bound", "straggler")
 
 
-def flow(view: View, trainer: Trainer) -> Iterator[Asked]:
+def flow(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     """What is asked of a trainer before its class; what is unknown is answered with that."""
     duty = trainer.duty
     yield _asked("is its GPU used?", duty, view.limit("starved.least"), "{:.0%} busy")
@@ -22,6 +25,10 @@ def flow(view: View, trainer: Trainer) -> Iterator[Asked]:
     enough = view.limit("gpu-bound-healthy.busy_percent") / 100
     yield _asked("is it busy nine tenths of the time?", duty, enough, "{:.0%}")
     yield from _work(view, trainer) if duty >= enough else _wait(view, trainer)
+    if (trainer.process.world_size or 1) > 1:
+        yield from (answers.of(trainer, rule) for rule in _RANKS)
+    if duty < enough:
+        yield from (answers.of(trainer, rule) for rule in _WHY)
 
 
 def _work(view: View, trainer: Trainer) -> Iterator[Asked]:

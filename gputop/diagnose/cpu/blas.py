@@ -16,7 +16,7 @@ _UNLOCK = "the libraries of a process are shown to its owner: run gputop as the 
 
 @rule(
     "openblas-on-intel",
-    "Does NumPy keep the CPUs busy with OpenBLAS where MKL would be faster?",
+    "Is NumPy slow because it has OpenBLAS on Intel CPUs?",
     level=Level.CAUSE,
     state="openblas",
     short="BLAS",

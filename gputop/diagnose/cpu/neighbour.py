@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from gputop import units
+from gputop.diagnose.command import started
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, starved, stolen
@@ -14,6 +16,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Missing, Process
 
+_NICED = 8  # processes of a job that are named in a command
 _DENIED = "the I/O of other users is hidden: sudo gputop shows who uses the disk"
 
 
@@ -123,13 +126,22 @@ def _moved(process: Process) -> float:
 
 
 def _others(view: View, trainer: Trainer, *metrics: str) -> list[Consumer]:
-    """What is not of this trainer's job, by job or by user and control group."""
+    """What is not of this trainer's job, by job or by user and control group: the mean of the looks of a window."""
     groups: dict[Hashable, list[Process]] = {}
     for process in strangers(view.frame, trainer.process):
         groups.setdefault(process.job or (process.uid, process.cgroup), []).append(process)
+    now_s = view.frame.mono_s
+    looks: deque[tuple[float, dict[Hashable, float]]] = view.notes(trainer).setdefault(" ".join(metrics), deque())
+    used = {
+        who: sum(getattr(process, metric) or 0.0 for process in group for metric in metrics)
+        for who, group in groups.items()
+    }
+    looks.append((now_s, used))
+    while looks[0][0] <= now_s - view.limit("window_s"):
+        looks.popleft()
     return [
-        Consumer(tuple(group), sum(getattr(process, metric) or 0.0 for process in group for metric in metrics))
-        for group in groups.values()
+        Consumer(tuple(group), sum(look.get(who, 0.0) for _, look in looks) / len(looks))
+        for who, group in groups.items()
     ]
 
 
@@ -150,7 +162,6 @@ def _found(
     if together:
         evidence += (Evidence(text=f"it began {units.ago(age_s)} ago, when the load of the GPU changed", value=age_s),)
     own = other.largest.uid is not None and other.largest.uid == trainer.process.uid
-    pid = other.largest.pid if own else "PID"
     return view.found(
         trainer,
         "warn",
@@ -158,18 +169,29 @@ def _found(
         evidence=(*evidence, busy(view, trainer)),
         steps=(
             Step(text="run heavy jobs on different machines, or one after the other"),
-            Step(text="let the other one have what is left over" + ("" if own else ": its owner can"),
-                 command=f"renice -n 19 -p {pid}; ionice -c 3 -p {pid}"),
-            Step(text="or give each CPUs of its own", command=_apart(view)),
+            _nice(other) if own else _ask(other),
+            Step(text="or give each CPUs of its own", command=_apart(view, trainer)),
         ),
         confidence=view.confidence(0.65, view.mean("host", "cpu_pressure"), confirmed=together),
         lost_share=trainer.lost,
     )  # fmt: skip
 
 
-def _apart(view: View) -> str:
+def _nice(other: Consumer) -> Step:
+    busiest = sorted(other.processes, key=lambda process: -(process.cpu_percent or 0.0))[:_NICED]
+    pids = " ".join(str(process.pid) for process in busiest)
+    return Step(text="let it have what is left over", command=f"renice -n 19 -p {pids}; ionice -c 3 -p {pids}")
+
+
+def _ask(other: Consumer) -> Step:
+    """What only its owner can do is no command of ours, and whose it is has been said."""
+    owner = f"user {other.largest.user}" if other.largest.user else "its owner"
+    return Step(text=f"ask {owner} to let it have what is left over: renice -n 19, ionice -c 3")
+
+
+def _apart(view: View, trainer: Trainer) -> str:
     half = max(1, view.frame.host.cpus_total // 2)
-    return f"taskset -c 0-{half - 1} python train.py"
+    return f"taskset -c 0-{half - 1} {started(trainer.process)}"
 
 
 def _stolen(view: View, trainer: Trainer) -> Finding:

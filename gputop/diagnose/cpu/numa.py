@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from gputop import units
+from gputop.diagnose.command import started
 from gputop.diagnose.cpu.threads import affinity, parsed
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
@@ -74,7 +75,7 @@ def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Fi
         f"works on CPUs far from its GPU, which hangs on {where}",
         evidence=tuple(evidence),
         steps=(
-            Step(text="start it near its GPU", command=f"numactl {pin} {_command(trainer)}"),
+            Step(text="start it near its GPU", command=f"numactl {pin} {started(trainer.process)}"),
             Step(
                 text="or in the program, before the DataLoader is made",
                 command=f"os.sched_setaffinity(0, {_python(near)})",
@@ -98,7 +99,3 @@ def _python(numbers: frozenset[int]) -> str:
         first, dash, last = part.partition("-")
         parts.append(f"range({first}, {int(last) + 1})" if dash else f"[{first}]")
     return parts[0] if len(parts) == 1 else f"[{', '.join(f'*{part}' for part in parts)}]"
-
-
-def _command(trainer: Trainer) -> str:
-    return " ".join(trainer.process.command)[:80] or "python train.py"

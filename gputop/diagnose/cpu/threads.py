@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gputop import units
+from gputop.diagnose.command import started
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, share_of_cpus, spread
@@ -139,7 +140,7 @@ def threads_host(view: View) -> Iterator[Finding]:
             _severity(view, crowd.trainers),
             f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {crowd.cpus:.0f} CPUs",
             evidence=tuple(_experiments(view, *crowd, waited)),
-            steps=(*limit_threads(each, "each of them")[:2], *_pin(len(warm), crowd.cpus)),
+            steps=(*limit_threads(each, "each of them")[:2], *_pin(warm, crowd.cpus)),
             confidence=view.confidence(0.8, waited),
             lost_share=_lost(crowd.trainers),
         )
@@ -206,10 +207,10 @@ def _experiments(
         yield Evidence(text=f"OMP_NUM_THREADS is unset in all {len(pools)}")
 
 
-def _pin(trainers: int, cpus: float) -> Iterator[Step]:
+def _pin(trainers: Sequence[Trainer], cpus: float) -> Iterator[Step]:
     """CPUs of their own for each."""
-    each = int(cpus // trainers)
+    each = int(cpus // len(trainers))
     if each >= 1:
         text = f"or give each {each} CPUs of its own: 0-{each - 1}, {each}-{2 * each - 1}, and so on"
-        yield Step(text=text, command=f"taskset -c 0-{each - 1} python train.py")
+        yield Step(text=text, command=f"taskset -c 0-{each - 1} {started(trainers[0].process)}")
     yield Step(text="torchrun sets one thread a rank by itself; several plain python commands do not")

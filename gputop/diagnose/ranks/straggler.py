@@ -9,18 +9,30 @@ from typing import NamedTuple
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.ranks.team import Team, does, teams
 from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import share_of_cpus
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
+_FASTER_DISK = Step(text="put its part of the data on as fast a disk as the others'")
+_ALIKE = Step(text="give each rank samples that cost as much, or more loaders")
+
+
+def _own_cpus(view: View, one: Trainer) -> Step:
+    each = max(1, int(share_of_cpus(view, one)))
+    pin = f"os.sched_setaffinity(0, range({each} * rank, {each} * (rank + 1)))"
+    return Step(
+        text=f"give each rank {each} CPUs of its own, before the DataLoader is made",
+        command=f"rank = int(os.environ['LOCAL_RANK']); {pin}",
+    )
+
+
+_Help = Callable[[View, Trainer], Step]
 # what may delay a rank: a feature, from where on it does, how that reads, and what helps
-_REASONS = (
-    ("loader_blocked", 0.2, "whose loaders wait for storage", "its loaders wait for storage",
-     Step(text="put its part of the data on as fast a disk as the others'")),
-    ("loader_cpu", 0.8, "whose loaders are too slow", "its loaders use of a core",
-     Step(text="give each rank samples that cost as much, or more loaders")),
-    ("run_wait", 0.2, "which waits for a CPU", "it waits for a CPU",
-     Step(text="give each rank CPUs of its own", command="numactl --physcpubind=0-7 python train.py")),
-)  # fmt: skip
+_REASONS: tuple[tuple[str, float, str, str, _Help], ...] = (
+    ("loader_blocked", 0.2, "whose loaders wait for storage", "its loaders wait for storage", lambda *_: _FASTER_DISK),
+    ("loader_cpu", 0.8, "whose loaders are too slow", "its loaders use of a core", lambda *_: _ALIKE),
+    ("run_wait", 0.2, "which waits for a CPU", "it waits for a CPU", _own_cpus),
+)
 _LEAST_TENSOR = 0.02
 _NORMAL = 0.6745  # of a normal distribution lies this many standard deviations around its median
 
@@ -202,11 +214,15 @@ def _before_its_gpu(
     view: View, one: Trainer, others: Sequence[Trainer]
 ) -> tuple[str, tuple[Evidence, ...], tuple[Step, ...]]:
     """What a rank whose GPU pauses does before it computes, that the others do not."""
-    for metric, least, why, text, step in _REASONS:
+    for metric, least, why, text, help in _REASONS:
         mine, usual = getattr(one, metric) or 0.0, median(getattr(other, metric) or 0.0 for other in others)
         if mine >= least and mine - usual >= view.limit("more"):
             said = f"{text} {100 * mine:.0f} %, the others {100 * usual:.0f} %"
-            return why, (Evidence(text=said, value=100 * mine, unit="%", limit=100 * usual),), (step, *_look(one))
+            return (
+                why,
+                (Evidence(text=said, value=100 * mine, unit="%", limit=100 * usual),),
+                (help(view, one), *_look(one)),
+            )
     return "which is late with its work", (Evidence(text=f"it {does(one)}"),), _look(one)
 
 

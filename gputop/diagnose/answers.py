@@ -1,0 +1,43 @@
+"""What the rules say of a trainer at this look, as answers to their questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputop.diagnose.finding import Abstained, Finding, Subject
+from gputop.diagnose.trainer import Trainer
+
+Asked = tuple[str, str]  # a question, and its answer with the value it rests on
+
+
+class Answers:
+    """The findings on the screen, before any is taken up by another one, and who could not judge."""
+
+    def __init__(self, findings: Sequence[Finding], abstained: Sequence[Abstained]) -> None:
+        self._findings, self._abstained = findings, abstained
+
+    def of(self, trainer: Trainer, rule: str) -> Asked:
+        """The question of a rule, with its evidence where it says yes, with what it lacks where it cannot say."""
+        from gputop.diagnose.rules import RULES  # late: to load them takes longer than anything else here
+
+        question = RULES[rule].question
+        return f"{question[0].lower()}{question[1:]}", self._answer(trainer, rule)
+
+    def _answer(self, trainer: Trainer, rule: str) -> str:
+        for finding in self._findings:
+            if finding.rule == rule and _concerns(finding.subject, trainer):
+                return ", ".join(("yes", *(item.text for item in finding.evidence[:1])))
+        for silent in self._abstained:
+            if silent.rule == rule and _concerns(silent.subject, trainer):
+                return "not known" + "".join(f", no {missing.metric}" for missing in silent.missing[:1])
+        return "no"
+
+
+def _concerns(subject: Subject, trainer: Trainer) -> bool:
+    if subject.kind == "host":
+        return True
+    if subject.kind == "job":
+        return subject.job is not None and subject.job == trainer.process.job
+    if subject.kind == "gpu":
+        return any(gpu.uuid in subject.gpus for gpu in trainer.gpus)
+    return trainer.identity in subject.processes
