@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -61,6 +61,10 @@ class Monitor:
         from gputop import thresholds  # late, as the rules are
 
         return self._limits or thresholds.shipped()
+
+    def asked(self, rule: str) -> Mapping[str, tuple[float, float]]:
+        """The limits that a rule has asked for, and by how much further back each is for leaving, by name."""
+        return self._engine.asked(rule) if self._engine else {}
 
     def updates(self) -> Iterator[Update]:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""

@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "trace",
         "config",
         "toml",
+        "thresholds",
         "diagnose",
         "monitor",
         "export",

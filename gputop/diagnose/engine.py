@@ -60,6 +60,10 @@ class Engine:
         """Take in a frame that the history has just taken in; cheap, and needed of every frame."""
         self._remembered.add(frame, history)
 
+    def asked(self, rule: str) -> dict[str, tuple[float, float]]:
+        """The limits that a rule has asked for, and by how much further back each is for leaving, by name."""
+        return dict(self._tables[rule])
+
     @property
     def verdict(self) -> Verdict:
         """What they said last; nothing before they were asked."""

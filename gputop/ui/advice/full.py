@@ -14,7 +14,7 @@ from gputop.diagnose import Evidence, Finding, Step
 from gputop.diagnose.reading import choice, guides
 from gputop.safe.text import clean
 from gputop.ui import draw
-from gputop.ui.advice import compact
+from gputop.ui.advice import compact, outlook
 from gputop.ui.advice.scene import Scene, badge
 from gputop.ui.draw import Line, Run
 
@@ -49,9 +49,10 @@ def column(scene: Scene, width: int, height: int) -> list[Strip]:
 
 
 def whole(finding: Finding, scene: Scene, width: int) -> list[Line]:
-    """All of one finding."""
+    """All of one finding but when it leaves."""
+    about = (_surer, _rule, _read)
     rest = _rest(finding, scene, width, len(finding.steps))
-    return [*_head(finding, scene, width), *rest, *_rule(finding, scene, width), *_read(finding, scene, width)]
+    return [*_head(finding, scene, width), *rest, *(line for part in about for line in part(finding, scene, width))]
 
 
 def _head(finding: Finding, scene: Scene, width: int) -> list[Line]:
@@ -106,6 +107,26 @@ def _step(step: Step, number: int, scene: Scene, width: int) -> list[Line]:
     if keys:
         lines[-1].add("   ").runs(keys)
     return lines
+
+
+def _surer(finding: Finding, scene: Scene, width: int) -> list[Line]:
+    """What to look for inside its process, with the key that looks."""
+    found = [] if finding.grade == "profile" else list(outlook.surer(finding, scene))
+    lines = _title("what would make it surer", scene) if found else []
+    for runs in found:
+        lines += flow(scene, width, [Run(" " * _TEXT), *runs], _TEXT + 2)
+    return lines
+
+
+def leaving(finding: Finding, scene: Scene, width: int) -> list[Line]:
+    """When it leaves the screen, and the limits that decide that."""
+    asked = scene.asked(finding.rule)
+    if not asked:
+        return []
+    lines = _title("what would make it leave", scene)
+    lines += flow(scene, width, [Run(" " * _TEXT), Run(outlook.leaving(asked), "text")], _TEXT)
+    rows = outlook.limits(finding.rule, asked, min(width, WIDEST) - _TEXT - 1)
+    return [*lines, *(scene.line().add(" " * _TEXT).runs(row) for row in rows)]
 
 
 def _rule(finding: Finding, scene: Scene, width: int) -> list[Line]:

@@ -118,7 +118,9 @@ def _findings(scene: Scene, width: int) -> list[Line]:
         *(scene.pressed("copy", "copy the command") if told.command(chosen) else []),
     ]
     over = compact.over(scene, width)
-    return [*lines, scene.line(), scene.line().add("   ").runs(keys), *([scene.line(), *over] if over else [])]
+    rest = [each for each in (over, full.leaving(chosen, scene, width)) if each]
+    lines += [scene.line(), scene.line().add("   ").runs(keys)]
+    return [*lines, *(line for each in rest for line in (scene.line(), *each))]
 
 
 def _classes(scene: Scene, width: int) -> list[Line]:

@@ -15,6 +15,7 @@ from gputop.ui.advice.sheet import Sheet
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import Look, Token
 
+Table = Mapping[str, tuple[float, float]]  # limits, and by how much further back they are for leaving, by name
 if TYPE_CHECKING:
     from gputop.diagnose.experiments import Together
 
@@ -32,6 +33,7 @@ class Scene:
     focused: bool = False  # the arrows choose a finding
     watched: bool = True  # long enough for a verdict
     cleared: Sequence[Cleared] = ()  # what is over
+    asked: Callable[[str], Table] = lambda _: {}  # of a rule the limits that it has asked for
     together: Callable[[], Together] | None = None  # the experiments side by side, worked out when asked
 
     @property
