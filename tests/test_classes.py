@@ -145,3 +145,12 @@ def test_a_busy_trainer_is_not_asked_why_it_waits() -> None:
     (task,) = Machine(gpu={"busy_percent": 97.0}, trainer={"world_size": 4}).verdict(150).classes
     assert "is host memory short?" not in dict(task.path)
     assert "do ranks wait for each other in a collective?" in dict(task.path)
+
+
+def test_whoever_waits_for_storage_is_asked_which() -> None:
+    _, said = scenario("network-fs-bound", until_s=200)[-1]
+    path = dict(said.classes[0].path)
+    questions = list(path)
+    at = questions.index("do they wait for storage?")
+    assert path[questions[at]].startswith("yes, ")
+    assert path[questions[at + 1]].startswith("yes, /data (nfs4) "), questions[at + 1]

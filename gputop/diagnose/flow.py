@@ -13,6 +13,7 @@ from gputop.diagnose.view import View
 
 # why it waits, and for whom where it is one of several ranks, in the order in which that is looked for
 _WHY = ("openblas-on-intel", "neighbour", "memory-pressure", "numa-misplacement", "cpu-slow", "checkpoint-stall")
+_STORAGE = ("network-fs-bound", "io-bound", "io-small-files")
 _RANKS = ("collective-wait", "network-bound", "straggler")
 
 
@@ -24,7 +25,7 @@ def flow(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
         return
     enough = view.limit("gpu-bound-healthy.busy_percent") / 100
     yield _asked("is it busy nine tenths of the time?", duty, enough, "{:.0%}")
-    yield from _work(view, trainer) if duty >= enough else _wait(view, trainer)
+    yield from _work(view, trainer) if duty >= enough else _wait(view, trainer, answers)
     if (trainer.process.world_size or 1) > 1:
         yield from (answers.of(trainer, rule) for rule in _RANKS)
     if duty < enough:
@@ -44,7 +45,7 @@ def _work(view: View, trainer: Trainer) -> Iterator[Asked]:
         yield _asked("does it draw as much power as work needs?", trainer.power_share, power, "{:.0%}")
 
 
-def _wait(view: View, trainer: Trainer) -> Iterator[Asked]:
+def _wait(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     """Not busy: who waits for whom, and why?"""
     yield _asked("is the main thread busy?", trainer.main, view.limit("loader-in-main.main"), "{:.2f} of a core")
     yield "does it have loaders?", f"yes, {trainer.loaders}" if trainer.loaders else "no"
@@ -53,6 +54,8 @@ def _wait(view: View, trainer: Trainer) -> Iterator[Asked]:
         yield _asked("are they busy?", trainer.loader_cpu, loaders, "each {:.2f} of a core")
         storage = view.limit("starved-cpu-idle.blocked")
         yield _asked("do they wait for storage?", trainer.loader_blocked, storage, "{:.0%} of them")
+        if (trainer.loader_blocked or 0.0) >= storage:
+            yield from (answers.of(trainer, rule) for rule in _STORAGE)
     cpus = view.limit("starved-cpu-saturated.saturation")
     yield _asked("are all its CPUs busy?", trainer.saturation, cpus, f"{{:.0%}} of {trainer.allowed or 0:.0f}")
     yield "are there more threads than CPUs?", _threads(view, trainer)
