@@ -38,11 +38,12 @@ class Point:
 
 @record(frozen=True, slots=True)
 class Table:
-    """A table: the first column is a name, the others are short."""
+    """A table: the first column is a name, the others are short; `spoken`: there is one other, of words."""
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    spoken: bool = False
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ def _text(page: Page) -> Iterator[str]:
                 yield " " * 12 + step.command  # whole, however wide: it is copied
     for table in page.tables:
         yield ""
-        yield from _aligned(table)
+        yield from _said(table) if table.spoken else _aligned(table)
     if page.notes:
         yield ""
         for note in page.notes:
@@ -115,6 +116,14 @@ def _aligned(table: Table) -> Iterator[str]:
     for cells in ((table.title, *table.head[1:]), *(("  " + row[0], *row[1:]) for row in rows)):
         numbers = "  ".join(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
         yield f"{cells[0]:{name + 2}}  {numbers}".rstrip()
+
+
+def _said(table: Table) -> Iterator[str]:
+    """Each row begins with its name; its words stand below each other."""
+    yield table.title
+    name = max((len(row[0]) for row in table.rows), default=0)
+    for first, words in table.rows:
+        yield from _wrapped(f"  {first:{name}}  {words}", " " * (name + 4))
 
 
 def _escaped(words: str) -> str:
@@ -152,7 +161,7 @@ def _markdown(page: Page) -> Iterator[str]:
     for table in page.tables:
         yield from ("", f"## {_escaped(table.title)}", "")
         yield f"| {' | '.join(map(_escaped, table.head))} |"
-        yield f"| --- |{' ---: |' * (len(table.head) - 1)}"
+        yield f"| --- |{(' --- |' if table.spoken else ' ---: |') * (len(table.head) - 1)}"
         for row in table.rows:
             yield f"| {' | '.join(map(_escaped, row))} |"
     if page.notes:

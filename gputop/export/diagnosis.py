@@ -153,7 +153,7 @@ def _paths(found: Diagnosis) -> Iterator[Table]:
         name = redact(words.line(processes[one.pid]))[:50] if one.pid in processes else ""
         sure = "" if one.margin is None or one.margin < 0 else f", {confidence(one.margin):.2f} sure"
         title = f"pid {one.pid} {name}: {one.name}{sure}"
-        yield Table(title, ("question", "answer"), one.path)
+        yield Table(title, ("question", "answer"), one.path, spoken=True)
 
 
 def about(found: Diagnosis, pid: int) -> Diagnosis:

@@ -19,6 +19,7 @@ from gputop.ui.advice.sheet import Sheet
 from gputop.ui.draw import Line, Run
 
 _LIST_SHARE = 3  # of the height, the list of findings gets one part in so many
+_ANSWER = 20  # cells: where there are fewer it goes on below its question
 _ROOM = {  # what there is to be had from each class
     "small/simple": "little room for more speed: a larger model or batch, or a smaller GPU",
     "small/complex": "the CPUs that prepare its data decide",
@@ -143,7 +144,8 @@ def _class(one: Class, scene: Scene, width: int) -> list[Line]:
     lines = flow(scene, width, [*start, Run(f"   {room}{sure}", "dim")], 5)
     widest = max((len(question) for question, _ in one.path), default=0)
     for question, answer in one.path:
-        lines.append(scene.line().add(f"     {question:{widest}}  ", "dim").add(clean(answer), "text"))
+        asked = [Run(f"     {question:{widest}}  ", "dim"), Run(clean(answer), "text")]
+        lines += flow(scene, width, asked, widest + 7 if widest + 7 + _ANSWER <= width else 7)
     return lines
 
 
