@@ -68,12 +68,11 @@ def _busiest(view: View) -> tuple[float, str] | None:
 
 
 def _by_cpu(view: View, trainer: Trainer) -> Iterator[Finding]:
-    total = view.frame.host.cpus_total
     other = max(_others(view, trainer, "cpu_percent"), key=lambda one: one.used, default=None)
-    if other is None or not total:
+    cores = other.used / 100 if other else 0.0
+    if other is None or cores <= (trainer.cores or 0.0) or (total := view.cpus()) is None:
         return
-    cores = other.used / 100
-    if cores > (trainer.cores or 0.0) and view.above(cores / total, "share"):
+    if view.above(cores / total, "share"):
         full = view.mean("host", "cpu_percent") or 0.0
         wait = 100 * max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
         evidence = (
@@ -160,16 +159,17 @@ def _found(
             Step(text="run heavy jobs on different machines, or one after the other"),
             Step(text="let the other one have what is left over" + ("" if own else ": its owner can"),
                  command=f"renice -n 19 -p {pid}; ionice -c 3 -p {pid}"),
-            Step(text="or give each CPUs of its own", command=_apart(view)),
+            *_apart(view),
         ),
         confidence=view.confidence(0.65, view.mean("host", "cpu_pressure"), confirmed=together),
         lost_share=trainer.lost,
     )  # fmt: skip
 
 
-def _apart(view: View) -> str:
-    half = max(1, view.frame.host.cpus_total // 2)
-    return f"taskset -c 0-{half - 1} python train.py"
+def _apart(view: View) -> Iterator[Step]:
+    if total := view.frame.host.cpus_total:
+        half = max(1, total // 2)
+        yield Step(text="or give each CPUs of its own", command=f"taskset -c 0-{half - 1} python train.py")
 
 
 def _stolen(view: View, trainer: Trainer) -> Finding:
