@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from threading import Event
 
 import pytest
 
 from gputop.demo import SCENARIOS, Demo
+from gputop.demo.scenarios.parts import ONSET_S
 from gputop.model import PARTS, Detail, Frame, Identity, Missing, Process, Role
 from gputop.source import OTHERS_ENVIRONMENT, Wish
 
@@ -40,9 +42,45 @@ def test_threads_do_together_what_the_process_does(name: str) -> None:
         assert len({thread.tid for thread in threads}) == len(threads)
         assert threads[0].tid == process.pid
         assert threads[0].state == process.state
-        if process.main_thread_percent is not None:
-            assert sum(thread.cpu_percent or 0.0 for thread in threads) == pytest.approx(process.cpu_percent)
+        assert sum(thread.cpu_percent or 0.0 for thread in threads) == pytest.approx(process.cpu_percent)
         assert {thread.name for thread in threads} >= {named for named, count in process.thread_names if count}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_times_and_bytes_only_grow_and_by_what_the_frame_says_is_used(name: str) -> None:
+    demo = Demo(SCENARIOS[name], pace=False, at_s=ONSET_S - 3)
+    before: dict[tuple[Identity, int], float] = {}
+    read: dict[Identity, int] = {}
+    for second, frame in enumerate(islice(demo.frames(Event()), 7)):
+        for process in frame.processes:
+            detail = details(demo, process, Wish(parts=("threads", "io"), others_environment=True))
+            threads = detail.threads or ()
+            assert sum(one.cpu_time_s or 0.0 for one in threads) == pytest.approx(process.cpu_time_s or 0.0)
+            for one in threads:
+                last_s = before.get((process.identity, one.tid))
+                now_s = before[process.identity, one.tid] = one.cpu_time_s or 0.0
+                if last_s is None:
+                    continue
+                assert now_s >= last_s
+                # in the second in which its work changes it did what it did before, and who only starts did nothing
+                if process.job and second != 3 and (process.age_s or 0.0) > 1:
+                    assert now_s - last_s == pytest.approx((one.cpu_percent or 0.0) / 100, abs=1e-6)
+            if detail.io:
+                assert (detail.io.read_chars_bytes or 0) >= read.get(process.identity, 0)
+                read[process.identity] = detail.io.read_chars_bytes or 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_are_as_many_files_as_the_table_counts(name: str) -> None:
+    demo, frame = opened(name)
+    for process in frame.processes:
+        if seen_by(demo, process):
+            detail = details(demo, process)
+            fds = [file.fd for file in detail.files or ()]
+            assert len(fds) == detail.files_count == process.open_files
+            assert fds == sorted(set(fds))
+            used = {limit.name: limit.used for limit in detail.limits or ()}
+            assert used["open files"] == process.open_files
 
 
 @pytest.mark.parametrize("name", NAMES)

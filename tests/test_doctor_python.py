@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
+from gputop import blas
 from gputop.doctor.interpreter import in_use
 from tests.doctored import line, machine
+from tests.judged import found
+from tests.test_rules_cpu import blas as openblas
 
 SITE = "env/lib/python3.12/site-packages"
 WHEEL = f"{SITE}/numpy.libs/libscipy_openblas64_-6bb.so"
 RECORD = "env/conda-meta/libblas-3.9.0-20_linux64"
 CONFIG = f"{SITE}/numpy/__config__.py"
 INTEL = {"proc/cpuinfo": "vendor_id\t: GenuineIntel\n"}
+AMD = {"proc/cpuinfo": "vendor_id\t: AuthenticAMD\n"}
 
 
 def env(root: Path, files: dict[str, str | None] | None = None, **environ: str) -> Any:
@@ -63,14 +67,16 @@ def test_packages_of_the_system_and_of_the_user_count_where_python_takes_them(tm
 @pytest.mark.parametrize(
     ("files", "status", "says", "unlock"),
     [
-        ({WHEEL: ""}, "ok", "OpenBLAS", None),
-        ({WHEEL: "", **INTEL}, "limited", "OpenBLAS", "export OPENBLAS_NUM_THREADS=1"),
-        ({f"{RECORD}_openblas.json": "", **INTEL}, "limited", "OpenBLAS", "libblas=*=*mkl"),
+        ({WHEEL: "", **AMD}, "ok", "OpenBLAS, which is right here: MKL is for Intel CPUs", None),
+        ({WHEEL: "", **INTEL}, "limited", "comes from conda, not from pip", blas.WITHOUT_CONDA),
+        ({WHEEL: "", f"{RECORD}_openblas.json": "", **INTEL}, "limited", "OpenBLAS on an Intel CPU", blas.AFTER_PIP),
+        ({f"{RECORD}_openblas.json": "", **INTEL}, "limited", "OpenBLAS on an Intel CPU", blas.IN_CONDA_FORGE),
+        ({f"{RECORD}_openblas.json": "", **AMD}, "ok", "OpenBLAS", None),
         ({f"{RECORD}_mkl.json": "", **INTEL}, "ok", "MKL", None),
         ({"env/conda-meta/blas-1.0-mkl.json": "", **INTEL}, "ok", "MKL", None),
-        ({"env/conda-meta/blas-1.0-openblas.json": "", **INTEL}, "limited", "OpenBLAS", "conda install"),
+        ({"env/conda-meta/blas-1.0-openblas.json": "", **INTEL}, "limited", "OpenBLAS", blas.IN_DEFAULTS),
         ({CONFIG: '"blas": {"name": "mkl-sdl"}', **INTEL}, "ok", "MKL", None),
-        ({CONFIG: '"blas": {\n "name": "scipy-openblas"}', **INTEL}, "limited", "OpenBLAS", "OPENBLAS"),
+        ({CONFIG: '"blas": {\n "name": "scipy-openblas"}', **INTEL}, "limited", "OpenBLAS", blas.WITHOUT_CONDA),
         ({CONFIG: '"blas": {"name": "blas"}', **INTEL}, "ok", "blas", None),
         (INTEL, "unknown", "no NumPy", None),
     ],
@@ -79,7 +85,17 @@ def test_r18_blas(tmp_path: Path, files: dict[str, str], status: str, says: str,
     said = line(env(tmp_path, files), "blas")
     assert said.status == status
     assert says in said.what
-    assert (unlock in (said.unlock or "")) if unlock else said.unlock is None
+    assert said.unlock == unlock
+
+
+def test_the_doctor_advises_what_the_rule_does() -> None:
+    """And the change comes before what only helps until then."""
+    told = found(openblas(), "starved-cpu-saturated")
+    assert told is not None
+    commands = [step.command for step in told.steps]
+    ours = [blas.IN_CONDA_FORGE, blas.AFTER_PIP, blas.IN_DEFAULTS, blas.UNTIL_THEN]
+    assert [command for command in commands if command in ours] == ours
+    assert [step.destroys for step in told.steps if step.command == blas.AFTER_PIP] == [True]
 
 
 @pytest.mark.parametrize(

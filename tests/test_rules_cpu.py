@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gputop import blas as mkl
 from gputop.diagnose.engine import Verdict
 from gputop.model import Cgroup, Frame, GpuShare, Job, Pressure
 from tests.judged import Machine, after, found, judged, refused, silent
@@ -139,7 +140,7 @@ def test_openblas_on_intel(dials: dict[str, Any], fires: bool) -> None:
     assert (told is not None and "openblas-on-intel" in told.causes) == fires
     if fires and told:
         assert told.headline.endswith("; it may lose CPU time in OpenBLAS, which is slow on Intel CPUs")
-        assert told.steps[-4].command == "export OPENBLAS_NUM_THREADS=1"
+        assert told.steps[-5].command == mkl.IN_CONDA_FORGE
 
 
 def test_loaders_of_one_thread_each_are_no_pool() -> None:

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from gputop.history import History
 from gputop.model import Detail, Missing
 from gputop.source import UNRECORDED, Wish
-from gputop.ui.look import DARK
+from gputop.ui.details.opened import Opened
+from gputop.ui.look import DARK, Look
 from tests.opened import RANK, RUNNING, asked, full, later, unread
 from tests.screens import Stage, play, strips
-from tests.scripted import process
+from tests.scripted import GIB, process
 
 
 def loud(stage: Stage) -> list[str]:
@@ -95,6 +97,44 @@ def test_a_recording_says_in_a_line_that_it_has_no_details_and_shows_what_it_has
     play(scene, RUNNING)
 
 
+def test_a_recording_shows_the_parents_and_children_that_its_frame_holds() -> None:
+    shell = process(950, 900, name="bash")
+    launcher = next(one for one in RUNNING.processes if one.pid == RANK.parent_pid)
+    known = {launcher.pid: {"parent_pid": 950}, RANK.pid: {"pss_bytes": 11 * GIB}}
+    held = [replace(one, **known.get(one.pid, {})) for one in RUNNING.processes]
+    shown = replace(RUNNING, processes=(*held, shell))
+
+    async def scene(stage: Stage) -> None:
+        stage.feed.details[RANK.identity] = stage.feed.details[launcher.identity] = UNRECORDED
+        await stage.press("enter", "5")
+        rows = [line.split()[:3] for line in stage.lines if line.split()[1:2] in (["parent"], ["this"])]
+        assert rows == [["950", "parent", "bash"], ["41000", "parent", launcher.name], ["41100", "this", RANK.name]]
+        assert "parents of 950: there is none: recordings hold no details" in stage.text, "who started the shell"
+        assert "8 children" in stage.text
+        await stage.press("home", "down", "enter")
+        assert "> 41000" in stage.lines[0]
+        await stage.press("escape", "1")
+        assert any("[1 Threads]" in line and line.endswith(f" {RANK.threads} threads ─") for line in stage.lines)
+        await stage.press("8")
+        assert any(line.split()[:2] == ["pss", "11.0G"] for line in stage.lines)
+
+    play(scene, shown, size=(120, 40))
+
+
+def test_parents_that_lead_in_a_circle_or_are_younger_are_none() -> None:
+    first, second = replace(process(20, 10), started_ticks=100), process(10, 20)
+    young = replace(process(30), started_ticks=101)
+    for mine, others, parents in (
+        (first, (second,), [10]),
+        (replace(first, parent_pid=20), (), []),
+        (replace(first, parent_pid=30), (young,), []),
+        (first, (replace(second, verified=False),), []),
+    ):
+        shown = replace(RUNNING, processes=(mine, *others))
+        opened = Opened(process=mine, frame=shown, found=UNRECORDED, past=History(), look=Look())
+        assert [one.pid for one in opened.parents] == parents
+
+
 @pytest.mark.parametrize(
     ("found", "says"),
     [
@@ -166,7 +206,7 @@ def test_the_identity_of_the_process_that_is_looked_at_is_the_source_s_interest(
         before = stage.feed.interest
         await stage.press("enter")
         assert stage.feed.interest.pids == {41100}
-        await stage.press("5", "down", "enter")
+        await stage.press("5", "down", "down", "enter")
         assert stage.feed.interest.pids == {41100, 41101}
         await stage.press("escape")
         assert stage.feed.interest.pids == {41100}

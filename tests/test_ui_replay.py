@@ -261,6 +261,27 @@ def test_the_bar_fits_any_width(length_s: float) -> None:
         assert "┃" in drawn.line.strip(max(width, drawn.line.cells)).text
 
 
+@pytest.mark.parametrize("speed", SPEEDS)
+@pytest.mark.parametrize(
+    ("word", "known"),
+    [("▸", {}), ("paused", {"speed": 0.0}), ("the end", {"position_s": 86399.0}), ("seeking", {"going": True})],
+)
+def test_what_it_does_how_fast_and_where_it_stands_are_never_cut(
+    speed: float, word: str, known: dict[str, Any]
+) -> None:
+    still = Still(4000.0, 86399.0)
+    for name, value in known.items():
+        setattr(still, name, value)
+    player = Player(still)
+    player.speed = speed
+    where = "23:59:59" if word == "the end" else "1:06:40"
+    for width in range(40, 200):
+        text = replay_bar(player, "a-recording-of-the-night.jsonl.gz", KEYS, width, Look()).line.strip(width).text
+        assert f" {word} {speed:g}× " in text, width
+        assert f" {where} " in text, width
+    assert " of 23:59:59 " in replay_bar(player, "run.jsonl", KEYS, 80, Look()).line.strip(80).text
+
+
 def test_keys_that_are_others_stand_in_the_bar_as_they_are() -> None:
     keys = [key("second-back")]
     text = replay_bar(Player(Still(1, 5)), "run", keys, 120, Look()).line.strip(120).text

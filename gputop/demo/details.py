@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from math import inf
 from typing import Any
 
+from gputop.demo.cores import Cores, so_far
 from gputop.demo.generator import noise
-from gputop.demo.server import MIB, Job, Server, Work
+from gputop.demo.server import MIB, Job, Server
 from gputop.model import (
     Detail,
     File,
@@ -54,21 +56,19 @@ _LIMITS: tuple[tuple[str, LimitUnit, float, float], ...] = (
 
 def detail(server: Server, frame: Frame, process: Process, job: Job | None, t: float, wish: Wish) -> Detail:
     """The process at t seconds of the scenario, as the viewer may see it."""
-    work = job.phase(t)[1] if job else None
-    files = tuple(_files(process, job, work, t))
+    files = _files(process, job, t)
     children = tuple(sorted((one for one in frame.processes if one.parent_pid == process.pid), key=lambda one: one.pid))
-    threads = tuple(_threads(process, t))
+    threads = tuple(_threads(process, _spent(job, process, t), t))
     parts: dict[str, Any] = {
         "threads": threads,
         "files": files,
-        "io": _io(process, work),
+        "io": _io(process, job, t),
         "memory": _memory(process, job),
         "overview": _overview(process, frame),
         "limits": tuple(_limits(process, frame, len(files))),
         "environment": tuple(_environment(process, job, wish)),
         "children": tuple(
-            Relative(identity=child.identity, name=child.name, file=_now(_files(child, job, work, t)))
-            for child in children
+            Relative(identity=child.identity, name=child.name, file=_now(_telling(child, job, t))) for child in children
         ),
     }
     values: dict[str, Any] = {part: parts[part] for part in wish.parts}
@@ -98,27 +98,34 @@ def _hidden(found: Detail, process: Process, server: Server, wish: Wish) -> Deta
     )  # fmt: skip
 
 
-def _threads(process: Process, t: float) -> Iterator[Thread]:
-    """The main thread first, then its pool and the named ones: together they use what the process does."""
-    main = process.main_thread_percent or 0.0
+def _spent(job: Job | None, process: Process, t: float) -> list[Cores]:
+    """CPU seconds of its threads; who is in no job works in its main thread alone."""
+    if job is None or process.role not in (Role.TRAINER, Role.LOADER):
+        return [Cores(process.cpu_time_s or 0.0)]
+    return so_far(job, process.role, process.pid, t - (process.age_s or 0.0), t)
+
+
+def _threads(process: Process, spent: Sequence[Cores], t: float) -> Iterator[Thread]:
+    """The main thread first, then its pool and the named ones: together they use what the process does, and did."""
+    pool, cpu = spent[-1].others if spent else 0, process.cpu_percent or 0.0
+    main = (process.main_thread_percent or 0.0) if pool else cpu
+    each = (cpu - main) / pool if pool else 0.0
     names = [
         name for name, count in process.thread_names or ((process.name, process.threads or 1),) for _ in range(count)
     ]
     others = names[names.index(process.name) + 1 :] if process.name in names else names[1:]
-    rest = (process.cpu_percent or 0.0) - main
-    busy = max(0, (process.busy_threads or 0) - (main > 10))
-    pool = busy or (sum(name not in _SLEEPERS for name in others) if rest > 0 else 0)
-    each = rest / pool if pool else 0.0
-    yield _thread(process, t, 0, process.name, main, process.waiting_in, 0.3)
+    yield _thread(process, t, 0, process.name, main, sum(one.main for one in spent), process.waiting_in, 0.3)
     for place, name in enumerate(others, start=1):
         share, asleep_in = _SLEEPERS.get(name, (0.0, "futex_do_wait"))
-        cpu = each if place <= pool else 0.0
-        yield _thread(process, t, place, name, cpu, None if cpu > 60 else asleep_in, share)
+        mine = each if place <= pool else 0.0
+        time_s = sum(one.each for one in spent if place <= one.others)
+        yield _thread(process, t, place, name, mine, time_s, None if mine > 60 else asleep_in, share)
 
 
 def _thread(
-    process: Process, t: float, place: int, name: str, cpu: float, waiting_in: str | None, switches: float
-) -> Thread:
+    process: Process, t: float, place: int, name: str, cpu: float, time_s: float, waiting_in: str | None,
+    switches: float,
+) -> Thread:  # fmt: skip
     tid = process.pid + 48 * (place > 0) + place
     asked, forced = process.voluntary_switches_per_s or 0.0, process.involuntary_switches_per_s or 0.0
     running = waiting_in is None
@@ -133,29 +140,44 @@ def _thread(
         last_cpu=((process.last_cpu or 0) + 5 * place) % 56,
         voluntary_switches_per_s=asked * switches * (1 + 0.2 * noise(tid, t)),
         involuntary_switches_per_s=forced if place == 0 else 0.0,
-        cpu_time_s=(process.age_s or 0.0) * cpu / 100,
+        cpu_time_s=time_s,
     )
 
 
-def _files(process: Process, job: Job | None, work: Work | None, t: float) -> Iterator[File]:
+def _files(process: Process, job: Job | None, t: float) -> tuple[File, ...]:
+    """By descriptor, as many as the table counts."""
+    files = {file.fd: file for file in _telling(process, job, t)}
+    for fd in count():
+        if len(files) >= (process.open_files or 0):
+            break
+        files.setdefault(fd, _besides(process, fd))
+    return tuple(files[fd] for fd in sorted(files))
+
+
+def _besides(process: Process, fd: int) -> File:
+    """What every program has open: sockets, and events."""
+    inode = 13 * process.pid + fd
+    if inode % 3:
+        return File(fd=fd, path=f"socket:[{inode}]", kind="socket")
+    return File(fd=fd, path="anon_inode:[eventfd]", kind="other")
+
+
+def _telling(process: Process, job: Job | None, t: float) -> Iterator[File]:
     """Its standard streams, its devices, and the shard that it reads."""
     yield File(fd=0, path="/dev/null", kind="device", mode="r")
     log = f"/home/{process.user}/{process.folder}/train.log" if job else "/dev/null"
     for fd in (1, 2):
         yield File(fd=fd, path=log, kind="file" if job else "device", mode="wa")
-    if job is None or work is None:
+    if job is None:
         return
-    yield File(fd=3, path="anon_inode:[eventpoll]", kind="other")
     for number, share in enumerate(process.gpus):
         card = int(share.uuid.rpartition("-")[2], 16)
         yield File(fd=4 + number, path=f"/dev/nvidia{card}", kind="device", mode="rw")
-        yield File(fd=20 + number, path=f"socket:[{process.pid * 7 + card}]", kind="socket")
     if process.role is Role.LOADER:
         yield File(fd=12, path=f"pipe:[{process.pid * 11}]", kind="pipe")
         yield File(fd=15, path=f"/dev/shm/torch_{process.pid}_{process.pid * 31}_0", kind="shared memory", mode="rw")
-    pace = work.loader_read + work.loader_cached if process.role is Role.LOADER else work.main_read + work.main_chars
-    if pace and process.role in (Role.LOADER, Role.TRAINER):
-        read = int(pace * (t + process.pid % 97))
+    if process.read_chars_per_s and process.role in (Role.LOADER, Role.TRAINER):
+        read = (_io(process, job, t).read_chars_bytes or 0) + process.pid % 97 * 4 * MIB
         shard, position = divmod(read, _SHARD_BYTES)
         yield File(
             fd=17,
@@ -168,22 +190,29 @@ def _files(process: Process, job: Job | None, work: Work | None, t: float) -> It
         )
 
 
-def _now(files: Iterator[File] | Sequence[File]) -> File | None:
+def _now(files: Iterable[File]) -> File | None:
     return next((file for file in files if file.moved_bytes_per_s), None)
 
 
-def _io(process: Process, work: Work | None) -> Io:
-    """As much as it has read at its pace since it started."""
-    age, size = process.age_s or 0.0, process.mean_read_bytes or 4096.0
-    stored = work.loader_read if work and process.role is Role.LOADER else work.main_read if work else 0.0
-    cached = work.loader_cached if work and process.role is Role.LOADER else work.main_chars if work else 0.0
+def _io(process: Process, job: Job | None, t: float) -> Io:
+    """What it has read since it started, at the pace of each phase of its work."""
+    age, loads = process.age_s or 0.0, process.role is Role.LOADER
+    stored = chars = calls = 0.0
+    works = job if process.role in (Role.LOADER, Role.TRAINER) else None
+    for start_s, end_s, work in works.phases(t, works.card(process.pid)) if works else ():
+        seconds = max(0.0, end_s - max(start_s, t - age))
+        read = work.loader_read if loads else work.main_read
+        every = read + (work.loader_cached if loads else work.main_chars)
+        stored += seconds * read
+        chars += seconds * every
+        calls += seconds * every / work.read_size
     return Io(
-        read_bytes=int(age * stored),
+        read_bytes=int(stored),
         written_bytes=int(age * 900),
         cancelled_bytes=0,
-        read_chars_bytes=int(age * (stored + cached)),
+        read_chars_bytes=int(chars),
         written_chars_bytes=int(age * 1200),
-        read_calls=int(age * (stored + cached) / size),
+        read_calls=int(calls),
         write_calls=int(age * 2),
     )
 

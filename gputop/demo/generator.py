@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Protocol
 
 from gputop.declare import record
@@ -36,6 +38,28 @@ def noises(seeds: range, t: float) -> list[float]:
 def around(value: float, share: float, seed: int, t: float) -> float:
     """The value, give or take a share of it."""
     return value * (1 + share * noise(seed, t)) if value else 0.0
+
+
+@lru_cache(maxsize=256)
+def _summed(value: float, share: float, most: float) -> tuple[float, ...]:
+    """What `around` gives at the places of the table, and no more than `most`, added up."""
+    return tuple(accumulate((min(most, value * (1 + share * each)) for each in _TABLE), initial=0.0))
+
+
+def spent(value: float, share: float, seed: int, most: float, *, since_s: float, until_s: float) -> float:
+    """What the value, give or take a share of it, comes to in that time: each second what it is at its end."""
+    if not value:
+        return 0.0
+    sums = _summed(value, share, most)
+    return _until(sums, seed, until_s) - _until(sums, seed, since_s)
+
+
+def _until(sums: tuple[float, ...], seed: int, t: float) -> float:
+    whole = math.floor(t)
+    place = seed * 787 + whole + 1
+    at = place & 4095
+    known = sums[at]
+    return (place >> 12) * sums[-1] + known + ((t - whole) * (sums[at + 1] - known) if t != whole else 0.0)
 
 
 class Activity(Protocol):

@@ -150,9 +150,8 @@ def _read_so_far(server: Server, t: float) -> float:
     """Bytes read from storage since time 0: they stay in the page cache."""
     total = 0.0
     for job in server.jobs:
-        ends = [start for start, _ in job.work[1:]] + [job.ended_s]
-        for (start, work), end in zip(job.work, ends, strict=True):
-            seconds = max(0.0, min(t, end, job.ended_s) - max(start, 0.0))
+        for start, end, work in job.phases(t):
+            seconds = max(0.0, end - max(start, 0.0))
             total += seconds * len(job.ranks) * (work.main_read + job.loaders * work.loader_read)
     return total
 

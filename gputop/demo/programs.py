@@ -8,13 +8,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from gputop import model
-from gputop.demo import fixed
+from gputop.demo import cores, fixed
 from gputop.demo.cards import Tenant, gate, uuid
+from gputop.demo.cores import Cores
 from gputop.demo.generator import around, noise, share
 from gputop.demo.server import GIB, MIB, Job, Server, Work
-from gputop.model import Cgroup, GpuShare, Identity, Process
+from gputop.model import Cgroup, GpuShare, Identity, Process, Role
 
 _ASLEEP = "futex_do_wait"
+_LAUNCHER = Cores(0.6)
 
 
 class _Now(NamedTuple):
@@ -92,7 +94,8 @@ class Crew:
         identity = self._identity(self._root, 0.0)
         return Process(
             **self._of_launcher,
-            **self._common(now, identity, cpu=0.6, main=0.6, wait=1.0, rss=0.6 * GIB, shared=0.3),
+            **self._common(now, identity, use=_LAUNCHER, wait=1.0, rss=0.6 * GIB, shared=0.3),
+            cpu_time_s=(now.up_s - identity.started_ticks / 100) * _LAUNCHER.all / 100,
             **_reads(0.0, 0.0, 4096),
             last_cpu=self._cpu(now, identity.pid),
         )
@@ -100,20 +103,20 @@ class Crew:
     def _rank(self, now: _Now, rank: int, identity: Identity) -> Process:
         t, work, job, seed, cards = now.t, now.work, self.job, identity.pid, self.job.ranks[rank]
         work = job.on_card(t, cards[0]) if len(cards) == 1 else work
-        main = min(100.0, around(work.main_cpu, 0.015, seed, t))
-        pool = work.pool_threads * around(work.pool_cpu, 0.05, seed + 1, t)
+        use = cores.now(cores.rank, work, seed, t)
         wait = around(work.run_wait, 0.2, seed + 2, t)
         written = around(work.main_writes, 0.1, seed + 7, t) + (self._written(t, work) if rank == 0 else 0.0)
         rss = job.rank_rss + work.rss_per_s * now.worked_s
         stuck = work.main_blocked > 90
         return Process(
             **self._of_rank[rank],
-            **self._common(now, identity, cpu=main + pool, main=main, wait=wait, rss=rss, shared=0.15),
+            **self._common(now, identity, use=use, wait=wait, rss=rss, shared=0.15),
+            cpu_time_s=self._spent(now, Role.TRAINER, identity),
             **_reads(around(work.main_read, 0.1, seed + 3, t), work.main_chars, work.read_size),
             last_cpu=self._near(now, rank, identity.pid),
-            state="D" if stuck else "R" if main > 60 else "S",
-            waiting_in=self._storage_wait if stuck else None if main > 60 else _ASLEEP,
-            busy_threads=work.pool_threads * (work.pool_cpu >= 10) + (main > 10),
+            state="D" if stuck else "R" if use.main > 60 else "S",
+            waiting_in=self._storage_wait if stuck else None if use.main > 60 else _ASLEEP,
+            busy_threads=work.pool_threads * (work.pool_cpu >= 10) + (use.main > 10),
             io_wait_percent=min(100.0, around(work.main_blocked, 0.5, seed + 4, t)),
             blocked_percent=around(work.main_blocked, 0.0 if stuck else 0.5, seed + 4, t),
             write_bytes_per_s=written,
@@ -127,8 +130,7 @@ class Crew:
     def _loader(self, now: _Now, rank: int, identity: Identity) -> Process:
         t, work, seed = now.t, now.work, identity.pid
         wander, other = noise(seed, t), noise(seed + 1, t)
-        cpu = work.loader_cpu * (1 + 0.06 * wander)
-        cpu = cpu if work.loader_cpu > 100 else min(99.6, cpu)
+        use = cores.now(cores.loader, work, seed, t)
         blocked = min(100.0, work.loader_blocked * (1 + 0.12 * other))
         stuck = 50 + 50 * noise(seed + 2, t) < blocked
         wait = 0.6 * work.run_wait * (1 - 0.2 * wander)
@@ -136,22 +138,27 @@ class Crew:
         rss = self.job.loader_rss + work.loader_rss_per_s * now.worked_s
         return Process(
             **self._of_loader[rank],
-            **self._common(now, identity, cpu=cpu, main=min(99.6, cpu), wait=wait, rss=rss, shared=0.7),
+            **self._common(now, identity, use=use, wait=wait, rss=rss, shared=0.7),
+            cpu_time_s=self._spent(now, Role.LOADER, identity),
             **_reads(read, work.loader_cached, work.read_size),
             last_cpu=self._near(now, rank, identity.pid),
-            state="D" if stuck else "R" if cpu > 60 else "S",
-            waiting_in=self._storage_wait if stuck else None if cpu > 60 else _ASLEEP,
-            busy_threads=math.ceil(cpu / 100) if cpu > 10 else 0,
+            state="D" if stuck else "R" if use.all > 60 else "S",
+            waiting_in=self._storage_wait if stuck else None if use.all > 60 else _ASLEEP,
+            busy_threads=1 + use.others if use.all > 10 else 0,
             io_wait_percent=blocked,
             blocked_percent=blocked,
-            write_chars_per_s=0.4e6 * (1 + 0.1 * wander) * min(1.0, cpu),
+            write_chars_per_s=0.4e6 * (1 + 0.1 * wander) * min(1.0, use.all),
             write_calls_per_s=40 * (1 + 0.1 * wander),
             voluntary_switches_per_s=90 * (1 + 0.2 * other),
             involuntary_switches_per_s=4 * (1 - 0.3 * other),
         )
 
+    def _spent(self, now: _Now, role: Role, identity: Identity) -> float:
+        started_s = identity.started_ticks / 100 - self.server.uptime_s
+        return sum(one.all for one in cores.so_far(self.job, role, identity.pid, started_s, now.t))
+
     def _common(
-        self, now: _Now, identity: Identity, *, cpu: float, main: float, wait: float, rss: float, shared: float
+        self, now: _Now, identity: Identity, *, use: Cores, wait: float, rss: float, shared: float
     ) -> dict[str, Any]:
         pid, started = identity
         age = now.up_s - started / 100
@@ -160,9 +167,8 @@ class Crew:
             "pid": pid,
             "started_ticks": started,
             "age_s": age,
-            "cpu_percent": cpu,
-            "cpu_time_s": age * cpu / 100,
-            "main_thread_percent": main,
+            "cpu_percent": use.all,
+            "main_thread_percent": use.main,
             "run_wait_percent": wait,
             "main_run_wait_percent": wait,
             "throttled_percent": around(now.work.throttled, 0.1, pid, now.t),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -123,6 +124,24 @@ class Job:
                 if index == card:
                     return own
         return self.phase(t)[1]
+
+    def phases(self, until_s: float, card: int | None = None) -> Iterator[tuple[float, float, Work]]:
+        """What it has done until then, and a rank that has this GPU alone: from when, until when, what."""
+        work = ((self.started_s, self.work[0][1]), *self.work[1:])
+        for index, own in self.card_work:
+            if index == card:
+                from_s = max(self.started_s, self.card_work_from_s)
+                work = (*(one for one in work if one[0] < from_s), (from_s, own))
+        ends = [start_s for start_s, _ in work[1:]]
+        for (start_s, now), end_s in zip(work, [*ends, math.inf], strict=True):
+            first_s, last_s = max(start_s, self.started_s), min(end_s, until_s, self.ended_s)
+            if first_s < last_s:
+                yield first_s, last_s, now
+
+    def card(self, pid: int) -> int | None:
+        """The GPU of a rank that has one alone."""
+        cards = self.ranks[pid - self.pid] if 0 <= pid - self.pid < len(self.ranks) else ()
+        return cards[0] if len(cards) == 1 else None
 
     def runs(self, t: float) -> bool:
         """Whether it exists at t."""

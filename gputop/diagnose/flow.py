@@ -60,8 +60,8 @@ def _wait(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     yield _asked("are all its CPUs busy?", trainer.saturation, cpus, f"{{:.0%}} of {trainer.allowed or 0:.0f}")
     yield "are there more threads than CPUs?", _threads(view, trainer)
     if (crowd := crowded(view)) is not None:
-        how = f"{{:.1f}} times: {crowd.threads:.0f} of {len(crowd.trainers)} on {crowd.cpus:.0f}"
-        many = crowd.threads / crowd.cpus
+        how = f"{{:.1f}} times: {crowd.threads:.0f} of {len(crowd.trainers)} on {crowd.cpus or 0:.0f}"
+        many = crowd.threads / crowd.cpus if crowd.cpus else None
         yield _asked("do all trainers together have more?", many, view.limit("threads-host.threads"), how)
     yield _asked("does its CPU quota run out?", trainer.throttled, view.limit("starved.throttled"), "{:.0%} of periods")
     if (steal := view.mean("host", "steal_percent")) is not None:

@@ -16,6 +16,7 @@ from gputop.history import History
 from gputop.model import Frame, Missing
 
 _T = TypeVar("_T")
+_NO_CPUS = "how many CPUs the machine has: in a recording by hand, cpus_total of its host"
 _WORST_FIRST: tuple[Literal["crit", "warn", "info"], ...] = ("crit", "warn", "info")
 # where a feature of a trainer comes from, for the reason why it is unknown
 _ORIGIN = {
@@ -80,6 +81,13 @@ class View(Numbers):
         self.abstained.append(
             Abstained(rule=self._rule, subject=subject_of(thing), missing=tuple(missing), unlock=unlock)
         )
+
+    def cpus(self) -> int | None:
+        """CPUs of the machine; where they are not known this rule, which needs them, says that it cannot judge."""
+        total = self.frame.host.cpus_total or None
+        if total is None:
+            self.abstain(self.frame.host, Missing(metric="cpus_total", reason="absent", unlock=_NO_CPUS))
+        return total
 
     def confidence(self, base: float, *optional: object, confirmed: bool = False) -> float:
         """The rule's base; less where an optional signal is unknown (None), more where a stack or a trace confirms."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gputop import blas as mkl
 from gputop.collect.pytorch import build
 from gputop.doctor.check import Line, check
 from gputop.doctor.interpreter import Interpreter, in_use
@@ -62,18 +63,23 @@ def torch(machine: Machine) -> Iterator[Line]:
 
 @check("blas", "Which linear algebra does its NumPy use?")
 def blas(machine: Machine) -> Iterator[Line]:
-    """OpenBLAS on an Intel CPU is slower than MKL, and known to keep every core busy while the GPU waits."""
+    """OpenBLAS on an Intel CPU is slower than MKL, and known to keep every core busy while the GPU waits.
+
+    On any other CPU it is the right one.
+    """
     found = in_use(machine)
     vendor = _vendor(found) if found else None
-    intel = b"GenuineIntel" in machine.kernel.proc("cpuinfo")
+    intel = mkl.intel(machine.kernel.proc("cpuinfo").decode("utf-8", "replace"))
     value = {"blas": vendor, "intel": intel}
     if found is None or vendor is None:
         yield Line("unknown", "no NumPy whose BLAS is known in that Python", value=value)
     elif vendor == "openblas" and intel:
         what = "NumPy uses OpenBLAS on an Intel CPU: if all cores are busy and the GPU is not, this may be why"
-        yield Line("limited", what, _to_mkl(found), value)
+        where = "" if _records(found) else "; NumPy with MKL comes from conda, not from pip"
+        yield Line("limited", f"{what}{where}", _to_mkl(found), value)
     else:
-        yield Line("ok", f"NumPy uses {_VENDORS.get(vendor, vendor)}", value=value)
+        fits = ", which is right here: MKL is for Intel CPUs" if vendor == "openblas" else ""
+        yield Line("ok", f"NumPy uses {_VENDORS.get(vendor, vendor)}{fits}", value=value)
 
 
 @check("threads", "How many compute threads does a job start?")
@@ -127,8 +133,13 @@ def _records(found: Interpreter) -> tuple[str, ...]:
 
 
 def _to_mkl(found: Interpreter) -> str:
-    """Wheels of NumPy always bring OpenBLAS: without conda its threads can only be kept few."""
-    return 'conda install "libblas=*=*mkl" numpy' if _records(found) else "export OPENBLAS_NUM_THREADS=1"
+    """By who installed it: conda, from which channel, or pip, in an environment of conda or outside."""
+    records = _records(found)
+    if not records:
+        return mkl.WITHOUT_CONDA
+    if found.listed("numpy.libs"):
+        return mkl.AFTER_PIP
+    return mkl.IN_CONDA_FORGE if any(name.startswith("libblas-") for name in records) else mkl.IN_DEFAULTS
 
 
 def _wheels(cuda: str) -> str:

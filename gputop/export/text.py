@@ -79,7 +79,7 @@ def _head(frame: Frame) -> list[str]:
     return [
         frame.hostname,
         when,
-        f"cpu {units.percent(host.cpu_percent)}% of {host.cpus_total}",
+        f"cpu {units.percent(host.cpu_percent)}% of {host.cpus_total or units.UNKNOWN}",
         f"mem {units.size(host.memory_used_bytes)}/{units.size(host.memory_total_bytes)}",
         f"io r {units.rate(host.read_bytes_per_s)} w {units.rate(host.write_bytes_per_s)}",
         f"net in {units.rate(host.receive_bytes_per_s)} out {units.rate(host.send_bytes_per_s)}",

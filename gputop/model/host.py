@@ -120,7 +120,7 @@ class Cgroup:
 class Host:
     """The machine: CPUs, memory, storage, networks."""
 
-    cpus_total: Annotated[int, "CPUs of the machine"] = 0
+    cpus_total: int | None = metric(Unit.COUNT, "CPUs of the machine")
     cpus_allowed: float | None = metric(Unit.COUNT, "CPUs this monitor may use: affinity and cgroup quota")
     cpu_percent: float | None = metric(_P, "all CPUs busy, mean", top=100, history=True)
     cpu_cores_percent: Annotated[tuple[float | None, ...], "busy, by core, in percent"] = ()

@@ -37,7 +37,7 @@ class Cpu:
         cores = max(table, default=_ALL) + 1
         machine = grown.get(_ALL)
         return Host(
-            cpus_total=len(table) - (_ALL in table),
+            cpus_total=len(table) - (_ALL in table) or None,
             cpu_percent=_busy(machine),
             cpu_cores_percent=tuple(_busy(grown.get(core)) for core in range(cores)),
             user_percent=_share(machine, _USER, _NICE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop import blas as mkl
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, cores, starved, waiting
@@ -28,7 +29,7 @@ def openblas_on_intel(view: View) -> Iterator[Finding]:
         if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer):
             continue
         model = view.frame.host.cpu_model
-        if not view.above(trainer.saturation, "saturation") or (model is not None and "Intel" not in model):
+        if not view.above(trainer.saturation, "saturation") or (model is not None and not mkl.intel(model)):
             continue
         using = {name for process in trainer.tree for name in process.libraries}
         missing = [Missing(metric="cpu_model", reason="absent")] if model is None else []
@@ -75,13 +76,10 @@ def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
             busy(view, trainer),
         ),
         steps=(
-            Step(text="first try one thread a loader", command="export OPENBLAS_NUM_THREADS=1"),
-            Step(text="NumPy with MKL, from conda-forge", command='conda install "libblas=*=*mkl" numpy'),
-            Step(
-                text="or from conda's own channel: some mirrors have OpenBLAS only",
-                command="pip uninstall -y numpy; conda install --override-channels -c defaults numpy",
-                destroys=True,
-            ),
+            Step(text="change to NumPy with MKL, in an environment of conda", command=mkl.IN_CONDA_FORGE),
+            Step(text="where NumPy came with pip, as always with OpenBLAS", command=mkl.AFTER_PIP, destroys=True),
+            Step(text="or from conda's own channel: some mirrors have OpenBLAS only", command=mkl.IN_DEFAULTS),
+            Step(text="until then one thread a loader", command=mkl.UNTIL_THEN),
             Step(text="see whether its time is in numpy.linalg or dot", action="stack"),
         ),
         confidence=0.5,

@@ -71,12 +71,11 @@ def _busiest(view: View) -> tuple[float, str] | None:
 
 
 def _by_cpu(view: View, trainer: Trainer) -> Iterator[Finding]:
-    total = view.frame.host.cpus_total
     other = max(_others(view, trainer, "cpu_percent"), key=lambda one: one.used, default=None)
-    if other is None or not total:
+    cores = other.used / 100 if other else 0.0
+    if other is None or cores <= (trainer.cores or 0.0) or (total := view.cpus()) is None:
         return
-    cores = other.used / 100
-    if cores > (trainer.cores or 0.0) and view.above(cores / total, "share"):
+    if view.above(cores / total, "share"):
         full = view.mean("host", "cpu_percent") or 0.0
         wait = 100 * max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
         evidence = (
@@ -170,7 +169,7 @@ def _found(
         steps=(
             Step(text="run heavy jobs on different machines, or one after the other"),
             _nice(other) if own else _ask(other),
-            Step(text="or give each CPUs of its own", command=_apart(view, trainer)),
+            *_apart(view, trainer),
         ),
         confidence=view.confidence(0.65, view.mean("host", "cpu_pressure"), confirmed=together),
         lost_share=trainer.lost,
@@ -189,9 +188,11 @@ def _ask(other: Consumer) -> Step:
     return Step(text=f"ask {owner} to let it have what is left over: renice -n 19, ionice -c 3")
 
 
-def _apart(view: View, trainer: Trainer) -> str:
-    half = max(1, view.frame.host.cpus_total // 2)
-    return f"taskset -c 0-{half - 1} {started(trainer.process)}"
+def _apart(view: View, trainer: Trainer) -> Iterator[Step]:
+    if total := view.frame.host.cpus_total:
+        half = max(1, total // 2)
+        command = f"taskset -c 0-{half - 1} {started(trainer.process)}"
+        yield Step(text="or give each CPUs of its own", command=command)
 
 
 def _stolen(view: View, trainer: Trainer) -> Finding:

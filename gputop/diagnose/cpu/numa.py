@@ -29,7 +29,10 @@ def numa_misplacement(view: View) -> Iterator[Finding]:
         if len(trainer.gpus) != 1 or not view.knows(trainer.gpus[0], "local_cpus"):
             continue
         near = parsed(trainer.gpus[0].local_cpus)
-        if not near or len(near) >= view.frame.host.cpus_total or not view.above(trainer.cores, "cores"):
+        if not near or not view.above(trainer.cores, "cores"):
+            continue
+        total = view.cpus()
+        if total is None or len(near) >= total:
             continue
         share = _far_share(view, trainer, near)
         if view.above(share, "far"):

@@ -60,7 +60,7 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: floa
         "info" if fed(view, trainer) else severity,
         f"is held to {quota:.1f} CPUs by its quota",
         evidence=tuple(evidence),
-        steps=(_raise(trainer, quota, busy, view.frame.host.cpus_total), *_until_then(quota)),
+        steps=(_raise(trainer, quota, busy, view.frame.host.cpus_total or 0), *_until_then(quota)),
         confidence=0.9,
         grade="driver",
         lost_share=None if trainer.duty is None else trainer.lost,
@@ -68,7 +68,7 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: floa
 
 
 def _raise(trainer: Trainer, quota: float, busy: float | None, total: int) -> Step:
-    """Twice as much, where the machine has it."""
+    """Twice as much, where the machine is known to have it."""
     idle = total * (1 - (busy if busy is not None else 50.0) / 100)
     wanted = max(int(quota) + 1, min(2 * int(quota + 0.99), int(quota + idle), total))
     process = trainer.process
@@ -98,7 +98,10 @@ def _until_then(quota: float) -> tuple[Step, ...]:
 def _crowded(view: View, trainer: Trainer) -> bool:
     """Whether it runs on one or two CPUs that it keeps busy, with work for more."""
     here, runnable = affinity(trainer.process), (trainer.compute_threads or 0.0) + trainer.loaders
-    if not here or len(here) > view.limit("few_cpus") or view.frame.host.cpus_total < 4 * len(here):
+    if not here or len(here) > view.limit("few_cpus"):
+        return False
+    total = view.cpus()
+    if total is None or total < 4 * len(here):
         return False
     places = {process.last_cpu for process in trainer.tree if process.cpu_percent} - {None}
     full = view.above(trainer.cores and trainer.cores / len(here), "full") and (trainer.cores or 0) <= len(here) + 0.15
@@ -106,7 +109,7 @@ def _crowded(view: View, trainer: Trainer) -> bool:
 
 
 def _few(view: View, trainer: Trainer) -> Finding:
-    here, total = affinity(trainer.process), view.frame.host.cpus_total
+    here, total = affinity(trainer.process), view.frame.host.cpus_total or 0
     runnable = (trainer.compute_threads or 0.0) + trainer.loaders
     return view.found(
         trainer,

@@ -129,6 +129,9 @@ def threads_host(view: View) -> Iterator[Finding]:
     crowd = crowded(view)
     if crowd is None:
         return
+    if crowd.cpus is None:
+        view.cpus()  # says so
+        return
     waits = [trainer.run_wait for trainer in crowd.trainers if trainer.run_wait is not None]
     waited = sum(waits) / len(waits) if waits else None
     host = view.host()
@@ -139,7 +142,7 @@ def threads_host(view: View) -> Iterator[Finding]:
             host,
             _severity(view, crowd.trainers),
             f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {crowd.cpus:.0f} CPUs",
-            evidence=tuple(_experiments(view, *crowd, waited)),
+            evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, waited)),
             steps=(*limit_threads(each, "each of them")[:2], *_pin(warm, crowd.cpus)),
             confidence=view.confidence(0.8, waited),
             lost_share=_lost(crowd.trainers),
@@ -147,11 +150,11 @@ def threads_host(view: View) -> Iterator[Finding]:
 
 
 class Crowd(NamedTuple):
-    """Trainers with a pool of threads each, these threads together, and the CPUs that they share."""
+    """Trainers with a pool of threads each, these threads together, and the CPUs that they share, where known."""
 
     trainers: Sequence[Trainer]
     threads: float
-    cpus: float
+    cpus: float | None
 
 
 def crowded(view: View) -> Crowd | None:
@@ -164,10 +167,12 @@ def crowded(view: View) -> Crowd | None:
     return Crowd(pools, sum(trainer.compute_threads or 0.0 for trainer in pools), _cpus(view, pools))
 
 
-def _cpus(view: View, trainers: Sequence[Trainer]) -> float:
+def _cpus(view: View, trainers: Sequence[Trainer]) -> float | None:
     """CPUs that these share: a cpuset or their quotas may leave them less than the machine has."""
     sets = [affinity(trainer.process) for trainer in trainers]
     together = len(frozenset().union(*sets)) if all(sets) else view.frame.host.cpus_total
+    if not together:
+        return None
     return max(1.0, min(float(together), sum(trainer.allowed or 0.0 for trainer in trainers)))
 
 

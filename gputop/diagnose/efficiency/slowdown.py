@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -153,7 +154,7 @@ _WITNESSES = (
 
 def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
     """Programs that began at that time and use a good part of the CPUs."""
-    cores = view.limit("neighbour.share") * view.frame.host.cpus_total
+    cores = view.limit("neighbour.share") * (view.frame.host.cpus_total or math.inf)
     for process in view.frame.processes:
         other = process.job is None or process.job != trainer.process.job
         if other and process.age_s is not None and abs(process.age_s - ago_s) <= 4 * _STEP_S:
@@ -168,6 +169,7 @@ def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidenc
     severity: Severity = "crit" if change.slower >= view.limit("crit_slower") else "warn"
     digits = 2 if change.unit == "s" else 0
     amount = f"{change.before:.{digits}f} {change.unit}, now {change.after:.{digits}f} {change.unit}"
+    others = ", the CPUs and other programs" if view.frame.host.cpus_total else " and the CPUs"
     was = {"its steps": f"its steps took {amount}", "its GPU": f"its GPU was busy {amount}"}
     steps: tuple[Step, ...] = (
         Step(text="look at what changed with it, above: that comes first"),
@@ -189,7 +191,7 @@ def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidenc
                 unit=change.unit,
                 limit=change.before,
             ),
-            *(meanwhile or (Evidence(text="clocks, loaders, memory, the CPUs and other programs are as before"),)),
+            *(meanwhile or (Evidence(text=f"clocks, loaders, memory{others} are as before"),)),
         ),
         steps=steps if meanwhile else inside,
         confidence=view.confidence(0.6),

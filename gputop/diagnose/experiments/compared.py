@@ -17,21 +17,21 @@ def together(frame: Frame, past: Past, limits: Limits) -> Together:
     slowers = {load.job.key: slowed(scene, load) for load in scene.loads}
     programs = {one.name for many in slowers.values() for one in many if one.resource == "cpu" and not one.experiment}
     room = fits(frame, limits, scene.loads, len(programs))
-    cpus = len(shared(frame, scene.loads))
+    cpus = len(shared(frame, scene.loads)) or None
     wanting = [load.wanting for load in scene.loads if load.wanting is not None]
     asked = [load.asked for load in scene.loads if load.asked is not None]
     return Together(
-        experiments=tuple(_told(scene, load, slowers[load.job.key], room[load.job.key]) for load in scene.loads),
+        experiments=tuple(_told(scene, load, slowers[load.job.key], room.get(load.job.key)) for load in scene.loads),
         cpus=cpus,
         cpu_percent=mean(past, "host", "cpu_percent"),
         threads_asked=sum(asked) if asked else None,
         threads_wanting=sum(wanting) if wanting else None,
         moved_bytes_per_s=scene.moved,
-        crowded=sum(wanting) > limits["threads-host"]["threads"] * cpus,
+        crowded=cpus is not None and sum(wanting) > limits["threads-host"]["threads"] * cpus,
     )
 
 
-def _told(scene: Scene, load: Load, slowers: tuple[Slower, ...], fit: Fit) -> Experiment:
+def _told(scene: Scene, load: Load, slowers: tuple[Slower, ...], fit: Fit | None) -> Experiment:
     total, moved = scene.frame.host.cpus_total, scene.moved
     return Experiment(
         key=load.job.key,

@@ -13,15 +13,17 @@ from gputop.model import Frame
 
 
 def shared(frame: Frame, loads: Sequence[Load]) -> frozenset[int]:
-    """The CPUs that the experiments run on, by number."""
-    every = frozenset(range(frame.host.cpus_total))
+    """The CPUs that the experiments run on, by number; none where that is not known."""
+    every = frozenset(range(frame.host.cpus_total or 0))
     sets = [load.cpus for load in loads]
     return frozenset[int]().union(*sets) if sets and all(sets) else every
 
 
 def fits(frame: Frame, limits: Limits, loads: Sequence[Load], programs: int) -> Mapping[str, Fit]:
-    """By the key of the job; `programs`: how many others need CPUs too."""
+    """By the key of the job; `programs`: how many others need CPUs too. Nothing where the CPUs are not known."""
     cpus = shared(frame, loads)
+    if not cpus:
+        return {}
     counts = _counts(loads, len(cpus), programs)
     own = _own(loads, cpus, counts)
     return {load.job.key: _fit(limits, load, own[load.job.key], counts[load.job.key]) for load in loads}

@@ -61,7 +61,7 @@ class Experiment:
     io_wait_percent: float | None  # looks at which its loaders waited for storage
 
     slowed_by: tuple[Slower, ...]  # who takes what it waits for, the worst first; empty where nothing is lost
-    fit: Fit
+    fit: Fit | None  # None where it is not known which CPUs there are
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Together:
     """All experiments on the machine."""
 
     experiments: tuple[Experiment, ...]  # in the order of their first GPU; those without one last
-    cpus: int  # that the experiments share
+    cpus: int | None  # that the experiments share
     cpu_percent: float | None  # of all CPUs of the machine
     threads_asked: int | None  # by all experiments that tell
     threads_wanting: float | None

@@ -58,8 +58,10 @@ def _host_full(view: View, trainer: Trainer) -> bool:
         return False
     others = (other.cores or 0.0 for other in view.vectors() if other.identity != trainer.identity)
     largest = (trainer.cores or 0.0) >= max(others, default=0.0)
-    mine = (trainer.cores or 0.0) >= 0.5 * view.limit("host_percent") / 100 * view.frame.host.cpus_total
-    return largest and mine and view.above(view.mean("host", "cpu_percent"), "host_percent")
+    if not largest or not view.above(view.mean("host", "cpu_percent"), "host_percent"):
+        return False
+    total = view.cpus()
+    return total is not None and (trainer.cores or 0.0) >= 0.5 * view.limit("host_percent") / 100 * total
 
 
 @rule(

@@ -26,7 +26,7 @@ def workers_oversized(view: View) -> Iterator[Finding]:
         ranks = view.mates(trainer)
         total, cpus = sum(rank.loaders for rank in ranks), math.inf
         if total > (trainer.allowed or math.inf):
-            cpus = _cpus(view, ranks)
+            cpus = _cpus(view, ranks) or math.inf
         if total > cpus:
             yield _too_many(view, trainer, ranks, total, cpus)
         elif asleep and view.below(trainer.loader_cpu, "unneeded") and trainer.loaders >= view.limit("loaders"):
@@ -38,14 +38,16 @@ def _wait(view: View, trainer: Trainer) -> bool:
     return waits_for_storage(view, trainer) or waits_for_network(view)
 
 
-def _cpus(view: View, ranks: Sequence[Trainer]) -> float:
+def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
     """CPUs that the ranks of a job share: the union of their sets, less where a quota of their groups leaves less."""
     sets = [affinity(rank.process) for rank in ranks]
-    union = len(frozenset().union(*sets)) if all(sets) else view.frame.host.cpus_total
+    union = len(frozenset().union(*sets)) if all(sets) else view.cpus()
+    if union is None:
+        return None
     quotas: dict[str | None, float] = {}
     for rank, own in zip(ranks, sets, strict=True):
         allowed = rank.allowed or math.inf
-        if allowed >= (len(own) or view.frame.host.cpus_total):
+        if allowed >= (len(own) or union):
             return float(union)
         quotas[rank.process.cgroup] = max(allowed, quotas.get(rank.process.cgroup, 0.0))
     return min(float(union), sum(quotas.values()))
@@ -108,9 +110,12 @@ def _each(trainer: Trainer, limit: float | None = None) -> Evidence:
 def _of_all_jobs(view: View) -> Iterator[Finding]:
     """All jobs together have more loaders than the machine has CPUs, and they are at work."""
     busy = [trainer for trainer in view.vectors() if trainer.warm and trainer.loaders and trainer.loader_cpu]
-    total, cpus = sum(trainer.loaders for trainer in busy), view.frame.host.cpus_total
+    total = sum(trainer.loaders for trainer in busy)
     jobs = {trainer.process.job or trainer.identity for trainer in busy}
-    if len(jobs) < 2 or total <= cpus or any(trainer.loaders > (trainer.allowed or 0.0) for trainer in busy):
+    if len(jobs) < 2 or any(trainer.loaders > (trainer.allowed or 0.0) for trainer in busy):
+        return
+    cpus = view.cpus()
+    if cpus is None or total <= cpus:
         return
     mean = sum(trainer.loaders * (trainer.loader_cpu or 0.0) for trainer in busy) / total
     host = view.host()

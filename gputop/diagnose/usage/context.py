@@ -51,11 +51,12 @@ def _unsure(view: View, gpus: list[Gpu]) -> str | None:
 def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     hidden = trainer.process.visible_gpus in ("", "-1")
     cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
+    of = f"{cores:.1f} of {allowed:.0f}" if allowed else f"{cores:.1f}"
     busiest = max((view.mean(gpu, "busy_percent") or 0.0 for gpu in gpus), default=0.0)
     age_s = trainer.process.age_s
     evidence = [
         Evidence(
-            text=f"{cores:.1f} of {allowed:.0f} CPU cores in use, {units.ago(age_s)} after its start",
+            text=f"{of} CPU cores in use, {units.ago(age_s)} after its start",
             value=cores,
             unit="cores",
             limit=view.limit("cores"),

@@ -100,8 +100,9 @@ def _row(line: Line, columns: Sequence[tuple[int, Column]], first: int, one: Exp
 
 
 def _summary(found: Together, scene: Scene, width: int) -> list[Line]:
-    parts = [f"{amount(len(found.experiments), 'experiment')} on {amount(found.cpus, 'CPU')}"]
-    parts += [f"{found.cpu_percent:.0f} % of them used"] if found.cpu_percent is not None else []
+    here = "" if found.cpus is None else f" on {amount(found.cpus, 'CPU')}"
+    parts = [f"{amount(len(found.experiments), 'experiment')}{here}"]
+    parts += [f"{found.cpu_percent:.0f} % of all CPUs used"] if found.cpu_percent is not None else []
     parts += [f"{amount(found.threads_asked, 'compute thread')} asked for"] if found.threads_asked is not None else []
     parts += [f"{found.threads_wanting:.0f} of them want to run"] if found.threads_wanting is not None else []
     moved = found.moved_bytes_per_s
@@ -126,6 +127,8 @@ def _slower(one: Slower) -> str:
 def _fits(one: Experiment, found: Together, scene: Scene, width: int) -> list[Line]:
     """What to start it with, where there are others, or other loaders."""
     fit = one.fit
+    if fit is None:
+        return []
     loaders = f"   num_workers={fit.loaders}" if fit.loaders is not None else ""
     if not (found.crowded or one.slowed_by or loaders):
         return []

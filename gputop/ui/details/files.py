@@ -31,7 +31,8 @@ def body(opened: Opened, width: int) -> Body:
     """A line for each descriptor: what is read or written now, files, the rest."""
     detail = opened.detail
     if detail.files is None:
-        return without(opened, width, "files")
+        known = opened.process.open_files
+        return without(opened, width, "files", "" if known is None else amount(known, "descriptor"))
     grid = Grid(COLUMNS, width, opened.look)
 
     def entry(file: File) -> Entry:

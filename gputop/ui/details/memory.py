@@ -12,13 +12,15 @@ from gputop.ui.look import Token
 
 LABEL, SIZE, BAR = 12, 7, 20  # cells
 _OF_PROCESS = ("rss_bytes", "shm_used_bytes")
+_ELSE = ("shared_bytes", "swap_bytes", "pss_bytes")  # of the process, too, where there are no details
 
 
 def body(opened: Opened, width: int) -> Body:
     """A line for each kind of memory, with what it means."""
     memory, process = opened.detail.memory, opened.process
-    told = {metric.name: metric.help for owner in (Process, Memory) for metric in metrics(owner)}
-    rows: list[tuple[str, float | None]] = [(name, getattr(process, name)) for name in _OF_PROCESS]
+    owners, names = ((Process, Memory), _OF_PROCESS) if memory else ((Memory, Process), _OF_PROCESS + _ELSE)
+    told = {metric.name: metric.help for owner in owners for metric in metrics(owner)}
+    rows: list[tuple[str, float | None]] = [(name, getattr(process, name)) for name in names]
     if memory:
         rows += [(metric.name, getattr(memory, metric.name)) for metric in metrics(Memory)]
     top = max((value for name, value in rows if value and name != "virtual_bytes"), default=0)

@@ -44,6 +44,16 @@ class Opened:
         return next((job for job in self.frame.jobs if job.key == self.process.job), None)
 
     @cached_property
+    def parents(self) -> list[Process]:
+        """Its parents in the frame, the nearest first: up to the first one that is not there."""
+        one, found = self.process, []
+        there = {each.pid: each for each in self.frame.processes if each.verified and each.pid != one.pid}
+        while (parent := there.pop(one.parent_pid, None)) and parent.started_ticks <= one.started_ticks:
+            found.append(parent)
+            one = parent
+        return found
+
+    @cached_property
     def children(self) -> list[Process]:
         """Its children in the frame, by pid."""
         mine = self.process

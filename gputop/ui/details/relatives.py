@@ -14,7 +14,7 @@ from gputop.ui import draw
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
-from gputop.ui.draw import Run
+from gputop.ui.draw import Run, wrap
 from gputop.ui.look import Token
 
 
@@ -63,6 +63,7 @@ def _blocked_percent(kin: Kin) -> str:
     return units.percent(io_percent(kin.process)) if kin.process else units.UNKNOWN
 
 
+KERNELS = 2  # the last pid that the kernel itself started: nobody is above it
 BESIDE = 9  # cells of a rule that are neither its title nor its facts
 PID: Column[Kin] = Column("PID", 7, lambda kin: str(kin.identity.pid))
 NAME: Column[Kin] = Column("NAME", 15, lambda kin: kin.name, right=False)
@@ -82,22 +83,34 @@ DOING: Column[Kin] = Column("FILE NOW, OR COMMAND", 20, lambda kin: kin.doing, r
 def body(opened: Opened, width: int) -> Body:
     """Parents from the outermost in, itself, its children."""
     grid = Grid((PID, RELATION, NAME, *FIGURES, DOING), width, opened.look)
-    overview, mine = opened.detail.overview, opened.process
-    parents = [_kin(opened, one, "parent") for one in reversed(overview.parents if overview else ())]
-    children = _children(opened)
-    kin = [*parents, Kin(mine.identity, mine.name, "this", mine, _path(opened.detail.file_now)), *children]
+    mine, children = opened.process, _children(opened)
+    kin = [*_parents(opened), Kin(mine.identity, mine.name, "this", mine, _path(opened.detail.file_now)), *children]
 
     def entry(one: Kin) -> Entry:
         token: Token = "bright" if one.relation == "this" else "dim" if one.relation == "parent" else "text"
         return Entry(one.identity, lambda on, shift: grid.line(one, on, shift, token))
 
-    lines: list[Sequence[Run]] = []
-    if overview is None:
-        lines.append([Run(f"parents: {said(opened.why('overview'))}", "dim")])
-    if opened.detail.children is None:
-        lines.append([Run(f"files of the children: {said(opened.why('children'))}", "dim")])
+    lines = [[Run(line, "dim")] for text in _unknown(opened, children) for line in wrap(text, max(20, width - 4))]
     facts = f"{len(children)} {'child' if len(children) == 1 else 'children'}"
     return Body([*map(entry, kin), *plain(opened, width, [[], *lines] if lines else [])], [grid.titles()], facts)
+
+
+def _parents(opened: Opened) -> list[Kin]:
+    """From the outermost in: as the details tell; without them those of the frame."""
+    overview = opened.detail.overview
+    if overview is None:
+        return [Kin(one.identity, one.name, "parent", one) for one in reversed(opened.parents)]
+    return [_kin(opened, one, "parent") for one in reversed(overview.parents)]
+
+
+def _unknown(opened: Opened, children: Sequence[Kin]) -> list[str]:
+    """What neither the details nor the frame tell, and why."""
+    found, (outermost, *_) = [], [*reversed(opened.parents), opened.process]
+    if opened.detail.overview is None and outermost.pid > KERNELS:
+        found.append(f"parents of {outermost.pid}: {said(opened.why('overview'))}")
+    if opened.detail.children is None and children:
+        found.append(f"files of the children: {said(opened.why('children'))}")
+    return found
 
 
 def _children(opened: Opened) -> list[Kin]:

@@ -63,9 +63,13 @@ def plain(opened: Opened, width: int, lines: Iterable[Sequence[Run]], first: int
     return [Entry(("line", place), drawn(runs)) for place, runs in enumerate(lines, first)]
 
 
-def without(opened: Opened, width: int, part: Part) -> Body:
-    """A tab whose part of the details is not there: why."""
-    return Body(plain(opened, width, [[Run(line, "dim")] for line in wrap(said(opened.why(part)), max(20, width - 4))]))
+def without(opened: Opened, width: int, part: Part, facts: str = "", known: Sequence[str] = ()) -> Body:
+    """A tab whose part of the details is not there: why, and below it what the frame has of it."""
+    room = max(20, width - 4)
+    lines = [[Run(line, "dim")] for line in wrap(said(opened.why(part)), room)]
+    lines += [[]] if known else []
+    lines += [[Run(line)] for text in known for line in wrap(text, room)]
+    return Body(plain(opened, width, lines), facts=facts)
 
 
 def said(missing: Missing) -> str:

@@ -38,7 +38,7 @@ def body(opened: Opened, width: int) -> Body:
     """A line for each thread, the busiest first."""
     detail = opened.detail
     if detail.threads is None:
-        return without(opened, width, "threads")
+        return _of_frame(opened, width)
     grid = Grid(COLUMNS, width, opened.look)
     same = Counter(thread.name for thread in detail.threads)
 
@@ -55,6 +55,21 @@ def body(opened: Opened, width: int) -> Body:
     unread = f", {count - len(detail.threads)} not read" if count > len(detail.threads) else ""
     facts = f"{amount(count, 'thread')}{unread}"
     return Body([entry(thread) for thread in detail.threads], [grid.titles()], facts)
+
+
+def _of_frame(opened: Opened, width: int) -> Body:
+    """Without details: how many threads there are, how many work, and what they are called."""
+    process = opened.process
+    facts = "" if process.threads is None else amount(process.threads, "thread")
+    known = []
+    if process.main_thread_percent is not None:
+        known.append(f"the main one uses {process.main_thread_percent:.0f}% of a core")
+    if process.busy_threads is not None:
+        known.append(f"{process.busy_threads} busy, a tenth of the time or more")
+    if process.thread_names:
+        times = opened.look.glyphs.times
+        known.append("named " + ", ".join(f"{name} {times}{count}" for name, count in process.thread_names))
+    return without(opened, width, "threads", facts, known)
 
 
 TAB = Tab("threads", "Threads", ("threads",), body, loaders=True)

@@ -87,7 +87,7 @@ def _left(frame: Frame, width: int) -> list[Piece]:
     pieces.append((30, _rates("net", ("", _most(host.receive_bytes_per_s, host.send_bytes_per_s)))))
     pieces.append((50, _said("psi io", units.percent(_some(host.io_pressure)), known=bool(_some(host.io_pressure)))))
     if host.load:
-        pieces.append((20, [*_said("load", f"{host.load[0]:.0f}"), Run(f"/{host.cpus_total}", "dim")]))
+        pieces.append((20, [*_said("load", f"{host.load[0]:.0f}"), Run(f"/{host.cpus_total or units.UNKNOWN}", "dim")]))
     return pieces
 
 

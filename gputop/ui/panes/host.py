@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from textual.strip import Strip
@@ -103,9 +104,9 @@ def _bar_width(column: Column) -> int:
 def _cpu(column: Column) -> list[Row]:
     host = column.host
     bar = draw.bar(host.cpu_percent, 100, _bar_width(column), column.look)
-    cores = f"{host.cpus_total} cores"
-    if host.cpus_allowed is not None and host.cpus_allowed < host.cpus_total - 0.5:
-        cores = f"{host.cpus_allowed:g} of {host.cpus_total} cores"
+    cores = f"{host.cpus_total or units.UNKNOWN} cores"
+    if host.cpus_allowed is not None and host.cpus_allowed < (host.cpus_total or math.inf) - 0.5:
+        cores = f"{host.cpus_allowed:g} of {cores}"
     row = [_label("cpu"), *bar, Run(f"{_percent(host.cpu_percent):>5}", "bright"), Run(f"  {cores}", "dim")]
     row += _said("iowait", _percent(host.iowait_percent))
     return [[*row, *(_said("steal", _percent(host.steal_percent)) if (host.steal_percent or 0) >= 1 else [])]]

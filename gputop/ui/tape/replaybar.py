@@ -21,7 +21,7 @@ from gputop.ui.tape.player import Player
 
 _LOOK_S = 0.5  # between two looks at what may have changed without a frame: marks that are still being found
 _NAME_CELLS = 40
-_STATE_CELLS = 9  # the track does not move when it is paused
+_WORD_CELLS = len("the end")  # of what it does: the track does not move when it is paused
 _ROOMY = 150  # cells in which the keys also say what they do
 _DAY_S = 86400.0
 _KEYS = (
@@ -85,24 +85,25 @@ def _cells(pieces: Sequence[Piece]) -> int:
 
 
 def _left(player: Player, name: str, look: Look, pause: Key | None) -> list[Piece]:
-    first_s, last_s = player.span
-    speed = f"{player.speed:g}{look.glyphs.times}"
-    if player.seeking:
-        state = Run("seeking", "dim")
-    elif player.ended:
-        state = Run("the end", "bright", True)
-    elif player.held:
-        state = Run(f"paused {speed}", "bright", True)
-    else:
-        state = Run(f"{look.glyphs.shut} {speed}", "busy", True)
-    state = state._replace(text=draw.fit(state.text, _STATE_CELLS))
     return [
         Piece(30, [Run(draw.cut(name, _NAME_CELLS, look.glyphs.more), "text")]),
-        Piece(20, [Run(_span(first_s, last_s), "dim")]),
-        Piece(90, [state], pause),
+        Piece(20, [Run(_span(*player.span), "dim")]),
+        Piece(90, [_state(player, look)], pause),
         Piece(80, [Run(units.clock(player.position_s), "bright")]),
-        Piece(10, [Run(f"of {units.clock(player.length_s)}", "dim")], gap=1),
+        Piece(35, [Run(f"of {units.clock(player.length_s)}", "dim")], gap=1),
     ]
+
+
+def _state(player: Player, look: Look) -> Run:
+    """What it does, and how fast it plays or would."""
+    word: str = look.glyphs.shut
+    token: Token = "busy"
+    if player.seeking:
+        word, token = "seeking", "dim"
+    elif player.ended or player.held:
+        word, token = "the end" if player.ended else "paused", "bright"
+    speed = f"{player.speed:g}{look.glyphs.times}"
+    return Run(draw.fit(f"{word} {speed}", _WORD_CELLS + 1 + len(speed)), token, token != "dim")
 
 
 def _span(first_s: float, last_s: float) -> str:
