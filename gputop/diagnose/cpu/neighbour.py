@@ -29,7 +29,17 @@ class Consumer(NamedTuple):
         return max(self.processes, key=lambda process: process.cpu_percent or 0.0)
 
 
-@rule("neighbour", "Does other work take the CPUs or the disk?", level=Level.CAUSE, state="neighbour", short="NEAR")
+@rule(
+    "neighbour",
+    "Does other work take the CPUs or the disk?",
+    level=Level.CAUSE,
+    state="neighbour",
+    short="NEAR",
+    number="R22",
+    rows=(19,),
+    needs=("busy_percent",),
+    partly=("read_bytes_per_s",),
+)
 def neighbour(view: View) -> Iterator[Finding]:
     """The GPU waits, CPUs or disk are full, and most of that is not of this job but of another one."""
     for trainer in view.trainers():

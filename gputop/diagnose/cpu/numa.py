@@ -19,6 +19,9 @@ from gputop.diagnose.view import View
     level=Level.CAUSE,
     state="far cpu",
     short="NUMA",
+    number="R21",
+    rows=(),
+    needs=("local_cpus", "cpu_percent"),
 )
 def numa_misplacement(view: View) -> Iterator[Finding]:
     """With two nodes or more, the CPU time of one GPU's trainer that is spent outside the CPUs near that GPU."""
@@ -28,7 +31,9 @@ def numa_misplacement(view: View) -> Iterator[Finding]:
         if len(trainer.gpus) != 1 or not view.knows(trainer.gpus[0], "local_cpus"):
             continue
         near = parsed(trainer.gpus[0].local_cpus)
-        if not near or len(near) >= view.frame.host.cpus_total or not view.above(trainer.cores, "cores"):
+        if not near or len(near) >= view.frame.host.cpus_total:
+            continue
+        if not view.knows(trainer, "cores") or not view.above(trainer.cores, "cores"):
             continue
         share = _far_share(view, trainer, near)
         if view.above(share, "far"):

@@ -43,6 +43,9 @@ def pool(process: Process) -> int | None:
     level=Level.CAUSE,
     state="threads",
     short="THR",
+    number="R16",
+    rows=(15,),
+    needs=("allowed_cpus", "busy_threads", "run_wait_percent", "voluntary_switches_per_s"),
 )
 def threads_process(view: View) -> Iterator[Finding]:
     """More threads that want to run than CPUs, waiting, and spinning while they do: passive ones cost little."""
@@ -119,6 +122,9 @@ def limit_threads(each: int, whom: str = "it") -> tuple[Step, ...]:
     state="threads",
     short="THR",
     instead_of=("threads-process",),
+    number="R17",
+    rows=(15, 19),
+    needs=("allowed_cpus", "busy_threads"),
 )
 def threads_host(view: View) -> Iterator[Finding]:
     """Every process sizes its pool for the whole machine; many single threads are no such pools, and harm little."""

@@ -21,6 +21,9 @@ _UNLOCK = "only Hopper and newer tell what their units do (GPM); a torch trace t
     state="fp32 math",
     short="FP32",
     confirmed_by=("full-precision",),
+    number="R10",
+    rows=(50, 54, 57),
+    needs=("busy_percent", "fp32_percent", "tensor_percent"),
 )
 def tensor_cores_idle(view: View) -> Iterator[Finding]:
     """Busy, its fp32 pipe at work and its tensor cores not, on a card that has them; fp64 programs mean it so."""

@@ -60,6 +60,10 @@ def capacity(gpu: Gpu) -> float | None:
     state="copy wait",
     short="COPY",
     confirmed_by=("pageable-copies", "copies-in-the-way"),
+    number="R15",
+    rows=(45, 61, 66),
+    needs=("busy_percent", "pcie_rx_bytes_per_s"),
+    partly=("sm_active_percent",),
 )
 def h2d_transfer_bound(view: View) -> Iterator[Finding]:
     """It has gaps while much comes over PCIe: all that the link carries, or what one thread can copy."""

@@ -21,6 +21,9 @@ from gputop.model import Cgroup, Gpu, Missing
     state="gpu leak",
     short="LEAK",
     confirmed_by=("memory-growth",),
+    number="R36",
+    rows=(46, 67, 70),
+    needs=("vram_bytes",),
 )
 def gmem_leak(view: View) -> Iterator[Finding]:
     """Steady growth, in each third of a window that begins after the start of the program."""
@@ -108,6 +111,9 @@ class Room(NamedTuple):
     level=Level.BESIDE,
     state="host leak",
     short="LEAK",
+    number="R28",
+    rows=(46,),
+    needs=("pss_bytes",),
 )
 def host_memory_leak(view: View) -> Iterator[Finding]:
     """Steady growth of the program with its loaders, by which what is left of the machine or its limit shrinks."""

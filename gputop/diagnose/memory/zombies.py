@@ -35,6 +35,10 @@ class Nothing(NamedTuple):
     level=Level.DEVICE,
     state="held",
     short="HELD",
+    number="R37",
+    rows=(47,),
+    needs=(),
+    partly=("vram_used_bytes", "vram_total_bytes", "vram_bytes", "gpus"),
 )
 def zombie_memory(view: View) -> Iterator[Finding]:
     """Processes that are gone, dead, orphaned, stopped or idle for long, and memory that belongs to nobody."""

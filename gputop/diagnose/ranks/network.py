@@ -29,6 +29,9 @@ _LESS = (
     state="network",
     short="NET",
     confirmed_by=("exposed-communication",),
+    number="R32",
+    rows=(24,),
+    needs=("world_size", "speed_bytes_per_s"),
 )
 def network_bound(view: View) -> Iterator[Finding]:
     """A link that is full both ways, as when gradients are exchanged; or TCP beside an InfiniBand that does nothing."""

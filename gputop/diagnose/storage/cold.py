@@ -15,7 +15,16 @@ from gputop.units import ago, size
 _THIRD = 3
 
 
-@rule("cold-cache", "Are the data only read for the first time?", level=Level.NEVER, state="cold cache", short="COLD")
+@rule(
+    "cold-cache",
+    "Are the data only read for the first time?",
+    level=Level.NEVER,
+    state="cold cache",
+    short="COLD",
+    number="R26",
+    rows=(23,),
+    needs=("memory_cached_bytes", "memory_available_bytes"),
+)
 def cold_cache(view: View) -> Iterator[Finding]:
     """It waits for storage, but what it reads stays in memory: the first epoch says nothing about the next."""
     for trainer in view.trainers():
