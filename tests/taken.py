@@ -6,9 +6,15 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any, TypeVar
 
+from gputop.diagnose.rule import Rule
 from gputop.model import Frame, Gpu, Missing
 
 _T = TypeVar("_T")
+
+
+def declared(rule: Rule) -> set[str]:
+    """All signals that a rule may say are missing."""
+    return {name for need in (*rule.needs, *rule.partly) for name in need.split(" or ")}
 
 
 def without(frame: Frame, *names: str) -> Frame:
