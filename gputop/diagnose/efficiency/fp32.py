@@ -22,7 +22,7 @@ _UNLOCK = "only Hopper and newer tell what their units do (GPM); a torch trace t
     short="FP32",
     confirmed_by=("full-precision",),
     number="R10",
-    rows=(50, 54, 57),
+    rows=(50, 54, 57, 58, 59),
     needs=("busy_percent", "fp32_percent", "tensor_percent"),
 )
 def tensor_cores_idle(view: View) -> Iterator[Finding]:
