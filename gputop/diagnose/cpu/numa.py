@@ -21,7 +21,7 @@ from gputop.diagnose.view import View
     short="NUMA",
     number="R21",
     rows=(),
-    needs=("local_cpus", "cpu_percent"),
+    needs=("local_cpus", "cpu_percent", "last_cpu"),
 )
 def numa_misplacement(view: View) -> Iterator[Finding]:
     """With two nodes or more, the CPU time of one GPU's trainer that is spent outside the CPUs near that GPU."""
@@ -34,6 +34,8 @@ def numa_misplacement(view: View) -> Iterator[Finding]:
         if not near or len(near) >= view.frame.host.cpus_total:
             continue
         if not view.knows(trainer, "cores") or not view.above(trainer.cores, "cores"):
+            continue
+        if not view.knows(trainer.process, "last_cpu"):
             continue
         share = _far_share(view, trainer, near)
         if view.above(share, "far"):

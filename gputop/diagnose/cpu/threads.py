@@ -45,12 +45,12 @@ def pool(process: Process) -> int | None:
     short="THR",
     number="R16",
     rows=(15,),
-    needs=("allowed_cpus", "busy_threads", "run_wait_percent", "voluntary_switches_per_s"),
+    needs=("allowed_cpus", "busy_threads", "run_wait_percent", "voluntary_switches_per_s", "cpu_percent"),
 )
 def threads_process(view: View) -> Iterator[Finding]:
     """More threads that want to run than CPUs, waiting, and spinning while they do: passive ones cost little."""
     for trainer in view.trainers():
-        if not view.knows(trainer, "allowed", "compute_threads", "run_wait", "switches"):
+        if not view.knows(trainer, "allowed", "compute_threads", "run_wait", "switches", "own"):
             continue
         allowed = trainer.allowed or 1.0
         wanted = view.mean(trainer.process, "busy_threads")
