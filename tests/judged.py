@@ -14,8 +14,10 @@ from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Abstained, Finding
 from gputop.diagnose.engine import BROKEN, EVERY_S, Engine, Verdict
 from gputop.diagnose.limits import Limits
+from gputop.diagnose.rules import RULES
 from gputop.history import History
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Missing, Process, Role
+from tests.taken import declared
 
 LIMITS = thresholds.shipped()
 ONSET_S = 120.0
@@ -45,6 +47,8 @@ def judged(
         engine.remember(frame, history)
         said = engine.judge(frame, history, every_s)
         assert not [one for one in said.abstained if BROKEN in (one.unlock or "")]
+        for one in said.abstained:
+            assert {missing.metric for missing in one.missing} <= declared(RULES[one.rule]), one.rule
         yield frame, said
 
 

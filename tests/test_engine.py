@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.judged import LIMITS, Machine, found, judged
 
 GPU = Subject(kind="gpu", gpus=("G",))
 A, B = Identity(1, 1), Identity(2, 1)
+NOWHERE: dict[str, Any] = {"number": None, "rows": (), "needs": ()}  # of a rule that is none of ours
 
 
 def finding(name: str, severity: Severity = "warn", subject: Subject = GPU, **more: object) -> Finding:
@@ -144,7 +146,7 @@ def test_one_rank_stays_one_rank_and_two_jobs_two() -> None:
 @pytest.fixture
 def _cause() -> Iterator[None]:
     """A rule about a cause, whatever rules there are."""
-    rule("cause", "Is it this?", level=Level.CAUSE)(lambda _: iter(()))
+    rule("cause", "Is it this?", level=Level.CAUSE, **NOWHERE)(lambda _: iter(()))
     yield
     del RULES["cause"]
 
@@ -252,7 +254,7 @@ def test_the_same_frames_make_the_same_words() -> None:
 
 
 def test_a_rule_that_fails_silences_no_other() -> None:
-    @rule("broken", "Is it broken?", level=Level.CAUSE)
+    @rule("broken", "Is it broken?", level=Level.CAUSE, **NOWHERE)
     def broken(view: View) -> Iterator[Finding]:
         raise ZeroDivisionError("no GPU")
 

@@ -99,6 +99,7 @@ IDLE_PORT = Network(
         ((link(0.09, 0.09), IDLE_PORT), 8, LOW, None),
         ((link(0.3, 0.3), replace(IDLE_PORT, up=False)), 8, LOW, None),
         ((link(0.3, 0.3), replace(IDLE_PORT, send_bytes_per_s=1e9)), 8, LOW, None),
+        ((link(0.3, 0.3), replace(IDLE_PORT, send_bytes_per_s=None)), 8, LOW, None),  # nobody counts
     ],
 )
 def test_network_bound(networks: tuple[Network, ...], world: int, gpu: dict[str, Any], severity: str | None) -> None:

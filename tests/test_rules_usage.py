@@ -65,6 +65,14 @@ def test_no_cuda_context_abstains_where_the_driver_names_nobody(gpu: dict[str, A
     assert found(said, "no-cuda-context") is None
 
 
+def test_no_cuda_context_abstains_where_the_driver_lists_nobody() -> None:
+    said = on_cpu({"missing": (Missing(metric="processes", reason="unsupported"),)}).verdict()
+    one = silent(said, "no-cuda-context")
+    assert one is not None
+    assert [(missing.metric, missing.reason) for missing in one.missing] == [("gpus", "unsupported")]
+    assert found(said, "no-cuda-context") is None
+
+
 def test_no_cuda_context_abstains_beside_pids_of_the_host() -> None:
     machine = on_cpu()
     foreign = Process(pid=7, started_ticks=0, verified=False, unseen="foreign", gpus=(GpuShare(uuid="G"),))

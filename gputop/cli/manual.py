@@ -35,7 +35,7 @@ def page(args: argparse.Namespace, settings: Settings) -> int:
 def rules(args: argparse.Namespace, settings: Settings) -> int:
     """Every rule and its question, or one in full; its numbers are those that hold here."""
     from gputop.diagnose.rules import RULES
-    from gputop.docs.rules import rule_list, rule_page
+    from gputop.docs.rules import rule_list, rule_origin, rule_page
 
     if args.rule is None:
         print(rule_list())
@@ -46,7 +46,8 @@ def rules(args: argparse.Namespace, settings: Settings) -> int:
         near = get_close_matches(args.rule, RULES, 1, 0.5)
         hint = f"do you mean {near[0]}?" if near else "`gputop rules` lists them"
         raise Failure(f"there is no rule {clean(args.rule, 40)!r}: {hint}", USAGE)
-    print(rule_page(args.rule, settings.thresholds), end="")
+    print(rule_page(args.rule, settings.thresholds))
+    print(rule_origin(args.rule))
     return OK
 
 

@@ -13,7 +13,16 @@ from gputop.model import Role
 _READS_A_SECOND = 250  # threads that are looked at
 
 
-@rule("self-overhead", "Does gputop itself cost too much?", level=Level.NEVER, state="", short="")
+@rule(
+    "self-overhead",
+    "Does gputop itself cost too much?",
+    level=Level.NEVER,
+    state="",
+    short="",
+    number="M1",
+    rows=(),
+    needs=(),
+)
 def self_overhead(view: View) -> Iterator[Finding]:
     """Its CPU time, the time inside driver calls, and threads that are looked at less often than they should be."""
     host, frame = view.host(), view.frame
@@ -51,7 +60,16 @@ def _cheaper(*, asks_driver: bool) -> Iterator[Step]:
         yield Step(text="leave the driver alone", command="gputop --no-nvml")
 
 
-@rule("blind-spots", "What could not be judged, and why?", level=Level.NEVER, state="", short="")
+@rule(
+    "blind-spots",
+    "What could not be judged, and why?",
+    level=Level.NEVER,
+    state="",
+    short="",
+    number="M2",
+    rows=(),
+    needs=(),
+)
 def blind_spots(view: View) -> Iterator[Finding]:
     """What other rules could not read, though somebody could: with the rules that are silent for want of it."""
     spots: dict[tuple[str, str], list[str]] = {}

@@ -38,6 +38,10 @@ class Rule:
     level: Level
     group: str  # the module, or the folder, below diagnose that it stands in
     judge: Judge
+    number: str | None  # in the written specification of the rules: R05; two where it has a variant: R11 and R11b
+    rows: tuple[int, ...]  # of the mission, which it serves
+    needs: tuple[str, ...]  # metrics without which it never finds anything; `one or other`: where both are unknown
+    partly: tuple[str, ...] = ()  # metrics that a part of what it looks for takes
     confirmed_by: tuple[str, ...] = ()  # names of facts, told of one of its processes, that make it surer
     crit_level: Level | None = None  # of its crit findings, where they come before the others
     instead_of: tuple[str, ...] = ()  # rules that are not told of a job while this one explains what they see
@@ -53,6 +57,10 @@ def rule(
     question: str,
     *,
     level: Level,
+    number: str | None,
+    rows: tuple[int, ...],
+    needs: tuple[str, ...],
+    partly: tuple[str, ...] = (),
     state: str = "",
     short: str = "",
     confirmed_by: tuple[str, ...] = (),
@@ -62,6 +70,7 @@ def rule(
 ) -> Callable[[Judge], Judge]:
     """Declare a rule. Its numbers stand in the table of the same name in thresholds.toml.
 
+    `needs`, `partly`: by their names in the manual, what it abstains for; `needs=()` where it judges by what there is.
     `confirmed_by`: facts of told.py. Where one was told of a process of a finding, the engine makes it surer.
     `last`: it has no reason to give, and is told only where no other rule has one.
     """
@@ -70,7 +79,10 @@ def rule(
         if id in RULES:
             raise ValueError(f"two rules are called {id}")
         group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
-        RULES[id] = Rule(id, question, state, short, level, group, judge, confirmed_by, crit_level, instead_of, last)
+        RULES[id] = Rule(
+            id, question, state, short, level, group, judge, number, rows, needs, partly,
+            confirmed_by, crit_level, instead_of, last,
+        )  # fmt: skip
         return judge
 
     return declare

@@ -19,11 +19,12 @@ _T = TypeVar("_T")
 _NO_CPUS = "how many CPUs the machine has: in a recording by hand, cpus_total of its host"
 _WORST_FIRST: tuple[Literal["crit", "warn", "info"], ...] = ("crit", "warn", "info")
 # where a feature of a trainer comes from, for the reason why it is unknown
-_ORIGIN = {
+ORIGIN = {
     "duty": "busy_percent", "power_share": "power_watts", "clock_share": "sm_clock_mhz", "sm": "sm_active_percent",
     "memory_busy": "memory_busy_percent", "occupancy": "sm_occupancy_percent", "tensor": "tensor_percent",
     "dram": "dram_percent", "fp32": "fp32_percent", "pcie_rx": "pcie_rx_bytes_per_s", "nvlink": "nvlink_rx_bytes_per_s",
     "pcie_tx": "pcie_tx_bytes_per_s", "allowed": "allowed_cpus", "main": "main_thread_percent",
+    "cores": "cpu_percent", "own": "cpu_percent", "loader_cpu": "cpu_percent", "loader_low": "cpu_percent",
     "loader_blocked": "blocked_percent", "loader_delayed": "io_wait_percent", "loader_wait": "run_wait_percent",
     "run_wait": "run_wait_percent", "main_wait": "main_run_wait_percent", "compute_threads": "busy_threads",
     "switches": "voluntary_switches_per_s", "throttled": "throttled_percent", "read_bytes": "read_bytes_per_s",
@@ -70,7 +71,7 @@ class View(Numbers):
         said = {missing.metric: missing for missing in getattr(thing, "missing", ())}
         absent = () if isinstance(thing, Trainer) else unknown  # of a trainer, what is unknown may just be early
         said = {**{name: Missing(metric=name, reason="absent") for name in absent}, **said}
-        reasons = [missing for name in unknown if (missing := said.get(_ORIGIN.get(name, name)))]
+        reasons = [missing for name in unknown if (missing := said.get(ORIGIN.get(name, name)))]
         if reasons:
             self.abstain(thing, *reasons, unlock=unlock)
         return False

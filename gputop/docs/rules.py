@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from gputop import thresholds
@@ -43,6 +43,14 @@ def level_list() -> str:
     return listing((f"{level.value}", f"{words}.") for level, words in LEVELS.items())
 
 
+def rule_origin(id: str) -> str:
+    """Where a rule stands in the documents it was written by: for who works on gputop."""
+    rule = RULES[id]
+    rows = ", ".join(map(str, rule.rows))
+    of_mission = f"mission {'rows' if len(rule.rows) > 1 else 'row'} {rows}" if rows else "no row of the mission"
+    return f"In the specification: {rule.number or 'no number'}; {of_mission}."
+
+
 def rule_pages(site: Tables | None = None) -> str:
     """Every rule in full, and the numbers that several share."""
     tables = [name for name in thresholds.written() if name not in RULES]
@@ -66,8 +74,26 @@ def _what(rule: Rule) -> Iterator[str]:
         yield CHOICES[rule.id]
     state = f", shown as `{rule.state}`" if rule.state else ""
     yield f"Group {rule.group}, level {rule.level.value} ({LEVELS[rule.level]}){state}."
+    yield _needed(rule)
     if rule.confirmed_by:
         yield f"Surer where a stack, a trace or the program says: {', '.join(rule.confirmed_by)}."
+
+
+def _needed(rule: Rule) -> str:
+    """The signals for want of which it abstains."""
+    if not rule.needs and not rule.partly:
+        return "Needs no signal: it judges by what there is."
+    parts = [_either(rule.needs)] if rule.needs else []
+    parts += [f"for a part of what it looks for {_either(rule.partly)}"] if rule.partly else []
+    return f"Needs: {'; '.join(parts)}. Where it lacks one of them, it abstains."
+
+
+def _either(needs: Sequence[str]) -> str:
+    """Names of metrics; of `one or other` either will do."""
+    return ", ".join(
+        f"either {' or '.join(f'`{name}`' for name in choice)}" if len(choice) > 1 else f"`{choice[0]}`"
+        for choice in (need.split(" or ") for need in needs)
+    )
 
 
 def _numbers(name: str, site: Tables | None) -> str:

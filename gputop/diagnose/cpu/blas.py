@@ -22,6 +22,9 @@ _UNLOCK = "the libraries of a process are shown to its owner: run gputop as the 
     state="openblas",
     short="BLAS",
     confirmed_by=("linalg-in-loaders",),
+    number="R18",
+    rows=(16,),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus", "cpu_model", "libraries"),
 )
 def openblas_on_intel(view: View) -> Iterator[Finding]:
     """pip's NumPy always brings OpenBLAS: only pools at work beside a GPU that waits make it a suspect, and no more."""

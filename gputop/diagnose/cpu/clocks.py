@@ -14,7 +14,16 @@ _SAVING = frozenset({"powersave", "conservative"})
 _BY_PREFERENCE = frozenset({"intel_pstate", "amd-pstate-epp", "amd_pstate_epp"})
 
 
-@rule("cpu-slow", "Do the CPUs run below their clock?", level=Level.CAUSE, state="slow cpu", short="CPU")
+@rule(
+    "cpu-slow",
+    "Do the CPUs run below their clock?",
+    level=Level.CAUSE,
+    state="slow cpu",
+    short="CPU",
+    number="R20",
+    rows=(),
+    needs=("cpu_governor", "cpu_max_mhz"),
+)
 def cpu_slow(view: View) -> Iterator[Finding]:
     """Set so by governor, preference or cap, too hot, or simply far below the highest clock while busy."""
     host = view.host()

@@ -32,7 +32,17 @@ class Consumer(NamedTuple):
         return max(self.processes, key=lambda process: process.cpu_percent or 0.0)
 
 
-@rule("neighbour", "Does other work take the CPUs or the disk?", level=Level.CAUSE, state="neighbour", short="NEAR")
+@rule(
+    "neighbour",
+    "Does other work take the CPUs or the disk?",
+    level=Level.CAUSE,
+    state="neighbour",
+    short="NEAR",
+    number="R22",
+    rows=(19,),
+    needs=("busy_percent",),
+    partly=("run_wait_percent", "read_bytes_per_s", "cpus_total"),
+)
 def neighbour(view: View) -> Iterator[Finding]:
     """The GPU waits, CPUs or disk are full, and most of that is not of this job but of another one."""
     for trainer in view.trainers():
@@ -49,6 +59,8 @@ def neighbour(view: View) -> Iterator[Finding]:
 def _cpu_full(view: View, trainer: Trainer) -> bool:
     waits = max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
     full = view.above(view.mean("host", "cpu_percent"), "cpu_percent")
+    if full and trainer.loader_wait is None and not view.knows(trainer, "run_wait"):
+        return False
     pressure = view.mean("host", "cpu_pressure")  # not every kernel tells it
     pressed = pressure is None or view.above(pressure, "pressure_percent")
     return full and view.above(waits, "run_wait") and pressed

@@ -20,6 +20,9 @@ from gputop.diagnose.view import View
     level=Level.CAUSE,
     state="far cpu",
     short="NUMA",
+    number="R21",
+    rows=(),
+    needs=("local_cpus", "cpu_percent", "last_cpu", "cpus_total"),
 )
 def numa_misplacement(view: View) -> Iterator[Finding]:
     """With two nodes or more, the CPU time of one GPU's trainer that is spent outside the CPUs near that GPU."""
@@ -29,10 +32,10 @@ def numa_misplacement(view: View) -> Iterator[Finding]:
         if len(trainer.gpus) != 1 or not view.knows(trainer.gpus[0], "local_cpus"):
             continue
         near = parsed(trainer.gpus[0].local_cpus)
-        if not near or not view.above(trainer.cores, "cores"):
+        if not near or not view.knows(trainer, "cores") or not view.above(trainer.cores, "cores"):
             continue
         total = view.cpus()
-        if total is None or len(near) >= total:
+        if total is None or len(near) >= total or not view.knows(trainer.process, "last_cpu"):
             continue
         share = _far_share(view, trainer, near)
         if view.above(share, "far"):

@@ -13,7 +13,17 @@ from gputop.diagnose.view import View
 from gputop.model import Cgroup
 
 
-@rule("cpu-quota", "Is a job held back by a limit on its CPUs?", level=Level.CAUSE, state="cpu limit", short="CPU")
+@rule(
+    "cpu-quota",
+    "Is a job held back by a limit on its CPUs?",
+    level=Level.CAUSE,
+    state="cpu limit",
+    short="CPU",
+    number="R19",
+    rows=(9, 10),
+    needs=(),
+    partly=("throttled_percent", "cpus_total"),
+)
 def cpu_quota(view: View) -> Iterator[Finding]:
     """Its control group was stopped for want of quota, or all its work is on very few CPUs of many."""
     for trainer in view.trainers():

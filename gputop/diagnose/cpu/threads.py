@@ -44,11 +44,14 @@ def pool(process: Process) -> int | None:
     level=Level.CAUSE,
     state="threads",
     short="THR",
+    number="R16",
+    rows=(15,),
+    needs=("allowed_cpus", "busy_threads", "run_wait_percent", "voluntary_switches_per_s", "cpu_percent"),
 )
 def threads_process(view: View) -> Iterator[Finding]:
     """More threads that want to run than CPUs, waiting, and spinning while they do: passive ones cost little."""
     for trainer in view.trainers():
-        if not view.knows(trainer, "allowed", "compute_threads", "run_wait", "switches"):
+        if not view.knows(trainer, "allowed", "compute_threads", "run_wait", "switches", "own"):
             continue
         allowed = trainer.allowed or 1.0
         wanted = view.mean(trainer.process, "busy_threads")
@@ -120,6 +123,10 @@ def limit_threads(each: int, whom: str = "it") -> tuple[Step, ...]:
     state="threads",
     short="THR",
     instead_of=("threads-process",),
+    number="R17",
+    rows=(15, 19),
+    needs=("allowed_cpus", "busy_threads"),
+    partly=("cpus_total",),
 )
 def threads_host(view: View) -> Iterator[Finding]:
     """Every process sizes its pool for the whole machine; many single threads are no such pools, and harm little."""

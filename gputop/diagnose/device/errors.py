@@ -44,7 +44,17 @@ class Fault(NamedTuple):
     replace: bool = False  # the card is to be exchanged
 
 
-@rule("hw-errors", "Does a GPU or its link break?", level=Level.HARDWARE, state="broken", short="HW")
+@rule(
+    "hw-errors",
+    "Does a GPU or its link break?",
+    level=Level.HARDWARE,
+    state="broken",
+    short="HW",
+    number="R44",
+    rows=(),
+    needs=(),
+    partly=("ecc_uncorrected",),
+)
 def hw_errors(view: View) -> Iterator[Finding]:
     """Errors the driver reported or counted since we look, rows it could not replace, links that went down."""
     for gpu in view.gpus(silent=True):

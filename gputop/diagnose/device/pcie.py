@@ -20,6 +20,9 @@ _NEWEST = 6  # generation whose replays are known
     level=Level.DEVICE,
     state="pcie",
     short="PCIE",
+    number="R43",
+    rows=(),
+    needs=("busy_percent", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max"),
 )
 def pcie_degraded(view: View) -> Iterator[Finding]:
     """Fewer lanes or a lower generation than card and slot can do, while it works; errors; a slot of a lower one."""

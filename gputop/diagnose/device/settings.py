@@ -13,7 +13,16 @@ from gputop.model import Gpu
 _KEEPERS = ("nvidia-persiste", "nv-hostengine", "nvidia-cuda-mps", "dcgm", "Xorg", "gnome-shell", "Xwayland")
 
 
-@rule("persistence-off", "Does the driver forget the GPUs between programs?", level=Level.NEVER, state="", short="")
+@rule(
+    "persistence-off",
+    "Does the driver forget the GPUs between programs?",
+    level=Level.NEVER,
+    state="",
+    short="",
+    number="R42",
+    rows=(),
+    needs=("persistence_mode",),
+)
 def persistence_off(view: View) -> Iterator[Finding]:
     """Without persistence, and nobody who keeps the driver: every first program waits, and settings are lost."""
     gpus = [gpu for gpu in view.gpus() if gpu.parent_uuid is None and view.knows(gpu, "persistence_mode")]
@@ -46,7 +55,16 @@ def persistence_off(view: View) -> Iterator[Finding]:
     )
 
 
-@rule("mig-visibility", "Is a GPU cut in parts that tell little?", level=Level.NEVER, state="", short="")
+@rule(
+    "mig-visibility",
+    "Is a GPU cut in parts that tell little?",
+    level=Level.NEVER,
+    state="",
+    short="",
+    number="R45",
+    rows=(),
+    needs=(),
+)
 def mig_visibility(view: View) -> Iterator[Finding]:
     """What cannot be known of instances, the rules that are silent for it, and instances that are far too large."""
     for gpu in view.gpus():

@@ -27,7 +27,16 @@ def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | No
     return Evidence(text=text, value=clock, unit="MHz", limit=limit)
 
 
-@rule("thermal", "Is a GPU slowed by heat?", level=Level.DEVICE, state="thermal", short="HEAT")
+@rule(
+    "thermal",
+    "Is a GPU slowed by heat?",
+    level=Level.DEVICE,
+    state="thermal",
+    short="HEAT",
+    number="R39",
+    rows=(48,),
+    needs=("temperature_celsius", "throttled_heat_percent or throttled_heat_hard_percent or throttle_reasons"),
+)
 def thermal(view: View) -> Iterator[Finding]:
     """Time slowed by heat, or a temperature at the limit; where no counter tells, the reasons of now."""
     for gpu in view.gpus():
@@ -93,7 +102,17 @@ def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: flo
     )
 
 
-@rule("power", "Is a GPU slowed by its power limit?", level=Level.DEVICE, state="power cap", short="PWR")
+@rule(
+    "power",
+    "Is a GPU slowed by its power limit?",
+    level=Level.DEVICE,
+    state="power cap",
+    short="PWR",
+    number="R40",
+    rows=(48,),
+    needs=(),
+    partly=("throttled_power_percent", "power_limit_watts", "power_default_limit_watts"),
+)
 def power(view: View) -> Iterator[Finding]:
     """Slowed below the default limit is a fault; at the default limit it is a card at full load."""
     for gpu in view.gpus():
@@ -157,7 +176,16 @@ def _capped(view: View, gpu: Gpu, capped: float) -> Finding:
     )  # fmt: skip
 
 
-@rule("clocks-low", "Are a GPU's clocks set low?", level=Level.DEVICE, state="low clock", short="CLK")
+@rule(
+    "clocks-low",
+    "Are a GPU's clocks set low?",
+    level=Level.DEVICE,
+    state="low clock",
+    short="CLK",
+    number="R41",
+    rows=(),
+    needs=("busy_percent", "sm_clock_mhz", "throttle_reasons"),
+)
 def clocks_low(view: View) -> Iterator[Finding]:
     """Busy, at full performance state, and slower than it can with nothing that holds it back: somebody set it so."""
     for gpu in view.gpus():

@@ -19,6 +19,10 @@ from gputop.diagnose.view import View
     state="memory-bound",
     short="MEM",
     confirmed_by=("memory-bound-kernels",),
+    number="R11 and R11b",
+    rows=(51, 53),
+    needs=("busy_percent", "dram_percent or memory_busy_percent"),
+    partly=("tensor_percent", "power_watts"),
 )
 def mem_bw_bound(view: View) -> Iterator[Finding]:
     """Its memory moves nearly what it can, its tensor cores do little; seen on an idle GPU, it may be copies."""
@@ -27,13 +31,19 @@ def mem_bw_bound(view: View) -> Iterator[Finding]:
         if not view.knows(trainer, "duty") or busy is None or trainer.peers or serves(trainer):
             continue
         if view.above(busy, "busy_percent"):
-            by_units = view.above(dram_of_top(trainer), "dram") and view.below(tensor_of_top(trainer), "tensor")
+            moves = view.above(dram_of_top(trainer), "dram") and view.knows(trainer, "tensor")
+            by_units = moves and view.below(tensor_of_top(trainer), "tensor")
             if by_units or (trainer.dram is None and _by_proxy(view, trainer)):
                 yield _bound(view, trainer, busy, by_units)
         elif view.below(busy, "idle_percent"):
             moves = view.above(dram_of_top(trainer), "dram")
-            if moves or (trainer.dram is None and view.above(trainer.memory_busy, "idle_memory_busy")):
+            if moves or (trainer.dram is None and _in_use(view, trainer)):
                 yield _copies(view, trainer, busy)
+
+
+def _in_use(view: View, trainer: Trainer) -> bool:
+    """The same by time, where the card does not tell how much is moved."""
+    return view.knows(trainer, "memory_busy") and view.above(trainer.memory_busy, "idle_memory_busy")
 
 
 def _by_proxy(view: View, trainer: Trainer) -> bool:

@@ -22,6 +22,10 @@ _BIGGER = (
     level=Level.HEALTHY,
     state="healthy",
     short="OK",
+    number="R08",
+    rows=(3, 7, 22, 25, 35, 50),
+    needs=("busy_percent", "sm_active_percent or power_watts"),
+    partly=("sm_clock_mhz",),
 )
 def gpu_bound_healthy(view: View) -> Iterator[Finding]:
     """Busy without gaps, and a second signal says that it gets something done."""
@@ -52,8 +56,9 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
 def _kind(view: View, trainer: Trainer) -> str | None:
     """What the GPU is bound by; None where it is busy with little, or with something another rule tells better."""
     if trainer.sm is None:
+        known = view.knows(trainer, "power_share", "clock_share")
         by_power = view.above(trainer.power_share, "power_share") and view.above(trainer.clock_share, "clock_share")
-        return "its power says that it works" if by_power else None
+        return "its power says that it works" if known and by_power else None
     tensor, dram = tensor_of_top(trainer) or 0.0, dram_of_top(trainer) or 0.0
     in_fp32 = (trainer.fp32 or 0.0) >= view.limit("fp32") and (trainer.tensor or 0.0) < view.limit("no_tensor")
     by_memory = view.above(dram, "dram")

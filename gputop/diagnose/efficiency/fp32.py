@@ -21,6 +21,9 @@ _UNLOCK = "only Hopper and newer tell what their units do (GPM); a torch trace t
     state="fp32 math",
     short="FP32",
     confirmed_by=("full-precision",),
+    number="R10",
+    rows=(50, 54, 57, 58, 59),
+    needs=("busy_percent", "fp32_percent", "tensor_percent", "compute_capability"),
 )
 def tensor_cores_idle(view: View) -> Iterator[Finding]:
     """Busy, its fp32 pipe at work and its tensor cores not, on a card that has them; fp64 programs mean it so."""
@@ -28,7 +31,7 @@ def tensor_cores_idle(view: View) -> Iterator[Finding]:
         busy = view.mean(trainer, "busy_percent")
         if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
             continue
-        if not _has_them(trainer) or trainer.peers or serves(trainer):
+        if not _has_them(view, trainer) or trainer.peers or serves(trainer):
             continue
         if not view.knows(trainer, "fp32", "tensor", unlock=_UNLOCK) or not view.above(trainer.fp32, "fp32"):
             continue
@@ -40,8 +43,9 @@ def tensor_cores_idle(view: View) -> Iterator[Finding]:
             yield _in_fp32(view, trainer, busy or 0.0, "warn" if idle else "info")
 
 
-def _has_them(trainer: Trainer) -> bool:
-    return bool(trainer.gpus) and all((gpu.compute_capability or (0, 0)) >= (7, 0) for gpu in trainer.gpus)
+def _has_them(view: View, trainer: Trainer) -> bool:
+    known = bool(trainer.gpus) and all(view.knows(gpu, "compute_capability") for gpu in trainer.gpus)
+    return known and all((gpu.compute_capability or (0, 0)) >= (7, 0) for gpu in trainer.gpus)
 
 
 def _in_fp32(view: View, trainer: Trainer, busy: float, severity: Severity) -> Finding:

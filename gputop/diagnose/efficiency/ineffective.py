@@ -21,6 +21,10 @@ _RANKS = "a torch trace tells waiting for other ranks, which keeps a GPU busy, f
     state="little work",
     short="FEW",
     confirmed_by=("small-grids",),
+    number="R09",
+    rows=(54, 57),
+    needs=("busy_percent", "sm_active_percent or power_watts"),
+    partly=("memory_busy_percent", "sm_clock_mhz"),
 )
 def busy_not_effective(view: View) -> Iterator[Finding]:
     """Kernels all the time, and few multiprocessors at work; where no unit tells, little power at a full clock."""

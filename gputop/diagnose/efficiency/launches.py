@@ -22,6 +22,10 @@ from gputop.diagnose.view import View
     state="launch wait",
     short="LAUNCH",
     confirmed_by=("launch-bound",),
+    number="R12",
+    rows=(26, 52, 55, 57, 65),
+    needs=("busy_percent", "main_thread_percent", "sm_active_percent or power_watts"),
+    partly=("cpu_percent", "read_chars_per_s"),
 )
 def overhead_bound(view: View) -> Iterator[Finding]:
     """The main thread never rests, loaders do, nothing is read, and the GPU is idle in gaps too short to see."""
@@ -74,7 +78,7 @@ def _even(view: View, trainer: Trainer) -> bool:
 
 def _loads_nothing(view: View, trainer: Trainer) -> bool:
     if trainer.loaders:
-        return view.below(trainer.loader_cpu, "loader_cpu")
+        return view.knows(trainer, "loader_cpu") and view.below(trainer.loader_cpu, "loader_cpu")
     if told_to_load(view, trainer):
         return False
     return view.knows(trainer, "read_chars") and trainer.read_chars < view.limit("loader-in-main.read_bytes_per_s")  # type: ignore[operator]

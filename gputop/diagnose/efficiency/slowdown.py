@@ -33,7 +33,16 @@ class Change(NamedTuple):
     unit: str
 
 
-@rule("slowdown", "Is a training run slower than it was?", level=Level.BESIDE, state="slower", short="SLOW")
+@rule(
+    "slowdown",
+    "Is a training run slower than it was?",
+    level=Level.BESIDE,
+    state="slower",
+    short="SLOW",
+    number="R50",
+    rows=(),
+    needs=("busy_percent",),
+)
 def slowdown(view: View) -> Iterator[Finding]:
     """Ten minutes of one speed, then five and more of a lower one: by its steps, by its GPU, or by the clock of that.
 

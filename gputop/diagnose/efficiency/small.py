@@ -11,6 +11,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook
 from gputop.diagnose.view import View
+from gputop.model import Missing
 
 _TABLE = "small-job"
 
@@ -31,7 +32,16 @@ def small(view: View, trainer: Trainer) -> bool:
     )
 
 
-@rule("small-job", "Is a job small for its GPU?", level=Level.EFFICIENCY, state="small", short="SMALL")
+@rule(
+    "small-job",
+    "Is a job small for its GPU?",
+    level=Level.EFFICIENCY,
+    state="small",
+    short="SMALL",
+    number="R13",
+    rows=(5,),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus", "power_watts", "vram_bytes"),
+)
 def small_job(view: View) -> Iterator[Finding]:
     """Half of a GPU's time or less, evenly, little power, CPU and device memory, for a quarter of an hour."""
     for trainer in view.trainers():
@@ -39,16 +49,14 @@ def small_job(view: View) -> Iterator[Finding]:
             continue
         if trainer.phase_s < view.limit("for_s") or not view.knows(trainer, "cores", "allowed", "power_share"):
             continue
-        if (
-            not view.above(trainer.duty, "least")
-            or partitioned(trainer)
-            or notebook(trainer)
-            or not small(view, trainer)
-        ):
+        if not view.above(trainer.duty, "least") or partitioned(trainer) or notebook(trainer):
+            continue
+        if _held(trainer) is None:
+            view.abstain(trainer, Missing(metric="vram_bytes", reason="unsupported"))
             continue
         busy = view.mean(trainer, "busy_percent")
-        if view.below(busy, "busy_percent"):
-            yield _little(view, trainer, busy or 0.0)  # fmt: skip
+        if view.below(busy, "busy_percent") and small(view, trainer):
+            yield _little(view, trainer, busy or 0.0)
 
 
 def _held(trainer: Trainer) -> float | None:

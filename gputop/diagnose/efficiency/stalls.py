@@ -44,6 +44,10 @@ def _often(view: View, trainer: Trainer, metric: str, bound: float) -> float | N
     state="writes",
     short="LOG",
     confirmed_by=("logs", "sync"),
+    number="R14",
+    rows=(12,),
+    needs=("busy_percent", "main_thread_percent", "write_chars_per_s"),
+    partly=("cpu_percent", "blocked_percent", "read_chars_per_s"),
 )
 def sync_log_stall(view: View) -> Iterator[Finding]:
     """The GPU has short gaps, loaders are idle, and the main thread works in the gaps and writes in every second."""
@@ -67,9 +71,10 @@ def sync_log_stall(view: View) -> Iterator[Finding]:
 
 def _loads_nothing(view: View, trainer: Trainer) -> bool:
     if trainer.loaders:
-        calm = view.below(trainer.loader_blocked, "starved.blocked")
+        known = view.knows(trainer, "loader_blocked", "loader_cpu")
+        calm = known and view.below(trainer.loader_blocked, "starved.blocked")
         return calm and view.below(trainer.loader_cpu, "loader_cpu")
-    return (trainer.read_chars or 0.0) < view.limit("loader-in-main.read_bytes_per_s")
+    return view.knows(trainer, "read_chars") and trainer.read_chars < view.limit("loader-in-main.read_bytes_per_s")  # type: ignore[operator]
 
 
 def _stops(view: View, trainer: Trainer) -> Finding:

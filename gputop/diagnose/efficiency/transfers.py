@@ -60,6 +60,10 @@ def capacity(gpu: Gpu) -> float | None:
     state="copy wait",
     short="COPY",
     confirmed_by=("pageable-copies", "copies-in-the-way"),
+    number="R15",
+    rows=(45, 61, 66),
+    needs=("busy_percent", "pcie_rx_bytes_per_s"),
+    partly=("main_thread_percent", "sm_active_percent"),
 )
 def h2d_transfer_bound(view: View) -> Iterator[Finding]:
     """It has gaps while much comes over PCIe: all that the link carries, or what one thread can copy."""
@@ -69,7 +73,8 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
         if (trainer.duty or 0.0) < view.limit("starved.least"):
             continue
         if not transfers(view, trainer):
-            if (trainer.pcie_rx or 0.0) >= view.limit("bytes_per_s") and view.above(trainer.main, "main"):
+            much = (trainer.pcie_rx or 0.0) >= view.limit("bytes_per_s")
+            if much and view.knows(trainer, "main") and view.above(trainer.main, "main"):
                 view.knows(trainer, "sm")  # without it, who copies looks like who computes
             continue
         if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not shared(view, trainer):

@@ -21,6 +21,9 @@ SETTINGS = "pin_memory=True, persistent_workers=True"
     state="input wait",
     short="WAIT",
     confirmed_by=("loads-in-main",),
+    number="R06",
+    rows=(11, 21, 26, 33, 45),
+    needs=("busy_percent", "main_thread_percent", "cpu_percent"),
 )
 def loader_in_main(view: View) -> Iterator[Finding]:
     """No loaders, one thread fully busy, and signs that it reads: launching kernels looks the same without them."""

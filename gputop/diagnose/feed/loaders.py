@@ -27,6 +27,10 @@ _LESS_WORK = (
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
+    number="R04",
+    rows=(4, 6, 10, 21, 26, 33, 35, 62, 66),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus"),
+    partly=("cpus_total",),
 )
 def starved_cpu_saturated(view: View) -> Iterator[Finding]:
     """The GPU waits and every CPU it may use is busy loading."""
@@ -71,6 +75,9 @@ def _host_full(view: View, trainer: Trainer) -> bool:
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
+    number="R05",
+    rows=(4, 11, 33, 35, 45, 66),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus"),
 )
 def starved_cpu_idle(view: View) -> Iterator[Finding]:
     """The GPU waits, every loader works as fast as it can, and most CPUs are idle: there are too few loaders."""

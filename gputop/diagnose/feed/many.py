@@ -13,7 +13,15 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
 
-@rule("workers-oversized", "Are there more loaders than CPUs, or than there is work for?", level=Level.NEVER)
+@rule(
+    "workers-oversized",
+    "Are there more loaders than CPUs, or than there is work for?",
+    level=Level.NEVER,
+    number="R07",
+    rows=(11, 60),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus"),
+    partly=("cpus_total",),
+)
 def workers_oversized(view: View) -> Iterator[Finding]:
     """More of them in a job than CPUs it may use, or many with next to nothing to do; not where they wait for data."""
     for trainer in view.trainers():
@@ -116,6 +124,8 @@ def _of_all_jobs(view: View) -> Iterator[Finding]:
         return
     cpus = view.cpus()
     if cpus is None or total <= cpus:
+        return
+    if any(trainer.duty is None for trainer in busy):  # those it is told of one by one
         return
     mean = sum(trainer.loaders * (trainer.loader_cpu or 0.0) for trainer in busy) / total
     host = view.host()

@@ -26,12 +26,15 @@ from gputop.model import Process, Role
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
+    number="R47",
+    rows=(33, 35, 62),
+    needs=("busy_percent", "main_thread_percent", "cpu_percent", "blocked_percent", "allowed_cpus"),
 )
 def head_of_line(view: View) -> Iterator[Finding]:
     """The GPU waits, so does the main thread, and most loaders sleep, though neither CPU, disk nor network is short."""
     for trainer in view.trainers():
         if trainer.loaders < view.limit("loaders") or not view.knows(
-            trainer, "duty", "main", "loader_cpu", "loader_blocked"
+            trainer, "duty", "main", "loader_cpu", "loader_blocked", "cores", "allowed"
         ):
             continue
         asleep = view.below(trainer.loader_cpu, "loader_cpu") and view.below(trainer.main, "main")

@@ -55,7 +55,14 @@ class Restarts:
 
 
 @rule(
-    "worker-respawn", "Are loaders started anew for every epoch?", level=Level.STARVED, state="restarts", short="WAIT"
+    "worker-respawn",
+    "Are loaders started anew for every epoch?",
+    level=Level.STARVED,
+    state="restarts",
+    short="WAIT",
+    number="R48",
+    rows=(45,),
+    needs=("busy_percent",),
 )
 def worker_respawn(view: View) -> Iterator[Finding]:
     """All of them vanish and as many others come, again and again, and the GPU waits for them each time."""
@@ -70,7 +77,9 @@ def worker_respawn(view: View) -> Iterator[Finding]:
         if pending is not None and (again or now_s - pending[1] >= _AFTER_S):
             _weigh(view, trainer, restarts, pending, again[0] if again else now_s)
         restarts.pending = again or restarts.pending
-        if len(restarts.cost) >= view.limit("times") and view.knows(trainer, "duty") and not shared(view, trainer):
+        if restarts.last_s is None or not view.knows(trainer, "duty"):
+            continue
+        if len(restarts.cost) >= view.limit("times") and not shared(view, trainer):
             yield from _again(view, trainer, restarts)
 
 

@@ -38,6 +38,9 @@ class Cause(NamedTuple):
     state="idle gaps",
     short="WAIT",
     last=True,
+    number="R51",
+    rows=(4, 25, 33, 35),
+    needs=("busy_percent",),
 )
 def starved_cause_unknown(view: View) -> Iterator[Finding]:
     """The GPU waits and no other rule says why: what was ruled out, each with its value, and how to find out."""

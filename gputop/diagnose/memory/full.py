@@ -13,7 +13,16 @@ from gputop.diagnose.view import View
 from gputop.model import Gpu
 
 
-@rule("gmem-nearly-full", "Is the memory of a GPU nearly used up?", level=Level.BESIDE, state="gpu full", short="FULL")
+@rule(
+    "gmem-nearly-full",
+    "Is the memory of a GPU nearly used up?",
+    level=Level.BESIDE,
+    state="gpu full",
+    short="FULL",
+    number="R35",
+    rows=(47, 67),
+    needs=("vram_used_bytes", "vram_total_bytes"),
+)
 def gmem_nearly_full(view: View) -> Iterator[Finding]:
     """Full and still growing is a risk; full and calm is an allocator that keeps what it got, or a program's choice."""
     for gpu in view.gpus():

@@ -21,6 +21,9 @@ from gputop.model import Cgroup, Gpu, Missing
     state="gpu leak",
     short="LEAK",
     confirmed_by=("memory-growth",),
+    number="R36",
+    rows=(46, 67, 70),
+    needs=("vram_bytes", "vram_total_bytes"),
 )
 def gmem_leak(view: View) -> Iterator[Finding]:
     """Steady growth, in each third of a window that begins after the start of the program."""
@@ -28,6 +31,9 @@ def gmem_leak(view: View) -> Iterator[Finding]:
     for trainer in view.trainers(cold=True):
         if trainer.gpus and any(share.vram_bytes is None for share in trainer.process.gpus):
             view.abstain(trainer, Missing(metric="vram_bytes", reason="unsupported"))
+            continue
+        if trainer.gpus and _installed(trainer) is None:
+            view.knows(trainer.gpus[0], "vram_total_bytes")
             continue
         growth = grown.get(trainer.identity)
         if growth is None:
@@ -108,6 +114,9 @@ class Room(NamedTuple):
     level=Level.BESIDE,
     state="host leak",
     short="LEAK",
+    number="R28",
+    rows=(46,),
+    needs=("pss_bytes",),
 )
 def host_memory_leak(view: View) -> Iterator[Finding]:
     """Steady growth of the program with its loaders, by which what is left of the machine or its limit shrinks."""

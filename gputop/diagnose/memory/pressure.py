@@ -13,7 +13,17 @@ from gputop.diagnose.view import View
 from gputop.model import Cgroup, Host
 
 
-@rule("memory-pressure", "Is host memory short?", level=Level.CAUSE, state="memory", short="MEM")
+@rule(
+    "memory-pressure",
+    "Is host memory short?",
+    level=Level.CAUSE,
+    state="memory",
+    short="MEM",
+    number="R27",
+    rows=(),
+    needs=(),
+    partly=("memory_total_bytes", "memory_available_bytes", "swap_in_per_s", "memory_pressure"),
+)
 def memory_pressure(view: View) -> Iterator[Finding]:
     """Swapping, waiting for memory, reading again what was dropped, or a limit that is reached."""
     host = view.host()

@@ -13,7 +13,16 @@ from gputop.model import Gpu, Identity, Missing, Process
 _MPS = "nvidia-cuda-mps"
 
 
-@rule("gpu-shared", "Do several programs take turns on one GPU?", level=Level.DEVICE, state="shared", short="2PRG")
+@rule(
+    "gpu-shared",
+    "Do several programs take turns on one GPU?",
+    level=Level.DEVICE,
+    state="shared",
+    short="2PRG",
+    number="R38",
+    rows=(19,),
+    needs=("busy_percent",),
+)
 def gpu_shared(view: View) -> Iterator[Finding]:
     """Two jobs or more that work on a GPU and leave it no rest: without MPS only one of them computes at a time."""
     for gpu in view.gpus():

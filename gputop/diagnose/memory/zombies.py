@@ -35,6 +35,10 @@ class Nothing(NamedTuple):
     level=Level.DEVICE,
     state="held",
     short="HELD",
+    number="R37",
+    rows=(47,),
+    needs=(),
+    partly=("vram_used_bytes", "vram_total_bytes", "vram_bytes", "gpus", "busy_percent", "cpu_percent"),
 )
 def zombie_memory(view: View) -> Iterator[Finding]:
     """Processes that are gone, dead, orphaned, stopped or idle for long, and memory that belongs to nobody."""
@@ -100,6 +104,8 @@ def _idle_s(view: View) -> Mapping[Identity, float]:
 
 def _idle(view: View, trainer: Trainer) -> bool:
     """Whether neither GPU nor CPUs have anything to do for it; what is unknown is no rest."""
+    if not trainer.gpus or not view.knows(trainer, "duty", "cores"):
+        return False
     duty = trainer.duty
     return view.below(trainer.cores, "idle_cores") and duty is not None and 100 * duty <= view.limit("idle_percent")
 

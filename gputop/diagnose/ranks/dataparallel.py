@@ -28,6 +28,9 @@ class _Card(NamedTuple):
     short="DP",
     confirmed_by=("data-parallel",),
     instead_of=("starved-cause-unknown", "small-job"),
+    number="R31",
+    rows=(17,),
+    needs=("busy_percent",),
 )
 def dataparallel(view: View) -> Iterator[Finding]:
     """The first GPU has more to do or more to hold, the others are all alike, and they work at the same time.

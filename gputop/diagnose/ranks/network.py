@@ -29,25 +29,34 @@ _LESS = (
     state="network",
     short="NET",
     confirmed_by=("exposed-communication",),
+    number="R32",
+    rows=(24,),
+    needs=("world_size", "speed_bytes_per_s"),
+    partly=("send_bytes_per_s", "receive_bytes_per_s"),
 )
 def network_bound(view: View) -> Iterator[Finding]:
     """A link that is full both ways, as when gradients are exchanged; or TCP beside an InfiniBand that does nothing."""
     for team in teams(view):
-        if team.world is None:
-            if _full(view, _links(view)) is not None:
-                view.abstain(team.job, Missing(metric="world_size", reason="denied", unlock=_UNLOCK))
-            continue
-        if not team.elsewhere:
+        if team.world is not None and not team.elsewhere:
             continue
         links = _links(view)
         idle, carrier = _idle_ports(view, links), _carrier(view, links)
         full = _full(view, links)
-        if idle and carrier is not None:
+        if team.world is None:
+            if full is not None or (idle and carrier is not None):
+                view.abstain(team.job, Missing(metric="world_size", reason="denied", unlock=_UNLOCK))
+        elif idle and carrier is not None:
             yield _over_tcp(view, team, carrier, idle)
         elif full is not None:
             yield _is_full(view, team, full)
         elif not any(link.speed_bytes_per_s for link in links):
             view.abstain(team.job, Missing(metric="speed_bytes_per_s", reason="absent"))
+        elif not all(_counted(link) for link in links if link.kind == "infiniband"):
+            untold = (
+                Missing(metric="send_bytes_per_s", reason="absent"),
+                Missing(metric="receive_bytes_per_s", reason="absent"),
+            )
+            view.abstain(team.job, *untold)
 
 
 def _links(view: View) -> list[Network]:
@@ -59,6 +68,11 @@ def _rates(view: View, link: Network) -> tuple[float, float]:
     """Sent and received."""
     key = f"net {link.name}"
     return view.mean(key, "send_bytes_per_s") or 0.0, view.mean(key, "receive_bytes_per_s") or 0.0
+
+
+def _counted(link: Network) -> bool:
+    """Whether anybody counts what goes over it: else it only looks idle."""
+    return link.send_bytes_per_s is not None and link.receive_bytes_per_s is not None
 
 
 def _both_ways(view: View, link: Network) -> bool:
@@ -88,6 +102,8 @@ def _share(view: View, link: Network) -> float | None:
 def _idle_ports(view: View, links: Sequence[Network]) -> list[Network]:
     """The InfiniBand ports, where not one of them is used."""
     ports = [link for link in links if link.kind == "infiniband" and link.speed_bytes_per_s]
+    if not all(map(_counted, ports)):
+        return []
     used = [max(_rates(view, port)) / (port.speed_bytes_per_s or 1.0) for port in ports]
     return ports if ports and view.below(max(used), "idle") else []
 

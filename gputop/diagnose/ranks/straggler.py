@@ -58,6 +58,9 @@ class _Late(NamedTuple):
     short="SLOW",
     confirmed_by=("straggler",),
     instead_of=("collective-wait", "network-bound"),
+    number="R34",
+    rows=(24,),
+    needs=("busy_percent",),
 )
 def straggler(view: View) -> Iterator[Finding]:
     """Ranks step together, so the slowest sets the pace: it is the one that waits least.

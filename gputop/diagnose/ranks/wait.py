@@ -27,11 +27,14 @@ _FLIGHT = "export TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_TRACE_BUFFER_SIZE=2000
     confirmed_by=("collectives",),
     crit_level=Level.HARDWARE,
     instead_of=("slow-start", "starved-cause-unknown"),
+    number="R33",
+    rows=(24, 57),
+    needs=("busy_percent", "tensor_percent or power_watts"),
 )
 def collective_wait(view: View) -> Iterator[Finding]:
     """Fully busy with next to no work and nothing sent: a GPU whose NCCL kernels spin until another rank comes."""
     for team in teams(view):
-        if not any(view.above(one.duty, "near") for one in team.ranks):
+        if not any(view.knows(one, "duty") and view.above(one.duty, "near") for one in team.ranks):
             view.notes(team.job).clear()
             continue
         waiting = tuple(one for one in team.ranks if _waits(view, one))

@@ -15,11 +15,24 @@ from gputop.units import ago, size
 _THIRD = 3
 
 
-@rule("cold-cache", "Are the data only read for the first time?", level=Level.NEVER, state="cold cache", short="COLD")
+@rule(
+    "cold-cache",
+    "Are the data only read for the first time?",
+    level=Level.NEVER,
+    state="cold cache",
+    short="COLD",
+    number="R26",
+    rows=(23,),
+    needs=("memory_cached_bytes", "memory_available_bytes", "memory_total_bytes", "read_bytes_per_s"),
+)
 def cold_cache(view: View) -> Iterator[Finding]:
     """It waits for storage, but what it reads stays in memory: the first epoch says nothing about the next."""
     for trainer in view.trainers():
-        if not waits(view, trainer) or not view.knows(view.frame.host, "memory_cached_bytes", "memory_available_bytes"):
+        if not waits(view, trainer):
+            continue
+        if not view.knows(
+            view.frame.host, "memory_cached_bytes", "memory_available_bytes", "memory_total_bytes", "read_bytes_per_s"
+        ):
             continue
         why = tuple(_fallen(view, trainer)) or tuple(_filling(view, trainer))
         if why and _room(view):

@@ -21,7 +21,14 @@ _DOCKER = 64 * 1024.0**2
 
 
 @rule(
-    "shm-nearly-full", "Is /dev/shm nearly full, or the disk of the checkpoints?", level=Level.BESIDE, state="shm full"
+    "shm-nearly-full",
+    "Is /dev/shm nearly full, or the disk of the checkpoints?",
+    level=Level.BESIDE,
+    state="shm full",
+    number="R29",
+    rows=(),
+    needs=(),
+    partly=("shm_total_bytes", "shm_used_bytes"),
 )
 def shm_nearly_full(view: View) -> Iterator[Finding]:
     """Loaders hand over batches in /dev/shm: when it is full they die. A checkpoint that does not fit is lost."""

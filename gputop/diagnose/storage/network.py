@@ -24,6 +24,10 @@ from gputop.diagnose.view import View
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
     instead_of=("io-bound",),
+    number="R25",
+    rows=(23,),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus"),
+    partly=("read_chars_per_s",),
 )
 def network_fs_bound(view: View) -> Iterator[Finding]:
     """GPU and CPU have little to do, the job is who reads from a file server, and that or the way to it is slow."""

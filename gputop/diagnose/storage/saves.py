@@ -27,6 +27,10 @@ _DENIED = "what a process writes is shown to its owner: run gputop as the same u
     state="checkpoint",
     short="SAVE",
     confirmed_by=("saves",),
+    number="R30",
+    rows=(13,),
+    needs=("busy_percent",),
+    partly=("write_chars_per_s",),
 )
 def checkpoint_stall(view: View) -> Iterator[Finding]:
     """The GPUs stop again and again, at even distances, and nearly every time a lot is written."""

@@ -31,12 +31,18 @@ class Reads(NamedTuple):
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
     instead_of=("io-bound",),
+    number="R24",
+    rows=(23,),
+    needs=(),
+    partly=("read_chars_per_s", "read_calls_per_s"),
 )
 def io_small_files(view: View) -> Iterator[Finding]:
     """It waits for storage, and what it asks for is small: the number of requests is the limit, not the bytes."""
     for trainer in view.trainers():
         why = waits(view, trainer)
         reads = small(view, trainer) if why else None
+        if why and reads is None and _unseen(view):
+            view.knows(trainer, "read_chars", "read_calls")
         severity = view.by_share(trainer.lost)
         if why and reads is not None and severity is not None:
             yield view.found(
@@ -71,6 +77,12 @@ def small(view: View, trainer: Trainer) -> Reads | None:
         called = view.above(trainer.read_calls, "io-small-files.calls_per_s") and (tiny or request is None)
         found = view.below(mean, "io-small-files.read_bytes") and (called or (tiny and many))
     return Reads(mean, trainer.read_calls if mean else None, request, requests) if found else None
+
+
+def _unseen(view: View) -> bool:
+    """Whether no device tells what it is asked for: then only the calls could."""
+    source = sources.source(view)
+    return source is None or source.request is None
 
 
 def _told(view: View, trainer: Trainer, reads: Reads) -> Evidence:

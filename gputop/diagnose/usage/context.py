@@ -15,7 +15,16 @@ from gputop.model import Gpu, Missing
 _UNLOCK = "run gputop on the host, or start the container with --pid=host"
 
 
-@rule("no-cuda-context", "Does a program train without its GPU?", level=Level.USE, state="no GPU", short="CPU!")
+@rule(
+    "no-cuda-context",
+    "Does a program train without its GPU?",
+    level=Level.USE,
+    state="no GPU",
+    short="CPU!",
+    number="R01",
+    rows=(2,),
+    needs=("gpus", "cpu_percent"),
+)
 def no_cuda_context(view: View) -> Iterator[Finding]:
     """It trains, its CPUs are busy, and no GPU's driver knows it or any process below it."""
     gpus = [gpu for gpu in view.frame.gpus if gpu.condition == "ok"]
@@ -25,26 +34,31 @@ def no_cuda_context(view: View) -> Iterator[Finding]:
         old = (trainer.process.age_s or 0.0) >= view.limit("age_s")
         if not old or not trains(trainer) or notebook(trainer) or serves(trainer):
             continue
+        if not view.knows(trainer, "cores"):
+            continue
         loads = view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores")
         if loads or not view.above(trainer.cores, "cores"):
             continue
-        if reason := _unsure(view, gpus):
-            view.abstain(trainer, Missing(metric="gpus", reason="denied", unlock=reason))
+        if unsure := _unsure(view, gpus):
+            view.abstain(trainer, unsure)
         else:
             yield _on_the_cpu(view, trainer, gpus)
 
 
-def _unsure(view: View, gpus: list[Gpu]) -> str | None:
-    """What would make sure that the driver names this process if it had a context: None where it does."""
+def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
+    """Why the driver might not name this process if it had a context: None where it would."""
+    nameless_here = Missing(metric="gpus", reason="denied", unlock=_UNLOCK)
     if any(process.unseen in ("foreign", "hidden") for process in view.frame.processes):
-        return _UNLOCK
+        return nameless_here
     for gpu in gpus:
+        if untold := next((one for one in gpu.missing if one.metric == "processes"), None):
+            return Missing(metric="gpus", reason=untold.reason, unlock=untold.unlock)
         named = [share for process in view.frame.processes for share in process.gpus if share.uuid == gpu.uuid]
         held = sum(share.vram_bytes or 0 for share in named)
         nameless = gpu.vram_used_bytes is not None and gpu.vram_used_bytes - held >= view.limit("nameless_bytes")
         at_work = (view.mean(gpu, "busy_percent") or 0.0) >= view.limit("nameless_percent")
         if (nameless and all(share.vram_bytes is not None for share in named)) or (at_work and not named):
-            return _UNLOCK
+            return nameless_here
     return None
 
 

@@ -17,6 +17,9 @@ from gputop.diagnose.view import View
     level=Level.USE,
     state="GPU idle",
     short="IDLE",
+    number="R02",
+    rows=(2, 44),
+    needs=("busy_percent", "cpu_percent"),
 )
 def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
     """A context that has worked before, no work for a minute, and a core or more at work on something else."""

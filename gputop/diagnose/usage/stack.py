@@ -39,7 +39,16 @@ class Misfit(NamedTuple):
     evidence: Evidence
 
 
-@rule("stack-vs-gpu", "Does the build of PyTorch fit the GPU?", level=Level.USE, state="old torch", short="OLD")
+@rule(
+    "stack-vs-gpu",
+    "Does the build of PyTorch fit the GPU?",
+    level=Level.USE,
+    state="old torch",
+    short="OLD",
+    number="R46",
+    rows=(18,),
+    needs=("torch_version", "compute_capability"),
+)
 def stack_vs_gpu(view: View) -> Iterator[Finding]:
     """The CUDA it was built with against the compute capability, both ways; and how old it is."""
     for trainer in view.trainers(cold=True):
@@ -47,11 +56,11 @@ def stack_vs_gpu(view: View) -> Iterator[Finding]:
         if not trainer.gpus:
             continue
         if process.torch_version is None:
-            hidden = [one for one in process.missing if one.metric == "libraries" and one.reason == "denied"]
-            if hidden:
+            why = {one.metric for one in process.missing if one.reason == "denied"}
+            if why & {"libraries", "torch_version"}:
                 view.abstain(trainer, Missing(metric="torch_version", reason="denied", unlock=_UNLOCK))
             continue
-        gpus = [gpu for gpu in trainer.gpus if gpu.compute_capability and view.knows(gpu, "compute_capability")]
+        gpus = (gpu for gpu in trainer.gpus if view.knows(gpu, "compute_capability"))
         misfits = [one for gpu in gpus if (one := _misfit(view, trainer, gpu))]
         if misfits:
             yield _told(view, trainer, min(misfits, key=lambda one: one.severity != "warn"))

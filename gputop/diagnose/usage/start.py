@@ -28,6 +28,10 @@ class Phase(NamedTuple):
     state="starting",
     short="START",
     confirmed_by=("compiles",),
+    number="R49",
+    rows=(44,),
+    needs=(),
+    partly=("busy_percent",),
 )
 def slow_start(view: View) -> Iterator[Finding]:
     """A training run that has not used its GPU since its start, and what it does instead."""

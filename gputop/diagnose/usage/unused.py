@@ -15,7 +15,14 @@ from gputop.model import Gpu, Job
 
 
 @rule(
-    "gpu-unused-in-job", "Does a job hold GPUs that it does not use?", level=Level.DEVICE, state="unused", short="NONE"
+    "gpu-unused-in-job",
+    "Does a job hold GPUs that it does not use?",
+    level=Level.DEVICE,
+    state="unused",
+    short="NONE",
+    number="R03",
+    rows=(2, 47),
+    needs=("busy_percent",),
 )
 def gpu_unused_in_job(view: View) -> Iterator[Finding]:
     """No work for a quarter of an hour on some of its GPUs, while it works on others."""
