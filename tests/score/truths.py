@@ -12,8 +12,11 @@ class Expected(NamedTuple):
     severity: str
     never: tuple[str, ...] = ()
     by_s: float = 180.0  # after the onset
+    mild: tuple[str, ...] = ()  # what may be told, but not as an alarm
+    over_s: float | None = None  # when the fault is over by itself
 
 
+WELL = "gpu-bound-healthy"  # what is so where nothing is wrong
 EXPECTED = {
     "loader-in-main": Expected("loader-in-main", "warn", ("overhead-bound", "starved-cpu-saturated")),
     "starved-cpu-saturated": Expected("starved-cpu-saturated", "crit", ("starved-cpu-idle", "threads-host")),
@@ -69,12 +72,17 @@ EXPECTED = {
     "thermal": Expected("thermal", "warn", ("power", "clocks-low")),
     "power": Expected("power", "warn", ("thermal", "clocks-low")),
     "clocks-low": Expected("clocks-low", "warn", ("thermal", "power")),
+    "seen-inside": Expected("seen-inside", "warn", ("loader-in-main", "overhead-bound", "small-job", "head-of-line")),
 }
 # what is told beside whatever leads, and never leads itself
 BESIDE = {
+    "cold-cache": Expected("cold-cache", "info", ("starved-cpu-idle",), mild=("io-bound",), over_s=400.0),
     "workers-oversized": Expected("workers-oversized", "info", ("starved-cpu-saturated", "head-of-line")),
     "persistence-off": Expected("persistence-off", "info", ("hw-errors",)),
     "pcie-degraded": Expected("pcie-degraded", "warn", ("h2d-transfer-bound", "hw-errors")),
     "mig-visibility": Expected("mig-visibility", "info", ("no-cuda-context", "zombie-memory")),
+    "self-overhead": Expected("self-overhead", "info", ("neighbour",)),
+    "blind-spots": Expected("blind-spots", "info", ("openblas-on-intel", "io-bound", "starved-cpu-idle")),
 }
-HEALTHY = {"healthy": ("power",), "healthy-plateau": ("gmem-leak",)}  # and what above all must not be said
+# where nothing is wrong, and what above all must not be said
+HEALTHY = {"healthy": ("power", "overhead-bound", "threads-process"), "healthy-plateau": ("gmem-leak",)}
