@@ -38,11 +38,12 @@ def land(tier: str, text: str) -> None:
     PAGE.write_text(f"{before}{begin}{text}{end}{after}", encoding="utf-8")
 
 
-_LEGEND = """right: the cause that was planted leads, or is told where it never leads; of a healthy server it is said that
-it is well. secondary: it is named, but something else leads. symptom: it is only said that the GPU waits. must not: runs in which something was said that would mislead. healthy min: minutes that
-were watched while nothing was wrong. False alarms are findings at warn or above in them. What counts is the last half
-minute of a fault. Times are seconds, the median and the 95th of a hundred. A fault is taken away where that can be
-done, to see when it is no longer named."""
+_LEGEND = """right: the cause that was planted leads, or is told where it never leads; of a healthy server it is said
+that it is well. secondary: it is named, but something else leads. symptom: it is only said that the GPU waits. must
+not: runs in which something was said that would mislead. healthy min: minutes that were watched while nothing was
+wrong. False alarms are findings at warn or above in them. What counts is the last half minute of a fault. Times are
+seconds, the median and the 95th of a hundred. A fault is taken away where that can be done, to see when it is no
+longer named."""
 
 
 def _each(runs: Runs, place: int) -> list[str]:
