@@ -38,6 +38,7 @@ class Truth:
     ends_s: float | None = None  # when the fault is taken away, or over by itself
     never: tuple[str, ...] = ()
     mild: tuple[str, ...] = ()  # what may be told, but not as an alarm
+    within: str | None = None  # the finding that it is the cause of: that alone is true, and says less
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,7 @@ def marked(seen: Sequence[Said], truth: Truth) -> Result:
     ends_s = last_s + 1 if truth.ends_s is None else truth.ends_s
     faulty = [one for one in seen if truth.onset_s <= one.t < ends_s]
     due = [one for one in faulty if truth.due_s <= one.t < truth.due_s + LOOKED_S] or faulty[-1:]
-    mark = Counter(_mark(one, truth.rule, truth.beside) for one in due).most_common(1)[0][0] if due else "silent"
+    mark = Counter(_mark(one, truth.rule, truth) for one in due).most_common(1)[0][0] if due else "silent"
     spans = list(_spans(faulty, truth.rule, named=True))
     before = any(truth.rule in one.named for one in calm)  # it was always so: there was nothing to detect
     last_said = max((one.t for one in seen if truth.rule in one.named), default=None)
@@ -85,14 +86,14 @@ def marked(seen: Sequence[Said], truth: Truth) -> Result:
     )
 
 
-def _mark(one: Said, rule: str, beside: bool) -> str:
-    if rule in (one.named if beside else one.primary):
+def _mark(one: Said, rule: str, truth: Truth) -> str:
+    if rule in (one.named if truth.beside else one.primary):
         return "right"
     if rule in one.named:
         return "secondary"
-    if one.alarms - one.symptoms:
+    if one.alarms - one.symptoms - {truth.within}:
         return "wrong"
-    if one.symptoms:
+    if one.alarms:
         return "symptom"
     return "abstained" if rule in one.abstained else "silent"
 

@@ -14,6 +14,7 @@ class Expected(NamedTuple):
     by_s: float = 180.0  # after the onset
     mild: tuple[str, ...] = ()  # what may be told, but not as an alarm
     over_s: float | None = None  # when the fault is over by itself
+    within: str | None = None  # the finding that it is the cause of: true, if nobody can see why
 
 
 WELL = "gpu-bound-healthy"  # what is so where nothing is wrong
@@ -42,9 +43,11 @@ EXPECTED = {
     "slow-start": Expected("slow-start", "info", ("gpu-idle-cpu-busy", "no-cuda-context"), by_s=340.0),
     "threads-process": Expected("threads-process", "warn", ("threads-host", "starved-cpu-saturated")),
     "threads-host": Expected("threads-host", "crit", ("threads-process", "starved-cpu-saturated")),
-    "openblas-on-intel": Expected("openblas-on-intel", "crit", ("threads-process", "cpu-quota")),
+    "openblas-on-intel": Expected(
+        "openblas-on-intel", "crit", ("threads-process", "cpu-quota"), within="starved-cpu-saturated"
+    ),
     "cpu-quota": Expected("cpu-quota", "crit", ("threads-process", "starved-cpu-saturated")),
-    "cpu-slow": Expected("cpu-slow", "warn", ("cpu-quota", "neighbour")),
+    "cpu-slow": Expected("cpu-slow", "warn", ("cpu-quota", "neighbour"), within="starved-cpu-saturated"),
     "numa-misplacement": Expected("numa-misplacement", "warn", ("starved-cpu-idle", "h2d-transfer-bound")),
     "neighbour": Expected("neighbour", "warn", ("starved-cpu-saturated", "threads-host")),
     "io-bound": Expected(

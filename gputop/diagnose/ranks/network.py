@@ -33,16 +33,15 @@ _LESS = (
 def network_bound(view: View) -> Iterator[Finding]:
     """A link that is full both ways, as when gradients are exchanged; or TCP beside an InfiniBand that does nothing."""
     for team in teams(view):
-        if team.world is None:
-            if _full(view, _links(view)) is not None:
-                view.abstain(team.job, Missing(metric="world_size", reason="denied", unlock=_UNLOCK))
-            continue
-        if not team.elsewhere:
+        if team.world is not None and not team.elsewhere:
             continue
         links = _links(view)
         idle, carrier = _idle_ports(view, links), _carrier(view, links)
         full = _full(view, links)
-        if idle and carrier is not None:
+        if team.world is None:
+            if full is not None or (idle and carrier is not None):
+                view.abstain(team.job, Missing(metric="world_size", reason="denied", unlock=_UNLOCK))
+        elif idle and carrier is not None:
             yield _over_tcp(view, team, carrier, idle)
         elif full is not None:
             yield _is_full(view, team, full)
