@@ -73,11 +73,11 @@ def test_what_never_leads_is_right_where_it_is_told() -> None:
     assert marked(info, replace(FAULT, mild=("io-bound", "thermal"))).misled == ()
 
 
-def test_a_finding_without_its_cause_is_a_symptom_where_that_is_known_to_be_true() -> None:
-    truth = replace(FAULT, rule="openblas-on-intel", within="io-bound")
+def test_what_is_true_as_well_and_says_less_is_a_symptom() -> None:
+    truth = replace(FAULT, rule="openblas-on-intel", also="io-bound")
     assert marked(run(io_bound=(150, 420)), truth).mark == "symptom"
     assert marked(run(io_bound=(150, 420), thermal=(150, 420)), truth).mark == "wrong"
-    assert marked(run(io_bound=(150, 420)), replace(truth, within=None)).mark == "wrong"
+    assert marked(run(io_bound=(150, 420)), replace(truth, also=None)).mark == "wrong"
 
 
 def test_a_healthy_run_is_right_where_it_is_said_to_be_well() -> None:

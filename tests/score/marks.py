@@ -38,7 +38,7 @@ class Truth:
     ends_s: float | None = None  # when the fault is taken away, or over by itself
     never: tuple[str, ...] = ()
     mild: tuple[str, ...] = ()  # what may be told, but not as an alarm
-    within: str | None = None  # the finding that it is the cause of: that alone is true, and says less
+    also: str | None = None  # what is true as well, and says less
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def _mark(one: Said, rule: str, truth: Truth) -> str:
         return "right"
     if rule in one.named:
         return "secondary"
-    if one.alarms - one.symptoms - {truth.within}:
+    if one.alarms - one.symptoms - {truth.also}:
         return "wrong"
     if one.alarms:
         return "symptom"

@@ -158,7 +158,7 @@ def truth_of(name: str, *, plain: bool) -> Truth:
         due_s, ends_s = end_s - LOOKED_S, end_s if _heals(SCENARIOS[name]) else None
     return Truth(
         rule=expected.primary, beside=name in BESIDE, onset_s=ONSET_S, due_s=due_s, ends_s=ends_s,
-        never=expected.never, mild=expected.mild, within=expected.within,
+        never=expected.never, mild=expected.mild, also=expected.also,
     )  # fmt: skip
 
 

@@ -39,11 +39,11 @@ def land(tier: str, text: str) -> None:
 
 
 _LEGEND = """right: the cause that was planted leads, or is told where it never leads; of a healthy server it is said
-that it is well. secondary: it is named, but something else leads. symptom: it is only said that the GPU waits, or that
-its input is too slow where the cause of just that was planted. must not: runs in which something was said that would
-mislead. healthy min: minutes that were watched while nothing was wrong. False alarms are findings at warn or above in
-them. What counts is the last half minute of a fault. Times are seconds, the median and the 95th of a hundred. A fault
-is taken away where that can be done, to see when it is no longer named."""
+that it is well. secondary: it is named, but something else leads. symptom: it is only said that the GPU waits, or what
+was planted with it and says less: slow input without its cause, a hot card without whom it delays. must not: runs in
+which something was said that would mislead. healthy min: minutes that were watched while nothing was wrong. False
+alarms are findings at warn or above in them. What counts is the last half minute of a fault. Times are seconds, the
+median and the 95th of a hundred. A fault is taken away where that can be done, to see when it is no longer named."""
 
 
 def _each(runs: Runs, place: int) -> list[str]:

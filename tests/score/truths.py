@@ -14,7 +14,7 @@ class Expected(NamedTuple):
     by_s: float = 180.0  # after the onset
     mild: tuple[str, ...] = ()  # what may be told, but not as an alarm
     over_s: float | None = None  # when the fault is over by itself
-    within: str | None = None  # the finding that it is the cause of: true, if nobody can see why
+    also: str | None = None  # what is true as well, and says less: what it is the cause of, or what it comes from
 
 
 WELL = "gpu-bound-healthy"  # what is so where nothing is wrong
@@ -44,10 +44,10 @@ EXPECTED = {
     "threads-process": Expected("threads-process", "warn", ("threads-host", "starved-cpu-saturated")),
     "threads-host": Expected("threads-host", "crit", ("threads-process", "starved-cpu-saturated")),
     "openblas-on-intel": Expected(
-        "openblas-on-intel", "crit", ("threads-process", "cpu-quota"), within="starved-cpu-saturated"
+        "openblas-on-intel", "crit", ("threads-process", "cpu-quota"), also="starved-cpu-saturated"
     ),
     "cpu-quota": Expected("cpu-quota", "crit", ("threads-process", "starved-cpu-saturated")),
-    "cpu-slow": Expected("cpu-slow", "warn", ("cpu-quota", "neighbour"), within="starved-cpu-saturated"),
+    "cpu-slow": Expected("cpu-slow", "warn", ("cpu-quota", "neighbour"), also="starved-cpu-saturated"),
     "numa-misplacement": Expected("numa-misplacement", "warn", ("starved-cpu-idle", "h2d-transfer-bound")),
     "neighbour": Expected("neighbour", "warn", ("starved-cpu-saturated", "threads-host")),
     "io-bound": Expected(
@@ -70,7 +70,7 @@ EXPECTED = {
     "network-bound-tcp": Expected("network-bound", "warn", ("collective-wait", "straggler")),
     "collective-wait": Expected("collective-wait", "warn", ("straggler", "network-bound")),
     "collective-wait-hang": Expected("collective-wait", "crit", ("straggler",), by_s=240.0),
-    "straggler": Expected("straggler", "crit", ("collective-wait",)),
+    "straggler": Expected("straggler", "crit", ("collective-wait",), also="thermal"),
     "slowdown": Expected("slowdown", "warn", ("thermal", "starved-cpu-idle"), by_s=1080.0),
     "thermal": Expected("thermal", "warn", ("power", "clocks-low")),
     "power": Expected("power", "warn", ("thermal", "clocks-low")),
