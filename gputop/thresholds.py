@@ -71,7 +71,8 @@ def _set(table: dict[str, float], key: str, value: float, values: Mapping[str, o
     """Put a site's number in; the limit for leaving stays as far from it as it was, unless the site says that too."""
     leaving = f"{key}_exit"
     if leaving in table and leaving not in values:
-        table[leaving] = max(0.0, table[leaving] + value - table[key])
+        moved = table[leaving] + value - table[key]
+        table[leaving] = moved if table[leaving] < 0 else max(0.0, moved)
     table[key] = value
 
 

@@ -12,7 +12,7 @@ from gputop.monitor import Update
 from gputop.told import whom
 from tests.advised import drawn
 from tests.judged import LIMITS, ONSET_S, Seen, scenario
-from tests.score.truths import BESIDE, EXPECTED, HEALTHY, Expected
+from tests.score.truths import BESIDE, EXPECTED, HEALTHY, WELL, Expected
 
 STAYS_S = 60.0  # so much longer it is looked on; `make score` plays them to their ends
 
@@ -51,6 +51,7 @@ def test_scenario_yields_its_finding_beside_the_first(name: str) -> None:
     truth = BESIDE[name]
     for t, said in played(name, truth):
         assert not rules(said.findings) & set(truth.never), f"at {t:.0f} s"
+        assert not rules(tuple(one for one in said.findings if one.severity != "info")) & set(truth.mild)
         if t >= ONSET_S + truth.by_s:
             (told,) = [finding for finding in said.findings if finding.rule == truth.primary]
             assert (told.severity, told.primary) == (truth.severity, False)
@@ -80,6 +81,12 @@ def test_a_healthy_server_is_no_news(name: str) -> None:
     for t, said in scenario(name):
         assert [finding.rule for finding in said.findings if finding.severity != "info"] == [], f"at {t:.0f} s"
         assert not rules(said.findings) & set(HEALTHY[name])
+
+
+def test_every_rule_is_planted_somewhere() -> None:
+    """Where it must be told, and where a simulated server has what it goes by."""
+    assert {truth.primary for truth in (*EXPECTED.values(), *BESIDE.values())} | {WELL} == set(RULES)
+    assert set(SCENARIOS) - {*EXPECTED, *BESIDE, *HEALTHY} == {"showcase", "idle", "16gpu", "64gpu"}  # whole servers
 
 
 def test_every_rule_has_its_numbers_and_its_group() -> None:

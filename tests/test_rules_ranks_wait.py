@@ -120,6 +120,8 @@ FAST = {"tensor_percent": 34.0, "busy_percent": 99.0}
         (of({1: {"tensor_percent": 50.0}}, {"tensor_percent": 42.0}), nothing, 2, "warn"),
         (of({1: {"tensor_percent": 50.0}}, {"tensor_percent": 46.0}), nothing, 2, None),
         (of({1: {"tensor_percent": 50.0}}, {"tensor_percent": 9.0}), nothing, 4, None),  # they do nothing at all
+        (of({1: {"tensor_percent": 50.0}}, {"tensor_percent": 42.0}), nothing, 4, "warn"),
+        (of({1: {"tensor_percent": 50.0, "nvlink_rx_bytes_per_s": 27e9}}, {"tensor_percent": 42.0}), nothing, 4, None),
         (of({1: {"tensor_percent": 50.0}}, {"tensor_percent": 30.0}),
          lambda n: {"gpus": (GpuShare(uuid=f"G{n}", vram_bytes=(40 if n == 1 else 30) * 2**30),)}, 4, None),  # stages
         (of({2: CLOCK | {"name": "A100"}}, FAST), nothing, 4, None),

@@ -13,8 +13,10 @@ from tests.judged import Machine
 from tests.score import told
 from tests.score.__main__ import HOW
 from tests.score.marks import Result, Said, Truth, marked, total
+from tests.score.moved import moved
 from tests.score.runs import PLAIN, VARIANTS, bent, no_units, played, truth_of
 from tests.score.tools import TOOLS
+from tests.score.truths import WELL
 
 FAULT = Truth(rule="io-bound", onset_s=100, due_s=200, ends_s=400, never=("power",))
 
@@ -59,8 +61,34 @@ def test_times_flaps_and_false_alarms_are_counted() -> None:
     assert marked(run(io_bound=(150, 500)), FAULT).clear_s is None
     early = marked(run(power=(10, 30), io_bound=(150, 420)), FAULT)
     assert (early.false_alarms, early.misled, early.healthy_s) == (1, ("power",), 99)
-    calm = marked(run(3601, thermal=(5, 9), low=(100, 3601)), Truth(rule=None))
+    calm = marked(run(3601, thermal=(5, 9), low=(100, 3601)), Truth(rule=None, well=True))
     assert (calm.mark, calm.false_alarms, calm.healthy_s) == (None, 2, 3600)
+
+
+def test_what_never_leads_is_right_where_it_is_told() -> None:
+    told = run(thermal=(0, 500), io_bound=(150, 420))
+    assert marked(told, replace(FAULT, beside=True)).mark == "right"
+    assert marked(told, replace(FAULT, mild=("io-bound", "thermal"))).misled == ("io-bound", "thermal")
+    info = [one._replace(alarms=frozenset()) for one in told]
+    assert marked(info, replace(FAULT, mild=("io-bound", "thermal"))).misled == ()
+
+
+def test_what_is_true_as_well_and_says_less_is_a_symptom() -> None:
+    truth = replace(FAULT, rule="openblas-on-intel", also="io-bound")
+    assert marked(run(io_bound=(150, 420)), truth).mark == "symptom"
+    assert marked(run(io_bound=(150, 420), thermal=(150, 420)), truth).mark == "wrong"
+    assert marked(run(io_bound=(150, 420)), replace(truth, also=None)).mark == "wrong"
+
+
+def test_a_healthy_run_is_right_where_it_is_said_to_be_well() -> None:
+    well = Truth(rule="io-bound", well=True, due_s=460)
+    calm = [one._replace(alarms=frozenset()) for one in run(io_bound=(60, 500))]
+    assert (marked(calm, well).mark, marked(calm, well).detect_s, marked(calm, well).false_alarms) == ("right", None, 0)
+    assert marked([one._replace(primary=frozenset()) for one in calm], well).mark == "secondary"
+
+
+def test_what_was_always_so_is_not_detected_late() -> None:
+    assert marked(run(io_bound=(0, 420)), FAULT).detect_s is None
 
 
 def test_results_add_up() -> None:
@@ -105,7 +133,20 @@ def test_disturbances_do_what_they_say() -> None:
     assert replace(VARIANTS["no pressure"].frame(frame).host, cpus_total=None).io_pressure is Host().io_pressure
     assert truth_of("starved-cpu-idle", plain=True).ends_s == 450
     assert truth_of("thermal", plain=True).ends_s is None
-    assert truth_of("healthy", plain=True).rule is None
+    assert (truth_of("healthy", plain=True).rule, truth_of("healthy", plain=True).well) == (WELL, True)
+    assert truth_of("cold-cache", plain=True).ends_s == 400
+
+
+def test_all_thresholds_move_but_no_times_and_no_share_to_where_nothing_is() -> None:
+    for factor, duty, rate, celsius in ((0.7, 0.56, 14e6, -3.5), (1.3, 0.86, 26e6, -6.5)):
+        tables = moved(factor)
+        assert tables["starved"]["duty"] == pytest.approx(duty)
+        assert tables["starved"]["duty_exit"] - duty == pytest.approx(0.05)
+        assert tables["starved"]["reads_bytes_per_s"] == rate
+        assert tables["thermal"]["slowdown_distance_celsius"] == pytest.approx(celsius)
+        assert tables["thermal"]["slowdown_distance_celsius_exit"] == pytest.approx(celsius - 2)
+        assert tables["network-fs-bound"]["rtt_s"] == pytest.approx(factor * 0.01)
+        assert (tables["zombie-memory"]["idle_s"], tables["engine"]["warm_s"]) == (600, 60)
 
 
 def test_a_scenario_through_all_of_it() -> None:
@@ -123,6 +164,11 @@ def test_the_table_has_a_row_for_each_and_its_place_in_the_manual() -> None:
     runs = {("io-bound", "as it is", tool): Result(mark="wrong", said="power") for tool in TOOLS}
     text = told.page(runs, "as it is", "How.")
     assert text.count("| gputop ") == 1
+    assert "disturbed" not in text
+    lossy = {
+        ("io-bound", f"{number} lost", "gputop"): Result(mark=mark) for number, mark in enumerate(("right", "wrong"))
+    }
+    assert "disturbed, 1 of 2 right (50 %):" in told.page(runs | lossy, "as it is", "How.")
     assert "| io-bound, as it is | wrong | power |" in text.replace("  ", " ")
     page = docs.read("diagnosis")
     assert all(page.count(f"<!-- {mark}{tier} -->\n") == 1 for tier in HOW for mark in ("", "/"))

@@ -9,6 +9,7 @@ from gputop.demo.server import MIB, Guest, Server
 from gputop.model import Missing, Note, Process
 from gputop.model.changed import changed
 
+# what /proc shows to the owner of a process only: its io, its environment, its memory maps, its root folder
 _HIDDEN = (
     "read_bytes_per_s",
     "write_bytes_per_s",
@@ -19,14 +20,19 @@ _HIDDEN = (
     "mean_read_bytes",
     "pss_bytes",
     "open_files",
+    "rank",
+    "local_rank",
+    "world_size",
+    "omp_threads",
+    "mkl_threads",
+    "visible_gpus",
+    "libraries",
+    "shm_total_bytes",
+    "shm_used_bytes",
 )
 _UNSEEN: dict[str, Any] = {
-    **dict.fromkeys(_HIDDEN),
+    **dict.fromkeys((*_HIDDEN, "torch_version", "torch_cuda", "slurm_name", "folder", "waiting_in")),
     "libraries": (),
-    "torch_version": None,
-    "torch_cuda": None,
-    "omp_threads": None,
-    "visible_gpus": None,
     "missing": tuple(Missing(metric=name, reason="denied", unlock="sudo gputop") for name in _HIDDEN),
 }
 

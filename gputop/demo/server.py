@@ -215,6 +215,7 @@ class Server:
     viewer: int | None = None  # uid of who looks; None is root, who may see everybody's I/O
     others: tuple[tuple[int, str, int, str, float], ...] = ()  # (pid, user, uid, command, percent of a core)
     guests: tuple[Guest, ...] = ()
+    seen_inside: tuple[tuple[float, str, str, float], ...] = ()  # (from when, fact, in words, share) of its first rank
     settings: tuple[tuple[float, str, Any], ...] = ()  # (from when, field of Host, value)
     ethernet_bytes_per_s: float = 100e9 / 8
     infiniband: bool = True  # a port for each card

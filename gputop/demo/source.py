@@ -14,7 +14,7 @@ from gputop.demo.gpu import Slot
 from gputop.demo.machine import host
 from gputop.demo.programs import Crew
 from gputop.demo.server import Job, Scenario
-from gputop.model import Detail, Frame, Host, Identity, Missing, Process
+from gputop.model import Detail, Fact, Frame, Host, Identity, Missing, Process
 from gputop.source import EVERYTHING, Interest, Wish
 
 _DAEMONS_S = 5.0
@@ -87,10 +87,18 @@ class Demo:
             jobs=tuple(crew.seen(t) for crew in crews),
             notes=notes(server, processes),
             cgroups=tuple(crew.confined(t) for crew in crews if crew.job.quota is not None),
+            facts=tuple(fact for crew in crews[:1] for fact in self._facts(crew, t)),
             viewer_uid=server.viewer or 0,
             cost_percent=server.monitor_percent,
             driver_percent=0.4,
         )
+
+    def _facts(self, crew: Crew, t: float) -> Iterator[Fact]:
+        """What somebody's profile has shown of the first job."""
+        for from_s, name, text, share in self.scenario.server.seen_inside:
+            if t >= from_s:
+                of = crew.seen(t).ranks[0]
+                yield Fact(process=of, witness="stack", name=name, text=text, share=share, age_s=t - from_s)
 
     def long_past(self) -> Iterator[Frame]:
         """The GPUs alone, every 15 s, of the time before everything was watched."""

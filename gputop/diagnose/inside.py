@@ -38,7 +38,7 @@ def seen_inside(view: View) -> Iterator[Finding]:
             process,
             "warn",
             f"was looked into: {bare(worst)}",
-            evidence=tuple(Evidence(text=fact.text) for fact in others),
+            evidence=tuple(_as_evidence(view, fact) for fact in others),
             steps=(
                 Step(
                     text="what to do about it stands with the profile", command=f"gputop profile --list {identity.pid}"
@@ -48,6 +48,12 @@ def seen_inside(view: View) -> Iterator[Finding]:
             grade="profile",
             lost_share=worst.share,
         )
+
+
+def _as_evidence(view: View, fact: Fact) -> Evidence:
+    if fact.share is None:
+        return Evidence(text=fact.text)
+    return Evidence(text=fact.text, value=100 * fact.share, unit="%", limit=100 * view.limit("share"))
 
 
 def _is_trouble(view: View, fact: Fact) -> bool:

@@ -3,14 +3,20 @@
 from dataclasses import replace
 
 from gputop.diagnose import cpu, device, efficiency, feed, inside, memory, meta, ranks, storage, usage
-from gputop.diagnose.rule import RULES
+from gputop.diagnose.rule import RULES, Rule
 
 # the modules of the rules, in the order in which rules are listed and asked; meta tells what the others cannot judge
 GROUPS = (usage, feed, efficiency, cpu, storage, memory, ranks, device, inside, meta)
 _ORDER = {module.__name__.rpartition(".")[2]: place for place, module in enumerate(GROUPS)}
 
+
+def _turn(rule: Rule) -> tuple[bool, bool, int]:
+    """By groups; who fills in where no other speaks comes after those, to know what they could not judge."""
+    return rule.group == "meta", rule.last, _ORDER[rule.group]
+
+
 # in this order, whichever of them somebody imported first
-for _place, _rule in enumerate(sorted(RULES.values(), key=lambda rule: _ORDER[rule.group])):
+for _place, _rule in enumerate(sorted(RULES.values(), key=_turn)):
     del RULES[_rule.id]
     RULES[_rule.id] = replace(_rule, place=_place)
 

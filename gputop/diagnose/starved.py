@@ -78,6 +78,12 @@ def waits_for_cpu(view: View, trainer: Trainer) -> bool:
     )
 
 
+def nobody_reads(view: View) -> bool:
+    """Whether no disk and no file server that counts gives much to anybody: that is for everybody to see."""
+    reads = view.mean("host", "read_bytes_per_s", 30)
+    return reads is not None and reads < view.limit("starved.reads_bytes_per_s")
+
+
 def waits_for_storage(view: View, trainer: Trainer) -> bool:
     """Whether its loaders are seen to wait for storage, or it reads so much that they may."""
     if (trainer.read_bytes or 0.0) >= view.limit("starved.reads_bytes_per_s"):

@@ -14,7 +14,14 @@ from tests.score.told import Runs, land, page
 _SYNTHETIC = """Simulated servers with a planted fault each, at one look a second. Made by `make score`, from a
 checkout; the runs are the same every time. The faults are ours and the rules look for them: this shows that the
 rules do what they say and do not disturb each other, not how they fare on a machine that nobody labelled. Of the
-other tools only the published predicates are run, each hint counted as the rule of ours that means the same."""
+other tools only the published predicates are run, each hint counted as the rule of ours that means the same; who
+says nothing says that all is well.
+
+How they are disturbed: faults 30 % weaker or stronger: what differs from the healthy work differs by so much less or
+more. All thresholds x 0.7 or x 1.3: every number of every rule at once, but for windows, ages and delays, whichever
+way it is held; a share above one half goes up by 30 % of what is left to the whole. Then looks that are lost, or come
+early or late by a clock that is not quite right; and what cannot be read: activity of the units of a GPU, pressure,
+and what /proc shows of a process to its owner only."""
 _REAL = """Real processes with a planted fault each and their healthy twins, on two CPUs and a fake driver. Made by
 `python -m tests.score --tier real`, which needs an idle machine for two and a half
 hours; with `--kept FOLDER` it can be done in parts. In one of the runs gputop's advice is followed, which the other

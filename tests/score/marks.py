@@ -28,20 +28,24 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What is so: nothing is wrong where `rule` is None."""
+    """What is so, and which rule must say it; nothing need be said where `rule` is None."""
 
     rule: str | None
+    well: bool = False  # nothing is wrong: every alarm is false
+    beside: bool = False  # the rule never leads: it is right where it is told at all
     onset_s: float = 0.0
     due_s: float = 0.0  # when it must have been said
-    ends_s: float | None = None  # when the fault is taken away
+    ends_s: float | None = None  # when the fault is taken away, or over by itself
     never: tuple[str, ...] = ()
+    mild: tuple[str, ...] = ()  # what may be told, but not as an alarm
+    also: str | None = None  # what is true as well, and says less
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """One run by one tool."""
 
-    mark: str | None = None  # one of MARKS; None of a healthy run
+    mark: str | None = None  # one of MARKS; None where nothing needed to be said
     said: str = ""  # the alarms, where the mark is not right; of a healthy run all there were
     misled: tuple[str, ...] = ()  # what must not have been said
     false_alarms: int = 0
@@ -54,8 +58,9 @@ class Result:
 def marked(seen: Sequence[Said], truth: Truth) -> Result:
     """The result of one run."""
     last_s = seen[-1].t if seen else 0.0
-    calm = [one for one in seen if truth.rule is None or one.t < truth.onset_s]
-    misled = sorted({rule for one in seen for rule in one.named & set(truth.never)})
+    calm = [one for one in seen if truth.well or one.t < truth.onset_s]
+    never, mild = set(truth.never), set(truth.mild)
+    misled = sorted({rule for one in seen for rule in one.named & never | one.alarms & mild})
     common = {
         "misled": tuple(misled),
         "false_alarms": sum(1 for name in _all(calm) for _ in _spans(calm, name)),
@@ -66,28 +71,29 @@ def marked(seen: Sequence[Said], truth: Truth) -> Result:
     ends_s = last_s + 1 if truth.ends_s is None else truth.ends_s
     faulty = [one for one in seen if truth.onset_s <= one.t < ends_s]
     due = [one for one in faulty if truth.due_s <= one.t < truth.due_s + LOOKED_S] or faulty[-1:]
-    mark = Counter(_mark(one, truth.rule) for one in due).most_common(1)[0][0] if due else "silent"
+    mark = Counter(_mark(one, truth.rule, truth) for one in due).most_common(1)[0][0] if due else "silent"
     spans = list(_spans(faulty, truth.rule, named=True))
+    before = any(truth.rule in one.named for one in calm)  # it was always so: there was nothing to detect
     last_said = max((one.t for one in seen if truth.rule in one.named), default=None)
     cleared = truth.ends_s is not None and last_said is not None and truth.ends_s <= last_said < last_s - SETTLE_S
     return Result(
         mark=mark,
         said="" if mark == "right" or not due else ", ".join(sorted(due[-1].alarms)) or "nothing",
-        detect_s=spans[0][0] - truth.onset_s if spans else None,
+        detect_s=spans[0][0] - truth.onset_s if spans and not before else None,
         clear_s=last_said - truth.ends_s if cleared and last_said is not None and truth.ends_s is not None else None,
         flaps=max(0, len(spans) - 1),
         **common,  # type: ignore[arg-type]
     )
 
 
-def _mark(one: Said, rule: str) -> str:
-    if rule in one.primary:
+def _mark(one: Said, rule: str, truth: Truth) -> str:
+    if rule in (one.named if truth.beside else one.primary):
         return "right"
     if rule in one.named:
         return "secondary"
-    if one.alarms - one.symptoms:
+    if one.alarms - one.symptoms - {truth.also}:
         return "wrong"
-    if one.symptoms:
+    if one.alarms:
         return "symptom"
     return "abstained" if rule in one.abstained else "silent"
 
@@ -121,7 +127,7 @@ class Total:
 def total(results: Sequence[Result]) -> Total:
     """All of one tool, or of one kind of disturbance."""
     hours = sum(one.healthy_s for one in results) / 3600
-    faulty = sum(one.mark is not None for one in results)
+    marks = sum(one.mark is not None for one in results)
     return Total(
         counts=Counter(one.mark for one in results if one.mark),
         misled=sum(bool(one.misled) for one in results),
@@ -130,7 +136,7 @@ def total(results: Sequence[Result]) -> Total:
         detect_s=_usual([one.detect_s for one in results if one.detect_s is not None]),
         clear_s=_usual([one.clear_s for one in results if one.clear_s is not None]),
         flaps=sum(one.flaps for one in results),
-        runs=faulty or len(results),
+        runs=marks or len(results),
     )
 
 

@@ -66,7 +66,8 @@ def _played(cases: Sequence[Case]) -> Iterator[tuple[tuple[str, str, str], Resul
 def _judged(play: Play, frames: Sequence[tuple[float, Frame]]) -> dict[str, Result]:
     case = play.case
     never = (*case.must_not, case.plants) if play.healthy else case.must_not
-    truth = Truth(rule=None if play.healthy else case.plants, due_s=float(case.seconds), never=never)
+    rule = None if play.healthy else case.plants
+    truth = Truth(rule=rule, well=play.healthy, due_s=float(case.seconds), never=never)
     return {tool: marked(list(judge(iter(frames))), truth) for tool, judge in TOOLS.items()}
 
 

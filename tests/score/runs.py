@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from random import Random
 from typing import Any
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.demo.server import Job, Scenario, Work
 from gputop.model import Frame, Gpu, Missing, metrics
+from gputop.thresholds import Thresholds, shipped
 from tests.score.marks import LOOKED_S, Result, Truth, marked
-from tests.score.tools import TOOLS
-from tests.score.truths import EXPECTED, HEALTHY
+from tests.score.moved import moved
+from tests.score.tools import TOOLS, gputop
+from tests.score.truths import BESIDE, EXPECTED, HEALTHY, WELL
 
 ONSET_S = 120.0
 AFTER_S = 150.0  # that a run goes on when its fault is over
@@ -100,6 +103,7 @@ class Variant:
     times: Times = steady
     scenario: Callable[[Scenario], Scenario] = lambda scenario: scenario
     frame: Callable[[Frame], Frame] = lambda frame: frame
+    limits: Callable[[], Thresholds] = shipped
 
 
 PLAIN = Variant(name="as it is")
@@ -109,6 +113,8 @@ VARIANTS: Mapping[str, Variant] = {
         PLAIN,
         Variant(name="faults 30 % weaker", scenario=bent(0.7)),
         Variant(name="faults 30 % stronger", scenario=bent(1.3)),
+        Variant(name="all thresholds x 0.7", limits=partial(moved, 0.7)),
+        Variant(name="all thresholds x 1.3", limits=partial(moved, 1.3)),
         Variant(name="20 % of the looks lost", times=lossy),
         Variant(name="looks and clock jitter", times=jittery),
         Variant(name="no activity of units", frame=no_units),
@@ -119,43 +125,47 @@ VARIANTS: Mapping[str, Variant] = {
 
 
 def names() -> list[str]:
-    """Every labelled scenario there is now, the longest first."""
-    known = [name for name in (*EXPECTED, *HEALTHY) if name in SCENARIOS]
-    return sorted(known, key=lambda name: -_end_s(name, truth_of(name, plain=True)))
+    """Every labelled scenario, the longest first."""
+    return sorted((*EXPECTED, *BESIDE, *HEALTHY), key=lambda name: -_end_s(name, truth_of(name, plain=True)))
 
 
 def played(name: str, variant: str, tools: Iterable[str] = ("gputop",)) -> dict[str, Result]:
     """One run of a scenario, by tool."""
     how = VARIANTS[variant]
     truth, scenario = truth_of(name, plain=how is PLAIN), how.scenario(SCENARIOS[name])
-    if truth.ends_s is not None:
+    if truth.ends_s is not None and _heals(scenario):
         scenario = _healed(scenario, truth.ends_s)
     found = {}
     for tool in tools:
         demo = Demo(scenario, pace=False, anchor_s=1_795_185_127.0, at_s=0.0)
         frames = _frames(demo, how, Random(f"{name} {variant}"), _end_s(name, truth))
-        found[tool] = marked(list(TOOLS[tool](frames)), truth)
+        said = gputop(frames, how.limits) if tool == "gputop" else TOOLS[tool](frames)
+        found[tool] = marked(list(said), truth)
     return found
 
 
 def truth_of(name: str, *, plain: bool) -> Truth:
     """What is so in a scenario; in a plain run a fault lasts for longer and, where that can be, is taken away."""
     if name in HEALTHY:
-        return Truth(rule=None, never=HEALTHY[name])
-    expected = EXPECTED[name]
-    due_s = ONSET_S + expected.by_s
-    ends_s = None
-    if plain:
+        return Truth(rule=WELL, well=True, due_s=SCENARIOS[name].length_s - LOOKED_S, never=HEALTHY[name])
+    expected = BESIDE[name] if name in BESIDE else EXPECTED[name]
+    due_s, ends_s = ONSET_S + expected.by_s, None
+    if plain and expected.over_s is not None:
+        ends_s = expected.over_s
+    elif plain:
         # the slowest of the other tools needs 250 s
         end_s = max(due_s + LOOKED_S, ONSET_S + 330)
         due_s, ends_s = end_s - LOOKED_S, end_s if _heals(SCENARIOS[name]) else None
-    return Truth(rule=expected.primary, onset_s=ONSET_S, due_s=due_s, ends_s=ends_s, never=expected.never)
+    return Truth(
+        rule=expected.primary, beside=name in BESIDE, onset_s=ONSET_S, due_s=due_s, ends_s=ends_s,
+        never=expected.never, mild=expected.mild, also=expected.also,
+    )  # fmt: skip
 
 
 def _end_s(name: str, truth: Truth) -> float:
-    if truth.rule is None:
+    if truth.well:
         return SCENARIOS[name].length_s
-    return truth.due_s + LOOKED_S + (0 if truth.ends_s is None else AFTER_S)
+    return truth.due_s + LOOKED_S if truth.ends_s is None else truth.ends_s + AFTER_S
 
 
 def _heals(scenario: Scenario) -> bool:

@@ -23,7 +23,7 @@ def page(runs: Runs, plain: str, how: str) -> str:
     ]
     if len(variants := _each(runs, 1)) > 1:
         rows = {name: [key for key in runs if key[1:] == (name, "gputop")] for name in variants}
-        parts += ["gputop on the same runs, disturbed:", _table(runs, rows)]
+        parts += [f"gputop on the same runs, disturbed{_pooled(runs, plain)}:", _table(runs, rows)]
     parts.append(_LEGEND)
     if rest := list(_rest(runs)):
         parts += ["What gputop did not lead with, though it was so:", table(("run", "mark", "said instead"), rest)]
@@ -38,11 +38,12 @@ def land(tier: str, text: str) -> None:
     PAGE.write_text(f"{before}{begin}{text}{end}{after}", encoding="utf-8")
 
 
-_LEGEND = """right: the cause that was planted leads. secondary: it is named, but something else leads. symptom: it is
-only said that the GPU waits. must not: runs in which something was said that would mislead. healthy min: minutes that
-were watched while nothing was wrong. False alarms are findings at warn or above in them. What counts is the last half
-minute of a fault. Times are seconds, the median and the 95th of a hundred. A fault is taken away where that can be
-done, to see when it is no longer named."""
+_LEGEND = """right: the cause that was planted leads, or is told where it never leads; of a healthy server it is said
+that it is well. secondary: it is named, but something else leads. symptom: it is only said that the GPU waits, or what
+was planted with it and says less: slow input without its cause, a hot card without whom it delays. must not: runs in
+which something was said that would mislead. healthy min: minutes that were watched while nothing was wrong. False
+alarms are findings at warn or above in them. What counts is the last half minute of a fault. Times are seconds, the
+median and the 95th of a hundred. A fault is taken away where that can be done, to see when it is no longer named."""
 
 
 def _each(runs: Runs, place: int) -> list[str]:
@@ -51,6 +52,14 @@ def _each(runs: Runs, place: int) -> list[str]:
 
 def _table(runs: Runs, rows: Mapping[str, Sequence[tuple[str, str, str]]]) -> str:
     return table(HEAD, (_row(name, total([runs[key] for key in keys])) for name, keys in rows.items() if keys))
+
+
+def _pooled(runs: Runs, plain: str) -> str:
+    """How many of all disturbed runs are right; nothing where none needed to be."""
+    disturbed = (result for (_, variant, tool), result in runs.items() if variant != plain and tool == "gputop")
+    marks = [result.mark for result in disturbed if result.mark]
+    right = marks.count("right")
+    return f", {right} of {len(marks)} right ({100 * right / len(marks):.0f} %)" if marks else ""
 
 
 def _row(name: str, of: Total) -> list[str]:

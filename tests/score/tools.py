@@ -20,6 +20,7 @@ from gputop.model import Frame, Gpu
 from gputop.thresholds import Thresholds
 from gputop.told import POSSIBLE
 from tests.score.marks import Said
+from tests.score.truths import WELL
 
 LOW = "gpu-little-used"
 SYMPTOMS = frozenset({LOW, "starved-cause-unknown"})
@@ -35,7 +36,7 @@ def gputop(
         history.add(frame)
         engine.remember(frame, history)
         verdict = engine.judge(frame, history)
-        told = [finding for finding in verdict.findings if finding.confidence >= POSSIBLE and not finding.healthy]
+        told = [finding for finding in verdict.findings if finding.confidence >= POSSIBLE]
         alarms = frozenset(finding.rule for finding in told if finding.severity != "info")
         yield Said(
             t,
@@ -48,9 +49,15 @@ def gputop(
 
 
 def said(t: float, *hints: str) -> Said:
-    """The first hint leads."""
+    """The first hint leads; who has none to give says that all is well."""
     all_of = frozenset(hints)
-    return Said(t, primary=frozenset(hints[:1]), named=all_of, alarms=all_of, symptoms=all_of & SYMPTOMS)
+    return Said(
+        t,
+        primary=frozenset(hints[:1] or (WELL,)),
+        named=all_of or frozenset((WELL,)),
+        alarms=all_of,
+        symptoms=all_of & SYMPTOMS,
+    )
 
 
 def naive(frames: Iterable[tuple[float, Frame]]) -> Iterator[Said]:

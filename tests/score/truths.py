@@ -12,8 +12,12 @@ class Expected(NamedTuple):
     severity: str
     never: tuple[str, ...] = ()
     by_s: float = 180.0  # after the onset
+    mild: tuple[str, ...] = ()  # what may be told, but not as an alarm
+    over_s: float | None = None  # when the fault is over by itself
+    also: str | None = None  # what is true as well, and says less: what it is the cause of, or what it comes from
 
 
+WELL = "gpu-bound-healthy"  # what is so where nothing is wrong
 EXPECTED = {
     "loader-in-main": Expected("loader-in-main", "warn", ("overhead-bound", "starved-cpu-saturated")),
     "starved-cpu-saturated": Expected("starved-cpu-saturated", "crit", ("starved-cpu-idle", "threads-host")),
@@ -39,9 +43,11 @@ EXPECTED = {
     "slow-start": Expected("slow-start", "info", ("gpu-idle-cpu-busy", "no-cuda-context"), by_s=340.0),
     "threads-process": Expected("threads-process", "warn", ("threads-host", "starved-cpu-saturated")),
     "threads-host": Expected("threads-host", "crit", ("threads-process", "starved-cpu-saturated")),
-    "openblas-on-intel": Expected("openblas-on-intel", "crit", ("threads-process", "cpu-quota")),
+    "openblas-on-intel": Expected(
+        "openblas-on-intel", "crit", ("threads-process", "cpu-quota"), also="starved-cpu-saturated"
+    ),
     "cpu-quota": Expected("cpu-quota", "crit", ("threads-process", "starved-cpu-saturated")),
-    "cpu-slow": Expected("cpu-slow", "warn", ("cpu-quota", "neighbour")),
+    "cpu-slow": Expected("cpu-slow", "warn", ("cpu-quota", "neighbour"), also="starved-cpu-saturated"),
     "numa-misplacement": Expected("numa-misplacement", "warn", ("starved-cpu-idle", "h2d-transfer-bound")),
     "neighbour": Expected("neighbour", "warn", ("starved-cpu-saturated", "threads-host")),
     "io-bound": Expected(
@@ -64,17 +70,22 @@ EXPECTED = {
     "network-bound-tcp": Expected("network-bound", "warn", ("collective-wait", "straggler")),
     "collective-wait": Expected("collective-wait", "warn", ("straggler", "network-bound")),
     "collective-wait-hang": Expected("collective-wait", "crit", ("straggler",), by_s=240.0),
-    "straggler": Expected("straggler", "crit", ("collective-wait",)),
+    "straggler": Expected("straggler", "crit", ("collective-wait",), also="thermal"),
     "slowdown": Expected("slowdown", "warn", ("thermal", "starved-cpu-idle"), by_s=1080.0),
     "thermal": Expected("thermal", "warn", ("power", "clocks-low")),
     "power": Expected("power", "warn", ("thermal", "clocks-low")),
     "clocks-low": Expected("clocks-low", "warn", ("thermal", "power")),
+    "seen-inside": Expected("seen-inside", "warn", ("loader-in-main", "overhead-bound", "small-job", "head-of-line")),
 }
 # what is told beside whatever leads, and never leads itself
 BESIDE = {
+    "cold-cache": Expected("cold-cache", "info", ("starved-cpu-idle",), mild=("io-bound",), over_s=400.0),
     "workers-oversized": Expected("workers-oversized", "info", ("starved-cpu-saturated", "head-of-line")),
     "persistence-off": Expected("persistence-off", "info", ("hw-errors",)),
     "pcie-degraded": Expected("pcie-degraded", "warn", ("h2d-transfer-bound", "hw-errors")),
     "mig-visibility": Expected("mig-visibility", "info", ("no-cuda-context", "zombie-memory")),
+    "self-overhead": Expected("self-overhead", "info", ("neighbour",)),
+    "blind-spots": Expected("blind-spots", "info", ("openblas-on-intel", "io-bound", "starved-cpu-idle")),
 }
-HEALTHY = {"healthy": ("power",), "healthy-plateau": ("gmem-leak",)}  # and what above all must not be said
+# where nothing is wrong, and what above all must not be said
+HEALTHY = {"healthy": ("power", "overhead-bound", "threads-process"), "healthy-plateau": ("gmem-leak",)}

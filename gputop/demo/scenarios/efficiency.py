@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputop.demo.scenarios.parts import fault
+from gputop.demo.scenarios.parts import ONSET_S, fault
 from gputop.demo.server import GIB, Scenario
 
 
@@ -41,6 +41,19 @@ def waiting() -> Iterator[Scenario]:
     )  # fmt: skip
 
 
+def profiled() -> Scenario:
+    """Logs that go to a slow server: nothing of that shows from outside, but somebody has made a profile."""
+    scenario = fault(
+        "seen-inside", "a job that sleeps in its logging, as a profile has shown", loaders=0,
+        period_s=0.8, duty=0.5, jitter=0.2, watts=300, sm=60, tensor=30, dram=25, main_cpu=12,
+    )  # fmt: skip
+    shown = (
+        (ONSET_S, "logs", "its main thread is logging and drawing in 44 % of 1000 samples", 0.44),
+        (ONSET_S, "sync", "its main thread is reading results back or printing them in 13 % of 1000 samples", 0.13),
+    )
+    return replace(scenario, server=replace(scenario.server, seen_inside=shown))
+
+
 def scenarios() -> Iterator[Scenario]:
     """Each plants the rule it is named after."""
     yield from busy()
@@ -50,3 +63,4 @@ def scenarios() -> Iterator[Scenario]:
         period_s=0.05, duty=0.28, jitter=0.1, sm=22, tensor=4, dram=6, watts=190, main_cpu=55, vram_bytes=3 * GIB,
     )  # fmt: skip
     yield replace(little, open_at_s=1150)
+    yield profiled()

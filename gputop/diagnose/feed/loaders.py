@@ -45,14 +45,30 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
         severity = view.by_share(trainer.lost)
         if not saturated or severity is None or oversubscribed(view, trainer) or throttled(view, trainer):
             continue
+        hidden = _computes_with(view, trainer) is None
         yield view.found(
             trainer,
             severity,
             "waits for CPU work on its input",
             evidence=(busy(view, trainer), cores(view, trainer), *_loaders(view, trainer)),
-            steps=(Step(text=f"make the input cheaper: {at_most(trainer)}"), *_LESS_WORK),
-            confidence=view.confidence(0.9 if loaders_busy else 0.75),
+            steps=(*_pools(hidden), Step(text=f"make the input cheaper: {at_most(trainer)}"), *_LESS_WORK),
+            confidence=view.confidence(0.9 if loaders_busy else 0.75, None if hidden else trainer.loaders),
             lost_share=trainer.lost,
+        )
+
+
+def _computes_with(view: View, trainer: Trainer) -> frozenset[str] | None:
+    """Libraries that its loaders may lose their time in, as each computes with several threads; None: hidden."""
+    if not view.above(trainer.loader_cpu, "openblas-on-intel.loader_cores"):
+        return frozenset()
+    return frozenset(name for process in trainer.tree for name in process.libraries) or None
+
+
+def _pools(hidden: bool) -> Iterator[Step]:
+    if hidden:
+        yield Step(
+            text="each loader computes with several threads, whose library is hidden: first try one thread a loader",
+            command="export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1",
         )
 
 

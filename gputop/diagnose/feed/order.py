@@ -9,11 +9,13 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import (
     at_most,
     busy,
+    nobody_reads,
     starved,
     waits_for_cpu,
     waits_for_network,
     waits_for_storage,
 )
+from gputop.diagnose.storage import sources
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process, Role
@@ -43,11 +45,20 @@ def head_of_line(view: View) -> Iterator[Finding]:
         loaders = [process for process in trainer.tree if process.role is Role.LOADER]
         young = any((process.age_s or 0.0) < view.limit("window_s") for process in loaders)
         short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or waits_for_network(view)
-        # file servers do not count as storage, and who waits for them may just sleep
-        short = short or (trainer.read_chars or 0.0) >= view.limit("starved.reads_bytes_per_s")
+        short = short or _may_be_served(view, trainer)
         severity = view.by_share(trainer.lost)
         if not young and not short and severity is not None:
             yield _held_up(view, trainer, loaders, severity)
+
+
+def _may_be_served(view: View, trainer: Trainer) -> bool:
+    """Whether it reads so much that a file server may be who gives it: who waits for one may just sleep.
+
+    What the machine did not get from any disk or server came from memory; some file systems do not tell.
+    """
+    if (trainer.read_chars or 0.0) < view.limit("starved.reads_bytes_per_s"):
+        return False
+    return bool(sources.silent_mounts(view)) or not nobody_reads(view)
 
 
 def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str) -> Finding:
@@ -87,9 +98,14 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
         else "waits for loaders that mostly sleep: single slow samples may hold up the rest",
         evidence=tuple(evidence),
         steps=steps,
-        confidence=view.confidence(0.55, trainer.read_bytes, view.mean("host", "receive_bytes_per_s")),
+        confidence=view.confidence(0.55, _reads(view, trainer), view.mean("host", "receive_bytes_per_s")),
         lost_share=trainer.lost,
     )
+
+
+def _reads(view: View, trainer: Trainer) -> float | None:
+    """What it reads from storage: its own counts are for its owner, those of the machine for everybody."""
+    return 0.0 if trainer.read_bytes is None and nobody_reads(view) else trainer.read_bytes
 
 
 _STEPS = (

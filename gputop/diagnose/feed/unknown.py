@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from gputop.diagnose.efficiency.small import small
-from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
+from gputop.diagnose.rule import RULES, Level, rule
 from gputop.diagnose.starved import busy, starved, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part
@@ -15,6 +16,7 @@ from gputop.diagnose.view import View
 
 _EITHER = "waits for its main thread, which loads data or launches small kernels: from outside both look the same"
 _SUSPECTS = "waits, and no rule is sure what for"
+_HIDDEN = "waits, and what for may be in what this user cannot read"
 
 
 class Cause(NamedTuple):
@@ -55,19 +57,44 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
         if severity is None or notebook(trainer) or plays_a_part(trainer) or small(view.against, trainer):
             continue
         either = not trainer.loaders and trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
-        causes = list(_causes(view, trainer))
+        causes, hidden = list(_causes(view, trainer)), list(_hidden(view, trainer))
         yield view.found(
             trainer,
             "warn" if severity == "crit" else severity,
             _EITHER
             if either
+            else _HIDDEN
+            if hidden
             else _SUSPECTS
             if any(cause.suspect for cause in causes)
             else "waits, and no usual cause shows",
-            evidence=(busy(view, trainer), *_told(causes)),
-            steps=tuple(_keys(trainer, either)),
+            evidence=(busy(view, trainer), *_silent(hidden), *_told(causes)),
+            steps=(*_unlocks(hidden), *_keys(trainer, either)),
             confidence=0.6,
             lost_share=trainer.lost,
+        )
+
+
+def _hidden(view: View, trainer: Trainer) -> Iterator[Abstained]:
+    """Rules that might know what it waits for, and could not judge because this user may not read what they need."""
+    for one in view.abstained:
+        about = trainer.identity in one.subject.processes
+        if about and RULES[one.rule].level in (Level.CAUSE, Level.STARVED):
+            denied = tuple(missing for missing in one.missing if missing.reason == "denied")
+            if denied:
+                yield replace(one, missing=denied)
+
+
+def _silent(hidden: Sequence[Abstained]) -> Iterator[Evidence]:
+    for one in hidden:
+        names = ", ".join(missing.metric for missing in one.missing)
+        yield Evidence(text=f"not judged: {one.rule}, for want of {names}")
+
+
+def _unlocks(hidden: Sequence[Abstained]) -> Iterator[Step]:
+    if hidden:
+        yield Step(
+            text="look again as its user or as root: what it reads, writes and has loaded is shown to these only"
         )
 
 
@@ -91,6 +118,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     yield Cause("pressure of storage {}", view.mean("host", "io_pressure"), view.limit("starved.io_percent"))
     reads, receives = view.limit("starved.reads_bytes_per_s"), view.limit("starved.receives_bytes_per_s")
     yield Cause("it reads {} from storage", trainer.read_bytes, reads, "B/s")
+    yield Cause("it reads {} in all, page cache included", trainer.read_chars, reads, "B/s")
     yield Cause("the network receives {}", view.mean("host", "receive_bytes_per_s"), receives, "B/s")
 
 

@@ -177,7 +177,7 @@ def _more_work(view: View, team: Team) -> _Late | None:
     one, usual = found
     most = work(one) or 0.0
     effect = 1 - usual / most if most else 0.0
-    busy = all(view.above(other.duty, "busy") for other in team.ranks)
+    busy = all(view.above(other.duty, "busy") for other in team.ranks) and _exchanges(view, team, one)
     if not busy or not view.above(effect, "effect") or usual < view.limit("progress") * most:
         return None
     name = "power above idle" if work is _power else "tensor cores"
@@ -193,6 +193,14 @@ def _more_work(view: View, team: Team) -> _Late | None:
         Step(text="see what it does besides training", action="stack"),
     )
     return _Late(one, effect, "which has more to do in each step", (evidence,), steps)
+
+
+def _exchanges(view: View, team: Team, one: Trainer) -> bool:
+    """Whether it sends as much as the others, where links tell: who is in step with them must."""
+    sent = [other.nvlink for other in team.ranks if other is not one and other.nvlink is not None]
+    if one.nvlink is None or len(sent) < len(team.ranks) - 1 or not median(sent):
+        return True
+    return one.nvlink / median(sent) >= 1 - view.limit("in_step")
 
 
 def _measure(team: Team) -> Measure:

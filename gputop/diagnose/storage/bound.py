@@ -8,7 +8,7 @@ from gputop.diagnose.finding import Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, cores
 from gputop.diagnose.storage import advice, sources
-from gputop.diagnose.storage.signs import idles, remember, served, signs, unknown
+from gputop.diagnose.storage.signs import either, idles, remember, served, signs, unknown
 from gputop.diagnose.storage.sources import Drive
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -35,6 +35,8 @@ def io_bound(view: View) -> Iterator[Finding]:
         if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
             continue
         if served(view, trainer) or (trainer.loaders and not view.knows(trainer, "loader_blocked")):
+            continue
+        if either(view) and not view.knows(trainer, "read_chars"):
             continue
         found = signs(view, trainer)
         severity = view.by_share(trainer.lost)

@@ -34,9 +34,9 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
             continue
-        if _reads_there(view) and not view.knows(trainer, "read_chars"):
-            continue
         why, severity = _served(view, trainer), view.by_share(trainer.lost)
+        if not why and _reads_there(view) and not view.knows(trainer, "read_chars"):
+            continue
         if why and severity is not None:
             remember(view, trainer, why)
             served(view, trainer, yes=True)
@@ -48,7 +48,7 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
                 f"waits for {where}",
                 evidence=(*why, busy(view, trainer), cores(view, trainer, "storage.saturation")),
                 steps=view.once("steps of a file server", partial(_steps, view, server)),
-                confidence=view.confidence(0.75, blocked(view, trainer)),
+                confidence=view.confidence(0.75, blocked(view, trainer), trainer.read_chars),
                 lost_share=trainer.lost,
             )
 
@@ -76,13 +76,25 @@ def _reads_there(view: View) -> bool:
 
 def _from(view: View, trainer: Trainer, server: Server) -> bool:
     """Whether it is this job that reads from there, and more than from any disk."""
-    chars = sources.job_chars(view, trainer)
-    if chars is None or not server.read or not view.above(server.read, "network-fs-bound.least_bytes_per_s"):
+    if not server.read or not view.above(server.read, "network-fs-bound.least_bytes_per_s"):
         return False
+    chars = sources.job_chars(view, trainer)
+    if chars is None:
+        return _nothing_else(view, trainer)
     local = sources.drive(view)
     mine = sources.job_reads(view, trainer) or 0.0
     elsewhere = local is not None and (local.read or 0.0) > server.read and mine >= 0.5 * (local.read or 0.0)
     return view.above(chars / server.read, "network-fs-bound.share") and not elsewhere
+
+
+def _nothing_else(view: View, trainer: Trainer) -> bool:
+    """Where what it reads is hidden: whether it is blocked, and there is nothing else to be blocked by."""
+    disk = sources.drive(view)
+    if disk is None or disk.read is None or disk.busy is None or sources.silent_mounts(view):
+        return False
+    reads, busy_percent = view.limit("starved.reads_bytes_per_s"), view.limit("storage.best_busy_percent")
+    rests = disk.read < reads and disk.busy < busy_percent
+    return rests and view.above(blocked(view, trainer), "storage.blocked")
 
 
 def _waits(view: View, trainer: Trainer, server: Server | None) -> bool:

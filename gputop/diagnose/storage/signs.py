@@ -95,6 +95,11 @@ def served(view: View, trainer: Trainer, yes: bool = False) -> bool:
     return now_s - last_s <= _SERVED_LOOKS * view.stands_for_s
 
 
+def either(view: View) -> bool:
+    """Whether a file server may be what somebody waits for, as no disk is at its limit."""
+    return sources.served(view) and not _saturated(view)
+
+
 def waits(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
     """Why one of the rules before this one said so; nothing where none did."""
     nothing: tuple[Evidence, ...] = ()

@@ -130,6 +130,15 @@ def silent_mounts(view: View) -> tuple[Mount, ...]:
     return tuple(one for one in mounts if one.network and one.read_bytes_per_s is None and one.path != "/")
 
 
+def served(view: View) -> bool:
+    """Whether somebody reads from a file server that counts, or much comes in where one is mounted that does not."""
+    known = server(view)
+    if known is not None and (known.read or 0.0) >= view.limit("network-fs-bound.least_bytes_per_s"):
+        return True
+    received = view.mean("host", "receive_bytes_per_s", WINDOW_S) or 0.0
+    return bool(silent_mounts(view)) and received >= view.limit("starved.receives_bytes_per_s")
+
+
 def source(view: View) -> Source | None:
     """Where most comes from: the disk or the file server."""
     known = [one for one in (drive(view), server(view)) if one is not None and one.read is not None]

@@ -11,7 +11,7 @@ from gputop.diagnose.starved import spread
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part
 from gputop.diagnose.view import View
-from gputop.model import Gpu, Job
+from gputop.model import Gpu, Job, Missing
 
 
 @rule(
@@ -38,6 +38,8 @@ def gpu_unused_in_job(view: View) -> Iterator[Finding]:
         worked = [gpu for gpu in gpus if view.above(view.mean(gpu, "busy_percent", 60), "others_percent")]
         if unused and worked:
             yield _unused(view, job, trainers, unused, worked)
+        elif hidden := _hidden(view, trainers):
+            view.abstain(job, hidden)
 
 
 def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
@@ -54,6 +56,14 @@ def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
             if not view.tenants(gpu):
                 found[gpu.uuid] = gpu
     return list(found.values()) if len(found) > 1 else []
+
+
+def _hidden(view: View, trainers: Sequence[Trainer]) -> Missing | None:
+    """That nobody may see which GPUs it was given, where there are some without a tenant."""
+    if all(view.tenants(gpu) for gpu in view.frame.gpus):
+        return None
+    denied = (one for trainer in trainers for one in trainer.process.missing if one.reason == "denied")
+    return next((one for one in denied if one.metric == "visible_gpus"), None)
 
 
 def _fresh(gpu: Gpu) -> bool:
