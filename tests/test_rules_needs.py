@@ -24,8 +24,6 @@ from tests.taken import declared, without
 
 UNITS = ("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent")
 SIGNS = ("io_pressure", "io_wait_percent", "read_bytes_per_s", "disks")  # all but one of what speaks for storage
-OTHERS_S = 450.0  # of a scenario without a truth: by then its rule has spoken
-FROM_FACTS = "seen-inside"  # it needs no signal, and no scenario is looked into
 
 
 class Stage(NamedTuple):
@@ -37,7 +35,6 @@ class Stage(NamedTuple):
 
 
 STAGES = {truth.primary: Stage(name, ONSET_S + truth.by_s) for name, truth in {**BESIDE, **EXPECTED}.items()}
-STAGES |= {name: Stage(name, ONSET_S + OTHERS_S) for name in ("cold-cache", "self-overhead", "blind-spots")}
 STAGES["gpu-bound-healthy"] = Stage("healthy")
 
 # where a signal is wanted that the rule does not come to in its own scenario
@@ -53,6 +50,8 @@ PARTLY = {
     ("workers-oversized", "cpus_total"): Stage("workers-oversized", also=("affinity",)),
     ("io-bound", "io_wait_percent"): Stage("io-bound", also=SIGNS),
     ("io-bound", "read_bytes_per_s"): Stage("io-bound", also=SIGNS),
+    ("io-bound", "read_chars_per_s"): Stage("network-fs-bound", also=("disks",)),
+    ("network-fs-bound", "read_chars_per_s"): Stage("network-fs-bound", also=("disks",)),
     ("io-bound", "io_pressure"): Stage("io-bound", also=SIGNS),
     ("io-small-files", "read_chars_per_s"): Stage("io-small-files", also=("disks",)),
     ("io-small-files", "read_calls_per_s"): Stage("io-small-files", also=("disks",)),
@@ -88,7 +87,7 @@ def said_of(rule: str, stage: Stage, *taken: str) -> Said:
     return Said(found, frozenset(lacked))
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != FROM_FACTS], scope="module")
+@pytest.mark.parametrize("rule", RULES, scope="module")
 def test_with_all_signals_it_finds_something(rule: str) -> None:
     said = said_of(rule, STAGES[rule])
     assert said.found
@@ -116,7 +115,7 @@ def test_without_a_signal_that_a_part_of_it_takes_it_says_so(rule: str, want: st
 
 def test_no_other_stage_is_set_than_for_what_is_declared() -> None:
     assert set(PARTLY) <= set(WANTS)
-    assert set(STAGES) == set(RULES) - {FROM_FACTS}
+    assert set(STAGES) == set(RULES)
 
 
 def test_what_is_declared_is_in_a_frame() -> None:

@@ -24,7 +24,7 @@ from gputop.diagnose.view import View
     number="R23",
     rows=(23, 32),
     needs=("busy_percent", "cpu_percent", "allowed_cpus"),
-    partly=("blocked_percent", "io_wait_percent", "read_bytes_per_s", "io_pressure"),
+    partly=("blocked_percent", "io_wait_percent", "read_bytes_per_s", "read_chars_per_s", "io_pressure"),
 )
 def io_bound(view: View) -> Iterator[Finding]:
     """GPU and CPU both have little to do, and two signs say that it waits for storage, one of them its own.

@@ -23,6 +23,7 @@ from gputop.model import Gpu, Job, Missing
     number="R03",
     rows=(2, 47),
     needs=("busy_percent",),
+    partly=("visible_gpus",),
 )
 def gpu_unused_in_job(view: View) -> Iterator[Finding]:
     """No work for a quarter of an hour on some of its GPUs, while it works on others."""
