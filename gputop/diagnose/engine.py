@@ -7,6 +7,7 @@ from functools import cached_property
 
 from gputop.declare import record
 from gputop.diagnose import told
+from gputop.diagnose.absent import without_gpus
 from gputop.diagnose.answers import Answers
 from gputop.diagnose.classes import classes
 from gputop.diagnose.finding import Abstained, Class, Finding
@@ -90,6 +91,8 @@ class Engine:
                 found += [(self._surer(rule, finding, frame), on_s) for finding in rule.judge(view)]
             except Exception as error:  # a mistake in one rule must not silence the others, nor the monitor
                 view.abstain(frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
+        if not frame.gpus:
+            view.abstained += without_gpus(frame, _every_rule())
         self._steady.restart(self._remembered.restarted)
         self._remembered.restarted.clear()
         shown = self._steady.take(found, frame.mono_s, stands_for_s)

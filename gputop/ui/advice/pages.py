@@ -19,6 +19,7 @@ from gputop.ui.advice.sheet import Sheet
 from gputop.ui.draw import Line, Run
 
 _LIST_SHARE = 3  # of the height, the list of findings gets one part in so many
+_ALIKE = 3  # rules that cannot judge for the same reason are told one by one; more are told together
 _ANSWER = 20  # cells: where there are fewer it goes on below its question
 _ROOM = {  # what there is to be had from each class
     "small/simple": "little room for more speed: a larger model or batch, or a smaller GPU",
@@ -154,10 +155,30 @@ def _silent(scene: Scene, width: int) -> list[Line]:
     abstained = scene.update.abstained
     if not abstained:
         return [scene.line(), scene.line().add("   Every rule has what it needs.", "dim")]
-    by: dict[str, list[Abstained]] = {}
+    alike: dict[object, list[Abstained]] = {}
     for one in abstained:
-        by.setdefault(one.rule, []).append(one)
-    return [line for rule, ones in by.items() for line in (scene.line(), *_unjudged(rule, ones, scene, width))]
+        alike.setdefault((one.subject, one.unlock), []).append(one)
+    lines, by = list[Line](), dict[str, list[Abstained]]()
+    for ones in alike.values():
+        if len({one.rule for one in ones}) > _ALIKE:
+            lines += [scene.line(), *_unjudged_alike(ones, scene, width)]
+        else:
+            for one in ones:
+                by.setdefault(one.rule, []).append(one)
+    lines += [line for rule, ones in by.items() for line in (scene.line(), *_unjudged(rule, ones, scene, width))]
+    return lines
+
+
+def _unjudged_alike(ones: Sequence[Abstained], scene: Scene, width: int) -> list[Line]:
+    """Many rules that cannot judge the same subject for the same reason: their names, and what would unlock all."""
+    name, unlock = told.whom(ones[0].subject, scene.update.frame), ones[0].unlock
+    rules = list(dict.fromkeys(one.rule for one in ones))
+    head = [Run(f"   {len(rules)} rules", "text", True), Run(f"  cannot judge {name}", "dim")]
+    lines = flow(scene, width, head, 5)
+    lines += flow(scene, width, [Run(f"     {', '.join(rules)}", "text")], 5)
+    if unlock:
+        lines += flow(scene, width, [Run("       unlock  ", "dim"), Run(clean(unlock), "text")], 15)
+    return lines
 
 
 def _unjudged(rule: str, ones: Sequence[Abstained], scene: Scene, width: int) -> list[Line]:
