@@ -62,9 +62,9 @@ class Monitor:
 
         return self._limits or thresholds.shipped()
 
-    def asked(self, rule: str) -> Mapping[str, tuple[float, float]]:
-        """The limits that a rule has asked for, and by how much further back each is for leaving, by name."""
-        return self._engine.asked(rule) if self._engine else {}
+    def leaving(self, rule: str) -> tuple[float, Mapping[str, tuple[float, float]]]:
+        """For how long a finding must not hold to leave; by name the limits it is held against, and for leaving."""
+        return self._engine.leaving(rule) if self._engine else (0.0, {})
 
     def updates(self) -> Iterator[Update]:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""

@@ -19,6 +19,7 @@ from tests.judged import Machine, after
 
 OFF = Note(subject="driver", key="off", text="The NVIDIA driver is not asked (--no-nvml).")
 NOT_LOADED = Note(subject="driver", key="not-loaded", text="The NVIDIA driver is not loaded.")
+ALONE = {"memory-pressure", "shm-nearly-full", "cpu-slow", "seen-inside", "self-overhead", "blind-spots"}
 ABOUT = {"thermal", "power", "hw-errors", "gpu-bound-healthy", "starved-cpu-idle", "io-bound", "zombie-memory"}
 
 
@@ -48,7 +49,8 @@ def test_each_rule_that_goes_by_a_gpu_says_why_it_cannot(notes: tuple[Note, ...]
     by_rule = {one.rule: one for one in abstained if one.unlock == why}
     assert by_rule.keys() >= ABOUT
     assert by_rule.keys() >= {rule.id for rule in RULES.values() if "busy_percent" in rule.needs}
-    assert not by_rule.keys() & {"memory-pressure", "shm-nearly-full", "cpu-quota", "threads-process"}
+    assert by_rule.keys() == {rule.id for rule in RULES.values() if not rule.alone}
+    assert RULES.keys() - by_rule.keys() == ALONE
     assert {missing.reason for one in by_rule.values() for missing in one.missing} == {"absent"}
 
 

@@ -10,17 +10,19 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gputop.cli import COMMANDS
-from gputop.cli.diagnose import ACTIONS
+from gputop.cli.diagnose import ACTIONS, Look
 from gputop.demo.bystanders import hide
 from gputop.diagnose.rules import RULES
 from gputop.export import codec
-from gputop.model import Frame
+from gputop.model import Frame, Note
+from gputop.monitor import Update
 from tests.fakenvml import Fake, NoCompiler
 from tests.judged import Machine, refused
 from tests.score.runs import STRANGER, no_units
@@ -244,3 +246,14 @@ def test_rules_are_listed_and_told_in_full(tmp_path: Path) -> None:
     wrong = gputop("rules", "thermel")
     assert (wrong.returncode, wrong.stdout) == (64, "")
     assert wrong.stderr == "gputop: there is no rule 'thermel': do you mean thermal?\n"
+
+
+def test_a_driver_that_opens_slowly_is_waited_for_and_one_that_is_not_there_is_not() -> None:
+    given_up: list[str] = []
+    frame = Machine().frame(0.0)
+    for key in ("waiting", "off"):
+        note, look = Note(subject="driver", key=key, text=key), Look(give_up=partial(given_up.append, key))
+        for t in range(8):
+            shown = replace(frame, gpus=(), notes=(note,), mono_s=frame.mono_s + t)
+            look.take(Update(frame=shown))
+    assert set(given_up) == {"off"}

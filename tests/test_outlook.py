@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from gputop.demo import SCENARIOS, Demo
-from gputop.diagnose.limits import Tables
 from gputop.diagnose.rules import RULES
 from gputop.monitor import Monitor
 from gputop.ui.advice.full import leaving, whole
@@ -39,27 +38,38 @@ def test_whatever_makes_a_rule_surer_has_a_key_that_looks_for_it(rule: str) -> N
 
 
 def test_it_says_for_how_long_and_by_which_limits_it_must_not_hold() -> None:
-    limits = Tables(LIMITS)["starved-cpu-idle"]
-    asked = {name: limits[name] for name in ("on_s", "window_s", "saturation", "starved.duty")}
-    said = lines(found(), asked=lambda rule: asked if rule == "starved-cpu-idle" else {})
-    at = said.index("what would make it leave")
-    assert [line.split("  ")[0] for line in said[at + 1 :]] == [
-        "45s in which it does not hold, by limits further back than to come:",
-        "saturation",
-        "starved.duty",
+    limits = {"saturation": (0.6, 0.66), "starved.duty": (0.8, 0.85), "loader_cpu": (0.8, 0.72)}
+    said = lines(found(), leaving=lambda rule: (45.0, limits if rule == "starved-cpu-idle" else {}))
+    at = said.index("it leaves after 45s in which it does not hold")
+    assert [line.split()[:5] for line in said[at + 1 :]] == [
+        ["saturation", "0.6", "until", "above", "0.66"],
+        ["duty", "0.8", "until", "above", "0.85"],
+        ["loader_cpu", "0.8", "until", "below", "0.72"],
     ]
-    assert said[at + 3].split()[1:3] == ["0.8", "±0.05"], "duty_exit is 0.85"
-    assert "leave" not in " ".join(lines(found())), "nothing is known of its limits"
+    assert "leaves" not in " ".join(lines(found())), "nothing is known of its limits"
 
 
-def test_the_limits_are_those_that_the_rule_has_asked_for() -> None:
-    monitor = Monitor(Demo(SCENARIOS["thermal"], pace=False, anchor_s=1_795_185_127.0, at_s=0.0))
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_every_rule_has_room_for_its_limits(width: int) -> None:
+    for rule in RULES:
+        limits = {name: (value, value) for name, value in LIMITS.get(rule, {}).items() if name[-5:] != "_exit"}
+        told = update(found(rule=rule))
+        scene = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES, leaving=lambda _, it=limits: (45.0, it))
+        for line in leaving(found(rule=rule), scene, width)[1:]:
+            name, _, _ = line.strip(width).text.strip().partition(" ")
+            assert name in limits, "columns do not run together"
+
+
+def test_the_limits_are_those_that_the_rule_held_values_against() -> None:
+    monitor = Monitor(Demo(SCENARIOS["starved-cpu-idle"], pace=False, anchor_s=1_795_185_127.0, at_s=0.0))
     updates = monitor.updates()
-    assert monitor.asked("thermal") == {}
-    for _ in range(90):
+    assert monitor.leaving("starved-cpu-idle") == (0.0, {})
+    for _ in range(200):
         next(updates)
     updates.close()
-    asked = monitor.asked("thermal")
-    assert asked["soft_percent"] == Tables(LIMITS)["thermal"]["soft_percent"]
-    assert "on_s" in asked
-    assert not any(name.endswith("_exit") for name in asked)
+    seconds, limits = monitor.leaving("starved-cpu-idle")
+    assert seconds == 45
+    assert limits["starved.duty"] == pytest.approx((0.8, 0.85)), "it holds where the GPU is less busy"
+    assert limits["loader_cpu"][1] < limits["loader_cpu"][0], "and its loaders more"
+    assert "more" not in limits, "a factor of the advice"
+    assert "window_s" not in limits

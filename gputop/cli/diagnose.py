@@ -50,7 +50,8 @@ class Look:
         if self.last is None or now_s < self.last.frame.mono_s:
             self.first_s = now_s
         self.updates, self.last = self.updates + 1, update
-        if self.give_up and not update.frame.gpus and now_s - self.first_s >= DRIVER_S:
+        opening = update.frame.note("waiting") is not None  # without its daemon a driver may take half a minute
+        if self.give_up and not (update.frame.gpus or opening) and now_s - self.first_s >= DRIVER_S:
             self.give_up()
         for finding in update.findings:
             if finding.severity != "info" and finding.confidence >= POSSIBLE:

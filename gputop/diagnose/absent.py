@@ -15,13 +15,13 @@ _NONE = "the driver lists no GPU"
 
 
 def without_gpus(frame: Frame, rules: Iterable[Rule]) -> Iterator[Abstained]:
-    """An abstention of each rule that goes by what only a GPU tells."""
+    """An abstention of each rule that judges GPUs, or processes that use one."""
     note = next((note for note in frame.notes if note.subject == "driver"), None)
     why = f"{note.text if note else _NONE}: gputop doctor says what helps".replace(".:", ":")
     about = subject_of(frame.host)
     for rule in rules:
-        wanted = [need.split(" or ") for need in rule.needs or rule.partly]
-        lacked = [names[0] for names in wanted if _OF_GPUS.issuperset(names)]
-        if lacked:
+        if not rule.alone:
+            wanted = [need.split(" or ") for need in rule.needs or rule.partly]
+            lacked = [names[0] for names in wanted if _OF_GPUS.issuperset(names)] or ["gpus"]
             missing = tuple(Missing(metric=name, reason="absent", unlock=why) for name in lacked)
             yield Abstained(rule=rule.id, subject=about, missing=missing, unlock=why)

@@ -15,7 +15,7 @@ from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import Limits, Tables
 from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.rule import Rule
-from gputop.diagnose.steady import Steady
+from gputop.diagnose.steady import OFF_FACTOR, Steady
 from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame
@@ -61,9 +61,10 @@ class Engine:
         """Take in a frame that the history has just taken in; cheap, and needed of every frame."""
         self._remembered.add(frame, history)
 
-    def asked(self, rule: str) -> dict[str, tuple[float, float]]:
-        """The limits that a rule has asked for, and by how much further back each is for leaving, by name."""
-        return dict(self._tables[rule])
+    def leaving(self, rule: str) -> tuple[float, dict[str, tuple[float, float]]]:
+        """For how long a finding must not hold to leave; by name the limits it is held against, and for leaving."""
+        numbers = self._tables[rule]
+        return OFF_FACTOR * numbers["on_s"][0], numbers.leaving()
 
     @property
     def verdict(self) -> Verdict:

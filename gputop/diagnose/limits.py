@@ -15,18 +15,25 @@ _LENIENT, _POINTS = 0.1, 5.0  # how much further a value must go back before a f
 class Numbers(dict[str, tuple[float, float]]):
     """The numbers of one rule, each with how lenient it is: worked out when it is asked for, once.
 
-    `starved.duty` is a number of another table.
+    `starved.duty` is a number of another table. `held` are those that values were held against: 1 where the rule wants
+    the limit or more, -1 where it wants the limit or less.
     """
 
     def __init__(self, rule: str, limits: Limits) -> None:
         super().__init__()
         self._table, self._limits = {**DEFAULTS, **limits.get(rule, {})}, limits
+        self.held: dict[str, int] = {}
 
     def __missing__(self, name: str) -> tuple[float, float]:
         other, dot, inner = name.partition(".")
         table, short = (self._limits[other], inner) if dot else (self._table, name)
         found = self[name] = (table[short], lenient(table, short))
         return found
+
+    def leaving(self) -> dict[str, tuple[float, float]]:
+        """By name each limit that values were held against, and where it is for leaving."""
+        held = {name: (self[name], sign) for name, sign in list(self.held.items())}
+        return {name: (limit, limit - sign * slack) for name, ((limit, slack), sign) in held.items()}
 
 
 class Tables(dict[str, Numbers]):

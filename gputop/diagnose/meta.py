@@ -22,6 +22,7 @@ _READS_A_SECOND = 250  # threads that are looked at
     number="M1",
     rows=(),
     needs=(),
+    alone=True,
 )
 def self_overhead(view: View) -> Iterator[Finding]:
     """Its CPU time, the time inside driver calls, and threads that are looked at less often than they should be."""
@@ -69,6 +70,7 @@ def _cheaper(*, asks_driver: bool) -> Iterator[Step]:
     number="M2",
     rows=(),
     needs=(),
+    alone=True,
 )
 def blind_spots(view: View) -> Iterator[Finding]:
     """What other rules could not read, though somebody could: with the rules that are silent for want of it."""

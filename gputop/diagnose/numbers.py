@@ -27,11 +27,13 @@ _KEYS: dict[type, Callable[[Any], Key]] = {
 class Numbers(Subjects):
     """Windows, and comparisons that do not flicker."""
 
+    _for = 1  # 0 where it is compared what speaks against a finding
+
     @property
     def against(self: _N) -> _N:
         """The same for what speaks against a finding: once that is on the screen, it must be over the limit clearly."""
         other = copy(self)
-        other._lenient = -self._lenient
+        other._lenient, other._for = -self._lenient, 0
         return other
 
     @property
@@ -48,6 +50,8 @@ class Numbers(Subjects):
         if value is None:
             return False
         limit, slack = self._numbers[name]
+        if self._for:
+            self._numbers.held[name] = 1
         return value >= limit - self._lenient * slack
 
     def below(self, value: float | None, name: str) -> bool:
@@ -55,6 +59,8 @@ class Numbers(Subjects):
         if value is None:
             return False
         limit, slack = self._numbers[name]
+        if self._for:
+            self._numbers.held[name] = -1
         return value <= limit + self._lenient * slack
 
     def window(self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False) -> Window:

@@ -46,6 +46,7 @@ class Rule:
     crit_level: Level | None = None  # of its crit findings, where they come before the others
     instead_of: tuple[str, ...] = ()  # rules that are not told of a job while this one explains what they see
     last: bool = False  # told only where no other rule says why a GPU waits
+    alone: bool = False  # it judges a machine without a GPU, too
     place: int = 0  # among all, once rules.py has loaded them
 
 
@@ -67,6 +68,7 @@ def rule(
     crit_level: Level | None = None,
     instead_of: tuple[str, ...] = (),
     last: bool = False,
+    alone: bool = False,
 ) -> Callable[[Judge], Judge]:
     """Declare a rule. Its numbers stand in the table of the same name in thresholds.toml.
 
@@ -81,7 +83,7 @@ def rule(
         group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
         RULES[id] = Rule(
             id, question, state, short, level, group, judge, number, rows, needs, partly,
-            confirmed_by, crit_level, instead_of, last,
+            confirmed_by, crit_level, instead_of, last, alone,
         )  # fmt: skip
         return judge
 

@@ -23,6 +23,7 @@ _BY_PREFERENCE = frozenset({"intel_pstate", "amd-pstate-epp", "amd_pstate_epp"})
     number="R20",
     rows=(),
     needs=("cpu_governor", "cpu_max_mhz"),
+    alone=True,
 )
 def cpu_slow(view: View) -> Iterator[Finding]:
     """Set so by governor, preference or cap, too hot, or simply far below the highest clock while busy."""

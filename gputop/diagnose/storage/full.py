@@ -29,6 +29,7 @@ _DOCKER = 64 * 1024.0**2
     rows=(),
     needs=(),
     partly=("shm_total_bytes", "shm_used_bytes"),
+    alone=True,
 )
 def shm_nearly_full(view: View) -> Iterator[Finding]:
     """Loaders hand over batches in /dev/shm: when it is full they die. A checkpoint that does not fit is lost."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from rich.cells import cell_len
 from textual.strip import Strip
 
-from gputop import told
+from gputop import told, units
 from gputop.diagnose import Evidence, Finding, Step
 from gputop.diagnose.reading import choice, guides
 from gputop.safe.text import clean
@@ -120,12 +120,11 @@ def _surer(finding: Finding, scene: Scene, width: int) -> list[Line]:
 
 def leaving(finding: Finding, scene: Scene, width: int) -> list[Line]:
     """When it leaves the screen, and the limits that decide that."""
-    asked = scene.asked(finding.rule)
-    if not asked:
+    seconds, limits = scene.leaving(finding.rule)
+    if not seconds:
         return []
-    lines = _title("what would make it leave", scene)
-    lines += flow(scene, width, [Run(" " * _TEXT), Run(outlook.leaving(asked), "text")], _TEXT)
-    rows = outlook.limits(finding.rule, asked, min(width, WIDEST) - _TEXT - 1)
+    lines = _title(f"it leaves after {units.ago(seconds)} in which it does not hold", scene)
+    rows = outlook.limits(finding.rule, limits, min(width, WIDEST) - _TEXT - 1)
     return [*lines, *(scene.line().add(" " * _TEXT).runs(row) for row in rows)]
 
 

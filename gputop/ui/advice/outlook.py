@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from gputop import thresholds, units
+from gputop import thresholds
 from gputop.diagnose import Finding
-from gputop.diagnose.steady import OFF_FACTOR
-from gputop.ui.advice.scene import Scene, Table
-from gputop.ui.draw import Run, fit
+from gputop.ui.advice.scene import Scene
+from gputop.ui.draw import Run, cut, fit
 
-NAME, NUMBER = 26, 8  # cells
-_TIMES = ("window_s", "on_s")
+NAME, NUMBER, UNTIL = 26, 7, 18  # cells
 
 
 def surer(finding: Finding, scene: Scene) -> Iterator[list[Run]]:
@@ -35,21 +33,17 @@ def _confirming(finding: Finding) -> frozenset[str]:
     return frozenset(name for rule in rules for name in rule.confirmed_by)
 
 
-def leaving(asked: Table) -> str:
-    """For how long it must not hold, and by which limits."""
-    return f"{units.ago(OFF_FACTOR * asked['on_s'][0])} in which it does not hold, by limits further back than to come:"
-
-
-def limits(rule: str, asked: Table, width: int) -> Iterator[list[Run]]:
-    """What its rule held numbers against: each limit, by how much further back it is for leaving, what it means."""
+def limits(rule: str, known: Mapping[str, tuple[float, float]], width: int) -> Iterator[list[Run]]:
+    """What a rule holds numbers against: each limit, where it is for leaving, what it means."""
     written = thresholds.written()
-    for name, (limit, further) in asked.items():
+    for name, (limit, leaving) in known.items():
         table, _, short = name.rpartition(".")
         number = next((one for one in written.get(table or rule, ()) if one.name == short), None)
-        if number is None or short in _TIMES:
+        if number is None:
             continue
+        until = f"until {'above' if leaving > limit else 'below'} {leaving:.4g}"
         yield [
-            Run(fit(name, NAME), "text"),
-            Run(f"{limit:>{NUMBER}.4g} {'' if short.endswith('_s') else f'±{further:.2g}':<{NUMBER}}", "text"),
-            Run(fit(number.help, max(0, width - NAME - 2 * NUMBER - 1)).rstrip(), "dim"),
+            Run(fit(short, NAME), "text"),
+            Run(f" {limit:>{NUMBER}.4g}  {until:<{UNTIL}}", "text"),
+            Run(cut(number.help, max(0, width - NAME - NUMBER - UNTIL - 3)), "dim"),
         ]

@@ -15,7 +15,7 @@ from gputop.ui.advice.sheet import Sheet
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import Look, Token
 
-Table = Mapping[str, tuple[float, float]]  # limits, and by how much further back they are for leaving, by name
+Leaving = tuple[float, Mapping[str, tuple[float, float]]]  # seconds; limits and those for leaving, by name
 if TYPE_CHECKING:
     from gputop.diagnose.experiments import Together
 
@@ -33,7 +33,7 @@ class Scene:
     focused: bool = False  # the arrows choose a finding
     watched: bool = True  # long enough for a verdict
     cleared: Sequence[Cleared] = ()  # what is over
-    asked: Callable[[str], Table] = lambda _: {}  # of a rule the limits that it has asked for
+    leaving: Callable[[str], Leaving] = lambda _: (0.0, {})  # what makes a finding of a rule leave
     together: Callable[[], Together] | None = None  # the experiments side by side, worked out when asked
 
     @property

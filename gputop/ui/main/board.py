@@ -263,7 +263,7 @@ class Board(Screen[None], inherit_bindings=False):
         return Scene(
             update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
             keys={key.id: key.names[0] for key in self.keys if key.keys}, watched=len(known) >= WATCHED_S / 2,
-            cleared=self.clearing.cleared, asked=self.program.monitor.asked,
+            cleared=self.clearing.cleared, leaving=self.program.monitor.leaving,
             together=lambda: _together(update.frame, self.past, self.program.monitor.limits),
         )  # fmt: skip
 
