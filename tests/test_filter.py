@@ -93,6 +93,8 @@ def test_nothing_typed_asks_nothing(text: str) -> None:
         ("user=alice gpoo=0", "gpoo", "no field gpoo: did you mean gpu?"),
         ("xyzzyx=3", "xyzzyx", 'no field xyzzyx; as text it is "xyzzyx=3" in quotes'),
         ("alice read>5X", "5X", "5X is not a value here: for example read>50M"),
+        ("alice read > 50M", ">", "no blanks around >, as in read>50M"),
+        ("read >=50M", ">=", "no blanks around >=, as in read>50M"),
         ("read>", "read>", "read> what? For example read>50M"),
         ("gpu=0-", "0-", "0- is not a value here: for example gpu=0-3"),
         ("gpu=3-1", "3-1", "3-1 is empty: the lower value comes first"),

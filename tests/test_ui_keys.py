@@ -200,7 +200,7 @@ async def delay(stage: Stage) -> None:
     await stage.press("d", "2", "q", "backspace", "s", "enter")
     assert stage.feed.interval_s == 2.0
     assert "live 2.0s" in stage.lines[0]
-    for wrong in ("9", "9", "9"), ("0",), ("x",), ():
+    for wrong in ("9", "9", "9", "9"), ("0",), ("x",), ():
         await stage.press("d", *wrong, "enter")
         assert "time between two looks" in stage.text
         await stage.press("escape")

@@ -37,6 +37,13 @@ async def find(stage: Stage) -> None:
     assert stage.selected == "llama", "Esc goes back"
     await stage.press("slash", *"nobody", "enter")
     assert stage.selected == "llama"
+    await stage.press("slash", *"rank2x")
+    assert stage.lines[-2].endswith("nowhere")
+    assert stage.selected == "llama", "not where fewer letters led"
+    await stage.press("backspace")
+    assert stage.selected == "41300"
+    await stage.press("x", "enter")
+    assert stage.selected == "llama"
 
 
 @does("find-next")

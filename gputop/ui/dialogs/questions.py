@@ -22,7 +22,7 @@ from gputop.ui.panes.lines import Lines
 from gputop.ui.table.columns import BY_ID
 
 SCRAPS = 8  # cells, on both sides together
-FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, 60.0
+FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, BY_KEY["interval"].high
 
 
 def framed(strips: Sequence[Strip], width: int, look: Look) -> list[Strip]:

@@ -14,6 +14,7 @@ from gputop.ui.table.compare import Wrong
 from gputop.ui.table.filter import HINT, parse
 from gputop.ui.table.row import Key, Row
 
+NOWHERE = "nowhere"
 _FIND_HINT = "any words of a line; F3 the next one, Enter stays there, Esc goes back"
 
 
@@ -87,11 +88,10 @@ class Seeking(Board):
     def _find(self, text: str) -> None:
         self._words = text
         self._hint(_FIND_HINT)
-        if text.strip():
-            self.prompt.tell(self._go(self._from, 0))
-        else:
-            self.prompt.tell("")
-            self._back()
+        said = self._go(self._from, 0) if text.strip() else ""
+        if said in ("", NOWHERE):
+            self._back()  # not on a line that other letters found: the next key may be a signal
+        self.prompt.tell(said)
 
     def _found(self, taken: bool) -> None:
         if not taken:
@@ -121,7 +121,7 @@ class Seeking(Board):
         rows = self.table.listing.unfolded()
         hits = [place for place, row in enumerate(rows) if _matches(row, self._words)]
         if not hits:
-            return "nowhere"
+            return NOWHERE
         at = next((place for place, row in enumerate(rows) if row.key == start), -1)
         number = next((number for number, place in enumerate(hits) if place >= at + step), 0)
         self.table.listing.go(rows[hits[number]].key)

@@ -14,6 +14,7 @@ HINT = "fields: user job rank gpu gpu% vram cpu% thr rss wait read write io stat
 EXAMPLE = "user=alice gpu=0-3 read>50M"
 
 _TOKEN = re.compile(r'(?:"[^"]*"|[^\s"])+|"')
+_SIGN = re.compile(r">=|<=|!=|=|>|<")
 _TERM = re.compile(r"(!?)([A-Za-z][A-Za-z0-9_%/.-]*)(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
 
 
@@ -74,6 +75,8 @@ def _word(token: str, start: int) -> Term:
     no, text = token.startswith("!"), token.removeprefix("!").replace('"', "").casefold()
     if not text:
         raise Wrong("a word is missing", start, start + len(token))
+    if sign := _SIGN.match(token):
+        raise Wrong(f"no blanks around {sign[0]}, as in {EXAMPLE.split()[-1]}", start, start + len(sign[0]))
     if no:
         return Term(lambda subject: text not in subject.text)
     return Term(lambda subject: text in subject.text, (text,))
