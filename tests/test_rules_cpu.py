@@ -168,10 +168,21 @@ def test_openblas_on_intel_abstains(dials: dict[str, Any]) -> None:
     assert one.unlock or "model" in dials
 
 
-def confined(throttled_cpus: float | None, **trainer: Any) -> Callable[[float], Frame]:
-    machine = Machine(gpu=HUNGRY, trainer={"cgroup": "/c", "allowed_cpus": 4.0} | trainer, host={"cpu_percent": 29.0})
-    group = Cgroup(path="/c", cpu_quota=4.0, throttled_cpus=throttled_cpus)
-    return lambda t: replace(machine.frame(t), cgroups=(group,))
+def confined(
+    throttled_cpus: float | None, loaders: int = 0, ranks: int = 1, quota: float = 4.0, **trainer: Any
+) -> Callable[[float], Frame]:
+    """Ranks of a job under one quota, on 16 CPUs."""
+    own = {"cgroup": "/c", "allowed_cpus": quota} | trainer
+    machine = Machine(gpu=HUNGRY, trainer=own, host={"cpu_percent": 29.0}, loaders=loaders)
+    group = Cgroup(path="/c", cpu_quota=quota, throttled_cpus=throttled_cpus)
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        more = tuple(replace(one.processes[0], pid=1000 + n) for n in range(1, ranks))
+        job = replace(one.jobs[0], ranks=(*one.jobs[0].ranks, *(rank.identity for rank in more)))
+        return replace(one, processes=(*one.processes, *more), jobs=(job,), cgroups=(group,))
+
+    return frame
 
 
 @pytest.mark.parametrize(
@@ -200,7 +211,7 @@ def test_cpu_quota_goes_by_the_mean_of_what_was_stopped(stopped: float, fires: b
 
 
 def test_cpu_quota_says_what_to_ask_for() -> None:
-    told = found(after(confined(2.4, throttled_percent=63.0, container="abc")), "cpu-quota")
+    told = found(after(confined(2.4, loaders=4, throttled_percent=63.0, container="abc")), "cpu-quota")
     assert told is not None
     assert [item.text for item in told.evidence] == [
         "the limit of 4.0 CPUs ran out in 63 % of periods",
@@ -215,6 +226,27 @@ def test_cpu_quota_says_what_to_ask_for() -> None:
     slurm = found(after(confined(2.4, throttled_percent=63.0, slurm_job="7")), "cpu-quota")
     assert slurm is not None
     assert slurm.steps[0].command == "#SBATCH --cpus-per-task=8"
+
+
+@pytest.mark.parametrize(
+    ("dials", "told"),
+    [
+        ({"ranks": 2, "quota": 8.0}, ["docker update --cpus 16 abc", "num_workers=3", "set_num_threads(4)"]),
+        ({"ranks": 4}, ["docker update --cpus 8 abc", "num_workers=1", "set_num_threads(1)"]),
+        ({"quota": 12.0}, ["docker update --cpus 16 abc", "set_num_threads(12)"]),
+        ({"quota": 15.5}, ["docker update --cpus 16 abc", "set_num_threads(15)"]),
+        ({"quota": 16.0}, ["set_num_threads(16)"]),  # the machine has no more
+        ({"affinity": "0-5"}, ["docker update --cpus 6 abc", "num_workers=3", "set_num_threads(4)"]),
+        ({"affinity": "4-7"}, ["num_workers=3", "set_num_threads(4)"]),
+        ({"ranks": 4, "slurm_job": "7"}, ["cpus-per-task=2", "num_workers=1", "set_num_threads(1)"]),
+        ({"ranks": 4, "slurm_job": "7", "quota": 14.0}, ["cpus-per-task=4", "num_workers=2", "set_num_threads(3)"]),
+        ({"ranks": 4, "slurm_job": "7", "quota": 5.0, "affinity": "0-5"}, ["num_workers=1", "set_num_threads(1)"]),
+    ],
+)
+def test_cpu_quota_shares_it_among_ranks_and_asks_for_what_there_is(dials: dict[str, Any], told: list[str]) -> None:
+    finding = found(after(confined(2.4, 4, throttled_percent=63.0, container="abc", **dials)), "cpu-quota")
+    assert finding is not None
+    assert all(part in (step.command or "") for step, part in zip(finding.steps, told, strict=True))
 
 
 @pytest.mark.parametrize(
