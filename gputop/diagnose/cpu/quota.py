@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from shlex import quote
 
-from gputop.diagnose.cpu.threads import affinity
+from gputop.diagnose.cpu.affinity import affinity
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed
