@@ -176,6 +176,7 @@ _GPU: dict[str, Any] = {
     "power_watts": 600.0,
     "power_limit_watts": 700.0,
     "power_default_limit_watts": 700.0,
+    "power_min_limit_watts": 200.0,
     "sm_clock_mhz": 1980.0,
     "sm_clock_max_mhz": 1980.0,
     "boost_clock_max_mhz": 1980.0,

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from gputop.diagnose.command import started
+from gputop.diagnose.command import started, started_for_each_gpu
 from gputop.model import Process
 
 
@@ -15,6 +15,7 @@ from gputop.model import Process
     [
         (("python", "train.py"), "python train.py"),
         (("python", "my run.py", "--name", "a;b"), "python 'my run.py' --name 'a;b'"),
+        (("python train.py --lr 1",), "python train.py --lr 1"),  # written over its arguments
         ((), "python train.py"),
     ],
 )
@@ -28,3 +29,48 @@ def test_the_end_of_a_long_one_is_left_out_between_words() -> None:
     assert typed[-1] == "..."
     assert tuple(typed[:-1]) == words[: len(typed) - 1]
     assert len(typed) > 4
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        (("python", "train.py"), "train.py"),
+        (("/usr/bin/python3.12", "-u", "train.py", "--name", "a b"), "train.py --name 'a b'"),
+        (("python", "-X", "faulthandler", "-Wignore", "-OO", "train.py", "-u"), "train.py -u"),
+        (("python", "--check-hash-based-pycs", "never", "train.py"), "train.py"),
+        (("python", "-m", "pkg.train", "--lr", "1"), "-m pkg.train --lr 1"),
+        (("python", "-um", "pkg.train", "-c", "1"), "-m pkg.train -c 1"),
+        (("python", "-mpkg.train"), "-m pkg.train"),
+        (("python", "-c", "import train", "1"), "train.py"),
+        (("python", "-", "1"), "train.py"),
+        (("python",), "train.py"),
+        (("./train", "--lr", "1"), "--no-python ./train --lr 1"),
+        ((), "train.py"),
+    ],
+)
+def test_ranks_are_started_without_the_interpreter_and_its_options(command: tuple[str, ...], typed: str) -> None:
+    process = Process(pid=1, started_ticks=1, command=command)
+    assert started_for_each_gpu(process, 4) == f"torchrun --nproc_per_node=4 {typed}"
+
+
+def test_ranks_of_a_long_command_are_cut_between_words() -> None:
+    words = ("python", "-u", "train.py", *(f"--option-{number}=value" for number in range(40)))
+    typed = shlex.split(started_for_each_gpu(Process(pid=1, started_ticks=1, command=words), 2))
+    assert typed[-1] == "..."
+    assert tuple(typed[2:-1]) == words[2 : len(typed) - 1]
+    assert len(typed) > 5
+
+
+SECRET = "sk-" + 20 * "a7"
+
+
+@pytest.mark.parametrize(
+    "secret", [("--api-key", SECRET), (f"--api-key={SECRET}",), (SECRET,), ("--db", f"https://me:{SECRET}@host/")]
+)
+def test_a_secret_is_masked(secret: tuple[str, ...]) -> None:
+    for words in (("python", "train.py", *secret), (" ".join(("python", "train.py", *secret)),)):
+        process = Process(pid=1, started_ticks=1, command=words)
+        for typed in (started(process), started_for_each_gpu(process, 2)):
+            assert "train.py" in typed
+            assert "***" in typed
+            assert SECRET not in typed

@@ -1,4 +1,4 @@
-"""Threads, BLAS, limits on CPUs: each rule fires, just does not, and abstains."""
+"""Threads and BLAS: each rule fires, just does not, and abstains."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from gputop import blas as mkl
 from gputop.diagnose.engine import Verdict
-from gputop.model import Cgroup, Frame, GpuShare, Job, Pressure
-from tests.judged import Machine, after, found, judged, refused, silent
+from gputop.model import Frame, GpuShare, Job, Pressure
+from tests.judged import Machine, after, found, refused, silent
 
 POOL: dict[str, Any] = {
     "busy_threads": 21,
@@ -109,6 +109,32 @@ def test_threads_host_divides_the_cpus() -> None:
     assert finding.steps[2].command == "taskset -c 0-3 python train.py"
 
 
+@pytest.mark.parametrize(
+    ("trainer", "near", "text", "cpus"),
+    [
+        ({"affinity": "0-15"}, None, "or give each 8 CPUs of its own: 0-7, 8-15", "0-7"),
+        ({"affinity": "0-15"}, "8-15", "or give each 8 CPUs of its own: 8-15, 0-7", "8-15"),
+        ({"affinity": "4-7,12-15", "allowed_cpus": 8.0}, None, "or give each 4 CPUs of its own: 4-7, 12-15", "4-7"),
+        ({"affinity": "4-5", "allowed_cpus": 2.0}, None, "or give each 1 CPU of its own: 4, 5", "4"),
+        ({"affinity": None}, None, "or give each 8 CPUs of its own: 0-7, 8-15", "0-7"),
+        ({"affinity": None, "allowed_cpus": 8.0}, None, None, None),  # nobody knows which
+    ],
+)
+def test_threads_host_gives_each_cpus_that_it_may_use(
+    trainer: dict[str, Any], near: str | None, text: str | None, cpus: str | None
+) -> None:
+    frame = experiments(2, **{"busy_threads": 21, **trainer})
+
+    def placed(t: float) -> Frame:
+        one = frame(t)
+        return replace(one, gpus=(replace(one.gpus[0], local_cpus=near), *one.gpus[1:]))
+
+    finding = found(after(placed), "threads-host")
+    assert finding is not None
+    pins = [(step.text, step.command) for step in finding.steps if "taskset" in (step.command or "")]
+    assert pins == ([] if text is None else [(text, f"taskset -c {cpus} python train.py")])
+
+
 def test_threads_host_abstains_where_threads_are_not_known() -> None:
     assert silent(after(experiments(2, **refused("busy_threads")), 70), "threads-host") is not None
 
@@ -166,77 +192,3 @@ def test_openblas_on_intel_abstains(dials: dict[str, Any]) -> None:
     one = silent(blas(**dials), "openblas-on-intel")
     assert one is not None
     assert one.unlock or "model" in dials
-
-
-def confined(throttled_cpus: float | None, **trainer: Any) -> Callable[[float], Frame]:
-    machine = Machine(gpu=HUNGRY, trainer={"cgroup": "/c", "allowed_cpus": 4.0} | trainer, host={"cpu_percent": 29.0})
-    group = Cgroup(path="/c", cpu_quota=4.0, throttled_cpus=throttled_cpus)
-    return lambda t: replace(machine.frame(t), cgroups=(group,))
-
-
-@pytest.mark.parametrize(
-    ("waiting", "trainer", "severity"),
-    [
-        (None, {"throttled_percent": 10.1}, "warn"),
-        (None, {"throttled_percent": 9.9}, None),
-        (None, {"throttled_percent": 51.0}, "crit"),
-        (0.06, {"throttled_percent": 3.0}, "warn"),
-        (0.04, {"throttled_percent": 3.0}, None),
-        (0.009, {"throttled_percent": 20.0}, None),  # bursts
-    ],
-)
-def test_cpu_quota(waiting: float | None, trainer: dict[str, Any], severity: str | None) -> None:
-    finding = found(after(confined(waiting, **trainer)), "cpu-quota")
-    assert (finding and finding.severity) == severity
-
-
-@pytest.mark.parametrize("every_s", [2.0, 5.0, 8.0])
-@pytest.mark.parametrize(("stopped", "fires"), [(0.1, False), (0.3, True)])  # CPUs, in three seconds of ten
-def test_cpu_quota_goes_by_the_mean_of_what_was_stopped(stopped: float, fires: bool, every_s: float) -> None:
-    at_times, never = (confined(cpus, throttled_percent=3.0) for cpus in (stopped, 0.0))
-    frames = ((at_times if t % 10 < 3 else never)(float(t)) for t in range(240))
-    *_, (_, said) = judged(frames, every_s=every_s)
-    assert (found(said, "cpu-quota") is not None) == fires
-
-
-def test_cpu_quota_says_what_to_ask_for() -> None:
-    told = found(after(confined(2.4, throttled_percent=63.0, container="abc")), "cpu-quota")
-    assert told is not None
-    assert [item.text for item in told.evidence] == [
-        "the limit of 4.0 CPUs ran out in 63 % of periods",
-        "2.4 CPUs' worth of work was stopped meanwhile",
-        "the machine itself is 71 % idle",
-    ]
-    assert [step.command for step in told.steps] == [
-        "docker update --cpus 8 abc",
-        "DataLoader(..., num_workers=3)",
-        "torch.set_num_threads(4)",
-    ]
-    slurm = found(after(confined(2.4, throttled_percent=63.0, slurm_job="7")), "cpu-quota")
-    assert slurm is not None
-    assert slurm.steps[0].command == "#SBATCH --cpus-per-task=8"
-
-
-@pytest.mark.parametrize(
-    ("trainer", "fires"),
-    [
-        ({}, True),
-        ({"affinity": "0-2"}, False),
-        ({"cpu_percent": 15.0}, False),  # that CPU is not full
-        ({"last_cpu": 7}, False),
-    ],
-)
-def test_an_affinity_of_one_cpu(trainer: dict[str, Any], fires: bool) -> None:
-    of_all = {"affinity": "0", "last_cpu": 0, "allowed_cpus": 1.0}
-    machine = Machine(
-        gpu=HUNGRY, trainer=of_all | {"cpu_percent": 30.0} | trainer, loader=of_all | {"cpu_percent": 17.0}, loaders=4
-    )
-    told = [finding for finding in machine.verdict().findings if "cpu-quota" in (finding.rule, *finding.causes)]
-    assert bool(told) == fires
-    if told:
-        assert told[0].headline.endswith("because it may run on 1 of 16 CPUs only")
-        assert told[0].steps[0].command == "taskset -acp 0-15 100"
-
-
-def test_cpu_quota_abstains_where_the_group_cannot_be_read() -> None:
-    assert silent(Machine(trainer=refused("throttled_percent")).verdict(70), "cpu-quota") is not None

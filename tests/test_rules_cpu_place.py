@@ -163,6 +163,22 @@ def test_a_neighbour_is_named_by_user_only_and_what_it_takes() -> None:
     assert own.steps[1].command == "renice -n 19 -p 991; ionice -c 3 -p 991"
 
 
+@pytest.mark.parametrize(
+    ("trainer", "cpus"),
+    [
+        ({"affinity": "0-15"}, "0-7"),
+        ({"affinity": "8-15", "allowed_cpus": 8.0}, "8-11"),
+        ({"affinity": "9,11,13", "allowed_cpus": 3.0}, "9"),
+        ({"allowed_cpus": 8.0}, None),  # nobody knows which
+    ],
+)
+def test_beside_a_neighbour_a_trainer_gets_cpus_that_it_may_use(trainer: dict[str, Any], cpus: str | None) -> None:
+    told = found(after(shared(WAITS | trainer, FULL, {"cpu_percent": 1200.0}, {})), "neighbour")
+    assert told is not None
+    pins = [step.command for step in told.steps if "taskset" in (step.command or "")]
+    assert pins == ([] if cpus is None else [f"taskset -c {cpus} python train.py"])
+
+
 def test_a_neighbour_is_weighed_by_what_it_took_all_the_while_and_not_when_somebody_looked() -> None:
     still = shared(WAITS, FULL, {}, {})
 

@@ -1,4 +1,4 @@
-"""Heat, power, clocks, links, errors, settings: each rule fires, just does not, and abstains."""
+"""Power, clocks, links, errors, settings: each rule fires, just does not, and abstains."""
 
 from __future__ import annotations
 
@@ -15,48 +15,6 @@ from tests.judged import Machine, after, found, hours, refused, silent
 
 def machine(**gpu: object) -> Machine:
     return Machine(gpu=gpu)
-
-
-@pytest.mark.parametrize(
-    ("gpu", "severity"),
-    [
-        ({"throttled_heat_percent": 2.1}, "warn"),
-        ({"throttled_heat_percent": 1.9}, None),
-        ({"throttled_heat_hard_percent": 1.1}, "crit"),
-        ({"throttled_heat_hard_percent": 0.9}, None),
-        ({"temperature_celsius": 85.0}, "info"),
-        ({"temperature_celsius": 84.0}, None),
-        ({"temperature_margin_celsius": 2.0}, "info"),
-        ({"temperature_margin_celsius": 3.0}, None),
-        ({"slowdown_celsius": None, "temperature_margin_celsius": None, "temperature_celsius": 83.0}, "info"),
-        ({"slowdown_celsius": None, "temperature_margin_celsius": None, "temperature_celsius": 82.0}, None),
-        ({"throttled_heat_percent": None, "throttled_heat_hard_percent": None, "throttle_reasons": {"heat"}}, "warn"),
-    ],
-)
-def test_thermal(gpu: dict[str, object], severity: str | None) -> None:
-    finding = found(machine(**gpu).verdict(), "thermal")
-    assert (finding and finding.severity) == severity
-
-
-def test_thermal_says_what_it_costs_and_what_to_do() -> None:
-    finding = found(
-        machine(throttled_heat_percent=44.0, sm_clock_mhz=1410.0, temperature_celsius=89.0).verdict(), "thermal"
-    )
-    assert finding is not None
-    assert finding.primary
-    assert [item.text for item in finding.evidence] == [
-        "89 C, slows down at 90 C",
-        "slowed by the driver 44 % of the last 30 s",
-        "SM clock 1410 of 1980 MHz (-29 %)",
-    ]
-    assert finding.lost_share == pytest.approx(0.288, abs=0.001)
-    assert [step.command for step in finding.steps] == [None, "sudo nvidia-smi -i 0 -pl 600", "time.sleep(0.01)"]
-
-
-def test_thermal_abstains_without_a_temperature() -> None:
-    said = machine(temperature_celsius=None).verdict(5)
-    assert silent(said, "thermal") is not None
-    assert found(said, "thermal") is None
 
 
 @pytest.mark.parametrize(

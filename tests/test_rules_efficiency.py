@@ -247,6 +247,14 @@ def test_h2d_transfer_bound(gpu: dict[str, Any], said: tuple[str, float] | None)
     assert said_of(Machine(gpu={"busy_percent": 60.0, **gpu}), "h2d-transfer-bound") == said
 
 
+def test_h2d_transfer_bound_asks_for_pinned_memory_where_it_is_not_seen() -> None:
+    for names, pin in (((), "DataLoader(..., pin_memory=True); "), ((("pt_data_pin", 1),), "")):
+        gpu = {"busy_percent": 60.0, **LINK, "pcie_rx_bytes_per_s": 38.5e9}
+        told = found(Machine(gpu=gpu, trainer={"thread_names": names}).verdict(), "h2d-transfer-bound")
+        assert told is not None
+        assert told.steps[0].command == f"{pin}x = x.to('cuda', non_blocking=True)"
+
+
 def test_h2d_transfer_bound_abstains_where_who_copies_looks_like_who_computes() -> None:
     machine = Machine(gpu={"busy_percent": 60.0, "pcie_rx_bytes_per_s": 5e9, **refused("sm_active_percent")})
     assert silent(machine.verdict(90), "h2d-transfer-bound")

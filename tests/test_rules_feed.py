@@ -121,6 +121,13 @@ def test_starved_cpu_idle_prints_a_number_of_loaders_that_fits_the_cpus(busy: fl
     assert f"num_workers={workers}," in (finding.steps[0].command or "")
 
 
+@pytest.mark.parametrize(("names", "pin"), [((("python", 58), ("pt_data_pin", 1)), ""), ((), "pin_memory=True, ")])
+def test_starved_cpu_idle_does_not_ask_for_what_is_so_already(names: tuple[tuple[str, int], ...], pin: str) -> None:
+    finding = found(few(trainer={"thread_names": names}).verdict(), "starved-cpu-idle")
+    assert finding is not None
+    assert (finding.steps[0].command or "").endswith(f", {pin}persistent_workers=True, prefetch_factor=4)")
+
+
 def test_the_limits_that_are_told_are_those_of_the_site() -> None:
     site = {**LIMITS, "starved": {**LIMITS["starved"], "duty": 0.7}}
     site["starved-cpu-idle"] = {**LIMITS["starved-cpu-idle"], "saturation": 0.5}

@@ -138,3 +138,12 @@ def test_loading_and_launching_look_the_same_where_nothing_is_read_and_the_chip_
     assert finding.headline.startswith("waits for its main thread, which loads data or launches small kernels")
     assert found(said, "overhead-bound") is None
     assert found(said, "loader-in-main") is None
+
+
+@pytest.mark.parametrize(("cpus", "workers"), [(4.0, 2), (16.0, 8), (64.0, 8)])
+def test_loaders_to_begin_with_fit_the_cpus(cpus: float, workers: int) -> None:
+    trainer = {"main_thread_percent": 99.0, "allowed_cpus": cpus, "cpu_percent": 100.0}
+    finding = found(Machine(gpu={"busy_percent": 60.0}, trainer=trainer).verdict(150), "starved-cause-unknown")
+    assert finding is not None
+    commands = [step.command for step in finding.steps if "DataLoader" in (step.command or "")]
+    assert commands == [f"DataLoader(..., num_workers={workers})"]

@@ -61,13 +61,14 @@ def test_dataparallel(
 
 
 def test_dataparallel_says_what_to_start() -> None:
-    told = found(single(), "dataparallel")
+    secret = "sk-" + 20 * "a7"
+    told = found(single(command=("python", "-u", "train.py", "--name", "a b", "--api-key", secret)), "dataparallel")
     assert lines(told)[:2] == [
         "GPUs 0, 1, 2, 3 of one process: busy 71/38/37/36 %",
         "it holds 22.0/15.0/15.0/15.0 GiB on them",
     ]
     assert told is not None
-    assert told.steps[0].command == "torchrun --nproc_per_node=4 train.py"
+    assert told.steps[0].command == "torchrun --nproc_per_node=4 train.py --name 'a b' --api-key '***'"
 
 
 LOW = {"power_watts": 300.0, "tensor_percent": 20.0, "sm_active_percent": 45.0}

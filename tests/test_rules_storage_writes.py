@@ -11,7 +11,7 @@ import pytest
 from gputop.diagnose import Finding
 from gputop.diagnose.engine import Verdict
 from gputop.diagnose.storage.pauses import Pauses
-from gputop.model import Disk, Mount, Process
+from gputop.model import Cgroup, Disk, Frame, Mount, Process
 from tests.judged import Machine, after, found, judged, refused, silent
 
 MIB = 2**20
@@ -86,11 +86,13 @@ def shm(used: float | Callable[[float], float], total: float = 64.0, **dials: An
     take = used if callable(used) else lambda _: used
     own = {
         "container": "abc",
+        "cgroup": "/c",
         "shm_total_bytes": int(total * MIB),
         "shm_used_bytes": lambda t: int(take(t) * MIB),
     }
     host = {"shm_total_bytes": 2**37, "shm_used_bytes": 0, "memory_total_bytes": 2**38} | dials.pop("host", {})
-    return found(Machine(trainer=own, host=host, loaders=4).verdict(130), "shm-nearly-full")
+    machine, groups = Machine(trainer=own, host=host, loaders=4), dials.pop("groups", ())
+    return found(after(lambda t: replace(machine.frame(t), cgroups=groups), 130), "shm-nearly-full")
 
 
 @pytest.mark.parametrize(
@@ -117,6 +119,48 @@ def test_shm_nearly_full_tells_how_large_it_should_be() -> None:
     assert finding.evidence[0].text == "61.0M of 64.0M in use, what Docker gives by default, with 4 loaders"
     assert finding.steps[0].command == "docker run --shm-size=16g ..."
     assert finding.subject.kind == "process"
+
+
+@pytest.mark.parametrize(
+    ("total", "host", "limit", "wanted"),
+    [
+        (64.0, {}, None, "16g"),
+        (16 * 1024, {}, None, "32g"),  # it has 16 GiB
+        (100 * 1024, {}, None, "128g"),  # half the memory
+        (130 * 1024, {}, None, None),
+        (64.0, {"memory_total_bytes": 2**33}, None, "4g"),
+        (64.0, {}, 2**34, "8g"),  # half of what the container may have
+        (8 * 1024, {}, 2**34, None),
+        (64.0, {"memory_total_bytes": None}, None, None),
+    ],
+)
+def test_shm_nearly_full_asks_for_more_than_there_is_and_no_more_than_memory_allows(
+    total: float, host: dict[str, Any], limit: int | None, wanted: str | None
+) -> None:
+    finding = shm(0.99 * total, total, host=host, groups=(Cgroup(path="/c", memory_limit_bytes=limit),))
+    assert finding is not None
+    commands = [step.command for step in finding.steps if "shm-size" in (step.command or "")]
+    assert commands == ([] if wanted is None else [f"docker run --shm-size={wanted} ..."])
+    shares = any("--ipc=host" in (step.command or "") for step in finding.steps)
+    assert shares == (total < 128 * 1024)  # which is what the machine's has
+
+
+@pytest.mark.parametrize(("total", "larger"), [(2**30, 16), (2**35, 64), (100 * 2**30, 128), (2**37, None)])
+def test_the_machines_own_shm_is_made_larger_than_it_is(total: int, larger: int | None) -> None:
+    machine = Machine(host={"shm_total_bytes": total, "shm_used_bytes": int(0.99 * total)}, loaders=7)
+
+    def ranks(t: float) -> Frame:
+        one = machine.frame(t)
+        more = tuple(replace(each, pid=each.pid + 1000, parent_pid=1100, job="k") for each in one.processes[:5])
+        return replace(one, processes=(*one.processes, *more))
+
+    finding = found(after(ranks, 42), "shm-nearly-full")
+    assert finding is not None
+    commands = [step.command for step in finding.steps if step.needs_root]
+    assert commands == ([] if larger is None else [f"sudo mount -o remount,size={larger}G /dev/shm"])
+    assert "with 11 loaders" in finding.evidence[0].text
+    assert finding.steps[-2].text == "fewer loaders in each rank, or fewer batches ahead"
+    assert finding.steps[-2].command == "DataLoader(..., num_workers=3, prefetch_factor=2)"
 
 
 def test_the_machines_own_shm_is_the_machines() -> None:

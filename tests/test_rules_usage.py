@@ -174,12 +174,12 @@ def test_gpu_unused_in_job(frame: Callable[[float], Frame], minutes: int, severi
 
 
 def test_gpu_unused_in_job_says_which() -> None:
-    told = found(after(pair(), 54, 1), "gpu-unused-in-job")
+    told = found(after(pair(command=("python", "-u", "train.py", "--hub_token", "x")), 54, 1), "gpu-unused-in-job")
     assert told is not None
     assert told.headline == "leaves 1 of its 2 GPUs unused"
     assert told.evidence[1].text == "GPU 0 busy 97 %"
     assert [step.command for step in told.steps] == [
-        "torchrun --nproc_per_node=2 train.py",
+        "torchrun --nproc_per_node=2 train.py --hub_token '***'",
         "export CUDA_VISIBLE_DEVICES=0",
     ]
 

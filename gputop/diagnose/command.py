@@ -1,18 +1,60 @@
-"""How a process was started, for commands that start it in another way."""
+"""How a process was started, for commands that start it in another way; secrets are masked in them."""
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Sequence
 
 from gputop.model import Process
+from gputop.safe.text import redact_argv
 
 _LONGEST = 120  # characters
+_USUAL = ("python", "train.py")
+_PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)[\d.]*t?(?:-dbg)?", re.DOTALL)
+# -m, -c, -W and -X, behind flags in the same word or not, and what follows in it
+_TAKES_VALUE = re.compile(r"(?:-[a-zA-Z]*?([mcWX])|--check-hash-based-pycs)(.*)", re.DOTALL)
 
 
 def started(process: Process) -> str:
     """Its command line as a shell takes it, the end of a long one left out; where nobody knows it, a usual one."""
-    words = [shlex.quote(word) for word in process.command] or ["python", "train.py"]
-    kept = len(words)
-    while kept > 2 and len(" ".join(words[:kept])) > _LONGEST:
+    return _typed(_words(process), least=2)
+
+
+def started_for_each_gpu(process: Process, count: int) -> str:
+    """The same program as so many ranks on this machine."""
+    program = _program(_words(process))
+    words = ("torchrun", f"--nproc_per_node={count}", *program)
+    return _typed(words, least=4 if program[0].startswith("-") else 3)
+
+
+def _words(process: Process) -> tuple[str, ...]:
+    words = process.command
+    if len(words) == 1:  # a title that was written over the arguments
+        words = tuple(words[0].split())
+    return redact_argv(words) or _USUAL
+
+
+def _typed(words: Sequence[str], least: int) -> str:
+    """Cut between two words, after the least that say what runs."""
+    quoted = [shlex.quote(word) for word in words]
+    kept = len(quoted)
+    while kept > least and len(" ".join(quoted[:kept])) > _LONGEST:
         kept -= 1
-    return " ".join((*words[:kept], "...") if kept < len(words) else words)
+    return " ".join((*quoted[:kept], "...") if kept < len(quoted) else quoted)
+
+
+def _program(words: Sequence[str]) -> tuple[str, ...]:
+    """What torchrun takes: it starts an interpreter of its own, and neither code nor what comes from a pipe."""
+    if not _PYTHON.fullmatch(words[0]):
+        return ("--no-python", *words)
+    rest = list(words[1:])
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if found := _TAKES_VALUE.fullmatch(option):
+            value = found[2] or (rest.pop(0) if rest else "")
+            if found[1] == "m" and value:
+                return ("-m", value, *rest)
+        if option == "-" or (found and found[1] == "c"):
+            return _USUAL[1:]
+    return tuple(rest) or _USUAL[1:]

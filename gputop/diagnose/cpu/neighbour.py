@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.command import started
+from gputop.diagnose.cpu.affinity import apart, usable
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, starved, stolen
@@ -201,10 +202,10 @@ def _ask(other: Consumer) -> Step:
 
 
 def _apart(view: View, trainer: Trainer) -> Iterator[Step]:
-    if total := view.frame.host.cpus_total:
-        half = max(1, total // 2)
-        command = f"taskset -c 0-{half - 1} {started(trainer.process)}"
-        yield Step(text="or give each CPUs of its own", command=command)
+    """Half of the CPUs that it may use, for it alone."""
+    half = len(usable(view, trainer)) // 2
+    for own in apart(view, [trainer], half) if half else ():
+        yield Step(text="or give each CPUs of its own", command=f"taskset -c {own} {started(trainer.process)}")
 
 
 def _stolen(view: View, trainer: Trainer) -> Finding:

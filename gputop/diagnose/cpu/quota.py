@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from shlex import quote
 
-from gputop.diagnose.cpu.threads import affinity
+from gputop.diagnose.cpu.affinity import affinity
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed
@@ -51,6 +53,7 @@ def _waiting(view: View, group: Cgroup | None) -> float | None:
 def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: float | None) -> Finding:
     allowed, share = trainer.allowed or 1.0, trainer.throttled or 0.0
     quota = group.cpu_quota if group and group.cpu_quota else allowed
+    ranks = _ranks(view, trainer)
     severity: Severity = "crit" if view.above(share, "crit_throttled") else "warn"
     evidence = [
         Evidence(
@@ -70,38 +73,57 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: floa
         "info" if fed(view, trainer) else severity,
         f"is held to {quota:.1f} CPUs by its quota",
         evidence=tuple(evidence),
-        steps=(_raise(trainer, quota, busy, view.frame.host.cpus_total or 0), *_until_then(quota)),
+        steps=(*_raise(view, trainer, quota, ranks), *_within(trainer, quota, ranks)),
         confidence=0.9,
         grade="driver",
         lost_share=None if trainer.duty is None else trainer.lost,
     )
 
 
-def _raise(trainer: Trainer, quota: float, busy: float | None, total: int) -> Step:
-    """Twice as much, where the machine is known to have it."""
-    idle = total * (1 - (busy if busy is not None else 50.0) / 100)
-    wanted = max(int(quota) + 1, min(2 * int(quota + 0.99), int(quota + idle), total))
-    process = trainer.process
-    if process.slurm_job:
-        return Step(text=f"ask Slurm for {wanted} CPUs a task", command=f"#SBATCH --cpus-per-task={wanted}")
-    if process.container:
-        return Step(
-            text=f"give its container {wanted} CPUs (Kubernetes: resources.limits.cpu: {wanted})",
-            command=f"docker update --cpus {wanted} {process.container}",
-        )
-    return Step(
-        text=f"give it {wanted} CPUs: raise CPUQuota of its unit, or cpu.max of {process.cgroup or 'its group'}"
+def _ranks(view: View, trainer: Trainer) -> int:
+    """Trainers that share its quota: those of its group, and those of its job, whose groups may lie below that."""
+    mine = trainer.process
+    return sum(
+        one.identity == trainer.identity
+        or (one.process.cgroup is not None and one.process.cgroup == mine.cgroup)
+        or (one.process.job is not None and one.process.job == mine.job and one.process.container == mine.container)
+        for one in view.vectors()
     )
 
 
-def _until_then(quota: float) -> tuple[Step, ...]:
-    few = max(1, int(quota))
-    return (
-        Step(
-            text=f"until then no more than {few} CPUs' worth of loaders",
-            command=f"DataLoader(..., num_workers={max(1, few - 1)})",
-        ),
-        Step(text="and of threads: libraries see all CPUs of the machine", command=f"torch.set_num_threads({few})"),
+def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
+    """Twice as much, as far as the machine is known to have it; none where it has no more."""
+    process, total, busy = trainer.process, view.frame.host.cpus_total or 0, view.mean("host", "cpu_percent")
+    idle = 0.0 if busy is None else total * (1 - busy / 100)
+    wanted = max(int(quota) + 1, min(2 * math.ceil(quota), int(quota + idle)))
+    wanted = min(wanted, len(affinity(process)) or total)
+    each = wanted // ranks
+    if wanted <= quota or (process.slurm_job and each <= quota / ranks):
+        return
+    if process.slurm_job:
+        yield Step(text=f"ask Slurm for {each} CPUs a task", command=f"#SBATCH --cpus-per-task={each}")
+    elif process.container:
+        yield Step(
+            text=f"give its container {wanted} CPUs (Kubernetes: resources.limits.cpu: {wanted})",
+            command=f"docker update --cpus {wanted} {quote(process.container)}",
+        )
+    else:
+        group = process.cgroup or "its group"
+        yield Step(text=f"give it {wanted} CPUs: raise CPUQuota of its unit, or cpu.max of {group}")
+
+
+def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
+    """Loaders and threads that the quota has room for."""
+    few = max(1, int(quota / ranks))
+    loaders, whose = max(1, few - 1), " a rank" if ranks > 1 else ""
+    if trainer.loaders > loaders:
+        yield Step(
+            text=f"as it is, no more than {few} CPUs' worth of loaders{whose}",
+            command=f"DataLoader(..., num_workers={loaders})",
+        )
+    yield Step(
+        text=f"as it is, {few} compute thread{'s' if few > 1 else ''}{whose}: libraries see all CPUs of the machine",
+        command=f"torch.set_num_threads({few})",
     )
 
 
@@ -142,7 +164,7 @@ def _few(view: View, trainer: Trainer) -> Finding:
                 text="and in the program, before the loaders start: some BLAS and OpenMP builds pin their parent",
                 command=f"os.sched_setaffinity(0, range({total}))",
             ),
-            Step(text="in Slurm", command=f"#SBATCH --cpus-per-task={max(4, trainer.loaders + 1)}"),
+            Step(text="in Slurm", command=f"#SBATCH --cpus-per-task={min(total, max(4, trainer.loaders + 1))}"),
         ),
         confidence=0.9,
         lost_share=None if trainer.duty is None else trainer.lost,

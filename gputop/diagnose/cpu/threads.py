@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from gputop import units
 from gputop.diagnose.command import started
+from gputop.diagnose.cpu.affinity import affinity, apart
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, share_of_cpus, spread
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process
-
-
-@lru_cache(maxsize=256)
-def parsed(listed: str | None) -> frozenset[int]:
-    """CPUs of a list such as 0-7,64-71; none where there is none, or it makes no sense."""
-    try:
-        return frozenset(units.listed(listed)) if listed else frozenset()
-    except ValueError:
-        return frozenset()
-
-
-def affinity(process: Process) -> frozenset[int]:
-    """CPUs a process may run on; none where that is not known."""
-    return parsed(process.affinity)
 
 
 def pool(process: Process) -> int | None:
@@ -150,7 +135,7 @@ def threads_host(view: View) -> Iterator[Finding]:
             _severity(view, crowd.trainers),
             f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {crowd.cpus:.0f} CPUs",
             evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, waited)),
-            steps=(*limit_threads(each, "each of them")[:2], *_pin(warm, crowd.cpus)),
+            steps=(*limit_threads(each, "each of them")[:2], *_pin(view, warm, int(crowd.cpus // len(warm)))),
             confidence=view.confidence(0.8, waited),
             lost_share=_lost(crowd.trainers),
         )
@@ -219,10 +204,11 @@ def _experiments(
         yield Evidence(text=f"OMP_NUM_THREADS is unset in all {len(pools)}")
 
 
-def _pin(trainers: Sequence[Trainer], cpus: float) -> Iterator[Step]:
+def _pin(view: View, trainers: Sequence[Trainer], each: int) -> Iterator[Step]:
     """CPUs of their own for each."""
-    each = int(cpus // len(trainers))
-    if each >= 1:
-        text = f"or give each {each} CPUs of its own: 0-{each - 1}, {each}-{2 * each - 1}, and so on"
-        yield Step(text=text, command=f"taskset -c 0-{each - 1} {started(trainers[0].process)}")
+    own = apart(view, trainers, each) if each >= 1 else []
+    if own:
+        text = f"or give each {each} CPU{'s' if each > 1 else ''} of its own: {', '.join(own[:2])}"
+        text += ", and so on" if len(own) > 2 else ""
+        yield Step(text=text, command=f"taskset -c {own[0]} {started(trainers[0].process)}")
     yield Step(text="torchrun sets one thread a rank by itself; several plain python commands do not")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.view import View
 from gputop.model import Gpu
+
+_LOWER = 0.85  # of the power limit: a card loses little speed with its last watts
 
 
 def slowed(view: View, gpu: Gpu) -> float | None:
@@ -80,7 +83,6 @@ def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: flo
             evidence.append(Evidence(text=text, value=share, unit="%", limit=view.limit(name)))
     if lost:
         evidence.append(_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost))
-    lower = 50 * round(0.85 * (gpu.power_limit_watts or 300) / 50)
     words = {"crit": "is slowed hard by heat", "warn": "is slowed by heat", "info": "is nearly too hot"}
     return view.found(
         gpu,
@@ -89,17 +91,28 @@ def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: flo
         evidence=tuple(evidence),
         steps=(
             Step(text="give it air: fans, dust, blanking panels in empty slots, space between cards"),
-            Step(
-                text=f"until then less heat at little cost: limit its power to {lower} W",
-                command=f"sudo nvidia-smi -i {gpu.index} -pl {lower}",
-                needs_root=True,
-            ),
+            *_less_power(view, gpu),
             Step(text="a stop-gap: pause after each batch", command="time.sleep(0.01)"),
         ),
         confidence=view.confidence(0.95, soft, hard),
         grade="driver",
         lost_share=lost if severity != "info" else None,
     )
+
+
+def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
+    """A limit that the card takes, and that is less than what it draws: heat alone may hold it below one already."""
+    limit, least = gpu.power_limit_watts, gpu.power_min_limit_watts
+    if limit is None or least is None:
+        return
+    lower = max(math.ceil(least), 5 * round(_LOWER * limit / 5))
+    drawn = view.mean(gpu, "power_watts")
+    if lower < limit and (drawn is None or drawn > lower):
+        yield Step(
+            text=f"until then less heat at little cost: limit its power to {lower} W",
+            command=f"sudo nvidia-smi -i {gpu.index} -pl {lower}",
+            needs_root=True,
+        )
 
 
 @rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.diagnose.dataloader import pins
 from gputop.diagnose.efficiency.chip import at_work
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
@@ -95,11 +96,13 @@ def _waits(view: View, trainer: Trainer) -> Finding:
     ]  # fmt: skip
     if not full:
         evidence.append(Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%"))
-    pinned = any(name == "pt_data_pin" for name, _ in trainer.process.thread_names)
-    pin = Step(text="copy from pinned memory, which it does not now" if not pinned else "copy without waiting",
-               command="DataLoader(..., pin_memory=True); x = x.to('cuda', non_blocking=True)")  # fmt: skip
+    copy = "x = x.to('cuda', non_blocking=True)"
+    pinned = Step(text="copy without waiting", command=copy)
+    pin = Step(
+        text="copy from pinned memory, which it is not seen to do", command=f"DataLoader(..., pin_memory=True); {copy}"
+    )
     steps = [
-        pin,
+        pinned if pins(trainer) else pin,
         Step(text=f"copy the next batch while this one computes, in a stream of its own: {at_most(trainer)}"),
         Step(text="send bytes and make floats of them on the GPU: uint8 images are a quarter of fp32"),
     ]

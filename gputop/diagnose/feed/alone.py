@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
+from gputop.diagnose.dataloader import first_loaders, settings
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import at_most, busy, share_of_cpus, starved, told_to_load
+from gputop.diagnose.starved import at_most, busy, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-
-SETTINGS = "pin_memory=True, persistent_workers=True"
 
 
 @rule(
@@ -45,7 +43,6 @@ def loader_in_main(view: View) -> Iterator[Finding]:
 
 
 def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
-    start = max(1, min(8, math.floor(share_of_cpus(view, trainer) / 2)))
     main, allowed = 100 * (trainer.main or 0.0), trainer.allowed or 0.0
     idle = f", {max(0.0, allowed - (trainer.cores or 0.0)):.0f} of {allowed:.0f} cores idle" if allowed else ""
     read = Evidence(
@@ -71,7 +68,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
         steps=(
             Step(
                 text=f"load in processes of their own: {at_most(trainer)}",
-                command=f"DataLoader(..., num_workers={start}, {SETTINGS})",
+                command=f"DataLoader(..., num_workers={first_loaders(view, trainer)}, {settings(trainer)})",
             ),
             Step(text="see what its main thread does", action="stack"),
         ),

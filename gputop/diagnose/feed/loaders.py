@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gputop.diagnose.feed.alone import SETTINGS
+from gputop.diagnose.dataloader import settings
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, cores, oversubscribed, share_of_cpus, starved, throttled
@@ -119,7 +119,7 @@ def _too_few(view: View, trainer: Trainer, severity: str, blocked: float | None,
     steps = [
         Step(
             text=f"use more loaders: {at_most(trainer)}",
-            command=f"DataLoader(..., num_workers={wanted}, {SETTINGS}, prefetch_factor=4)",
+            command=f"DataLoader(..., num_workers={wanted}, {settings(trainer)}, prefetch_factor=4)",
         ),
         Step(text="then try some more and some fewer: the best number is where samples per second stop growing"),
     ]

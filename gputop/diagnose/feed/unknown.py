@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from gputop.diagnose.dataloader import first_loaders
 from gputop.diagnose.efficiency.small import small
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
 from gputop.diagnose.rule import RULES, Level, rule
@@ -69,7 +70,7 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
             if any(cause.suspect for cause in causes)
             else "waits, and no usual cause shows",
             evidence=(busy(view, trainer), *_silent(hidden), *_told(causes)),
-            steps=(*_unlocks(hidden), *_keys(trainer, either)),
+            steps=(*_unlocks(hidden), *_keys(view, trainer, either)),
             confidence=0.6,
             lost_share=trainer.lost,
         )
@@ -136,12 +137,15 @@ def _told(causes: list[Cause]) -> Iterator[Evidence]:
         yield Evidence(text=f"not seen: {'; '.join(unseen)}")
 
 
-def _keys(trainer: Trainer, either: bool) -> Iterator[Step]:
+def _keys(view: View, trainer: Trainer, either: bool) -> Iterator[Step]:
     pid = trainer.process.pid
     yield Step(text="see what its main thread waits for", command=f"py-spy dump --pid {pid}", action="stack")
     yield Step(text="then where its time goes, over some seconds", action="profile")
     if either:
-        yield Step(text="in the DataLoader: load in processes of their own", command="DataLoader(..., num_workers=4)")
+        yield Step(
+            text="in the DataLoader: load in processes of their own",
+            command=f"DataLoader(..., num_workers={first_loaders(view, trainer)})",
+        )
         yield Step(text="elsewhere in the model: fewer and larger kernels", command="model = torch.compile(model)")
     elif trainer.loaders:
         yield Step(text="in the loader's queue: look at the loaders in the same way")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gputop.diagnose.command import started_for_each_gpu
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.ranks.team import talks
 from gputop.diagnose.rule import Level, rule
@@ -102,7 +103,6 @@ def _told(view: View, trainer: Trainer, cards: Sequence[_Card], *, certain: bool
         memory = "/".join(f"{(one or 0) / 2**30:.1f}" for one in held)
         evidence.append(Evidence(text=f"it holds {memory} GiB on them", value=float(held[0] or 0), unit="B"))
     evidence.append(Evidence(text="it is one process, without a thread that talks to others"))
-    script = " ".join(trainer.process.command[1:])[:60] or "train.py"
     return view.found(
         trainer,
         "warn",
@@ -111,7 +111,7 @@ def _told(view: View, trainer: Trainer, cards: Sequence[_Card], *, certain: bool
         steps=(
             Step(
                 text="use DistributedDataParallel: one process for each GPU",
-                command=f"torchrun --nproc_per_node={count} {script}",
+                command=started_for_each_gpu(trainer.process, count),
             ),
             Step(
                 text="in the program, after init_process_group and torch.cuda.set_device(local_rank)",

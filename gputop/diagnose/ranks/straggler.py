@@ -19,10 +19,10 @@ _ALIKE = Step(text="give each rank samples that cost as much, or more loaders")
 
 def _own_cpus(view: View, one: Trainer) -> Step:
     each = max(1, int(share_of_cpus(view, one)))
-    pin = f"os.sched_setaffinity(0, range({each} * rank, {each} * (rank + 1)))"
+    own = f"sorted(os.sched_getaffinity(0))[{each} * rank:{each} * (rank + 1)]"
     return Step(
         text=f"give each rank {each} CPUs of its own, before the DataLoader is made",
-        command=f"rank = int(os.environ['LOCAL_RANK']); {pin}",
+        command=f"rank = int(os.environ['LOCAL_RANK']); os.sched_setaffinity(0, {own})",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from shlex import quote
 
+from gputop.diagnose.dataloader import settings
 from gputop.diagnose.finding import Step
 from gputop.diagnose.starved import share_of_cpus
 from gputop.diagnose.storage import sources
@@ -64,10 +65,9 @@ def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
     room = max(1, int(share_of_cpus(view, trainer)) * 2)
     wanted = min(room, max(2, 2 * trainer.loaders))
     if wanted > trainer.loaders:
-        settings = "pin_memory=True, persistent_workers=True, prefetch_factor=4"
         yield Step(
             text="more loaders: they wait, so they need no CPU",
-            command=f"DataLoader(..., num_workers={wanted}, {settings})",
+            command=f"DataLoader(..., num_workers={wanted}, {settings(trainer)}, prefetch_factor=4)",
         )
 
 

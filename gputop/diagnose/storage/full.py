@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
@@ -124,22 +125,36 @@ def _store(view: View) -> Process | None:
 
 
 def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
-    memory, loaders = view.frame.host.memory_total_bytes or 2 * _GOOD_SIZE, _loaders(view, thing)
-    wanted = max(1, int(min(_GOOD_SIZE, memory / 2) / _GIB))
+    more = _more(view, thing, total)
     if isinstance(thing, Trainer) or total == _DOCKER:
-        yield Step(text="give the container more of it", command=f"docker run --shm-size={wanted}g ...")
-        yield Step(text="or let it share the machine's", command="docker run --ipc=host ...")
-        yield Step(text="Kubernetes: mount an emptyDir with medium Memory at /dev/shm")
+        if more is not None:
+            yield Step(text="give the container more of it", command=f"docker run --shm-size={more}g ...")
+            yield Step(text="Kubernetes: mount an emptyDir with medium Memory at /dev/shm")
+        if not isinstance(thing, Trainer) or (view.frame.host.shm_total_bytes or math.inf) > total:
+            yield Step(text="let the container share the machine's", command="docker run --ipc=host ...")
     else:
-        more = f"sudo mount -o remount,size={max(wanted, int(memory / 2 / _GIB))}G /dev/shm"
         yield Step(text="see who left files there", command="ls -lS /dev/shm")
-        yield Step(text="make it larger", command=more, needs_root=True)
+        if more is not None:
+            yield Step(text="make it larger", command=f"sudo mount -o remount,size={more}G /dev/shm", needs_root=True)
+    ranks = [thing] if isinstance(thing, Trainer) else view.vectors()
+    loaders = max((one.loaders for one in ranks), default=0)
     if loaders > 1:
-        text = "fewer loaders, or fewer batches ahead"
+        text = f"fewer loaders{' in each rank' if len(ranks) > 1 else ''}, or fewer batches ahead"
         yield Step(text=text, command=f"DataLoader(..., num_workers={loaders // 2}, prefetch_factor=2)")
     yield Step(
         text="or hand over batches through files", command='torch.multiprocessing.set_sharing_strategy("file_system")'
     )
+
+
+def _more(view: View, thing: Host | Trainer, total: float) -> int | None:
+    """GiB: twice as much and no little, as far as half the memory there is allows; None where that is no more."""
+    host, path = view.frame.host, thing.process.cgroup if isinstance(thing, Trainer) else None
+    limits = [group.memory_limit_bytes for group in view.frame.cgroups if path and group.path == path]
+    memory = min((one for one in (host.memory_total_bytes, *limits) if one), default=None)
+    if memory is None:
+        return None
+    more = int(min(max(_GOOD_SIZE, 2 * total), memory / 2) / _GIB)
+    return more if more * _GIB > total else None
 
 
 def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gputop import units
+from gputop.diagnose.command import started_for_each_gpu
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import spread
@@ -111,7 +112,7 @@ def _unused(
     idle, used = [gpu.index for gpu, _ in unused], [gpu.index for gpu in worked]
     means = [view.mean(gpu, "busy_percent", 60) or 0.0 for gpu in worked]
     total = len(idle) + len(used)
-    script = " ".join(trainers[0].process.command[1:])[:60] or "train.py"
+    ranks = started_for_each_gpu(trainers[0].process, total)
     return view.found(
         job,
         severity,
@@ -126,7 +127,7 @@ def _unused(
             Evidence(text=f"GPU {', '.join(used)} busy {spread(means)}", value=min(means), unit="%"),
         ),
         steps=(
-            Step(text="one process for each GPU", command=f"torchrun --nproc_per_node={total} {script}"),
+            Step(text="one process for each GPU", command=ranks),
             Step(text="or leave them to others", command=f"export CUDA_VISIBLE_DEVICES={','.join(used)}"),
         ),
         confidence=0.8,

@@ -1,0 +1,46 @@
+"""Which CPUs a process may run on, and CPUs of their own for those that share them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from gputop import units
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Process
+
+
+@lru_cache(maxsize=256)
+def parsed(listed: str | None) -> frozenset[int]:
+    """CPUs of a list such as 0-7,64-71; none where there is none, or it makes no sense."""
+    try:
+        return frozenset(units.listed(listed)) if listed else frozenset()
+    except ValueError:
+        return frozenset()
+
+
+def affinity(process: Process) -> frozenset[int]:
+    """CPUs a process may run on; none where that is not known."""
+    return parsed(process.affinity)
+
+
+def apart(view: View, trainers: Sequence[Trainer], each: int) -> list[str]:
+    """So many CPUs of its own for each, near its GPUs first, as lists; nothing where not all can have them."""
+    taken: set[int] = set()
+    found = []
+    for trainer in trainers:
+        near = frozenset[int]().union(*(parsed(gpu.local_cpus) for gpu in trainer.gpus))
+        free = sorted(usable(view, trainer) - taken, key=lambda cpu: (cpu not in near, cpu))
+        if len(free) < each:
+            return []
+        taken.update(free[:each])
+        found.append(units.ranges(tuple(free[:each])))
+    return found
+
+
+def usable(view: View, trainer: Trainer) -> frozenset[int]:
+    """CPUs it may run on; where that is not known, those of the machine if it may use so many, else none."""
+    total = view.frame.host.cpus_total or 0
+    every = frozenset(range(total)) if (trainer.process.allowed_cpus or 0.0) >= total else frozenset[int]()
+    return affinity(trainer.process) or every

@@ -1,0 +1,26 @@
+"""What a DataLoader is advised to be told, less what it is known to have been told."""
+
+from __future__ import annotations
+
+import math
+
+from gputop.diagnose.starved import share_of_cpus
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+
+_MOST = 8
+
+
+def pins(trainer: Trainer) -> bool:
+    """Whether it is seen to copy batches to pinned memory; who has no such thread may hide it, or call it otherwise."""
+    return any(name == "pt_data_pin" for name, _ in trainer.process.thread_names)
+
+
+def settings(trainer: Trainer) -> str:
+    """What helps beside the number of loaders."""
+    return "persistent_workers=True" if pins(trainer) else "pin_memory=True, persistent_workers=True"
+
+
+def first_loaders(view: View, trainer: Trainer) -> int:
+    """How many to begin with where there are none."""
+    return max(1, min(_MOST, math.floor(share_of_cpus(view, trainer) / 2)))

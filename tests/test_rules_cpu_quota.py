@@ -1,0 +1,119 @@
+"""Limits on CPUs: the rule fires, just does not, and abstains, and what it asks for fits the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.model import Cgroup, Frame
+from tests.judged import Machine, after, found, judged, refused, silent
+from tests.test_rules_cpu import HUNGRY
+
+
+def confined(
+    throttled_cpus: float | None, loaders: int = 0, ranks: int = 1, quota: float = 4.0, **trainer: Any
+) -> Callable[[float], Frame]:
+    """Ranks of a job under one quota, on 16 CPUs."""
+    own = {"cgroup": "/c", "allowed_cpus": quota} | trainer
+    machine = Machine(gpu=HUNGRY, trainer=own, host={"cpu_percent": 29.0}, loaders=loaders)
+    group = Cgroup(path="/c", cpu_quota=quota, throttled_cpus=throttled_cpus)
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        more = tuple(replace(one.processes[0], pid=1000 + n) for n in range(1, ranks))
+        job = replace(one.jobs[0], ranks=(*one.jobs[0].ranks, *(rank.identity for rank in more)))
+        return replace(one, processes=(*one.processes, *more), jobs=(job,), cgroups=(group,))
+
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("waiting", "trainer", "severity"),
+    [
+        (None, {"throttled_percent": 10.1}, "warn"),
+        (None, {"throttled_percent": 9.9}, None),
+        (None, {"throttled_percent": 51.0}, "crit"),
+        (0.06, {"throttled_percent": 3.0}, "warn"),
+        (0.04, {"throttled_percent": 3.0}, None),
+        (0.009, {"throttled_percent": 20.0}, None),  # bursts
+    ],
+)
+def test_cpu_quota(waiting: float | None, trainer: dict[str, Any], severity: str | None) -> None:
+    finding = found(after(confined(waiting, **trainer)), "cpu-quota")
+    assert (finding and finding.severity) == severity
+
+
+@pytest.mark.parametrize("every_s", [2.0, 5.0, 8.0])
+@pytest.mark.parametrize(("stopped", "fires"), [(0.1, False), (0.3, True)])  # CPUs, in three seconds of ten
+def test_cpu_quota_goes_by_the_mean_of_what_was_stopped(stopped: float, fires: bool, every_s: float) -> None:
+    at_times, never = (confined(cpus, throttled_percent=3.0) for cpus in (stopped, 0.0))
+    frames = ((at_times if t % 10 < 3 else never)(float(t)) for t in range(240))
+    *_, (_, said) = judged(frames, every_s=every_s)
+    assert (found(said, "cpu-quota") is not None) == fires
+
+
+def test_cpu_quota_says_what_to_ask_for() -> None:
+    told = found(after(confined(2.4, loaders=4, throttled_percent=63.0, container="abc")), "cpu-quota")
+    assert told is not None
+    assert [item.text for item in told.evidence] == [
+        "the limit of 4.0 CPUs ran out in 63 % of periods",
+        "2.4 CPUs' worth of work was stopped meanwhile",
+        "the machine itself is 71 % idle",
+    ]
+    assert [step.command for step in told.steps] == [
+        "docker update --cpus 8 abc",
+        "DataLoader(..., num_workers=3)",
+        "torch.set_num_threads(4)",
+    ]
+    slurm = found(after(confined(2.4, throttled_percent=63.0, slurm_job="7")), "cpu-quota")
+    assert slurm is not None
+    assert slurm.steps[0].command == "#SBATCH --cpus-per-task=8"
+
+
+@pytest.mark.parametrize(
+    ("dials", "told"),
+    [
+        ({"ranks": 2, "quota": 8.0}, ["docker update --cpus 16 abc", "num_workers=3", "set_num_threads(4)"]),
+        ({"ranks": 4}, ["docker update --cpus 8 abc", "num_workers=1", "set_num_threads(1)"]),
+        ({"quota": 12.0}, ["docker update --cpus 16 abc", "set_num_threads(12)"]),
+        ({"quota": 15.5}, ["docker update --cpus 16 abc", "set_num_threads(15)"]),
+        ({"quota": 16.0}, ["set_num_threads(16)"]),  # the machine has no more
+        ({"affinity": "0-5"}, ["docker update --cpus 6 abc", "num_workers=3", "set_num_threads(4)"]),
+        ({"affinity": "4-7"}, ["num_workers=3", "set_num_threads(4)"]),
+        ({"ranks": 4, "slurm_job": "7"}, ["cpus-per-task=2", "num_workers=1", "set_num_threads(1)"]),
+        ({"ranks": 4, "slurm_job": "7", "quota": 14.0}, ["cpus-per-task=4", "num_workers=2", "set_num_threads(3)"]),
+        ({"ranks": 4, "slurm_job": "7", "quota": 5.0, "affinity": "0-5"}, ["num_workers=1", "set_num_threads(1)"]),
+    ],
+)
+def test_cpu_quota_shares_it_among_ranks_and_asks_for_what_there_is(dials: dict[str, Any], told: list[str]) -> None:
+    finding = found(after(confined(2.4, 4, throttled_percent=63.0, container="abc", **dials)), "cpu-quota")
+    assert finding is not None
+    assert all(part in (step.command or "") for step, part in zip(finding.steps, told, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("trainer", "fires"),
+    [
+        ({}, True),
+        ({"affinity": "0-2"}, False),
+        ({"cpu_percent": 15.0}, False),  # that CPU is not full
+        ({"last_cpu": 7}, False),
+    ],
+)
+def test_an_affinity_of_one_cpu(trainer: dict[str, Any], fires: bool) -> None:
+    of_all = {"affinity": "0", "last_cpu": 0, "allowed_cpus": 1.0}
+    machine = Machine(
+        gpu=HUNGRY, trainer=of_all | {"cpu_percent": 30.0} | trainer, loader=of_all | {"cpu_percent": 17.0}, loaders=4
+    )
+    told = [finding for finding in machine.verdict().findings if "cpu-quota" in (finding.rule, *finding.causes)]
+    assert bool(told) == fires
+    if told:
+        assert told[0].headline.endswith("because it may run on 1 of 16 CPUs only")
+        assert told[0].steps[0].command == "taskset -acp 0-15 100"
+
+
+def test_cpu_quota_abstains_where_the_group_cannot_be_read() -> None:
+    assert silent(Machine(trainer=refused("throttled_percent")).verdict(70), "cpu-quota") is not None
