@@ -41,7 +41,7 @@ def test_thermal_says_what_it_costs_and_what_to_do() -> None:
         "SM clock 1410 of 1980 MHz (-29 %)",
     ]
     assert finding.lost_share == pytest.approx(0.288, abs=0.001)
-    assert [step.command for step in finding.steps] == [None, "sudo nvidia-smi -i 0 -pl 595", "time.sleep(0.01)"]
+    assert [step.command for step in finding.steps] == [None, "sudo nvidia-smi -i 0 -pl 540", "time.sleep(0.01)"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,9 @@ def test_thermal_says_what_it_costs_and_what_to_do() -> None:
         (70.0, 70.0, 70.0, None),
         (15.0, 15.0, 10.0, None),
         (None, 350.0, 100.0, 300),
-        (300.0, 350.0, 100.0, None),  # heat holds it below that already
+        (300.0, 350.0, 100.0, 270),  # heat holds it below its limit already
+        (104.0, 350.0, 100.0, 100),
+        (99.0, 350.0, 100.0, None),
         (148.0, None, 100.0, None),
         (148.0, 150.0, None, None),
     ],

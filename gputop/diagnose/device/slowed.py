@@ -11,6 +11,7 @@ from gputop.diagnose.view import View
 from gputop.model import Gpu
 
 _LOWER = 0.85  # of the power limit: a card loses little speed with its last watts
+_LESS_DRAWN = 0.9  # of what it draws, where heat holds it below its limit already
 
 
 def slowed(view: View, gpu: Gpu) -> float | None:
@@ -105,8 +106,9 @@ def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
     limit, least = gpu.power_limit_watts, gpu.power_min_limit_watts
     if limit is None or least is None:
         return
-    lower = max(math.ceil(least), 5 * round(_LOWER * limit / 5))
     drawn = view.mean(gpu, "power_watts")
+    wanted = min(_LOWER * limit, math.inf if drawn is None else _LESS_DRAWN * drawn)
+    lower = max(math.ceil(least), 5 * round(wanted / 5))
     if lower < limit and (drawn is None or drawn > lower):
         yield Step(
             text=f"until then less heat at little cost: limit its power to {lower} W",
