@@ -61,12 +61,8 @@ def delays(machine: Machine) -> Iterator[Line]:
         yield Line("ok", "waits for storage are counted for each process (IO%)", value=value)
     else:
         what = "waits for storage are not counted: IO% is an estimate, the share of looks in state D"
-        yield Line(
-            "limited",
-            f"{what}; once on, it is measured of what starts from then on",
-            "sudo sysctl -w kernel.task_delayacct=1",
-            value,
-        )
+        then = "once on, it is measured of what starts from then on"
+        yield Line("limited", f"{what}; {then}", "sudo sysctl -w kernel.task_delayacct=1", value)
 
 
 @check("run-delay", "Is it known how long a thread waits for a CPU?")

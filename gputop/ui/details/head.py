@@ -63,7 +63,7 @@ def _life(opened: Opened, roomy: bool, most: int) -> list[Fact]:
         Run("nice ", "dim"),
         Run(units.UNKNOWN if process.nice is None else str(process.nice), _quiet(process.nice)),
     ]
-    facts = [fact for fact in (user, now, age, nice if roomy or process.nice else now[:0]) if fact and fact[0].text]
+    facts = [fact for fact in (user, now, age) if fact[0].text] + ([nice] if roomy or process.nice else [])
     for fact in (user, nice, age, now):
         if fact in facts and _beside(facts) > most:
             facts.remove(fact)
