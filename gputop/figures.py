@@ -102,6 +102,11 @@ def io_percent(process: Process) -> float | None:
     return process.blocked_percent if process.io_wait_percent is None else process.io_wait_percent
 
 
+def io_estimated(process: Process) -> bool:
+    """Whether that is such a share of looks: an estimate."""
+    return process.io_wait_percent is None and process.blocked_percent is not None
+
+
 def waited(processes: Iterable[Process]) -> float | None:
     """Time waited for a CPU, of waiting and running, over all of them: each counts by the time it wanted to run."""
     wait = run = 0.0

@@ -33,7 +33,7 @@ EVERYTHING = Wish()
 # what stands in a Detail for root that did not ask for it: the key that does belongs beside it
 OTHERS_ENVIRONMENT = Missing(metric="environment", reason="denied", unlock="it belongs to another user: ask by its key")
 RECORDED = "a recording"  # whose processes those of one are
-UNRECORDED = Missing(metric="details", reason="absent", unlock="recordings hold no details; the live process has them")
+UNRECORDED = Missing(metric="details", reason="absent", unlock="recordings hold no details")
 
 
 class Source(Protocol):

@@ -100,6 +100,8 @@ def test_p11_pressure(tmp_path: Path, tool: str, unlock: str | None) -> None:
 def test_p09_delays(tmp_path: Path, files: dict[str, str | None], status: str) -> None:
     said = line(machine(tmp_path, files), "delays")
     assert (said.status, said.unlock) == (status, None if status == "ok" else "sudo sysctl -w kernel.task_delayacct=1")
+    assert ("IO% is an estimate, the share of looks in state D" in said.what) == (status == "limited")
+    assert "unknown" not in said.what
 
 
 def test_waits_for_a_cpu(tmp_path: Path) -> None:

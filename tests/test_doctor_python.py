@@ -117,6 +117,17 @@ def test_r16_threads(tmp_path: Path, environ: dict[str, str], status: str, says:
     assert said.unlock == (f"export OMP_NUM_THREADS={32 // jobs}" if status == "limited" else None)
 
 
+@pytest.mark.parametrize(("quota", "cores", "suggested"), [("50000", "0.5", 1), ("800000", "8", 8)])
+def test_threads_and_cpus_agree_where_a_control_group_gives_fewer_than_pytorch_sees(
+    tmp_path: Path, quota: str, cores: str, suggested: int
+) -> None:
+    box = env(tmp_path, {"sys/fs/cgroup/job/cpu.max": f"{quota} 100000\n"})
+    threads, cpus = line(box, "threads"), line(box, "cpus")
+    assert threads.status == cpus.status == "limited"
+    assert threads.what.endswith(f"one thread for each of 32 CPUs, and {cores} may be used at a time")
+    assert threads.unlock == cpus.unlock == f"export OMP_NUM_THREADS={suggested}"
+
+
 @pytest.mark.parametrize(
     ("python", "environ", "scope", "status", "says"),
     [

@@ -193,7 +193,7 @@ def test_looks_that_are_not_quite_on_time_are_gone_through_one_by_one(tmp_path: 
 def test_a_recording_has_no_details_and_says_so(watched: Watched) -> None:
     missing = watched.source.inspect(Identity(1, 1))
     assert (missing.metric, missing.reason) == ("details", "absent")
-    assert "live" in (missing.unlock or "")
+    assert missing.unlock == "recordings hold no details"
 
 
 def test_findings_are_marks(tmp_path: Path) -> None:

@@ -6,15 +6,22 @@ import json
 import re
 import stat
 import sys
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from gputop.model import Frame
+from gputop.diagnose import Subject
+from gputop.history import History
+from gputop.model import Frame, Process
 from gputop.safe.text import clean
+from gputop.source import OTHERS_ENVIRONMENT, UNRECORDED
+from gputop.ui.details.opened import Opened
+from gputop.ui.details.saving import numbers
 from gputop.ui.dialogs.saving import save
 from gputop.ui.look import ASCII, LIGHT, PLAIN, TERMINAL, UNICODE, Look
+from tests.advised import found
 from tests.endings import Program
 from tests.hostile import STRINGS
 from tests.opened import asked, full
@@ -121,6 +128,15 @@ def saved(state: Path) -> list[Path]:
     return sorted((state / "gputop").glob("screen-*"))
 
 
+async def into_files(stage: Stage, state: Path, kinds: str) -> None:
+    """Save what is on the screen, once as each, while the bar still says where the one before it is."""
+    for count, kind in enumerate(kinds, 1):
+        await stage.press("S", kind)
+        # a file has its name before its content
+        await stage.until(partial(lambda count: sum(bool(path.read_text()) for path in saved(state)) == count, count))
+        await stage.until(lambda: "saved in" in stage.lines[-1], "saving")
+
+
 @pytest.mark.parametrize("look", [Look(), Look(LIGHT, UNICODE), Look(TERMINAL, UNICODE), Look(PLAIN, ASCII)])
 def test_the_screen_is_saved_as_it_is_without_secrets(
     look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -133,15 +149,14 @@ def test_the_screen_is_saved_as_it_is_without_secrets(
     async def scene(stage: Stage) -> None:
         await stage.press("end")
         assert SECRET[:20] in stage.text
-        for kind in ("s", "t", "j"):
-            await stage.press("S", kind)
-            await stage.until(lambda: "saved in" in stage.lines[-1], "saving")
-            await stage.press("escape")
+        await into_files(stage, tmp_path, "stj")
+        await stage.press("escape")
         seen = stage.lines
         files = {path.suffix: path for path in saved(tmp_path)}
         assert {stat.S_IMODE(path.stat().st_mode) for path in files.values()} == {0o600}
         assert all(SECRET[:8] not in path.read_text() for path in files.values())
         text = files[".txt"].read_text().splitlines()
+        assert "F1 Help" in text[-1], "not where the file before it is"
         assert text[:-1] == [line.replace(f"--token {SECRET} [b]", "--token *** [b]") for line in seen[:-1]]
         picture = files[".svg"].read_text()
         drawn = "".join(ElementTree.fromstring(picture).itertext()).replace("\xa0", " ")
@@ -175,9 +190,7 @@ def test_the_details_are_saved_without_the_secrets_that_are_shown(
         seen = stage.lines
         assert any(SECRET in line for line in seen)
         assert (REVEALED in stage.text) == (tab == "4")
-        for kind in ("s", "t", "j"):
-            await stage.press("S", kind)
-            await stage.until(lambda: "saved in" in stage.lines[-1], "saving")
+        await into_files(stage, tmp_path, "stj")
         files = {path.suffix: path.read_text() for path in saved(tmp_path)}
         assert not any(SECRET[:8] in text or REVEALED in text for text in files.values())
         text = files[".txt"].splitlines()
@@ -190,6 +203,45 @@ def test_the_details_are_saved_without_the_secrets_that_are_shown(
         assert "environment" not in told["detail"], "it is never exported"
 
     play(scene, shown)
+
+
+def test_the_last_line_of_a_saved_screen_names_keys_and_not_the_file_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    mine = process(9, cpu_percent=500.0)
+    shown = frame(LLAMA, loose=(mine,), gpus=8)
+
+    async def scene(stage: Stage) -> None:
+        stage.feed.details[mine.identity] = full(mine, shown, environment=None, missing=(OTHERS_ENVIRONMENT,))
+        await stage.press("end", "enter", "4")
+        await into_files(stage, tmp_path, "tt")
+        for path in saved(tmp_path):
+            text = path.read_text()
+            assert "the last line names the key that shows it" in text
+            assert "O Show it" in text.splitlines()[-1]
+
+    play(scene, shown)
+
+
+def test_the_numbers_of_a_process_have_what_its_head_says_of_it_of_its_job_or_of_its_gpus() -> None:
+    shown = frame(LLAMA, gpus=8)
+    rank = next(one for one in shown.processes if one.gpus)
+    loader = next(one for one in shown.processes if one.parent_pid == rank.pid)
+    subjects = {
+        "its own": Subject(kind="process", processes=(rank.identity,)),
+        "its job's": Subject(kind="job", job=rank.job),
+        "its GPU's": Subject(kind="gpu", gpus=(rank.gpus[0].uuid,)),
+        "another's": Subject(kind="gpu", gpus=("GPU-other",)),
+    }
+    findings = tuple(found(rule=rule, subject=subject) for rule, subject in subjects.items())
+
+    def rules(process: Process) -> list[str]:
+        opened = Opened(process=process, frame=shown, found=UNRECORDED, past=History(), look=Look(), findings=findings)
+        return [one["rule"] for one in numbers(opened)["findings"]]
+
+    assert rules(rank) == ["its own", "its job's", "its GPU's"]
+    assert rules(loader) == ["its job's"]
 
 
 def test_f02_a_file_that_cannot_be_saved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

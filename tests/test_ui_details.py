@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -13,12 +14,12 @@ import pytest
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.history import History
-from gputop.model import Detail, Frame, GpuShare, Identity, Process, Relative, Thread, Variable
+from gputop.model import Detail, Frame, GpuShare, Identity, Missing, Process, Relative, Thread, Variable
 from gputop.safe.text import clean
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.picture import picture
 from gputop.ui.details.tab import Tab
-from gputop.ui.details.tabs import TABS
+from gputop.ui.details.tabs import BY_ID, TABS
 from gputop.ui.details.window import Window
 from gputop.ui.look import ASCII, PLAIN, Look
 from gputop.ui.panes.header import Status
@@ -74,14 +75,17 @@ def test_details(size: tuple[int, int], look: Look, tabs: dict[str, str], golden
         ({"state": "Z"}, "! zombie"),
         ({"state": "D", "waiting_in": "io_schedule", "cpu_percent": 3.0}, " blocked in io_schedule "),
         ({"gpus": (GpuShare(uuid=RUNNING.gpus[0].uuid, busy_percent=80.0),)}, " keeps GPU 0 busy 80% "),
+        ({"state": "D", "waiting_in": "io_schedule", "cpu_percent": 60.0}, " blocked in io_schedule "),
+        ({"state": "D", "cpu_percent": 300.0}, " blocked "),
+        ({"state": "S"}, " uses 300% of one core "),
         ({"state": "R"}, " running "),
-        ({"waiting_in": "do_wait"}, " sleeping in do_wait "),
+        ({"waiting_in": "do_wait", "cpu_percent": 3.0}, " sleeping in do_wait "),
         ({"unseen": "hidden"}, " hidden "),
     ],
 )
 def test_the_first_thing_to_read_is_what_it_does_or_waits_for(known: dict[str, Any], says: str) -> None:
     one = process(77, **{"cpu_percent": 300.0, **known})
-    shown = frame(gpus=4, loose=(replace(one, cpu_percent=3.0) if "waiting_in" in known else one,))
+    shown = frame(gpus=4, loose=(one,))
     shown = replace(shown, processes=(replace(shown.processes[0], read_bytes_per_s=90e6),))
 
     async def scene(stage: Stage) -> None:
@@ -90,6 +94,26 @@ def test_the_first_thing_to_read_is_what_it_does_or_waits_for(known: dict[str, A
         assert any(line.startswith("─ now ─") and says in line for line in stage.lines)
 
     play(scene, shown)
+
+
+@pytest.mark.parametrize("whose", ["process", "loader"])
+def test_time_blocked_on_storage_is_called_an_estimate_where_it_is_not_measured(whose: str) -> None:
+    unlock = Missing(metric="io_wait_percent", reason="unsupported", unlock="sudo sysctl kernel.task_delayacct=1")
+    mine = RANK.pid if whose == "process" else RANK.pid + 8
+
+    def told(measured: float | None) -> str:
+        known = {"io_wait_percent": measured, "blocked_percent": 40.0, "missing": (unlock,) * (measured is None)}
+        rest = {"io_wait_percent": 1.0, "blocked_percent": 2.0}
+        processes = tuple(replace(one, **(known if one.pid == mine else rest)) for one in RUNNING.processes)
+        shown = replace(RUNNING, processes=processes)
+        one = shown.by_identity[RANK.identity]
+        opened = Opened(process=one, frame=shown, found=full(one, shown), past=History(), look=Look())
+        drawn = picture(opened, shown, BY_ID["io"], Window(False), (100, 50), Status(), 0, 0.0).strips
+        return " ".join(" ".join(strip.text for strip in drawn).split())
+
+    assert "estimate" not in told(7.0)
+    assert re.search(r" time blocked on storage \d+% \d+% an estimate ", told(None))
+    assert "an estimate, the share of looks in state D; from then on it is measured: sudo sysctl kernel" in told(None)
 
 
 def hostile(text: str) -> tuple[Process, Detail]:

@@ -60,8 +60,9 @@ def delays(machine: Machine) -> Iterator[Line]:
     if counted:
         yield Line("ok", "waits for storage are counted for each process (IO%)", value=value)
     else:
-        what = "waits for storage are not counted (IO% is unknown); once on, for what starts from then on"
-        yield Line("limited", what, "sudo sysctl -w kernel.task_delayacct=1", value)
+        what = "waits for storage are not counted: IO% is an estimate, the share of looks in state D"
+        then = "once on, it is measured of what starts from then on"
+        yield Line("limited", f"{what}; {then}", "sudo sysctl -w kernel.task_delayacct=1", value)
 
 
 @check("run-delay", "Is it known how long a thread waits for a CPU?")

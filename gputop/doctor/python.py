@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gputop import blas as mkl
+from gputop import words
 from gputop.collect.pytorch import build
 from gputop.doctor.check import Line, check
 from gputop.doctor.interpreter import Interpreter, in_use
@@ -93,15 +94,19 @@ def threads(machine: Machine) -> Iterator[Line]:
     unlock = f"export OMP_NUM_THREADS={got.threads}"
     too_many = [f"{name}={text}" for name, text in chosen.items() if not text.isdecimal() or int(text) > got.allowed]
     if too_many:
-        what = f"{' '.join(too_many)[:80]}, and {got.allowed} CPUs may be used"
+        what = f"{' '.join(too_many)[:80]}, and {words.amount(got.allowed, 'CPU')} may be used"
         yield Line("limited", what, unlock, value)
     elif "OMP_NUM_THREADS" in chosen:
         yield Line("ok", ", ".join(f"{name}={text}" for name, text in chosen.items()), value=value)
     elif got.jobs > 1:
         what = f"OMP_NUM_THREADS is unset: with a job on each of {got.jobs} GPUs, {got.jobs} x {got.affinity} threads"
-        yield Line("limited", f"{what} on {got.allowed} CPUs (torchrun sets 1)", unlock, value)
+        yield Line("limited", f"{what} on {words.amount(got.allowed, 'CPU')} (torchrun sets 1)", unlock, value)
     else:
-        yield Line("ok", f"OMP_NUM_THREADS is unset: one thread for each of {got.affinity} CPUs", value=value)
+        what = f"OMP_NUM_THREADS is unset: one thread for each of {words.amount(got.affinity, 'CPU')}"
+        if got.allowed < got.affinity:
+            yield Line("limited", f"{what}, and {got.quota:g} may be used at a time", unlock, value)
+        else:
+            yield Line("ok", what, value=value)
 
 
 def _torch(found: Interpreter) -> tuple[str | None, str | None]:

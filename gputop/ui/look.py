@@ -104,6 +104,8 @@ class Glyphs:
     info: str
     down: str
     up: str
+    before: str  # there are more to the left
+    after: str
     dot: str
     degree: str
     times: str
@@ -115,12 +117,14 @@ class Glyphs:
 UNICODE = Glyphs(
     bar="━", bar_half="╸", track="━", levels="▁▂▃▄▅▆▇", full="█", rule="─", column="│",
     branch="├─", last="└─", stem="│ ", open="▾", shut="▸", cursor=">", knob="┃", picked="•", record="●", tag="●",
-    crit="▲", warn="!", info="-", down="▼", up="▲", dot="·", degree="°", times="×", more="…", unknown="·", mask="•",
+    crit="▲", warn="!", info="-", down="▼", up="▲", before="‹", after="›",
+    dot="·", degree="°", times="×", more="…", unknown="·", mask="•",
 )  # fmt: skip
 ASCII = Glyphs(
     bar="#", bar_half="#", track=".", levels="_.-^", full=":", rule="-", column="|", branch="+-", last="`-", stem="| ",
     open="v", shut=">", cursor=">", knob="|", picked="*", record="*", tag="*",
-    crit="!!", warn="!", info="-", down="v", up="^", dot=".", degree=" ", times="x", more="~", unknown=".", mask="*",
+    crit="!!", warn="!", info="-", down="v", up="^", before="<", after=">",
+    dot=".", degree=" ", times="x", more="~", unknown=".", mask="*",
 )  # fmt: skip
 
 

@@ -85,16 +85,18 @@ def _used(identities: Iterable[Identity], frame: Frame) -> list[str]:
 
 def about(process: Process, findings: Iterable[Finding]) -> Finding | None:
     """What is worst of a process, of its job or of its GPUs; None where nothing is wrong with them."""
+    return min(troubles(concerning(process, findings)), key=urgency, default=None)
+
+
+def concerning(process: Process, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Those about a process, about its job or about its GPUs."""
     gpus = {share.uuid for share in process.gpus}
-    return next(
-        (
-            finding
-            for finding in sorted(troubles(tuple(findings)), key=urgency)
-            if process.identity in finding.subject.processes
-            or (process.job is not None and process.job == finding.subject.job)
-            or gpus.intersection(finding.subject.gpus)
-        ),
-        None,
+    return tuple(
+        finding
+        for finding in findings
+        if process.identity in finding.subject.processes
+        or (process.job is not None and process.job == finding.subject.job)
+        or gpus.intersection(finding.subject.gpus)
     )
 
 

@@ -10,6 +10,7 @@ from gputop.ui.advice.states import about, word
 from gputop.ui.details.opened import Opened
 from gputop.ui.gpus.state import State
 
+BUSY = 50  # percent of one core: more is to be said of it than that its main thread sleeps
 STATES = {
     "R": "running",
     "S": "sleeping",
@@ -49,10 +50,12 @@ def _working(opened: Opened) -> State:
     busy = mean(share.busy_percent for share in process.gpus)
     if busy is not None and busy >= 1:
         return State(f"keeps GPU {opened.indexes} busy {busy:.0f}%", "", "busy")
-    if process.state == "R" or (process.cpu_percent or 0) >= 50:
+    if process.state == "R":
         return State("running", "", "text")
     if process.state == "D":
         return State(f"blocked in {process.waiting_in}" if process.waiting_in else "blocked", "", "text")
+    if process.cpu_percent is not None and process.cpu_percent >= BUSY:  # its main thread sleeps, others work
+        return State(f"uses {process.cpu_percent:.0f}% of one core", "", "text")
     if process.state is None:
         return State("", "", "dim")
     word = STATES.get(process.state, process.state)

@@ -14,6 +14,7 @@ from gputop.ui.gpus.models import short_name
 from gputop.ui.look import Token
 
 LABEL, OWN, WHOLE, BAR = 16, 10, 18, 24  # cells
+NARROW = 4, 2  # cells less for a label, and for its own, where there is little room
 
 Row = tuple[str, str, str, float | None, float | None]  # label, own, of the whole GPU, and its value and top for a bar
 
@@ -35,14 +36,16 @@ def _block(opened: Opened, share: GpuShare, width: int) -> list[Sequence[Run]]:
     numa = "" if gpu is None or gpu.numa_node is None else f"  numa {gpu.numa_node}"
     name = short_name(gpu.name) if gpu else ""
     title = [Run(f"GPU {opened.index(share)}  ", "bright", True), Run(name), Run(f"  {share.kind}{numa}", "dim")]
-    heads = [Run(f"{'':{LABEL}}{'this pid':>{OWN}}{'the whole GPU':>{WHOLE}}", "dim")]
+    narrow = width < LABEL + OWN + WHOLE + 2
+    label_cells, own_cells = (LABEL - NARROW[0], OWN - NARROW[1]) if narrow else (LABEL, OWN)
+    heads = [Run(f"{'':{label_cells}}{'this pid':>{own_cells}}{'the whole GPU':>{WHOLE}}", "dim")]
     lines: list[Sequence[Run]] = [title, heads]
     bar = min(BAR, max(0, width - LABEL - OWN - WHOLE - 6))
     for label, own, whole, value, top in _rows(share, gpu):
         lines.append(
             [
-                Run(f"{label:{LABEL}}", "dim"),
-                Run(f"{own:>{OWN}}", _weight(own, "bright")),
+                Run(f"{label:{label_cells}}", "dim"),
+                Run(f"{own:>{own_cells}}", _weight(own, "bright")),
                 Run(f"{whole:>{WHOLE}}", _weight(whole, "text")),
                 Run("  "),
                 *draw.bar(value, top, bar, opened.look, "memory" if label == "vram" else "busy"),

@@ -40,6 +40,9 @@ class Grid(Generic[Item]):
         self.width, self.look = width, look
         while self._least() > width and any(column.keep < ALWAYS for column in self.columns):
             self.columns.remove(min(reversed(self.columns), key=lambda column: column.keep))
+        # a text may be cut, a number may not: half of it is another one
+        while cut := [column for left, cells, column in self._places() if column.right and left + cells > width]:
+            self.columns.remove(cut[0])
 
     def _least(self) -> int:
         return 1 + sum(GAP + column.width for column in self.columns)

@@ -16,6 +16,7 @@ from gputop.ui.look import Token
 
 Fact = list[Run]
 ROOMY = 100  # cells: narrower, less is said of each
+COMMAND = 20  # cells, at least
 
 
 def names(opened: Opened) -> list[str]:
@@ -34,9 +35,9 @@ def names(opened: Opened) -> list[str]:
 
 def head(opened: Opened, width: int, most: int) -> list[Strip]:
     """The command, what is known of its life, and its place, in at most `most` lines."""
-    life = _life(opened, width >= ROOMY)
-    beside = draw.cells(run for fact in life for run in fact) + 2 * len(life) + 2
-    room = max(24, width - beside)
+    life = _life(opened, width >= ROOMY, width - COMMAND)
+    beside = _beside(life)
+    room = max(COMMAND, width - beside)
     command, look = words.line(opened.process), opened.look
     lines = wrap(command, room)
     shown = lines[: max(1, most - 1)]
@@ -51,17 +52,27 @@ def head(opened: Opened, width: int, most: int) -> list[Strip]:
     return [*strips, *_flowing(_place(opened, width >= ROOMY), opened, width, max(1, most - len(strips)))][:most]
 
 
-def _life(opened: Opened, roomy: bool) -> list[Fact]:
+def _life(opened: Opened, roomy: bool, most: int) -> list[Fact]:
+    """Its user, its state, since when, how nice: what has no room beside the command is left out, whole."""
     process = opened.process
     state = process.state or ""
-    facts = [
-        [Run(process.user or units.UNKNOWN, "owner")],
-        [Run(state, "text"), Run(f" {STATES.get(state, '')}" if roomy else "", "dim")],
-        [Run("up ", "dim"), Run(units.clock(process.age_s))],
-        [Run("nice ", "dim"), Run(units.UNKNOWN if process.nice is None else str(process.nice), _quiet(process.nice))],
+    user = [Run(process.user or units.UNKNOWN, "owner")]
+    now = [Run(state, "text"), Run(f" {STATES.get(state, '')}" if roomy else "", "dim")]
+    age = [Run("up ", "dim"), Run(units.clock(process.age_s))]
+    nice = [
+        Run("nice ", "dim"),
+        Run(units.UNKNOWN if process.nice is None else str(process.nice), _quiet(process.nice)),
     ]
-    shown = facts if roomy or process.nice else facts[:-1]
-    return [fact for fact in shown if fact[0].text]
+    facts = [fact for fact in (user, now, age) if fact[0].text] + ([nice] if roomy or process.nice else [])
+    for fact in (user, nice, age, now):
+        if fact in facts and _beside(facts) > most:
+            facts.remove(fact)
+    return facts
+
+
+def _beside(facts: Sequence[Fact]) -> int:
+    """Cells of facts at the end of a line, with what is left free around them."""
+    return draw.cells(run for fact in facts for run in fact) + 2 * len(facts) + 2
 
 
 def _quiet(nice: int | None) -> Token:
@@ -81,14 +92,18 @@ def _place(opened: Opened, roomy: bool) -> list[Fact]:
     if process.local_rank is not None:
         facts.append([Run("local ", "dim"), Run(str(process.local_rank))])
     if opened.indexes:
-        facts.append([Run("GPU ", "dim"), Run(draw.cut(opened.indexes, 16))])
+        facts.append([Run("GPU ", "dim"), Run(_some(opened.indexes, 16, opened.look.glyphs.more))])
     if process.affinity is not None:
-        facts.append(
-            [Run("cpus ", "dim"), Run(draw.cut(process.affinity, 20)), Run(_near(opened) if roomy else "", "dim")]
-        )
+        cpus = _some(process.affinity, 20, opened.look.glyphs.more)
+        facts.append([Run("cpus ", "dim"), Run(cpus), Run(_near(opened) if roomy else "", "dim")])
     container = Run(draw.cut(process.container, 20)) if process.container else Run("none", "dim")
     facts.append([Run("container ", "dim"), container])
     return facts
+
+
+def _some(listed: str, most: int, more: str) -> str:
+    """The first entries of a list: an entry is not cut, half a number is another one."""
+    return listed if len(listed) <= most else f"{listed[: most - 1].rpartition(',')[0]},{more}"
 
 
 def _near(opened: Opened) -> str:
@@ -120,9 +135,10 @@ def _flowing(facts: Sequence[Fact], opened: Opened, width: int, most: int) -> li
     """Facts beside each other in as few lines as hold them; what has no room is left out."""
     lines = [Line(opened.look).add(" ")]
     for fact in facts:
-        if lines[-1].cells + draw.cells(fact) + 1 > width and lines[-1].cells > 1:
+        shown = fact if draw.cells(fact) + 2 <= width else fact[:2]  # what it is: without what else is known of it
+        if lines[-1].cells + draw.cells(shown) + 1 > width and lines[-1].cells > 1:
             if len(lines) == most:
                 break
             lines.append(Line(opened.look).add(" "))
-        lines[-1].runs(fact).add("  ")
+        lines[-1].runs(shown).add("  ")
     return [line.strip(width) for line in lines]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 from gputop import units
 from gputop.declare import record
-from gputop.figures import io_percent, mean
+from gputop.figures import io_estimated, io_percent, mean
 from gputop.model import Io, Process
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
-from gputop.ui.draw import Run
+from gputop.ui.draw import Run, wrap
 from gputop.words import amount
 
 Value = float | None
@@ -64,15 +64,15 @@ def body(opened: Opened, width: int) -> Body:
     columns: list[Column[Row]] = [
         Column("", 25, lambda row: row[0], right=False, token="dim"),
         Column("NOW", 8, lambda row: row[1]),
-        Column("SINCE START", 11, lambda row: row[3]),
-        Column("", 10, lambda row: row[4], right=False, token="dim"),
+        Column("SINCE START", 11, lambda row: row[3], keep=3),
+        Column("", 10, lambda row: row[4], right=False, keep=1, token="dim"),
     ]
     if opened.loaders:
         title = amount(len(opened.loaders), "LOADER").upper()
-        columns.insert(2, Column(title, max(8, len(title)), lambda row: row[2], keep=5))
+        columns.insert(2, Column(title, max(8, len(title)), lambda row: row[2], keep=2))
     grid = Grid(columns, width, opened.look)
     entries = [_entry(grid, _row(flow, opened)) for flow in FLOWS]
-    lines = _below(opened)
+    lines = _below(opened, width)
     return Body([*entries, *plain(opened, width, lines)], [grid.titles()])
 
 
@@ -85,14 +85,25 @@ def _row(flow: Flow, opened: Opened) -> Row:
     known = [value for one in opened.loaders if (value := flow.now(one)) is not None]
     loading = (sum(known) if flow.add else mean(known)) if known else None
     whole = "" if flow.whole is None else flow.total(flow.whole(io)) if io else units.UNKNOWN
-    return flow.name, flow.unit(flow.now(opened.process)), flow.unit(loading), whole, flow.note
+    note = "an estimate" if flow.now is io_percent and _estimated(opened) else flow.note
+    return flow.name, flow.unit(flow.now(opened.process)), flow.unit(loading), whole, note
 
 
-def _below(opened: Opened) -> list[Sequence[Run]]:
+def _estimated(opened: Opened) -> Process | None:
+    """The first of those whose time blocked on storage is shown that has not got it measured."""
+    return next(filter(io_estimated, (opened.process, *opened.loaders)), None)
+
+
+def _below(opened: Opened, width: int) -> list[Sequence[Run]]:
     lines: list[Sequence[Run]] = [[]]
-    detail = opened.detail
+    detail, why = opened.detail, []
+    if guessed := _estimated(opened):
+        unlock = next((one.unlock for one in guessed.missing if one.metric == "io_wait_percent" and one.unlock), None)
+        measured = f"; from then on it is measured: {unlock}" if unlock else ""
+        why.append(f"time blocked on storage is an estimate, the share of looks in state D{measured}")
     if detail.io is None:
-        lines.append([Run("since it started: ", "dim"), Run(said(opened.why("io")), "dim")])
+        why.append(f"since it started: {said(opened.why('io'))}")
+    lines += [[Run(line, "dim")] for text in why for line in wrap(text, max(20, width - 4))]
     if file := detail.file_now:
         lines.append([Run("reads now  ", "dim"), Run(file.path, "bright")])
         place = f"{units.size(file.position_bytes)} of {units.size(file.size_bytes)}"

@@ -34,8 +34,8 @@ def _share(limit: Limit) -> str:
 
 COLUMNS: tuple[Column[Limit], ...] = (
     Column("LIMIT", LABEL - 2, lambda limit: limit.name, right=False),
-    Column("USED", 9, lambda limit: _amount(limit, limit.used)),
-    Column("", 5, _share),
+    Column("USED", 9, lambda limit: _amount(limit, limit.used), keep=3),
+    Column("", 5, _share, keep=4),
     Column("SOFT", 9, lambda limit: _amount(limit, limit.soft)),
     Column("HARD", 9, lambda limit: _amount(limit, limit.hard), keep=2),
     Column("UNIT", 9, lambda limit: "" if limit.unit in ("bytes", "seconds") else limit.unit, right=False, keep=1),

@@ -75,9 +75,9 @@ FIGURES: tuple[Column[Kin], ...] = (
     Column("READ/s", 6, _read),
     Column("READS/s", 7, _reads, keep=2),
 )
-RELATION: Column[Kin] = Column("", 7, lambda kin: kin.relation, right=False, token="dim")
+RELATION: Column[Kin] = Column("", 6, lambda kin: kin.relation, right=False, token="dim")
 FILE_NOW: Column[Kin] = Column("FILE NOW", 24, lambda kin: kin.file, right=False, tail=True)
-DOING: Column[Kin] = Column("FILE NOW, OR COMMAND", 20, lambda kin: kin.doing, right=False)
+DOING: Column[Kin] = Column("FILE NOW, OR COMMAND", 20, lambda kin: kin.doing, right=False, keep=7)
 
 
 def body(opened: Opened, width: int) -> Body:

@@ -9,6 +9,7 @@ from gputop.export import codec, verdicts
 from gputop.export.private import masked, redacted
 from gputop.model import Detail, Variable
 from gputop.safe.text import MASK
+from gputop.ui.advice.states import concerning
 from gputop.ui.details.opened import Opened
 
 
@@ -25,13 +26,13 @@ def _hidden(variable: Variable) -> Variable:
 
 
 def numbers(opened: Opened) -> dict[str, Any]:
-    """The process, what was read of it for the open tab, and what was found about it; never its environment."""
-    shown, mine = private(opened), opened.process.identity
+    """The process, what was read of it for the open tab, what was found; never its environment."""
+    shown = private(opened)
     return {
         "version": codec.VERSION,
         "hostname": shown.frame.hostname,
         "wall_s": shown.frame.wall_s,
         "process": codec.encode(shown.process),
         "detail": codec.encode(replace(shown.detail, environment=None)),
-        "findings": [verdicts.finding(one, shown.frame) for one in opened.findings if mine in one.subject.processes],
+        "findings": [verdicts.finding(one, shown.frame) for one in concerning(opened.process, opened.findings)],
     }

@@ -252,7 +252,7 @@ class Details(Keyed, inherit_bindings=False):
 
     def _panes(self) -> list[tuple[Region, Sequence[Strip]]]:
         drawn = {"details": self._pictured(private(self.opened), self.query_one("#details").size).strips}
-        return [(pane.region, drawn.get(pane.id or "", pane.strips)) for pane in self.query(Lines) if pane.display]
+        return [(pane.region, drawn.get(pane.id or "") or pane.masked()) for pane in self.query(Lines) if pane.display]
 
     def action_setup(self) -> None:
         """Every setting."""

@@ -8,7 +8,7 @@ from textual.strip import Strip
 
 from gputop.declare import record
 from gputop.model import Missing, Part
-from gputop.source import OTHERS_ENVIRONMENT
+from gputop.source import OTHERS_ENVIRONMENT, UNRECORDED
 from gputop.ui.details.opened import Opened
 from gputop.ui.draw import Line, Run, wrap
 from gputop.ui.look import Ground
@@ -76,4 +76,6 @@ def said(missing: Missing) -> str:
     """Why something is missing, and what would unlock it."""
     if missing == OTHERS_ENVIRONMENT:
         return "not shown: it is another user's; the last line names the key that shows it"
+    if missing.unlock == UNRECORDED.unlock:
+        return f"not in this recording: {missing.unlock}"
     return f"{_WHY[missing.reason]}: {missing.unlock}" if missing.unlock else _WHY[missing.reason]

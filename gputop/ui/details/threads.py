@@ -24,7 +24,7 @@ COLUMNS: tuple[Column[Thread], ...] = (
     Column("TID", 7, lambda thread: str(thread.tid)),
     Column("NAME", 15, lambda thread: thread.name, right=False),
     Column("CPU%", 4, lambda thread: units.percent(thread.cpu_percent)),
-    Column("ST", 2, lambda thread: thread.state or units.UNKNOWN, right=False),
+    Column("ST", 2, lambda thread: thread.state or units.UNKNOWN, right=False, keep=6),
     Column("BLOCKED ON", 21, blocked, right=False),
     Column("CPU", 3, lambda thread: units.percent(thread.last_cpu), keep=2, token="dim"),
     Column("WAIT%", 5, lambda thread: units.percent(thread.run_wait_percent), keep=4),

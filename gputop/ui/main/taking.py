@@ -19,7 +19,6 @@ from gputop.ui.main.advising import Advising
 from gputop.ui.main.changing import Changing
 from gputop.ui.panes.lines import Lines
 from gputop.ui.table.row import Row
-from gputop.ui.table.widget import Table
 
 if TYPE_CHECKING:
     from gputop.ui.dialogs.saving import Kind, Shot
@@ -131,11 +130,7 @@ class Taking(Advising, Changing):
             self.save_of(Shot(self._panes, partial(json.snapshot, self.shown)))
 
     def _panes(self) -> list[tuple[Region, Sequence[Strip]]]:
-        return [
-            (pane.region, pane.masked() if isinstance(pane, Table) else pane.strips)
-            for pane in self.query(Lines)
-            if pane.display
-        ]
+        return [(pane.region, pane.masked()) for pane in self.query(Lines) if pane.display]
 
     def save_of(self, shot: Shot) -> None:
         """The same for any screen."""

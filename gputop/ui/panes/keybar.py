@@ -101,6 +101,10 @@ class KeyBar(Lines):
         """Other keys fit."""
         self.redraw()
 
+    def masked(self) -> Sequence[Strip]:
+        """The keys: what it says is of a moment, and perhaps of the file before this one."""
+        return [bar(self._keys, self.size.width, self.look)[0]]
+
     async def on_click(self, event: events.Click) -> None:
         """A click on a key presses it."""
         event.stop()

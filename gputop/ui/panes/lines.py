@@ -23,6 +23,10 @@ class Lines(Widget):
         """What is drawn now."""
         return self._strips
 
+    def masked(self) -> Sequence[Strip]:
+        """What of it goes into a file."""
+        return self._strips
+
     def show(self, strips: Sequence[Strip]) -> None:
         """Draw these strips; only lines that differ from the last ones are sent to the terminal."""
         old, new = self._strips, tuple(strips)
