@@ -52,6 +52,7 @@ class Recording:
         self._top_s = 0.0  # the furthest that the history has been since
         self._asked: deque[float] = deque(maxlen=1)  # where `seek` wants to go
         self._heading_s: float | None = None  # where it is going
+        self._stands_s: float | None = None  # of the frame that was yielded last; None on the way to another place
         self._woken = Signal()
         self._first = self._checked()
 
@@ -108,12 +109,16 @@ class Recording:
             if self._pace:
                 self._index.start()
             return
-        self._heading_s = self._reachable()
-        yield from self._approach(self._heading_s)
+        target_s = self._reachable()
+        if target_s == self._stands_s:
+            self._heading_s = None
+            return
+        self._heading_s, self._stands_s = target_s, None
+        yield from self._approach(target_s)
 
     def frames(self, stop: Signal) -> Iterator[Frame]:
         """Frames from where it stands."""
-        owed_s: float | None = None  # the first is shown at once
+        owed_s = None if self._stands_s is None else 0.0  # the first of another place is shown at once
         for step in self._steps:
             if owed_s is not None:
                 owed_s = self._waited(step.time.at_s - self._now.at_s + owed_s, stop)
@@ -124,7 +129,7 @@ class Recording:
                 self._steps = chain((step,), self._steps)
                 return
             frame = self._frame(step)
-            owed_s, self._heading_s = owed_s or 0.0, None
+            owed_s, self._heading_s, self._stands_s = owed_s or 0.0, None, step.time.at_s
             if frame:
                 yield frame
         if not self.seeking:
