@@ -167,6 +167,24 @@ def test_log_has_the_agreed_columns_first_and_is_gone_on_with(tmp_path: Path) ->
     assert len(list(csv.DictReader(path.read_text().splitlines()))) == 6 * len(gpus)
 
 
+def test_a_log_is_printed_for_a_dash(tmp_path: Path) -> None:
+    recorded = tmp_path / "run.jsonl"
+    record(recorded, frames(11))
+    source = ("--source", str(recorded))
+    assert run("log", str(tmp_path / "log.csv"), *source).returncode == 0
+    for flags in ((), ("--readonly",)):
+        done = run("log", "-", *source, *flags, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == (tmp_path / "log.csv").read_text()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["log.csv", "run.jsonl"]
+    flags = shlex.join(source)
+    full = shell(f"gputop log - {flags} > /dev/full")
+    assert (full.returncode, full.stderr.count("\n")) == (1, 1)
+    assert "standard output cannot be written: No space left on device" in full.stderr
+    cut = shell(f"gputop log - {flags} | head -1")
+    assert (cut.stdout.count("\n"), cut.stderr) == (1, "")
+
+
 def test_a_recording_written_by_hand_is_replayed(tmp_path: Path) -> None:
     page = docs.read("recording")
     (block,) = [part for part in re.findall(r"```\n(.*?)```", page, re.DOTALL) if part.startswith('{"type":"header"')]
