@@ -160,6 +160,27 @@ def test_beyond_the_ends_are_the_ends(watched: Watched) -> None:
     watched.until(SOME[64])
 
 
+def test_going_to_where_one_is_moves_nothing(watched: Watched) -> None:
+    source = watched.source
+    for second in (0, 64, 129):
+        source.seek(second)
+        watched.until(SOME[second])
+        count = len(watched.shown)
+        for _ in range(3):
+            source.seek(-1 if second == 0 else second)
+            until_s = time.monotonic() + 30
+            while source.going:
+                assert time.monotonic() < until_s
+                time.sleep(0.001)
+            assert (source.position_s, watched.shown[count:]) == (second, [])
+    source.seek(0)
+    watched.until(SOME[0])
+    source.seek(0)
+    source.speed = 200
+    watched.until(SOME[129])
+    assert watched.shown[-130:] == SOME
+
+
 def test_it_plays_on_from_where_it_was_taken_to_and_waits_at_the_end(watched: Watched) -> None:
     watched.source.seek(110)
     watched.source.speed = 200

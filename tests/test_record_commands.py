@@ -167,6 +167,24 @@ def test_log_has_the_agreed_columns_first_and_is_gone_on_with(tmp_path: Path) ->
     assert len(list(csv.DictReader(path.read_text().splitlines()))) == 6 * len(gpus)
 
 
+def test_a_log_is_printed_for_a_dash(tmp_path: Path) -> None:
+    recorded = tmp_path / "run.jsonl"
+    record(recorded, frames(11))
+    source = ("--source", str(recorded))
+    assert run("log", str(tmp_path / "log.csv"), *source).returncode == 0
+    for flags in ((), ("--readonly",)):
+        done = run("log", "-", *source, *flags, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == (tmp_path / "log.csv").read_text()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["log.csv", "run.jsonl"]
+    flags = shlex.join(source)
+    full = shell(f"gputop log - {flags} > /dev/full")
+    assert (full.returncode, full.stderr.count("\n")) == (1, 1)
+    assert "standard output cannot be written: No space left on device" in full.stderr
+    cut = shell(f"gputop log - {flags} | head -1")
+    assert (cut.stdout.count("\n"), cut.stderr) == (1, "")
+
+
 def test_a_recording_written_by_hand_is_replayed(tmp_path: Path) -> None:
     page = docs.read("recording")
     (block,) = [part for part in re.findall(r"```\n(.*?)```", page, re.DOTALL) if part.startswith('{"type":"header"')]
@@ -186,7 +204,9 @@ def test_a_recording_written_by_hand_is_replayed(tmp_path: Path) -> None:
     path.write_text(checked + "\n" + block.split("\n", 1)[1])
     assert replayed(path) == found
     path.write_text(checked.replace('version":1', 'version":01') + "\n" + block.split("\n", 1)[1])
-    assert run("--once", "--source", str(path)).returncode == 1
+    said = replayed(path)[0].note("recording-damaged")
+    assert said
+    assert said.text == "the recording is damaged in 1 place: its checksum is not that of its text"
     source = Recording(str(tmp_path / "by-hand.jsonl.gz"))
     next(iter(source.past()), None)
     wait_until(lambda: source.complete, 30)

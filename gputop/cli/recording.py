@@ -54,11 +54,11 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def log(args: argparse.Namespace, settings: Settings) -> int:
-    """Log to a CSV file, until the time is over or somebody ends it."""
+    """Log to a CSV file or to standard output, until the time is over or somebody ends it."""
     from gputop.export.log import Log
 
-    if settings.readonly:
-        raise Failure("--readonly writes no file: `gputop snapshot --format csv` prints rows", USAGE)
+    if settings.readonly and args.file != "-":
+        raise Failure("--readonly writes no file: log to - or leave it out", USAGE)
     if not hasattr(args, "interval"):
         settings = replace(settings, interval_s=LOG_INTERVAL_S)
     monitor = _opened(args, settings)
@@ -69,7 +69,7 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
     # a recording has frames of its own; what is live was asked for them this often
     code = follow(monitor, written, args.seconds, settings.interval_s if is_recorded(_spec(args)) else 0.0)
     if written.problem:
-        raise Failure(f"{written.problem}; {written.missed} looks are missing in {clean(args.file)}")
+        raise Failure(f"{written.problem}; {written.missed} looks are missing in {written.name}")
     return code
 
 
@@ -97,7 +97,7 @@ def _record_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
-    file(parser, "file", metavar="FILE.csv", help="a new file, or an older log, which is gone on with")
+    file(parser, "file", metavar="FILE.csv", help="a new file, or an older log, which is gone on with; - to print")
     _for(parser)
 
 

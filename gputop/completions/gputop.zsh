@@ -214,7 +214,7 @@ _shtab_gputop_log_options=(
   "--gpm[read SM, tensor and DRAM activity (Hopper and newer)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--for[how long\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
-  ":a new file, or an older log, which is gone on with:_files"
+  ":a new file, or an older log, which is gone on with\; - to print:_files"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -1,4 +1,4 @@
-"""A log for spreadsheets and notebooks: a row for each GPU of each update, in a file that is gone on with."""
+"""A log for spreadsheets and notebooks: a row for each GPU of each update, printed or added to a file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from gputop.model import Frame, Gpu, Host, metrics
 from gputop.monitor import Update
 from gputop.safe.appended import Appended
 from gputop.safe.files import Refused
+from gputop.safe.output import Output
+from gputop.safe.text import clean
 
 _MIB = 1024**2
 _LONGEST_LINE = 1 << 20
@@ -72,23 +74,27 @@ COLUMNS: Mapping[str, Cell] = {
 
 
 class Log:
-    """The file; `take` is a sink. Times are local with their offset, sizes MiB under the first names, else bytes."""
+    """The file, or standard output for `-`; `take` is a sink.
+
+    Times are local with their offset, sizes MiB under the first names, else bytes.
+    """
 
     def __init__(self, path: str) -> None:
         """Goes on with a file that has the same columns; Refused says in one line why it cannot."""
         self.problem: str | None = None  # why the last rows could not be written
         self.missed = 0  # updates that are not in it
-        self._file = Appended(path)
+        self.name = "standard output" if path == "-" else clean(path)
+        self._file: Appended | Output = Output() if path == "-" else Appended(path)
         header = (_rows([list(COLUMNS)])).encode()
         try:
-            if not self._file.size:
+            if isinstance(self._file, Output) or not self._file.size:
                 self._file.append(header)
             elif self._file.read(len(header), 0) != header:
                 raise Refused(f"{path} exists and has other columns: not touched; choose another file")
             elif not self._file.cut_line(_LONGEST_LINE):
                 raise Refused(f"the end of {path} is damaged: not appended to; choose another file")
         except OSError as error:
-            raise Refused(f"{path} cannot be written: {error.strerror}; choose another file") from None
+            raise Refused(f"{self.name} cannot be written: {error.strerror}; choose another file") from None
 
     @property
     def size_bytes(self) -> int:

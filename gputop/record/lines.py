@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Generator, Iterator
 from typing import BinaryIO
@@ -11,6 +12,7 @@ from gputop.record import member
 from gputop.safe.packed import MOST_RATIO, Bomb, Unpacker
 
 _CHUNK = 1 << 16
+_FIRST_MEMBER = 1 << 26  # bytes; within them the next one is looked for where the very first are damaged
 _MOST_DAMAGE = 10_000  # places; who has more has made it up
 
 
@@ -38,7 +40,8 @@ Line = tuple[int | None, bytes]  # where reading can begin so that this line com
 def read(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
     """The whole lines of an open file, from a place that was given with one of them, or 0."""
     file.seek(0)
-    packed = file.read(len(member.MAGIC)) == member.MAGIC
+    start = file.read(len(member.MAGIC))
+    packed = start == member.MAGIC or (not start.startswith(b"{") and _next(file, 1, _FIRST_MEMBER) is not None)
     return _packed(file, place, damage) if packed else _plain(file, place, damage)
 
 
@@ -126,8 +129,8 @@ def _member(file: BinaryIO, place: int, unpack: Unpacker, damage: Damage) -> Gen
     return file.tell() - len(unpack.rest)
 
 
-def _next(file: BinaryIO, place: int) -> int | None:
-    """Where the next member begins, from a place on."""
+def _next(file: BinaryIO, place: int, most: float = math.inf) -> int | None:
+    """Where the next member begins, from a place on; not looked for after `most` bytes of the file."""
     overlap = 4096
     while True:
         file.seek(place)
@@ -137,6 +140,6 @@ def _next(file: BinaryIO, place: int) -> int | None:
             if member.begins(data, found):
                 return place + found
             found = data.find(member.MAGIC, found + 1)
-        if len(data) < 16 * _CHUNK + overlap:
-            return None
         place += 16 * _CHUNK
+        if len(data) < 16 * _CHUNK + overlap or place > most:
+            return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import time
 from collections.abc import Iterator
 from queue import Full, Queue
@@ -13,7 +12,8 @@ from gputop.export import codec
 from gputop.export.lines import Lines
 from gputop.model import Frame
 from gputop.monitor import Update
-from gputop.record.target import Stream, Target, open_target
+from gputop.record.target import Target, open_target
+from gputop.safe.output import Output
 from gputop.safe.text import clean, redact
 
 WAITING = 30  # updates; a disk that is slower than that loses some, and the recording says so
@@ -31,7 +31,7 @@ class Recorder:
         """With `wait`, `take` waits for the disk: for a source that is not paced. `retry_s`: after it was full."""
         self.path = clean(path)
         self.frames = 0  # that are in the file
-        self._target: Target | Stream = Stream(os.dup(1)) if path == "-" else open_target(path)
+        self._target: Target | Output = Output() if path == "-" else open_target(path)
         self._frames = Lines()
         self._wait, self._retry_s = wait, retry_s
         self._arrived: Queue[tuple[Update, int] | None] = Queue(WAITING)  # with what was dropped before

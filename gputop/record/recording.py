@@ -52,6 +52,7 @@ class Recording:
         self._top_s = 0.0  # the furthest that the history has been since
         self._asked: deque[float] = deque(maxlen=1)  # where `seek` wants to go
         self._heading_s: float | None = None  # where it is going
+        self._stands_s: float | None = None  # of the frame that was yielded last; None on the way to another place
         self._woken = Signal()
         self._first = self._checked()
 
@@ -108,12 +109,16 @@ class Recording:
             if self._pace:
                 self._index.start()
             return
-        self._heading_s = self._reachable()
-        yield from self._approach(self._heading_s)
+        target_s = self._reachable()
+        if target_s == self._stands_s:
+            self._heading_s = None
+            return
+        self._heading_s, self._stands_s = target_s, None
+        yield from self._approach(target_s)
 
     def frames(self, stop: Signal) -> Iterator[Frame]:
         """Frames from where it stands."""
-        owed_s: float | None = None  # the first is shown at once
+        owed_s = None if self._stands_s is None else 0.0  # the first of another place is shown at once
         for step in self._steps:
             if owed_s is not None:
                 owed_s = self._waited(step.time.at_s - self._now.at_s + owed_s, stop)
@@ -124,7 +129,7 @@ class Recording:
                 self._steps = chain((step,), self._steps)
                 return
             frame = self._frame(step)
-            owed_s, self._heading_s = owed_s or 0.0, None
+            owed_s, self._heading_s, self._stands_s = owed_s or 0.0, None, step.time.at_s
             if frame:
                 yield frame
         if not self.seeking:
@@ -210,30 +215,20 @@ class Recording:
 
     def _checked(self) -> Timeline:
         """The time of the first frame of a file that can be read."""
-        first, wrong = Timeline(), ""
+        damage = Damage()
         try:
             with self._open() as file:
-                for number, (_, line) in enumerate(read(file, 0, self._damage)):
-                    found = glance(line)
-                    if number == 0 and not isinstance(found, Header):
-                        raise Refused(f"{self._path} is not a recording: it does not begin with a header")
-                    if not isinstance(found, Times) or not found.whole:
-                        continue
-                    first.step(found.wall_s, found.mono_s)
-                    try:
-                        parse(line)
-                        return first
-                    except ValueError as error:
-                        wrong = wrong or str(error)
+                first, begun = _first(file, damage)
         except OSError as error:
             raise Refused(f"{self._path}: {os.strerror(error.errno or 0)}") from None
         except Newer as error:
             raise Refused(f"{self._path} cannot be read: {error}") from None
-        except ValueError as error:
-            raise Refused(f"{self._path} is not a recording: {error}") from None
-        finally:
-            self._damage = Damage()
-        raise Refused(f"{self._path} holds no frame{f' that can be read: {wrong}' if wrong else ': nothing to show'}")
+        if first:
+            return first
+        if not begun:
+            raise Refused(f"{self._path} is not a recording: {damage.first}")
+        why = f" that can be read: {damage.first}" if damage.count else ": nothing to show"
+        raise Refused(f"{self._path} holds no frame{why}")
 
     def _open(self) -> BinaryIO:
         fd = os.open(self._path, _FLAGS)
@@ -244,3 +239,29 @@ class Recording:
         if stat.S_ISREG(info.st_mode):
             raise Refused(f"{self._path} is larger than {MOST_BYTES >> 30} GiB: not read")
         raise Refused(f"{self._path} is not a regular file; a stream is read with -")
+
+
+def _first(file: BinaryIO, damage: Damage) -> tuple[Timeline | None, bool]:
+    """The time of the first frame, if there is one; whether what can be read begins as a recording does.
+
+    A header may be lost to damage: a frame tells as well that this is a recording.
+    """
+    first, empty, headed = Timeline(), True, False
+    for _, line in read(file, 0, damage):
+        empty = False
+        try:
+            found = glance(line)
+            if isinstance(found, Times) and found.whole:
+                first.step(found.wall_s, found.mono_s)
+                parse(line)
+                return first, True
+            headed = headed or isinstance(found, Header)
+            if not headed:
+                damage.add("it does not begin with a header")
+        except Newer:
+            raise
+        except ValueError as error:
+            damage.add(str(error))
+        if damage.hopeless:
+            break
+    return None, headed or empty

@@ -30,7 +30,7 @@ class Stream:
     """Frames from a descriptor. With pace a slow screen misses some; without, every one is yielded."""
 
     def __init__(self, fd: int, *, pace: bool = True) -> None:
-        """Waits for the first line; Refused says in one line why this is no recording."""
+        """Waits for the first frame; Refused says in one line why there is none."""
         self.label = "stream"
         self.elsewhere: str | None = RECORDED
         self.interval_s = 1.0
@@ -38,8 +38,9 @@ class Stream:
         self._fd = fd
         self._pace = pace
         self._damage = Damage()
-        self._lines = self._read()
-        self._check(next(self._lines, b""))
+        lines = self._read()
+        self._check(next(lines, b""))
+        self._steps = self._begun(steps(lines, Timeline(), self._damage))
 
     def past(self) -> Iterator[Frame]:
         """Nobody knows what was before."""
@@ -48,7 +49,7 @@ class Stream:
     def frames(self, stop: Signal) -> Iterator[Frame]:
         """Frames until the stream ends; who looks on then sees the last one with a note."""
         last: Frame | None = None
-        for step in self._newest(stop) if self._pace else self._steps():
+        for step in self._newest(stop) if self._pace else self._steps:
             if stop.is_set():
                 return
             frame = shown(step, self._damage)
@@ -68,7 +69,7 @@ class Stream:
         arrived, some, ended = deque[Step](maxlen=1), Signal(), Signal()
 
         def run() -> None:
-            for step in self._steps():
+            for step in self._steps:
                 arrived.append(step)
                 some.set()
             ended.set()
@@ -85,12 +86,19 @@ class Stream:
             else:
                 some.wait(_NOTICE_S)
 
-    def _steps(self) -> Iterator[Step]:
-        return steps(self._lines, Timeline(), self._damage)
+    def _begun(self, arriving: Iterator[Step]) -> Iterator[Step]:
+        """All from the first frame on that can be read."""
+        for step in arriving:
+            if shown(step, self._damage):
+                return chain((step,), arriving)
+        damage = self._damage
+        why = f" that can be read: {damage.first}" if damage.count else ": nothing to show"
+        raise Refused(f"standard input holds no frame{why}")
 
     def _check(self, line: bytes) -> None:
         if not line:
-            raise Refused(f"standard input ended before a recording began: {_USE}")
+            why = f" ({self._damage.first})" if self._damage.count else ""
+            raise Refused(f"standard input ended before a recording began{why}: {_USE}")
         try:
             if isinstance(glance(line), Header):
                 return
@@ -109,6 +117,8 @@ class Stream:
             for data in chain((first,), pieces):
                 for text in _texts(unpack, data) if unpack else (data,):
                     yield from splitter.feed(text)
+                if self._damage.hopeless:
+                    return
         except (zlib.error, Bomb, OSError) as error:
             self._damage.add(f"it cannot be read any further: {error}")
         if splitter.rest:

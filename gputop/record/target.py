@@ -62,25 +62,6 @@ class Target:
         self._unended = b""
 
 
-class Stream:
-    """Standard output, or any descriptor that takes lines one after the other."""
-
-    def __init__(self, fd: int) -> None:
-        self.size = 0
-        self._fd = fd
-
-    def append(self, text: bytes, whole: bool = True) -> None:  # noqa: ARG002
-        """Write lines; OSError when nobody reads any more."""
-        view = memoryview(text)
-        while view:
-            written = os.write(self._fd, view)
-            self.size += written
-            view = view[written:]
-
-    def close(self) -> None:
-        """Nothing is left open; the descriptor belongs to others."""
-
-
 def open_target(path: str) -> Target:
     """A new file of mode 0600, or a recording of ours that is gone on with; Refused says why not and what to do.
 
