@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.diagnose.cpu.threads import affinity
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.room import affinity
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer

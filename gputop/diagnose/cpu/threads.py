@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from gputop import units
 from gputop.diagnose.command import started
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.room import affinity, share_of_cpus
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import fed, share_of_cpus, spread
+from gputop.diagnose.starved import fed, spread
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process
-
-
-@lru_cache(maxsize=256)
-def parsed(listed: str | None) -> frozenset[int]:
-    """CPUs of a list such as 0-7,64-71; none where there is none, or it makes no sense."""
-    try:
-        return frozenset(units.listed(listed)) if listed else frozenset()
-    except ValueError:
-        return frozenset()
-
-
-def affinity(process: Process) -> frozenset[int]:
-    """CPUs a process may run on; none where that is not known."""
-    return parsed(process.affinity)
 
 
 def pool(process: Process) -> int | None:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.room import share_of_cpus
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import at_most, busy, share_of_cpus, starved, told_to_load
+from gputop.diagnose.starved import at_most, busy, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 

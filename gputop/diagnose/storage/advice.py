@@ -7,7 +7,7 @@ from functools import partial
 from shlex import quote
 
 from gputop.diagnose.finding import Step
-from gputop.diagnose.starved import share_of_cpus
+from gputop.diagnose.room import share_of_cpus
 from gputop.diagnose.storage import sources
 from gputop.diagnose.storage.sources import Drive, Source
 from gputop.diagnose.trainer import Trainer
