@@ -13,7 +13,7 @@ from gputop.diagnose.engine import Verdict
 from gputop.model import Frame, GpuShare, Job, Process
 from tests.judged import Machine, after, found
 from tests.test_experiments import seen
-from tests.test_rules_feed import few
+from tests.test_rules_feed import alone, few
 
 Made = Callable[[float], Frame]
 
@@ -109,6 +109,13 @@ def test_what_is_idle_is_shared_as_the_experiments_page_shares_it() -> None:
     page = seen([made(float(t)) for t in range(40)])
     assert [one.fit.loaders for one in page.experiments if one.fit] == [3] * 4
     assert not all_of(after(sweep(4, 2, host=80.0)), "starved-cpu-idle"), "0.8 of a CPU for each"
+
+
+@pytest.mark.parametrize(("busy", "loaders"), [(10.0, 8), (80.0, 3), (99.0, 1), (None, 8)])
+def test_who_loads_alone_is_told_of_no_more_loaders_than_there_are_idle_cpus(busy: float | None, loaders: int) -> None:
+    finding = found(alone(host={"cpu_percent": busy}).verdict(), "loader-in-main")
+    assert finding is not None
+    assert f"num_workers={loaders}," in (finding.steps[0].command or "")
 
 
 def test_who_needs_no_more_leaves_what_is_idle_to_who_waits() -> None:

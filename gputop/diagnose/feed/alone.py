@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.room import share_of_cpus
+from gputop.diagnose.room import idle_cpus, share_of_cpus
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
@@ -46,7 +46,8 @@ def loader_in_main(view: View) -> Iterator[Finding]:
 
 
 def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
-    start = max(1, min(8, math.floor(share_of_cpus(view, trainer) / 2)))
+    spare = idle_cpus(view, trainer)
+    start = max(1, math.floor(min(8, share_of_cpus(view, trainer) / 2, math.inf if spare is None else spare)))
     main, allowed = 100 * (trainer.main or 0.0), trainer.allowed or 0.0
     idle = f", {max(0.0, allowed - (trainer.cores or 0.0)):.0f} of {allowed:.0f} cores idle" if allowed else ""
     read = Evidence(
