@@ -23,7 +23,7 @@ def read(table: str) -> tuple[list[Process], list[str]]:
 
 
 def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str]) -> Process:
-    """One line; facts are gpu=0,1 kind= rank=0/4 local= torch=CPU% folder= slurm= container= unseen= user=."""
+    """One line; facts are gpu=0,1 kind= rank=0/4 local= torch=CPU% jax=CPU% folder= slurm= container= unseen= user=."""
     rank, _, world = facts.get("rank", "").partition("/")
     shares = tuple(
         GpuShare(uuid=GPUS[int(gpu)], kind=facts.get("kind", "compute"))  # type: ignore[arg-type]
@@ -44,8 +44,8 @@ def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str
         rank=int(rank) if rank else None,
         world_size=int(world) if world else None,
         local_rank=int(facts["local"]) if "local" in facts else None,
-        libraries=("torch",) if "torch" in facts else (),
-        cpu_percent=float(facts.get("torch", 0)),
+        libraries=tuple(name for name in ("torch", "jax") if name in facts),
+        cpu_percent=float(facts.get("torch", facts.get("jax", 0))),
         age_s=100.0,
         cpu_time_s=0.0,
         folder=facts.get("folder"),

@@ -82,6 +82,12 @@ def test_of_a_scenario(name: str, expected: str, bound: str) -> None:
     assert [(one.name, one.regime) for one in said.classes] == [(expected, bound)]
 
 
+def test_who_pauses_again_and_again_is_asked_too() -> None:
+    _, said = scenario("worker-respawn", until_s=300)[-1]
+    assert len(said.classes) == 1
+    assert dict(said.classes[0].path)["is it busy nine tenths of the time?"].startswith(("yes, 9", "no, 8"))
+
+
 @pytest.mark.parametrize(
     ("gpu", "bound", "numbers"),
     [

@@ -154,6 +154,11 @@ TABLES = {
 121  120 python torch=99             | python prepare.py |   loader of 0
 122  120 python torch=99             | python prepare.py |   loader of 0
 """,
+    "other frameworks without a GPU, but no name alone": """
+100    1 python jax=180 folder=cpu   | python -m t.run  | cpu/run (python) rank0
+110    1 python jax=3                | python serve.py  | -
+120    1 python folder=cpu           | python train.py  | -
+""",
     "ranks without a GPU": """
 100    1 torchrun                | python /env/bin/torchrun t.py | t (torchrun) launcher
 101  100 python rank=0/2 local=0 | python t.py                   |   rank0

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gputop.collect.jobs.groups import jobs
 from gputop.collect.processes import facts
 from gputop.collect.processes.cgroup import place
 from gputop.collect.processes.names import Wanted
-from gputop.model import Identity, Missing
+from gputop.model import Identity, Missing, Role
 from tests import hostile
 from tests.fakeproc import FakeProc, named, proc, until
 
@@ -38,6 +40,29 @@ def test_what_a_process_says_of_itself(proc: FakeProc) -> None:
     assert (process.libraries, process.folder, process.container) == (("torch", "cuda"), "llama-7b", IDS[:12])
     assert process.missing == ()
     assert "secret" not in repr(process)
+
+
+@pytest.mark.parametrize(
+    ("mapped", "framework"),
+    [
+        ("/env/site-packages/tensorflow/libtensorflow_cc.so.2", "tensorflow"),
+        ("/env/site-packages/tensorflow/python/_pywrap_tensorflow_internal.so", "tensorflow"),
+        ("/env/site-packages/jaxlib/xla_extension.so", "jax"),
+        ("/env/site-packages/torch/lib/libtorch_cpu.so", "torch"),
+    ],
+)
+def test_who_computes_with_a_framework_trains_and_its_threads_are_read(
+    proc: FakeProc, mapped: str, framework: str
+) -> None:
+    proc.add(42)
+    proc.thread(42, 42, "python", run=1)
+    proc.more(42)
+    proc.write("42/cmdline", b"python\0main.py\0")
+    proc.write("42/maps", f"7f0-7f1 r-xp 0 8:1 9 {mapped}\n")
+    process = named(proc, 42, lambda process: process.libraries and process.busy_threads is not None, 42)
+    assert process.libraries == (framework,)
+    (process,), (job,) = jobs([replace(process, cpu_percent=90.0)], {})
+    assert (process.role, job.ranks) == (Role.TRAINER, (process.identity,))
 
 
 def test_with_every_process_on_screen_sleepers_have_a_command_line_too(proc: FakeProc) -> None:

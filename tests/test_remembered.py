@@ -88,6 +88,21 @@ def test_short_pauses_are_no_phase_to_who_looks_often() -> None:
     assert follow(machine, (look / 4 for look in range(2400)), 0.25)[1] == 0
 
 
+@pytest.mark.parametrize("pause_s", [3, 4, 5])
+@pytest.mark.parametrize("interval_s", [0.5, 1.0, 2.0])
+def test_pauses_that_come_back_are_part_of_a_phase(pause_s: int, interval_s: float) -> None:
+    machine = Machine(gpu={"busy_percent": lambda t: 1.0 if 20 <= t % 41 < 20 + pause_s else 97.0})
+    assert follow(machine, (look * interval_s for look in range(round(600 / interval_s))), interval_s)[1] == 0
+
+
+@pytest.mark.parametrize("period_s", [1, 3, 7, 10])
+def test_slower_work_with_gaps_is_a_phase(period_s: int) -> None:
+    machine = Machine(gpu={"busy_percent": lambda t: 97.0 if t < 300 or t % period_s < 0.4 * period_s else 0.0})
+    known, began = follow(machine, (look / 2 for look in range(1200)), 0.5)
+    assert began >= 1
+    assert known.phase_s - 1000 >= 290
+
+
 def test_the_rhythm_of_a_card_without_samples_is_known_though_frames_are_uneven() -> None:
     card = Card()
     for second in range(120):

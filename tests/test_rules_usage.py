@@ -50,6 +50,16 @@ def test_no_cuda_context_says_how_to_move() -> None:
     assert told.steps[2].command == 'model.to("cuda"); x = x.to("cuda", non_blocking=True)'
 
 
+@pytest.mark.parametrize(
+    ("libraries", "asks"), [(("tensorflow",), "import tensorflow"), (("jax",), "import jax"), ((), "import torch")]
+)
+def test_no_cuda_context_asks_the_framework_that_it_runs(libraries: tuple[str, ...], asks: str) -> None:
+    told = found(on_cpu(libraries=libraries).verdict(), "no-cuda-context")
+    assert told is not None
+    assert asks in (told.steps[0].command or "")
+    assert any("model.to" in (step.command or "") for step in told.steps) == (asks == "import torch")
+
+
 def test_no_cuda_context_is_no_news_without_gpus() -> None:
     machine = on_cpu()
     assert found(after(lambda t: replace(machine.frame(t), gpus=())), "no-cuda-context") is None

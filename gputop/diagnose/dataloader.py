@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gputop.diagnose.starved import share_of_cpus
+from gputop.diagnose.room import idle_cpus, share_of_cpus
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
@@ -22,5 +22,6 @@ def settings(trainer: Trainer) -> str:
 
 
 def first_loaders(view: View, trainer: Trainer) -> int:
-    """How many to begin with where there are none."""
-    return max(1, min(_MOST, math.floor(share_of_cpus(view, trainer) / 2)))
+    """How many to begin with where there are none: no more than CPUs are idle."""
+    spare = idle_cpus(view, trainer)
+    return max(1, math.floor(min(_MOST, share_of_cpus(view, trainer) / 2, math.inf if spare is None else spare)))

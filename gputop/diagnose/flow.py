@@ -58,6 +58,8 @@ def _wait(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
             yield from (answers.of(trainer, rule) for rule in _STORAGE)
     cpus = view.limit("starved-cpu-saturated.saturation")
     yield _asked("are all its CPUs busy?", trainer.saturation, cpus, f"{{:.0%}} of {trainer.allowed or 0:.0f}")
+    full, how = view.limit("starved-cpu-saturated.host_percent"), "{:.0f} % of its CPUs in use"
+    yield _asked("is the machine full?", view.mean("host", "cpu_percent"), full, how)
     yield "are there more threads than CPUs?", _threads(view, trainer)
     if (crowd := crowded(view)) is not None:
         how = f"{{:.1f}} times: {crowd.threads:.0f} of {len(crowd.trainers)} on {crowd.cpus or 0:.0f}"

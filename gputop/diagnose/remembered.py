@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -181,8 +181,20 @@ class Remembered:
             return False
         # who looks more often than every second sees what the driver says of a second several times
         chance = _SURE * math.sqrt(known.square / min(len(known.recent), _PHASE_S))
-        newest = sum([percent for _, percent, _ in known.recent]) / len(known.recent)
-        return abs(newest - known.mean) > max(_PHASE_POINTS, chance)
+        values = [percent - known.mean for _, percent, _ in known.recent]
+        newest = _mean(values)
+        return abs(newest) > max(_PHASE_POINTS, chance) and not _pause(values, newest)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _pause(values: Sequence[float], newest: float) -> bool:
+    """Whether the first or the last third is as before: a pause that is over, or a change that must first last."""
+    third = len(values) // 3
+    ends = (_mean(values[:third]), _mean(values[-third:]))
+    return min(end * math.copysign(1.0, newest) for end in ends) < _PHASE_POINTS
 
 
 def _is_gap(since_s: float, step_s: float) -> bool:

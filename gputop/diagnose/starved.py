@@ -123,11 +123,6 @@ def at_most(trainer: Trainer) -> str:
     return f"at most {1 / trainer.duty:.1f} times as fast" if trainer.duty else "faster"
 
 
-def share_of_cpus(view: View, trainer: Trainer) -> float:
-    """CPUs for each rank of its job on this machine."""
-    return (trainer.allowed or 1.0) / max(1, len(view.mates(trainer)))
-
-
 def spread(values: Sequence[float], unit: str = "%") -> str:
     """From the least to the most: `12-31 %`, or `97 %` where they are the same."""
     least, most = f"{min(values):.0f}", f"{max(values):.0f}"

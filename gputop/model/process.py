@@ -122,7 +122,7 @@ class Process:
     omp_threads: Annotated[int | None, "OMP_NUM_THREADS as it was started with"] = None
     mkl_threads: Annotated[int | None, "MKL_NUM_THREADS as it was started with"] = None
     visible_gpus: Annotated[str | None, "CUDA_VISIBLE_DEVICES as it was started with"] = None
-    libraries: Annotated[tuple[str, ...], "of torch, cuda, openblas, mkl, gomp, iomp5: what it has mapped"] = ()
+    libraries: Annotated[tuple[str, ...], "of torch, tensorflow, jax, cuda, openblas, mkl, gomp, iomp5: mapped"] = ()
     torch_version: Annotated[str | None, "version of the PyTorch it has mapped: 2.7.0+cu126"] = None
     torch_cuda: Annotated[str | None, "what that is built for: 12.6; none for a build for CPUs"] = None
 

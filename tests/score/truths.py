@@ -21,6 +21,9 @@ WELL = "gpu-bound-healthy"  # what is so where nothing is wrong
 EXPECTED = {
     "loader-in-main": Expected("loader-in-main", "warn", ("overhead-bound", "starved-cpu-saturated")),
     "starved-cpu-saturated": Expected("starved-cpu-saturated", "crit", ("starved-cpu-idle", "threads-host")),
+    "starved-cpu-saturated-shared": Expected(
+        "starved-cpu-saturated", "crit", ("starved-cpu-idle", "threads-host", "neighbour")
+    ),
     "starved-cpu-idle": Expected("starved-cpu-idle", "warn", ("starved-cpu-saturated", "io-bound")),
     "starved-cpu-idle-flat": Expected("starved-cpu-idle", "crit", ("small-job", "overhead-bound")),
     "head-of-line": Expected("head-of-line", "warn", ("starved-cpu-idle", "io-bound", "starved-cause-unknown")),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 LOADER = "pt_data_w"  # how torch names the main thread of a DataLoader worker: pt_data_worker
 AGENT = "pt_elastic"  # and that of torchrun
+FRAMEWORKS = frozenset({"torch", "tensorflow", "jax"})  # libraries that programs train with
 DEEPEST = 64  # a tree is never that deep; parents read at different times could form a circle
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from gputop.collect.jobs.kin import DEEPEST, LOADER
+from gputop.collect.jobs.kin import DEEPEST, FRAMEWORKS, LOADER
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_service, is_spawned, launcher
 from gputop.model import Process
 
-BUSY_PERCENT = 20.0  # of one core, now or on the whole: a torch program that does less trains nothing
+BUSY_PERCENT = 20.0  # of one core, now or on the whole: who does less trains nothing
 _SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm")
 
 
@@ -66,7 +66,7 @@ class People:
         return [] if found is None else sorted((child for child in found if child.unseen is None), key=_pid)
 
     def trainers(self, hinted: Iterable[Process]) -> dict[int, Process]:
-        """Those that train: they compute on a GPU, have loaders, are a rank, or run torch and are busy."""
+        """Those that train: they compute on a GPU, have loaders, are a rank, or run a framework and are busy."""
         found: dict[int, Process] = {}
         perhaps: list[Process] = []
         for process in hinted:
@@ -117,11 +117,15 @@ class People:
 
 
 def at_work(process: Process) -> bool:
-    """Whether a process without a GPU trains: one of several ranks, or torch that is or has been busy."""
+    """Whether a process without a GPU trains: one of several ranks, or a framework that is or has been busy.
+
+    A name alone does not tell: `train.py` may as well sort files.
+    """
     if process.rank is not None and (process.world_size or 0) > 1:
         return True
     lifetime = 100 * (process.cpu_time_s or 0.0) / process.age_s if process.age_s else 0.0
-    return "torch" in process.libraries and max(process.cpu_percent or 0.0, lifetime) >= BUSY_PERCENT
+    at_it = max(process.cpu_percent or 0.0, lifetime) >= BUSY_PERCENT
+    return at_it and not FRAMEWORKS.isdisjoint(process.libraries)
 
 
 def _runs_on(parent: Process, child: Process) -> bool:

@@ -27,6 +27,8 @@ _WORDS = {
 }
 _LIBRARIES: dict[str, tuple[bytes, ...]] = {
     "torch": (b"/libtorch_cpu", b"/libtorch_cuda", b"/libtorch_python"),
+    "tensorflow": (b"/libtensorflow", b"/_pywrap_tensorflow"),
+    "jax": (b"/jaxlib/",),
     "cuda": (b"/libcuda.so", b"/dev/nvidia"),
     "openblas": (b"openblas",),
     "mkl": (b"/libmkl_",),

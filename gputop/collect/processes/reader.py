@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from gputop.collect.files import Shelf, slurp, why
 from gputop.collect.fills import check
-from gputop.collect.jobs.kin import AGENT, LOADER, Tree
+from gputop.collect.jobs.kin import AGENT, FRAMEWORKS, LOADER, Tree
 from gputop.collect.processes.cgroup import QUOTA_FILLS, Place
 from gputop.collect.processes.closely import Closely
 from gputop.collect.processes.dossier import WEIGHT_FILLS
@@ -258,8 +258,8 @@ class ProcessReader:
         if seen.stat.comm.startswith(LOADER):
             return False
         parent = self._tracked.get(seen.stat.parent_pid or 0)
-        inherited = parent is not None and parent.named.get("rank") == named.get("rank")
-        return (named.get("rank") is not None and not inherited) or "torch" in named.get("libraries", ())
+        theirs = parent is not None and parent.named.get("rank") == named.get("rank")
+        return not FRAMEWORKS.isdisjoint(named.get("libraries", ())) or (named.get("rank") is not None and not theirs)
 
     def _ask_names(self, interest: Interest, looked: Iterable[Seen], now_s: float) -> None:
         """Ask the names lane about those followed: as soon as there are others, and now and then."""

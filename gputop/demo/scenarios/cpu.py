@@ -7,29 +7,41 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S, dgx, each, fault, llama
-from gputop.demo.server import GIB, Guest, Scenario
+from gputop.demo.server import GIB, Guest, Job, Scenario
 
 _HUNGRY: dict[str, Any] = {"watts": 300, "sm": 60, "tensor": 30, "dram": 25}
 
 
-def experiments() -> Scenario:
-    """Four plain runs, each with a pool for the whole machine."""
+def sweep(loaders: int, omp_threads: int | None, **changes: Any) -> tuple[Job, ...]:
+    """Four plain runs, each on a GPU of its own."""
     before = replace(HEALTHY, vram_bytes=30 * GIB, nvlink=0)
-    fights = replace(
-        before, **_HUNGRY, period_s=0.9, duty=0.25, jitter=0.2, main_cpu=30, pool_threads=31, pool_cpu=23,
-        run_wait=70, switches=5, loader_cpu=4, cpu_pressure=85,
-    )  # fmt: skip
-    jobs = tuple(
+    work = replace(before, **_HUNGRY, **changes)
+    return tuple(
         replace(
-            llama(each(card), (BEFORE_S, before), (ONSET_S, fights), loaders=2),
+            llama(each(card), (BEFORE_S, before), (ONSET_S, work), loaders=loaders),
             name=f"sweep-{card}", pid=41207 + 1000 * card, loader_pid=41390 + 1000 * card,
             command=("python", "bench.py", "--lr", f"1e-{card + 2}"), launcher="python", launcher_command=(),
-            slurm_job=None, omp_threads=None,
+            slurm_job=None, omp_threads=omp_threads,
         )
         for card in range(4)
     )  # fmt: skip
+
+
+def experiments() -> Scenario:
+    """Each with a pool for the whole machine."""
+    jobs = sweep(
+        2, None, period_s=0.9, duty=0.25, jitter=0.2, main_cpu=30, pool_threads=31, pool_cpu=23,
+        run_wait=70, switches=5, loader_cpu=4, cpu_pressure=85,
+    )  # fmt: skip
     title = "four experiments, each with a thread for every CPU of the machine"
     return Scenario(name="threads-host", title=title, server=replace(dgx(4, *jobs), cpus=32))
+
+
+def full() -> Scenario:
+    """Each with loaders for a part of the CPUs; together they take all of them."""
+    jobs = sweep(4, 1, period_s=0.9, duty=0.4, jitter=0.1, main_cpu=20, loader_cpu=92, cpu_pressure=30)
+    title = "four experiments whose sixteen loaders fill the sixteen CPUs of the machine"
+    return Scenario(name="starved-cpu-saturated-shared", title=title, server=replace(dgx(4, *jobs), cpus=16))
 
 
 def openblas() -> Scenario:
@@ -101,7 +113,7 @@ def scenarios() -> Iterator[Scenario]:
         loader_cpu=4, cpu_pressure=80, **_HUNGRY,
     )  # fmt: skip
     yield of_job(crowded, threads=96)
-    yield from (experiments(), openblas(), quota(), slow())
+    yield from (experiments(), full(), openblas(), quota(), slow())
     yield fault(
         "numa-misplacement", "a process on the CPUs of the other socket",
         period_s=0.5, duty=0.85, jitter=0.1, loader_cpu=30, pcie_rx=6.5e9, far=True,

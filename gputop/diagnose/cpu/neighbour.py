@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.command import started
-from gputop.diagnose.cpu.affinity import apart, usable
+from gputop.diagnose.cpu.apart import apart, usable
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, starved, stolen

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from gputop import units
 from gputop.diagnose.command import started
-from gputop.diagnose.cpu.affinity import affinity, parsed
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.room import affinity, parsed
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from shlex import quote
 
-from gputop.diagnose.cpu.affinity import affinity
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.room import affinity
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gputop.diagnose.command import started
-from gputop.diagnose.cpu.affinity import affinity, apart
+from gputop.diagnose.cpu.apart import apart
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.room import affinity, share_of_cpus
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import fed, share_of_cpus, spread
+from gputop.diagnose.starved import fed, spread
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process

@@ -9,6 +9,7 @@ from gputop import units
 from gputop.diagnose.experiments.loads import Load
 from gputop.diagnose.experiments.types import Fit
 from gputop.diagnose.limits import Limits
+from gputop.diagnose.room import fitting_loaders
 from gputop.model import Frame
 
 
@@ -80,5 +81,5 @@ def _loaders(limits: Limits, load: Load, cpus: int) -> int | None:
         return None
     table, duty = limits["starved-cpu-idle"], (load.busy_percent or 0.0) / 100
     short = (load.loader_cores or 0.0) >= table["loader_cpu"] and 0 < duty < limits["starved"]["duty"]
-    wanted = min(math.ceil(have * table["more"] / duty) if short else have, max(1, cpus - 1))
+    wanted = fitting_loaders(have * table["more"] / duty if short else have, cpus)
     return None if wanted == have else wanted

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from gputop.declare import record
 from gputop.diagnose import known
-from gputop.diagnose.cpu.affinity import affinity
 from gputop.diagnose.cpu.threads import pool
+from gputop.diagnose.room import affinity
 from gputop.diagnose.strangers import strangers
 from gputop.diagnose.tree import key, members
 from gputop.model import Frame, Gpu, Identity, Job, Process, Role

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gputop.diagnose.dataloader import settings
-from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.room import fitting_loaders, full, idle_cpus, share_of_cpus
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import at_most, busy, cores, oversubscribed, share_of_cpus, starved, throttled
+from gputop.diagnose.starved import at_most, busy, cores, oversubscribed, starved, throttled, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
@@ -39,19 +40,23 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
             continue
         loaders_busy = trainer.loaders >= 1 and view.above(trainer.loader_cpu, "loader_cpu")
         enough = trainer.loaders >= view.limit("loaders_share") * (trainer.allowed or math.inf)
-        saturated = (
-            view.above(trainer.saturation, "saturation") or (loaders_busy and enough) or _host_full(view, trainer)
-        )
+        own = view.above(trainer.saturation, "saturation") or (loaders_busy and enough)
+        fill = () if own else _fill(view, trainer)
         severity = view.by_share(trainer.lost)
-        if not saturated or severity is None or oversubscribed(view, trainer) or throttled(view, trainer):
+        if not (own or fill) or severity is None or oversubscribed(view, trainer) or throttled(view, trainer):
             continue
         hidden = _computes_with(view, trainer) is None
         yield view.found(
             trainer,
             severity,
-            "waits for CPU work on its input",
-            evidence=(busy(view, trainer), cores(view, trainer), *_loaders(view, trainer)),
-            steps=(*_pools(hidden), Step(text=f"make the input cheaper: {at_most(trainer)}"), *_LESS_WORK),
+            f"waits for CPU work on its input{_together(fill)}",
+            evidence=(busy(view, trainer), cores(view, trainer), *_loaders(view, trainer), *_all_busy(view, fill)),
+            steps=(
+                *_pools(hidden),
+                Step(text=f"make the input cheaper: {at_most(trainer)}"),
+                *_LESS_WORK,
+                *_fewer(fill),
+            ),
             confidence=view.confidence(0.9 if loaders_busy else 0.75, None if hidden else trainer.loaders),
             lost_share=trainer.lost,
         )
@@ -72,16 +77,49 @@ def _pools(hidden: bool) -> Iterator[Step]:
         )
 
 
-def _host_full(view: View, trainer: Trainer) -> bool:
-    """All CPUs of the machine are busy, most of all with this trainer; one thread alone could not use more of them."""
+def _fill(view: View, trainer: Trainer) -> Sequence[Trainer]:
+    """Who keeps all CPUs of the machine busy with its input: this one, or several with it; nobody where others do."""
+    if not full(view) or (total := view.cpus()) is None:
+        return ()
+    crowd = [one for one in view.vectors() if _loads_hard(view, one)] if _loads_hard(view, trainer) else []
+    used = (view.mean("host", "cpu_percent") or 100.0) / 100 * total
+    if len(crowd) > 1 and view.above(sum(one.cores or 0.0 for one in crowd) / used, "together"):
+        return crowd
     if not trainer.loaders and view.against.below(trainer.cores, "loader-in-main.cores"):
-        return False
-    others = (other.cores or 0.0 for other in view.vectors() if other.identity != trainer.identity)
+        return ()  # one thread alone could not use more of them
+    others = (other.cores or 0.0 for other in view.vectors() if other is not trainer)
     largest = (trainer.cores or 0.0) >= max(others, default=0.0)
-    if not largest or not view.above(view.mean("host", "cpu_percent"), "host_percent"):
-        return False
-    total = view.cpus()
-    return total is not None and (trainer.cores or 0.0) >= 0.5 * view.limit("host_percent") / 100 * total
+    return (trainer,) if largest and (trainer.cores or 0.0) >= 0.5 * view.limit("host_percent") / 100 * total else ()
+
+
+def _loads_hard(view: View, trainer: Trainer) -> bool:
+    """Whether each of its loaders uses a CPU, or would if it had not to wait for one."""
+    used = trainer.loader_cpu or 0.0
+    return trainer.loaders > 0 and view.above(used + waiting(trainer.loader_wait, used), "loader_cpu")
+
+
+def _jobs(fill: Sequence[Trainer]) -> int:
+    return len({one.process.job or one.key for one in fill})
+
+
+def _together(fill: Sequence[Trainer]) -> str:
+    if len(fill) < 2:
+        return ""
+    whose = f"{jobs} experiments" if (jobs := _jobs(fill)) > 1 else f"{len(fill)} ranks"
+    return f": the CPUs of the machine are full with the loaders of {whose}"
+
+
+def _fewer(fill: Sequence[Trainer]) -> Iterator[Step]:
+    if _jobs(fill) > 1:
+        yield Step(text="run fewer experiments at a time on this machine: together they want more CPUs than it has")
+
+
+def _all_busy(view: View, fill: Sequence[Trainer]) -> Iterator[Evidence]:
+    percent = view.mean("host", "cpu_percent")
+    if len(fill) > 1 and percent is not None:
+        loaders, theirs = sum(one.loaders for one in fill), sum(one.cores or 0.0 for one in fill)
+        text = f"all {view.frame.host.cpus_total} CPUs {percent:.0f} % busy, {theirs:.1f} with these: {loaders} loaders"
+        yield Evidence(text=text, value=percent, unit="%", limit=view.limit("host_percent"))
 
 
 @rule(
@@ -93,10 +131,10 @@ def _host_full(view: View, trainer: Trainer) -> bool:
     confirmed_by=("waits-for-data", "input-bound"),
     number="R05",
     rows=(4, 11, 33, 35, 45, 66),
-    needs=("busy_percent", "cpu_percent", "allowed_cpus"),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus", "cpus_total"),
 )
 def starved_cpu_idle(view: View) -> Iterator[Finding]:
-    """The GPU waits, every loader works as fast as it can, and most CPUs are idle: there are too few loaders."""
+    """The GPU waits, every loader works as fast as it can, and CPUs are idle, its own and the machine's: too few."""
     for trainer in view.trainers():
         if trainer.loaders < 1 or not view.knows(trainer, "duty", "cores", "allowed", "loader_low"):
             continue
@@ -110,12 +148,18 @@ def starved_cpu_idle(view: View) -> Iterator[Finding]:
         severity = view.by_share(trainer.lost)
         if not idle or waits or severity is None or not starved(view, trainer):
             continue
-        yield _too_few(view, trainer, severity, blocked, pressure)
+        if view.cpus() is None or not view.knows(view.frame.host, "cpu_percent") or full(view.against):
+            continue
+        if view.above(spare := idle_cpus(view, trainer), "spare"):
+            yield _too_few(view, trainer, severity, spare or 0.0, (blocked, pressure))
 
 
-def _too_few(view: View, trainer: Trainer, severity: str, blocked: float | None, pressure: float | None) -> Finding:
-    room = max(1, math.floor(share_of_cpus(view, trainer)) - 1)
-    wanted = min(room, math.ceil(trainer.loaders * view.limit("more") / (trainer.duty or 1.0)))
+def _too_few(
+    view: View, trainer: Trainer, severity: Severity, spare: float, optional: tuple[float | None, ...]
+) -> Finding:
+    """`spare`: CPUs of the machine that it may take beside its own."""
+    wanted = fitting_loaders(trainer.loaders * view.limit("more") / (trainer.duty or 1.0), share_of_cpus(view, trainer))
+    wanted = min(wanted, trainer.loaders + max(1, math.floor(spare)))
     steps = [
         Step(
             text=f"use more loaders: {at_most(trainer)}",
@@ -124,14 +168,15 @@ def _too_few(view: View, trainer: Trainer, severity: str, blocked: float | None,
         Step(text="then try some more and some fewer: the best number is where samples per second stop growing"),
     ]
     if wanted <= trainer.loaders:
-        steps = [Step(text="give the job more CPUs: it has as many loaders as its share of them allows"), *_LESS_WORK]
+        share = Step(text="give the job more CPUs: it has as many loaders as its share of those of the machine allows")
+        steps = [share, *_LESS_WORK[:-1]]
     return view.found(
         trainer,
-        severity,  # type: ignore[arg-type]
+        severity,
         f"waits for its {trainer.loaders} loaders: too few of them",
         evidence=(busy(view, trainer), *_loaders(view, trainer), cores(view, trainer)),
         steps=tuple(steps),
-        confidence=view.confidence(0.7, blocked, pressure),
+        confidence=view.confidence(0.7, *optional),
         lost_share=trainer.lost,
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gputop.diagnose.cpu.affinity import affinity
 from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.room import affinity
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, shared, waits_for_network, waits_for_storage
 from gputop.diagnose.trainer import Trainer

@@ -106,6 +106,8 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
         return Cause(text, None if value is None else 100 * value, 100 * view.limit(limit))
 
     yield share(f"CPU {{}} of {trainer.allowed or 0:.0f} cores", trainer.saturation, "starved-cpu-saturated.saturation")
+    machine, full = view.mean("host", "cpu_percent"), view.limit("starved-cpu-saturated.host_percent")
+    yield Cause("the CPUs of the machine {}", machine, full)
     yield share("its main thread {} of a core", trainer.main, "loader-in-main.main")
     if trainer.loaders:
         each = f"each of its {trainer.loaders} loaders {{}} of a core"

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.ranks.team import Team, does, teams
+from gputop.diagnose.room import share_of_cpus
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import share_of_cpus
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 

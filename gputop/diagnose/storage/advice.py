@@ -8,7 +8,7 @@ from shlex import quote
 
 from gputop.diagnose.dataloader import settings
 from gputop.diagnose.finding import Step
-from gputop.diagnose.starved import share_of_cpus
+from gputop.diagnose.room import share_of_cpus
 from gputop.diagnose.storage import sources
 from gputop.diagnose.storage.sources import Drive, Source
 from gputop.diagnose.trainer import Trainer

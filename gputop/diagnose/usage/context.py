@@ -12,6 +12,34 @@ from gputop.diagnose.usage.programs import notebook, serves, trains
 from gputop.diagnose.view import View
 from gputop.model import Gpu, Missing
 
+# what to ask of the framework, and what to do by its answer; any but PyTorch takes the GPUs that it sees by itself
+_ASKED = {
+    "torch": (
+        Step(
+            text="ask its PyTorch, in its environment",
+            command='python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"',
+        ),
+        Step(text="False, or no CUDA version: a build for CPUs, or a driver too old; install as pytorch.org says"),
+        Step(
+            text="True: move the model and every batch",
+            command='model.to("cuda"); x = x.to("cuda", non_blocking=True)',
+        ),
+    ),
+    "tensorflow": (
+        Step(
+            text="ask its TensorFlow, in its environment",
+            command="python -c \"import tensorflow as tf; print(tf.config.list_physical_devices('GPU'))\"",
+        ),
+        Step(
+            text="an empty list: a build without CUDA, or a driver too old",
+            command="pip install 'tensorflow[and-cuda]'",
+        ),
+    ),
+    "jax": (
+        Step(text="ask its JAX, in its environment", command='python -c "import jax; print(jax.devices())"'),
+        Step(text="CPUs only: a build without CUDA, or a driver too old; install as docs.jax.dev says"),
+    ),
+}
 _UNLOCK = "run gputop on the host, or start the container with --pid=host"
 
 
@@ -79,15 +107,7 @@ def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     ]
     if hidden:
         evidence.append(Evidence(text=f"CUDA_VISIBLE_DEVICES={trainer.process.visible_gpus} hides all GPUs from it"))
-    ask = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
-    steps = [
-        Step(text="ask its PyTorch, in its environment", command=f'python -c "{ask}"'),
-        Step(text="False, or no CUDA version: a build for CPUs, or a driver too old; install as pytorch.org says"),
-        Step(
-            text="True: move the model and every batch",
-            command='model.to("cuda"); x = x.to("cuda", non_blocking=True)',
-        ),
-    ]
+    steps = next((_ASKED[name] for name in _ASKED if name in trainer.process.libraries), _ASKED["torch"])
     environment = f"tr '\\0' '\\n' </proc/{trainer.process.pid}/environ | grep CUDA_VISIBLE"
     look = Step(text="does CUDA_VISIBLE_DEVICES name GPUs?", command=environment)
     unset = Step(text="let it see the GPUs, unless this was meant", command="unset CUDA_VISIBLE_DEVICES")

@@ -129,7 +129,7 @@ def _classes(scene: Scene, width: int) -> list[Line]:
     """Each trainer's class, and the questions that led there."""
     found = scene.update.classes
     if not found:
-        text = "No trainer has been looked at for long enough: two minutes past its start, with GPUs of its own."
+        text = "No trainer with GPUs of its own has been seen to do the same for a minute, past its start."
         return [scene.line(), *flow(scene, width, [Run(f"   {text}", "dim")], 3)]
     return [line for one in found for line in (scene.line(), *_class(one, scene, width))]
 

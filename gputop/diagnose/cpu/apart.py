@@ -1,28 +1,13 @@
-"""Which CPUs a process may run on, and CPUs of their own for those that share them."""
+"""CPUs of their own for those that share them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from gputop import units
+from gputop.diagnose.room import affinity, parsed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.model import Process
-
-
-@lru_cache(maxsize=256)
-def parsed(listed: str | None) -> frozenset[int]:
-    """CPUs of a list such as 0-7,64-71; none where there is none, or it makes no sense."""
-    try:
-        return frozenset(units.listed(listed)) if listed else frozenset()
-    except ValueError:
-        return frozenset()
-
-
-def affinity(process: Process) -> frozenset[int]:
-    """CPUs a process may run on; none where that is not known."""
-    return parsed(process.affinity)
 
 
 def apart(view: View, trainers: Sequence[Trainer], each: int) -> list[str]:
