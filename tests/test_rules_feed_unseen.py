@@ -9,6 +9,7 @@ import pytest
 
 from gputop.diagnose.feed.respawn import Restarts
 from gputop.model import Frame, Identity, Missing, Pressure
+from gputop.told import POSSIBLE
 from tests.judged import Machine, found, judged, silent
 from tests.test_rules_feed import alone, changed, few
 
@@ -121,6 +122,20 @@ def test_starved_cause_unknown(machine: Machine, fires: bool) -> None:
         assert "ruled out: CPU 2 % of 16 cores" in texts
         assert texts[-1] == "not seen: pressure of storage; the network receives"
         assert (finding.severity, finding.steps[0].action) == ("warn", "stack")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "told"),
+    [
+        ({"command": ("python", "train.py")}, True),
+        ({"command": ("python", "app.py")}, False),  # it may wait for whoever uses it
+        ({"command": ("python", "app.py"), "world_size": 2}, True),
+    ],
+)
+def test_who_does_not_look_like_training_is_only_suspected(trainer: dict[str, Any], told: bool) -> None:
+    finding = found(unexplained(trainer=trainer).verdict(150), "starved-cause-unknown")
+    assert finding is not None
+    assert (finding.confidence >= POSSIBLE) == told
 
 
 def test_what_it_cannot_rule_out_comes_first() -> None:

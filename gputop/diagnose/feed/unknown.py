@@ -12,7 +12,7 @@ from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
 from gputop.diagnose.rule import RULES, Level, rule
 from gputop.diagnose.starved import busy, starved, waiting
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import notebook, plays_a_part
+from gputop.diagnose.usage.programs import notebook, plays_a_part, trains
 from gputop.diagnose.view import View
 
 _EITHER = "waits for its main thread, which loads data or launches small kernels: from outside both look the same"
@@ -71,7 +71,7 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
             else "waits, and no usual cause shows",
             evidence=(busy(view, trainer), *_silent(hidden), *_told(causes)),
             steps=(*_unlocks(hidden), *_keys(view, trainer, either)),
-            confidence=0.6,
+            confidence=0.6 if trains(trainer) else 0.4,  # else it may wait for whoever uses it
             lost_share=trainer.lost,
         )
 
