@@ -108,7 +108,14 @@ def test_what_is_idle_is_shared_as_the_experiments_page_shares_it() -> None:
     assert all("num_workers=3," in command for command in commands)
     page = seen([made(float(t)) for t in range(40)])
     assert [one.fit.loaders for one in page.experiments if one.fit] == [3] * 4
-    assert not all_of(after(sweep(4, 2, host=80.0)), "starved-cpu-idle"), "0.8 of a CPU for each"
+    assert len(all_of(after(sweep(4, 2, host=80.0)), "starved-cpu-idle")) == 4, "0.8 of a CPU for each"
+    assert not all_of(after(sweep(4, 2, host=88.0)), "starved-cpu-idle"), "0.5"
+
+
+def test_on_two_cpus_one_loader_more_is_worth_while() -> None:
+    small = few(host={"cpus_total": 2, "cpu_percent": 55.0}, trainer={"allowed_cpus": 2.0, "cpu_percent": 5.0})
+    small.loaders = 1
+    assert found(small.verdict(), "starved-cpu-idle") is not None, "0.9 of a CPU is idle"
 
 
 @pytest.mark.parametrize(("busy", "loaders"), [(10.0, 8), (80.0, 3), (99.0, 1), (None, 8)])
