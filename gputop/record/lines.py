@@ -28,6 +28,10 @@ class Damage:
         self.first = self.first or what
         self.count += 1
 
+    def without_frame(self, name: str) -> str:
+        """What there is to say of a recording of this name in which no frame was found."""
+        return f"{name} holds no frame{f' that can be read: {self.first}' if self.count else ': nothing to show'}"
+
     @property
     def hopeless(self) -> bool:
         """Whether to stop looking for something that is whole."""

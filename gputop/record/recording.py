@@ -227,8 +227,7 @@ class Recording:
             return first
         if not begun:
             raise Refused(f"{self._path} is not a recording: {damage.first}")
-        why = f" that can be read: {damage.first}" if damage.count else ": nothing to show"
-        raise Refused(f"{self._path} holds no frame{why}")
+        raise Refused(damage.without_frame(self._path))
 
     def _open(self) -> BinaryIO:
         fd = os.open(self._path, _FLAGS)

@@ -91,9 +91,7 @@ class Stream:
         for step in arriving:
             if shown(step, self._damage):
                 return chain((step,), arriving)
-        damage = self._damage
-        why = f" that can be read: {damage.first}" if damage.count else ": nothing to show"
-        raise Refused(f"standard input holds no frame{why}")
+        raise Refused(self._damage.without_frame("standard input"))
 
     def _check(self, line: bytes) -> None:
         if not line:

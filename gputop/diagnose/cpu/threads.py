@@ -130,13 +130,13 @@ def threads_host(view: View) -> Iterator[Finding]:
     host = view.host()
     contended = view.above(view.mean("host", "cpu_pressure"), "pressure_percent") or view.above(waited, "run_wait")
     if contended and view.above(crowd.threads / crowd.cpus, "threads"):
-        each = max(1, int(crowd.cpus // len(warm)))
+        each = int(crowd.cpus // len(warm))
         yield view.found(
             host,
             _severity(view, crowd.trainers),
             f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {crowd.cpus:.0f} CPUs",
             evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, waited)),
-            steps=(*limit_threads(each, "each of them")[:2], *_pin(view, warm, int(crowd.cpus // len(warm)))),
+            steps=(*limit_threads(max(1, each), "each of them")[:2], *_pin(view, warm, each)),
             confidence=view.confidence(0.8, waited),
             lost_share=_lost(crowd.trainers),
         )

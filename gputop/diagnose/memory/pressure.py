@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
@@ -168,7 +169,7 @@ def _raise(trainer: Trainer, limit: int) -> Step:
     if process.container:
         return Step(
             text=f"give its container {wanted}G, if the machine has them (Kubernetes: resources.limits.memory)",
-            command=f"docker update --memory {wanted}g --memory-swap {wanted}g {process.container}",
+            command=f"docker update --memory {wanted}g --memory-swap {wanted}g {quote(process.container)}",
         )
     return Step(text=f"raise MemoryMax of its unit, or memory.max of {process.cgroup or 'its group'}, to {wanted}G")
 

@@ -14,6 +14,7 @@ from gputop.diagnose import Finding
 from gputop.model import Process
 from gputop.safe.text import clean
 from gputop.ui.advice import sheet
+from gputop.ui.keys import declared
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.advising import Advising
 from gputop.ui.main.changing import Changing
@@ -136,8 +137,8 @@ class Taking(Advising, Changing):
         """The same for any screen."""
         from gputop.ui.dialogs.saving import SaveDialog  # late
 
-        if self.readonly:
-            self.say("not now: gputop is read-only")
+        if reason := self.why_not(declared.key("save")):
+            self.say(f"not now: {reason}")
         else:
             self.app.push_screen(SaveDialog(self.look), partial(self._save, shot))
 
