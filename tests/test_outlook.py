@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gputop import thresholds
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose.rules import RULES
 from gputop.monitor import Monitor
@@ -41,7 +42,7 @@ def test_it_says_for_how_long_and_by_which_limits_it_must_not_hold() -> None:
     limits = {"saturation": (0.6, 0.66), "starved.duty": (0.8, 0.85), "loader_cpu": (0.8, 0.72)}
     said = lines(found(), leaving=lambda rule: (45.0, limits if rule == "starved-cpu-idle" else {}))
     at = said.index("it leaves after 45s in which it does not hold")
-    assert [line.split()[:5] for line in said[at + 1 :]] == [
+    assert [line.split()[:5] for line in said[at + 1 :] if "until" in line] == [
         ["saturation", "0.6", "until", "above", "0.66"],
         ["duty", "0.8", "until", "above", "0.85"],
         ["loader_cpu", "0.8", "until", "below", "0.72"],
@@ -55,9 +56,11 @@ def test_every_rule_has_room_for_its_limits(width: int) -> None:
         limits = {name: (value, value) for name, value in LIMITS.get(rule, {}).items() if name[-5:] != "_exit"}
         told = update(found(rule=rule))
         scene = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES, leaving=lambda _, it=limits: (45.0, it))
-        for line in leaving(found(rule=rule), scene, width)[1:]:
-            name, _, _ = line.strip(width).text.strip().partition(" ")
-            assert name in limits, "columns do not run together"
+        said = [line.strip(width).text.rstrip() for line in leaving(found(rule=rule), scene, width)[1:]]
+        assert [line.split()[0] for line in said if line[5:6].strip()] == list(limits), "columns do not run together"
+        told_whole = " ".join(" ".join(said).split())
+        for number in thresholds.written().get(rule, ()):
+            assert number.name not in limits or number.help in told_whole, "what it means is never cut"
 
 
 def test_the_limits_are_those_that_the_rule_held_values_against() -> None:

@@ -19,6 +19,7 @@ from gputop.ui.advice.scene import Scene, badge
 from gputop.ui.draw import Line, Run
 
 WIDEST = 140  # prose is not read wider
+_ROOMY = 100  # what a number means is a column of its own
 _INDENT, _TEXT = 3, 5
 _STEPS = (3, 1, 0)  # of a finding as there is room for its other lines
 _WORD = re.compile(r"\s+|\S+")
@@ -124,8 +125,10 @@ def leaving(finding: Finding, scene: Scene, width: int) -> list[Line]:
     if not seconds:
         return []
     lines = _title(f"it leaves after {units.ago(seconds)} in which it does not hold", scene)
-    rows = outlook.limits(finding.rule, limits, min(width, WIDEST) - _TEXT - 1)
-    return [*lines, *(scene.line().add(" " * _TEXT).runs(row) for row in rows)]
+    hang = _TEXT + (outlook.MEANING if width >= _ROOMY else 2)
+    for row in outlook.limits(finding.rule, limits):
+        lines += flow(scene, width, [Run(" " * _TEXT), *row], hang)
+    return lines
 
 
 def _rule(finding: Finding, scene: Scene, width: int) -> list[Line]:

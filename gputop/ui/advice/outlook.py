@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from gputop import thresholds
 from gputop.diagnose import Finding
 from gputop.ui.advice.scene import Scene
-from gputop.ui.draw import Run, cut, fit
+from gputop.ui.draw import Run, fit
 
 NAME, NUMBER, UNTIL = 26, 7, 18  # cells
+MEANING = NAME + 1 + NUMBER + 2 + UNTIL
 
 
 def surer(finding: Finding, scene: Scene) -> Iterator[list[Run]]:
@@ -33,8 +34,8 @@ def _confirming(finding: Finding) -> frozenset[str]:
     return frozenset(name for rule in rules for name in rule.confirmed_by)
 
 
-def limits(rule: str, known: Mapping[str, tuple[float, float]], width: int) -> Iterator[list[Run]]:
-    """What a rule holds numbers against: each limit, where it is for leaving, what it means."""
+def limits(rule: str, known: Mapping[str, tuple[float, float]]) -> Iterator[list[Run]]:
+    """What a rule holds numbers against: each limit, where it is for leaving, and, from `MEANING` on, what it means."""
     written = thresholds.written()
     for name, (limit, leaving) in known.items():
         table, _, short = name.rpartition(".")
@@ -45,5 +46,5 @@ def limits(rule: str, known: Mapping[str, tuple[float, float]], width: int) -> I
         yield [
             Run(fit(short, NAME), "text"),
             Run(f" {limit:>{NUMBER}.4g}  {until:<{UNTIL}}", "text"),
-            Run(cut(number.help, max(0, width - NAME - NUMBER - UNTIL - 3)), "dim"),
+            Run(number.help, "dim"),
         ]
