@@ -24,7 +24,7 @@ $(VENV)/dev: $(VENV)/test
 run: $(BIN)/gputop  ## set up and open the monitor on this machine
 	$(BIN)/gputop
 
-demo: $(BIN)/gputop  ## the monitor on a simulated server with four troubles
+demo: $(BIN)/gputop  ## the monitor on a simulated server with much to say
 	$(BIN)/gputop demo showcase
 
 check: $(VENV)/test  ## lint, format and types only

@@ -46,7 +46,7 @@ class Result:
     """One run by one tool."""
 
     mark: str | None = None  # one of MARKS; None where nothing needed to be said
-    said: str = ""  # the alarms, where the mark is not right; of a healthy run all there were
+    said: str = ""  # alarms and what leads, where the mark is not right; of a healthy run all alarms
     misled: tuple[str, ...] = ()  # what must not have been said
     false_alarms: int = 0
     healthy_s: float = 0.0
@@ -78,7 +78,7 @@ def marked(seen: Sequence[Said], truth: Truth) -> Result:
     cleared = truth.ends_s is not None and last_said is not None and truth.ends_s <= last_said < last_s - SETTLE_S
     return Result(
         mark=mark,
-        said="" if mark == "right" or not due else ", ".join(sorted(due[-1].alarms)) or "nothing",
+        said="" if mark == "right" or not due else ", ".join(sorted(due[-1].alarms | due[-1].primary)) or "nothing",
         detect_s=spans[0][0] - truth.onset_s if spans and not before else None,
         clear_s=last_said - truth.ends_s if cleared and last_said is not None and truth.ends_s is not None else None,
         flaps=max(0, len(spans) - 1),

@@ -1,4 +1,4 @@
-"""Whole servers: a healthy one, four troubles at once, rest, and many GPUs."""
+"""Whole servers: a healthy one, one with much to say, rest, and many GPUs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def plateau() -> Scenario:
 
 
 def showcase() -> Scenario:
-    """Eight GPUs with four troubles."""
+    """Eight GPUs that each have something to say: two troubles, a power cap, a notebook that forgot its memory."""
     waiting = llama(each(0, 1, 2, 3), (BEFORE_S, HEALTHY), (-72.0, WAITING))
     jobs = (waiting, sd3(each(4, 5, 6), (BEFORE_S, HUNGRY)), jupyter(7, 300 - 7860))
     server = dgx(8, *jobs)
