@@ -48,6 +48,11 @@ def percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f}"
 
 
+def cpus(number: float) -> str:
+    """CPUs that a process has, with a decimal where a quota cuts one: 8, 0.5."""
+    return f"{number:.1f}".removesuffix(".0")
+
+
 def clock(seconds: float | None) -> str:
     """Elapsed time for a column: 0:07, 12:31, 12:31:02, 2d04:11."""
     if seconds is None:

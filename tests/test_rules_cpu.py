@@ -33,6 +33,8 @@ CROWDED = Pressure(some_percent=60.0)
         ({"busy_threads": 19}, HUNGRY, None),
         ({"run_wait_percent": 29.0}, HUNGRY, None),
         ({"voluntary_switches_per_s": 11_000.0}, HUNGRY, None),  # they sleep while they wait: harmless
+        ({"busy_threads": 1, "allowed_cpus": 0.5}, HUNGRY, None),  # half a CPU: one thread is in nobody's way
+        ({"busy_threads": 2, "allowed_cpus": 0.5}, HUNGRY, "warn"),
         # a pool for 16 CPUs under a quota of 8, and what shows that it hurts
         ({"busy_threads": 3, "allowed_cpus": 8.0, "throttled_percent": 11.0}, HUNGRY, "info"),
         ({"busy_threads": 3, "allowed_cpus": 8.0, "run_wait_percent": 5.0}, HUNGRY, None),
@@ -58,6 +60,13 @@ def test_threads_process_says_how_many_are_too_many() -> None:
     ]
     assert finding.steps[0].command == "export OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 OPENBLAS_NUM_THREADS=8"
     assert finding.lost_share == pytest.approx(0.7)
+
+
+def test_a_part_of_a_cpu_is_told_as_one() -> None:
+    trainer = POOL | {"busy_threads": 2, "allowed_cpus": 0.5}
+    finding = found(Machine(gpu=HUNGRY, trainer=trainer).verdict(), "threads-process")
+    assert finding is not None
+    assert finding.headline == "runs 2 compute threads on 0.5 CPUs"
 
 
 def test_threads_process_abstains_where_the_kernel_counts_no_waiting() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop import units
 from gputop.diagnose.answers import Answers, Asked
 from gputop.diagnose.cpu.threads import crowded
 from gputop.diagnose.efficiency.chip import dram_of_top, tensor_of_top
@@ -56,8 +57,8 @@ def _wait(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
         yield _asked("do they wait for storage?", trainer.loader_blocked, storage, "{:.0%} of them")
         if (trainer.loader_blocked or 0.0) >= storage:
             yield from (answers.of(trainer, rule) for rule in _STORAGE)
-    cpus = view.limit("starved-cpu-saturated.saturation")
-    yield _asked("are all its CPUs busy?", trainer.saturation, cpus, f"{{:.0%}} of {trainer.allowed or 0:.0f}")
+    limit, cpus = view.limit("starved-cpu-saturated.saturation"), units.cpus(trainer.allowed or 0.0)
+    yield _asked("are all its CPUs busy?", trainer.saturation, limit, f"{{:.0%}} of {cpus}")
     full, how = view.limit("starved-cpu-saturated.host_percent"), "{:.0f} % of its CPUs in use"
     yield _asked("is the machine full?", view.mean("host", "cpu_percent"), full, how)
     yield "are there more threads than CPUs?", _threads(view, trainer)
@@ -76,7 +77,7 @@ def _threads(view: View, trainer: Trainer) -> str:
     threads, allowed = trainer.compute_threads, trainer.allowed
     if threads is None or allowed is None or trainer.run_wait is None:
         return "not known"
-    how = f"{threads:.0f} on {allowed:.0f}, which wait {trainer.run_wait:.0%} of their time"
+    how = f"{threads:.0f} on {units.cpus(allowed)}, which wait {trainer.run_wait:.0%} of their time"
     return f"{'yes' if oversubscribed(view, trainer) else 'no'}, {how}"
 
 

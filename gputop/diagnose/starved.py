@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputop import units
 from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -34,8 +35,8 @@ def told_to_load(view: View, trainer: Trainer) -> bool:
 
 def oversubscribed(view: View, trainer: Trainer) -> bool:
     """Whether its threads are in each other's way: then a busy CPU says nothing about the work there is."""
-    threads, allowed = trainer.compute_threads, trainer.allowed
-    many = threads is not None and allowed is not None and threads > view.limit("starved.threads") * allowed
+    threads, room = trainer.compute_threads, trainer.room
+    many = threads is not None and room is not None and threads > view.limit("starved.threads") * room
     return many and (trainer.run_wait or 0.0) >= view.limit("starved.run_wait")
 
 
@@ -114,7 +115,7 @@ def cores(view: View, trainer: Trainer, limit: str = "saturation") -> Evidence:
     """How much of the CPUs it may use it does use; the limit is a share of them."""
     used, allowed = trainer.cores or 0.0, trainer.allowed or 0.0
     by = " by one rank" if (trainer.process.world_size or 1) > 1 else ""  # its job's line on the screen is their sum
-    text = f"{used:.1f} of {allowed:.0f} CPU cores in use{by}"
+    text = f"{used:.1f} of {units.cpus(allowed)} CPU cores in use{by}"
     return Evidence(text=text, value=used, unit="cores", limit=view.limit(limit) * allowed)
 
 

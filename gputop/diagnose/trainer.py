@@ -77,6 +77,11 @@ class Trainer:
         return self.cores / self.allowed if self.cores is not None and self.allowed else None
 
     @property
+    def room(self) -> float | None:
+        """Threads that its CPUs have room for: one is in nobody's way, however small the quota."""
+        return max(1.0, self.allowed) if self.allowed is not None else None
+
+    @property
     def lost(self) -> float:
         """Share of the GPU's time that was not used."""
         return 0.0 if self.duty is None else max(0.0, 1 - self.duty)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gputop import units
 from gputop.diagnose.command import started
 from gputop.diagnose.cpu.apart import apart
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
@@ -39,30 +40,31 @@ def threads_process(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if not view.knows(trainer, "allowed", "compute_threads", "run_wait", "switches", "own"):
             continue
-        allowed = trainer.allowed or 1.0
+        room = trainer.room or 1.0
         wanted = view.mean(trainer.process, "busy_threads")
         waits = view.above(trainer.run_wait, "run_wait")
-        if view.above(None if wanted is None else wanted / allowed, "threads"):
+        if view.above(None if wanted is None else wanted / room, "threads"):
             certain = waits and view.below(trainer.switches, "switches")
         else:
             certain = False
         size = pool(trainer.process)
-        large = view.above(None if size is None else size / allowed, "pool") and view.above(wanted, "pool_threads")
+        large = view.above(None if size is None else size / room, "pool") and view.above(wanted, "pool_threads")
         hurts = waits or view.above(trainer.throttled, "throttled")
         if certain or (large and hurts and view.below(trainer.switches, "passive")):
             yield _in_the_way(view, trainer, wanted or 0.0, size, certain)
 
 
 def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, certain: bool) -> Finding:
-    allowed, waited = trainer.allowed or 1.0, 100 * (trainer.run_wait or 0.0)
+    allowed, room = units.cpus(trainer.allowed or 1.0), trainer.room or 1.0
+    waited = 100 * (trainer.run_wait or 0.0)
     each = max(1, int(share_of_cpus(view, trainer)))
     seen = len(affinity(trainer.process))
     evidence = [
         Evidence(
-            text=f"{wanted:.0f} compute threads want to run on {allowed:.0f} CPUs",
+            text=f"{wanted:.0f} compute threads want to run on {allowed} CPUs",
             value=wanted,
             unit="threads",
-            limit=view.limit("threads") * allowed,
+            limit=view.limit("threads") * room,
         ),
         Evidence(
             text=f"{waited:.0f} % of their time they wait for a CPU",
@@ -74,14 +76,12 @@ def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, c
         if certain
         else Evidence(text=f"its libraries start {size} threads for a computation", value=size, unit="threads"),
     ]
-    if seen >= view.limit("pool") * allowed:
-        evidence.append(
-            Evidence(text=f"PyTorch and OpenMP see {seen} CPUs, the quota allows {allowed:.0f}", value=seen)
-        )
+    if seen >= view.limit("pool") * room:
+        evidence.append(Evidence(text=f"PyTorch and OpenMP see {seen} CPUs, the quota allows {allowed}", value=seen))
     return view.found(
         trainer,
         "warn" if certain and not fed(view, trainer) else "info",
-        f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {allowed:.0f} CPUs",
+        f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {allowed} CPUs",
         evidence=tuple(evidence),
         steps=limit_threads(each),
         confidence=0.75 if certain else 0.5,
@@ -130,11 +130,11 @@ def threads_host(view: View) -> Iterator[Finding]:
     host = view.host()
     contended = view.above(view.mean("host", "cpu_pressure"), "pressure_percent") or view.above(waited, "run_wait")
     if contended and view.above(crowd.threads / crowd.cpus, "threads"):
-        each = int(crowd.cpus // len(warm))
+        each, cpus = int(crowd.cpus // len(warm)), units.cpus(crowd.cpus)
         yield view.found(
             host,
             _severity(view, crowd.trainers),
-            f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {crowd.cpus:.0f} CPUs",
+            f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {cpus} CPUs",
             evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, waited)),
             steps=(*limit_threads(max(1, each), "each of them")[:2], *_pin(view, warm, each)),
             confidence=view.confidence(0.8, waited),
@@ -188,7 +188,7 @@ def _experiments(
     threads = [round(trainer.compute_threads or 0.0) for trainer in pools]
     each = f"{min(threads)}" if min(threads) == max(threads) else f"{min(threads)}-{max(threads)}"
     yield Evidence(
-        text=f"{len(pools)} trainers with {each} compute threads each, {total:.0f} on {cpus:.0f} CPUs",
+        text=f"{len(pools)} trainers with {each} compute threads each, {total:.0f} on {units.cpus(cpus)} CPUs",
         value=total,
         unit="threads",
         limit=view.limit("threads") * cpus,

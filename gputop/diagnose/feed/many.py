@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.room import affinity
 from gputop.diagnose.rule import Level, rule
@@ -65,7 +66,7 @@ def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int
     wanted, seen = max(1, math.floor(cpus / len(ranks)) - 1), len(affinity(trainer.process))
     counted = f"{len(ranks)} ranks with {trainer.loaders} loaders each, {total}" if len(ranks) > 1 else f"{total}"
     evidence = [
-        Evidence(text=f"{counted} loaders on {cpus:.0f} allowed CPUs", value=total, unit="loaders", limit=cpus),
+        Evidence(text=f"{counted} loaders on {units.cpus(cpus)} allowed CPUs", value=total, unit="loaders", limit=cpus),
         _each(trainer),
     ]
     if seen > cpus:

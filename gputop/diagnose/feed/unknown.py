@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from gputop import units
 from gputop.diagnose.dataloader import first_loaders
 from gputop.diagnose.efficiency.small import small
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
@@ -105,7 +106,8 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     def share(text: str, value: float | None, limit: str) -> Cause:
         return Cause(text, None if value is None else 100 * value, 100 * view.limit(limit))
 
-    yield share(f"CPU {{}} of {trainer.allowed or 0:.0f} cores", trainer.saturation, "starved-cpu-saturated.saturation")
+    cores = units.cpus(trainer.allowed or 0.0)
+    yield share(f"CPU {{}} of {cores} cores", trainer.saturation, "starved-cpu-saturated.saturation")
     machine, full = view.mean("host", "cpu_percent"), view.limit("starved-cpu-saturated.host_percent")
     yield Cause("the CPUs of the machine {}", machine, full)
     yield share("its main thread {} of a core", trainer.main, "loader-in-main.main")

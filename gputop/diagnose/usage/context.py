@@ -93,7 +93,7 @@ def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
 def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     hidden = trainer.process.visible_gpus in ("", "-1")
     cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
-    of = f"{cores:.1f} of {allowed:.0f}" if allowed else f"{cores:.1f}"
+    of = f"{cores:.1f} of {units.cpus(allowed)}" if allowed else f"{cores:.1f}"
     busiest = max((view.mean(gpu, "busy_percent") or 0.0 for gpu in gpus), default=0.0)
     age_s = trainer.process.age_s
     evidence = [
