@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
@@ -59,6 +60,17 @@ class View(Numbers):
     def notes(self, thing: Thing, of: str | None = None) -> dict[str, Any]:
         """What this rule, or another one, wrote down about a subject at earlier ticks, to be changed in place."""
         return self._remembered.note(of or self._rule, self._key(thing), self.frame.mono_s)
+
+    def looks(self, thing: Thing, seen: _T, about: str = "") -> deque[tuple[float, _T]]:
+        """What this rule saw of a subject at each look of its window, this one last: when, and what.
+
+        `about` tells things apart of which each has looks of its own.
+        """
+        looks: deque[tuple[float, _T]] = self.notes(thing).setdefault(f"looks {about}", deque())
+        looks.append((self.frame.mono_s, seen))
+        while looks[0][0] < self.frame.mono_s - self.limit("window_s"):
+            looks.popleft()
+        return looks
 
     def knows(self, thing: Thing, *names: str, unlock: str | None = None) -> bool:
         """Whether these are known of a subject; what cannot be read is an abstention, what is only early is none."""

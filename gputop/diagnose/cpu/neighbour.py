@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
@@ -142,15 +141,11 @@ def _others(view: View, trainer: Trainer, *metrics: str) -> list[Consumer]:
     groups: dict[Hashable, list[Process]] = {}
     for process in strangers(view.frame, trainer.process):
         groups.setdefault(process.job or (process.uid, process.cgroup), []).append(process)
-    now_s = view.frame.mono_s
-    looks: deque[tuple[float, dict[Hashable, float]]] = view.notes(trainer).setdefault(" ".join(metrics), deque())
     used = {
         who: sum(getattr(process, metric) or 0.0 for process in group for metric in metrics)
         for who, group in groups.items()
     }
-    looks.append((now_s, used))
-    while looks[0][0] <= now_s - view.limit("window_s"):
-        looks.popleft()
+    looks = view.looks(trainer, used, " ".join(metrics))
     return [
         Consumer(tuple(group), sum(look.get(who, 0.0) for _, look in looks) / len(looks))
         for who, group in groups.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
 from gputop import units
@@ -44,17 +43,13 @@ def numa_misplacement(view: View) -> Iterator[Finding]:
 
 def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | None:
     """The share of CPU time on far CPUs over the window: where each process ran last, by the time it used."""
-    looks = view.notes(trainer).setdefault("looks", deque())
-    now_s, window_s = view.frame.mono_s, view.limit("window_s")
     known = [(process.last_cpu, process.cpu_percent) for process in trainer.tree if process.cpu_percent]
     far = sum(cpu for last, cpu in known if last is not None and last not in near)
-    looks.append((now_s, far, sum(cpu for last, cpu in known if last is not None)))
-    while now_s - looks[0][0] > window_s:
-        looks.popleft()
-    if now_s - looks[0][0] < window_s / 2:
+    looks = view.looks(trainer, (far, sum(cpu for last, cpu in known if last is not None)))
+    if view.frame.mono_s - looks[0][0] < view.limit("window_s") / 2:
         return None
-    total = sum(all_cpu for _, _, all_cpu in looks)
-    return sum(far for _, far, _ in looks) / total if total else None
+    total = sum(all_cpu for _, (_, all_cpu) in looks)
+    return sum(far for _, (far, _) in looks) / total if total else None
 
 
 def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Finding:
