@@ -13,7 +13,7 @@ from gputop.ui.panes.header import Status, header
 from gputop.ui.panes.host import host
 from tests.servers import server
 
-SIZES = [*range(1, 121, 7), 80, 24, 160, 200]
+SIZES = [*range(1, 121, 7), 60, 20, 80, 23, 24, 160, 200]
 
 
 def rects(panes: Panes) -> dict[str, Rect]:
@@ -81,6 +81,11 @@ def test_t09_absurd_sizes(width: int, height: int) -> None:
         (200, 60, 8, {"header": (0, 0, 200, 1), "gpus": (0, 1, 200, 9), "processes": (0, 10, 134, 37),
                       "preview": (0, 47, 134, 12), "host": (134, 10, 66, 19), "advice": (134, 29, 66, 30),
                       "keys": (0, 59, 200, 1)}),
+        # what tmux leaves of 80x24, and the least that processes are shown on
+        (80, 23, 8, {"header": (0, 0, 80, 1), "gpus": (0, 1, 80, 9), "processes": (0, 10, 80, 11),
+                     "advice": (0, 21, 80, 1), "keys": (0, 22, 80, 1)}),
+        (60, 20, 8, {"header": (0, 0, 60, 1), "gpus": (0, 1, 60, 5), "processes": (0, 6, 60, 12),
+                     "advice": (0, 18, 60, 1), "keys": (0, 19, 60, 1)}),
         (40, 12, 8, {"header": (0, 0, 40, 1), "gpus": (0, 1, 40, 8), "advice": (0, 9, 40, 1),
                      "notice": (0, 10, 40, 1), "keys": (0, 11, 40, 1)}),
         (10, 2, 8, {"header": (0, 0, 10, 1), "gpus": (0, 1, 10, 1)}),

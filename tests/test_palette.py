@@ -99,13 +99,13 @@ def test_every_key_is_in_it_with_what_it_is_called_now() -> None:
 def test_what_cannot_be_done_now_says_why_and_stays() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("ctrl+p", *"sort-cpu")
-        assert "not now: needs 80×24 for processes" in stage.text
+        assert "not now: needs 60×20 for processes" in stage.text
         await stage.press("enter")
-        assert "not now: needs 80×24 for processes" in stage.text
+        assert "not now: needs 60×20 for processes" in stage.text
         await stage.press("escape", "P")
-        assert stage.lines[-1] == " not now: needs 80×24 for processes"
+        assert stage.lines[-1] == " not now: needs 60×20 for processes"
 
-    play(scene, SHOWN, size=(79, 24))
+    play(scene, SHOWN, size=(59, 24))
 
 
 def test_the_mouse_chooses() -> None:

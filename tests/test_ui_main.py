@@ -30,6 +30,7 @@ def server(gpus: int) -> Frame:
     [
         ((40, 12), 8, Look(), "40x12-8gpu"),
         ((80, 24), 1, Look(), "80x24-1gpu"),
+        ((60, 20), 8, Look(), "60x20-8gpu"),
         ((80, 24), 8, Look(), "80x24-8gpu"),
         ((80, 24), 16, Look(), "80x24-16gpu"),
         ((80, 24), 8, NO_COLOUR, "80x24-8gpu-ascii"),

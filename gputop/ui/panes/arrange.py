@@ -12,10 +12,11 @@ from gputop.ui.gpus.pane import Density, lines, pick
 
 Pane = Literal["gpus", "host", "processes", "advice"]
 
-WIDTH_FOR_PROCESSES, HEIGHT_FOR_PROCESSES = 80, 24
+WIDTH_FOR_PROCESSES, HEIGHT_FOR_PROCESSES = 60, 20  # tmux leaves 80x23 of 80x24, and 79 of 160 columns beside another
 WIDTH_FOR_HOST = 160
 _HEIGHT_FOR_REPLAY = 6
 GPU_SHARE = 0.45  # of the height, at most
+_NOT_GPUS = 14  # lines that stay: 8 for processes, and header, note, advice, replay, prompt, keys
 HEIGHT_FOR_PREVIEW, PREVIEW_LINES = 50, 12
 HEIGHT_FOR_ADVICE = 30  # from here on it is a pane
 _ADVICE_SHORT, _ADVICE_LEAST, _ADVICE_PART = 4, 6, 4  # lines; lines; a pane has one in so many lines of the screen
@@ -82,7 +83,7 @@ def arrange(
         middle = {zoom: _rect(0, top, width, bottom - top)}
         return Panes(density=density or pick(width, bottom - top, gpus), **around, **middle)
     below = {"processes", "host", "advice"} - set(hidden)
-    room = int(height * GPU_SHARE) if below else bottom - top - note
+    room = min(int(height * GPU_SHARE), height - _NOT_GPUS) if below else bottom - top - note
     density = density or pick(width, room, gpus)
     if gpus and density == "card" and height < HEIGHT_FOR_ADVICE and {"advice", "processes"} <= below:
         room = min(room, max(gpus * CARD_LEAST, bottom - top - note - _LEAST_PROCESSES - _ADVICE_SHORT))
