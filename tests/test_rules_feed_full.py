@@ -18,10 +18,12 @@ from tests.test_rules_feed import alone, few
 Made = Callable[[float], Frame]
 
 
-def sweep(count: int, loaders: int, *, one_job: bool = False, host: float = 99.0, **loader: Any) -> Made:
+def sweep(
+    count: int, loaders: int, *, one_job: bool = False, host: float = 99.0, trainer: Any = None, **loader: Any
+) -> Made:
     """So many trainers with a GPU and loaders each, on sixteen CPUs."""
     machine = Machine(
-        gpu={"busy_percent": 40.0}, trainer={"cpu_percent": 20.0, "main_thread_percent": 20.0},
+        gpu={"busy_percent": 40.0}, trainer={"cpu_percent": 20.0, "main_thread_percent": 20.0} | (trainer or {}),
         loader={"cpu_percent": 94.0} | loader, host={"cpu_percent": host}, loaders=loaders,
     )  # fmt: skip
 
@@ -118,11 +120,36 @@ def test_on_two_cpus_one_loader_more_is_worth_while() -> None:
     assert found(small.verdict(), "starved-cpu-idle") is not None, "0.9 of a CPU is idle"
 
 
-@pytest.mark.parametrize(("busy", "loaders"), [(10.0, 8), (80.0, 3), (99.0, 1), (None, 8)])
+@pytest.mark.parametrize(("busy", "loaders"), [(10.0, 8), (80.0, 3), (94.0, 1), (None, 8)])
 def test_who_loads_alone_is_told_of_no_more_loaders_than_there_are_idle_cpus(busy: float | None, loaders: int) -> None:
     finding = found(alone(host={"cpu_percent": busy}).verdict(), "loader-in-main")
     assert finding is not None
     assert f"num_workers={loaders}," in (finding.steps[0].command or "")
+
+
+@pytest.mark.parametrize(
+    ("host", "trainer"), [({"cpu_percent": 99.0}, {}), ({}, {"allowed_cpus": 1.0, "affinity": "5"})]
+)
+def test_who_loads_alone_without_an_idle_cpu_is_told_of_no_loaders(host: Any, trainer: Any) -> None:
+    """Slurm gives a task one CPU where nobody asks for more."""
+    machine = alone(host=host)
+    machine.trainer |= trainer
+    said = machine.verdict()
+    finding = found(said, "loader-in-main")
+    assert finding is not None
+    assert "0 of" in finding.evidence[1].text
+    assert finding.steps[0].text == "no CPU is idle for loaders: give the job more CPUs, or do less for each sample"
+    assert found(said, "starved-cpu-saturated") is None, "one thread fills one CPU whatever it does"
+
+
+def test_an_optimizer_on_the_cpu_is_no_input() -> None:
+    trainer = {"cpu_percent": 1430.0, "busy_threads": 16, "run_wait_percent": 5.0}
+    machine = Machine(
+        gpu={"busy_percent": 30.0}, trainer=trainer, loader={"cpu_percent": 2.0}, host={"cpu_percent": 92.0}, loaders=4
+    )
+    assert found(machine.verdict(), "starved-cpu-saturated") is None
+    machine.loader, machine.loaders, machine.trainer = {"cpu_percent": 94.0}, 15, {"cpu_percent": 30.0}
+    assert found(machine.verdict(), "starved-cpu-saturated") is not None
 
 
 def test_who_needs_no_more_leaves_what_is_idle_to_who_waits() -> None:

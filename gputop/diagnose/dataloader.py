@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gputop.diagnose.finding import Step
 from gputop.diagnose.room import idle_cpus, share_of_cpus
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -21,7 +22,17 @@ def settings(trainer: Trainer) -> str:
     return "persistent_workers=True" if pins(trainer) else "pin_memory=True, persistent_workers=True"
 
 
+def aside(view: View, trainer: Trainer, text: str, *, more: str = "") -> Step:
+    """To load in processes of their own, where there are CPUs for them; `more`: what else the DataLoader is told."""
+    loaders = first_loaders(view, trainer)
+    if not loaders:
+        return Step(text="no CPU is idle for loaders: give the job more CPUs, or do less for each sample")
+    return Step(text=text, command=f"DataLoader(..., num_workers={loaders}{more})")
+
+
 def first_loaders(view: View, trainer: Trainer) -> int:
-    """How many to begin with where there are none: no more than CPUs are idle."""
+    """How many to begin with where there are none: no more than CPUs are idle, none where that is not half of one."""
     spare = idle_cpus(view, trainer)
+    if spare is not None and spare < view.limit("starved-cpu-idle.spare"):
+        return 0
     return max(1, math.floor(min(_MOST, share_of_cpus(view, trainer) / 2, math.inf if spare is None else spare)))

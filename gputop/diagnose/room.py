@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.starved import fed
@@ -27,20 +28,68 @@ def affinity(process: Process) -> frozenset[int]:
     return parsed(process.affinity)
 
 
+class Part(NamedTuple):
+    """CPUs that somebody may run on, none where that is not known; how many it may use; whose quota that is."""
+
+    cpus: frozenset[int]
+    allowed: float | None
+    group: Hashable
+
+
+def part(process: Process) -> Part:
+    """What a process has of the CPUs; those of a container or of a control group have one quota together."""
+    return Part(affinity(process), process.allowed_cpus, process.container or process.cgroup or process.identity)
+
+
+def together(parts: Sequence[Part], total: int | None) -> float | None:
+    """CPUs that some share, of a machine of `total`: all that one of them may run on, or what their quotas leave."""
+    sets = [one.cpus for one in parts]
+    union = len(frozenset().union(*sets)) if all(sets) else total
+    if not union:
+        return None
+    quotas: dict[Hashable, float] = {}
+    for one in parts:
+        if one.allowed is None or one.allowed >= (len(one.cpus) or union):
+            return float(union)
+        quotas[one.group] = max(one.allowed, quotas.get(one.group, 0.0))
+    return min(float(union), sum(quotas.values()))
+
+
 def share_of_cpus(view: View, trainer: Trainer) -> float:
     """CPUs for each rank of its job on this machine, and for it where all that train on the same ones get as many."""
-    each = (trainer.allowed or 1.0) / max(1, len(view.mates(trainer)))
+    each = (trainer.allowed or 1.0) / len(_sharing(view, trainer))
     total = len(affinity(trainer.process)) or view.frame.host.cpus_total
     return min(each, total / len(_beside(view, trainer))) if total else each
 
 
+def unused(view: View, trainer: Trainer) -> float | None:
+    """CPUs of those it may use that nobody uses: of the machine, and of its quota. None: not known."""
+    idle = _idle(view)
+    return None if idle is None else max(0.0, min(idle, _left(view, trainer)))
+
+
 def idle_cpus(view: View, trainer: Trainer) -> float | None:
-    """CPUs that nobody uses: its part, where all that train on the same ones and wait get as many. None: not known."""
-    total, used = view.frame.host.cpus_total, view.mean("host", "cpu_percent")
-    if not total or used is None:
+    """The part of the unused ones that it gets where all that train on the same ones and wait get as many."""
+    idle = _idle(view)
+    if idle is None:
         return None
-    waiting = sum(one is trainer or not fed(view, one) for one in _beside(view, trainer))
-    return max(0.0, 1 - used / 100) * total / waiting
+    rivals, sharers = (
+        sum(one is trainer or not fed(view, one) for one in some)
+        for some in (_beside(view, trainer), _sharing(view, trainer))
+    )
+    return max(0.0, min(idle / rivals, _left(view, trainer) / sharers))
+
+
+def _idle(view: View) -> float | None:
+    total, used = view.frame.host.cpus_total, view.mean("host", "cpu_percent")
+    return None if not total or used is None else max(0.0, 1 - used / 100) * total
+
+
+def _left(view: View, trainer: Trainer) -> float:
+    """What those that have its CPUs together leave of them; where nobody knows how many these are, no limit."""
+    if trainer.allowed is None:
+        return math.inf
+    return trainer.allowed - sum(one.cores or 0.0 for one in _sharing(view, trainer))
 
 
 def full(view: View) -> bool:
@@ -53,14 +102,23 @@ def fitting_loaders(wanted: float, cpus: float) -> int:
     return min(math.ceil(wanted), max(1, math.floor(cpus) - 1))
 
 
+def rests(view: View, trainer: Trainer) -> bool:
+    """Whether its GPUs have nothing to do, as those of a notebook that nobody uses: then it needs no CPUs."""
+    return trainer.duty is not None and trainer.duty < view.limit("starved.least")
+
+
 def _beside(view: View, trainer: Trainer) -> Sequence[Trainer]:
-    """Who trains on the same CPUs, itself among them; a notebook that rests needs none."""
-    least, own = view.limit("starved.least"), affinity(trainer.process)
+    """Who trains on the same CPUs, itself among them."""
+    own = affinity(trainer.process)
     return [
-        one
-        for one in view.vectors()
-        if one is trainer or ((one.duty is None or one.duty >= least) and _meet(own, affinity(one.process)))
+        one for one in view.vectors() if one is trainer or (not rests(view, one) and _meet(own, affinity(one.process)))
     ]
+
+
+def _sharing(view: View, trainer: Trainer) -> Sequence[Trainer]:
+    """Who has its CPUs together with it, itself among them: the ranks of its job, and who is under the same quota."""
+    mates, group = {mate.key for mate in view.mates(trainer)}, part(trainer.process).group
+    return [one for one in _beside(view, trainer) if one.key in mates or part(one.process).group == group]
 
 
 def _meet(some: frozenset[int], others: frozenset[int]) -> bool:

@@ -43,10 +43,11 @@ def oversubscribed(view: View, trainer: Trainer) -> bool:
 def throttled(view: View, trainer: Trainer) -> bool:
     """Whether its CPU quota runs out, or other virtual machines take its CPUs."""
     steal = view.mean("host", "steal_percent") or 0.0
-    return _quota(view, trainer) or steal > view.limit("starved.steal_percent")
+    return runs_out(view, trainer) or steal > view.limit("starved.steal_percent")
 
 
-def _quota(view: View, trainer: Trainer) -> bool:
+def runs_out(view: View, trainer: Trainer) -> bool:
+    """Whether its CPU quota is used up before a period is over."""
     return (trainer.throttled or 0.0) >= view.limit("starved.throttled")
 
 
@@ -72,7 +73,7 @@ def waits_for_cpu(view: View, trainer: Trainer) -> bool:
         (trainer.main_wait, trainer.main),
     )
     least = view.limit("starved.waiting") * trainer.lost
-    if throttled(view, trainer) and (_quota(view, trainer) or stolen(view, trainer)):
+    if throttled(view, trainer) and (runs_out(view, trainer) or stolen(view, trainer)):
         return True
     return any(
         (ratio or 0.0) >= view.limit("starved.run_wait") and waiting(ratio, used) >= least for ratio, used in waits

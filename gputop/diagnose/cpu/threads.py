@@ -9,7 +9,7 @@ from gputop import units
 from gputop.diagnose.command import started
 from gputop.diagnose.cpu.apart import apart
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.room import affinity, share_of_cpus
+from gputop.diagnose.room import affinity, part, rests, share_of_cpus, together
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, spread
 from gputop.diagnose.trainer import Trainer
@@ -130,13 +130,15 @@ def threads_host(view: View) -> Iterator[Finding]:
     host = view.host()
     contended = view.above(view.mean("host", "cpu_pressure"), "pressure_percent") or view.above(waited, "run_wait")
     if contended and view.above(crowd.threads / crowd.cpus, "threads"):
-        each, cpus = int(crowd.cpus // len(warm)), units.cpus(crowd.cpus)
+        pools = {trainer.key for trainer in crowd.trainers}
+        work = [trainer for trainer in warm if trainer.key in pools or not rests(view, trainer)]
+        each, cpus = int(crowd.cpus // len(work)), units.cpus(crowd.cpus)
         yield view.found(
             host,
             _severity(view, crowd.trainers),
             f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {cpus} CPUs",
             evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, waited)),
-            steps=(*limit_threads(max(1, each), "each of them")[:2], *_pin(view, warm, each)),
+            steps=(*limit_threads(max(1, each), "each of them")[:2], *_pin(view, work, each)),
             confidence=view.confidence(0.8, waited),
             lost_share=_lost(crowd.trainers),
         )
@@ -157,16 +159,9 @@ def crowded(view: View) -> Crowd | None:
     pools = [trainer for trainer in warm if (trainer.compute_threads or 0.0) >= least]
     if len(pools) < 2:
         return None
-    return Crowd(pools, sum(trainer.compute_threads or 0.0 for trainer in pools), _cpus(view, pools))
-
-
-def _cpus(view: View, trainers: Sequence[Trainer]) -> float | None:
-    """CPUs that these share: a cpuset or their quotas may leave them less than the machine has."""
-    sets = [affinity(trainer.process) for trainer in trainers]
-    together = len(frozenset().union(*sets)) if all(sets) else view.frame.host.cpus_total
-    if not together:
-        return None
-    return max(1.0, min(float(together), sum(trainer.allowed or 0.0 for trainer in trainers)))
+    cpus = together([part(trainer.process) for trainer in pools], view.frame.host.cpus_total)
+    threads = sum(trainer.compute_threads or 0.0 for trainer in pools)
+    return Crowd(pools, threads, None if cpus is None else max(1.0, cpus))
 
 
 def _severity(view: View, trainers: Sequence[Trainer]) -> Severity:

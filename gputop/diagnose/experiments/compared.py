@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputop import units
-from gputop.diagnose.experiments.fitting import fits, shared
+from gputop.diagnose.experiments.fitting import fits, room
 from gputop.diagnose.experiments.loads import Load, Past, loads, mean
 from gputop.diagnose.experiments.slowing import Scene, slowed
 from gputop.diagnose.experiments.types import Experiment, Fit, Slower, Together
@@ -16,12 +16,12 @@ def together(frame: Frame, past: Past, limits: Limits) -> Together:
     scene = Scene(frame, past, limits, loads(frame, past))
     slowers = {load.job.key: slowed(scene, load) for load in scene.loads}
     programs = {one.name for many in slowers.values() for one in many if one.resource == "cpu" and not one.experiment}
-    room = fits(frame, limits, scene.loads, len(programs))
-    cpus = len(shared(frame, scene.loads)) or None
+    fitting = fits(frame, limits, scene.loads, len(programs))
+    cpus = room(frame, scene.loads)
     wanting = [load.wanting for load in scene.loads if load.wanting is not None]
     asked = [load.asked for load in scene.loads if load.asked is not None]
     return Together(
-        experiments=tuple(_told(scene, load, slowers[load.job.key], room.get(load.job.key)) for load in scene.loads),
+        experiments=tuple(_told(scene, load, slowers[load.job.key], fitting.get(load.job.key)) for load in scene.loads),
         cpus=cpus,
         cpu_percent=mean(past, "host", "cpu_percent"),
         threads_asked=sum(asked) if asked else None,

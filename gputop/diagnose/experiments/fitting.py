@@ -9,12 +9,19 @@ from gputop import units
 from gputop.diagnose.experiments.loads import Load
 from gputop.diagnose.experiments.types import Fit
 from gputop.diagnose.limits import Limits
-from gputop.diagnose.room import fitting_loaders
+from gputop.diagnose.room import fitting_loaders, part, together
 from gputop.model import Frame
 
 
-def shared(frame: Frame, loads: Sequence[Load]) -> frozenset[int]:
-    """The CPUs that the experiments run on, by number; none where that is not known."""
+def room(frame: Frame, loads: Sequence[Load]) -> int | None:
+    """How many CPUs the experiments share: those they run on, or what their quotas leave; None where nobody knows."""
+    total = frame.host.cpus_total
+    cpus = together([part(one) for load in loads for one in load.trainers], total) if loads else total
+    return None if not cpus else max(1, math.floor(cpus))
+
+
+def _numbers(frame: Frame, loads: Sequence[Load]) -> frozenset[int]:
+    """The CPUs that the experiments run on; none where that is not known."""
     every = frozenset(range(frame.host.cpus_total or 0))
     sets = [load.cpus for load in loads]
     return frozenset[int]().union(*sets) if sets and all(sets) else every
@@ -22,11 +29,11 @@ def shared(frame: Frame, loads: Sequence[Load]) -> frozenset[int]:
 
 def fits(frame: Frame, limits: Limits, loads: Sequence[Load], programs: int) -> Mapping[str, Fit]:
     """By the key of the job; `programs`: how many others need CPUs too. Nothing where the CPUs are not known."""
-    cpus = shared(frame, loads)
-    if not cpus:
+    count = room(frame, loads)
+    if count is None:
         return {}
-    counts = _counts(loads, len(cpus), programs)
-    own = _own(loads, cpus, counts)
+    counts = _counts(loads, count, programs)
+    own = _own(loads, _numbers(frame, loads), counts)
     return {load.job.key: _fit(limits, load, own[load.job.key], counts[load.job.key]) for load in loads}
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from gputop.declare import record
 from gputop.diagnose import known
 from gputop.diagnose.cpu.threads import pool
-from gputop.diagnose.room import affinity
+from gputop.diagnose.room import affinity, part, together
 from gputop.diagnose.strangers import strangers
 from gputop.diagnose.tree import key, members
 from gputop.model import Frame, Gpu, Identity, Job, Process, Role
@@ -94,7 +94,7 @@ def _load(frame: Frame, past: Past, job: Job, trees: tuple[tuple[Process, ...], 
         trees=trees,
         gpus=tuple(gpu for gpu in frame.gpus if gpu.uuid in uuids),
         cpus=_cpus(trainers),
-        allowed=_allowed(trainers),
+        allowed=together([part(one) for one in trainers], frame.host.cpus_total),
         asked=_asked(trainers),
         busy_percent=known.mean([mean(past, about, "busy_percent") for about in keys]),
         cores=known.total(mean(past, about, "cores") for about in keys),
@@ -110,18 +110,6 @@ def _load(frame: Frame, past: Past, job: Job, trees: tuple[tuple[Process, ...], 
 def _cpus(trainers: Sequence[Process]) -> frozenset[int]:
     sets = [affinity(one) for one in trainers]
     return frozenset[int]().union(*sets) if all(sets) else frozenset()
-
-
-def _allowed(trainers: Sequence[Process]) -> float | None:
-    """CPUs by number: ranks on the same CPUs share them, and their quota."""
-    each: dict[frozenset[int], float] = {}
-    for one in trainers:
-        if one.allowed_cpus is None:
-            return None
-        here = affinity(one)
-        each[here] = max(each.get(here, 0.0), one.allowed_cpus)
-    together = _cpus(trainers)
-    return min(sum(each.values()), float(len(together))) if together else sum(each.values())
 
 
 def _asked(trainers: Sequence[Process]) -> int | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop import units
-from gputop.diagnose.dataloader import first_loaders, settings
+from gputop.diagnose.dataloader import aside, settings
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.room import unused
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
@@ -44,8 +45,8 @@ def loader_in_main(view: View) -> Iterator[Finding]:
 
 
 def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
-    main, allowed = 100 * (trainer.main or 0.0), trainer.allowed or 0.0
-    idle = f", {max(0.0, allowed - (trainer.cores or 0.0)):.0f} of {units.cpus(allowed)} cores idle" if allowed else ""
+    main, left = 100 * (trainer.main or 0.0), unused(view, trainer)
+    idle = "" if left is None or not trainer.allowed else f", {left:.0f} of {units.cpus(trainer.allowed)} cores idle"
     read = Evidence(
         text=f"it reads {(trainer.read_chars or 0) / 1e6:.0f} MB/s itself",
         value=trainer.read_chars,
@@ -67,10 +68,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
             *((read,) if trainer.read_chars else ()),
         ),
         steps=(
-            Step(
-                text=f"load in processes of their own: {at_most(trainer)}",
-                command=f"DataLoader(..., num_workers={first_loaders(view, trainer)}, {settings(trainer)})",
-            ),
+            aside(view, trainer, f"load in processes of their own: {at_most(trainer)}", more=f", {settings(trainer)}"),
             Step(text="see what its main thread does", action="stack"),
         ),
         confidence=view.confidence(0.7, trainer.read_chars),

@@ -9,7 +9,17 @@ from gputop.diagnose.dataloader import settings
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import fitting_loaders, full, idle_cpus, share_of_cpus
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import at_most, busy, cores, oversubscribed, starved, throttled, waiting
+from gputop.diagnose.starved import (
+    at_most,
+    busy,
+    cores,
+    oversubscribed,
+    runs_out,
+    starved,
+    throttled,
+    told_to_load,
+    waiting,
+)
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
@@ -40,7 +50,7 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
             continue
         loaders_busy = trainer.loaders >= 1 and view.above(trainer.loader_cpu, "loader_cpu")
         enough = trainer.loaders >= view.limit("loaders_share") * (trainer.allowed or math.inf)
-        own = view.above(trainer.saturation, "saturation") or (loaders_busy and enough)
+        own = (view.above(trainer.saturation, "saturation") and _loads(view, trainer)) or (loaders_busy and enough)
         fill = () if own else _fill(view, trainer)
         severity = view.by_share(trainer.lost)
         if not (own or fill) or severity is None or oversubscribed(view, trainer) or throttled(view, trainer):
@@ -60,6 +70,15 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
             confidence=view.confidence(0.9 if loaders_busy else 0.75, None if hidden else trainer.loaders),
             lost_share=trainer.lost,
         )
+
+
+def _loads(view: View, trainer: Trainer) -> bool:
+    """Whether its CPUs are busy with its input: an optimizer on the CPU keeps them as busy, one thread a single one."""
+    used = trainer.cores or 0.0
+    if trainer.loaders:
+        return trainer.loaders * (trainer.loader_cpu or 0.0) >= used / 2
+    reads = view.against.above(trainer.read_chars, "loader-in-main.read_bytes_per_s") or told_to_load(view, trainer)
+    return reads and view.against.above(trainer.cores, "loader-in-main.cores")
 
 
 def _computes_with(view: View, trainer: Trainer) -> frozenset[str] | None:
@@ -85,8 +104,8 @@ def _fill(view: View, trainer: Trainer) -> Sequence[Trainer]:
     used = (view.mean("host", "cpu_percent") or 100.0) / 100 * total
     if len(crowd) > 1 and view.above(sum(one.cores or 0.0 for one in crowd) / used, "together"):
         return crowd
-    if not trainer.loaders and view.against.below(trainer.cores, "loader-in-main.cores"):
-        return ()  # one thread alone could not use more of them
+    if not _loads(view, trainer):
+        return ()
     others = (other.cores or 0.0 for other in view.vectors() if other is not trainer)
     largest = (trainer.cores or 0.0) >= max(others, default=0.0)
     return (trainer,) if largest and (trainer.cores or 0.0) >= 0.5 * view.limit("host_percent") / 100 * total else ()
@@ -146,7 +165,7 @@ def starved_cpu_idle(view: View) -> Iterator[Finding]:
         waits = blocked is not None and not view.below(blocked, "blocked")
         waits = waits or (pressure is not None and not view.below(pressure, "io_percent"))
         severity = view.by_share(trainer.lost)
-        if not idle or waits or severity is None or not starved(view, trainer):
+        if not idle or waits or severity is None or not starved(view, trainer) or runs_out(view, trainer):
             continue
         if view.cpus() is None or not view.knows(view.frame.host, "cpu_percent") or full(view.against):
             continue

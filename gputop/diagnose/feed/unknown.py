@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gputop import units
-from gputop.diagnose.dataloader import first_loaders
+from gputop.diagnose.dataloader import aside
 from gputop.diagnose.efficiency.small import small
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
 from gputop.diagnose.rule import RULES, Level, rule
@@ -146,10 +146,7 @@ def _keys(view: View, trainer: Trainer, either: bool) -> Iterator[Step]:
     yield Step(text="see what its main thread waits for", command=f"py-spy dump --pid {pid}", action="stack")
     yield Step(text="then where its time goes, over some seconds", action="profile")
     if either:
-        yield Step(
-            text="in the DataLoader: load in processes of their own",
-            command=f"DataLoader(..., num_workers={first_loaders(view, trainer)})",
-        )
+        yield aside(view, trainer, "in the DataLoader: load in processes of their own")
         yield Step(text="elsewhere in the model: fewer and larger kernels", command="model = torch.compile(model)")
     elif trainer.loaders:
         yield Step(text="in the loader's queue: look at the loaders in the same way")
