@@ -77,8 +77,8 @@ def _loads(view: View, trainer: Trainer) -> bool:
     used = trainer.cores or 0.0
     if trainer.loaders:
         return trainer.loaders * (trainer.loader_cpu or 0.0) >= used / 2
-    reads = view.against.above(trainer.read_chars, "loader-in-main.read_bytes_per_s") or told_to_load(view, trainer)
-    return reads and view.against.above(trainer.cores, "loader-in-main.cores")
+    reads = view.above(trainer.read_chars, "loader-in-main.read_bytes_per_s") or told_to_load(view, trainer)
+    return reads and view.above(trainer.cores, "loader-in-main.cores")
 
 
 def _computes_with(view: View, trainer: Trainer) -> frozenset[str] | None:
