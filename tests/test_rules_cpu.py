@@ -196,6 +196,24 @@ def test_where_cpus_are_short_pools_show_by_what_they_wait_for(waits: float, fir
     assert any("each wants 1.7 cores and gets 1.0:" in one.text for one in told.evidence) == fires
 
 
+@pytest.mark.parametrize(
+    ("dials", "text"),
+    [
+        ({"model": "AMD EPYC 7763"}, "each loader computes with several threads: first try one thread a loader"),
+        ({"libraries": ("torch", "mkl")}, "each loader computes with several threads: first try one thread a loader"),
+        ({"libraries": ()}, "each loader computes with several threads, whose library is hidden: first try one thread "
+         "a loader"),
+        ({}, None),  # the rule about OpenBLAS says so, and more
+    ],
+)  # fmt: skip
+def test_pools_of_threads_in_loaders_are_told_on_any_cpu(dials: dict[str, Any], text: str | None) -> None:
+    told = found(blas(**dials), "starved-cpu-saturated")
+    assert told is not None
+    one_thread = [step for step in told.steps if "each loader computes" in step.text]
+    assert [step.text for step in one_thread] == ([text] if text else [])
+    assert sum("OPENBLAS_NUM_THREADS=1" in (step.command or "") for step in told.steps) == 1
+
+
 @pytest.mark.parametrize("dials", [{"libraries": ()}, {"model": None}])
 def test_openblas_on_intel_abstains(dials: dict[str, Any]) -> None:
     one = silent(blas(**dials), "openblas-on-intel")

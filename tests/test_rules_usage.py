@@ -130,6 +130,13 @@ def test_gpu_idle_cpu_busy_waits_out_a_new_set_of_loaders() -> None:
     assert found(machine.verdict(240), "gpu-idle-cpu-busy") is not None
 
 
+@pytest.mark.parametrize(("busy", "loader", "fires"), [(4.0, 95.0, False), (4.0, 5.0, True), (0.0, 95.0, True)])
+def test_gpu_idle_cpu_busy_is_not_said_of_who_hardly_gets_any_input(busy: float, loader: float, fires: bool) -> None:
+    machine = elsewhere({"busy_percent": busy}, loaders=2)
+    machine.loader = {"cpu_percent": loader}
+    assert (found(machine.verdict(240), "gpu-idle-cpu-busy") is not None) == fires
+
+
 def test_gpu_idle_cpu_busy_says_where_to_look() -> None:
     told = found(elsewhere().verdict(240), "gpu-idle-cpu-busy")
     assert told is not None

@@ -40,6 +40,11 @@ def oversubscribed(view: View, trainer: Trainer) -> bool:
     return many and (trainer.run_wait or 0.0) >= view.limit("starved.run_wait")
 
 
+def loading(trainer: Trainer) -> bool:
+    """Whether it has loaders, and most of the CPU time that it uses is theirs."""
+    return trainer.loaders > 0 and trainer.loaders * (trainer.loader_cpu or 0.0) >= (trainer.cores or 0.0) / 2
+
+
 def throttled(view: View, trainer: Trainer) -> bool:
     """Whether its CPU quota runs out, or other virtual machines take its CPUs."""
     steal = view.mean("host", "steal_percent") or 0.0

@@ -43,13 +43,20 @@ def openblas_on_intel(view: View) -> Iterator[Finding]:
             yield _suspect(view, trainer, model or "")
 
 
-def _pools(view: View, trainer: Trainer) -> bool:
-    """Whether its loaders, or it itself without any, compute with more than one thread each.
+def several_threads(view: View, trainer: Trainer) -> bool:
+    """Whether each of its loaders computes with more than one thread.
 
     Where CPUs are short no loader gets more than one: then what it waits for tells of its threads.
     """
+    used, wanted = trainer.loader_cpu, _wanted(trainer)
+    above = view.above(used, "openblas-on-intel.loader_cores")
+    return trainer.loaders > 0 and (above or view.above(wanted, "openblas-on-intel.loader_wanted"))
+
+
+def _pools(view: View, trainer: Trainer) -> bool:
+    """Whether its loaders, or it itself without any, compute with more than one thread each."""
     if trainer.loaders:
-        return view.above(trainer.loader_cpu, "loader_cores") or view.above(_wanted(trainer), "loader_wanted")
+        return several_threads(view, trainer)
     return view.above(trainer.compute_threads, "threads") and view.above(trainer.cores, "loader_cores")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from gputop.blas import intel
+from gputop.diagnose.cpu.blas import several_threads
 from gputop.diagnose.dataloader import settings
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import fitting_loaders, full, idle_cpus, share_of_cpus
@@ -13,6 +15,7 @@ from gputop.diagnose.starved import (
     at_most,
     busy,
     cores,
+    loading,
     oversubscribed,
     runs_out,
     starved,
@@ -55,45 +58,43 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
         severity = view.by_share(trainer.lost)
         if not (own or fill) or severity is None or oversubscribed(view, trainer) or throttled(view, trainer):
             continue
-        hidden = _computes_with(view, trainer) is None
+        using = {name for process in trainer.tree for name in process.libraries}
+        several = several_threads(view, trainer)
         yield view.found(
             trainer,
             severity,
             f"waits for CPU work on its input{_together(fill)}",
             evidence=(busy(view, trainer), cores(view, trainer), *_loaders(view, trainer), *_all_busy(view, fill)),
             steps=(
-                *_pools(hidden),
+                *(_one_thread(view, using) if several else ()),
                 Step(text=f"make the input cheaper: {at_most(trainer)}"),
                 *_LESS_WORK,
                 *_fewer(fill),
             ),
-            confidence=view.confidence(0.9 if loaders_busy else 0.75, None if hidden else trainer.loaders),
+            confidence=view.confidence(
+                0.9 if loaders_busy else 0.75, None if several and not using else trainer.loaders
+            ),
             lost_share=trainer.lost,
         )
 
 
 def _loads(view: View, trainer: Trainer) -> bool:
     """Whether its CPUs are busy with its input: an optimizer on the CPU keeps them as busy, one thread a single one."""
-    used = trainer.cores or 0.0
     if trainer.loaders:
-        return trainer.loaders * (trainer.loader_cpu or 0.0) >= used / 2
+        return loading(trainer)
     reads = view.above(trainer.read_chars, "loader-in-main.read_bytes_per_s") or told_to_load(view, trainer)
     return reads and view.above(trainer.cores, "loader-in-main.cores")
 
 
-def _computes_with(view: View, trainer: Trainer) -> frozenset[str] | None:
-    """Libraries that its loaders may lose their time in, as each computes with several threads; None: hidden."""
-    if not view.above(trainer.loader_cpu, "openblas-on-intel.loader_cores"):
-        return frozenset()
-    return frozenset(name for process in trainer.tree for name in process.libraries) or None
-
-
-def _pools(hidden: bool) -> Iterator[Step]:
-    if hidden:
-        yield Step(
-            text="each loader computes with several threads, whose library is hidden: first try one thread a loader",
-            command="export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1",
-        )
+def _one_thread(view: View, using: Collection[str]) -> Iterator[Step]:
+    """For loaders with a pool of threads each, of these libraries; of OpenBLAS on an Intel CPU another rule tells."""
+    if "openblas" in using and "mkl" not in using and intel(view.frame.host.cpu_model or ""):
+        return
+    whose = "" if using else ", whose library is hidden"
+    yield Step(
+        text=f"each loader computes with several threads{whose}: first try one thread a loader",
+        command="export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1",
+    )
 
 
 def _fill(view: View, trainer: Trainer) -> Sequence[Trainer]:

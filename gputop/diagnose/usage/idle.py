@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.room import rests
 from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starved import loading
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, serves
 from gputop.diagnose.view import View
@@ -31,6 +33,8 @@ def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
             continue
         busy, cores = view.mean(trainer, "busy_percent"), view.mean(trainer, "cores")
         writes = (trainer.write_chars or 0.0) >= view.limit("writes_bytes_per_s")
+        if loading(trainer) and not rests(view, trainer):
+            continue  # a little work, and loaders that work hard: it waits for its input
         if calm and not writes and view.below(busy, "busy_percent") and view.above(cores, "cores"):
             yield _elsewhere(view, trainer, busy or 0.0, cores or 0.0)
 
