@@ -92,6 +92,57 @@ def test_numa_misplacement_says_where_to_go() -> None:
     ]
 
 
+EIGHT = {"nodes": tuple(Node(number=n, cpus=f"{2 * n}-{2 * n + 1}") for n in range(8))}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "severity"),
+    [
+        ("0-15", "info"),  # of eight nodes all but one are far
+        (None, "info"),
+        ("6-7,0-3", "info"),
+        ("4-7", "warn"),  # every second one is near
+        ("0-5,8-15", "warn"),  # it may not run near
+    ],
+)
+def test_numa_misplacement_by_chance_is_no_cause(affinity: str | None, severity: str) -> None:
+    trainer = {"last_cpu": 4, "affinity": affinity}
+    told = found(Machine(gpu=NEAR | {"local_cpus": "6-7"}, trainer=trainer, host=EIGHT).verdict(), "numa-misplacement")
+    assert told is not None
+    assert told.severity == severity
+    texts = [item.text for item in told.evidence]
+    assert ("chance alone makes that 88 %: so many CPUs are not near it" in texts) == (affinity in ("0-15", None))
+
+
+@pytest.mark.parametrize(
+    ("place", "launcher", "commands"),
+    [
+        ({"slurm_job": "77"}, "0-3", ["#SBATCH --gres-flags=enforce-binding"]),
+        ({"container": "exp"}, "0-3", ["docker update --cpuset-cpus=8-11 exp"]),
+        (  # its launcher shows that the container has more
+            {"container": "exp"},
+            "0-15",
+            ["numactl --cpunodebind=1 --membind=1 python train.py", "os.sched_setaffinity(0, range(8, 16))"],
+        ),
+    ],
+)
+def test_numa_misplacement_within_a_cpuset_asks_for_other_cpus(
+    place: dict[str, Any], launcher: str, commands: list[str]
+) -> None:
+    machine = Machine(gpu=NEAR, trainer={"last_cpu": 3, "affinity": "0-3"} | place, host=NODES)
+    beside = Process(pid=90, started_ticks=1, name="torchrun", affinity="0-15")  # of neither
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        above = replace(beside, pid=99, affinity=launcher, **place)
+        return replace(one, processes=(*one.processes, above, beside))
+
+    told = found(after(frame), "numa-misplacement")
+    assert told is not None
+    assert told.severity == "warn"
+    assert [step.command for step in told.steps] == commands
+
+
 def test_numa_misplacement_abstains_where_the_card_does_not_tell() -> None:
     assert silent(Machine(host=NODES).verdict(70), "numa-misplacement") is not None
 

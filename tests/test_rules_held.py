@@ -161,6 +161,39 @@ def test_gpu_shared_says_who_and_where_else() -> None:
     assert told.steps[0].command == "export CUDA_VISIBLE_DEVICES=1"
 
 
+@pytest.mark.parametrize(
+    ("place", "visible", "text", "command"),
+    [
+        ({}, (None, None), "start one of them on another GPU: 1 is free", "1"),
+        ({"container": "c"}, (None, None), "start one of them on another GPU, if it was given one: 1 is free", None),
+        ({"slurm_job": "7"}, ("0", "0"), "start one of them on another GPU, if it was given one: 1 is free", None),
+        ({"slurm_job": "7"}, ("GPU-1", "GPU-1,GPU-2"), "start python 300 of bob on another GPU: 1 is free", "GPU-2"),
+        ({"container": "c"}, ("0,1", None), "start python 100 on another GPU: 1 is free", "GPU-2"),
+    ],
+)
+def test_gpu_shared_offers_what_a_container_or_a_slurm_job_was_given(
+    place: dict[str, Any], visible: tuple[str | None, str | None], text: str, command: str | None
+) -> None:
+    shares = two(52, 44)
+
+    def frame(t: float) -> Frame:
+        one = shares(t)
+        held = [replace(process.gpus[0], uuid="GPU-1") for process in one.processes]
+        processes = tuple(
+            replace(process, gpus=(share,), visible_gpus=gpus, **place)
+            for process, share, gpus in zip(one.processes, held, visible, strict=True)
+        )
+        cards = tuple(
+            replace(one.gpus[0], uuid=f"GPU-{n + 1}", index=str(n), busy_percent=96.0 * (1 - n)) for n in (0, 1)
+        )
+        return replace(one, gpus=cards, processes=processes)
+
+    told = found(after(frame, 240), "gpu-shared")
+    assert told is not None
+    assert told.steps[0].text.startswith(text)
+    assert told.steps[0].command == (command and f"export CUDA_VISIBLE_DEVICES={command}")
+
+
 def test_gpu_shared_abstains_where_nothing_is_told_by_process() -> None:
     assert silent(after(two(52, None), 5), "gpu-shared") is not None
 

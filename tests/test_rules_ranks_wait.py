@@ -144,6 +144,12 @@ def test_straggler_names_the_rank_and_what_is_wrong_with_it() -> None:
     assert told.subject.gpus == ("G2",)
 
 
+def test_straggler_names_gpus_by_uuid_in_a_container() -> None:
+    told = found(after(team(of({2: CLOCK}, FAST), lambda _: {"container": "exp"}), 100), "straggler")
+    assert told is not None
+    assert told.steps[1].command == "CUDA_VISIBLE_DEVICES=G0,G1,G3"
+
+
 def test_straggler_names_loaders_that_are_too_slow() -> None:
     base = team(of({2: {"busy_percent": 60.0}}, {"busy_percent": 100.0}))
 

@@ -17,6 +17,7 @@ from gputop.diagnose.view import View
 from gputop.model import Missing, Process
 
 _NICED = 8  # processes of a job that are named in a command
+_MOVED = ("read_bytes_per_s", "write_bytes_per_s")
 _DENIED = "the I/O of other users is hidden: sudo gputop shows who uses the disk"
 
 
@@ -84,8 +85,11 @@ def _busiest(view: View) -> tuple[float, str] | None:
 
 def _by_cpu(view: View, trainer: Trainer) -> Iterator[Finding]:
     other = max(_others(view, trainer, "cpu_percent"), key=lambda one: one.used, default=None)
-    cores = other.used / 100 if other else 0.0
-    if other is None or cores <= (trainer.cores or 0.0) or (total := view.cpus()) is None:
+    ranks = [rank.cores for rank in view.mates(trainer)]
+    if other is None or None in ranks:  # a rank has only come, and nobody knows yet who takes most
+        return
+    cores = other.used / 100
+    if cores <= sum(own for own in ranks if own is not None) or (total := view.cpus()) is None:
         return
     if view.above(cores / total, "share"):
         full = view.mean("host", "cpu_percent") or 0.0
@@ -109,15 +113,16 @@ def _by_cpu(view: View, trainer: Trainer) -> Iterator[Finding]:
 
 
 def _by_disk(view: View, trainer: Trainer) -> Iterator[Finding]:
-    """Who reads and writes most; where the I/O of others is hidden nobody is blamed."""
-    hidden = [process for process in view.frame.processes if _denied(process)]
-    others = _others(view, trainer, "read_bytes_per_s", "write_bytes_per_s")
-    mine = sum(_moved(process) for process in trainer.tree)
-    total = mine + sum(one.used for one in others)
+    """Who reads and writes most; where the I/O of others is hidden nobody is blamed who may be less than what is."""
+    hidden = any(_denied(process) for process in view.frame.processes)
+    others, mine = _others(view, trainer, *_MOVED), _job_moves(view, trainer)
+    seen, whole = mine + sum(one.used for one in others), _all_moved(view)
+    total = max(seen, whole or 0.0)
     other = max(others, key=lambda one: one.used, default=None)
-    if hidden and (other is None or not view.above(other.used / total if total else None, "share")):
+    large = other is not None and view.above(other.used / total if total else None, "share")
+    if hidden and (other is None or not large or whole is None or other.used <= total - seen):
         view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=_DENIED))
-    elif other is not None and other.used > mine and total and view.above(other.used / total, "share"):
+    elif other is not None and large and other.used > mine:
         busy, disk = _busiest(view) or (0.0, "a disk")
         wait = 100 * (trainer.loader_blocked or 0.0)
         evidence = (
@@ -128,12 +133,21 @@ def _by_disk(view: View, trainer: Trainer) -> Iterator[Finding]:
         yield _found(view, trainer, other, "the disk", evidence)
 
 
+def _job_moves(view: View, trainer: Trainer) -> float:
+    """Bytes a second that all ranks of its job read and write: the mean of the looks of a window."""
+    tree = [process for rank in view.mates(trainer) for process in rank.tree]
+    looks = view.looks(trainer, sum(getattr(process, metric) or 0.0 for process in tree for metric in _MOVED), "own")
+    return sum(moved for _, moved in looks) / len(looks)
+
+
+def _all_moved(view: View) -> float | None:
+    """Bytes a second that the machine reads and writes, whoever it is for: not all of them need be seen here."""
+    read, written = (view.mean("host", metric) for metric in _MOVED)
+    return None if read is None or written is None else read + written
+
+
 def _denied(process: Process) -> bool:
     return any(one.metric == "read_bytes_per_s" and one.reason == "denied" for one in process.missing)
-
-
-def _moved(process: Process) -> float:
-    return (process.read_bytes_per_s or 0.0) + (process.write_bytes_per_s or 0.0)
 
 
 def _others(view: View, trainer: Trainer, *metrics: str) -> list[Consumer]:

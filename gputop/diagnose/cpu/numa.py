@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from gputop import units
 from gputop.diagnose.command import started
@@ -11,6 +12,7 @@ from gputop.diagnose.room import affinity, parsed
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.model import Process
 
 
 @rule(
@@ -56,7 +58,9 @@ def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Fi
     gpu, allowed = trainer.gpus[0], affinity(trainer.process)
     harmful = trainer.duty is not None and trainer.duty < view.limit("starved.duty")
     harmful = harmful or view.above(trainer.pcie_rx, "pcie_bytes_per_s")
-    severity: Severity = "warn" if harmful and view.above(share, "warn_far") else "info"
+    chance = _by_chance(view, allowed, near)
+    likely = view.limit("far") <= chance < 1  # then most that run anywhere are far, and that is no cause
+    severity: Severity = "warn" if harmful and not likely and view.above(share, "warn_far") else "info"
     node = _node(view, near) if gpu.numa_node is None else gpu.numa_node
     where = "another node" if node is None else f"node {node}"
     evidence = [
@@ -69,21 +73,59 @@ def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Fi
     ]
     if allowed and not allowed & near:
         evidence.append(Evidence(text=f"it may run on CPUs {trainer.process.affinity} only"))
-    pin = f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={gpu.local_cpus}"
+    elif likely:
+        text = f"chance alone makes that {100 * chance:.0f} %: so many CPUs are not near it"
+        evidence.append(Evidence(text=text, value=100 * chance, unit="%"))
     return view.found(
         trainer,
         severity,
         f"works on CPUs far from its GPU, which hangs on {where}",
         evidence=tuple(evidence),
-        steps=(
-            Step(text="start it near its GPU", command=f"numactl {pin} {started(trainer.process)}"),
-            Step(
-                text="or in the program, before the DataLoader is made",
-                command=f"os.sched_setaffinity(0, {_python(near)})",
-            ),
-        ),
+        steps=tuple(_nearer(view, trainer, near, node)),
         confidence=0.65,
         lost_share=None if trainer.duty is None else trainer.lost,
+    )
+
+
+def _by_chance(view: View, allowed: frozenset[int], near: frozenset[int]) -> float:
+    """The share of far CPUs, of those it may use or of all, whichever is less; 1 where it may use none that is near."""
+    if allowed and not allowed & near:
+        return 1.0
+    shares = [1 - len(near) / (view.frame.host.cpus_total or len(near))]
+    if allowed:
+        shares.append(1 - len(allowed & near) / len(allowed))
+    return max(0.0, min(shares))
+
+
+def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None) -> Iterator[Step]:
+    """How it gets there: by itself, or by who gave its container or Slurm job CPUs, where none of those is near."""
+    process, allowed = trainer.process, affinity(trainer.process)
+    if allowed and not allowed & near and _confined(view, process, near):
+        if process.slurm_job is not None:
+            yield Step(
+                text="ask Slurm for CPUs near its GPU: its job was given others",
+                command="#SBATCH --gres-flags=enforce-binding",
+            )
+        else:
+            some = units.ranges(tuple(sorted(near)[: len(allowed)]))
+            yield Step(
+                text="give its container CPUs near its GPU (Kubernetes: a topology manager policy)",
+                command=f"docker update --cpuset-cpus={some} {quote(process.container or '')}",
+            )
+        return
+    gpu = trainer.gpus[0]
+    pin = f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={gpu.local_cpus}"
+    yield Step(text="start it near its GPU", command=f"numactl {pin} {started(process)}")
+    yield Step(
+        text="or in the program, before the DataLoader is made", command=f"os.sched_setaffinity(0, {_python(near)})"
+    )
+
+
+def _confined(view: View, process: Process, near: frozenset[int]) -> bool:
+    """Whether a container or a Slurm job leaves it no CPU near: as far as is seen, none of it may run there."""
+    place = (process.container, process.slurm_job)
+    return place != (None, None) and not any(
+        (one.container, one.slurm_job) == place and affinity(one) & near for one in view.frame.processes
     )
 
 

@@ -36,11 +36,16 @@ def workers_oversized(view: View) -> Iterator[Finding]:
         total, cpus = sum(rank.loaders for rank in ranks), math.inf
         if total > (trainer.allowed or math.inf):
             cpus = _cpus(view, ranks) or math.inf
-        if total > cpus:
+        if total > _most(cpus):
             yield _too_many(view, trainer, ranks, total, cpus)
         elif asleep and view.below(trainer.loader_cpu, "unneeded") and trainer.loaders >= view.limit("loaders"):
             yield from _unneeded(view, trainer)
     yield from _of_all_jobs(view)
+
+
+def _most(cpus: float) -> float:
+    """Loaders that these CPUs are enough for: what a quota leaves of one is room for one more."""
+    return math.inf if math.isinf(cpus) else max(1, math.ceil(cpus))
 
 
 def _wait(view: View, trainer: Trainer) -> bool:
@@ -64,24 +69,29 @@ def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
 
 def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
     wanted, seen = max(1, math.floor(cpus / len(ranks)) - 1), len(affinity(trainer.process))
-    counted = f"{len(ranks)} ranks with {trainer.loaders} loaders each, {total}" if len(ranks) > 1 else f"{total}"
-    evidence = [
-        Evidence(text=f"{counted} loaders on {units.cpus(cpus)} allowed CPUs", value=total, unit="loaders", limit=cpus),
-        _each(trainer),
-    ]
+    each, few = _loaders(trainer.loaders), units.cpus(cpus)
+    counted = f"{len(ranks)} ranks with {each} each, {total}" if len(ranks) > 1 else f"{total}"
+    text = f"{counted} loaders on {few} allowed CPU{'' if few == '1' else 's'}"
+    evidence = [Evidence(text=text, value=total, unit="loaders", limit=cpus), _each(trainer)]
     if seen > cpus:
-        evidence.append(Evidence(text=f"PyTorch sees {seen} CPUs and does not warn: a quota leaves {cpus:.0f}"))
+        evidence.append(Evidence(text=f"PyTorch sees {seen} CPUs and does not warn: a quota leaves {few}"))
     return view.found(
         trainer,
         "info" if fed(view, trainer) else "warn",
-        f"runs {total} loaders on {cpus:.0f} CPUs",
+        f"runs {total} loaders on {few} CPU{'' if few == '1' else 's'}",
         evidence=tuple(evidence),
-        steps=(
-            Step(text="no more of them than CPUs", command=f"DataLoader(..., num_workers={wanted})"),
-            Step(text="then try some more and some fewer; two are often enough where samples are cheap"),
-        ),
+        steps=tuple(_fewer(wanted, max(rank.loaders for rank in ranks))),
         confidence=0.75,
     )
+
+
+def _fewer(wanted: int, most: int) -> Iterator[Step]:
+    """So many loaders a rank; where none has more than these, there are too many ranks."""
+    if wanted >= most:
+        yield Step(text=f"more CPUs, or fewer ranks: with {_loaders(most)} each there are more loaders than CPUs")
+        return
+    yield Step(text="no more of them than CPUs", command=f"DataLoader(..., num_workers={wanted})")
+    yield Step(text="then try some more and some fewer; two are often enough where samples are cheap")
 
 
 def _unneeded(view: View, trainer: Trainer) -> Iterator[Finding]:
@@ -112,8 +122,13 @@ def _unneeded(view: View, trainer: Trainer) -> Iterator[Finding]:
 
 def _each(trainer: Trainer, limit: float | None = None) -> Evidence:
     each = 100 * (trainer.loader_cpu or 0.0)
-    text = f"each of its {trainer.loaders} loaders uses {each:.0f} % of a core"
+    whose = "its loader" if trainer.loaders == 1 else f"each of its {trainer.loaders} loaders"
+    text = f"{whose} uses {each:.0f} % of a core"
     return Evidence(text=text, value=each, unit="%", limit=limit)
+
+
+def _loaders(number: int) -> str:
+    return f"{number} loader{'' if number == 1 else 's'}"
 
 
 def _of_all_jobs(view: View) -> Iterator[Finding]:
@@ -121,7 +136,7 @@ def _of_all_jobs(view: View) -> Iterator[Finding]:
     busy = [trainer for trainer in view.vectors() if trainer.warm and trainer.loaders and trainer.loader_cpu]
     total = sum(trainer.loaders for trainer in busy)
     jobs = {trainer.process.job or trainer.identity for trainer in busy}
-    if len(jobs) < 2 or any(trainer.loaders > (trainer.allowed or 0.0) for trainer in busy):
+    if len(jobs) < 2 or any(trainer.allowed is None or trainer.loaders > _most(trainer.allowed) for trainer in busy):
         return
     cpus = view.cpus()
     if cpus is None or total <= cpus:
@@ -138,11 +153,12 @@ def _of_all_jobs(view: View) -> Iterator[Finding]:
         "info" if all(fed(view, trainer) for trainer in busy) else "warn",
         f"runs {total} loaders on {cpus} CPUs",
         evidence=(Evidence(text=text, value=total, unit="loaders", limit=float(cpus)),),
-        steps=(
-            Step(
-                text="share the CPUs among the trainers",
-                command=f"DataLoader(..., num_workers={max(1, cpus // len(busy) - 1)})",
-            ),
-        ),
+        steps=(_shared_out(max(1, cpus // len(busy) - 1), max(trainer.loaders for trainer in busy)),),
         confidence=0.75,
     )
+
+
+def _shared_out(wanted: int, most: int) -> Step:
+    if wanted >= most:
+        return Step(text=f"fewer jobs at a time: with {_loaders(most)} each there are more loaders than CPUs")
+    return Step(text="share the CPUs among the trainers", command=f"DataLoader(..., num_workers={wanted})")

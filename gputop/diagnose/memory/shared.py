@@ -8,6 +8,7 @@ from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.memory.holders import Held, holders, named
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.view import View
+from gputop.diagnose.visible import counts_its_own, given, names
 from gputop.model import Gpu, Identity, Missing, Process
 
 _MPS = "nvidia-cuda-mps"
@@ -85,7 +86,7 @@ def _in_turns(view: View, gpu: Gpu, active: Sequence[Process], means: Mapping[Id
         "warn" if slowed else "info",
         f"is shared by {len(active)} programs that take turns",
         evidence=tuple(evidence[:6]),
-        steps=tuple(_apart(view, gpu)),
+        steps=(_elsewhere(view, active), *_side_by_side(gpu)),
         confidence=0.75,
         lost_share=1 - sum(kept) / len(kept) if slowed else None,
     )
@@ -95,15 +96,25 @@ def _before(percent: float | None) -> str:
     return "" if percent is None else f", {percent:.0f} % while it was alone"
 
 
-def _apart(view: View, gpu: Gpu) -> Iterator[Step]:
-    free = [
-        one.index for one in view.frame.gpus if one.condition == "ok" and not view.tenants(one) and not one.mig_mode
-    ]
-    if free:
-        text = f"start one of them on another GPU: {', '.join(free[:4])} {'is' if len(free) == 1 else 'are'} free"
-        yield Step(text=text, command=f"export CUDA_VISIBLE_DEVICES={free[0]}")
-    else:
-        yield Step(text="let one wait for the other, or agree on who uses which GPU: none of this machine is free")
+def _elsewhere(view: View, active: Sequence[Process]) -> Step:
+    """A free GPU for one of them, as far as it is known to be given to it: a container or a Slurm job has only some."""
+    free = [one for one in view.frame.gpus if one.condition == "ok" and not view.tenants(one) and not one.mig_mode]
+    if not free:
+        return Step(text="let one wait for the other, or agree on who uses which GPU: none of this machine is free")
+    for process in active:
+        may = [one for one in given(view, process) if one in free] if counts_its_own(process) else free
+        if may:
+            who = named(process) if any(map(counts_its_own, active)) else "one of them"
+            command = f"export CUDA_VISIBLE_DEVICES={names(view, may[:1], [process])}"
+            return Step(text=f"start {who} on another GPU: {_are_free(may)}", command=command)
+    return Step(text=f"start one of them on another GPU, if it was given one: {_are_free(free)} on this machine")
+
+
+def _are_free(gpus: Sequence[Gpu]) -> str:
+    return f"{', '.join(gpu.index for gpu in gpus[:4])} {'is' if len(gpus) == 1 else 'are'} free"
+
+
+def _side_by_side(gpu: Gpu) -> Iterator[Step]:
     yield Step(
         text="small programs of one user run side by side under MPS, started before them",
         command="nvidia-cuda-mps-control -d",

@@ -12,6 +12,7 @@ from gputop.diagnose.room import share_of_cpus
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.diagnose.visible import names
 
 _FASTER_DISK = Step(text="put its part of the data on as fast a disk as the others'")
 _ALIKE = Step(text="give each rank samples that cost as much, or more loaders")
@@ -124,7 +125,7 @@ def _slow_clock(view: View, team: Team) -> _Late | None:
     steps = (
         Step(text=f"see what holds the clock of GPU {gpu.index} down: heat, power or a fixed clock",
              command=f"nvidia-smi -i {gpu.index} -q -d PERFORMANCE,CLOCK,TEMPERATURE"),
-        Step(text="until it is repaired leave it out", command=f"CUDA_VISIBLE_DEVICES={_without(team, one)}"),
+        Step(text="until it is repaired leave it out", command=f"CUDA_VISIBLE_DEVICES={_without(view, team, one)}"),
     )  # fmt: skip
     return _Late(one, effect, "whose clock is low", (evidence,), steps)
 
@@ -242,9 +243,9 @@ def _look(one: Trainer) -> tuple[Step, ...]:
     return (Step(text="see what its main thread does", action="stack", command=dump),)
 
 
-def _without(team: Team, one: Trainer) -> str:
-    gone = {gpu.index for gpu in one.gpus}
-    return ",".join(gpu.index for other in team.ranks for gpu in other.gpus if gpu.index not in gone)
+def _without(view: View, team: Team, one: Trainer) -> str:
+    kept = [gpu for other in team.ranks for gpu in other.gpus if gpu.uuid not in one.uuids]
+    return names(view, kept, [rank.process for rank in team.ranks])
 
 
 def _told(view: View, team: Team, late: _Late) -> Finding:

@@ -12,6 +12,7 @@ from gputop.diagnose.starved import spread
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part
 from gputop.diagnose.view import View
+from gputop.diagnose.visible import given, names
 from gputop.model import Gpu, Job, Missing
 
 
@@ -54,7 +55,7 @@ def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
             known = gpu is not None and one.vram_bytes is not None and gpu.vram_total_bytes
             if gpu is not None and known and (one.vram_bytes or 0) >= share * (gpu.vram_total_bytes or 0):
                 found[gpu.uuid] = gpu
-        for gpu in _given(view, trainer):
+        for gpu in given(view, trainer.process):
             if not view.tenants(gpu):
                 found[gpu.uuid] = gpu
     return list(found.values()) if len(found) > 1 else []
@@ -70,23 +71,6 @@ def _hidden(view: View, trainers: Sequence[Trainer]) -> Missing | None:
 
 def _fresh(gpu: Gpu) -> bool:
     return gpu.condition == "ok" and gpu.age_s == 0
-
-
-def _given(view: View, trainer: Trainer) -> list[Gpu]:
-    """What CUDA_VISIBLE_DEVICES names. In a container or a Slurm job its numbers count what that one sees."""
-    names = [name.strip() for name in (trainer.process.visible_gpus or "").split(",") if name.strip()]
-    by_index = view.once("gpus by index", lambda: _by_index(view))
-    if all(name.startswith("GPU-") for name in names):
-        return [gpu for gpu in view.frame.gpus if any(gpu.uuid.startswith(name) for name in names)]
-    everywhere = len(names) == len(by_index) and set(names) == set(by_index)
-    counted = trainer.process.container is not None or trainer.process.slurm_job is not None
-    fits = {gpu.index for gpu in trainer.gpus} <= set(names)
-    certain = fits and set(names) <= set(by_index) and (everywhere or not counted)
-    return [by_index[name] for name in names] if certain else []
-
-
-def _by_index(view: View) -> dict[str, Gpu]:
-    return {gpu.index: gpu for gpu in view.frame.gpus if gpu.parent_uuid is None}
 
 
 def _idle_s(view: View, job: Job, held: Sequence[Gpu]) -> Mapping[str, float]:
@@ -112,7 +96,7 @@ def _unused(
     idle, used = [gpu.index for gpu, _ in unused], [gpu.index for gpu in worked]
     means = [view.mean(gpu, "busy_percent", 60) or 0.0 for gpu in worked]
     total = len(idle) + len(used)
-    ranks = started_for_each_gpu(trainers[0].process, total)
+    kept = names(view, worked, [trainer.process for trainer in trainers])
     return view.found(
         job,
         severity,
@@ -127,8 +111,8 @@ def _unused(
             Evidence(text=f"GPU {', '.join(used)} busy {spread(means)}", value=min(means), unit="%"),
         ),
         steps=(
-            Step(text="one process for each GPU", command=ranks),
-            Step(text="or leave them to others", command=f"export CUDA_VISIBLE_DEVICES={','.join(used)}"),
+            Step(text="one process for each GPU", command=started_for_each_gpu(trainers[0].process, total)),
+            Step(text="or leave them to others", command=f"export CUDA_VISIBLE_DEVICES={kept}"),
         ),
         confidence=0.8,
         lost_share=len(idle) / total,
