@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
 from gputop.cli.line import OK, Failure
+from gputop.cli.opening import say_damage
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def follow(monitor: Monitor, sink: Sink, seconds: float | None, apart_s: float =
     monitor.start(take, over.put)
     ended = _watched(over, lambda: sink.problem)
     monitor.stop()
+    say_damage(monitor.source)
     if isinstance(ended, Exception):
         raise Failure(f"collection failed: {type(ended).__name__}: {clean(str(ended))}")
     return OK if ended is None else ended
