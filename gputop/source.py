@@ -78,6 +78,16 @@ class Releasable(Protocol):
 
 
 @runtime_checkable
+class Recorded(Protocol):
+    """What a source has besides when it is read from somewhere, and may be cut or damaged there."""
+
+    @property
+    def damage(self) -> str:
+        """What is wrong with what was read so far, in one line; empty if nothing is."""
+        ...
+
+
+@runtime_checkable
 class Staged(Protocol):
     """What a source has besides when it can play something else: simulated servers. Any thread may ask and set."""
 

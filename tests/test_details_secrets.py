@@ -20,12 +20,15 @@ SECRET_NAMES = (
     "MYSQL_PWD", "DB_PASS", "OPENAI_APIKEY", "GIT_CREDENTIALS", "api_key", "SENTRY_DSN", "SLACK_WEBHOOK_URL",
     "REDIS_AUTH", "GITHUB_PAT", "SSH_KEY", "SESSION_ID", "AZURE_STORAGE_CONNECTION_STRING", "hfToken", "KAGGLE_KEY",
     "COMET_COOKIE", "JWT", "GOOGLE_CREDS", "SSH_PASSPHRASE", "PRIVATE_THING",
+    "SSHPASS", "LDAP_BINDPW", "MY_PW", "ACCESSKEY", "OPENAIKEY", "KEY", "PASS", "SSH_KEY_2", "TOKEN_FILE", "SESSIONID",
 )  # fmt: skip
 PLAIN = {
     "PATH": "/usr/bin:/bin", "PWD": "/home/alice", "OLDPWD": "/", "RANK": "0", "WORLD_SIZE": "8",
     "TOKENIZERS_PARALLELISM": "false", "MASTER_ADDR": "10.0.0.1", "CUDA_VISIBLE_DEVICES": "0,1", "AUTHOR": "alice",
     "KEYBOARD": "us", "MONKEY": "1", "XAUTHORITY": "/home/alice/.Xauthority", "PASSES": "3", "NCCL_DEBUG": "INFO",
     "OMP_NUM_THREADS": "4", "SLURM_JOB_ID": "88123", "LS_COLORS": "rs=0:di=01;34", "HF_HOME": "/data/hf",
+    "MAX_TOKENS": "4096", "SORT_KEY": "len", "XDG_SESSION_ID": "3", "COMPASS": "north", "BYPASS": "all",
+    "PAD_TOKEN": "<p>", "I_MPI_PIN": "1", "KEYMAP": "us", "APPTAINER_PWD": "/work", "KEY_DIM": "64", "AUTH": "false",
 }  # fmt: skip
 ONLY = Wish(parts=("environment",))
 
@@ -39,6 +42,11 @@ def proc(tmp_path: Path) -> OpenProc:
 def test_a_variable_whose_name_says_secret_is_masked_whole(name: str) -> None:
     assert redact_variable(name, "plain words, not a shape") == MASK
     assert redact_variable(name, "") == ""
+
+
+def test_the_address_of_a_hook_is_masked_in_any_variable() -> None:
+    said = redact_variable("NOTIFY_URL", "https://hooks.slack.com/services/T000/B000/abc")
+    assert said == f"https://hooks.slack.com/services/{MASK}"
 
 
 @pytest.mark.parametrize("name", PLAIN)

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.doctored import ROOT, told
+from gputop.doctor.nvidia import Facts
+from gputop.model import Note
+from tests.doctored import ROOT, line, machine, told
 from tests.fakenvml import Fake
 
 INIT = "nvmlInit*"
@@ -160,4 +162,29 @@ def test_n01_without_a_library(tmp_path: Path, fake: Fake) -> None:
         pytest.skip("not covered: there is a real driver here")
     said = told()["driver"]
     assert said["status"] == "missing"
-    assert said["unlock"] in ("docker run --gpus all IMAGE", "gputop demo", "sudo ubuntu-drivers install")
+    assert said["unlock"] in ("docker run --gpus all IMAGE", "gputop demo", "sudo ubuntu-drivers install", None)
+
+
+@pytest.mark.parametrize(
+    ("files", "on_bus", "what", "unlock"),
+    [
+        (
+            {"usr/bin/ubuntu-drivers": ""},
+            2,
+            "2 NVIDIA GPUs on the PCI bus, and no driver",
+            "sudo ubuntu-drivers install",
+        ),
+        ({"usr/bin/dnf": ""}, 1, "install NVIDIA's driver for this distribution", None),
+        ({"usr/bin/ubuntu-drivers": ""}, 0, "No NVIDIA GPU found", "gputop demo"),
+        ({".dockerenv": ""}, 1, "No NVIDIA GPU found", "docker run --gpus all IMAGE"),
+    ],
+)
+def test_n01_the_driver_is_installed_as_the_machine_installs_one(
+    tmp_path: Path, files: dict[str, str], on_bus: int, what: str, unlock: str | None
+) -> None:
+    note = Note(subject="driver", key="no-library", text="No NVIDIA GPU found.")
+    here = machine(tmp_path, files)
+    here.driver.facts = lambda: Facts(note=note, in_sys=on_bus)  # type: ignore[method-assign]
+    said = line(here, "driver")
+    assert what in said.what
+    assert (said.status, said.unlock) == ("missing", unlock)

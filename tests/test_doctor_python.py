@@ -9,6 +9,7 @@ import pytest
 
 from gputop import blas
 from gputop.doctor.interpreter import in_use
+from gputop.safe.terminal import problem
 from tests.doctored import line, machine
 from tests.judged import found
 from tests.test_rules_cpu import blas as openblas
@@ -155,7 +156,7 @@ def test_the_way_of_the_profiler(
         ({"TERM": "xterm-256color"}, "ok", "256; where"),
         ({"TERM": "linux"}, "limited", "16 (TERM=linux)"),
         ({"TERM": "dumb"}, "missing", "TERM=dumb"),
-        ({}, "missing", "TERM is not set"),
+        ({}, "limited", "16 (TERM is not set)"),
         ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "limited", "NO_COLOR"),
     ],
 )
@@ -164,6 +165,20 @@ def test_colours(tmp_path: Path, environ: dict[str, str], status: str, says: str
     assert said.status == status
     assert says in said.what
     assert (said.unlock is None) == (says == "16 million")
+
+
+@pytest.mark.parametrize("term", [None, "dumb", "xterm", "linux"])
+def test_t10_the_doctor_and_the_screen_agree_on_a_terminal(
+    tmp_path: Path, term: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.isatty", lambda _: True)
+    monkeypatch.delenv("TERM", raising=False)
+    if term:
+        monkeypatch.setenv("TERM", term)
+    said = line(machine(tmp_path, environ={} if term is None else {"TERM": term}), "colours")
+    why = problem()
+    assert (said.status == "missing") == (why is not None)
+    assert why in (None, said.what)
 
 
 def test_size_and_characters(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from gputop.actions import Rights, Scope
 from gputop.actions.spy import STACK, Asked, StackResult, child
-from gputop.actions.spy.stacks import cannot
+from gputop.actions.spy.stacks import Shown, cannot
+from gputop.cli.attach import _text
 from gputop.model import Process, Role
 from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack
@@ -20,7 +21,7 @@ from gputop.profile.ranks import compare
 from gputop.profile.shown import lines
 from gputop.safe import attach
 from tests.acting import finished, hold, moment, program, row, state, unharmed, until
-from tests.hostile import STRINGS
+from tests.hostile import SECRETS, STRINGS
 from tests.watching import isolated, open_folder, root_only
 
 __all__ = ["open_folder"]
@@ -52,6 +53,15 @@ def stacks(*processes: Process, asked: Asked | None = None) -> StackResult:
 def untouched(pid: int) -> bool:
     """Whether it runs on, and nobody holds it."""
     return attach.tracer(pid) is None and state(pid) in ("S", "R")
+
+
+def test_the_command_line_is_printed_without_its_secrets() -> None:
+    found = [replace(row(os.getpid()), command=argv) for argv in SECRETS.values()]
+    printed = _text(
+        StackResult(text="", good=True, processes=tuple(Shown(process=process) for process in found)), plain=False
+    )
+    assert [secret for secret in SECRETS if secret in "\n".join(printed)] == []
+    assert any("--password=***" in each for each in printed)
 
 
 def test_every_thread_is_named_and_the_main_one_is_first() -> None:

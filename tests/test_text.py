@@ -148,6 +148,15 @@ HARMLESS = (
     ("python", "-m", "vllm", "--tokenizer", "bert-base", "--max-tokens", "512", "--author", "me"),
     ("docker", "run", "nvcr.io/nvidia/pytorch:25.01-py3"),
     ("ssh", "me@node07", "tail", "-f", "/var/log/disk-usage-of-everything-there-is"),
+    ("python", "train.py", "--key-dim", "64", "--num-keys", "8", "--monkey", "x", "--sort-key", "len", "--lr", "3"),
+    ("python", "train.py", "--tokenizer", "gpt2", "--max-tokens", "4096", "--pad-token-id", "0", "--pad-token", "<p>"),
+    ("python", "train.py", "--bypass", "--compass", "north", "--passes", "3", "--multi-pass=2", "--text_key", "text"),
+    ("python", "train.py", "data.image_key=jpg", "eos_token=</s>", "--use-auth", "false", "+trainer.num_pass=2"),
+    ("python", "train.py", "--dim-per-key", "64", "--head_key=64", "--cost-per-token", "0.1", "--token", "none"),
+    ("python", "-c", "sorted(rows, key=len); past_key = x; loss.backward()  # forward pass: 30 ms"),
+    ("apptainer", "exec", "--nv", "--pwd", "/workspace", "pytorch.sif", "python", "train.py"),
+    ("git", "clone", "https://github.com/someone-with-a-long-name/a-project@v1"),
+    ("wget", "https://example.org/d.tar?signal=1&design=2"),
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from itertools import islice
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.cli.line import FAILED, OK, USAGE, Failure
 from gputop.cli.opening import open_source
+from gputop.safe.hangup import on_ending
 
 if TYPE_CHECKING:
     from gputop.actions import Action, Result, Rights, Run
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gputop.model import Frame, Process
 
 _LOOKS = 3  # on a busy machine a command line is read after the first
-_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process, Rights]:
@@ -52,8 +51,7 @@ def followed(action: Action[Any], frame: Frame, process: Process, rights: Rights
     from gputop.actions import Hold
 
     arrived: SimpleQueue[Run | int] = SimpleQueue()
-    for number in _ENDINGS:
-        signal.signal(number, lambda number, _: arrived.put(number))
+    on_ending(lambda number, _: arrived.put(number))
     hold = Hold(frame, process, rights)
     run = action.run(hold, options, arrived.put)
     hold.close()

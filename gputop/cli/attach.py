@@ -44,6 +44,7 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
 
 def _text(result: StackResult, plain: bool) -> list[str]:
     from gputop import words
+    from gputop.export.private import masked
     from gputop.page import text
     from gputop.profile.shown import lines
     from gputop.safe.text import to_ascii
@@ -52,7 +53,7 @@ def _text(result: StackResult, plain: bool) -> list[str]:
     if result.ranks is not None:
         out += [text(_page(result, result.ranks), ascii=plain)]
     for shown in result.processes:
-        out.append(f"{shown.process.pid}  {words.command(shown.process)}")
+        out.append(f"{shown.process.pid}  {words.command(masked(shown.process))}")
         out += lines(shown.threads) if shown.barred is None else [f"  {shown.barred.line}"]
         out.append("")
     return [to_ascii(line.replace("…", "...")) if plain else line for line in out[:-1]]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-import signal
 import sys
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
 from gputop.cli.line import OK, Failure
+from gputop.cli.opening import say_damage
+from gputop.safe.hangup import on_ending
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.monitor import Monitor, Update
 
-_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NOTICE_S = 0.5  # how soon it is said that the disk is full
 
 
@@ -37,8 +37,7 @@ class Sink(Protocol):
 def follow(monitor: Monitor, sink: Sink, seconds: float | None, apart_s: float = 0.0) -> int:
     """Feed a sink for so many seconds of its source, or until it ends or a signal comes; the exit code."""
     over: SimpleQueue[int | Exception | None] = SimpleQueue()
-    for number in _ENDINGS:
-        signal.signal(number, lambda number, _: over.put(128 + number))
+    on_ending(lambda number, _: over.put(128 + number))
     first_s: float | None = None
     due_s = -math.inf
 
@@ -61,6 +60,7 @@ def follow(monitor: Monitor, sink: Sink, seconds: float | None, apart_s: float =
     monitor.start(take, over.put)
     ended = _watched(over, lambda: sink.problem)
     monitor.stop()
+    say_damage(monitor.source)
     if isinstance(ended, Exception):
         raise Failure(f"collection failed: {type(ended).__name__}: {clean(str(ended))}")
     return OK if ended is None else ended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,14 @@ def open_recording(spec: str, *, pace: bool) -> Source:
         return Stream(stream, pace=pace)
     except Refused as refused:
         raise Failure(str(refused)) from None
+
+
+def say_damage(source: Source) -> None:
+    """Say on standard error what of a recording could not be read: what was made of it may be less than was seen."""
+    from gputop.source import Recorded
+
+    if isinstance(source, Recorded) and source.damage:
+        sys.stderr.write(f"gputop: {source.damage}\n")
 
 
 def _keyboard() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gputop import config
 from gputop.cli.line import OK, USAGE, Command, Failure
-from gputop.cli.opening import is_recorded, open_source
+from gputop.cli.opening import is_recorded, open_source, say_damage
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -51,7 +51,10 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
         write(update)
         sys.stdout.flush()
         if number == args.count:
-            break
+            if damaged := update.frame.note("recording-damaged"):  # what comes later was not asked for
+                sys.stderr.write(f"gputop: {damaged.text}\n")
+            return OK
+    say_damage(source)
     return OK
 
 

@@ -37,7 +37,7 @@ def answers(machine: Machine) -> Iterator[Line]:
         what = f"the driver does not answer for {PATIENCE_S:g} s ({facts.hanging} does not return)"
         yield Line("missing", what, LOG, value)
     elif facts.note:
-        yield Line(*_closed(facts, machine.in_container), value)
+        yield Line(*_closed(facts, machine), value)
     elif not facts.cards:
         yield Line("missing", f"driver {facts.version} answers, and lists no GPU", _cure(machine, _CONTAINER), value)
     else:
@@ -85,17 +85,24 @@ def every_gpu(machine: Machine) -> Iterator[Line]:
         yield Line("unknown", "none listed", value=value)
 
 
-def _closed(facts: Facts, in_container: bool) -> tuple[Status, str, str | None]:
+def _closed(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
     """Status, text and cure of a driver that could not be opened."""
     note = facts.note
     assert note is not None
     if note.key in _NOT_ASKED:
         return "unknown", note.text, _CURES.get(note.key, (None, None))[1]
-    on_host = _CURES.get(note.key, (None, None))[1]
-    if note.key == "no-library" and not in_container:
-        on_host = "sudo ubuntu-drivers install" if facts.in_sys else "gputop demo"
-    text = _TOLD_ELSEWHERE.get(note.key, note.text)
-    return "missing", text.rstrip("."), _CURES.get(note.key, (None, None))[0] if in_container else on_host
+    text = _TOLD_ELSEWHERE.get(note.key, note.text).rstrip(".")
+    if machine.in_container:
+        return "missing", text, _CURES.get(note.key, (None, None))[0]
+    if note.key != "no-library":
+        return "missing", text, _CURES.get(note.key, (None, None))[1]
+    if not facts.in_sys:
+        return "missing", text, "gputop demo"
+    text = f"{words.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, and no driver: libnvidia-ml.so.1 is not here"
+    if machine.there("/usr/bin/ubuntu-drivers"):
+        return "missing", text, "sudo ubuntu-drivers install"
+    # elsewhere the package has another name, or is in a repository that may not be there
+    return "missing", f"{text}; install NVIDIA's driver for this distribution", None
 
 
 def _cure(machine: Machine, in_container: str) -> str:

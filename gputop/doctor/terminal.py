@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
+from gputop.safe.terminal import without_screen
 
 _LEAST = (80, 24)
 
@@ -43,16 +44,16 @@ def colours(machine: Machine) -> Iterator[Line]:
     value = {"term": term}
     if machine.environ.get("NO_COLOR"):
         yield Line("limited", "none, because NO_COLOR is set", "unset NO_COLOR", {**value, "colours": 0})
-    elif term in ("", "dumb"):
-        what = f"TERM={term}: no full screen" if term else "TERM is not set: no full screen"
-        yield Line("missing", what, "export TERM=xterm-256color", {**value, "colours": 0})
+    elif why := without_screen(term):
+        yield Line("missing", why, "export TERM=xterm-256color", {**value, "colours": 0})
     elif machine.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         yield Line("ok", "16 million", value={**value, "colours": 1 << 24})
     elif "256" in term or term.endswith("-direct"):
         what = "256; where the terminal has 16 million, this says so"
         yield Line("ok", what, "export COLORTERM=truecolor", {**value, "colours": 256})
     else:
-        yield Line("limited", f"16 (TERM={term})", "export TERM=xterm-256color", {**value, "colours": 16})
+        what = f"16 (TERM={term})" if term else "16 (TERM is not set)"
+        yield Line("limited", what, "export TERM=xterm-256color", {**value, "colours": 16})
 
 
 @check("clipboard", "Does text that is copied reach your clipboard?")

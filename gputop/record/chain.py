@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gputop.export.codec import MOST_CHARS
 from gputop.export.lines import IDENTITIES
 from gputop.record.parse import MOST_PROCESSES, loaded
 
 Key = tuple[int | str, ...]
 
 MOST = 600  # lines that one whole frame may carry
+_MOST_BYTES = 8 * MOST_CHARS  # that they may have
 
 
 class Chain:
@@ -18,13 +20,15 @@ class Chain:
 
     def __init__(self, whole: bytes) -> None:
         self._lines = [whole]
+        self._size = len(whole)
         self._at = -1  # which frame `_frame` is
         self._frame: dict[str, Any] = {}
         self._lost = MOST  # from which frame on
 
     def add(self, line: bytes) -> int:
         """One more line; which one it is."""
-        if len(self._lines) >= MOST:
+        self._size += len(line)
+        if len(self._lines) >= MOST or self._size > _MOST_BYTES:
             raise ValueError("too much has changed since the last whole frame")
         self._lines.append(line)
         return len(self._lines) - 1

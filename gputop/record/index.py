@@ -13,6 +13,7 @@ from gputop.record.timeline import Timeline
 from gputop.source import Mark
 
 EVERY = 30  # frames between two entries
+_MOST_ENTRIES = 1 << 15  # eleven days at one a second; of a longer recording every second one is kept, and so on
 _MOST_MARKS = 10_000
 
 
@@ -44,10 +45,10 @@ class Index:
 
     def entry(self, at_s: float) -> Entry:
         """The last place that is not after this time."""
-        if not self.entries:
+        entries = self.entries  # the thread may put fewer in their place
+        if not entries:
             return Entry(0.0, 0, Timeline())
-        found = bisect_right([entry.at_s for entry in self.entries], at_s)
-        return self.entries[max(0, found - 1)]
+        return entries[max(0, bisect_right(entries, at_s, key=lambda entry: entry.at_s) - 1)]
 
     def _run(self) -> None:
         try:
@@ -59,7 +60,7 @@ class Index:
             self.complete = True
 
     def _look_through(self, file: BinaryIO) -> None:
-        time, since, due = Timeline(), EVERY, None
+        time, since, due, every = Timeline(), EVERY, None, EVERY
         for place, line in read(file, 0, Damage()):
             try:
                 found = glance(line)
@@ -67,7 +68,7 @@ class Index:
                 raise
             except ValueError:
                 continue
-            if place is not None and since >= EVERY and due is None:
+            if place is not None and since >= every and due is None:
                 due = (place, time.copy())
             if isinstance(found, Times) and not found.whole:
                 due = None  # nobody can begin with what changed since a frame that is before it
@@ -83,4 +84,6 @@ class Index:
                 if due:
                     self.entries.append(Entry(time.at_s, *due))
                     since, due = 0, None
+                    if len(self.entries) > _MOST_ENTRIES:
+                        self.entries, every = self.entries[::2], 2 * every
                 self.length_s, self.wall_s = time.at_s, time.wall_s

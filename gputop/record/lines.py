@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Generator, Iterator
 from typing import BinaryIO
 
 from gputop.export.codec import MOST_CHARS
 from gputop.record import member
-from gputop.safe.packed import MOST_RATIO, Bomb, Unpacker
+from gputop.safe.packed import Bomb, Unpacker
 
 _CHUNK = 1 << 16
 _FIRST_MEMBER = 1 << 26  # bytes; within them the next one is looked for where the very first are damaged
 _MOST_DAMAGE = 10_000  # places; who has more has made it up
+_MOST_LOST = 1 << 32  # bytes in one place; nor is more than that looked through for what is whole
 
 
 class Damage:
@@ -31,6 +31,11 @@ class Damage:
     def without_frame(self, name: str) -> str:
         """What there is to say of a recording of this name in which no frame was found."""
         return f"{name} holds no frame{f' that can be read: {self.first}' if self.count else ': nothing to show'}"
+
+    def __str__(self) -> str:
+        """What there is to say of a recording that has some; empty of one that is whole."""
+        places = "1 place" if self.count == 1 else f"{self.count} places"
+        return f"the recording is damaged in {places}: {self.first}" if self.count else ""
 
     @property
     def hopeless(self) -> bool:
@@ -60,6 +65,8 @@ def _plain(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
             damage.add("a line without end")
             while line and not line.endswith(b"\n"):
                 line = file.readline(MOST_CHARS)
+                if file.tell() - place > _MOST_LOST:
+                    return
         if damage.hopeless:
             return
         place = file.tell()
@@ -93,8 +100,8 @@ def _packed(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
     while True:
         try:
             ended = yield from _member(file, place, unpack, damage)
-        except Bomb:
-            damage.add(f"it unpacks to more than {MOST_RATIO} times its size")
+        except Bomb as bomb:
+            damage.add(str(bomb))
             return
         if ended is None:
             if damage.hopeless:
@@ -133,9 +140,9 @@ def _member(file: BinaryIO, place: int, unpack: Unpacker, damage: Damage) -> Gen
     return file.tell() - len(unpack.rest)
 
 
-def _next(file: BinaryIO, place: int, most: float = math.inf) -> int | None:
+def _next(file: BinaryIO, place: int, most: int = _MOST_LOST) -> int | None:
     """Where the next member begins, from a place on; not looked for after `most` bytes of the file."""
-    overlap = 4096
+    overlap, end = 4096, place + most
     while True:
         file.seek(place)
         data = file.read(16 * _CHUNK + overlap)
@@ -145,5 +152,5 @@ def _next(file: BinaryIO, place: int, most: float = math.inf) -> int | None:
                 return place + found
             found = data.find(member.MAGIC, found + 1)
         place += 16 * _CHUNK
-        if len(data) < 16 * _CHUNK + overlap or place > most:
+        if len(data) < 16 * _CHUNK + overlap or place > end:
             return None

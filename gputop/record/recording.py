@@ -16,13 +16,12 @@ from gputop.model import Frame, Identity, Missing
 from gputop.record.index import Entry, Index
 from gputop.record.lines import Damage, read
 from gputop.record.parse import Header, Newer, Times, glance, parse
-from gputop.record.step import Step, shown, steps
+from gputop.record.step import Step, noted, shown, steps
 from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from gputop.source import EVERYTHING, RECORDED, UNRECORDED, Interest, Mark, Wish
 
-MOST_BYTES = 4 * 2**30
 NEAR_S, FAR_S, FAR_STEP_S = 150.0, 900.0, 15.0  # of the past: what rules look back on, and what charts do
 _KNOWN_S = 60.0  # so much of the past is still in the history after going back
 _LONGEST_WAIT_S = 5.0  # a gap in the recording is not waited for
@@ -83,6 +82,11 @@ class Recording:
         return self._index.marks
 
     @property
+    def damage(self) -> str:
+        """What is wrong with what was read, in one line; empty if nothing is."""
+        return str(self._damage)
+
+    @property
     def complete(self) -> bool:
         """Whether length, span and marks are those of the whole file."""
         return self._index.complete
@@ -119,6 +123,8 @@ class Recording:
     def frames(self, stop: Signal) -> Iterator[Frame]:
         """Frames from where it stands."""
         owed_s = None if self._stands_s is None else 0.0  # the first of another place is shown at once
+        last: Frame | None = None
+        told = 0  # places of damage that `last` says
         for step in self._steps:
             if owed_s is not None:
                 owed_s = self._waited(step.time.at_s - self._now.at_s + owed_s, stop)
@@ -131,9 +137,12 @@ class Recording:
             frame = self._frame(step)
             owed_s, self._heading_s, self._stands_s = owed_s or 0.0, None, step.time.at_s
             if frame:
+                last, told = frame, self._damage.count
                 yield frame
         if not self.seeking:
             self._heading_s = None
+            if last and self._pace and self._damage.count > told:  # no later frame says so
+                yield noted(last, self._damage)
         while self._pace and not stop.is_set() and not self.seeking:
             self._woken.wait(_NOTICE_S)
             self._woken.clear()
@@ -231,12 +240,9 @@ class Recording:
 
     def _open(self) -> BinaryIO:
         fd = os.open(self._path, _FLAGS)
-        info = os.fstat(fd)
-        if stat.S_ISREG(info.st_mode) and info.st_size <= MOST_BYTES:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
             return os.fdopen(fd, "rb")
         os.close(fd)
-        if stat.S_ISREG(info.st_mode):
-            raise Refused(f"{self._path} is larger than {MOST_BYTES >> 30} GiB: not read")
         raise Refused(f"{self._path} is not a regular file; a stream is read with -")
 
 

@@ -12,6 +12,8 @@ from gputop.record.lines import Damage
 from gputop.record.parse import Header, Times, frame_of, glance
 from gputop.record.timeline import Timeline
 
+_KEY = "recording-damaged"
+
 
 class Step(NamedTuple):
     """One frame of a recording: the number it has among those since the last whole one."""
@@ -58,10 +60,10 @@ def shown(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
     time = step.time
     if (frame.wall_s, frame.mono_s) != (time.wall_s, time.mono_s):
         frame = replace(frame, wall_s=time.wall_s, mono_s=time.mono_s)
-    return replace(frame, notes=(*frame.notes, _note(damage))) if damage.count else frame
+    return noted(frame, damage) if damage.count else frame
 
 
-def _note(damage: Damage) -> Note:
-    places = "1 place" if damage.count == 1 else f"{damage.count} places"
-    text = f"the recording is damaged in {places}: {damage.first}"
-    return Note(subject="monitor", key="recording-damaged", text=text)
+def noted(frame: Frame, damage: Damage) -> Frame:
+    """The frame with what is said of damage as it is known now."""
+    said = Note(subject="monitor", key=_KEY, text=str(damage))
+    return replace(frame, notes=(*(note for note in frame.notes if note.key != _KEY), said))

@@ -15,7 +15,7 @@ from gputop.model import Frame, Identity, Missing, Note
 from gputop.record.lines import Damage, Splitter
 from gputop.record.member import MAGIC
 from gputop.record.parse import Header, Newer, glance
-from gputop.record.step import Step, shown, steps
+from gputop.record.step import Step, noted, shown, steps
 from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
 from gputop.safe.packed import Bomb, Unpacker
@@ -42,6 +42,11 @@ class Stream:
         self._check(next(lines, b""))
         self._steps = self._begun(steps(lines, Timeline(), self._damage))
 
+    @property
+    def damage(self) -> str:
+        """What is wrong with what was read, in one line; empty if nothing is."""
+        return str(self._damage)
+
     def past(self) -> Iterator[Frame]:
         """Nobody knows what was before."""
         return iter(())
@@ -59,6 +64,7 @@ class Stream:
                 yield frame
         if last and self._pace and not stop.is_set():
             note = Note(subject="monitor", key="stream-ended", text="the stream has ended: this is its last frame")
+            last = noted(last, self._damage) if self._damage.count else last
             yield replace(last, notes=(note, *last.notes))
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Missing:  # noqa: ARG002

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from gputop.safe.crash import Crashes
+from gputop.safe.hangup import on_ending
 
 NO_TERMINAL = 64  # EX_USAGE of sysexits.h
 GRACE_S = 2.0
@@ -37,9 +38,15 @@ def problem() -> str | None:
     for fd, name in ((0, "input"), (1, "output")):
         if not os.isatty(fd):
             return f"standard {name} is not a terminal"
-    if os.environ.get("TERM") == "dumb":
-        return "TERM=dumb cannot show a full screen"
-    return None
+    return without_screen(os.environ.get("TERM", ""))
+
+
+def without_screen(term: str) -> str | None:
+    """Why a terminal of this name shows no full screen; None if it does, as far as is known.
+
+    One without a name draws as xterm does, or nearly: nothing of ours is asked by name.
+    """
+    return f"TERM={term} cannot show a full screen" if term == "dumb" else None
 
 
 def reset_terminal() -> str | None:
@@ -128,9 +135,7 @@ class Guard:
         os.set_blocking(self._pipe[1], False)
         # the C handler writes here at once, whatever the main thread is doing
         signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-        for number in _FATAL:
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, self._on_signal)
+        on_ending(self._on_signal, _FATAL)
         threading.Thread(target=self._watch, name="terminal-guard", daemon=True).start()
 
     def _on_signal(self, number: int, _frame: object) -> None:

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from gputop.safe.telling import Place, is_secret
+
 LIMIT = 4096
 MASK = "***"
 
@@ -57,16 +59,23 @@ def to_ascii(cleaned: str) -> str:
     return cleaned if cleaned.isascii() else cleaned.encode("ascii", "replace").decode("ascii")
 
 
-_NAMES = r"(?:password|passwd|token|secret|api[-_]?key|auth|credentials?|(?:access|secret|private)[-_]?key)"
-_OPTION = rf"(?:[\w.+-]{{0,64}}[-_.+])?{_NAMES}"
-_VALUE = r"""(?:(?<=")[^"]*|(?<=')[^']*|\S+)"""
+_NAME = r"(?P<name>[\w.+-]{1,200})"
+_VALUE = r"""(?P<value>(?<=")[^"]*|(?<=')[^']*|\S+)"""
 
 # --token X and --token=X
-_GIVEN_BY_OPTION = re.compile(rf"""(?<![\w-])(--?{_OPTION}(?:=|[\s·]+)["']?){_VALUE}""", re.IGNORECASE)
+_GIVEN_BY_OPTION = re.compile(rf"""(?<![\w-])--?{_NAME}(?:=|[\s·]+)["']?{_VALUE}""")
 # HF_TOKEN=X, model.api_key=X, "api_key": "X"
-_GIVEN_BY_NAME = re.compile(rf"""(?<![\w-])({_OPTION}["']?\s*[:=]\s*["']?){_VALUE}""", re.IGNORECASE)
+_GIVEN_BY_NAME = re.compile(rf"""(?<![\w-]){_NAME}["']?\s*[:=]\s*["']?{_VALUE}""")
+_SIGNATURE = re.compile(
+    r"([?&](?:sig|signature|x-(?:amz|goog)-(?:signature|credential|security-token))=)[^&\s\"'#]+", re.IGNORECASE
+)
+_HOOK = re.compile(
+    r"(\bhooks\.slack\.com/(?:services|triggers|workflows)/|\bdiscord(?:app)?\.com/api/webhooks/)[^\s\"']+",
+    re.IGNORECASE,
+)
 _HEADER = re.compile(r"(\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?)(?:\w+\s+)?[^\s\"']+", re.IGNORECASE)
 _BEARER = re.compile(r"(\bbearer[\s·:=]+)[^\s\"']+", re.IGNORECASE)
+_USER = re.compile(r"(\bhttps?://)[^\s/:@?#\"']{16,}(?=@)")  # so long a one is a token
 _USER_PASSWORD = re.compile(r"(?:(?<=[^\s/:@])|(?<=://)):[^\s/\"]{1,1024}(?=@)")
 _SHAPES = re.compile(
     r"(?<![A-Za-z0-9])(?:"
@@ -82,48 +91,59 @@ _SHAPES = re.compile(
     r"|[0-9a-fA-F]{40}(?![0-9a-zA-Z])"
     r")"
 )
-_OPTION_NAME = re.compile(rf"--?{_OPTION}", re.IGNORECASE)
-_OPTION_AND_VALUE = re.compile(rf"((?:--?)?{_OPTION}=).+", re.IGNORECASE | re.DOTALL)
+_OPTION_NAME = re.compile(rf"--?{_NAME}")
+_OPTION_AND_VALUE = re.compile(rf"(?P<dashes>--?)?{_NAME}=(?P<value>.+)", re.DOTALL)
 
 
 def redact(text: str) -> str:
     """The text with whatever looks like a password, key or token replaced by a mask that does not tell its length."""
-    text = _HEADER.sub(rf"\1{MASK}", text)
-    text = _GIVEN_BY_OPTION.sub(rf"\1{MASK}", text)
-    text = _GIVEN_BY_NAME.sub(rf"\1{MASK}", text)
+    for pattern in (_SIGNATURE, _HOOK, _HEADER):
+        text = pattern.sub(rf"\1{MASK}", text)
+    text = _masked(_GIVEN_BY_OPTION, "option", text)
+    text = _masked(_GIVEN_BY_NAME, "text", text)
     text = _BEARER.sub(rf"\1{MASK}", text)
+    text = _USER.sub(rf"\1{MASK}", text)
     text = _USER_PASSWORD.sub(f":{MASK}", text)
     return _SHAPES.sub(MASK, text)
+
+
+def _masked(given: re.Pattern[str], place: Place, text: str) -> str:
+    """The text without the values that stand under a name that tells."""
+    out, at = [], 0
+    while found := given.search(text, at):
+        if is_secret(found["name"], found["value"], place):
+            out += [text[at : found.start("value")], MASK]
+            at = found.end("value")
+        else:  # what would be its value may be a name
+            out.append(text[at : found.end("name")])
+            at = found.end("name")
+    return "".join((*out, text[at:]))
 
 
 @lru_cache(maxsize=4096)
 def redact_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
     """A command line with its secrets masked, those too that stand in the entry after their option."""
     out: list[str] = []
-    is_value = False
+    option = ""  # of which the next entry may be the value
     for entry in argv:
-        if is_value:
+        if option and is_secret(option, entry, "option"):
             out.append(MASK)
-        else:
-            # one entry is one value, spaces included
-            whole = _OPTION_AND_VALUE.fullmatch(entry)
-            out.append(whole[1] + MASK if whole else redact(entry))
-        is_value = not is_value and _OPTION_NAME.fullmatch(entry) is not None
+            option = ""
+            continue
+        # one entry is one value, spaces included
+        whole = _OPTION_AND_VALUE.fullmatch(entry)
+        secret = whole and is_secret(whole["name"], whole["value"], "option" if whole["dashes"] else "text")
+        out.append(entry[: whole.start("value")] + MASK if whole and secret else redact(entry))
+        named = _OPTION_NAME.fullmatch(entry)
+        option = named["name"] if named else ""
     return tuple(out)
 
 
-# a variable whose value is a secret whatever it looks like; not TOKENIZERS_PARALLELISM, not PWD, not AUTHOR
-_SECRET_VARIABLE = re.compile(
-    r"pass(?:word|wd|phrase|code)|token(?!i[sz]e)|secret|credential|api[-_]?key|private|cookie|webhook|"
-    r"session[-_]?(?:id|key)|connection[-_]?string|"
-    r"(?<![A-Za-z])(?:pass|creds?|auth|key|dsn|jwt|pat|otp|pin)(?![A-Za-z])|[-_]pwd$",
-    re.IGNORECASE,
-)
 _KEY_FILE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)
 
 
 def redact_variable(name: str, value: str) -> str:
     """The value of a variable of the environment: masked whole if its name says that it is a secret, else redacted."""
-    if value and _SECRET_VARIABLE.search(name):
+    if value and is_secret(name, value, "variable"):
         return MASK
     return _KEY_FILE.sub(MASK, redact(value))

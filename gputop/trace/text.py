@@ -9,9 +9,10 @@ import zlib
 from collections.abc import Iterator
 
 from gputop.safe.files import Refused
-from gputop.safe.packed import MOST_BYTES, MOST_RATIO, Bomb, Unpacker
+from gputop.safe.packed import Bomb, Unpacker
 
 MOST_FILE = 4 * 2**30
+_MOST_BYTES = 8 * 2**30  # unpacked
 _CHUNK = 1 << 16
 _MAGIC = b"\x1f\x8b"
 
@@ -80,7 +81,7 @@ class Text:
         first = self._read()
         if not first.startswith(_MAGIC):
             given = 0
-            while first and given <= MOST_BYTES:  # a file may grow while it is read
+            while first and given <= _MOST_BYTES:  # a file may grow while it is read
                 yield first
                 given += len(first)
                 first = self._read()
@@ -89,11 +90,11 @@ class Text:
             yield from self._unpacked(first)
         except zlib.error:
             self.notes.append("the packed file is damaged: read up to there")
-        except Bomb:
-            self.notes.append(f"it unpacks to more than {MOST_RATIO} times its size: read up to there")
+        except Bomb as bomb:
+            self.notes.append(f"{bomb}: read up to there")
 
     def _unpacked(self, data: bytes) -> Iterator[bytes]:
-        unpack = Unpacker()
+        unpack = Unpacker(_MOST_BYTES)
         while data:
             yield from unpack.feed(data)
             if unpack.rest is None:
