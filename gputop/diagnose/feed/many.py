@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.room import affinity
+from gputop.diagnose.room import affinity, part, together
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, shared, waits_for_network, waits_for_storage
 from gputop.diagnose.trainer import Trainer
@@ -53,18 +53,8 @@ def _wait(view: View, trainer: Trainer) -> bool:
 
 
 def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
-    """CPUs that the ranks of a job share: the union of their sets, less where a quota of their groups leaves less."""
-    sets = [affinity(rank.process) for rank in ranks]
-    union = len(frozenset().union(*sets)) if all(sets) else view.cpus()
-    if union is None:
-        return None
-    quotas: dict[str | None, float] = {}
-    for rank, own in zip(ranks, sets, strict=True):
-        allowed = rank.allowed or math.inf
-        if allowed >= (len(own) or union):
-            return float(union)
-        quotas[rank.process.cgroup] = max(allowed, quotas.get(rank.process.cgroup, 0.0))
-    return min(float(union), sum(quotas.values()))
+    """CPUs that the ranks of a job share; where nobody knows, this rule says so."""
+    return together([part(rank.process) for rank in ranks], view.frame.host.cpus_total) or view.cpus()
 
 
 def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
