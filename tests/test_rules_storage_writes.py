@@ -201,7 +201,15 @@ def writing_to(free: float, total: float = 2e12) -> Verdict:
 
 @pytest.mark.parametrize(
     ("free", "total", "severity"),
-    [(3.9e8, 3e9, "warn"), (4.5e8, 3e9, None), (1.9e8, 3e9, "crit"), (9.9e10, 2e12, "warn"), (1.1e11, 2e12, None)],
+    [
+        (3.9e8, 3e9, "warn"),
+        (4.5e8, 3e9, None),
+        (1.9e8, 3e9, "crit"),
+        (3.9e9, 1e11, "warn"),  # 19 fit, on less than a twentieth
+        (4.1e9, 1e11, None),
+        (3.9e9, 7e10, None),
+        (9.9e10, 2e12, None),  # that is a twentieth too, but hundreds fit
+    ],
 )
 def test_the_next_checkpoint_must_fit(free: float, total: float, severity: str | None) -> None:
     finding = found(writing_to(free, total), "shm-nearly-full")

@@ -12,7 +12,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.storage.target import Target, target
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.model import Host, Process
+from gputop.model import Host, Mount, Process
 from gputop.units import ago, size
 
 _STORES = ("raylet", "plasma_store", "ray::", "gcs_server")  # they keep objects in shared memory on purpose
@@ -158,18 +158,24 @@ def _more(view: View, thing: Host | Trainer, total: float) -> int | None:
 
 
 def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
-    """The next checkpoints must fit beside the last one, which nobody deletes before they are there."""
+    """The next checkpoints must fit beside the last one, which nobody deletes before they are there.
+
+    A small share of a large file system still is much room: it counts only where few checkpoints fit.
+    """
     mount, last = place
     free, total = mount.free_bytes, mount.total_bytes
     if free is None or not total:
         return
     times = free / last
-    if not view.below(times, "checkpoints") and not view.below(free / total, "free"):
+    none = view.below(times, "checkpoints")
+    if not none and not (view.below(free / total, "free") and view.below(times, "few_checkpoints")):
         return
     yield view.found(
         trainer,
         "crit" if times < 1 else "warn",
-        f"has next to no room left for its checkpoints in {mount.path}",
+        f"has next to no room left for its checkpoints in {mount.path}"
+        if none
+        else f"has room for {int(times)} more checkpoints in {mount.path}",
         evidence=(
             Evidence(
                 text=f"{size(free)} of {size(total)} free", value=100 * free / total, unit="%",
@@ -180,10 +186,20 @@ def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
             ),
         ),
         steps=(
-            Step(text="see what takes the room", command=f"du -xh --max-depth=2 {quote(mount.path)} | sort -h | tail"),
+            _who_takes_it(mount),
             Step(text="keep only the last few checkpoints, and the best"),
             Step(text="or write them to a file system with more room"),
         ),
         confidence=0.9,
         state="disk full",
     )  # fmt: skip
+
+
+def _who_takes_it(mount: Mount) -> Step:
+    """A look at every file is no load where they are on a disk of this machine; a server has to serve it to all."""
+    if mount.file_system == "lustre":
+        command = f"lfs quota -h {quote(mount.path)}"
+        return Step(text="see how much of it is yours, and what you may have", command=command)
+    if mount.network:
+        return Step(text="see how full it is: its server knows who fills it", command=f"df -h {quote(mount.path)}")
+    return Step(text="see what takes the room", command=f"du -xh --max-depth=2 {quote(mount.path)} | sort -h | tail")
