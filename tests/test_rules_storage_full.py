@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gputop.diagnose import Finding
 from gputop.model import Disk, Mount
-from tests.judged import Machine, found
+from tests.judged import Machine, after, found, refused
 
+GIB = 2**30
 LUSTRE = Mount(path="/lustre", device="mds@o2ib:/x", file_system="lustre", network=True, total_bytes=10**15)
 
 
@@ -58,3 +60,46 @@ def test_a_disk_of_this_machine_is_looked_through() -> None:
     told = found(machine.verdict(60, 1), "shm-nearly-full")
     assert told is not None
     assert told.steps[0].command == "du -xh --max-depth=2 /data | sort -h | tail"
+
+
+def filled(used: float, total: float = 504, loaders: int = 0, **trainer: Any) -> Finding | None:
+    """So many GiB in use of the machine's own /dev/shm."""
+    host = {"shm_total_bytes": int(total * GIB), "shm_used_bytes": int(used * GIB), "memory_total_bytes": 1008 * GIB}
+    return found(Machine(host=host, loaders=loaders, trainer=trainer).verdict(60), "shm-nearly-full")
+
+
+@pytest.mark.parametrize("loaders", [0, 4])
+def test_a_large_shm_with_room_left_is_told_as_what_it_is(loaders: int) -> None:
+    told = filled(420, loaders=loaders)
+    assert told is not None
+    assert (told.severity, told.primary) == ("info", False)
+    assert told.headline == "has 84.0G left in /dev/shm, which is 83 % full"
+    assert told.evidence[0].text == f"420G of 504G in use{', with 4 loaders' if loaders else ''}"
+    assert [step.command for step in told.steps] == ["ls -lS /dev/shm"]
+
+
+@pytest.mark.parametrize(
+    ("loaders", "trainer", "severity"),
+    [
+        (1, {}, "crit"),
+        (0, {}, "info"),  # nobody hands over batches there
+        (1, {"container": "abc", "shm_total_bytes": GIB, "shm_used_bytes": 0}, "crit"),  # it shares the machine's
+        (1, {"container": "abc", "shm_total_bytes": 8 * GIB, "shm_used_bytes": 0}, "info"),  # it has its own
+        (1, {"container": "abc", **refused("shm_total_bytes", "shm_used_bytes")}, "info"),
+    ],
+)
+def test_it_is_the_loaders_there_that_may_die(loaders: int, trainer: dict[str, Any], severity: str) -> None:
+    told = filled(0.95, 1, loaders, **trainer)
+    assert told is not None
+    assert told.severity == severity
+    assert ("loaders may die" in told.headline) == (severity == "crit")
+    assert (told.evidence[0].text == "973M of 1.0G in use, with 1 loader") == (severity == "crit")
+
+
+def test_loaders_that_each_epoch_starts_anew_are_still_there() -> None:
+    full = {"shm_total_bytes": GIB, "shm_used_bytes": int(0.95 * GIB)}
+    with_them, without = Machine(host=full, loaders=2), Machine(host=full)
+    told = found(after(lambda t: (without if t % 40 >= 20 else with_them).frame(t), 120), "shm-nearly-full")
+    assert told is not None
+    assert told.severity == "crit"
+    assert "loaders may die" in told.headline
