@@ -234,7 +234,7 @@ def test_links_are_held_against_those_of_the_other_cards() -> None:
 
     told = found(after(frame, 20), "hw-errors")
     assert told is not None
-    assert told.headline == "has 1 NVLinks down"
+    assert told.headline == "has 1 NVLink down"
 
 
 def test_hw_errors_abstains_where_nothing_counts_errors() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop import units
 from gputop.diagnose.dataloader import first_loaders, settings
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.words import amount
 
 
 @rule(
@@ -45,7 +45,7 @@ def loader_in_main(view: View) -> Iterator[Finding]:
 
 def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
     main, allowed = 100 * (trainer.main or 0.0), trainer.allowed or 0.0
-    idle = f", {max(0.0, allowed - (trainer.cores or 0.0)):.0f} of {units.cpus(allowed)} cores idle" if allowed else ""
+    idle = f", {max(0.0, allowed - (trainer.cores or 0.0)):.0f} of {amount(allowed, 'core')} idle" if allowed else ""
     read = Evidence(
         text=f"it reads {(trainer.read_chars or 0) / 1e6:.0f} MB/s itself",
         value=trainer.read_chars,

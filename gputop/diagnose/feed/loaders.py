@@ -9,9 +9,10 @@ from gputop.diagnose.dataloader import settings
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import fitting_loaders, full, idle_cpus, share_of_cpus
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import at_most, busy, cores, oversubscribed, starved, throttled, waiting
+from gputop.diagnose.starved import at_most, busy, cores, each_loader, oversubscribed, starved, throttled, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.words import amount
 
 _LESS_WORK = (
     Step(text="do less for each sample: decode and augment on the GPU (DALI, torchvision.transforms.v2, kornia)"),
@@ -173,7 +174,7 @@ def _too_few(
     return view.found(
         trainer,
         severity,
-        f"waits for its {trainer.loaders} loaders: too few of them",
+        f"waits for its {amount(trainer.loaders, 'loader')}: too few of them",
         evidence=(busy(view, trainer), *_loaders(view, trainer), cores(view, trainer)),
         steps=tuple(steps),
         confidence=view.confidence(0.7, *optional),
@@ -184,5 +185,5 @@ def _too_few(
 def _loaders(view: View, trainer: Trainer) -> Iterator[Evidence]:
     if trainer.loaders and trainer.loader_cpu is not None:
         each = 100 * trainer.loader_cpu
-        text = f"{trainer.loaders} loaders, each {each:.0f} % of a core"
+        text = f"{each_loader(trainer)} {each:.0f} % of a core"
         yield Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))
