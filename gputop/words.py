@@ -45,9 +45,14 @@ def job(job: Job, ranks: Sequence[Process], loaders: int, others: int) -> str:
     return " · ".join(parts)
 
 
-def amount(number: int, noun: str) -> str:
-    """`1 rank`, `32 loaders`, `2 processes`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
+def amount(number: float, noun: str) -> str:
+    """`1 rank`, `32 loaders`, `2 processes`, `0.5 CPUs`."""
+    return f"{units.cpus(number)} {plural(number, noun)}"
+
+
+def plural(number: float, noun: str) -> str:
+    """`rank` of one, else `ranks`."""
+    return noun if units.cpus(number) == "1" else f"{noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def numbers(names: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "collect": PURE | {"source"},
     "actions": PURE | {"words", "page", "profile", "trace"},
     "demo": {"source", "model", "units"},
-    "diagnose": PURE | {"blas", "history", "profile", "trace"},
+    "diagnose": PURE | {"words", "blas", "history", "profile", "trace"},
     "monitor": {"source", "model", "history", "ended", "diagnose", "thresholds"},
     "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor"},
     "doctor": PURE | {"words", "blas", "collect"},

@@ -33,6 +33,45 @@ def test_power(gpu: dict[str, object], severity: str | None, healthy: bool | Non
     assert (finding and finding.healthy) == healthy
 
 
+@pytest.mark.parametrize(
+    ("asked", "headline", "command"),
+    [
+        (700.0, "is held to 500 of its 700 W by its server", None),
+        (600.0, "is held to 500 of its 700 W by its server", None),
+        (500.4, "is held to 500 of its 700 W", "sudo nvidia-smi -i 0 -pl 700"),
+        (None, "is held to 500 of its 700 W", "sudo nvidia-smi -i 0 -pl 700"),
+    ],
+)
+def test_power_tells_a_cap_of_the_server_from_a_limit_that_was_set(
+    asked: float | None, headline: str, command: str | None
+) -> None:
+    limits = {"power_limit_watts": 500.0, "power_requested_limit_watts": asked}
+    told = found(machine(throttled_power_percent=80.0, **limits).verdict(), "power")
+    assert told is not None
+    assert told.headline == headline
+    assert [step.command for step in told.steps] == [command]
+    assert any("was asked for" in item.text for item in told.evidence) == (command is None)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "told"),
+    [
+        (
+            {},
+            ["600 of 700 W, 700 W as delivered", "held back 80 % of the last 60 s", "SM clock 1980 of 1980 MHz (0 %)"],
+        ),
+        ({"power_watts": None, "sm_clock_mhz": None}, ["held back 80 % of the last 60 s"]),
+    ],
+)
+def test_power_says_nothing_of_what_cannot_be_read(gpu: dict[str, object], told: list[str]) -> None:
+    finding = found(machine(throttled_power_percent=80.0, **gpu).verdict(), "power")
+    assert finding is not None
+    assert [item.text for item in finding.evidence] == told
+    braked = found(machine(throttled_brake_percent=80.0, **gpu).verdict(), "power")
+    assert braked is not None
+    assert any("SM clock" in item.text for item in braked.evidence) == (not gpu)
+
+
 def test_power_abstains_where_the_driver_counts_no_power_cap() -> None:
     said = machine(throttled_power_percent=None).verdict(5)
     assert (one := silent(said, "power")) is not None
@@ -195,7 +234,7 @@ def test_links_are_held_against_those_of_the_other_cards() -> None:
 
     told = found(after(frame, 20), "hw-errors")
     assert told is not None
-    assert told.headline == "has 1 NVLinks down"
+    assert told.headline == "has 1 NVLink down"
 
 
 def test_hw_errors_abstains_where_nothing_counts_errors() -> None:

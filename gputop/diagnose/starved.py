@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputop import units
 from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.words import amount
 
 
 def starved(view: View, trainer: Trainer) -> bool:
@@ -121,8 +121,13 @@ def cores(view: View, trainer: Trainer, limit: str = "saturation") -> Evidence:
     """How much of the CPUs it may use it does use; the limit is a share of them."""
     used, allowed = trainer.cores or 0.0, trainer.allowed or 0.0
     by = " by one rank" if (trainer.process.world_size or 1) > 1 else ""  # its job's line on the screen is their sum
-    text = f"{used:.1f} of {units.cpus(allowed)} CPU cores in use{by}"
+    text = f"{used:.1f} of {amount(allowed, 'CPU core')} in use{by}"
     return Evidence(text=text, value=used, unit="cores", limit=view.limit(limit) * allowed)
+
+
+def each_loader(trainer: Trainer) -> str:
+    """`8 loaders, each` or `1 loader,`: what follows is of one."""
+    return f"{amount(trainer.loaders, 'loader')},{' each' if trainer.loaders > 1 else ''}"
 
 
 def at_most(trainer: Trainer) -> str:

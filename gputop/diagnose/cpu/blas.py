@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gputop import blas as mkl
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import busy, cores, starved, waiting
+from gputop.diagnose.starved import busy, cores, each_loader, starved, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Missing
@@ -69,7 +69,8 @@ def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
     if trainer.loaders:
         each, short = trainer.loader_cpu or 0.0, not view.above(trainer.loader_cpu, "loader_cores")
         much = f"wants {_wanted(trainer):.1f} cores and gets {each:.1f}" if short else f"{each:.1f} cores"
-        text = f"{trainer.loaders} loaders, each {much}: they compute with several threads"
+        several = "they compute" if trainer.loaders > 1 else "it computes"
+        text = f"{each_loader(trainer)} {much}: {several} with several threads"
         value, limit = (_wanted(trainer), "loader_wanted") if short else (each, "loader_cores")
         at_work = Evidence(text=text, value=value, unit="cores", limit=view.limit(limit))
     else:

@@ -13,6 +13,7 @@ from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Cgroup
+from gputop.words import amount
 
 
 @rule(
@@ -101,15 +102,15 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
     if wanted <= quota or (process.slurm_job and each <= quota / ranks):
         return
     if process.slurm_job:
-        yield Step(text=f"ask Slurm for {each} CPUs a task", command=f"#SBATCH --cpus-per-task={each}")
+        yield Step(text=f"ask Slurm for {amount(each, 'CPU')} a task", command=f"#SBATCH --cpus-per-task={each}")
     elif process.container:
         yield Step(
-            text=f"give its container {wanted} CPUs (Kubernetes: resources.limits.cpu: {wanted})",
+            text=f"give its container {amount(wanted, 'CPU')} (Kubernetes: resources.limits.cpu: {wanted})",
             command=f"docker update --cpus {wanted} {quote(process.container)}",
         )
     else:
         group = process.cgroup or "its group"
-        yield Step(text=f"give it {wanted} CPUs: raise CPUQuota of its unit, or cpu.max of {group}")
+        yield Step(text=f"give it {amount(wanted, 'CPU')}: raise CPUQuota of its unit, or cpu.max of {group}")
 
 
 def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
@@ -118,11 +119,11 @@ def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     loaders, whose = max(1, few - 1), " a rank" if ranks > 1 else ""
     if trainer.loaders > loaders:
         yield Step(
-            text=f"as it is, no more than {few} CPUs' worth of loaders{whose}",
+            text=f"as it is, loaders for no more than {amount(few, 'CPU')}{whose}",
             command=f"DataLoader(..., num_workers={loaders})",
         )
     yield Step(
-        text=f"as it is, {few} compute thread{'s' if few > 1 else ''}{whose}: libraries see all CPUs of the machine",
+        text=f"as it is, {amount(few, 'compute thread')}{whose}: libraries see all CPUs of the machine",
         command=f"torch.set_num_threads({few})",
     )
 

@@ -15,6 +15,7 @@ from gputop.diagnose.starved import fed, spread
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process
+from gputop.words import amount
 
 
 def pool(process: Process) -> int | None:
@@ -55,13 +56,13 @@ def threads_process(view: View) -> Iterator[Finding]:
 
 
 def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, certain: bool) -> Finding:
-    allowed, room = units.cpus(trainer.allowed or 1.0), trainer.room or 1.0
+    allowed, room = trainer.allowed or 1.0, trainer.room or 1.0
     waited = 100 * (trainer.run_wait or 0.0)
     each = max(1, int(share_of_cpus(view, trainer)))
     seen = len(affinity(trainer.process))
     evidence = [
         Evidence(
-            text=f"{wanted:.0f} compute threads want to run on {allowed} CPUs",
+            text=f"{wanted:.0f} compute threads want to run on {amount(allowed, 'CPU')}",
             value=wanted,
             unit="threads",
             limit=view.limit("threads") * room,
@@ -77,11 +78,12 @@ def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, c
         else Evidence(text=f"its libraries start {size} threads for a computation", value=size, unit="threads"),
     ]
     if seen >= view.limit("pool") * room:
-        evidence.append(Evidence(text=f"PyTorch and OpenMP see {seen} CPUs, the quota allows {allowed}", value=seen))
+        text = f"PyTorch and OpenMP see {seen} CPUs, the quota allows {units.cpus(allowed)}"
+        evidence.append(Evidence(text=text, value=seen))
     return view.found(
         trainer,
         "warn" if certain and not fed(view, trainer) else "info",
-        f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {allowed} CPUs",
+        f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {amount(allowed, 'CPU')}",
         evidence=tuple(evidence),
         steps=limit_threads(each),
         confidence=0.75 if certain else 0.5,
@@ -94,7 +96,7 @@ def limit_threads(each: int, whom: str = "it") -> tuple[Step, ...]:
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return (
         Step(
-            text=f"start {whom} with {each} compute thread{'s' if each > 1 else ''}",
+            text=f"start {whom} with {amount(each, 'compute thread')}",
             command=f"export {' '.join(f'{name}={each}' for name in names)}",
         ),
         Step(text="or set it in the program, before the first computation", command=f"torch.set_num_threads({each})"),
@@ -132,11 +134,11 @@ def threads_host(view: View) -> Iterator[Finding]:
     if contended and view.above(crowd.threads / crowd.cpus, "threads"):
         pools = {trainer.key for trainer in crowd.trainers}
         work = [trainer for trainer in warm if trainer.key in pools or not rests(view, trainer)]
-        each, cpus = int(crowd.cpus // len(work)), units.cpus(crowd.cpus)
+        each, cpus = int(crowd.cpus // len(work)), amount(crowd.cpus, "CPU")
         yield view.found(
             host,
             _severity(view, crowd.trainers),
-            f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {cpus} CPUs",
+            f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {cpus}",
             evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, waited)),
             steps=(*limit_threads(max(1, each), "each of them")[:2], *_pin(view, work, each)),
             confidence=view.confidence(0.8, waited),
@@ -183,7 +185,7 @@ def _experiments(
     threads = [round(trainer.compute_threads or 0.0) for trainer in pools]
     each = f"{min(threads)}" if min(threads) == max(threads) else f"{min(threads)}-{max(threads)}"
     yield Evidence(
-        text=f"{len(pools)} trainers with {each} compute threads each, {total:.0f} on {units.cpus(cpus)} CPUs",
+        text=f"{len(pools)} trainers with {each} compute threads each, {total:.0f} on {amount(cpus, 'CPU')}",
         value=total,
         unit="threads",
         limit=view.limit("threads") * cpus,
@@ -204,7 +206,7 @@ def _pin(view: View, trainers: Sequence[Trainer], each: int) -> Iterator[Step]:
     """CPUs of their own for each."""
     own = apart(view, trainers, each) if each >= 1 else []
     if own:
-        text = f"or give each {each} CPU{'s' if each > 1 else ''} of its own: {', '.join(own[:2])}"
+        text = f"or give each {amount(each, 'CPU')} of its own: {', '.join(own[:2])}"
         text += ", and so on" if len(own) > 2 else ""
         yield Step(text=text, command=f"taskset -c {own[0]} {started(trainers[0].process)}")
     yield Step(text="torchrun sets one thread a rank by itself; several plain python commands do not")

@@ -11,6 +11,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.steady import RANKS
 from gputop.diagnose.view import View
 from gputop.model import Gpu, Xid
+from gputop.words import amount
 
 # numbers of NVIDIA's list of Xids, sorted as DCGM's health check does
 _BROKEN = {
@@ -96,7 +97,7 @@ def _memory(view: View, gpu: Gpu) -> Iterator[Fault]:
     if wrong is not None:
         first = notes["ecc"] = min(notes.get("ecc", wrong), wrong)
         if wrong > first:
-            text = f"{wrong - first} memory errors could not be corrected since gputop looks"
+            text = f"{amount(wrong - first, 'memory error')} could not be corrected since gputop looks"
             evidence = Evidence(text=text, value=float(wrong - first), limit=0.0)
             yield Fault("crit", "has memory errors that could not be corrected", evidence, reset=True)
     if gpu.remap_failed:
@@ -156,7 +157,7 @@ def _linked(view: View, gpu: Gpu) -> Iterator[Fault]:
         notes["most_up"] = most = max(up, notes.get("most_up", up), _of_sisters(view, gpu))
         if up < most:
             evidence = Evidence(text=f"{up} of {most} NVLinks are up", value=float(up), limit=float(most))
-            yield Fault("warn", f"has {most - up} NVLinks down", evidence, reset=True)
+            yield Fault("warn", f"has {amount(most - up, 'NVLink')} down", evidence, reset=True)
 
 
 def _of_sisters(view: View, gpu: Gpu) -> int:

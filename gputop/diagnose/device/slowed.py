@@ -11,6 +11,7 @@ from gputop.diagnose.view import View
 from gputop.model import Gpu
 
 _LOWER = 0.85  # of the power limit: a card loses little speed with its last watts
+_ROUNDED = 1.0  # watts by which two limits that are the same may differ
 _LESS_DRAWN = 0.9  # of what it draws, where heat holds it below its limit already
 
 
@@ -26,9 +27,11 @@ def _highest(gpu: Gpu) -> float | None:
     return gpu.boost_clock_max_mhz or gpu.sm_clock_max_mhz
 
 
-def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | None = None) -> Evidence:
-    text = f"SM clock {clock or 0:.0f} of {_highest(gpu) or 0:.0f} MHz ({-100 * (lost or 0):.0f} %)"
-    return Evidence(text=text, value=clock, unit="MHz", limit=limit)
+def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | None = None) -> Iterator[Evidence]:
+    highest = _highest(gpu)
+    if clock is not None and highest and lost is not None:
+        text = f"SM clock {clock:.0f} of {highest:.0f} MHz ({-100 * lost or 0:.0f} %)"
+        yield Evidence(text=text, value=clock, unit="MHz", limit=limit)
 
 
 @rule(
@@ -83,7 +86,7 @@ def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: flo
             text = f"slowed {how} {share:.0f} % of the last {view.limit('window_s'):.0f} s"
             evidence.append(Evidence(text=text, value=share, unit="%", limit=view.limit(name)))
     if lost:
-        evidence.append(_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost))
+        evidence += _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost)
     words = {"crit": "is slowed hard by heat", "warn": "is slowed by heat", "info": "is nearly too hot"}
     return view.found(
         gpu,
@@ -151,7 +154,7 @@ def _braked(view: View, gpu: Gpu, brake: float) -> Finding:
         "is stopped by the power brake of its server",
         evidence=(
             Evidence(text=text, value=brake, unit="%", limit=view.limit("brake_percent")),
-            _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost),
+            *_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost),
         ),
         steps=(Step(text="check power supplies, their cables and the rack's power: the server itself asked for this"),),
         confidence=0.9,
@@ -162,33 +165,38 @@ def _braked(view: View, gpu: Gpu, brake: float) -> Finding:
 
 def _capped(view: View, gpu: Gpu, capped: float) -> Finding:
     limit, default = gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts or 0.0
-    lost, watts = slowed(view, gpu), view.mean(gpu, "power_watts")
-    lowered = limit < default - 1
-    evidence = (
-        Evidence(
-            text=f"{watts or 0:.0f} of {limit:.0f} W, {default:.0f} W as delivered", value=watts, unit="W", limit=limit
-        ),
-        Evidence(
-            text=f"held back {capped:.0f} % of the last {view.limit('window_s'):.0f} s",
-            value=capped,
-            unit="%",
-            limit=view.limit("capped_percent"),
-        ),
-        _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost),
-    )
-    if not lowered:
+    asked, lost, evidence = gpu.power_requested_limit_watts, slowed(view, gpu), tuple(_held(view, gpu, capped))
+    if limit >= default - _ROUNDED:
         return view.found(
             gpu, "info", "runs at its full power", evidence=evidence, confidence=0.9, grade="driver", healthy=True
         )
-    step = Step(
-        text=f"give it back its {default:.0f} W, if power and cooling of the server allow",
-        command=f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}",
-        needs_root=True,
-    )
     headline = f"is held to {limit:.0f} of its {default:.0f} W"
+    if asked is not None and asked > limit + _ROUNDED:
+        headline += " by its server"
+        text = f"a limit of {asked:.0f} W was asked for: no setting of the driver holds it lower"
+        evidence += (Evidence(text=text, value=asked, unit="W", limit=limit),)
+        step = Step(
+            text="look for a power cap in the server's BMC, and at its power supplies: nvidia-smi cannot lift it"
+        )
+    else:
+        step = Step(
+            text=f"give it back its {default:.0f} W, if power and cooling of the server allow",
+            command=f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}",
+            needs_root=True,
+        )
     return view.found(
         gpu, "warn", headline, evidence=evidence, steps=(step,), confidence=0.9, grade="driver", lost_share=lost
     )  # fmt: skip
+
+
+def _held(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:
+    watts, limit, default = view.mean(gpu, "power_watts"), gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts
+    if watts is not None:
+        text = f"{watts:.0f} of {limit:.0f} W, {default or 0:.0f} W as delivered"
+        yield Evidence(text=text, value=watts, unit="W", limit=limit)
+    text = f"held back {capped:.0f} % of the last {view.limit('window_s'):.0f} s"
+    yield Evidence(text=text, value=capped, unit="%", limit=view.limit("capped_percent"))
+    yield from _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), slowed(view, gpu))
 
 
 @rule(
@@ -223,7 +231,7 @@ def clocks_low(view: View) -> Iterator[Finding]:
                 gpu,
                 "warn",
                 "runs at a low clock that was set",
-                evidence=(_clocks(gpu, clock, lost, least), Evidence(text="neither heat nor power holds it back")),
+                evidence=(*_clocks(gpu, clock, lost, least), Evidence(text="neither heat nor power holds it back")),
                 steps=(
                     Step(
                         text="let it choose its clocks again",

@@ -13,6 +13,7 @@ from gputop.diagnose.starved import at_most, busy, oversubscribed, shared, told_
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves
 from gputop.diagnose.view import View
+from gputop.words import amount
 
 
 @rule(
@@ -95,5 +96,5 @@ def _loaders(view: View, trainer: Trainer) -> Evidence:
     if not trainer.loaders:
         return Evidence(text="no loaders, and it reads nothing", value=trainer.read_chars, unit="B/s")
     each = 100 * (trainer.loader_cpu or 0.0)
-    text = f"{trainer.loaders} loaders, idle: each {each:.0f} % of a core"
+    text = f"{amount(trainer.loaders, 'loader')}, idle: {'each ' if trainer.loaders > 1 else ''}{each:.0f} % of a core"
     return Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))

@@ -9,6 +9,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, shared, waits_for_cpu
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.words import amount
 
 _MORE_OFTEN = "whether it writes in every second shows where somebody looks every second: gputop --interval 1"
 _TABLE = "sync-log-stall"
@@ -81,7 +82,8 @@ def _stops(view: View, trainer: Trainer) -> Finding:
     written = view.mean(trainer.process, "write_chars_per_s") or 0.0
     calls, main = view.mean(trainer.process, "write_calls_per_s") or 0.0, 100 * (trainer.main or 0.0)
     each = 100 * (trainer.loader_cpu or 0.0)
-    idle = f"its {trainer.loaders} loaders are idle ({each:.0f} % of a core)" if trainer.loaders else "it reads nothing"
+    are = f"{amount(trainer.loaders, 'loader')} {'are' if trainer.loaders > 1 else 'is'}"
+    idle = f"its {are} idle ({each:.0f} % of a core)" if trainer.loaders else "it reads nothing"
     return view.found(
         trainer,
         "warn",

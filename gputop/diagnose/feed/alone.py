@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop import units
 from gputop.diagnose.dataloader import aside, settings
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import unused
@@ -12,6 +11,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.words import amount
 
 
 @rule(
@@ -46,7 +46,7 @@ def loader_in_main(view: View) -> Iterator[Finding]:
 
 def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
     main, left = 100 * (trainer.main or 0.0), unused(view, trainer)
-    idle = "" if left is None or not trainer.allowed else f", {left:.0f} of {units.cpus(trainer.allowed)} cores idle"
+    idle = "" if left is None or not trainer.allowed else f", {left:.0f} of {amount(trainer.allowed, 'core')} idle"
     read = Evidence(
         text=f"it reads {(trainer.read_chars or 0) / 1e6:.0f} MB/s itself",
         value=trainer.read_chars,

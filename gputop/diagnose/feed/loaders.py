@@ -15,6 +15,7 @@ from gputop.diagnose.starved import (
     at_most,
     busy,
     cores,
+    each_loader,
     loading,
     oversubscribed,
     runs_out,
@@ -25,6 +26,7 @@ from gputop.diagnose.starved import (
 )
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.words import amount
 
 _LESS_WORK = (
     Step(text="do less for each sample: decode and augment on the GPU (DALI, torchvision.transforms.v2, kornia)"),
@@ -193,7 +195,7 @@ def _too_few(
     return view.found(
         trainer,
         severity,
-        f"waits for its {trainer.loaders} loaders: too few of them",
+        f"waits for its {amount(trainer.loaders, 'loader')}: too few of them",
         evidence=(busy(view, trainer), *_loaders(view, trainer), cores(view, trainer)),
         steps=tuple(steps),
         confidence=view.confidence(0.7, *optional),
@@ -204,5 +206,5 @@ def _too_few(
 def _loaders(view: View, trainer: Trainer) -> Iterator[Evidence]:
     if trainer.loaders and trainer.loader_cpu is not None:
         each = 100 * trainer.loader_cpu
-        text = f"{trainer.loaders} loaders, each {each:.0f} % of a core"
+        text = f"{each_loader(trainer)} {each:.0f} % of a core"
         yield Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))

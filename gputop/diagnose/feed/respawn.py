@@ -13,6 +13,7 @@ from gputop.diagnose.starved import shared
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Identity
+from gputop.words import amount
 
 _BEFORE_S, _AFTER_S = 1.0, 10.0  # of a restart: the seconds around it that it may have cost, too
 _KNOWN_S = 5.0  # of time between restarts, to know how busy the GPU is then
@@ -114,7 +115,7 @@ def _again(view: View, trainer: Trainer, restarts: Restarts) -> Iterator[Finding
         "starts its loaders anew again and again: every epoch, or for an evaluation",
         evidence=(
             Evidence(
-                text=f"{len(restarts.team)} loaders replaced {len(times)} times, every {units.ago(every_s)}",
+                text=f"{amount(len(restarts.team), 'loader')} replaced {len(times)} times, every {units.ago(every_s)}",
                 value=float(len(times)),
                 limit=view.limit("times"),
             ),

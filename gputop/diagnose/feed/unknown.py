@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gputop import units
 from gputop.diagnose.dataloader import aside
 from gputop.diagnose.efficiency.small import small
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
@@ -15,6 +14,7 @@ from gputop.diagnose.starved import busy, starved, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part, trains
 from gputop.diagnose.view import View
+from gputop.words import amount
 
 _EITHER = "waits for its main thread, which loads data or launches small kernels: from outside both look the same"
 _SUSPECTS = "waits, and no rule is sure what for"
@@ -106,13 +106,13 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     def share(text: str, value: float | None, limit: str) -> Cause:
         return Cause(text, None if value is None else 100 * value, 100 * view.limit(limit))
 
-    cores = units.cpus(trainer.allowed or 0.0)
-    yield share(f"CPU {{}} of {cores} cores", trainer.saturation, "starved-cpu-saturated.saturation")
+    cores = amount(trainer.allowed or 0.0, "core")
+    yield share(f"CPU {{}} of {cores}", trainer.saturation, "starved-cpu-saturated.saturation")
     machine, full = view.mean("host", "cpu_percent"), view.limit("starved-cpu-saturated.host_percent")
     yield Cause("the CPUs of the machine {}", machine, full)
     yield share("its main thread {} of a core", trainer.main, "loader-in-main.main")
     if trainer.loaders:
-        each = f"each of its {trainer.loaders} loaders {{}} of a core"
+        each = f"{'each of ' if trainer.loaders > 1 else ''}its {amount(trainer.loaders, 'loader')} {{}} of a core"
         yield share(each, trainer.loader_cpu, "starved-cpu-idle.loader_cpu")
         yield share("its loaders blocked on storage {}", trainer.loader_blocked, "starved.blocked")
     queue = waiting(trainer.run_wait, trainer.own)

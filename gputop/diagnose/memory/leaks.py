@@ -12,6 +12,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Cgroup, Gpu, Missing
+from gputop.words import amount
 
 
 @rule(
@@ -166,7 +167,7 @@ def _severity(view: View, left_s: float, fast: bool) -> Severity | None:
 def _host(view: View, trainer: Trainer, growth: Growth, room: Room, left_s: float, severity: Severity) -> Finding:
     loaders = change(view.past(trainer, "loader_pss_bytes", growth.window_s)) or 0.0
     in_loaders = trainer.loaders > 0 and loaders >= view.limit("loaders_share") * growth.total
-    where = f", in its {trainer.loaders} loaders" if in_loaders else ""
+    where = f", in its {amount(trainer.loaders, 'loader')}" if in_loaders else ""
     left = Evidence(
         text=f"{units.size(room.left)} {room.of} left: full in about {units.ago(left_s)}",
         value=left_s,

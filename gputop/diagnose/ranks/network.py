@@ -158,7 +158,8 @@ def _strain(view: View, link: Network) -> Iterator[Evidence]:
 
 def _team(team: Team) -> Evidence:
     count, world = len(team.job.ranks), team.world or 0
-    return Evidence(text=f"{count} of its {world} ranks are on this machine", value=float(count), limit=float(world))
+    text = f"{count} of its {world} ranks {'is' if count == 1 else 'are'} on this machine"
+    return Evidence(text=text, value=float(count), limit=float(world))
 
 
 def _is_full(view: View, team: Team, link: Network) -> Finding:

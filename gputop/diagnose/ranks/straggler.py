@@ -13,6 +13,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.diagnose.visible import names
+from gputop.words import amount
 
 _FASTER_DISK = Step(text="put its part of the data on as fast a disk as the others'")
 _ALIKE = Step(text="give each rank samples that cost as much, or more loaders")
@@ -22,7 +23,7 @@ def _own_cpus(view: View, one: Trainer) -> Step:
     each = max(1, int(share_of_cpus(view, one)))
     own = f"sorted(os.sched_getaffinity(0))[{each} * rank:{each} * (rank + 1)]"
     return Step(
-        text=f"give each rank {each} CPUs of its own, before the DataLoader is made",
+        text=f"give each rank {amount(each, 'CPU')} of its own, before the DataLoader is made",
         command=f"rank = int(os.environ['LOCAL_RANK']); os.sched_setaffinity(0, {own})",
     )
 

@@ -12,6 +12,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Gpu
 from gputop.units import ago
+from gputop.words import amount
 
 _DRAM_TOP = 0.8  # of the memory bandwidth is reached in practice [DCGM]
 _USUAL_S, _LOOK_S = 900.0, 60.0
@@ -123,7 +124,9 @@ def _told(view: View, team: Team, waiting: tuple[Trainer, ...], still_s: float) 
     hangs = still_s >= view.limit("hang_s")
     severity: Severity = "crit" if hangs else "warn"
     whom = f"for {listed(team, late)}" if late else "for a rank on another machine" if team.elsewhere else "in vain"
-    so = f"stands still: {len(waiting)} of {len(team.ranks)} ranks" if hangs else f"keeps {len(waiting)} ranks waiting"
+    so = f"keeps {amount(len(waiting), 'rank')} waiting"
+    if hangs:
+        so = f"stands still: {len(waiting)} of {len(team.ranks)} ranks"
     detailed = any(gpu.tensor_percent is not None for one in waiting for gpu in one.gpus)
     return view.found(
         team.job,

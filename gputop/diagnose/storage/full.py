@@ -12,13 +12,15 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.storage.target import Target, target
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.model import Host, Process
+from gputop.model import Host, Mount, Process
 from gputop.units import ago, size
+from gputop.words import amount
 
 _STORES = ("raylet", "plasma_store", "ray::", "gcs_server")  # they keep objects in shared memory on purpose
 _GIB = 1024.0**3
 _GOOD_SIZE = 16 * _GIB
 _DOCKER = 64 * 1024.0**2
+_LEFT = Step(text="see who left files there", command="ls -lS /dev/shm")
 
 
 @rule(
@@ -57,33 +59,39 @@ def _own(view: View, host: Host, process: Process) -> Iterator[float]:
 
 
 def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[float]) -> Iterator[Finding]:
-    """By the most that was in use lately: batches come and go."""
+    """By the most that was in use lately: batches come and go, and loaders with each epoch."""
     if not total or not used:
         return
     peak = max(used[-int(view.limit("window_s")) :])
-    full_in_s, store = _full_in(view, total, used), _store(view)
-    severity = _severity(view, peak / total, total - peak, full_in_s)
-    if severity is None:
+    loaders = max(number for _, number in view.looks(thing, _loaders(view, thing)))
+    full_in_s, store, ample = _full_in(view, total, used), _store(view), view.against.above(total - peak, "ample_bytes")
+    nearly = view.above(peak / total, "used")
+    if not nearly and full_in_s is None:
         return
+    calm = not loaders or (ample and full_in_s is None)  # nobody there will miss what is not left
+    severity: Severity = "info" if calm else "warn"
+    if not calm and not ample and peak / total >= view.limit("crit_used"):
+        severity = "crit"
     if store is not None:
         severity = "warn" if severity == "crit" else "info"
-    nearly = view.above(peak / total, "used")
+    much = "has next to no room left in" if nearly and not ample else "fills"
     yield view.found(
         thing,
         severity,
-        f"{'has next to no room left in' if nearly else 'fills'} /dev/shm: loaders may die with a bus error",
-        evidence=tuple(_evidence(view, thing, peak, total, full_in_s)) + tuple(_owner(store)),
-        steps=tuple(_steps(view, thing, total)),
+        f"has {size(total - peak)} left in /dev/shm, which is {100 * peak / total:.0f} % full"
+        if calm
+        else f"{much} /dev/shm: loaders may die with a bus error",
+        evidence=tuple(_evidence(view, peak, total, loaders, full_in_s)) + tuple(_owner(store)),
+        steps=(_LEFT,) if calm else tuple(_steps(view, thing, total)),
         confidence=0.9,
     )
 
 
-def _evidence(
-    view: View, thing: Host | Trainer, peak: float, total: float, full_in_s: float | None
-) -> Iterator[Evidence]:
+def _evidence(view: View, peak: float, total: float, loaders: int, full_in_s: float | None) -> Iterator[Evidence]:
     usual = ", what Docker gives by default" if total == _DOCKER else ""
     limit = 100 * view.limit("used")
-    text = f"{size(peak)} of {size(total)} in use{usual}, with {_loaders(view, thing)} loaders"
+    hands = f", with {amount(loaders, 'loader')}" if loaders else ""
+    text = f"{size(peak)} of {size(total)} in use{usual}{hands}"
     yield Evidence(text=text, value=100 * peak / total, unit="%", limit=limit)
     if full_in_s is not None:
         limit = view.limit("full_in_s")
@@ -96,13 +104,16 @@ def _owner(store: Process | None) -> Iterator[Evidence]:
 
 
 def _loaders(view: View, thing: Host | Trainer) -> int:
-    return thing.loaders if isinstance(thing, Trainer) else sum(one.loaders for one in view.vectors())
+    """Those that hand over their batches there, as far as it shows."""
+    return sum(one.loaders for one in _users(view, thing))
 
 
-def _severity(view: View, share: float, free: float, full_in_s: float | None) -> Severity | None:
-    if share >= view.limit("crit_used"):
-        return "crit" if free < view.limit("ample_bytes") else "warn"
-    return "warn" if view.above(share, "used") or full_in_s is not None else None
+def _users(view: View, thing: Host | Trainer) -> Sequence[Trainer]:
+    """Trainers whose /dev/shm it is: of a container that hides its own nobody knows that it is the machine's."""
+    if isinstance(thing, Trainer):
+        return (thing,)
+    theirs = ((one, one.process.shm_total_bytes, one.process.container) for one in view.vectors())
+    return [one for one, total, apart in theirs if total == thing.shm_total_bytes or (total is None and not apart)]
 
 
 def _full_in(view: View, total: float, used: Sequence[float]) -> float | None:
@@ -133,10 +144,10 @@ def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
         if not isinstance(thing, Trainer) or (view.frame.host.shm_total_bytes or math.inf) > total:
             yield Step(text="let the container share the machine's", command="docker run --ipc=host ...")
     else:
-        yield Step(text="see who left files there", command="ls -lS /dev/shm")
+        yield _LEFT
         if more is not None:
             yield Step(text="make it larger", command=f"sudo mount -o remount,size={more}G /dev/shm", needs_root=True)
-    ranks = [thing] if isinstance(thing, Trainer) else view.vectors()
+    ranks = [one for one in _users(view, thing) if one.loaders]
     loaders = max((one.loaders for one in ranks), default=0)
     if loaders > 1:
         text = f"fewer loaders{' in each rank' if len(ranks) > 1 else ''}, or fewer batches ahead"
@@ -158,18 +169,24 @@ def _more(view: View, thing: Host | Trainer, total: float) -> int | None:
 
 
 def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
-    """The next checkpoints must fit beside the last one, which nobody deletes before they are there."""
+    """The next checkpoints must fit beside the last one, which nobody deletes before they are there.
+
+    A small share of a large file system still is much room: it counts only where few checkpoints fit.
+    """
     mount, last = place
     free, total = mount.free_bytes, mount.total_bytes
     if free is None or not total:
         return
     times = free / last
-    if not view.below(times, "checkpoints") and not view.below(free / total, "free"):
+    none = view.below(times, "checkpoints")
+    if not none and not (view.below(free / total, "free") and view.below(times, "few_checkpoints")):
         return
     yield view.found(
         trainer,
         "crit" if times < 1 else "warn",
-        f"has next to no room left for its checkpoints in {mount.path}",
+        f"has next to no room left for its checkpoints in {mount.path}"
+        if none
+        else f"has room for {int(times)} more checkpoints in {mount.path}",
         evidence=(
             Evidence(
                 text=f"{size(free)} of {size(total)} free", value=100 * free / total, unit="%",
@@ -180,10 +197,20 @@ def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
             ),
         ),
         steps=(
-            Step(text="see what takes the room", command=f"du -xh --max-depth=2 {quote(mount.path)} | sort -h | tail"),
+            _who_takes_it(mount),
             Step(text="keep only the last few checkpoints, and the best"),
             Step(text="or write them to a file system with more room"),
         ),
         confidence=0.9,
         state="disk full",
     )  # fmt: skip
+
+
+def _who_takes_it(mount: Mount) -> Step:
+    """A look at every file is no load where they are on a disk of this machine; a server has to serve it to all."""
+    if mount.file_system == "lustre":
+        command = f"lfs quota -h {quote(mount.path)}"
+        return Step(text="see how much of it is yours, and what you may have", command=command)
+    if mount.network:
+        return Step(text="see how full it is: its server knows who fills it", command=f"df -h {quote(mount.path)}")
+    return Step(text="see what takes the room", command=f"du -xh --max-depth=2 {quote(mount.path)} | sort -h | tail")

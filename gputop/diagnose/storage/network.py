@@ -10,7 +10,7 @@ from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, cores, waiting
 from gputop.diagnose.storage import advice, sources
-from gputop.diagnose.storage.signs import blocked, idles, moved, remember, served
+from gputop.diagnose.storage.signs import blocked, idles, moved, remember, served, waiters
 from gputop.diagnose.storage.sources import Link, Server
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -110,11 +110,9 @@ def _waits(view: View, trainer: Trainer, server: Server | None) -> bool:
 def _waiting(view: View, trainer: Trainer) -> Iterator[Evidence]:
     share = blocked(view, trainer)
     if share is not None:
-        who = f"{trainer.loaders} loaders wait" if trainer.loaders else "it waits"
         limit = 100 * view.limit("storage.blocked")
-        yield Evidence(
-            text=f"{who} for storage {100 * share:.0f} % of the time", value=100 * share, unit="%", limit=limit
-        )
+        text = f"{waiters(trainer)} for storage {100 * share:.0f} % of the time"
+        yield Evidence(text=text, value=100 * share, unit="%", limit=limit)
 
 
 def _troubles(view: View, server: Server, link: Link | None) -> Iterator[Evidence]:

@@ -14,6 +14,7 @@ from gputop.diagnose.storage.sources import WINDOW_S
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Missing
+from gputop.words import amount
 
 _SERVED_LOOKS = 2.5  # two, and some more
 _ENOUGH = 2
@@ -76,6 +77,12 @@ def delayed(view: View, trainer: Trainer) -> float | None:
     return None if percent is None else percent / 100
 
 
+def waiters(trainer: Trainer) -> str:
+    """Who reads, and waits."""
+    verb = "wait" if trainer.loaders > 1 else "waits"
+    return f"{amount(trainer.loaders, 'loader') if trainer.loaders else 'it'} {verb}"
+
+
 def signs(view: View, trainer: Trainer) -> Signs:
     """All there are."""
     return Signs(tuple(_own(view, trainer)), tuple(_around(view)))
@@ -115,12 +122,10 @@ def unknown(view: View, trainer: Trainer) -> tuple[Missing, ...]:
 
 
 def _own(view: View, trainer: Trainer) -> Iterator[Evidence]:
-    who = f"{trainer.loaders} loaders" if trainer.loaders else "it"
-    wait = "wait" if trainer.loaders else "waits"
     share, counted = blocked(view, trainer), delayed(view, trainer)
     if share is not None and view.above(share, "storage.blocked"):
         limit = 100 * view.limit("storage.blocked")
-        text = f"{who} {wait} for storage {100 * share:.0f} % of the time"
+        text = f"{waiters(trainer)} for storage {100 * share:.0f} % of the time"
         yield Evidence(text=text, value=100 * share, unit="%", limit=limit)
     if counted is not None and view.above(counted, "storage.delayed"):
         limit = 100 * view.limit("storage.delayed")

@@ -11,6 +11,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, serves, trains
 from gputop.diagnose.view import View
 from gputop.model import Gpu, Missing
+from gputop.words import amount
 
 # what to ask of the framework, and what to do by its answer; any but PyTorch takes the GPUs that it sees by itself
 _ASKED = {
@@ -93,12 +94,12 @@ def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
 def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     hidden = trainer.process.visible_gpus in ("", "-1")
     cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
-    of = f"{cores:.1f} of {units.cpus(allowed)}" if allowed else f"{cores:.1f}"
+    of = f"{cores:.1f} of {amount(allowed, 'CPU core')}" if allowed else f"{cores:.1f} CPU cores"
     busiest = max((view.mean(gpu, "busy_percent") or 0.0 for gpu in gpus), default=0.0)
     age_s = trainer.process.age_s
     evidence = [
         Evidence(
-            text=f"{of} CPU cores in use, {units.ago(age_s)} after its start",
+            text=f"{of} in use, {units.ago(age_s)} after its start",
             value=cores,
             unit="cores",
             limit=view.limit("cores"),

@@ -94,7 +94,7 @@ def _phase(view: View, trainer: Trainer) -> Phase:
     store = any(name.startswith("pt_tcpstore") for name in names)
     if (process.world_size or 1) > 1 and view.below(trainer.cores, "asleep_cores"):
         here = len(trainer.job.ranks) if trainer.job else 1
-        text = f"{here} of {process.world_size} ranks run on this machine; this one sleeps"
+        text = f"{here} of {process.world_size} ranks {'runs' if here == 1 else 'run'} on this machine; this one sleeps"
         return Phase(
             "it waits for other ranks" if store else "it may wait for other ranks", Evidence(text=text), _RANKS
         )
