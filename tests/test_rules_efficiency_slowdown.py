@@ -38,9 +38,10 @@ def told(verdict: Verdict) -> Finding:
 @pytest.mark.parametrize(
     ("gpu", "severity"),
     [
-        ({"busy_percent": turn(97, 85)}, "warn"),
+        ({"busy_percent": turn(97, 85)}, "info"),
         ({"busy_percent": turn(97, 89)}, None),  # by 8 %
-        ({"busy_percent": turn(97, 70)}, "crit"),
+        ({"busy_percent": turn(97, 70)}, "info"),  # perhaps it evaluates now
+        ({"busy_percent": turn(97, 70), "sm_clock_mhz": turn(1980, 1400)}, "crit"),  # it does not work less by itself
         ({"busy_percent": turn(85, 97)}, None),  # faster
         ({"busy_percent": turn(97, 85, at_s=900)}, None),  # four minutes ago
         ({"busy_percent": turn(97, 85, at_s=480)}, None),  # eight minutes of one speed are few
@@ -55,6 +56,29 @@ def test_slowdown(gpu: dict[str, Any], severity: str | None) -> None:
     assert (finding and finding.severity) == severity
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("VLLM::EngineCore",),
+        ("python", "-m", "ipykernel_launcher", "-f", "kernel.json"),
+        ("python", "evaluate.py"),
+    ],
+)
+def test_less_demand_is_not_slower(command: tuple[str, ...]) -> None:
+    gpu = {"busy_percent": turn(85, 45), "sm_clock_mhz": turn(1980, 1700)}
+    assert found(said(Machine(gpu=gpu, trainer={"command": command})), "slowdown") is None
+
+
+def test_a_gpu_that_is_less_busy_may_have_something_else_to_do() -> None:
+    dials = {"trainer": {"uid": 1}, "loaders": 2, "loader": {"cpu_percent": turn(20, 80)}}
+    for more in ({}, dials, {"host": {"cpu_percent": turn(10, 66)}}):  # an evaluation loads more in a second, too
+        finding = told(said(Machine(gpu={"busy_percent": turn(97, 55)}, **more)))
+        assert finding.severity == "info"
+        assert finding.headline.startswith("keeps its GPU 43 % less busy than ")
+        assert finding.headline.endswith(" ago: it became slower, or does something else")
+        assert finding.lost_share is None
+
+
 def test_it_names_what_changed_with_it() -> None:
     gpu = {"busy_percent": turn(97, 85), "sm_clock_mhz": turn(1980, 1700)}
     stress = {"name": "stress-ng", "user": "bob", "uid": 7, "cpu_percent": 900.0}
@@ -66,6 +90,7 @@ def test_it_names_what_changed_with_it() -> None:
         return replace(frame, processes=(*frame.processes, other))
 
     finding = told(said(Machine(gpu=gpu, trainer={"uid": 1}, host={"cpu_percent": turn(10, 66)}), more))
+    assert finding.severity == "warn"
     assert finding.headline.startswith("became 12 % slower")
     assert finding.headline.endswith("when something else changed")
     assert [item.text for item in finding.evidence] == [

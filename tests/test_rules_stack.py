@@ -34,7 +34,12 @@ def built(version: str | None, cuda: str | None = None, **dials: Any) -> Callabl
         (built("2.6.0+cu124", "12.4"), None),
         (built("2.7.0+cu126", "12.6", capability=(12, 0)), "warn"),
         (built("2.7.0+cu128", "12.8", capability=(12, 0)), None),
-        (built("2.9.0+cu128", "12.8", capability=(7, 0)), "warn"),
+        (built("2.7.1+cu128", "12.8", capability=(7, 0)), "warn"),
+        (built("2.8.0+cu129", "12.9", capability=(7, 0)), None),  # three releases have kernels for it again
+        (built("2.10.0+cu128", "12.8", capability=(7, 0)), None),
+        (built("2.10.0+cu128", "12.8", capability=(6, 1)), "warn"),
+        (built("2.10.0+cu130", "13.0", capability=(7, 0)), "warn"),
+        (built("2.11.0+cu128", "12.8", capability=(7, 0)), "warn"),
         (built("2.9.0+cu126", "12.6", capability=(7, 0)), None),
         (built("2.9.0", "12.8", capability=(7, 0)), None),  # no wheel: built by somebody for this card
         (built("2.9.0+cu130", "13.0", capability=(7, 5)), None),
@@ -59,6 +64,15 @@ def test_stack_vs_gpu_says_what_does_not_fit_and_leads_only_if_it_must() -> None
     old = found(after(built("2.4.1+cu121", "12.1"), 90), "stack-vs-gpu")
     assert old is not None
     assert not old.primary
+
+
+def test_stack_vs_gpu_says_with_what_the_wheels_of_a_release_begin() -> None:
+    told = found(after(built("2.10.0+cu128", "12.8", capability=(6, 1)), 90), "stack-vs-gpu")
+    assert told is not None
+    assert told.evidence[0].text == (
+        "PyTorch 2.10.0+cu128 is built with CUDA 12.8; H100 has compute capability 6.1, "
+        "and its wheels for CUDA 12.8 begin with 7.0"
+    )
 
 
 def test_stack_vs_gpu_abstains_on_what_is_hidden_and_says_nothing_of_other_frameworks() -> None:

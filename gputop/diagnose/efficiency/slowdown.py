@@ -12,6 +12,7 @@ from gputop.diagnose.estimate import change_point
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import notebook, plays_a_part
 from gputop.diagnose.view import View
 from gputop.units import ago
 
@@ -20,6 +21,12 @@ _KEPT = 240  # values: an hour
 _LEAST = 5  # values on either side of a change
 _NOW = 4  # values that tell whether it lasts
 _LEAST_CORRELATION, _SAMPLES = 0.5, 6  # of a rhythm that is sure, and as many samples in it [M]
+_SEE = Step(text="see where its time goes now, over some seconds", action="profile")
+_OUTSIDE = (Step(text="look at what changed with it, above: that comes first"), _SEE)
+_INSIDE = (
+    _SEE,
+    Step(text="usual reasons inside a program: longer samples, lists that grow, logging, garbage collection"),
+)
 
 
 class Change(NamedTuple):
@@ -51,8 +58,8 @@ def slowdown(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         notes, now_s = view.notes(trainer), view.frame.mono_s
         due_s = notes.setdefault("due_s", now_s + trainer.process.pid % _STEP_S)
-        if trainer.peers:
-            notes.clear()  # how fast it is is theirs, too
+        if trainer.peers or plays_a_part(trainer) or notebook(trainer):
+            notes.clear()  # how fast it is is theirs, too; or there is just less for it to do
         elif now_s >= due_s and view.knows(trainer, "duty"):
             notes["due_s"] = max(due_s + _STEP_S, now_s + _STEP_S / 2)
             _note_step(trainer, notes.setdefault("steps", deque(maxlen=_KEPT)))
@@ -77,7 +84,11 @@ def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Findi
     change = _change(view, trainer, steps, known_s)
     if change is None or not view.above(change.slower, "slower") or _starts_anew(trainer, change.ago_s):
         return None
-    return _told(view, trainer, change, tuple(_meanwhile(view, trainer, change.ago_s)))
+    meanwhile = tuple(_meanwhile(view, trainer, change.ago_s))
+    evidence = tuple(item for item, _ in meanwhile)
+    if change.what == "its GPU" and not any(vouches for _, vouches in meanwhile):
+        return _perhaps(view, trainer, change, evidence)
+    return _told(view, trainer, change, evidence)
 
 
 def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s: float) -> Change | None:
@@ -129,8 +140,8 @@ def _starts_anew(trainer: Trainer, ago_s: float) -> bool:
     return any(abs(age_s - ago_s) <= 4 * _STEP_S for age_s in ages)
 
 
-def _meanwhile(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
-    """What else changed at that time."""
+def _meanwhile(view: View, trainer: Trainer, ago_s: float) -> Iterator[tuple[Evidence, bool]]:
+    """What else changed at that time, and whether that makes it slower whatever it does."""
     for key, metric, text, share, more in _WITNESSES:
         about = key or (trainer.key if metric in _OF_TREE else trainer.uuids[0] if trainer.uuids else "")
         values = _past(view, about, metric, _KEPT * _STEP_S)
@@ -141,11 +152,13 @@ def _meanwhile(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]
             continue
         was, now = median(before), median(after)
         if (now - was if more else was - now) >= max(share[0], share[1] * abs(was)):
-            yield Evidence(text=text.format(was=was, now=now), value=now, limit=was)
-    yield from _came(view, trainer, ago_s)
+            yield Evidence(text=text.format(was=was, now=now), value=now, limit=was), metric not in _ITS_DOING
+    for program in _came(view, trainer, ago_s):
+        yield program, True
 
 
 _OF_TREE = {"loader_cpu", "loader_blocked", "run_wait"}
+_ITS_DOING = {"loader_cpu", "cpu_percent"}  # an evaluation changes these, too
 # subject (none: the trainer, or its GPU), metric, how it reads, by how much it must change (absolute, of what it was),
 # and whether it grows
 _WITNESSES = (
@@ -174,35 +187,44 @@ def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
 
 
 def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...]) -> Finding:
-    slower = 100 * change.slower
     severity: Severity = "crit" if change.slower >= view.limit("crit_slower") else "warn"
-    digits = 2 if change.unit == "s" else 0
-    amount = f"{change.before:.{digits}f} {change.unit}, now {change.after:.{digits}f} {change.unit}"
-    others = ", the CPUs and other programs" if view.frame.host.cpus_total else " and the CPUs"
-    was = {"its steps": f"its steps took {amount}", "its GPU": f"its GPU was busy {amount}"}
-    steps: tuple[Step, ...] = (
-        Step(text="look at what changed with it, above: that comes first"),
-        Step(text="see where its time goes now, over some seconds", action="profile"),
-    )
-    inside = (
-        Step(text="see where its time goes now, over some seconds", action="profile"),
-        Step(text="usual reasons inside a program: longer samples, lists that grow, logging, garbage collection"),
-    )
     why = "when something else changed" if meanwhile else "for a reason inside the program"
     return view.found(
         trainer,
         severity,
-        f"became {slower:.0f} % slower {ago(change.ago_s)} ago, {why}",
-        evidence=(
-            Evidence(
-                text=f"{was.get(change.what, f'{change.what} was {amount}')} ({-slower:.0f} %)",
-                value=change.after,
-                unit=change.unit,
-                limit=change.before,
-            ),
-            *(meanwhile or (Evidence(text=f"clocks, loaders, memory{others} are as before"),)),
-        ),
-        steps=steps if meanwhile else inside,
+        f"became {100 * change.slower:.0f} % slower {ago(change.ago_s)} ago, {why}",
+        evidence=_evidence(view, change, meanwhile),
+        steps=_OUTSIDE if meanwhile else _INSIDE,
         confidence=view.confidence(0.6),
         lost_share=change.slower,
+    )
+
+
+def _perhaps(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...]) -> Finding:
+    """Its steps do not show: a GPU that has less to do is no sign that the same work takes longer."""
+    less = f"{100 * change.slower:.0f} % less busy than {ago(change.ago_s)} ago"
+    return view.found(
+        trainer,
+        "info",
+        f"keeps its GPU {less}: it became slower, or does something else",
+        evidence=_evidence(view, change, meanwhile),
+        steps=(Step(text="see whether it evaluates now: then all may be well", action="stack"), *_INSIDE),
+        confidence=view.confidence(0.4),
+        state="less busy",
+    )
+
+
+def _evidence(view: View, change: Change, meanwhile: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    digits = 2 if change.unit == "s" else 0
+    amount = f"{change.before:.{digits}f} {change.unit}, now {change.after:.{digits}f} {change.unit}"
+    was = {"its steps": f"its steps took {amount}", "its GPU": f"its GPU was busy {amount}"}
+    others = ", the CPUs and other programs" if view.frame.host.cpus_total else " and the CPUs"
+    return (
+        Evidence(
+            text=f"{was.get(change.what, f'{change.what} was {amount}')} ({-100 * change.slower:.0f} %)",
+            value=change.after,
+            unit=change.unit,
+            limit=change.before,
+        ),
+        *(meanwhile or (Evidence(text=f"clocks, loaders, memory{others} are as before"),)),
     )

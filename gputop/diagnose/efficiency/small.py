@@ -9,7 +9,7 @@ from gputop.diagnose.efficiency.chip import at_work, duty, partitioned
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import notebook
+from gputop.diagnose.usage.programs import notebook, serves
 from gputop.diagnose.view import View
 from gputop.model import Missing
 
@@ -49,7 +49,7 @@ def small_job(view: View) -> Iterator[Finding]:
             continue
         if trainer.phase_s < view.limit("for_s") or not view.knows(trainer, "cores", "allowed", "power_share"):
             continue
-        if not view.above(trainer.duty, "least") or partitioned(trainer) or notebook(trainer):
+        if not view.above(trainer.duty, "least") or partitioned(trainer) or notebook(trainer) or serves(trainer):
             continue
         if _held(trainer) is None:
             view.abstain(trainer, Missing(metric="vram_bytes", reason="unsupported"))

@@ -8,6 +8,7 @@ from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, shared, waits_for_cpu
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import serves
 from gputop.diagnose.view import View
 from gputop.words import amount
 
@@ -53,7 +54,7 @@ def _often(view: View, trainer: Trainer, metric: str, bound: float) -> float | N
 def sync_log_stall(view: View) -> Iterator[Finding]:
     """The GPU has short gaps, loaders are idle, and the main thread works in the gaps and writes in every second."""
     for trainer in view.trainers():
-        if not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
+        if serves(trainer) or not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
             continue
         if view.usual_step_s > view.limit("step_s"):
             view.abstain(trainer, unlock=_MORE_OFTEN)  # whoever writes now and then seems to write all the time

@@ -10,6 +10,7 @@ from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, shared, waits_for_cpu, waits_for_storage
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import serves
 from gputop.diagnose.view import View
 from gputop.model import Gpu
 
@@ -69,7 +70,7 @@ def capacity(gpu: Gpu) -> float | None:
 def h2d_transfer_bound(view: View) -> Iterator[Finding]:
     """It has gaps while much comes over PCIe: all that the link carries, or what one thread can copy."""
     for trainer in view.trainers():
-        if not view.knows(trainer, "duty", "pcie_rx") or not view.below(trainer.duty, "duty"):
+        if serves(trainer) or not view.knows(trainer, "duty", "pcie_rx") or not view.below(trainer.duty, "duty"):
             continue
         if (trainer.duty or 0.0) < view.limit("starved.least"):
             continue

@@ -10,6 +10,7 @@ from gputop.diagnose.room import unused
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import serves
 from gputop.diagnose.view import View
 from gputop.words import amount
 
@@ -28,7 +29,7 @@ from gputop.words import amount
 def loader_in_main(view: View) -> Iterator[Finding]:
     """No loaders, one thread fully busy, and signs that it reads: launching kernels looks the same without them."""
     for trainer in view.trainers():
-        if trainer.loaders or not view.knows(trainer, "duty", "main", "cores"):
+        if trainer.loaders or serves(trainer) or not view.knows(trainer, "duty", "main", "cores"):
             continue
         alone = view.above(trainer.main, "main") and view.below(trainer.cores, "cores")
         shape = trainer.shape

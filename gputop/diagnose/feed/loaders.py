@@ -25,6 +25,7 @@ from gputop.diagnose.starved import (
     waiting,
 )
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import serves
 from gputop.diagnose.view import View
 from gputop.words import amount
 
@@ -51,7 +52,7 @@ _LESS_WORK = (
 def starved_cpu_saturated(view: View) -> Iterator[Finding]:
     """The GPU waits and every CPU it may use is busy loading."""
     for trainer in view.trainers():
-        if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer):
+        if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer) or serves(trainer):
             continue
         loaders_busy = trainer.loaders >= 1 and view.above(trainer.loader_cpu, "loader_cpu")
         enough = trainer.loaders >= view.limit("loaders_share") * (trainer.allowed or math.inf)

@@ -18,7 +18,10 @@ Version = tuple[int, int]
 # CUDA release notes; sheffield_hpc#1890, pytorch#90761 (9.0), pytorch#167244 (10.0, 12.0), pytorch#52288 (8.6).
 _NEEDS: dict[int, Version] = {8: (11, 0), 9: (11, 8), 10: (12, 8), 12: (12, 8)}
 _LIKES: dict[Version, Version] = {(8, 6): (11, 1), (8, 9): (11, 8)}
-_DROPS_AT, _DROPS_BELOW = (12, 8), (7, 5)  # wheels from this CUDA on begin with that capability: pytorch RELEASE.md
+# Wheels for this CUDA and later begin with this capability; those for CUDA 12 of some releases with an older one.
+# pytorch RELEASE.md; pytorch#145792 (2.7), pytorch#157968 (2.8), pytorch#172352 (2.11).
+_DROPS_AT, _BEGIN_WITH = (12, 8), (7, 5)
+_VOLTA, _WITH_VOLTA = (7, 0), ((2, 8), (2, 9), (2, 10))
 # when releases came out, in years: github.com/pytorch/pytorch/releases
 _RELEASED = {
     (1, 7): 2020.8, (1, 8): 2021.2, (1, 9): 2021.5, (1, 10): 2021.8, (1, 11): 2022.2, (1, 12): 2022.5,
@@ -78,13 +81,21 @@ def _misfit(view: View, trainer: Trainer, gpu: Gpu) -> Misfit | None:
     if needed and cuda < needed:
         text = f"{built}; {chip}, which begins with CUDA {_said(needed)}"
         return Misfit("warn", "runs a PyTorch older than its GPU", _evidence(text, cuda, needed))
-    if "+cu" in (process.torch_version or "") and cuda >= _DROPS_AT and capability < _DROPS_BELOW:
-        text = f"{built}; {chip}, and wheels for CUDA {_said(_DROPS_AT)} begin with {_said(_DROPS_BELOW)}"
-        return Misfit("warn", "runs a PyTorch that has dropped its GPU", _evidence(text, capability, _DROPS_BELOW))
+    begin = _begins_with(process.torch_version or "", cuda)
+    if begin and capability < begin:
+        text = f"{built}; {chip}, and its wheels for CUDA {_said(cuda)} begin with {_said(begin)}"
+        return Misfit("warn", "runs a PyTorch that has dropped its GPU", _evidence(text, capability, begin))
     if liked and cuda < liked:
         text = f"{built}; {chip}, for which kernels exist from CUDA {_said(liked)} on"
         return Misfit("info", "runs a PyTorch without kernels made for its GPU", _evidence(text, cuda, liked))
     return _aged(view, trainer, capability)
+
+
+def _begins_with(version: str, cuda: Version) -> Version | None:
+    """The oldest compute capability that a wheel has kernels for, where that is known to matter."""
+    if "+cu" not in version or cuda < _DROPS_AT:
+        return None
+    return _VOLTA if cuda[0] == _DROPS_AT[0] and _pair(version) in _WITH_VOLTA else _BEGIN_WITH
 
 
 def _aged(view: View, trainer: Trainer, capability: Version) -> Misfit | None:
