@@ -171,10 +171,33 @@ def test_the_mouse_ticks_chooses_and_presses() -> None:
             await stage.press("k")
             await click(stage, "KILL")
             await click(stage, "Send KILL")
+            await stage.pilot.pause(0.6)
             await click(stage, "Yes, KILL 1 process")
             await says(stage, " ended after ")
 
         play(scene, named(frame))
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_double_click_is_one_yes(moved: int) -> None:
+    with sleeping() as child:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k", *["up"] * 4, "space")
+            y = next(place for place, line in enumerate(stage.lines) if "Send KILL" in line)
+            x = stage.lines[y].index("Send KILL") + 3
+            await stage.pilot.click(offset=(x, y), times=1 if moved else 3)
+            if moved:
+                await stage.pilot.click(offset=(x + moved, y))
+            await stage.pilot.pause()
+            assert f"KILL ends {child.pid} at once, and nothing can be saved: really?" in stage.text
+            await stage.pilot.pause(0.6)
+            assert unharmed(child.pid)
+            await stage.pilot.click(offset=(x, y))
+            await says(stage, f"{child.pid} ended after ")
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+        assert child.wait(5) == -signal.SIGKILL
 
 
 def pidfds() -> int:

@@ -168,6 +168,26 @@ def test_the_screen_is_saved_as_it_is_without_secrets(
     play(scene, shown, size=(159, 40), look=look)
 
 
+def test_no_pane_of_a_large_screen_takes_a_secret_into_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    command = ("sh", "--token", "a pass phrase", "-v")
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("end")
+        assert stage.text.count("sh --token a pass phrase -v") == 2, "on its line, and below as selected"
+        await into_files(stage, tmp_path, "ts")
+        text = next(path.read_text() for path in saved(tmp_path) if path.suffix == ".txt")
+        assert text.count("sh --token *** -v") == 2
+        await stage.press("escape", "backslash", *SECRET, "enter")
+        assert SECRET in stage.text, "what was typed"
+        await stage.press("S", "t")
+        await stage.until(lambda: sum(bool(path.read_text()) for path in saved(tmp_path)) == 3)
+        texts = [path.read_text() for path in saved(tmp_path)]
+        assert not [text for text in texts if "phrase" in text or SECRET in text]
+
+    play(scene, frame(LLAMA, loose=(process(9, cpu_percent=500.0, command=command),), gpus=8), size=(200, 60))
+
+
 def test_no_two_files_have_one_name_and_none_can_be_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for _ in range(20):

@@ -10,6 +10,7 @@ from gputop import words
 from gputop.figures import waited
 from gputop.model import GpuShare, Process, Role
 from gputop.ui.table import tree
+from gputop.ui.table.kin import below
 from gputop.ui.table.row import Key, Row, process_key
 from gputop.ui.table.tree import View
 from tests.hostile import STRINGS
@@ -231,3 +232,17 @@ def test_hostile_strings_become_lines() -> None:
         hostile = Process(pid=7, started_ticks=1, user=text, name=text, command=(text, text), cpu_percent=200.0)
         (row,) = tree.build(frame(loose=(hostile,)), View())
         assert len(row.text) <= words.MOST
+
+
+def test_below_a_process_are_its_children_and_theirs_and_nobody_who_is_older_than_his_parent() -> None:
+    top, child, grandchild = process(30), process(40, 30), process(50, 40)
+    older = replace(process(20, 30), started_ticks=1)
+    others = (process(60, 1), older, process(21, 20), child, top, grandchild)
+    assert below(top, others) == [child, grandchild]
+    assert below(grandchild, others) == []
+    circle = [replace(process(pid, 30 + (pid - 29) % 3), started_ticks=7) for pid in (30, 31, 32)]
+    assert {one.pid for one in below(circle[0], circle)} == {31, 32}
+    itself = process(5, 5)
+    assert below(itself, [itself]) == []
+    assert below(replace(top, verified=False), others) == [], "its pid is one of another namespace"
+    assert below(process(0, 0), [process(1, 0)]) == [], "the kernel is nobody's parent here"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 
 import pytest
 
+from gputop.actions.signals import Order
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.ui.keys.declared import KEYS
-from tests.acting import job, moment, unharmed, until
+from tests.acting import job, moment, program, unharmed, until
 from tests.dialogs import named, says, sleeping, trainer
 from tests.screens import Stage, play
 from tests.watching import root_only
@@ -153,6 +155,63 @@ def test_who_is_tagged_is_meant_and_nobody_else() -> None:
         assert (one.wait(5), two.wait(5)) == (-signal.SIGTERM, -signal.SIGTERM)
         assert unharmed(spared.pid)
         assert nice(spared.pid) == before
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long to see whether somebody has ended."""
+    monkeypatch.setattr("gputop.ui.signal.question.Order", partial(Order, watch_s=0.1))
+
+
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True)\nwhile True: time.sleep(60)"
+
+
+@pytest.mark.usefixtures("soon")
+def test_kill_is_proposed_for_who_did_not_end_and_for_nobody_else_who_is_tagged() -> None:
+    with program(DEAF) as (deaf, _), sleeping() as one, sleeping() as two:
+
+        async def scene(stage: Stage) -> None:
+            await to(stage, deaf)
+            await stage.press("k", "right", "enter")
+            await says(stage, f"{deaf} is still there after ")
+            await stage.press("k")
+            assert "(•)  9 KILL" in stage.text
+            await stage.press("escape")
+            for child in (one, two):
+                await to(stage, child.pid)
+                await stage.press("space")
+            await to(stage, deaf)
+            await stage.press("k")
+            assert "to    2 tagged processes" in stage.text
+            assert "(•) 15 TERM" in stage.text
+            await stage.press("escape", "U")
+            await to(stage, deaf)
+            await stage.press("space")
+            await to(stage, one.pid)
+            await stage.press("k")
+            assert f"to    {deaf}  python" in stage.text, "tagged, and nobody but who was asked already"
+            assert "(•)  9 KILL" in stage.text
+
+        play(
+            scene,
+            moment(*(trainer(pid, rank=rank) for rank, pid in enumerate((deaf, one.pid, two.pid))), launcher=None),
+        )
+        assert unharmed(deaf)
+
+
+@pytest.mark.usefixtures("soon")
+def test_kill_is_proposed_as_long_as_that_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gputop.ui.main.acting._RESULT_S", 0.5)
+    with program(DEAF) as (deaf, _):
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k", "right", "enter")
+            await says(stage, f"{deaf} is still there after ")
+            await stage.pilot.pause(0.6)
+            await stage.press("k")
+            assert "(•) 15 TERM" in stage.text
+
+        play(scene, moment(trainer(deaf), launcher=None))
 
 
 async def to(stage: Stage, pid: int) -> None:

@@ -113,6 +113,15 @@ async def tag_children(stage: Stage) -> None:
     assert " · 37 tagged · " in stage.text
     await stage.press("c")
     assert "tagged ·" not in stage.text
+    await stage.press("H", "slash", *"41000", "enter")
+    assert stage.selected == "41000"
+    await stage.press("c")
+    assert " · 37 tagged · " in stage.text, "the launcher and all that it has launched, though they stand beside it"
+    await stage.press("U", "H", "f5", "slash", *"41200", "enter", "c")
+    assert stage.selected == "41200"
+    assert " · 9 tagged · " in stage.text, "in the flat list too"
+    await stage.press("U", "backslash", *"role=trainer", "enter", "home", "c")
+    assert " 1 process tagged" in stage.lines[-1], "nobody whom the filter hides"
 
 
 @does("untag")

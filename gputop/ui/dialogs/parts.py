@@ -77,6 +77,10 @@ class PartsDialog(Dialog[Answer], Generic[Answer, Stop]):
     def take(self, stop: Stop) -> None:
         """What a click there does."""
 
+    def clicked(self, stop: Stop) -> None:
+        """There was a click."""
+        self.take(stop)
+
     def lines(self) -> Sequence[Line]:
         """The lines of its parts."""
         self._parts = self.parts()
@@ -88,15 +92,17 @@ class PartsDialog(Dialog[Answer], Generic[Answer, Stop]):
 
     @on(events.Click)
     def click(self, event: events.Click) -> None:
-        """A click is Space on what is there."""
+        """A click is Space on what is there; the second of a double-click was meant for what stood there before."""
         event.stop()
+        if event.chain > 1:
+            return
         box = self.query_one(Lines).region
         place, x = event.screen_y - box.y, event.screen_x - box.x
         if not (box.contains(event.screen_x, event.screen_y) and place < len(self._parts)):
             return
         for start, end, stop in self._parts[place].spots:
             if start <= x < end:
-                self.take(stop)
+                self.clicked(stop)
                 break
         if self.is_current:
             self.redraw()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from textual.message import Message
 
 from gputop.actions.hold import Hold, Scope, reaches
 from gputop.actions.target import Rights
+from gputop.declare import record
 from gputop.model import Frame, Identity, Process
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.board import Board
@@ -16,15 +18,24 @@ from gputop.ui.table.row import Row
 
 if TYPE_CHECKING:
     from gputop.actions.action import Run
-    from gputop.actions.signals import Order
+    from gputop.actions.signals import Choice, Order
 
 _PROGRESS_S, _RESULT_S = 3.0, 12.0
+
+
+@record(frozen=True, slots=True)
+class About:
+    """Whom a run is about: the process it was asked for, how far it reaches, and who that was."""
+
+    process: Identity
+    scope: Scope
+    everybody: frozenset[Identity]
 
 
 class Told(Message):
     """A run has something to say, from its thread."""
 
-    def __init__(self, run: Run, about: tuple[Identity, Scope]) -> None:
+    def __init__(self, run: Run, about: About) -> None:
         super().__init__()
         self.run, self.about = run, about
 
@@ -33,7 +44,7 @@ class Acting(Board):
     """What the keys of the group ACT do."""
 
     _newest: Run | None = None
-    _still: tuple[Identity, Scope] | None = None  # who did not end when asked to
+    _still: tuple[About, float] | None = None  # who did not end when asked to, and until when that is news
 
     @property
     def rights(self) -> Rights:
@@ -55,20 +66,17 @@ class Acting(Board):
         self, frame: Frame, process: Process, scope: Scope = Scope.PROCESS, tagged: Sequence[Process] = ()
     ) -> None:
         """Ask which signal, for a process as it is in a frame. From here on its row does not matter."""
-        from gputop.actions.signals import BY_NAME, SIGNAL  # late
+        from gputop.actions.signals import SIGNAL  # late
         from gputop.ui.signal import SignalDialog
         from gputop.ui.signal.question import Question
 
         hold = Hold(frame, process, self.rights, tagged)
-        choice, about = BY_NAME["TERM"], process.identity
-        scopes = (Scope.PROCESS, *(reach.scope for reach in hold.reaches))
-        if self._still and self._still[0] == about and self._still[1] in scopes:
-            choice, scope = BY_NAME["KILL"], self._still[1]
+        choice, scope = self._proposed(hold, scope)
         question = Question(hold, hold.refusal or SIGNAL.why_not(process, self.rights), scope, choice)
 
         def send(order: Order) -> None:
             self._still = None
-            self._newest = SIGNAL.run(hold, order, self._teller(process, order.scope))
+            self._newest = SIGNAL.run(hold, order, self._teller(hold, order.scope))
 
         self.app.push_screen(SignalDialog(question, send, self.look))
 
@@ -79,11 +87,24 @@ class Acting(Board):
         if picked := self._picked():
             frame, process, scope, tagged = picked
             hold = Hold(frame, process, self.rights, tagged)
-            self._newest = RENICE.run(hold, Niceness(step, scope, relative=True), self._teller(process, scope))
+            self._newest = RENICE.run(hold, Niceness(step, scope, relative=True), self._teller(hold, scope))
             hold.close()
 
-    def _teller(self, process: Process, scope: Scope) -> Callable[[Run], object]:
-        about = (process.identity, scope)
+    def _proposed(self, hold: Hold, scope: Scope) -> tuple[Choice, Scope]:
+        """TERM; KILL while it is news that those who are meant did not end when they were asked to, all of them."""
+        from gputop.actions.signals import BY_NAME  # late
+
+        if self._still:
+            asked, until_s = self._still
+            again = Scope.TAGGED if scope is Scope.TAGGED else asked.scope
+            who = {process.identity for process in hold.who(again)}
+            same = again is Scope.TAGGED or hold.process.identity == asked.process
+            if time.monotonic() < until_s and same and who and who <= asked.everybody:
+                return BY_NAME["KILL"], again
+        return BY_NAME["TERM"], scope
+
+    def _teller(self, hold: Hold, scope: Scope) -> Callable[[Run], object]:
+        about = About(hold.process.identity, scope, frozenset(process.identity for process in hold.who(scope)))
         return lambda run: self.post_message(Told(run, about))
 
     def on_told(self, told: Told) -> None:
@@ -98,7 +119,7 @@ class Acting(Board):
             return
         parts = [result.text, *(line for line in result.lines if line != result.text)]
         if isinstance(result, Signalled) and result.still:
-            self._still = told.about
+            self._still = told.about, time.monotonic() + _RESULT_S
             parts.insert(1, f"KILL? {key.names[0]} asks for it" if key.names else "KILL?")
         self.say(
             self.look.glyphs.dot.join(f" {part} " for part in parts).strip(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -40,6 +41,7 @@ from gputop.ui.panes.prompt import Prompt
 from gputop.ui.profiling.errands import Errands
 from gputop.ui.profiling.line import ErrandLine
 from gputop.ui.profiling.line import height as errand_lines
+from gputop.ui.table.row import Row
 from gputop.ui.table.tree import View
 from gputop.ui.table.widget import Table
 from gputop.ui.tape.player import Player
@@ -248,14 +250,17 @@ class Board(Screen[None], inherit_bindings=False):
         shown = [(name, rect) for name in only or AROUND if (rect := getattr(panes, name))]
         if not shown:
             return
-        parts = Parts(
+        parts = self.parts(update, panes, self.table.listing.cursor)
+        for name, rect in shown:
+            self.query_one(f"#{name}", Lines).show(self.strips(name, rect, parts))
+
+    def parts(self, update: Update, panes: Panes, selected: Row | None) -> Parts:
+        """What the panes around the table are drawn from."""
+        return Parts(
             frame=update.frame, past=self.past, status=self.program.status(), density=panes.density,
-            first_gpu=self.first_gpu, selected=self.table.listing.cursor, look=self.look,
-            scene=self.scene(update), states=self.states,
+            first_gpu=self.first_gpu, selected=selected, look=self.look, scene=self.scene(update), states=self.states,
             page=self.page if self.alone == "advice" else None, page_first=self.page_first,
         )  # fmt: skip
-        for name, rect in shown:
-            self._draw(name, rect, parts)
 
     def scene(self, update: Update) -> Scene:
         """What the advice is drawn from."""
@@ -267,13 +272,12 @@ class Board(Screen[None], inherit_bindings=False):
             together=lambda: _together(update.frame, self.past, self.program.monitor.limits),
         )  # fmt: skip
 
-    def _draw(self, name: str, rect: Rect, parts: Parts) -> None:
-        """A pane that cannot be drawn says so; the others live."""
+    def strips(self, name: str, rect: Rect, parts: Parts) -> Sequence[Strip]:
+        """The lines of a pane; one that cannot be drawn says so, and the others live."""
         try:
-            strips = parts.strips(name, rect)
+            return parts.strips(name, rect)
         except Exception as error:
-            strips = [self._failed(error, name, rect.width)]
-        self.query_one(f"#{name}", Lines).show(strips)
+            return [self._failed(error, name, rect.width)]
 
     def _failed(self, error: Exception, name: str, width: int) -> Strip:
         return Line(self.look).add(f" {self.program.failed(error, f'the {name} pane')}", "warn").strip(width)

@@ -10,14 +10,14 @@ class Picking(Board):
     """Tags, for what is done to several processes at once."""
 
     def action_tag(self, children: bool) -> None:
-        """Tag the selected line, alone or with what is below it; alone, on to the next line."""
+        """Tag the selected line, alone or with all that is below it; alone, on to the next line."""
         listing = self.table.listing
         row = listing.cursor
         if row is None:
             return
         self.table.key()
         if children:
-            listing.tags.toggle_all(row)
+            listing.tags.toggle_all(row, listing.matching)
         else:
             listing.tags.toggle(row)
             listing.move(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,9 +18,10 @@ from gputop.ui.advice import sheet
 from gputop.ui.keys import declared
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.advising import Advising
+from gputop.ui.main.board import AROUND
 from gputop.ui.main.changing import Changing
 from gputop.ui.panes.lines import Lines
-from gputop.ui.table.row import Row
+from gputop.ui.table.row import Row, masked
 
 if TYPE_CHECKING:
     from gputop.ui.dialogs.saving import Kind, Shot
@@ -131,7 +133,20 @@ class Taking(Advising, Changing):
             self.save_of(Shot(self._panes, partial(json.snapshot, self.shown)))
 
     def _panes(self) -> list[tuple[Region, Sequence[Strip]]]:
-        return [(pane.region, pane.masked()) for pane in self.query(Lines) if pane.display]
+        """What each pane shows; those around the table are drawn anew from what may leave the machine."""
+        update, panes, row = self.shown, self.panes, self.table.listing.cursor
+        if update is None or panes is None:
+            return []
+        from gputop.export.private import redacted  # late
+
+        self.past.at_s = update.frame.mono_s
+        parts = self.parts(replace(update, frame=redacted(update.frame)), panes, row and masked(row))
+        drawn = {name: self.strips(name, rect, parts) for name in AROUND if (rect := getattr(panes, name)) is not None}
+        return [
+            (pane.region, drawn[pane.id] if pane.id in drawn else pane.masked())
+            for pane in self.query(Lines)
+            if pane.display
+        ]
 
     def save_of(self, shot: Shot) -> None:
         """The same for any screen."""

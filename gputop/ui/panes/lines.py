@@ -24,7 +24,7 @@ class Lines(Widget):
         return self._strips
 
     def masked(self) -> Sequence[Strip]:
-        """What of it goes into a file."""
+        """What of it goes into a file: a pane that shows command lines masks them as such; see `picture` for others."""
         return self._strips
 
     def show(self, strips: Sequence[Strip]) -> None:

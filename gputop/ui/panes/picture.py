@@ -1,4 +1,4 @@
-"""The screen as a picture: its panes put together, as SVG or as text."""
+"""The screen as a picture: its panes put together, as SVG or as text, without what looks like a secret."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.segment import Segment
 from textual.geometry import Region
 from textual.strip import Strip
 
+from gputop.safe.text import redact
 from gputop.ui import draw
 from gputop.ui.look import Look
 
@@ -18,14 +21,35 @@ _FONTS = re.compile(r',\s*url\("https:[^")]*"\) format\("\w+"\)')
 
 
 def composed(width: int, height: int, panes: Iterable[tuple[Region, Sequence[Strip]]], look: Look) -> list[Strip]:
-    """Panes that do not overlap as lines of the whole screen."""
+    """Panes that do not overlap as lines of the whole screen, each masked, whatever its pane has masked already."""
     blank = draw.blank(width, look)
     lines = [blank] * height
     for region, strips in panes:
         for y, strip in zip(range(region.y, min(region.bottom, height)), strips, strict=False):
             left, right = lines[y].crop(0, region.x), lines[y].crop(region.right, width)
-            lines[y] = Strip.join([left, strip.adjust_cell_length(region.width), right])
+            lines[y] = Strip.join([left, masked(strip).adjust_cell_length(region.width), right])
     return lines
+
+
+def masked(strip: Strip) -> Strip:
+    """A line with whatever looks like a secret in what it says masked; the rest keeps how it looks."""
+    shown = strip.text
+    safe = redact(shown)
+    if safe == shown:
+        return strip
+    start = _alike(shown, safe)
+    same = _alike(shown[:start:-1], safe[:start:-1])  # at the ends
+    left, right = cell_len(shown[:start]), cell_len(shown[len(shown) - same :])
+    hidden = strip.crop(left, strip.cell_length - right)
+    style = next((segment.style for segment in hidden), None)
+    mask = Segment(safe[start : len(safe) - same], style)
+    return Strip.join([strip.crop(0, left), Strip([mask]), strip.crop(strip.cell_length - right)])
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def text(lines: Sequence[Strip]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from textual import events
@@ -12,6 +13,7 @@ from gputop.ui.look import Look
 from gputop.ui.signal.paper import SignalPaper
 from gputop.ui.signal.question import Question, Stop
 
+_READ_S = 0.5  # in which nobody has read a question that a click has brought up
 _FOOT = "arrows, Tab move   Space, Enter choose   Esc cancels"
 
 
@@ -24,6 +26,7 @@ class SignalDialog(PartsDialog[None, Stop]):
         super().__init__(look)
         self.question = question
         self._send = send
+        self._asked_s = 0.0  # when it asked a second time
 
     def parts(self) -> list[Part[Stop]]:
         """All of it, as much as there is room for."""
@@ -60,5 +63,12 @@ class SignalDialog(PartsDialog[None, Stop]):
             if order := self.question.order():
                 self._send(order)
                 self.dismiss(None)
+            elif self.question.sure:
+                self._asked_s = time.monotonic()
         else:
             self.question.take(stop)
+
+    def clicked(self, stop: Stop) -> None:
+        """The same, but that one double-click, though the mouse moved, is no answer to both questions."""
+        if stop != "send" or not self.question.sure or time.monotonic() - self._asked_s >= _READ_S:
+            self.take(stop)

@@ -1,8 +1,8 @@
-"""Who belongs to whom in a job: ranks, the loaders of each, and the others. Pure."""
+"""Who belongs to whom: in a job ranks, the loaders of each, and the others; of any process all below it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gputop.model import Identity, Process, Role
@@ -45,3 +45,16 @@ def _owner(process: Process, owners: Mapping[int, Identity], parents: Mapping[in
     while pid not in owners and pid in parents and steps:
         pid, steps = parents[pid], steps - 1
     return owners.get(pid)
+
+
+def below(process: Process, processes: Iterable[Process]) -> list[Process]:
+    """Its children, theirs, and so on: nobody who is older than his parent, whose pid then was another's."""
+    children: dict[int, list[Process]] = {}
+    for one in processes:
+        children.setdefault(one.parent_pid, []).append(one)
+    found = [process]
+    for parent in found:  # grows; each pid is taken once, so that no circle goes on for ever
+        if parent.verified and parent.pid:
+            born = children.pop(parent.pid, ())
+            found += (child for child in born if child.started_ticks >= parent.started_ticks)
+    return [one for one in found if one.identity != process.identity]

@@ -8,6 +8,7 @@ from typing import Literal
 from gputop import words
 from gputop.figures import Figures, one, together
 from gputop.model import Frame, Process, Role
+from gputop.safe.text import redact_argv
 
 Key = tuple[str | int, ...]  # ("job", key), ("process", pid, started), ("more", pid, started)
 Kind = Literal["job", "process", "loader", "more"]
@@ -71,6 +72,15 @@ class Row:
             return self.said
         folded = sum(process.role is Role.LOADER for process in self.members) if self.open is False else 0
         return (words.command(self.process, self.number, folded),)
+
+
+def masked(row: Row) -> Row:
+    """The line with what looks like a secret in its command line masked."""
+    if row.process is None:
+        return row
+    own = replace(row.process, command=redact_argv(row.process.command))
+    members = [own if member is row.process else member for member in row.members]
+    return replace(row, process=own, members=members)
 
 
 def process_key(process: Process) -> Key:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gputop.model import Frame, Identity, Process
+from gputop.ui.table.kin import below
 from gputop.ui.table.row import Row
 
 
@@ -25,9 +26,11 @@ class Tags:
         """Tag a line, or no longer."""
         self._set(_own(row), row not in self)
 
-    def toggle_all(self, row: Row) -> None:
-        """Tag a line with everything below it, or no longer."""
-        self._set([*_own(row), *row.members], row not in self)
+    def toggle_all(self, row: Row, only: Collection[Identity] | None = None) -> None:
+        """Tag a line with everything below it, shown or not, or no longer; of all that is below it `only` these."""
+        kin = below(row.process, row.frame.processes) if row.process else []
+        wanted = [process for process in kin if only is None or process.identity in only]
+        self._set([*_own(row), *row.members, *wanted], row not in self)
 
     def clear(self) -> None:
         """Tag nobody."""

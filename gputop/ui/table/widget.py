@@ -13,7 +13,6 @@ from textual.strip import Strip
 
 from gputop.ended import Ended
 from gputop.model import Frame, Identity, Role
-from gputop.safe.text import redact_argv
 from gputop.ui import draw
 from gputop.ui.gpus.state import State
 from gputop.ui.look import Ground, Look
@@ -23,7 +22,7 @@ from gputop.ui.table import rows
 from gputop.ui.table.columns import BY_ID, PRESETS, Preset
 from gputop.ui.table.listing import Listing
 from gputop.ui.table.places import Place, fit
-from gputop.ui.table.row import Key, Row
+from gputop.ui.table.row import Key, Row, masked
 from gputop.ui.table.tree import Idle, View
 from gputop.words import amount
 
@@ -153,10 +152,9 @@ class Table(Lines, can_focus=True):
         for place, (row, on) in enumerate(self._window(), HEAD):
             if row.process is None or place >= len(strips):
                 continue
-            hidden = replace(row, process=replace(row.process, command=redact_argv(row.process.command)))
             cells = rows.texts(row, self._places, self._state(row))
             safe = [
-                hidden.text if place.column.id == "command" else text
+                masked(row).text if place.column.id == "command" else text
                 for place, text in zip(self._places, cells, strict=True)
             ]
             if safe != list(cells):
