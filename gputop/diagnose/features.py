@@ -62,6 +62,7 @@ def trainer(
     age_s = None if known.context_s is None else frame.mono_s - known.context_s
     settled = age_s is not None and age_s >= warm_s
     about, uuids = key(identity), tuple(gpu.uuid for gpu in gpus)
+    at_work = tuple(gpu for gpu in gpus if gpu.uuid in known.works_on) or gpus
     sums = means(about, seconds, WINDOW_S)
     busy, switches, own = sums.get("busy_percent"), sums.get("switches"), sums.get("own")
     team = frozenset(one.identity for one in tree if one.role is Role.LOADER)
@@ -74,6 +75,7 @@ def trainer(
         tree=tuple(tree),
         gpus=gpus,
         uuids=uuids,
+        works_on=at_work,
         peers=_peers(past, gpus, process),
         settled=settled,
         warm=settled and (known.worked or _mute(gpus)),
@@ -82,18 +84,18 @@ def trainer(
         phase_s=frame.mono_s - known.phase_s,
         missing=sum((one.missing for one in tree[:2]), ()) + sum((gpu.missing for gpu in gpus), ()),
         duty=None if busy is None else busy / 100,
-        **_of_card(past.cards.get(gpus[0].uuid) if gpus else None),
+        **_of_card(past.cards.get(at_work[0].uuid) if at_work else None),
         allowed=process.allowed_cpus,
         loaders=len(team),
         team=team,
         switches=switches / own if switches is not None and own else None,
         **_of_tree(sums),
-        **_of_gpus(past, gpus, [means(gpu.uuid, seconds, WINDOW_S) for gpu in gpus]),
+        **_of_gpus(past, at_work, [means(gpu.uuid, seconds, WINDOW_S) for gpu in at_work]),
     )
 
 
 def _of_card(card: Card | None) -> dict[str, Any]:
-    """How its first GPU is busy and not."""
+    """How the first GPU that it works on is busy and not."""
     if card is None:
         return {"shape": None, "period": None, "spacing_s": 1.0}
     return {"shape": card.shape, "period": card.period, "spacing_s": card.spacing_s}
@@ -110,7 +112,7 @@ def _of_tree(sums: Means) -> dict[str, Any]:
 
 
 def _of_gpus(past: Remembered, gpus: Sequence[Gpu], cards: Sequence[Means]) -> dict[str, Any]:
-    """Means over its GPUs; `cards` are those of each."""
+    """Means over GPUs; `cards` are those of each."""
     values = {
         "power_share": _mean([_power_share(past, gpu, means) for gpu, means in zip(gpus, cards, strict=True)]),
         "clock_share": _mean([_clock_share(gpu, means) for gpu, means in zip(gpus, cards, strict=True)]),
@@ -127,7 +129,7 @@ def _mute(gpus: Sequence[Gpu]) -> bool:
 
 
 def _gpus(frame: Frame, process: Process) -> tuple[Gpu, ...]:
-    """Those it computes on."""
+    """Those it has opened to compute on."""
     found = (frame.by_uuid.get(share.uuid) for share in process.gpus if share.kind != "graphics")
     return tuple(gpu for gpu in found if gpu is not None)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.diagnose.card import LEAST_S, Card
+from gputop.diagnose.known import total
 from gputop.diagnose.sums import Followed, Sums
 from gputop.diagnose.tree import TREE, added_up, compiles, key, members
 from gputop.history import GPU, HOST, History, Key
@@ -18,6 +19,8 @@ _DESCRIBED = 2  # cards at each look whose rhythm is worked out; one a second wh
 _PHASE_S, _PHASE_LOOKS = 10.0, 3  # of other work than before make a phase: so many seconds, so many frames at least
 _PHASE_POINTS, _PHASE_LEAST_S, _PHASE_MOST_S = 30.0, 30.0, 300.0
 _SURE = 3.0  # standard errors of a mean over these looks: work with gaps of seconds varies that much by itself
+_WORK_PERCENT = 1.0  # busy: less is no work
+_LEFT_S, _LEFT_LOOKS = 30.0, 10  # of work on other GPUs alone, in so many looks at least: one is left unused
 _KEPT_S = 900.0  # notes of a rule about something that is gone
 _COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
 _STARTS_S = 10.0  # to start costs more than anything later
@@ -30,12 +33,24 @@ class Known:
 
     context_s: float | None = None  # mono time at which its context began, as far as is known
     worked: bool = False  # its GPU has been busy
+    work_s: float = 0.0  # in which it worked on any of its GPUs
+    worked_s: dict[str, float] = field(default_factory=dict)  # how much of that there was at its last work on each
+    works_on: frozenset[str] = frozenset()  # those that it does not leave unused, by uuid; none before its first work
     phase_s: float = 0.0  # mono time at which its phase began
     compiled_s: float = -math.inf  # when a compiler worked for it
     recent: deque[tuple[float, float, float]] = field(default_factory=deque)  # (when, busy, seconds it stands for)
     mean: float | None = None  # busy, of this phase before them
     square: float = 0.0  # mean square of the distance from it
     seconds: float = 0.0  # that this mean is of
+
+    def work(self, values: Mapping[str, float | None], seconds: float) -> bool:
+        """Take in how busy its GPUs are; whether it leaves one from now on. Who opens all of them may work on one."""
+        busy = [uuid for uuid, value in values.items() if (value or 0.0) >= _WORK_PERCENT]
+        self.work_s += min(seconds, _LEFT_S / _LEFT_LOOKS) if busy else 0.0  # while all wait none is left
+        self.worked_s.update(dict.fromkeys(busy, self.work_s))
+        before, least_s = self.works_on.intersection(values), self.work_s - _LEFT_S
+        self.works_on = frozenset(uuid for uuid in values if self.worked_s.get(uuid, -math.inf) >= least_s)
+        return bool(before - self.works_on)
 
     def learn(self, percent: float, seconds: float) -> None:
         """Take what was seen for some seconds into the mean of the phase."""
@@ -89,7 +104,7 @@ class Remembered:
                 followed.append((gpu.uuid, GPU.names, GPU.values(gpu)))
         if frame.processes:
             self.trees, self.tenants = members(frame), _tenants(frame)
-            busy = {identity: self._busy(frame, tree[0]) for identity, tree in self.trees.items()}
+            busy = {identity: self._busy(frame, tree[0], stands_for_s) for identity, tree in self.trees.items()}
             rows = {key(one): TREE.values(added_up(tree, busy[one])) for one, tree in self.trees.items()}
             history.put(TREE, list(rows), rows.values())
             followed += [(about, TREE.names, values) for about, values in rows.items()]
@@ -134,16 +149,22 @@ class Remembered:
         note.used_s = now_s
         return note.found
 
-    def _busy(self, frame: Frame, trainer: Process) -> float | None:
-        values = []
+    def _busy(self, frame: Frame, trainer: Process, stands_for_s: float) -> float | None:
+        """How busy the GPUs are that it works on, percent; None where one of all that it holds does not tell."""
+        values: dict[str, float | None] = {}
         for share in trainer.gpus:
             gpu = frame.by_uuid.get(share.uuid)
             if gpu is None or share.kind == "graphics":
                 continue
             alone = len(self.tenants.get(share.uuid, ())) <= 1
-            values.append(gpu.busy_percent if alone else share.busy_percent)
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if known and len(known) == len(values) else None
+            values[share.uuid] = gpu.busy_percent if alone else share.busy_percent
+        known = self._known(frame.mono_s, trainer)
+        if known.work(values, stands_for_s):
+            known.begin(frame.mono_s)  # means of before are those of more GPUs
+            self.restarted.add(trainer.identity)
+        counted = known.works_on or values.keys()
+        added = total([value for uuid, value in values.items() if value is None or uuid in counted])
+        return added / len(counted) if values and added is not None else None
 
     def _known(self, now_s: float, trainer: Process) -> Known:
         known = self.trainers.get(trainer.identity)

@@ -15,7 +15,7 @@ SWING = 40.0
 class Trainer:
     """One trainer. Shares are 0-1 and CPU is in cores; means over 30 s, None where less than half of that is known.
 
-    Figures of GPUs are means over its GPUs.
+    Figures of GPUs are means over those that it works on: what it leaves unused says nothing of its pace.
     """
 
     process: Process
@@ -26,6 +26,7 @@ class Trainer:
     tree: tuple[Process, ...]  # itself first
     gpus: tuple[Gpu, ...]
     uuids: tuple[str, ...]  # of these
+    works_on: tuple[Gpu, ...]  # those of them that it does not leave unused; all of them before its first work
     peers: int  # other processes that compute on its GPUs
     settled: bool  # its context is old enough for judging what it does
     warm: bool  # so it is, and it has used its GPU as far as anybody can tell
@@ -35,7 +36,7 @@ class Trainer:
     missing: tuple[Missing, ...]  # what of it, its loaders and its GPUs could not be read
 
     duty: float | None  # share of time its GPUs were busy: 1 is all
-    shape: Shape | None  # of the busy samples of its first GPU
+    shape: Shape | None  # of the busy samples of the first GPU it works on
     period: Period | None  # of its steps, where it shows
     spacing_s: float  # of those samples
     power_share: float | None  # of what lies between idle and the power limit

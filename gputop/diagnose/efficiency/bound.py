@@ -35,6 +35,8 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
             continue
         if trainer.shape is not None and not view.below(trainer.shape.sigma, "sigma"):
             continue
+        if len(trainer.works_on) < len(trainer.gpus):
+            continue  # it may be there to use them all
         kind = _kind(view, trainer)
         if kind is None:
             continue

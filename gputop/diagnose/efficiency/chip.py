@@ -31,8 +31,8 @@ def at_work(trainer: Trainer, *, memory: bool = True) -> Iterator[Evidence]:
     for name, share in (("tensor cores", trainer.tensor), ("SMs", trainer.sm), ("memory bandwidth", moved)):
         if share is not None:
             yield Evidence(text=f"{name} {100 * share:.0f} %", value=100 * share, unit="%")
-    if trainer.power_share is not None and trainer.gpus:
-        watts, limit = trainer.gpus[0].power_watts or 0.0, trainer.gpus[0].power_limit_watts or 0.0
+    if trainer.power_share is not None and trainer.works_on:
+        watts, limit = trainer.works_on[0].power_watts or 0.0, trainer.works_on[0].power_limit_watts or 0.0
         yield Evidence(text=f"{watts:.0f} of {limit:.0f} W", value=watts, unit="W", limit=limit)
 
 
