@@ -12,11 +12,12 @@ from gputop.ui.advice.scene import Scene
 from gputop.ui.advice.sheet import Sheet
 from gputop.ui.gpus.models import with_instances
 from gputop.ui.keys.declared import KEYS
+from gputop.ui.keys.hints import names
 from gputop.ui.look import Look
 from gputop.ui.panes.arrange import arrange
 from tests.scripted import JUPYTER, LLAMA, SD3, frame
 
-NAMES = {key.id: key.names[0] for key in KEYS}
+NAMES = names(KEYS)
 
 
 def found(**change: Any) -> Finding:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gputop import docs
 from gputop.model import Role
-from gputop.ui.table.compare import FIELDS, Wrong
+from gputop.ui.table.compare import ALIASES, FIELDS, Wrong
 from gputop.ui.table.filter import EXAMPLE, HINT, Filter, parse
 from tests.hostile import STRINGS
 from tests.scripted import GIB, MIB, frame, process, training
@@ -23,6 +24,7 @@ UNKNOWN = process(8, user=None, command=(), name="ghost", read_bytes_per_s=None,
 SHOWN = frame(LLAMA, SD3, gpus=8, loose=(SHELL, UNKNOWN))
 EVERYBODY = {41000, 41100, 41101, 41102, 41200, 41201, 41202, 52000, 52100, 52101, 7, 8}
 ALICE = {41000, 41100, 41101, 41102, 41200, 41201, 41202}
+TRAINERS = {41100, 41200, 52100}
 LOADERS = {41101, 41102, 41201, 41202, 52101}
 
 
@@ -61,6 +63,15 @@ def found(text: str) -> set[int]:
         ("rank>=0 user=alice", {41100, 41200}),
         ("state=D", {7}),
         ("state!=D", EVERYBODY - {7, 8}),
+        ("!state=D", EVERYBODY - {7}),
+        ("!state!=D", {7, 8}),
+        ("!rss>1", {8}),
+        ("mem=2G", LOADERS | {7}),
+        ("RES=2G MEM=2G memory=2G", LOADERS | {7}),
+        ("name=train.py", EVERYBODY - LOADERS - {7, 8}),
+        ("age<5m", {7}),
+        ("s=D owner=root", {7}),
+        ("gpu_busy>0", TRAINERS),
         ("read>50M", LOADERS),
         ("read>50MB/s", LOADERS),
         ("read>1g", set()),
@@ -90,8 +101,10 @@ def test_nothing_typed_asks_nothing(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "at", "said"),
     [
-        ("user=alice gpoo=0", "gpoo", "no field gpoo: did you mean gpu?"),
-        ("xyzzyx=3", "xyzzyx", 'no field xyzzyx; as text it is "xyzzyx=3" in quotes'),
+        ("user=alice gpuu=0", "gpuu", "no field gpuu: did you mean gpu?"),
+        ("!vramm>1G", "vramm", "no field vramm: did you mean vram?"),
+        ("xyzzyx=3", "xyzzyx", f'no field xyzzyx; as text it is "xyzzyx=3" in quotes; {HINT}'),
+        ("frame=3", "frame", f'no field frame; as text it is "frame=3" in quotes; {HINT}'),
         ("alice read>5X", "5X", "5X is not a value here: for example read>50M"),
         ("alice read > 50M", ">", "no blanks around >, as in read>50M"),
         ("read >=50M", ">=", "no blanks around >=, as in read>50M"),
@@ -105,7 +118,7 @@ def test_nothing_typed_asks_nothing(text: str) -> None:
         ('alice "bob', '"', "a quote that does not end"),
         ("!", "!", "a word is missing"),
         ("time>5x", "5x", "5x is not a value here: for example time>5m"),
-        (f"{'y' * 30}=1", "y" * 30, f'no field {"y" * 19}…; as text it is "{"y" * 19}…" in quotes'),
+        (f"{'y' * 30}=1", "y" * 30, f'no field {"y" * 19}…; as text it is "{"y" * 19}…" in quotes; {HINT}'),
     ],
 )
 def test_an_error_says_what_is_wrong_and_points_at_it(text: str, at: str, said: str) -> None:
@@ -149,6 +162,14 @@ def test_every_field_takes_the_value_of_its_own_example(name: str) -> None:
     example = FIELDS[name].example
     if not example.endswith("…"):
         assert parse(example) is not None
+
+
+def test_another_name_of_a_field_is_no_field_of_its_own_and_is_in_the_manual() -> None:
+    page = docs.read("columns")
+    for name, others in ALIASES.items():
+        for other in others:
+            assert FIELDS[other] is FIELDS[name]
+            assert f"`{other}`" in page
 
 
 def test_what_the_bar_offers_exists() -> None:

@@ -14,6 +14,8 @@ from gputop.collect.nvml.gate import LIBRARY_NOT_FOUND, Gate
 from gputop.collect.nvml.pace import Costs
 from gputop.history import History
 from gputop.model import Cgroup, Host, Note
+from gputop.ui.keys.declared import KEYS
+from gputop.ui.keys.hints import names
 from gputop.ui.look import ASCII, PLAIN, Look
 from gputop.ui.panes.empty import no_gpu_process, note_line, without_gpus, wrap
 from gputop.ui.panes.header import Status, Taped, header
@@ -23,6 +25,7 @@ from tests.scripted import process
 from tests.servers import GIB, HOST, frame, gpu, idle, server
 
 READABLE = Look(PLAIN)
+NAMES = names(KEYS)
 FOREIGN = Note(subject="processes", key="foreign-pids", text="3 of 3 GPU processes are outside this container.")
 
 
@@ -168,28 +171,28 @@ def test_n03_who_keeps_the_old_driver_loaded_is_counted_and_listed() -> None:
 
 def test_no_gpu_process() -> None:
     assert "No process uses a GPU now. 2 GPUs idle, 142 W at rest." in text(
-        *no_gpu_process(frame((idle(0), idle(1))), 80, READABLE)
+        *no_gpu_process(frame((idle(0), idle(1))), 80, READABLE, NAMES)
     )
-    assert "1 GPU idle." in text(*no_gpu_process(frame((idle(0, power_watts=None),)), 80, READABLE))
-    assert "idle" not in text(*no_gpu_process(frame(), 80, READABLE))
+    assert "1 GPU idle." in text(*no_gpu_process(frame((idle(0, power_watts=None),)), 80, READABLE, NAMES))
+    assert "idle" not in text(*no_gpu_process(frame(), 80, READABLE, NAMES))
     records = "R records, so that the next job is on file"
-    assert records in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, 17, records=True))
-    assert records in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, records=True))
-    assert records not in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, 17))
-    assert records not in text(*no_gpu_process(frame(), 80, READABLE, records=True)), "where no job comes"
+    assert records in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, NAMES, 17, records=True))
+    assert records in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, NAMES, records=True))
+    assert records not in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, NAMES, 17))
+    assert records not in text(*no_gpu_process(frame(), 80, READABLE, NAMES, records=True)), "where no job comes"
 
 
 def test_a_note_is_one_line(no_library: Note) -> None:
     cards = (gpu(0),)
     hidden = Note(subject="processes", key="hidden-pids", text="hidepid hides others")
     slow = Note(subject="monitor", key="slow", text="sampling 8 s")
-    assert note_line(frame(cards), 80, READABLE) is None
-    assert note_line(frame(cards, notes=(slow,)), 80, READABLE) is None, "the header says it"
-    assert note_line(frame(notes=(no_library,)), 80, READABLE) is None, "the empty state says it"
-    one = note_line(frame(cards, notes=(FOREIGN,)), 80, READABLE)
+    assert note_line(frame(cards), 80, READABLE, NAMES) is None
+    assert note_line(frame(cards, notes=(slow,)), 80, READABLE, NAMES) is None, "the header says it"
+    assert note_line(frame(notes=(no_library,)), 80, READABLE, NAMES) is None, "the empty state says it"
+    one = note_line(frame(cards, notes=(FOREIGN,)), 80, READABLE, NAMES)
     assert one
     assert one.text.rstrip() == " 3 of 3 GPU processes are outside this container."
-    two = note_line(frame(cards, notes=(FOREIGN, hidden)), 50, READABLE)
+    two = note_line(frame(cards, notes=(FOREIGN, hidden)), 50, READABLE, NAMES)
     assert two
     assert two.text.rstrip() == " 3 of 3 GPU processes are outside t…  F1: 2 notes"
 

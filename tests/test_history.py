@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from gputop.history import FINE_SLOTS, History, Window
 from gputop.history.table import Table
-from gputop.model import Frame, Gpu, Host, Identity, Process
+from gputop.history.track import SHARES
+from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Process
 
 
 def frame(t: float, busy: float | None = None, *, age_s: float = 0.0, pids: tuple[int, ...] = ()) -> Frame:
@@ -44,6 +46,30 @@ def test_a_slow_interval_has_no_holes() -> None:
     for t in (0, 5, 10):
         history.add(frame(t, busy=t), interval_s=5)
     assert history.values("G", "busy_percent", 6) == [5, 10, 10, 10, 10, 10]
+
+
+def test_what_a_process_has_of_its_gpus_is_kept_of_those_that_use_one() -> None:
+    history = History()
+
+    def at(t: float, *shares: GpuShare, age_s: float = 0.0) -> Frame:
+        user = Process(pid=7, started_ticks=1, gpus=shares)
+        shown = frame(t, busy=97, age_s=age_s, pids=(5, 6))
+        return replace(shown, processes=(*shown.processes, user))
+
+    mine = GpuShare(uuid="G", busy_percent=4, vram_bytes=3 << 30)
+    history.add(at(1, mine))
+    history.add(at(2, mine, GpuShare(uuid="H", busy_percent=6, vram_bytes=1 << 30)))
+    history.add(at(3, mine, GpuShare(uuid="H")))
+    history.add(at(4, replace(mine, busy_percent=None)))
+    history.add(at(5, mine, age_s=30))
+    history.add(at(6))
+    history.add(at(7, mine))
+    assert history.values(Identity(7, 1), "busy_percent", 7) == [4, 5, 4, None, None, None, 4]
+    held = [3 << 30, 4 << 30, 3 << 30, 3 << 30, None, None, 3 << 30]
+    assert history.values(Identity(7, 1), "vram_bytes", 7) == held
+    assert history.values(Identity(5, 1), "vram_bytes", 7) == [None] * 7
+    assert history.values(Identity(5, 1), "cpu_percent", 7) == [5] * 7
+    assert set(history._tables[SHARES].fine._stays) == {Identity(7, 1)}, "others take no room in it"
 
 
 def test_unknown_is_a_gap_and_so_is_a_stale_gpu() -> None:

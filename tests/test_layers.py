@@ -42,7 +42,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor"},
     "doctor": PURE | {"words", "blas", "collect"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.lines"},
-    "docs": {"model", "units", "config", "ui.table.columns", "ui.keys", "doctor", "trace", "diagnose", "thresholds"},
+    "docs": {"model", "units", "config", "doctor", "trace", "diagnose", "thresholds"}
+    | {"ui.table.columns", "ui.table.compare", "ui.keys"},
     "ui": READING
     | {
         "ended",

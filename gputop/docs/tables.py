@@ -81,6 +81,14 @@ def column_list() -> str:
     return listing((f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS)
 
 
+def alias_list() -> str:
+    """What a field of the filter is called as well."""
+    from gputop.ui.table.compare import ALIASES
+
+    rows = ((f"`{name}`", ", ".join(f"`{other}`" for other in others)) for name, others in ALIASES.items())
+    return table(("field", "also"), rows)
+
+
 def key_tables(keys: Sequence[Key] | None = None) -> str:
     """Every key, by group, with the id by which it is remapped; the declared ones, or these."""
     from gputop.ui.keys.declared import GROUPS, KEYS
@@ -149,6 +157,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "metrics": metric_tables,
     "settings": setting_list,
     "columns": column_list,
+    "aliases": alias_list,
     "keys": key_tables,
     "checks": check_list,
     "fields": field_tables,

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from gputop.history.table import Table, Values
-from gputop.history.track import CGROUP, DISK, GPU, HOST, MOUNT, NETWORK, PROCESS, Key, Track
+from gputop.history.track import CGROUP, DISK, GPU, HOST, MOUNT, NETWORK, PROCESS, SHARES, Key, Track
 from gputop.history.window import Window
 from gputop.model import Frame
 
@@ -136,11 +136,16 @@ class History:
 
 def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Track, Keys, Sequence[object]]]:
     host, gpus = frame.host, [gpu for gpu in frame.gpus if gpu.age_s <= STALE_S]
+    stale = {gpu.uuid for gpu in frame.gpus if gpu.age_s > STALE_S}
     processes = [one for one in frame.processes if one.job or one.gpus or one.pid in opened]
+    users = [one for one in processes if one.gpus]
+    if stale:  # what such a GPU says of a process is as old, and without it a sum would drop
+        users = [one for one in users if stale.isdisjoint(share.uuid for share in one.gpus)]
     mounts = [mount for mount in host.mounts if mount.network]
     yield HOST, ["host"], (host,)
     yield GPU, [gpu.uuid for gpu in gpus], gpus
     yield PROCESS, list(map(_identity, processes)), processes
+    yield SHARES, list(map(_identity, users)), [one.gpus for one in users]
     yield CGROUP, [f"cgroup {group.path}" for group in frame.cgroups], frame.cgroups
     yield DISK, [f"disk {disk.name}" for disk in host.disks], host.disks
     yield MOUNT, [f"mount {mount.path}" for mount in mounts], mounts

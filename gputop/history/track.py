@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
 from gputop.history.table import Values
-from gputop.model import Cgroup, Disk, Gpu, Host, Identity, Mount, Network, Pressure, Process, metrics
+from gputop.model import Cgroup, Disk, Gpu, GpuShare, Host, Identity, Mount, Network, Pressure, Process, Unit, metrics
 
 Key = str | Identity  # a GPU's uuid, a process, "host", "disk NAME", "mount PATH", "net NAME", "cgroup PATH"
 
@@ -23,10 +23,15 @@ class Track:
         *,
         coarse: bool = False,
         mortal: bool = False,
+        several: bool = False,
         also: dict[str, Callable[[Any], float | None]] | None = None,
     ):
-        """`coarse`: kept for hours too; `mortal`: forgotten soon after it is gone."""
+        """`coarse`: kept for hours too; `mortal`: forgotten soon after it is gone.
+
+        `several`: a subject is one or more of them together, in percent their mean, in all else their sum.
+        """
         kept = [metric.name for metric in metrics(owner) if metric.history]
+        folds = [_mean if metric.unit is Unit.PERCENT else _sum for metric in metrics(owner) if metric.history]
         take: Callable[[Any], Values] = attrgetter(*kept)
         extra = tuple((also or {}).values())
         self.coarse, self.mortal = coarse, mortal
@@ -35,7 +40,23 @@ class Track:
         def values(subject: Any) -> Values:
             return (*take(subject), *[get(subject) for get in extra])
 
-        self.values = values if extra else take
+        def together(subjects: Any) -> Values:
+            if len(subjects) == 1:
+                return take(subjects[0])
+            return [fold(column) for fold, column in zip(folds, zip(*map(take, subjects), strict=True), strict=True)]
+
+        self.values = together if several else values if extra else take
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Of what is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _stalled(name: str, kind: str = "some_percent") -> Callable[[Any], float | None]:
@@ -52,6 +73,7 @@ _SHORT_OF_MEMORY = {
 }
 GPU = Track(Gpu, coarse=True)
 PROCESS = Track(Process, mortal=True)
+SHARES = Track(GpuShare, mortal=True, several=True)  # what one process has of its GPUs
 HOST = Track(
     Host,
     coarse=True,

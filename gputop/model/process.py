@@ -36,11 +36,11 @@ class GpuShare:
 
     uuid: Annotated[str, "uuid of the GPU"]
     kind: Annotated[Kind, "what it uses it for"] = "compute"
-    busy_percent: float | None = metric(_P, "time its kernels were resident on this GPU", top=100)
+    busy_percent: float | None = metric(_P, "time its kernels were resident on this GPU", top=100, history=True)
     memory_busy_percent: float | None = metric(_P, "time its kernels used device memory", top=100)
     encoder_percent: float | None = metric(_P, "time it kept the video encoder busy", top=100)
     decoder_percent: float | None = metric(_P, "time it kept the video decoder busy", top=100)
-    vram_bytes: int | None = metric(_B, "device memory it holds on this GPU")
+    vram_bytes: int | None = metric(_B, "device memory it holds on this GPU", history=True)
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from gputop.monitor import Update
 from gputop.ui.advice.cleared import Cleared
 from gputop.ui.advice.sheet import Sheet
 from gputop.ui.draw import Line, Run
+from gputop.ui.keys.hints import Names, pressed
 from gputop.ui.look import Look, Token
 
 Leaving = tuple[float, Mapping[str, tuple[float, float]]]  # seconds; limits and those for leaving, by name
@@ -29,7 +30,7 @@ class Scene:
     update: Update
     sheet: Sheet
     look: Look
-    keys: Mapping[str, str] = field(default_factory=dict)  # by what they do, the names of keys
+    keys: Names = field(default_factory=dict)
     focused: bool = False  # the arrows choose a finding
     watched: bool = True  # long enough for a verdict
     cleared: Sequence[Cleared] = ()  # what is over
@@ -54,8 +55,7 @@ class Scene:
 
     def pressed(self, id: str, what: str) -> list[Run]:
         """A key and what it does; nothing where it has no key."""
-        name = self.keys.get(id)
-        return [Run(name, "busy", True), Run(f" {what}", "dim")] if name else []
+        return pressed(self.keys, id, what)
 
     def line(self) -> Line:
         """An empty line."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop import units
+from gputop.figures import add
 from gputop.model import Gpu, GpuShare
 from gputop.ui import draw
 from gputop.ui.details.opened import Opened
@@ -14,6 +15,7 @@ from gputop.ui.gpus.models import short_name
 from gputop.ui.look import Token
 
 LABEL, OWN, WHOLE, BAR = 16, 10, 18, 24  # cells
+EACH_S, MOST_CELLS, LEAST_CELLS = 15, 60, 8  # of a line through the past: seconds a cell, and how long it may be
 NARROW = 4, 2  # cells less for a label, and for its own, where there is little room
 
 Row = tuple[str, str, str, float | None, float | None]  # label, own, of the whole GPU, and its value and top for a bar
@@ -21,7 +23,7 @@ Row = tuple[str, str, str, float | None, float | None]  # label, own, of the who
 
 def body(opened: Opened, width: int) -> Body:
     """A block of lines for each GPU; what it was allowed to see."""
-    lines: list[Sequence[Run]] = []
+    lines = _held(opened, width)
     for share in opened.process.gpus:
         lines += _block(opened, share, width)
     if not opened.process.gpus:
@@ -29,6 +31,24 @@ def body(opened: Opened, width: int) -> Body:
     if (visible := opened.process.visible_gpus) is not None:
         lines.append([Run("CUDA_VISIBLE_DEVICES ", "dim"), Run(visible or "(empty: none)")])
     return Body(plain(opened, width, lines))
+
+
+def _held(opened: Opened, width: int) -> list[Sequence[Run]]:
+    """The device memory it held in the last minutes, on all of its GPUs, where it is known and there is room."""
+    shares, identity = opened.process.gpus, opened.process.identity
+    many = f", its {len(shares)} GPUs together" if len(shares) > 1 else ""
+    room = width - LABEL - len("  now 66.6G  peak 66.6G") - len(many) - 4
+    count = min(MOST_CELLS, room)
+    known = [value for value in opened.past.values(identity, "vram_bytes", count * EACH_S) if value is not None]
+    if count < LEAST_CELLS or not known:
+        return []
+    totals = [gpu.vram_total_bytes for share in shares if (gpu := opened.frame.by_uuid.get(share.uuid))]
+    top = sum(total or 0 for total in totals) if shares and None not in totals else 0
+    values = opened.past.values(identity, "vram_bytes", count * EACH_S, EACH_S)
+    drawn = draw.sparkline(values, count, max(top, *known), opened.look)
+    said = f"now {units.size(add(share.vram_bytes for share in shares))}  peak {units.size(max(known))}{many}"
+    minutes = f"vram, {count * EACH_S // 60} min"
+    return [[Run(f"{minutes:{LABEL}}", "dim"), Run(drawn, "memory"), Run("  "), Run(said)]]
 
 
 def _block(opened: Opened, share: GpuShare, width: int) -> list[Sequence[Run]]:

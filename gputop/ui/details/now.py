@@ -39,11 +39,19 @@ def _gpu(opened: Opened, seconds: int) -> list[Chart]:
     shares, past = opened.process.gpus, opened.past
     if not shares:
         return []
-    values = _mean(past.values(share.uuid, "busy_percent", max(1, seconds)) for share in shares)
+    values = list(past.values(opened.process.identity, "busy_percent", max(1, seconds)))
     whole = mean(gpu.busy_percent for share in shares if (gpu := opened.frame.by_uuid.get(share.uuid)))
     own = mean(share.busy_percent for share in shares)
-    title = f"gpu{'s' * (len(shares) > 1)} {draw.cut(opened.indexes, 9, opened.look.glyphs.more)}"
-    return [Chart(title, f"this pid {_percent(own)}", values, 100, "busy area", _percent(whole))]
+    many = "s" * (len(shares) > 1)
+    title = f"gpu{many} {draw.cut(opened.indexes, 9, opened.look.glyphs.more)}"
+    if own is None and most(values) is None:  # then it is all that is known, but may be the work of others
+        values = _mean(past.values(share.uuid, "busy_percent", max(1, seconds)) for share in shares)
+        value, texts = whole, (f"the whole GPU{many}, this pid unknown", f"the whole GPU{many}", f"whole GPU{many}")
+    else:
+        both = f"GPU{many} {_percent(whole)}"
+        value, texts = own, (f"this pid, the whole {both}", f"this pid, whole {both}", f"of all {_percent(whole)}")
+    said = _first(seconds + 1 - len(f"{title}  {_percent(value)}  "), *texts)
+    return [Chart(title, said, values, 100, "busy area", _percent(value))]
 
 
 def _cpu(opened: Opened, seconds: int) -> Chart:

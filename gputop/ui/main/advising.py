@@ -9,6 +9,7 @@ from gputop.diagnose import Finding
 from gputop.model import Process, Role
 from gputop.ui.advice.pages import PAGES, expanded, place_of
 from gputop.ui.keys.declared import Key
+from gputop.ui.keys.hints import hint
 from gputop.ui.main.framing import Framing
 from gputop.ui.table.row import process_key
 from gputop.ui.table.widget import WHEEL
@@ -25,7 +26,8 @@ class Advising(Framing):
     def why_not(self, key: Key) -> str:
         """Why a key does nothing now; empty if it does."""
         if key.id == "advice-mute" and not (self.advised and self.sheet.chosen):
-            return "a chooses a finding first" if self.sheet.listed else "there is no finding"
+            first = hint(self.names, "{} chooses a finding first", "advice") or "choose a finding first"
+            return first if self.sheet.listed else "there is no finding"
         if key.id == "details" and self.advised:
             return ""
         return super().why_not(key)
@@ -95,7 +97,8 @@ class Advising(Framing):
         if muted is not None:
             self.place()
             self.refocused()
-            self.say("muted until it changes; a a lists it" if muted else "told again")
+            lists = hint(self.names, "; {} {} lists it", "advice")
+            self.say(f"muted until it changes{lists}" if muted else "told again")
 
     def go_to_advised(self) -> None:
         """The cursor of the table on the process that the chosen finding is about."""

@@ -30,6 +30,7 @@ from gputop.ui.gpus.models import with_instances
 from gputop.ui.gpus.pane import Density
 from gputop.ui.gpus.state import idle_for
 from gputop.ui.keys.declared import Key
+from gputop.ui.keys.hints import hint, names
 from gputop.ui.keys.remap import remapped
 from gputop.ui.look import Look, Token
 from gputop.ui.panes import empty
@@ -96,6 +97,7 @@ class Board(Screen[None], inherit_bindings=False):
         self.table.listing.follow = settings.follow
         self.every_key = remapped(settings.keys)
         self.keys = [key for key in self.every_key if "main" in key.on]
+        self.names = self.table.names = names(self.keys)
         self.bar = KeyBar(look, self.keys)
         source = program.source
         self.player = Player(source) if isinstance(source, Seekable) else None
@@ -111,8 +113,7 @@ class Board(Screen[None], inherit_bindings=False):
         self.page, self.page_first = PAGES[0], 0
         self.first_gpu = 0
         self.prompt = Prompt(look)
-        back = next((key.names[0] for key in self.keys if key.id == "back" and key.keys), "")
-        self.errand_line = ErrandLine(lambda: program.errands, look, back)
+        self.errand_line = ErrandLine(lambda: program.errands, look, self.names.get("back", ""))
         self.asking: Literal["find", "filter"] | None = None
         self.hidden: frozenset[Pane] = frozenset()
         self.alone: Pane | None = None
@@ -217,7 +218,7 @@ class Board(Screen[None], inherit_bindings=False):
         if not of_processes or not self.panes or self.panes.processes:
             return ""
         if "processes" in self.hidden or self.alone:
-            return "the processes are hidden: 3 or z shows them"
+            return f"the processes are hidden{hint(self.names, ': {} shows them', 'pane-processes', 'zoom')}"
         return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} for processes"
 
     async def action_press(self, id: str) -> None:
@@ -267,7 +268,7 @@ class Board(Screen[None], inherit_bindings=False):
         known = [value for value in self.past.values("host", "cpu_percent", WATCHED_S) if value is not None]
         return Scene(
             update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
-            keys={key.id: key.names[0] for key in self.keys if key.keys}, watched=len(known) >= WATCHED_S / 2,
+            keys=self.names, watched=len(known) >= WATCHED_S / 2,
             cleared=self.clearing.cleared, leaving=self.program.monitor.leaving,
             together=lambda: _together(update.frame, self.past, self.program.monitor.limits),
         )  # fmt: skip

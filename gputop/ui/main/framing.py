@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputop.ui.keys.hints import hint
 from gputop.ui.main.board import Board
 from gputop.ui.panes.arrange import WIDTH_FOR_HOST, Pane
 
@@ -22,7 +23,8 @@ class Framing(Board):
         if pane == "processes" and pane not in hidden:
             self.set_focus(self.table)  # while it was away the keys were about the GPUs
         if pane == "host" and pane not in hidden and not (self.panes and self.panes.host):
-            self.say(f"host: shown from {WIDTH_FOR_HOST} columns on, or where 3 hides the processes")
+            way = hint(self.names, ", or where {} hides the processes", "pane-processes")
+            self.say(f"host: shown from {WIDTH_FOR_HOST} columns on{way}")
 
     def action_zoom(self) -> None:
         """The pane that has the keys alone, or all of them again."""
@@ -34,7 +36,7 @@ class Framing(Board):
         most = "processes" if "processes" in shown else shown[-1]
         pane = next((pane for pane in shown if pane == focused), most)
         self.alone = pane
-        self._frame(f"{_NAMES[pane]} alone; z or Esc goes back")
+        self._frame(f"{_NAMES[pane]} alone{hint(self.names, '; {} goes back', 'zoom', 'back')}")
 
     def unzoom(self) -> bool:
         """All panes again; whether one was alone."""

@@ -6,6 +6,7 @@ from textual import events, on
 
 from gputop.ui.gpus.models import with_instances
 from gputop.ui.gpus.pane import fitting, furthest
+from gputop.ui.keys.hints import hint
 from gputop.ui.main.advising import Advising
 from gputop.ui.table.widget import WHEEL
 
@@ -83,7 +84,7 @@ class Moving(Advising):
         self.refocused()
         self.table.redraw()
         if self.focused is self.gpus:
-            self.say("the arrows scroll the GPUs; Tab goes back")
+            self.say(f"the arrows scroll the GPUs{hint(self.names, '; {} goes back', 'next-pane')}")
 
     def action_follow(self) -> None:
         """The cursor follows its process, or stays on its line."""

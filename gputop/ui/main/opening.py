@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputop.ui.keys.hints import hint
 from gputop.ui.main.doing import Doing
 from gputop.ui.main.profiling import Profiling
 from gputop.ui.main.taking import Taking
@@ -22,7 +23,7 @@ class Opening(Profiling, Doing, Taking):
         self.table.key()
         if row.process is None:
             if tab:
-                self.say("choose one process: Enter unfolds what stands for several")
+                self.say(f"choose one process{hint(self.names, ': {} unfolds what stands for several', 'details')}")
             else:
                 self.table.fold(-1 if row.open and row.kind != "more" else 1)
         elif row.process.identity not in self.shown.frame.by_identity:

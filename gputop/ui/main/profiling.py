@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.actions import Hold, Scope
 from gputop.model import Frame, Process, Role
+from gputop.ui.keys.hints import hint
 from gputop.ui.main.acting import Acting
 from gputop.ui.main.advising import Advising
 
@@ -77,8 +78,7 @@ class Profiling(Acting, Advising):
         self.app.push_screen(dialog, answered)
         if tool == "trace" and not self._hinted:
             self._hinted = True
-            tree = next(key for key in self.keys if key.id == "tree")
-            self.say(f"the tree is {tree.names[0]}" if tree.names else "")
+            self.say(hint(self.names, "the tree is {}", "tree"))
         if not self.rights.why_not:  # nothing is kept there, and no folder made
             self._recall(dialog, process)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
 from textual import events
 
 from gputop.ui.draw import Line
+from gputop.ui.keys.hints import hint
 from gputop.ui.main.board import Board
 from gputop.ui.panes.prompt import pointing
 from gputop.ui.table.compare import Wrong
@@ -15,7 +17,7 @@ from gputop.ui.table.filter import HINT, parse
 from gputop.ui.table.row import Key, Row
 
 NOWHERE = "nowhere"
-_FIND_HINT = "any words of a line; F3 the next one, Enter stays there, Esc goes back"
+_IN_TEXT = re.compile(r"F\d+")  # where one types, other keys are text
 
 
 class Seeking(Board):
@@ -87,11 +89,15 @@ class Seeking(Board):
 
     def _find(self, text: str) -> None:
         self._words = text
-        self._hint(_FIND_HINT)
+        self._hint(f"any words of a line;{self._find_next()} Enter stays there, Esc goes back")
         said = self._go(self._from, 0) if text.strip() else ""
         if said in ("", NOWHERE):
             self._back()  # not on a line that other letters found: the next key may be a signal
         self.prompt.tell(said)
+
+    def _find_next(self) -> str:
+        ways = (name for key in self.keys if key.id in ("find", "find-next") for name in key.names)
+        return next((f" {name} the next one," for name in ways if _IN_TEXT.fullmatch(name)), "")
 
     def _found(self, taken: bool) -> None:
         if not taken:
@@ -106,7 +112,7 @@ class Seeking(Board):
     def action_find_next(self) -> None:
         """Go to the next one."""
         if not self._words.strip():
-            self.say("nothing to find yet: / begins")
+            self.say(f"nothing to find yet{hint(self.names, ': {} begins', 'find')}")
             return
         row = self.table.listing.cursor
         said = self._go(row.key if row else None, 1)

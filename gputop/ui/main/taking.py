@@ -17,6 +17,7 @@ from gputop.safe.text import clean
 from gputop.ui.advice import sheet
 from gputop.ui.keys import declared
 from gputop.ui.keys.declared import Key
+from gputop.ui.keys.hints import hint
 from gputop.ui.main.advising import Advising
 from gputop.ui.main.board import AROUND
 from gputop.ui.main.changing import Changing
@@ -87,11 +88,11 @@ class Taking(Advising, Changing):
         self._copied = (owner, place)
         text = found[place].text
         if len(text) > LONGEST:
-            self.say(f"too long to copy ({len(text)} characters); {self._names('show')} shows it")
+            self.say(f"too long to copy ({len(text)} characters){hint(self.names, '; {} shows it', 'show')}")
             return
         self.app.copy_to_clipboard(text)
         again = found[(place + 1) % len(found)].what
-        more = f"   {self._names('copy')} again: {again}" if len(found) > 1 and not place else ""
+        more = hint(self.names, f"   {{}} again: {again}", "copy") if len(found) > 1 and not place else ""
         self.say(f"copied {text}{more}")
 
     def action_show(self) -> None:
@@ -112,9 +113,6 @@ class Taking(Advising, Changing):
 
     def _mouse(self, on: bool) -> None:
         self.program.listen_to_mouse(on and self.settings.mouse)
-
-    def _names(self, id: str) -> str:
-        return next((key.names[0] for key in self.keys if key.id == id and key.keys), id)
 
     def why_not(self, key: Key) -> str:
         """Why a key does nothing now; empty if it does."""

@@ -14,6 +14,7 @@ from gputop.ended import Ended
 from gputop.model import Frame, Note
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
+from gputop.ui.keys.hints import Names, hint, pressed
 from gputop.ui.look import Look
 from gputop.ui.table.filter import Filter
 from gputop.words import amount
@@ -51,8 +52,9 @@ def _with_users(note: Note, frame: Frame) -> Note:
 
 
 def no_gpu_process(
-    frame: Frame, width: int, look: Look, hidden: int = 0, last_job: Ended | None = None, *, records: bool = False
-) -> list[Strip]:
+    frame: Frame, width: int, look: Look, names: Names, hidden: int = 0, last_job: Ended | None = None,
+    *, records: bool = False,
+) -> list[Strip]:  # fmt: skip
     """What stands in the process pane while no process uses a GPU.
 
     `hidden` is how many others could be shown; with `records` it says how to have the next job on file.
@@ -71,18 +73,14 @@ def no_gpu_process(
     if last_job:
         parts = wrap(_farewell(last_job), width - 6)  # a number is never cut
         strips += [draw.blank(width, look), *(Line(look).add(f"    {part}", "dim").strip(width) for part in parts)]
-    if hidden:
-        line = Line(look).add("    ").add("H", "busy", bold=True).add(f" shows all {amount(hidden, 'process')}", "dim")
-        strips += [draw.blank(width, look), line.strip(width)]
+    ways = [pressed(names, "everything", f"shows all {amount(hidden, 'process')}")] if hidden else []
     if records and gpus:
-        line = (
-            Line(look).add("    ").add("R", "busy", bold=True).add(" records, so that the next job is on file", "dim")
-        )
-        strips += [line.strip(width)] if hidden else [draw.blank(width, look), line.strip(width)]
-    return strips
+        ways.append(pressed(names, "record", "records, so that the next job is on file"))
+    told = [Line(look).add("    ").runs(way).strip(width) for way in ways if way]
+    return [*strips, draw.blank(width, look), *told] if told else strips
 
 
-def nothing_matches(frame: Frame, asked: Filter, user: str | None, width: int, look: Look) -> list[Strip]:
+def nothing_matches(frame: Frame, asked: Filter, user: str | None, width: int, look: Look, names: Names) -> list[Strip]:
     """What stands in the process pane while the filter hides all: who may have been meant, and the way back."""
     of = f" of {user}" if user else ""
     first = Line(look).add(f"  0 of {len(frame.processes)} processes{of} match  ", "text")
@@ -91,20 +89,16 @@ def nothing_matches(frame: Frame, asked: Filter, user: str | None, width: int, l
     if nearest := asked.nearest(frame):
         kind, name, count = nearest
         second.add(f"nearest {kind}: ", "dim").add(name, "text").add(f" ({amount(count, 'process')}).    ", "dim")
-    second.add("Esc", "busy", bold=True).add(" clears the filter", "dim")
+    second.runs(pressed(names, "back", "clears the filter"))
     return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
 
 
-def nothing_of(user: str, count: int, width: int, look: Look) -> list[Strip]:
+def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> list[Strip]:
     """What stands there while the one user who is looked at does nothing that is shown."""
     first = Line(look).add(f"  {user} uses no GPU and is not busy.", "text")
-    second = (
-        Line(look)
-        .add("    ")
-        .add("H", "busy", bold=True)
-        .add(f" shows all {amount(count, 'process')} of {user}    ", "dim")
-    )
-    second.add("Esc", "busy", bold=True).add(" shows everybody", "dim")
+    all_of = f"shows all {amount(count, 'process')} of {user}    "
+    second = Line(look).add("    ").runs(pressed(names, "everything", all_of))
+    second.runs(pressed(names, "back", "shows everybody"))
     return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
 
 
@@ -124,12 +118,13 @@ def noted(frame: Frame) -> Sequence[Note]:
     return [note for note in frame.notes if note.key != "slow" and (frame.gpus or note.subject != "driver")]
 
 
-def note_line(frame: Frame, width: int, look: Look) -> Strip | None:
+def note_line(frame: Frame, width: int, look: Look, names: Names) -> Strip | None:
     """The first such note in one line, and where the rest is; None where there is none."""
     notes = noted(frame)
     if not notes:
         return None
-    more = f"  F1: {len(notes)} notes" if len(notes) > 1 else "  F1: more" if notes[0].help else ""
+    rest = f"{len(notes)} notes" if len(notes) > 1 else "more" if notes[0].help else ""
+    more = hint(names, f"  {{}}: {rest}", "help") if rest else ""
     line = Line(look).add(" ").add(draw.cut(notes[0].text, max(0, width - len(more) - 2)), "dim").add(more, "dim")
     return line.strip(width)
 

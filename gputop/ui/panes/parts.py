@@ -66,7 +66,7 @@ class Parts:
         )  # fmt: skip
 
     def _note(self, rect: Rect) -> Sequence[Strip]:
-        strip = empty.note_line(self.frame, rect.width, self.look)
+        strip = empty.note_line(self.frame, rect.width, self.look, self.scene.keys)
         return [strip] if strip else []
 
     def _host(self, rect: Rect) -> Sequence[Strip]:

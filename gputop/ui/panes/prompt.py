@@ -129,7 +129,9 @@ def pointing(at: tuple[int, int], message: str, width: int, look: Look) -> Line:
     """The line below a text: `^^^^` under the cells that are wrong, and why."""
     start, end = at
     marks = "^" * max(1, end - start)
-    message = draw.cut(message, max(0, width - 2), look.glyphs.more)
+    whole, behind = max(0, width - 2), width - end - 2
+    # what is cut in any case is cut behind the marks, where there is room for most of it
+    message = draw.cut(message, behind if len(message) > whole <= 2 * behind else whole, look.glyphs.more)
     line = Line(look, "raised")
     if end + 1 + len(message) < width:
         return line.to(start).add(marks, "warn", bold=True).add(f" {message}", "warn")

@@ -13,6 +13,7 @@ from gputop.actions import Hold, Result, Run
 from gputop.declare import record
 from gputop.monitor import Monitor
 from gputop.ui.keys.declared import Key
+from gputop.ui.keys.hints import hint, names
 from gputop.ui.look import Look, Token
 from gputop.ui.result.program import Program as Shows
 
@@ -186,7 +187,8 @@ class Errands:
         elif isinstance(top, Place) and not top.typing:
             self.open(found)
         else:
-            self.news = News(f"{errand.run.title} is ready: Enter opens it", "bright", found)
+            opens_it = hint(names(self._keys), ": {} opens it", "details")
+            self.news = News(f"{errand.run.title} is ready{opens_it}", "bright", found)
 
     def _ask(self, errand: Errand, text: str, risk: str) -> None:
         """It may harm the job: only after a person has read how."""

@@ -192,10 +192,10 @@ class Flames(Tab):
     def _next(self) -> str:
         """To the next frame that was found, row by row."""
         if not self._hits:
-            return "nothing to find yet: / begins"
+            return "nothing to find yet"
         marked = [box for row in self._rows for box in row if box.node.name in self._hits]
         if not marked:
-            return "not in what is shown: Backspace zooms out"
+            return "not in what is shown: zoom out"
         at = marked.index(self._selected) if self._selected in marked else -1
         self._select(marked[(at + 1) % len(marked)])
         return ""

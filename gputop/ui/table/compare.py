@@ -167,9 +167,30 @@ FIELDS: dict[str, Field] = {
     "rank": Numbers(_rank, _plain, "rank=0"),
     "user": Words(lambda subject: subject.process.user, str.startswith, "user=alice"),
 }
+# what others call them: ps, htop, nvitop, or whoever types the first word that comes to mind
+ALIASES: dict[str, tuple[str, ...]] = {
+    "rss": ("mem", "memory", "res"),
+    "vram": ("gpu-mem", "gpumem"),
+    "gpu-busy": ("util", "sm"),
+    "time": ("age", "elapsed", "etime"),
+    "cmd": ("name", "comm", "args"),
+    "user": ("owner", "username"),
+    "state": ("s", "stat", "status"),
+    "threads": ("nlwp",),
+    "nice": ("ni",),
+    "shm": ("shr",),
+}
 for _column in SORTABLE:
     FIELDS.setdefault(_column.id, _of_column(_column))
 for _column in SORTABLE:
     _title = _column.title.casefold()
     FIELDS.setdefault(_title, FIELDS[_column.id])
     FIELDS.setdefault(_title.removesuffix("/s"), FIELDS[_column.id])
+for _name, _others in ALIASES.items():
+    for _other in _others:
+        FIELDS.setdefault(_other, FIELDS[_name])
+
+
+def field(name: str) -> Field | None:
+    """What is called so; None where nothing is."""
+    return FIELDS.get(name.casefold().replace("_", "-"))

@@ -7,10 +7,12 @@ import re
 
 from gputop.declare import record
 from gputop.model import Frame, Identity
+from gputop.ui.table import compare
 from gputop.ui.table.compare import FIELDS, Term, Wrong, short
 from gputop.ui.table.subject import subjects
 
 HINT = "fields: user job rank gpu gpu% vram cpu% thr rss wait read write io state cmd"
+_NEAR = 0.7  # a name that is less alike is another word, not a slip
 EXAMPLE = "user=alice gpu=0-3 read>50M"
 
 _TOKEN = re.compile(r'(?:"[^"]*"|[^\s"])+|"')
@@ -60,10 +62,10 @@ def _term(token: str, start: int) -> Term:
         return _word(token, start)
     no, name, sign, given = match.groups()
     at = start + match.start(4)
-    field = FIELDS.get(name.casefold())
+    field = compare.field(name)
     if field is None:
-        close = difflib.get_close_matches(name.casefold(), FIELDS, 1, 0.5)
-        meant = f": did you mean {close[0]}?" if close else f'; as text it is "{short(token)}" in quotes'
+        close = difflib.get_close_matches(name.casefold(), FIELDS, 1, _NEAR)
+        meant = f": did you mean {close[0]}?" if close else f'; as text it is "{short(token)}" in quotes; {HINT}'
         raise Wrong(f"no field {short(name)}{meant}", start + len(no), start + len(no) + len(name))
     if not given:
         raise Wrong(f"{name}{sign} what? For example {field.example}", start, start + len(token))

@@ -15,6 +15,7 @@ from gputop.ended import Ended
 from gputop.model import Frame, Identity, Role
 from gputop.ui import draw
 from gputop.ui.gpus.state import State
+from gputop.ui.keys.hints import Names
 from gputop.ui.look import Ground, Look
 from gputop.ui.panes.empty import no_gpu_process, nothing_matches, nothing_of
 from gputop.ui.panes.lines import Lines
@@ -46,6 +47,7 @@ class Table(Lines, can_focus=True):
         self.listing = Listing(view)
         self.active = True  # the keys move its cursor
         self.records = False  # what is seen could be recorded
+        self.names: Names = {}  # of the keys that an empty table names
         self._drawn_anew = drawn
         self._clock = clock
         self._shift = 0
@@ -127,11 +129,11 @@ class Table(Lines, can_focus=True):
     def _empty(self, frame: Frame, width: int) -> list[Strip]:
         view = self.listing.view
         if view.filter is not None:
-            return nothing_matches(frame, view.filter, view.user, width, self.look)
+            return nothing_matches(frame, view.filter, view.user, width, self.look, self.names)
         if view.user is not None:
-            return nothing_of(view.user, len(self.listing.matching or ()), width, self.look)
+            return nothing_of(view.user, len(self.listing.matching or ()), width, self.look, self.names)
         hidden = 0 if view.every_process else len(frame.processes)
-        return no_gpu_process(frame, width, self.look, hidden, self._last_job, records=self.records)
+        return no_gpu_process(frame, width, self.look, self.names, hidden, self._last_job, records=self.records)
 
     def _only(self, frame: Frame) -> str:
         """What hides the others: it must not be overlooked."""
