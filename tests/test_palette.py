@@ -105,7 +105,7 @@ def test_what_cannot_be_done_now_says_why_and_stays() -> None:
         await stage.press("escape", "P")
         assert stage.lines[-1] == " not now: needs 60×20 for processes"
 
-    play(scene, SHOWN, size=(59, 24))
+    play(scene, SHOWN, size=(80, 19))
 
 
 def test_the_mouse_chooses() -> None:

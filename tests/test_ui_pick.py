@@ -189,3 +189,32 @@ async def everything(stage: Stage) -> None:
     await stage.press("H")
     assert "7" not in stage.pids
     assert not stage.feed.interest.every_process
+
+
+def test_a_small_screen_hides_and_zooms_nothing_but_advice_and_says_so() -> None:
+    async def scene(stage: Stage) -> None:
+        before = stage.lines[:-1]
+        for key in ("1", "2", "3", "z"):
+            await stage.press(key)
+            assert stage.lines[-1] == " not now: needs 60×20 for more panes"
+            assert stage.lines[:-1] == before
+        for key in ("u", "slash", "f9"):
+            await stage.press(key)
+            assert stage.lines[-1] == " not now: needs 60×20 for processes"
+        await stage.press("a")
+        assert stage.app.main.alone == "advice"
+        await stage.press("u")
+        assert stage.lines[-1] == " not now: needs 60×20 for processes", "it is not the advice that hides them"
+        await stage.press("z")
+        assert stage.lines[:-1] == before
+        await stage.pilot.resize_terminal(120, 40)
+        assert stage.pids == FOLDED
+        await stage.press("1", "z")
+        await stage.pilot.resize_terminal(40, 12)
+        await stage.press("z")
+        await stage.pilot.resize_terminal(120, 40)
+        assert stage.app.main.alone is None, "what is alone already is so no longer"
+        await stage.press("1")
+        assert stage.pids == FOLDED
+
+    play(scene, BOTH, size=(40, 12))

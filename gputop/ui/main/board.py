@@ -34,7 +34,7 @@ from gputop.ui.keys.hints import hint, names
 from gputop.ui.keys.remap import remapped
 from gputop.ui.look import Look, Token
 from gputop.ui.panes import empty
-from gputop.ui.panes.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange
+from gputop.ui.panes.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange, small
 from gputop.ui.panes.keybar import SAY_S, KeyBar
 from gputop.ui.panes.lines import Lines
 from gputop.ui.panes.parts import Parts
@@ -217,9 +217,12 @@ class Board(Screen[None], inherit_bindings=False):
         of_processes = key.group in ("PICK", "SORT", "ACT") or key.action.startswith("open")
         if not of_processes or not self.panes or self.panes.processes:
             return ""
-        if "processes" in self.hidden or self.alone:
-            return f"the processes are hidden{hint(self.names, ': {} shows them', 'pane-processes', 'zoom')}"
-        return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} for processes"
+        shown = hint(self.names, ": {} shows them", "pane-processes", "zoom")
+        return self.too_small("processes") or f"the processes are hidden{shown}"
+
+    def too_small(self, what: str) -> str:
+        """What the screen is too small for, said of some panes; empty if it has room."""
+        return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} for {what}" if small(*self.app.size) else ""
 
     async def action_press(self, id: str) -> None:
         """Do what a key does, or say why not now."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from gputop.ui.keys.declared import Key
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.board import Board
 from gputop.ui.panes.arrange import WIDTH_FOR_HOST, Pane
 
 _NAMES: dict[Pane, str] = {"gpus": "GPUs", "host": "host", "processes": "processes", "advice": "advice"}
 
+_HIDING = ("pane-gpus", "pane-host", "pane-processes")
+
 
 class Framing(Board):
     """Panes: shown, hidden, alone."""
+
+    def why_not(self, key: Key) -> str:
+        """Why a key does nothing now; empty if it does. Advice is the one pane that a small screen hides and zooms."""
+        zooms = key.id == "zoom" and self.alone is None and self.focused is not self.advice
+        return (self.too_small("more panes") if zooms or key.id in _HIDING else "") or super().why_not(key)
 
     def action_hide(self, pane: Pane) -> None:
         """Show or hide a pane; one stays."""

@@ -75,7 +75,7 @@ def arrange(
     """
     width, height = max(0, width), max(0, height)
     top, bottom, around = _edges(width, height, replay, errands)
-    if width < WIDTH_FOR_PROCESSES or height < HEIGHT_FOR_PROCESSES:
+    if small(width, height):
         return _small(width, top, bottom, gpus, around, told=not calm and "advice" not in hidden, zoom=zoom)
     bottom -= prompt
     around["prompt"] = _rect(0, bottom, width, int(prompt))
@@ -91,6 +91,11 @@ def arrange(
     y = top + tall
     above = Panes(density=density, gpus=_rect(0, top, width, tall), note=_rect(0, y, width, int(note)), **around)
     return _below(above, Rect(0, y + note, width, bottom - y - note), height, below, calm=calm)
+
+
+def small(width: int, height: int) -> bool:
+    """Whether there is no room for processes: then there is nothing to hide, and nothing but advice to show alone."""
+    return width < WIDTH_FOR_PROCESSES or height < HEIGHT_FOR_PROCESSES
 
 
 def _below(above: Panes, room: Rect, height: int, shown: Collection[str], *, calm: bool) -> Panes:
