@@ -225,6 +225,39 @@ def test_memory_pressure_of_a_limit(frame: Callable[[float], Frame], severity: s
     assert finding is None or "#SBATCH --mem=24G" in [step.command for step in finding.steps]
 
 
+def once(t: float) -> int:
+    """A counter that grows once, from what it was before we looked."""
+    return 3 + (t > 40)
+
+
+@pytest.mark.parametrize(
+    ("ooms", "hits", "at_its_limit"),
+    [
+        (once, 0.0, True),
+        (lambda t: 3, 2.0, False),  # the machine was short of memory, or a group above
+        (lambda t: 3 + (t > 4), 2.0, False),  # that was before
+        (lambda t: None, 2.0, True),  # version 1 of control groups
+        (lambda t: None, 0.0, False),
+    ],
+)
+def test_a_process_that_was_killed_was_at_its_limit_only_where_that_was_hit(
+    ooms: Callable[[float], int | None], hits: float, at_its_limit: bool
+) -> None:
+    def frame(t: float) -> Frame:
+        return limited(2, hits, once, oom_count=ooms(t), memory_used_bytes=3 * GIB)(t)  # type: ignore[no-any-return]
+
+    told = found(after(frame, 90), "memory-pressure")
+    assert told is not None
+    assert told.severity == "crit"
+    why = (
+        "its memory limit was reached" if at_its_limit else "the machine, or a group above its own, was short of memory"
+    )
+    assert told.headline == f"lost 1 process: {why}"
+    assert "1 of its processes was killed for want of memory" in [item.text for item in told.evidence]
+    assert any("--mem" in (step.command or "") for step in told.steps) == at_its_limit
+    assert any("dmesg" in (step.command or "") for step in told.steps) != at_its_limit
+
+
 def test_memory_pressure_abstains_without_figures() -> None:
     missing = (Missing(metric="swap_in_per_s", reason="unsupported"),)
     said = short(swap_in_per_s=None, swap_out_per_s=None, missing=missing).verdict(5)

@@ -109,7 +109,7 @@ class Cgroup:
     slowed_per_s: float | None = metric(_N, "times it was slowed down for more memory than memory.high")
     limit_hits_per_s: float | None = metric(_N, "times it wanted more memory than the limit", history=True)
     oom_count: int | None = metric(Unit.COUNT, "times that nothing could be freed at the limit")
-    oom_kills: int | None = metric(Unit.COUNT, "processes killed at the memory limit")
+    oom_kills: int | None = metric(Unit.COUNT, "processes killed for want of memory, at this limit or of the machine")
     cpu_pressure: Annotated[Pressure | None, "waiting for a CPU"] = None
     memory_pressure: Annotated[Pressure | None, "waiting for memory"] = None
     io_pressure: Annotated[Pressure | None, "waiting for storage"] = None

@@ -12,6 +12,7 @@ from gputop.diagnose.starved import starved
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Cgroup, Host
+from gputop.words import amount
 
 
 @rule(
@@ -109,7 +110,7 @@ def _thrash(view: View, host: Host) -> Finding:
 def _limited(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Finding]:
     """A job at its own limit; page cache alone at the limit is how a limit is meant to work."""
     about, limit = f"cgroup {group.path}", group.memory_limit_bytes or 1
-    killed = _killed(view, trainer, group)
+    killed, own_limit = _killed(view, trainer, group)
     some, full = view.mean(about, "memory_pressure"), view.mean(about, "memory_pressure_full")
     used, own = view.mean(about, "memory_used_bytes"), view.mean(about, "anonymous_bytes")
     hits = view.mean(about, "limit_hits_per_s")
@@ -118,35 +119,50 @@ def _limited(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Finding]:
     waits = view.above(some, "pressure_percent") or view.above(full, "full_percent")
     if not killed and not waits and not (hit and view.above(firm, "own_share")):
         return
+    were = "was" if killed == 1 else "were"
     evidence = [Evidence(text=text, value=value, unit=unit, limit=most) for text, value, unit, most in (
         (f"{units.size(used)} of {units.size(limit)} in use", used, "B", float(limit)),
         (f"{units.size(own)} of that are its programs', not page cache", own, "B", view.limit("own_share") * limit),
         (f"it hits its limit {hits or 0:.1f} times a second", hits, "1/s", view.limit("hits_per_s")),
         (f"its programs wait for memory {some or 0:.0f} % of the time", some, "%", view.limit("pressure_percent")),
-        (f"{killed} of its processes were killed for want of memory", float(killed or 0), "", 0.0),
+        (f"{killed} of its processes {were} killed for want of memory", float(killed), "", 0.0),
     ) if value]  # fmt: skip
     yield view.found(
         trainer,
         "crit" if killed or (full or 0.0) >= view.limit("full_percent") else "warn",
-        "lost processes: its memory limit was reached"
-        if killed
-        else f"is at its limit of {units.size(limit)} of memory",
+        _headline(limit, killed, own_limit),
         evidence=tuple(evidence),
-        steps=(*_fewer(view, trainer), _raise(trainer, limit), *_STEPS[:1]),
+        steps=(*_fewer(view, trainer), _LOOK if killed and not own_limit else _raise(trainer, limit), *_STEPS[:1]),
         confidence=view.confidence(0.85, some),
     )
 
 
-def _killed(view: View, trainer: Trainer, group: Cgroup) -> int:
-    """Processes that were killed at the limit a short while ago; what was before we looked is history."""
-    notes, now_s, kills = view.notes(trainer), view.frame.mono_s, group.oom_kills
+def _headline(limit: int, killed: int, own_limit: bool) -> str:
+    if not killed:
+        return f"is at its limit of {units.size(limit)} of memory"
+    why = "its memory limit was reached" if own_limit else "the machine, or a group above its own, was short of memory"
+    return f"lost {amount(killed, 'process')}: {why}"
+
+
+def _killed(view: View, trainer: Trainer, group: Cgroup) -> tuple[int, bool]:
+    """Processes that were killed a short while ago, and whether at this limit; what was before we looked is history.
+
+    The kernel counts as killed those too that the machine, or a group above, was short of memory for.
+    """
+    notes, now_s, kills, ooms = view.notes(trainer), view.frame.mono_s, group.oom_kills, group.oom_count
     if kills is None:
-        return 0
+        return 0, False
+    # version 1 of control groups does not count how often nothing could be freed: it must have been hit at least
+    if (group.limit_hits_per_s or 0.0) > 0 if ooms is None else ooms > notes.get("ooms", ooms):
+        notes["hit_s"] = now_s
+    if ooms is not None:
+        notes["ooms"] = ooms
     first = notes.setdefault("kills", kills)
     if kills > notes.get("newest", first):
-        notes["killed_s"] = now_s
+        notes["killed_s"], notes["own"] = now_s, now_s - notes.get("hit_s", -1e9) <= view.limit("window_s")
     notes["newest"] = kills
-    return kills - first if now_s - notes.get("killed_s", -1e9) < view.limit("killed_s") else 0
+    late = now_s - notes.get("killed_s", -1e9) >= view.limit("killed_s")
+    return (0, False) if late else (kills - first, notes["own"])
 
 
 def _fewer(view: View, trainer: Trainer | None = None) -> Iterator[Step]:
@@ -174,6 +190,11 @@ def _raise(trainer: Trainer, limit: int) -> Step:
     return Step(text=f"raise MemoryMax of its unit, or memory.max of {process.cgroup or 'its group'}, to {wanted}G")
 
 
+_LOOK = Step(
+    text="see what was short of memory: the kernel names the group, or none where it was the machine",
+    command="sudo dmesg | grep -E 'oom-kill|Killed process'",
+    needs_root=True,
+)
 _STEPS = (
     Step(text="map the dataset instead of loading it: numpy.load(..., mmap_mode='r'), Arrow, safetensors"),
     Step(text="pin_memory and copies in /dev/shm cannot be swapped: no more of them than the GPU needs"),
