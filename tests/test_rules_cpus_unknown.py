@@ -57,7 +57,7 @@ def loading(count: int) -> Made:
 
 ON_ONE: dict[str, Any] = {"affinity": "0", "last_cpu": 0, "allowed_cpus": 1.0}
 # all CPUs are busy, most with this trainer, which may use more of them than it does
-LARGEST = Machine(gpu=HUNGRY, trainer={"cpu_percent": 1000.0, "allowed_cpus": 64.0}, host={"cpu_percent": 97.0})
+LARGEST = Machine(gpu=HUNGRY, trainer={"cpu_percent": 20.0, "allowed_cpus": 64.0}, host={"cpu_percent": 97.0})
 CASES: dict[str, Made] = {
     "neighbour": shared(WAITS, FULL, {"cpu_percent": 1200.0}, {}),
     "numa-misplacement": Machine(gpu=NEAR, trainer={"last_cpu": 3}, host=NODES).frame,
@@ -66,7 +66,7 @@ CASES: dict[str, Made] = {
     ).frame,
     "threads-host": experiments(affinity=None),
     "workers-oversized": loading(14),
-    "starved-cpu-saturated": replace(LARGEST, loader={"cpu_percent": 30.0}, loaders=2).frame,
+    "starved-cpu-saturated": replace(LARGEST, loader={"cpu_percent": 80.0}, loaders=13).frame,
 }
 
 

@@ -69,4 +69,4 @@ def test_a_density_without_room_is_not_claimed() -> None:
         await stage.press("g")
         assert "GPUs: no room for a card" in stage.lines[-1]
 
-    play(scene, frame(), size=(60, 20))
+    play(scene, frame(), size=(60, 19))

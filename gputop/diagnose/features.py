@@ -8,7 +8,7 @@ from typing import Any
 from gputop.diagnose.card import Card
 from gputop.diagnose.finding import Subject
 from gputop.diagnose.known import total
-from gputop.diagnose.remembered import Remembered
+from gputop.diagnose.remembered import Known, Remembered
 from gputop.diagnose.sums import Means
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.tree import key
@@ -79,9 +79,8 @@ def trainer(
         peers=_peers(past, gpus, process),
         settled=settled,
         warm=settled and (known.worked or _mute(gpus)),
-        compiling=frame.mono_s - known.compiled_s < _COMPILED_S,
         context_s=age_s,
-        phase_s=frame.mono_s - known.phase_s,
+        **_of_phase(frame.mono_s, known),
         missing=sum((one.missing for one in tree[:2]), ()) + sum((gpu.missing for gpu in gpus), ()),
         duty=None if busy is None else busy / 100,
         **_of_card(past.cards.get(at_work[0].uuid) if at_work else None),
@@ -92,6 +91,11 @@ def trainer(
         **_of_tree(sums),
         **_of_gpus(past, at_work, [means(gpu.uuid, seconds, WINDOW_S) for gpu in at_work]),
     )
+
+
+def _of_phase(now_s: float, known: Known) -> dict[str, Any]:
+    """What it does now, and for how long."""
+    return {"compiling": now_s - known.compiled_s < _COMPILED_S, "phase_s": now_s - known.phase_s}
 
 
 def _of_card(card: Card | None) -> dict[str, Any]:
