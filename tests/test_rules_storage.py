@@ -216,7 +216,7 @@ def test_network_fs_bound_names_the_mount() -> None:
     commands = [step.command for step in finding.steps]
     assert commands[:2] == [
         "rsync -a /data/DATASET/ /scratch/DATASET/",
-        "sudo mount -o nconnect=8,rsize=1048576 nas:/data /data",
+        "sudo umount /data && sudo mount -o nconnect=8,rsize=1048576 nas:/data /data",
     ]
 
 

@@ -153,9 +153,11 @@ def _of_link(view: View, link: Link) -> Evidence:
 def _steps(view: View, server: Server | None) -> tuple[Step, ...]:
     steps = [*advice.staged(view, server)]
     if server is not None and server.file_system.startswith("nfs"):
+        device, name = quote(server.device), quote(server.name)
+        # all mounts of a server share the connections of the first, and it is not mounted twice in the same place
         more = Step(
-            text="more connections to the server, and larger reads",
-            command=f"sudo mount -o nconnect=8,rsize=1048576 {quote(server.device)} {quote(server.name)}",
+            text="more connections to the server, and larger reads: mount it anew once nobody uses any mount of it",
+            command=f"sudo umount {name} && sudo mount -o nconnect=8,rsize=1048576 {device} {name}",
             needs_root=True,
         )
         keep = Step(text="let the client keep what it has read: the mount option fsc, with cachefilesd running")
