@@ -44,6 +44,11 @@ def test_a_variable_whose_name_says_secret_is_masked_whole(name: str) -> None:
     assert redact_variable(name, "") == ""
 
 
+@pytest.mark.parametrize("name", ["GCP_JSON_KEY", "AZURE_SEARCH_QUERY_KEY", "DATA_KEY", "CONFIG_KEY", "IMAGE_TOKEN"])
+def test_the_key_of_a_service_is_masked_whatever_it_is_of(name: str) -> None:
+    assert redact_variable(name, "ZXlKaGJHY2lPaUpJ") == MASK
+
+
 def test_the_address_of_a_hook_is_masked_in_any_variable() -> None:
     said = redact_variable("NOTIFY_URL", "https://hooks.slack.com/services/T000/B000/abc")
     assert said == f"https://hooks.slack.com/services/{MASK}"

@@ -44,7 +44,7 @@ POOR = {  # much is wrong
 
 def poor(root: Path, **environ: str) -> Machine:
     given = {"PATH": "/nowhere", "TERM": "xterm", "VIRTUAL_ENV": f"{root}/env", "CUDA_VISIBLE_DEVICES": "0,1"}
-    return machine(root, POOR, environ={**given, **environ}, encoding="ascii", terminal=(72, 20))
+    return machine(root, POOR, environ={**given, **environ}, encoding="ascii", terminal=(58, 20))
 
 
 def steady(of: str, root: Path) -> str:

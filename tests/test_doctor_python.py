@@ -184,7 +184,7 @@ def test_t10_the_doctor_and_the_screen_agree_on_a_terminal(
 def test_size_and_characters(tmp_path: Path) -> None:
     assert line(machine(tmp_path), "size").status == "unknown"
     assert line(machine(tmp_path, terminal=(80, 24)), "size").status == "ok"
-    assert line(machine(tmp_path, terminal=(79, 24)), "size").status == "limited"
+    assert line(machine(tmp_path, terminal=(59, 24)), "size").status == "limited"
     assert line(machine(tmp_path, encoding="UTF-8"), "characters").status == "ok"
     assert line(machine(tmp_path, encoding="iso8859-1"), "characters").status == "limited"
 

@@ -76,7 +76,7 @@ def trainer(
         gpus=gpus,
         uuids=uuids,
         works_on=at_work,
-        peers=_peers(past, gpus, process),
+        peers=_peers(past, at_work, process),
         settled=settled,
         warm=settled and (known.worked or _mute(gpus)),
         context_s=age_s,
@@ -106,8 +106,14 @@ def _of_card(card: Card | None) -> dict[str, Any]:
 
 
 def _peers(past: Remembered, gpus: Sequence[Gpu], process: Process) -> int:
-    """How many others compute on its GPUs."""
-    return len({one.pid for gpu in gpus for one in past.tenants.get(gpu.uuid, ())} - {process.pid})
+    """How many others compute on its GPUs; who only has a context there, and works on another, does not."""
+    theirs = {
+        one.pid
+        for gpu in gpus
+        for one in past.tenants.get(gpu.uuid, ())
+        if (known := past.trainers.get(one.identity)) is None or not known.works_on or gpu.uuid in known.works_on
+    }
+    return len(theirs - {process.pid})
 
 
 def _of_tree(sums: Means) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def shared(view: View, trainer: Trainer) -> bool:
     """Whether others keep its GPUs busy: then they are not idle, whatever its own share of them."""
     if not trainer.peers:
         return False
-    means = [view.mean(gpu, "busy_percent", 30) for gpu in trainer.gpus]
+    means = [view.mean(gpu, "busy_percent", 30) for gpu in trainer.works_on]
     return any(mean is None or mean / 100 > view.limit("starved.duty") for mean in means)
 
 
@@ -41,8 +41,10 @@ def oversubscribed(view: View, trainer: Trainer) -> bool:
 
 
 def loading(trainer: Trainer) -> bool:
-    """Whether it has loaders, and most of the CPU time that it uses is theirs."""
-    return trainer.loaders > 0 and trainer.loaders * (trainer.loader_cpu or 0.0) >= (trainer.cores or 0.0) / 2
+    """Whether it has loaders, and most of the CPU time that it uses is theirs, or of what they start."""
+    used = trainer.cores or 0.0
+    theirs = trainer.loaders * (trainer.loader_cpu or 0.0) if trainer.own is None else used - trainer.own
+    return trainer.loaders > 0 and theirs >= used / 2
 
 
 def throttled(view: View, trainer: Trainer) -> bool:

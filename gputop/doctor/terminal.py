@@ -8,12 +8,12 @@ from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
 from gputop.safe.terminal import without_screen
 
-_LEAST = (80, 24)
+_LEAST = (60, 20)  # from here on there are processes on the screen
 
 
 @check("size", "Is the terminal large enough?")
 def size(machine: Machine) -> Iterator[Line]:
-    """The screens are made for 80 x 24 and more."""
+    """From 60 x 20 on there is room for processes."""
     if machine.terminal is None:
         yield Line("unknown", "standard output is no terminal", value={"columns": None, "lines": None})
         return

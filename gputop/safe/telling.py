@@ -49,6 +49,9 @@ _ALONE: dict[Place, frozenset[str]] = {
 }
 _COUNTED = frozenset({"token", "key", "auth", "id"})  # words that also stand for what has numbers
 
+_SERVED = ("key", "token")  # of variables nearly all are some service's, but for these
+_OF_VARIABLES = frozenset({"public", "foreign", "primary", "sort", "pad", "eos", "bos", "hot", "mon", "don", "tur"})
+
 _SWITCH = re.compile(r"[01]|true|false|yes|no|on|off|none|null", re.IGNORECASE)
 _NUMBER = re.compile(r"(?=.{1,7}\Z)-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 
@@ -71,7 +74,7 @@ def _said(name: str, place: Place) -> str:
         return ""
     pairs = list(zip(("", *words), words, strict=False))
     for before, word in pairs if place == "variable" else pairs[-1:]:
-        if said := _ending(word, before):
+        if said := _ending(word, before, place):
             return said
     if place != "variable":
         return ""
@@ -79,13 +82,14 @@ def _said(name: str, place: Place) -> str:
     return inside[0] if inside else ""
 
 
-def _ending(word: str, before: str) -> str:
-    """What a word, with the one before it, says of a value."""
+def _ending(word: str, before: str, place: Place) -> str:
+    """What a word, with the one before it, says of a value; of a variable most keys are some service's."""
     if word in _WORDS:
         return word
     if (before, word) in _PAIRS:
         return word
     for ending, others in _ENDINGS.items():
         if word.endswith(ending):
-            return "" if (word[: -len(ending)] or before) in others else ending
+            harmless = others & _OF_VARIABLES if place == "variable" and ending in _SERVED else others
+            return "" if (word[: -len(ending)] or before) in harmless else ending
     return ""

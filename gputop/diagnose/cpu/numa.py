@@ -30,9 +30,9 @@ def numa_misplacement(view: View) -> Iterator[Finding]:
     if sum(bool(node.cpus) for node in view.frame.host.nodes) < 2:
         return
     for trainer in view.trainers():
-        if len(trainer.gpus) != 1 or not view.knows(trainer.gpus[0], "local_cpus"):
+        if len(trainer.works_on) != 1 or not view.knows(trainer.works_on[0], "local_cpus"):
             continue
-        near = parsed(trainer.gpus[0].local_cpus)
+        near = parsed(trainer.works_on[0].local_cpus)
         if not near or not view.knows(trainer, "cores") or not view.above(trainer.cores, "cores"):
             continue
         total = view.cpus()
@@ -55,7 +55,7 @@ def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | No
 
 
 def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Finding:
-    gpu, allowed = trainer.gpus[0], affinity(trainer.process)
+    gpu, allowed = trainer.works_on[0], affinity(trainer.process)
     harmful = trainer.duty is not None and trainer.duty < view.limit("starved.duty")
     harmful = harmful or view.above(trainer.pcie_rx, "pcie_bytes_per_s")
     chance = _by_chance(view, allowed, near)
@@ -113,7 +113,7 @@ def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None
                 command=f"docker update --cpuset-cpus={some} {quote(process.container or '')}",
             )
         return
-    gpu = trainer.gpus[0]
+    gpu = trainer.works_on[0]
     pin = f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={gpu.local_cpus}"
     yield Step(text="start it near its GPU", command=f"numactl {pin} {started(process)}")
     yield Step(

@@ -12,7 +12,7 @@ from gputop.diagnose.estimate import change_point
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import notebook, plays_a_part
+from gputop.diagnose.usage.programs import notebook, plays_a_part, serves
 from gputop.diagnose.view import View
 from gputop.units import ago
 
@@ -58,7 +58,7 @@ def slowdown(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         notes, now_s = view.notes(trainer), view.frame.mono_s
         due_s = notes.setdefault("due_s", now_s + trainer.process.pid % _STEP_S)
-        if trainer.peers or plays_a_part(trainer) or notebook(trainer):
+        if trainer.peers or serves(trainer):
             notes.clear()  # how fast it is is theirs, too; or there is just less for it to do
         elif now_s >= due_s and view.knows(trainer, "duty"):
             notes["due_s"] = max(due_s + _STEP_S, now_s + _STEP_S / 2)
@@ -84,6 +84,8 @@ def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Findi
     change = _change(view, trainer, steps, known_s)
     if change is None or not view.above(change.slower, "slower") or _starts_anew(trainer, change.ago_s):
         return None
+    if change.what == "its GPU" and (plays_a_part(trainer) or notebook(trainer)):
+        return None  # there is just less for it to do
     meanwhile = tuple(_meanwhile(view, trainer, change.ago_s))
     evidence = tuple(item for item, _ in meanwhile)
     if change.what == "its GPU" and not any(vouches for _, vouches in meanwhile):
@@ -100,7 +102,11 @@ def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s
     if busy is not None and busy[1] < busy[0]:
         return Change("its GPU", *busy[:2], 1 - busy[1] / busy[0], busy[2], "%")
     full = (trainer.duty or 0.0) >= view.limit("full")
-    clock = _once(view, _past(view, trainer.uuids[0], "sm_clock_mhz", known_s)) if full and trainer.uuids else None
+    clock = (
+        _once(view, _past(view, trainer.works_on[0].uuid, "sm_clock_mhz", known_s))
+        if full and trainer.works_on
+        else None
+    )
     if clock is not None and clock[1] < clock[0]:
         return Change("the clock of its GPU", *clock[:2], 1 - clock[1] / clock[0], clock[2], "MHz")
     return None
@@ -143,7 +149,7 @@ def _starts_anew(trainer: Trainer, ago_s: float) -> bool:
 def _meanwhile(view: View, trainer: Trainer, ago_s: float) -> Iterator[tuple[Evidence, bool]]:
     """What else changed at that time, and whether that makes it slower whatever it does."""
     for key, metric, text, share, more in _WITNESSES:
-        about = key or (trainer.key if metric in _OF_TREE else trainer.uuids[0] if trainer.uuids else "")
+        about = key or (trainer.key if metric in _OF_TREE else trainer.works_on[0].uuid if trainer.works_on else "")
         values = _past(view, about, metric, _KEPT * _STEP_S)
         count = max(1, round(ago_s / _STEP_S))
         before = [value for value in values[-3 * count : -count - 1] if value is not None]

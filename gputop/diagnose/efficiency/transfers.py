@@ -30,7 +30,7 @@ def transfers(view: View, trainer: Trainer) -> bool:
 
 def _full(view: View, trainer: Trainer) -> bool:
     """Half of the time, or longer, one of its links is nearly as fast as it can be."""
-    for gpu in trainer.gpus:
+    for gpu in trainer.works_on:
         most = capacity(gpu)
         if most is None or (view.mean(gpu, "pcie_rx_bytes_per_s", 30) or 0.0) < 0.25 * most:
             continue
@@ -84,7 +84,7 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
 
 
 def _waits(view: View, trainer: Trainer) -> Finding:
-    gpu, full = trainer.gpus[0], _full(view, trainer)
+    gpu, full = trainer.works_on[0], _full(view, trainer)
     most, main = capacity(gpu), 100 * (trainer.main or 0.0)
     of = f" of {most / 1e9:.1f}" if most else ""
     evidence = [

@@ -69,7 +69,7 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
             f"waits for CPU work on its input{_together(fill)}",
             evidence=(busy(view, trainer), cores(view, trainer), *_loaders(view, trainer), *_all_busy(view, fill)),
             steps=(
-                *(_one_thread(view, using) if several else ()),
+                *(_one_thread(view, trainer, using) if several else ()),
                 Step(text=f"make the input cheaper: {at_most(trainer)}"),
                 *_LESS_WORK,
                 *_fewer(fill),
@@ -89,9 +89,10 @@ def _loads(view: View, trainer: Trainer) -> bool:
     return reads and view.above(trainer.cores, "loader-in-main.cores")
 
 
-def _one_thread(view: View, using: Collection[str]) -> Iterator[Step]:
+def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterator[Step]:
     """For loaders with a pool of threads each, of these libraries; of OpenBLAS on an Intel CPU another rule tells."""
-    if "openblas" in using and "mkl" not in using and intel(view.frame.host.cpu_model or ""):
+    accused = "openblas" in using and "mkl" not in using and intel(view.frame.host.cpu_model or "")
+    if accused and view.above(trainer.saturation, "openblas-on-intel.saturation"):
         return
     whose = "" if using else ", whose library is hidden"
     yield Step(

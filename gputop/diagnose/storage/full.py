@@ -68,7 +68,8 @@ def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[floa
     nearly = view.above(peak / total, "used")
     if not nearly and full_in_s is None:
         return
-    calm = not loaders or (ample and full_in_s is None)  # nobody there will miss what is not left
+    ranks = any((one.process.world_size or 1) > 1 for one in _users(view, thing))  # NCCL has its segments there
+    calm = not (loaders or ranks) or (ample and full_in_s is None)  # nobody there will miss what is not left
     severity: Severity = "info" if calm else "warn"
     if not calm and not ample and peak / total >= view.limit("crit_used"):
         severity = "crit"
@@ -80,9 +81,9 @@ def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[floa
         severity,
         f"has {size(total - peak)} left in /dev/shm, which is {100 * peak / total:.0f} % full"
         if calm
-        else f"{much} /dev/shm: loaders may die with a bus error",
+        else f"{much} /dev/shm: {'loaders may die with a bus error' if loaders else 'NCCL may fail to start'}",
         evidence=tuple(_evidence(view, peak, total, loaders, full_in_s)) + tuple(_owner(store)),
-        steps=(_LEFT,) if calm else tuple(_steps(view, thing, total)),
+        steps=tuple(_steps(view, thing, total)) if loaders and not calm else (_LEFT,),
         confidence=0.9,
     )
 

@@ -31,8 +31,9 @@ def trains(trainer: Trainer) -> bool:
 
 
 def serves(trainer: Trainer) -> bool:
-    """Whether it answers requests: then a GPU that waits has nothing to do."""
-    return _says(trainer.process.command, _SERVES)
+    """Whether it answers requests: then a GPU that waits has nothing to do. Who has loaders, or the name, trains."""
+    command = trainer.process.command
+    return not trainer.loaders and _says(command, _SERVES) and not _says(command, _TRAINS)
 
 
 def plays_a_part(trainer: Trainer) -> bool:
