@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from gputop.declare import record
+from gputop.known import added, mean
 from gputop.model import Frame, GpuShare, Node, Process, Role
 
 Plain = TypeVar("Plain", int, str)
@@ -125,20 +126,14 @@ def waited(processes: Iterable[Process]) -> float | None:
 
 def add(values: Iterable[float | None]) -> int | None:
     """The sum of what is known, rounded; None when nothing is."""
-    known = [value for value in values if value is not None]
-    return round(sum(known)) if known else None
+    total = added(values)
+    return None if total is None else round(total)
 
 
 def same(values: Iterable[Plain | None]) -> Plain | None:
     """The value that all have; None when they differ, or one is unknown."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of what is known; None when nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _urgency(state: str) -> int:

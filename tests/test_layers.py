@@ -11,12 +11,13 @@ import gputop
 from gputop import toml
 
 ROOT = Path(gputop.__file__).parent
-PURE = {"model", "units", "safe"}
+PURE = {"model", "units", "safe", "known"}
 READING = PURE | {"source", "history"}
 MAY_IMPORT: dict[str, set[str]] = {
     "declare": set(),
     "model": set(),
     "units": set(),
+    "known": set(),
     "blas": set(),
     "toml": set(),
     "thresholds": {"toml"},
@@ -25,14 +26,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "agent": set(),
     "launch": set(),
     "inject": set(),
-    "figures": {"model"},
+    "figures": {"model", "known"},
     "words": {"model", "units"},
     "told": PURE | {"words", "diagnose"},
     "page": {"safe"},
     "profile": {"units", "safe", "page"},
     "trace": {"units", "safe", "page", "profile"},
     "source": {"model"},
-    "history": {"model"},
+    "history": {"model", "known"},
     "ended": {"model"},
     "collect": PURE | {"source"},
     "actions": PURE | {"words", "page", "profile", "trace"},

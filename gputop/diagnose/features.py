@@ -7,11 +7,11 @@ from typing import Any
 
 from gputop.diagnose.card import Card
 from gputop.diagnose.finding import Subject
-from gputop.diagnose.known import total
 from gputop.diagnose.remembered import Known, Remembered
 from gputop.diagnose.sums import Means
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.tree import key
+from gputop.known import total
 from gputop.model import Frame, Gpu, Job, Process, Role
 
 WINDOW_S = 30.0

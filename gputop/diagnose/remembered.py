@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.diagnose.card import LEAST_S, Card
-from gputop.diagnose.known import total
 from gputop.diagnose.sums import Followed, Sums
 from gputop.diagnose.tree import TREE, added_up, compiles, key, members
 from gputop.history import GPU, HOST, History, Key
+from gputop.known import total
 from gputop.model import Frame, Identity, Process
 
 _DESCRIBED = 2  # cards at each look whose rhythm is worked out; one a second where looks are rarer

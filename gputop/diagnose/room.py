@@ -64,23 +64,24 @@ def share_of_cpus(view: View, trainer: Trainer) -> float:
 
 def unused(view: View, trainer: Trainer) -> float | None:
     """CPUs of those it may use that nobody uses: of the machine, and of its quota. None: not known."""
-    idle = _idle(view)
-    return None if idle is None else max(0.0, min(idle, _left(view, trainer)))
+    free = idle(view)
+    return None if free is None else max(0.0, min(free, _left(view, trainer)))
 
 
 def idle_cpus(view: View, trainer: Trainer) -> float | None:
     """The part of the unused ones that it gets where all that train on the same ones and wait get as many."""
-    idle = _idle(view)
-    if idle is None:
+    free = idle(view)
+    if free is None:
         return None
     rivals, sharers = (
         sum(one is trainer or not fed(view, one) for one in some)
         for some in (_beside(view, trainer), _sharing(view, trainer))
     )
-    return max(0.0, min(idle / rivals, _left(view, trainer) / sharers))
+    return max(0.0, min(free / rivals, _left(view, trainer) / sharers))
 
 
-def _idle(view: View) -> float | None:
+def idle(view: View) -> float | None:
+    """CPUs of the machine that nobody uses. None: not known."""
     total, used = view.frame.host.cpus_total, view.mean("host", "cpu_percent")
     return None if not total or used is None else max(0.0, 1 - used / 100) * total
 

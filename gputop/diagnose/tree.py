@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from gputop.declare import record
-from gputop.diagnose.known import mean, total
 from gputop.history import Track
+from gputop.known import mean, total
 from gputop.model import Frame, Identity, Process, Role, Unit, metric
 
 _P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S

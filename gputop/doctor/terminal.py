@@ -6,23 +6,21 @@ from collections.abc import Iterator
 
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
-from gputop.safe.terminal import without_screen
-
-_LEAST = (60, 20)  # from here on there are processes on the screen
+from gputop.safe.terminal import ROOM_FOR_PROCESSES, without_screen
 
 
 @check("size", "Is the terminal large enough?")
 def size(machine: Machine) -> Iterator[Line]:
-    """From 60 x 20 on there is room for processes."""
+    """Whether there is room for processes."""
     if machine.terminal is None:
         yield Line("unknown", "standard output is no terminal", value={"columns": None, "lines": None})
         return
-    columns, lines = machine.terminal
+    (columns, lines), least = machine.terminal, ROOM_FOR_PROCESSES
     value = {"columns": columns, "lines": lines}
-    if columns >= _LEAST[0] and lines >= _LEAST[1]:
+    if columns >= least[0] and lines >= least[1]:
         yield Line("ok", f"{columns} x {lines}", value=value)
     else:
-        what = f"{columns} x {lines}: parts are left out below {_LEAST[0]} x {_LEAST[1]}; make the window larger"
+        what = f"{columns} x {lines}: parts are left out below {least[0]} x {least[1]}; make the window larger"
         yield Line("limited", what, value=value)
 
 

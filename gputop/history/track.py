@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
 from gputop.history.table import Values
+from gputop.known import added, mean
 from gputop.model import Cgroup, Disk, Gpu, GpuShare, Host, Identity, Mount, Network, Pressure, Process, Unit, metrics
 
 Key = str | Identity  # a GPU's uuid, a process, "host", "disk NAME", "mount PATH", "net NAME", "cgroup PATH"
@@ -31,7 +32,7 @@ class Track:
         `several`: a subject is one or more of them together, in percent their mean, in all else their sum.
         """
         kept = [metric.name for metric in metrics(owner) if metric.history]
-        folds = [_mean if metric.unit is Unit.PERCENT else _sum for metric in metrics(owner) if metric.history]
+        folds = [mean if metric.unit is Unit.PERCENT else added for metric in metrics(owner) if metric.history]
         take: Callable[[Any], Values] = attrgetter(*kept)
         extra = tuple((also or {}).values())
         self.coarse, self.mortal = coarse, mortal
@@ -46,17 +47,6 @@ class Track:
             return [fold(column) for fold, column in zip(folds, zip(*map(take, subjects), strict=True), strict=True)]
 
         self.values = together if several else values if extra else take
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """Of what is known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _stalled(name: str, kind: str = "some_percent") -> Callable[[Any], float | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -32,6 +33,9 @@ _ENDINGS = {
     "pwd": frozenset({"old"}),
     "pw": _NOTHING,
 }
+# nearly every key or token in a variable is some service's: few words make it something else
+_NOBODYS = frozenset({"public", "foreign", "primary", "sort", "pad", "eos", "bos", "hot", "mon", "don", "tur"})
+_OF_VARIABLES = {**_ENDINGS, **{ending: _ENDINGS[ending] & _NOBODYS for ending in ("key", "token")}}
 # words of their own that end a name
 _WORDS = frozenset(
     {"auth", "cred", "creds", "cookie", "webhook", "dsn", "jwt", "pat", "otp", "pin", "sessionid", "connectionstring"}
@@ -48,9 +52,6 @@ _ALONE: dict[Place, frozenset[str]] = {
     "text": frozenset({"key", "pass", "pw", "pwd", "pat", "otp", "pin"}),
 }
 _COUNTED = frozenset({"token", "key", "auth", "id"})  # words that also stand for what has numbers
-
-_SERVED = ("key", "token")  # of variables nearly all are some service's, but for these
-_OF_VARIABLES = frozenset({"public", "foreign", "primary", "sort", "pad", "eos", "bos", "hot", "mon", "don", "tur"})
 
 _SWITCH = re.compile(r"[01]|true|false|yes|no|on|off|none|null", re.IGNORECASE)
 _NUMBER = re.compile(r"(?=.{1,7}\Z)-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
@@ -74,7 +75,7 @@ def _said(name: str, place: Place) -> str:
         return ""
     pairs = list(zip(("", *words), words, strict=False))
     for before, word in pairs if place == "variable" else pairs[-1:]:
-        if said := _ending(word, before, place):
+        if said := _ending(word, before, _OF_VARIABLES if place == "variable" else _ENDINGS):
             return said
     if place != "variable":
         return ""
@@ -82,14 +83,13 @@ def _said(name: str, place: Place) -> str:
     return inside[0] if inside else ""
 
 
-def _ending(word: str, before: str, place: Place) -> str:
-    """What a word, with the one before it, says of a value; of a variable most keys are some service's."""
+def _ending(word: str, before: str, endings: Mapping[str, frozenset[str]]) -> str:
+    """What a word, with the one before it, says of a value."""
     if word in _WORDS:
         return word
     if (before, word) in _PAIRS:
         return word
-    for ending, others in _ENDINGS.items():
+    for ending, others in endings.items():
         if word.endswith(ending):
-            harmless = others & _OF_VARIABLES if place == "variable" and ending in _SERVED else others
-            return "" if (word[: -len(ending)] or before) in harmless else ending
+            return "" if (word[: -len(ending)] or before) in others else ending
     return ""

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from gputop.safe.crash import Crashes
 from gputop.safe.hangup import on_ending
 
+ROOM_FOR_PROCESSES = 60, 20  # columns, lines: tmux leaves 80x23 of 80x24, and 79 of 160 columns beside another
 NO_TERMINAL = 64  # EX_USAGE of sysexits.h
 GRACE_S = 2.0
 _HANGUP_GRACE_S = 1.5

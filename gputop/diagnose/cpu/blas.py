@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from gputop import blas as mkl
 from gputop.diagnose.finding import Evidence, Finding, Step
@@ -39,8 +39,13 @@ def openblas_on_intel(view: View) -> Iterator[Finding]:
         missing += [] if using else [Missing(metric="libraries", reason="denied", unlock=_UNLOCK)]
         if missing:
             view.abstain(trainer, *missing)
-        elif "openblas" in using and "mkl" not in using and _pools(view, trainer):
+        elif slow(using, model or "") and _pools(view, trainer):
             yield _suspect(view, trainer, model or "")
+
+
+def slow(using: Collection[str], model: str) -> bool:
+    """Whether what computes is OpenBLAS, on a CPU for which there is better."""
+    return "openblas" in using and "mkl" not in using and mkl.intel(model)
 
 
 def several_threads(view: View, trainer: Trainer) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.room import affinity
+from gputop.diagnose.room import affinity, idle
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer
@@ -94,9 +94,8 @@ def _ranks(view: View, trainer: Trainer) -> int:
 
 def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     """Twice as much, as far as the machine is known to have it; none where it has no more."""
-    process, total, busy = trainer.process, view.frame.host.cpus_total or 0, view.mean("host", "cpu_percent")
-    idle = 0.0 if busy is None else total * (1 - busy / 100)
-    wanted = max(int(quota) + 1, min(2 * math.ceil(quota), int(quota + idle)))
+    process, total = trainer.process, view.frame.host.cpus_total or 0
+    wanted = max(int(quota) + 1, min(2 * math.ceil(quota), int(quota + (idle(view) or 0.0))))
     wanted = min(wanted, len(affinity(process)) or total)
     each = wanted // ranks
     if wanted <= quota or (process.slurm_job and each <= quota / ranks):

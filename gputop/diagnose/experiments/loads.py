@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from gputop import known
 from gputop.declare import record
-from gputop.diagnose import known
 from gputop.diagnose.cpu.threads import pool
 from gputop.diagnose.room import affinity, part, together
 from gputop.diagnose.strangers import strangers

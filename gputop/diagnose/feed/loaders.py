@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from gputop.blas import intel
-from gputop.diagnose.cpu.blas import several_threads
+from gputop.diagnose.cpu.blas import several_threads, slow
 from gputop.diagnose.dataloader import settings
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import fitting_loaders, full, idle_cpus, share_of_cpus
@@ -91,8 +90,7 @@ def _loads(view: View, trainer: Trainer) -> bool:
 
 def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterator[Step]:
     """For loaders with a pool of threads each, of these libraries; of OpenBLAS on an Intel CPU another rule tells."""
-    accused = "openblas" in using and "mkl" not in using and intel(view.frame.host.cpu_model or "")
-    if accused and view.above(trainer.saturation, "openblas-on-intel.saturation"):
+    if slow(using, view.frame.host.cpu_model or "") and view.above(trainer.saturation, "openblas-on-intel.saturation"):
         return
     whose = "" if using else ", whose library is hidden"
     yield Step(

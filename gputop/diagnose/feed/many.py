@@ -12,6 +12,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, shared, waits_for_network, waits_for_storage
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.words import amount
 
 
 @rule(
@@ -59,16 +60,16 @@ def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
 
 def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
     wanted, seen = max(1, math.floor(cpus / len(ranks)) - 1), len(affinity(trainer.process))
-    each, few = _loaders(trainer.loaders), units.cpus(cpus)
+    each, few = amount(trainer.loaders, "loader"), units.cpus(cpus)
     counted = f"{len(ranks)} ranks with {each} each, {total}" if len(ranks) > 1 else f"{total}"
-    text = f"{counted} loaders on {few} allowed CPU{'' if few == '1' else 's'}"
+    text = f"{counted} loaders on {amount(cpus, 'allowed CPU')}"
     evidence = [Evidence(text=text, value=total, unit="loaders", limit=cpus), _each(trainer)]
     if seen > cpus:
         evidence.append(Evidence(text=f"PyTorch sees {seen} CPUs and does not warn: a quota leaves {few}"))
     return view.found(
         trainer,
         "info" if fed(view, trainer) else "warn",
-        f"runs {total} loaders on {few} CPU{'' if few == '1' else 's'}",
+        f"runs {total} loaders on {amount(cpus, 'CPU')}",
         evidence=tuple(evidence),
         steps=tuple(_fewer(wanted, max(rank.loaders for rank in ranks))),
         confidence=0.75,
@@ -78,7 +79,9 @@ def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int
 def _fewer(wanted: int, most: int) -> Iterator[Step]:
     """So many loaders a rank; where none has more than these, there are too many ranks."""
     if wanted >= most:
-        yield Step(text=f"more CPUs, or fewer ranks: with {_loaders(most)} each there are more loaders than CPUs")
+        yield Step(
+            text=f"more CPUs, or fewer ranks: with {amount(most, 'loader')} each there are more loaders than CPUs"
+        )
         return
     yield Step(text="no more of them than CPUs", command=f"DataLoader(..., num_workers={wanted})")
     yield Step(text="then try some more and some fewer; two are often enough where samples are cheap")
@@ -117,10 +120,6 @@ def _each(trainer: Trainer, limit: float | None = None) -> Evidence:
     return Evidence(text=text, value=each, unit="%", limit=limit)
 
 
-def _loaders(number: int) -> str:
-    return f"{number} loader{'' if number == 1 else 's'}"
-
-
 def _of_all_jobs(view: View) -> Iterator[Finding]:
     """All jobs together have more loaders than the machine has CPUs, and they are at work."""
     busy = [trainer for trainer in view.vectors() if trainer.warm and trainer.loaders and trainer.loader_cpu]
@@ -150,5 +149,5 @@ def _of_all_jobs(view: View) -> Iterator[Finding]:
 
 def _shared_out(wanted: int, most: int) -> Step:
     if wanted >= most:
-        return Step(text=f"fewer jobs at a time: with {_loaders(most)} each there are more loaders than CPUs")
+        return Step(text=f"fewer jobs at a time: with {amount(most, 'loader')} each there are more loaders than CPUs")
     return Step(text="share the CPUs among the trainers", command=f"DataLoader(..., num_workers={wanted})")

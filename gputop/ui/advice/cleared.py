@@ -10,7 +10,7 @@ from gputop import told, units
 from gputop.declare import record
 from gputop.diagnose import Finding
 from gputop.diagnose.finding import told_apart
-from gputop.figures import mean
+from gputop.known import mean
 from gputop.model import Frame, Identity, Process, Role
 from gputop.monitor import Update
 from gputop.ui.advice.sheet import Key, key, troubles

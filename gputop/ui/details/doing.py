@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gputop import told
-from gputop.figures import mean
+from gputop.known import mean
 from gputop.ui.advice.states import about, word
 from gputop.ui.details.opened import Opened
 from gputop.ui.gpus.state import State

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from gputop import units
 from gputop.declare import record
-from gputop.figures import io_estimated, io_percent, mean
+from gputop.figures import io_estimated, io_percent
+from gputop.known import mean
 from gputop.model import Io, Process
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.opened import Opened

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from textual.strip import Strip
 
 from gputop import units
-from gputop.figures import mean
+from gputop.known import added, mean
 from gputop.model import Identity
 from gputop.ui import draw
 from gputop.ui.charts import Chart, beside, most, room
@@ -69,7 +69,7 @@ def _io(opened: Opened, seconds: int) -> Chart:
     process, loaders = opened.process, opened.loaders
     values = _sum(_moved(opened, one.identity, max(1, seconds)) for one in (process, *loaders))
     top = draw.ceiling(most(values), _LEAST_IO)
-    read = _rate(_added([one.read_bytes_per_s for one in (process, *loaders)]))
+    read = _rate(added([one.read_bytes_per_s for one in (process, *loaders)]))
     here = _rate(process.read_bytes_per_s)
     wrote = f", write {_rate(process.write_bytes_per_s)}" if (process.write_bytes_per_s or 0) >= 1024 else ""
     texts = [f"read{wrote}", "read"]
@@ -100,13 +100,8 @@ def _percent(value: float | None) -> str:
 
 def _sum(rows: Iterable[Sequence[float | None]]) -> Values:
     """Place by place, of what is known."""
-    return [_added(values) for values in zip(*rows, strict=True)]
+    return [added(values) for values in zip(*rows, strict=True)]
 
 
 def _mean(rows: Iterable[Sequence[float | None]]) -> Values:
     return [mean(values) for values in zip(*rows, strict=True)]
-
-
-def _added(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

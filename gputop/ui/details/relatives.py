@@ -8,7 +8,8 @@ from textual.strip import Strip
 
 from gputop import units, words
 from gputop.declare import record
-from gputop.figures import add, io_percent, mean
+from gputop.figures import add, io_percent
+from gputop.known import mean
 from gputop.model import Identity, Process, Relative
 from gputop.ui import draw
 from gputop.ui.details.grid import Column, Grid

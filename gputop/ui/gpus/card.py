@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.strip import Strip
 
 from gputop import units
-from gputop.figures import mean
+from gputop.known import mean
 from gputop.model import Gpu
 from gputop.ui import draw
 from gputop.ui.charts import Chart, beside, most, room

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, Protocol
 
 from gputop.declare import record
-from gputop.figures import mean
+from gputop.known import mean
 from gputop.model import Gpu, Identity
 from gputop.ui.look import Token
 from gputop.units import ago

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from gputop.declare import record
+from gputop.safe.terminal import ROOM_FOR_PROCESSES
 from gputop.ui.gpus.card import CARD_LEAST
 from gputop.ui.gpus.pane import Density, lines, pick
 
 Pane = Literal["gpus", "host", "processes", "advice"]
 
-WIDTH_FOR_PROCESSES, HEIGHT_FOR_PROCESSES = 60, 20  # tmux leaves 80x23 of 80x24, and 79 of 160 columns beside another
+WIDTH_FOR_PROCESSES, HEIGHT_FOR_PROCESSES = ROOM_FOR_PROCESSES
 WIDTH_FOR_HOST = 160
 _HEIGHT_FOR_REPLAY = 6
 GPU_SHARE = 0.45  # of the height, at most

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from textual.strip import Strip
 
 from gputop import units, words
-from gputop.figures import Figures, mean
+from gputop.figures import Figures
+from gputop.known import added, mean
 from gputop.model import Frame, Process
 from gputop.ui import draw
 from gputop.ui.charts import Chart, beside, most, room
@@ -58,9 +59,9 @@ def _charts(row: Row, frame: Frame, past: Past, width: int) -> list[Chart]:
     uuids = dict.fromkeys(share.uuid for process in processes for share in process.gpus)
     seconds = room(width, 3 if uuids else 2)
 
-    def added(metric: str) -> list[float | None]:
+    def together(metric: str) -> list[float | None]:
         many = [past.values(process.identity, metric, seconds) for process in processes[:_MOST]]
-        return [_sum(slot) for slot in zip(*many, strict=True)]
+        return [added(slot) for slot in zip(*many, strict=True)]
 
     charts = []
     if uuids:
@@ -68,17 +69,12 @@ def _charts(row: Row, frame: Frame, past: Past, width: int) -> list[Chart]:
         busy = [mean(slot) for slot in zip(*many, strict=True)]
         said = f"now {units.percent(busy[-1])}  avg {units.percent(mean(busy))}"
         charts.append(Chart(f"GPU {_indexes(uuids, frame)} busy %", said, busy, 100, "busy area"))
-    cpu, read = added("cpu_percent"), added("read_bytes_per_s")
+    cpu, read = together("cpu_percent"), together("read_bytes_per_s")
     top = draw.ceiling(most(cpu), 100.0)
     charts.append(Chart("cpu %", f"now {units.percent(cpu[-1])}  axis {top:.0f}, 100 is a core", cpu, top, "busy area"))
     said = f"now {units.rate(read[-1])}/s  peak {units.rate(most(read))}/s"
     charts.append(Chart("read", said, read, draw.ceiling(most(read), 1e6), "busy area"))
     return charts
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _indexes(uuids: Iterable[str], frame: Frame) -> str:

@@ -13,6 +13,12 @@ def total(values: Iterable[float | None]) -> float | None:
         return None
 
 
+def added(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None where nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
 def mean(values: Iterable[float | None]) -> float | None:
     """The mean of what is known; None where nothing is."""
     known = [value for value in values if value is not None]
