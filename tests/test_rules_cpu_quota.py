@@ -59,7 +59,7 @@ def test_cpu_quota_says_what_to_ask_for() -> None:
     told = found(after(confined(2.4, loaders=4, throttled_percent=63.0, container="abc")), "cpu-quota")
     assert told is not None
     assert [item.text for item in told.evidence] == [
-        "the limit of 4.0 CPUs ran out in 63 % of periods",
+        "the limit of 4 CPUs ran out in 63 % of periods",
         "2.4 CPUs' worth of work was stopped meanwhile",
         "the machine itself is 71 % idle",
     ]
@@ -92,6 +92,23 @@ def test_cpu_quota_shares_it_among_ranks_and_asks_for_what_there_is(dials: dict[
     finding = found(after(confined(2.4, 4, throttled_percent=63.0, container="abc", **dials)), "cpu-quota")
     assert finding is not None
     assert all(part in (step.command or "") for step, part in zip(finding.steps, told, strict=True))
+
+
+def test_ranks_in_containers_of_their_own_have_a_quota_each() -> None:
+    both = confined(2.4, 8, 2, quota=8.0, throttled_percent=63.0, container="abc")
+
+    def frame(t: float) -> Frame:
+        one = both(t)
+        second = (replace(process, container="def", cgroup="/d") for process in one.processes[-1:])
+        return replace(one, processes=(*one.processes[:-1], *second))
+
+    finding = found(after(frame), "cpu-quota")
+    assert finding is not None
+    assert finding.headline == "is held to 8 CPUs by its quota"
+    assert [step.command for step in finding.steps[1:]] == [
+        "DataLoader(..., num_workers=7)",
+        "torch.set_num_threads(8)",
+    ]
 
 
 @pytest.mark.parametrize(

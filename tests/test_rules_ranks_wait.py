@@ -150,6 +150,20 @@ def test_straggler_names_gpus_by_uuid_in_a_container() -> None:
     assert told.steps[1].command == "CUDA_VISIBLE_DEVICES=G0,G1,G3"
 
 
+def test_straggler_leaves_out_gpus_that_no_rank_works_on() -> None:
+    """Each has opened one more, of another kind."""
+    base = team(of({2: CLOCK}, FAST), lambda n: {"gpus": tuple(GpuShare(uuid=f"{a}{n}", vram_bytes=1) for a in "GH")})
+
+    def frame(t: float) -> Frame:
+        one = base(t)
+        more = (replace(gpu, uuid=f"H{gpu.index}", index=f"{4 + int(gpu.index)}", busy_percent=0.0) for gpu in one.gpus)
+        return replace(one, gpus=(*one.gpus, *more))
+
+    told = found(after(frame, 100), "straggler")
+    assert told is not None
+    assert told.steps[1].command == "CUDA_VISIBLE_DEVICES=0,1,3"
+
+
 def test_straggler_names_loaders_that_are_too_slow() -> None:
     base = team(of({2: {"busy_percent": 60.0}}, {"busy_percent": 100.0}))
 

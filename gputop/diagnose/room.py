@@ -57,7 +57,7 @@ def together(parts: Sequence[Part], total: int | None) -> float | None:
 
 def share_of_cpus(view: View, trainer: Trainer) -> float:
     """CPUs for each rank of its job on this machine, and for it where all that train on the same ones get as many."""
-    each = (trainer.allowed or 1.0) / len(_sharing(view, trainer))
+    each = (trainer.allowed or 1.0) / len(sharing(view, trainer))
     total = len(affinity(trainer.process)) or view.frame.host.cpus_total
     return min(each, total / len(_beside(view, trainer))) if total else each
 
@@ -75,7 +75,7 @@ def idle_cpus(view: View, trainer: Trainer) -> float | None:
         return None
     rivals, sharers = (
         sum(one is trainer or not fed(view, one) for one in some)
-        for some in (_beside(view, trainer), _sharing(view, trainer))
+        for some in (_beside(view, trainer), sharing(view, trainer))
     )
     return max(0.0, min(free / rivals, _left(view, trainer) / sharers))
 
@@ -90,7 +90,7 @@ def _left(view: View, trainer: Trainer) -> float:
     """What those that have its CPUs together leave of them; where nobody knows how many these are, no limit."""
     if trainer.allowed is None:
         return math.inf
-    return trainer.allowed - sum(one.cores or 0.0 for one in _sharing(view, trainer))
+    return trainer.allowed - sum(one.cores or 0.0 for one in sharing(view, trainer))
 
 
 def full(view: View) -> bool:
@@ -116,9 +116,13 @@ def _beside(view: View, trainer: Trainer) -> Sequence[Trainer]:
     ]
 
 
-def _sharing(view: View, trainer: Trainer) -> Sequence[Trainer]:
-    """Who has its CPUs together with it, itself among them: the ranks of its job, and who is under the same quota."""
-    mates, group = {mate.key for mate in view.mates(trainer)}, part(trainer.process).group
+def sharing(view: View, trainer: Trainer) -> Sequence[Trainer]:
+    """Who has its CPUs together with it, itself among them: the ranks of its job, and who is under the same quota.
+
+    Ranks in containers of their own have quotas of their own.
+    """
+    own, group = trainer.process.container, part(trainer.process).group
+    mates = {mate.key for mate in view.mates(trainer) if mate.process.container == own}
     return [one for one in _beside(view, trainer) if one.key in mates or part(one.process).group == group]
 
 

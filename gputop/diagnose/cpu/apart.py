@@ -15,7 +15,7 @@ def apart(view: View, trainers: Sequence[Trainer], each: int) -> list[str]:
     taken: set[int] = set()
     found = []
     for trainer in trainers:
-        near = frozenset[int]().union(*(parsed(gpu.local_cpus) for gpu in trainer.gpus))
+        near = frozenset[int]().union(*(parsed(gpu.local_cpus) for gpu in trainer.works_on))
         free = sorted(usable(view, trainer) - taken, key=lambda cpu: (cpu not in near, cpu))
         if len(free) < each:
             return []

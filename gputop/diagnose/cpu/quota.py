@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.room import affinity, idle
+from gputop.diagnose.room import affinity, idle, sharing
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer
@@ -54,11 +54,11 @@ def _waiting(view: View, group: Cgroup | None) -> float | None:
 def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: float | None) -> Finding:
     allowed, share = trainer.allowed or 1.0, trainer.throttled or 0.0
     quota = group.cpu_quota if group and group.cpu_quota else allowed
-    ranks = _ranks(view, trainer)
+    ranks = len(sharing(view, trainer))
     severity: Severity = "crit" if view.above(share, "crit_throttled") else "warn"
     evidence = [
         Evidence(
-            text=f"the limit of {quota:.1f} CPUs ran out in {100 * share:.0f} % of periods",
+            text=f"the limit of {amount(quota, 'CPU')} ran out in {100 * share:.0f} % of periods",
             value=100 * share,
             unit="%",
             limit=100 * view.limit("throttled"),
@@ -72,23 +72,12 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: floa
     return view.found(
         trainer,
         "info" if fed(view, trainer) else severity,
-        f"is held to {quota:.1f} CPUs by its quota",
+        f"is held to {amount(quota, 'CPU')} by its quota",
         evidence=tuple(evidence),
         steps=(*_raise(view, trainer, quota, ranks), *_within(trainer, quota, ranks)),
         confidence=0.9,
         grade="driver",
         lost_share=None if trainer.duty is None else trainer.lost,
-    )
-
-
-def _ranks(view: View, trainer: Trainer) -> int:
-    """Trainers that share its quota: those of its group, and those of its job, whose groups may lie below that."""
-    mine = trainer.process
-    return sum(
-        one.identity == trainer.identity
-        or (one.process.cgroup is not None and one.process.cgroup == mine.cgroup)
-        or (one.process.job is not None and one.process.job == mine.job and one.process.container == mine.container)
-        for one in view.vectors()
     )
 
 

@@ -60,9 +60,9 @@ def small_job(view: View) -> Iterator[Finding]:
 
 
 def _held(trainer: Trainer) -> float | None:
-    """Share of its GPUs' memory that it holds."""
-    total = sum(gpu.vram_total_bytes or 0 for gpu in trainer.gpus)
-    held = [share.vram_bytes for share in trainer.process.gpus if share.kind != "graphics"]
+    """Share of the memory that it holds of the GPUs it works on."""
+    total, uuids = sum(gpu.vram_total_bytes or 0 for gpu in trainer.works_on), {gpu.uuid for gpu in trainer.works_on}
+    held = [share.vram_bytes for share in trainer.process.gpus if share.kind != "graphics" and share.uuid in uuids]
     return sum(part or 0 for part in held) / total if total and None not in held else None
 
 

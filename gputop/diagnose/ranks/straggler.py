@@ -81,7 +81,7 @@ def straggler(view: View) -> Iterator[Finding]:
 
 def _comparable(view: View, team: Team) -> bool:
     """The same cards with much the same on them: stages of a pipeline hold different parts of a model."""
-    if len({tuple(gpu.name for gpu in one.gpus) for one in team.ranks}) > 1:
+    if len({tuple(gpu.name for gpu in one.works_on) for one in team.ranks}) > 1:
         return False
     held = [sum(share.vram_bytes or 0 for share in one.process.gpus) for one in team.ranks]
     return min(held) == 0 or max(held) <= view.limit("alike_held") * min(held)
@@ -113,7 +113,7 @@ def _slow_clock(view: View, team: Team) -> _Late | None:
     others = [other for other in team.ranks if other is not one]
     if not view.above(effect, "effect") or not _never_waits(view, one) or _free(one, others, effect):
         return None
-    gpu = one.gpus[0]
+    gpu = one.works_on[0]
     clock, highest = view.mean(gpu, "sm_clock_mhz") or 0.0, gpu.sm_clock_max_mhz or 0.0
     reason = ", ".join(sorted((gpu.throttle_reasons or frozenset()) - {"idle"}))
     because = f" ({reason})" if reason else ""
@@ -151,7 +151,7 @@ def _starved(view: View, team: Team) -> _Late | None:
     if not works or not view.above(effect, "effect") or not _in_step(view, team, one, others):
         return None
     evidence = Evidence(
-        text=f"GPU {one.gpus[0].index} is busy {100 * (one.duty or 0.0):.0f} %, the others {100 * usual:.0f} %",
+        text=f"GPU {one.works_on[0].index} is busy {100 * (one.duty or 0.0):.0f} %, the others {100 * usual:.0f} %",
         value=100 * (one.duty or 0.0),
         unit="%",
         limit=100 * (usual - view.limit("effect")),
@@ -183,8 +183,9 @@ def _more_work(view: View, team: Team) -> _Late | None:
     if not busy or not view.above(effect, "effect") or usual < view.limit("progress") * most:
         return None
     name = "power above idle" if work is _power else "tensor cores"
+    text = f"GPU {one.works_on[0].index}: {name} {100 * most:.0f} %, the others {100 * usual:.0f} %, all of them busy"
     evidence = Evidence(
-        text=f"GPU {one.gpus[0].index}: {name} {100 * most:.0f} %, the others {100 * usual:.0f} %, all of them busy",
+        text=text,
         value=100 * most,
         unit="%",
         limit=100 * usual / (1 - view.limit("effect")),
@@ -245,7 +246,8 @@ def _look(one: Trainer) -> tuple[Step, ...]:
 
 
 def _without(view: View, team: Team, one: Trainer) -> str:
-    kept = [gpu for other in team.ranks for gpu in other.gpus if gpu.uuid not in one.uuids]
+    left = {gpu.uuid for gpu in one.works_on}
+    kept = [gpu for other in team.ranks for gpu in other.works_on if gpu.uuid not in left]
     return names(view, kept, [rank.process for rank in team.ranks])
 
 
