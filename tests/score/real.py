@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.score.marks import LOOKED_S, Result, Truth, marked
 from tests.score.tools import TOOLS
 from tests.workloads.cases import CASES, Case
 from tests.workloads.confine import NotCovered
-from tests.workloads.stage import Performance, Play, perform
+from tests.workloads.stage import Cast, Performance, Play, perform, staged, watched
 
 PLAIN, TWIN = "as it is", "healthy twin"
 Runs = dict[tuple[str, str, str], Result]  # by workload, variant, tool
@@ -28,18 +28,11 @@ def names() -> list[str]:
 def all_played(wanted: Sequence[str], kept: Path | None = None) -> Runs:
     """One after the other, as each needs the machine for itself; those that do not, at the same time.
 
-    What stands in the folder `kept` is not played again: it takes hours.
+    What was recorded into the folder `kept` is judged anew, not played again: that takes hours.
     """
     cases = [case for case in CASES if case.name in wanted]
     groups = [[case] for case in cases if not case.calm] + [[case for case in cases if case.calm]]
-    runs: Runs = {}
-    for group in groups:
-        missing = [case for case in group if not _read(kept, case.name)]
-        played = dict(_played(missing)) if missing else {}
-        for case in group:
-            found = {key: result for key, result in played.items() if key[0] == case.name}
-            _write(kept, case.name, found)
-            runs |= found or _read(kept, case.name)
+    runs = {key: result for group in groups if group for key, result in _played(group, kept)}
     if followed.NAME in wanted:
         found = _read(kept, followed.NAME) or {(followed.NAME, PLAIN, "gputop"): followed.played()}
         _write(kept, followed.NAME, found)
@@ -47,13 +40,13 @@ def all_played(wanted: Sequence[str], kept: Path | None = None) -> Runs:
     return runs
 
 
-def _played(cases: Sequence[Case]) -> Iterator[tuple[tuple[str, str, str], Result]]:
+def _played(cases: Sequence[Case], kept: Path | None) -> Iterator[tuple[tuple[str, str, str], Result]]:
     """Faulty ones and their twins, by tool; nothing of what this machine cannot play."""
     both = [Play(case, healthy) for case in cases for healthy in (False, True)]
     for plays in [both] if len(cases) > 1 else [[play] for play in both]:
         seconds = max(play.case.seconds for play in plays) + LOOKED_S
         try:
-            seen = perform(*plays, seconds=seconds)
+            seen = _seen(plays, seconds, kept)
         except NotCovered as why:
             print(f"not covered: {plays[0].case.name}: {why}", flush=True)
             return
@@ -61,6 +54,20 @@ def _played(cases: Sequence[Case]) -> Iterator[tuple[tuple[str, str, str], Resul
             for tool, result in _judged(play, alone(one, seen)).items():
                 print(f"{play.case.name}, {TWIN if play.healthy else PLAIN}, {tool}: {result}", flush=True)
                 yield (play.case.name, TWIN if play.healthy else PLAIN, tool), result
+
+
+def _seen(plays: Sequence[Play], seconds: float, kept: Path | None) -> list[Performance]:
+    """What is seen of these plays, or was when they were recorded."""
+    if kept is None:
+        return perform(*plays, seconds=seconds)
+    kept.mkdir(parents=True, exist_ok=True)
+    variants = dict.fromkeys(TWIN if play.healthy else PLAIN for play in plays)
+    name = ", ".join((*dict.fromkeys(play.case.name.replace("/", "-") for play in plays), *variants))
+    file, casts = kept / f"{name}.jsonl.gz", kept / f"{name}.json"
+    if not casts.exists():
+        file.unlink(missing_ok=True)
+        casts.write_text(json.dumps(staged(*plays, seconds=seconds, file=file)))
+    return watched(file, [Cast(*cast) for cast in json.loads(casts.read_text())])
 
 
 def _judged(play: Play, frames: Sequence[tuple[float, Frame]]) -> dict[str, Result]:
@@ -77,7 +84,7 @@ def alone(one: Performance, played: Sequence[Performance]) -> list[tuple[float, 
     return [(update.frame.wall_s - one.since_s, _without(others, update.frame, one.gpus)) for update in one.updates]
 
 
-def _without(others: set[int], frame: Frame, gpus: frozenset[str]) -> Frame:
+def _without(others: set[int], frame: Frame, gpus: Collection[str]) -> Frame:
     """A machine on which only one of them plays."""
     parents = {process.pid: process.parent_pid for process in frame.processes}
 

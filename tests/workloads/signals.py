@@ -118,7 +118,7 @@ def _pressure(frames: list[Frame], kind: str) -> float | None:
     return _mean(None if percent is None else percent / 100 for percent in found)
 
 
-def _tree(frame: Frame, roots: tuple[int, ...]) -> list[Process]:
+def _tree(frame: Frame, roots: list[int]) -> list[Process]:
     """The programs and all below them."""
     ours, size = set(roots), 0
     while size != len(ours):
@@ -127,12 +127,12 @@ def _tree(frame: Frame, roots: tuple[int, ...]) -> list[Process]:
     return [process for process in frame.processes if process.pid in ours]
 
 
-def _trainers(tree: list[Process], roots: tuple[int, ...]) -> list[Process]:
+def _trainers(tree: list[Process], roots: list[int]) -> list[Process]:
     found = [process for process in tree if process.gpus and process.role is not Role.LOADER]
     return found or [process for process in tree if process.pid in roots]
 
 
-def _samples(frames: list[Frame], wanted: frozenset[str]) -> dict[str, list[tuple[float, float]]]:
+def _samples(frames: list[Frame], wanted: list[str]) -> dict[str, list[tuple[float, float]]]:
     """What the driver sampled of each GPU while it was watched: (time, percent)."""
     found: dict[str, dict[float, float]] = {}
     for frame in frames:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gputop.monitor import Monitor, Update
 from gputop.record.recording import Recording
@@ -41,18 +42,39 @@ class Play:
     healthy: bool = False
 
 
+class Cast(NamedTuple):
+    """Who is on the stage in a play: from `since_s` (wall clock) on everything it starts runs."""
+
+    roots: list[int]  # pids of the programs
+    gpus: list[str]  # indices
+    since_s: float
+
+
 @dataclass(frozen=True)
 class Performance:
-    """What was seen of a play: from `since_s` (wall clock) on everything it starts runs."""
+    """What was seen of a play."""
 
     updates: list[Update]
-    roots: tuple[int, ...]  # pids of the programs
-    gpus: frozenset[str]  # indices
+    roots: list[int]
+    gpus: list[str]
     since_s: float
 
 
 def perform(*plays: Play, seconds: float) -> list[Performance]:
     """Plays them at the same time, each on its own GPUs, and watches. NotCovered where this machine cannot."""
+    with tempfile.TemporaryDirectory(prefix="recorded-") as folder:
+        file = Path(folder) / "recorded.jsonl"
+        return watched(file, staged(*plays, seconds=seconds, file=file))
+
+
+def watched(file: Path, casts: Iterable[Cast]) -> list[Performance]:
+    """What is seen of each play in a recording of all of them."""
+    updates = list(Monitor(Recording(str(file), pace=False)).updates())
+    return [Performance(updates, *cast) for cast in casts]
+
+
+def staged(*plays: Play, seconds: float, file: Path) -> list[Cast]:
+    """Plays them at the same time, each on its own GPUs, while gputop records them into a new file."""
     with tempfile.TemporaryDirectory(prefix="workload-") as name:
         folder, started, first = Path(name), [], 0
         fake = Fake(folder / "driver", gpus=sum(play.case.gpus for play in plays))
@@ -67,12 +89,8 @@ def perform(*plays: Play, seconds: float) -> list[Performance]:
                     command = (sys.executable, "-c", _PINNED, sys.executable, "-S", "-c", HOG)
                     stack.enter_context(_process(command, folder, dict(os.environ), []))
             since_s = time.time()
-            recorded = _record(fake, folder, seconds)
-        updates = list(Monitor(Recording(str(recorded), pace=False)).updates())  # while nobody takes the CPUs
-        return [
-            Performance(updates, tuple(root.pid for root in roots), frozenset(map(str, gpus)), since_s)
-            for roots, gpus in started
-        ]
+            _record(fake, seconds, file)
+        return [Cast([root.pid for root in roots], list(map(str, gpus)), since_s) for roots, gpus in started]
 
 
 def start(
@@ -160,9 +178,8 @@ def ready(programs: Iterable[subprocess.Popen[bytes]]) -> None:
             raise RuntimeError(f"process {process.pid} did not start to train")
 
 
-def _record(fake: Fake, folder: Path, seconds: float) -> Path:
-    """The file of what gputop records in so many seconds."""
-    file = folder / "recorded.jsonl"
+def _record(fake: Fake, seconds: float, file: Path) -> None:
+    """Let gputop record so many seconds."""
     command = [sys.executable, "-m", "gputop", "record", "--gpm", "on", "--for", f"{seconds:.0f}s", str(file)]
     unheard = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, env=fake.env(), start_new_session=True, **unheard) as recorder:
@@ -173,4 +190,3 @@ def _record(fake: Fake, folder: Path, seconds: float) -> Path:
             recorder.kill()
     if recorder.returncode:
         raise RuntimeError(f"gputop record: {errors}")
-    return file
