@@ -187,6 +187,24 @@ def test_memory_pressure(machine: Machine, severity: str | None) -> None:
     assert (finding and finding.severity) == severity
 
 
+@pytest.mark.parametrize(("cpu", "waits", "fires"), [(40.0, 55.0, True), (96.0, 2.0, False)])
+def test_memory_pressure_where_the_page_cache_is_too_small_for_the_data(cpu: float, waits: float, fires: bool) -> None:
+    """Who computes has lost nothing by reading again, however much that is."""
+    loader = {"cpu_percent": cpu, "blocked_percent": waits, "read_bytes_per_s": 20e6, "read_chars_per_s": 22e6}
+    host = {"memory_total_bytes": 256 * GIB, "memory_cached_bytes": 60 * GIB, "cpu_percent": 97.0}
+    machine = Machine(
+        host=host | REFAULTS | {"swap_in_per_s": 0.0, "swap_out_per_s": 0.0, "read_bytes_per_s": 320e6},
+        gpu={"busy_percent": 45.0, "power_watts": 300.0, "sm_active_percent": 35.0},
+        trainer={"main_thread_percent": 30.0, "cpu_percent": 40.0},
+        loader=loader,
+        loaders=16,
+    )
+    told = [one for one in machine.verdict(200).findings if "memory-pressure" in (one.rule, *one.causes)]
+    assert bool(told) == fires
+    if told:
+        assert "there is more data than the 60.0G of memory that are free for it" in told[0].headline
+
+
 def test_memory_pressure_says_what_is_left_and_who_takes_it() -> None:
     told = found(short(loaders=8, memory_pressure=WAITS).verdict(90), "memory-pressure")
     assert told is not None

@@ -13,7 +13,7 @@ from tests.teams import NCCL, Dials, lines, nothing, of, team
 
 SPINS: dict[str, Any] = {
     "busy_percent": 100.0, "power_watts": 120.0, "sm_active_percent": 12.0, "tensor_percent": 0.0, "dram_percent": 0.5,
-    "memory_busy_percent": 1.0, "nvlink_rx_bytes_per_s": 0.0, "pcie_rx_bytes_per_s": 0.0, "pcie_tx_bytes_per_s": 0.0,
+    "fp32_percent": 0.0, "memory_busy_percent": 1.0, "nvlink_rx_bytes_per_s": 0.0, "pcie_rx_bytes_per_s": 0.0, "pcie_tx_bytes_per_s": 0.0,
 }  # fmt: skip
 IDLE: dict[str, Any] = SPINS | {"busy_percent": 0.0, "power_watts": 80.0}
 ASLEEP = {"cpu_percent": 0.0, "main_thread_percent": 0.0, "write_chars_per_s": 100.0}
@@ -30,6 +30,9 @@ BEFORE_S = 60
         (of({3: {}}, SPINS), nothing, "torchrun", True),
         (of({3: {}}, SPINS | {"tensor_percent": 3.0}), nothing, "torchrun", False),
         (of({3: {}}, SPINS | {"dram_percent": 13.0}), nothing, "torchrun", False),
+        (of({3: {}}, SPINS | {"fp32_percent": 3.0}), nothing, "torchrun", False),
+        (of({3: {}}, SPINS | {"fp64_percent": 3.0}), nothing, "torchrun", False),
+        (of({3: {}}, SPINS | {"power_watts": 330.0}), nothing, "torchrun", False),
         (of({3: {}}, SPINS | {"busy_percent": 94.0}), nothing, "torchrun", False),
         (of({3: {}}, SPINS | {"nvlink_rx_bytes_per_s": 30e9}), nothing, "torchrun", False),  # an exchange goes on
         (of({0: SPINS}), nothing, "torchrun", False),  # one of four: it may do something of its own
@@ -82,6 +85,19 @@ def test_a_hang_is_when_nothing_moves_for_two_minutes(late: dict[str, Any], seve
     frames = team(of({1: IDLE}, SPINS), of({1: late}, {"write_chars_per_s": 100.0}), ranks=2)
     finding = found(after(frames, 190), "collective-wait")
     assert (finding and finding.severity) == severity
+
+
+FP32 = {
+    "busy_percent": 99.0, "power_watts": 640.0, "sm_active_percent": 92.0, "tensor_percent": 0.0, "fp32_percent": 55.0,
+    "dram_percent": 9.0, "nvlink_rx_bytes_per_s": 5e9, "nvlink_tx_bytes_per_s": 5e9, "pcie_rx_bytes_per_s": 0.1e9,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("read", [0.0, 3e6])
+def test_training_without_tensor_cores_is_no_wait(read: float) -> None:
+    said = after(team(of({}, FP32), of({}, {"write_chars_per_s": 500.0, "read_chars_per_s": read})), 240)
+    assert found(said, "collective-wait") is None
+    assert said.findings[0].rule == "tensor-cores-idle"
 
 
 def test_a_hang_comes_before_everything_else() -> None:

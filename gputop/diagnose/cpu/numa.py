@@ -56,8 +56,7 @@ def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | No
 
 def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Finding:
     gpu, allowed = trainer.works_on[0], affinity(trainer.process)
-    harmful = trainer.duty is not None and trainer.duty < view.limit("starved.duty")
-    harmful = harmful or view.above(trainer.pcie_rx, "pcie_bytes_per_s")
+    harmful = view.above(trainer.pcie_rx, "pcie_bytes_per_s")  # a GPU that waits does so for anything
     chance = _by_chance(view, allowed, near)
     likely = view.limit("far") <= chance < 1  # then most that run anywhere are far, and that is no cause
     severity: Severity = "warn" if harmful and not likely and view.above(share, "warn_far") else "info"
@@ -83,7 +82,6 @@ def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Fi
         evidence=tuple(evidence),
         steps=tuple(_nearer(view, trainer, near, node)),
         confidence=0.65,
-        lost_share=None if trainer.duty is None else trainer.lost,
     )
 
 

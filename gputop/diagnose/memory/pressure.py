@@ -9,6 +9,7 @@ from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import starved
+from gputop.diagnose.storage.signs import blocked, waiters
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Cgroup, Host
@@ -30,8 +31,12 @@ from gputop.words import amount
 def memory_pressure(view: View) -> Iterator[Finding]:
     """Swapping, waiting for memory, reading again what was dropped, or a limit that is reached."""
     host = view.host()
-    if view.knows(host, "memory_total_bytes", "memory_available_bytes"):
-        yield from _machine(view, host)
+    short = tuple(_machine(view, host)) if view.knows(host, "memory_total_bytes", "memory_available_bytes") else ()
+    yield from short
+    if not short:
+        for trainer in view.trainers():
+            if starved(view, trainer) and _reads_again(view, trainer):
+                yield _thrash(view, trainer)
     groups = {group.path: group for group in view.frame.cgroups if group.memory_limit_bytes}
     for trainer in view.trainers(cold=True):
         if (group := groups.get(trainer.process.cgroup or "")) is not None:
@@ -59,13 +64,13 @@ def _machine(view: View, host: Host) -> Iterator[Finding]:
             steps=(*_fewer(view), *_STEPS),
             confidence=view.confidence(0.85, some, swapped),
         )
-    elif view.above(view.mean(host, "refaults_per_s"), "refaults_per_s") and _anybody_waits(view):
-        yield _thrash(view, host)
 
 
-def _anybody_waits(view: View) -> bool:
-    waiting = (one for one in view.vectors() if one.warm and starved(view, one))
-    return any((one.loader_blocked or 0.0) > 0 or (one.read_bytes or 0.0) > 0 for one in waiting)
+def _reads_again(view: View, trainer: Trainer) -> bool:
+    """Whether it waits for storage while the machine reads again what was dropped: who computes has lost nothing."""
+    share = blocked(view, trainer)
+    waits = share is not None and share >= view.limit("starved.blocked")
+    return waits and view.above(view.mean("host", "refaults_per_s"), "refaults_per_s")
 
 
 def _short(
@@ -84,24 +89,29 @@ def _short(
         yield Evidence(text=text, value=full, unit="%", limit=view.limit("full_percent"))
 
 
-def _thrash(view: View, host: Host) -> Finding:
-    again, cached = view.mean(host, "refaults_per_s") or 0.0, host.memory_cached_bytes
+def _thrash(view: View, trainer: Trainer) -> Finding:
+    again, cached = view.mean("host", "refaults_per_s") or 0.0, view.frame.host.memory_cached_bytes
+    share, least = 100 * (blocked(view, trainer) or 0.0), 100 * view.limit("starved.blocked")
     return view.found(
-        host,
+        trainer,
         "warn",
-        f"reads again what its page cache had to drop: the data is larger than the {units.size(cached)} that are free",
+        "reads again what the page cache had to drop: "
+        f"there is more data than the {units.size(cached)} of memory that are free for it",
         evidence=(
             Evidence(
-                text=f"{again:.0f} pages a second are read again soon after they were dropped",
+                text=f"{again:.0f} pages a second are read again on this machine, soon after they were dropped",
                 value=again,
                 unit="1/s",
                 limit=view.limit("refaults_per_s"),
+            ),
+            Evidence(
+                text=f"{waiters(trainer)} for storage {share:.0f} % of the time", value=share, unit="%", limit=least
             ),
         ),
         steps=(
             Step(text="larger files read in order, or a smaller copy of the data: what is read once needs no cache"),
             Step(text="a copy on a local NVMe disk, which is fast without a cache"),
-            *_fewer(view),
+            *_fewer(view, trainer),
         ),
         confidence=0.7,
     )

@@ -16,6 +16,7 @@ from gputop.words import amount
 
 _DRAM_TOP = 0.8  # of the memory bandwidth is reached in practice [DCGM]
 _USUAL_S, _LOOK_S = 900.0, 60.0
+_PIPES = ("tensor_percent", "fp32_percent", "fp64_percent")
 _FLIGHT = "export TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
 
 
@@ -50,31 +51,34 @@ def _waits(view: View, one: Trainer) -> bool:
         return False
     if one.shape is not None and not view.below(one.shape.sigma, "sigma"):
         return False
-    if any((gpu.tensor_percent or 0.0) > view.limit("works_percent") for gpu in one.gpus):  # what is cheap comes first
+    works = view.limit("works_percent")
+    if any((getattr(gpu, pipe) or 0.0) > works for gpu in one.gpus for pipe in _PIPES):  # what is cheap comes first
         return False
     return all(_spins(view, one, gpu) and not _worked(view, gpu) for gpu in one.gpus)
 
 
 def _worked(view: View, gpu: Gpu) -> bool:
     """Whether it computed in any second of the window, however short that was."""
-    return bool(view.window(gpu, "tensor_percent").share_above(view.limit("works_percent")))
+    works = view.limit("works_percent")
+    return any(view.window(gpu, pipe).share_above(works) for pipe in _PIPES)
 
 
 def _spins(view: View, one: Trainer, gpu: Gpu) -> bool:
     if not view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
         return False
-    tensor, dram = view.mean(gpu, "tensor_percent"), view.mean(gpu, "dram_percent")
+    pipes, dram = [view.mean(gpu, pipe) for pipe in _PIPES], view.mean(gpu, "dram_percent")
     sent = _sent(view, gpu)
     quiet = sent is not None and view.below(sent, "sent")
     if sent is not None and not quiet:
         return False
-    if tensor is not None and dram is not None:
-        return view.below(tensor, "tensor_percent") and view.below(dram / _DRAM_TOP, "dram_percent") and (
+    low = one.power_share is None or view.below(one.power_share, "power_share")
+    if pipes[0] is not None and dram is not None:
+        rests = all(pipe is None or view.below(pipe, "pipe_percent") for pipe in pipes)
+        return rests and low and view.below(dram / _DRAM_TOP, "dram_percent") and (
             quiet or _less_than_usual(view, one, gpu)
         )  # fmt: skip
     memory = view.mean(gpu, "memory_busy_percent")
-    low = view.below(one.power_share, "power_share") and (memory is None or view.below(memory, "memory_percent"))
-    return low and _less_than_usual(view, one, gpu)
+    return low and (memory is None or view.below(memory, "memory_percent")) and _less_than_usual(view, one, gpu)
 
 
 def _sent(view: View, gpu: Gpu) -> float | None:
@@ -150,13 +154,13 @@ def _evidence(
     yield Evidence(text=f"GPUs {cards} 100 % busy", value=100.0, unit="%", limit=view.limit("busy_percent"))
     watts = [value for gpu in gpus if (value := view.mean(gpu, "power_watts")) is not None]
     usual = [value for one, gpu in pairs if (value := _usual_watts(view, one, gpu)) is not None]
-    if watts and usual:
+    if watts and usual and view.below(max(watts) / max(usual), "usual"):
         text = f"but at {spread(watts, 'W')}, {max(usual):.0f} W at work"
         yield Evidence(text=text, value=max(watts), unit="W", limit=view.limit("usual") * max(usual))
     tensor = [value for gpu in gpus if (value := view.mean(gpu, "tensor_percent")) is not None]
     if tensor:
         text = f"tensor cores {max(tensor):.0f} %: they spin in NCCL"
-        yield Evidence(text=text, value=max(tensor), unit="%", limit=view.limit("tensor_percent"))
+        yield Evidence(text=text, value=max(tensor), unit="%", limit=view.limit("pipe_percent"))
     for one in late[:4]:
         yield Evidence(text=f"{team.name(one)} {does(one)}", value=100 * (one.duty or 0.0), unit="%")
     if still_s:
