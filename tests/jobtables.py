@@ -23,7 +23,7 @@ def read(table: str) -> tuple[list[Process], list[str]]:
 
 
 def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str]) -> Process:
-    """One line; facts are gpu=0,1 kind= rank=0/4 local= torch=CPU% jax=CPU% folder= slurm= container= unseen= user=."""
+    """One line; facts are gpu=0,1 kind= rank=0/4 local= torch=CPU% build= jax=CPU% folder= slurm= container= unseen= user=."""
     rank, _, world = facts.get("rank", "").partition("/")
     shares = tuple(
         GpuShare(uuid=GPUS[int(gpu)], kind=facts.get("kind", "compute"))  # type: ignore[arg-type]
@@ -46,6 +46,7 @@ def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str
         local_rank=int(facts["local"]) if "local" in facts else None,
         libraries=tuple(name for name in ("torch", "jax") if name in facts),
         cpu_percent=float(facts.get("torch", facts.get("jax", 0))),
+        torch_version=facts.get("build"),
         age_s=100.0,
         cpu_time_s=0.0,
         folder=facts.get("folder"),

@@ -124,7 +124,7 @@ def frame(ranks: int = 2, job: str = "j") -> Frame:
 
 
 def told(*findings: Finding, tenants: dict[str, list[Process]] | None = None) -> list[Finding]:
-    return fold(findings, frame(), tenants or {}, LIMITS["engine"]["clocks_cost"])
+    return fold(findings, frame(), tenants or {}, LIMITS["engine"])
 
 
 def test_ranks_with_the_same_finding_are_one_of_the_job() -> None:
@@ -164,6 +164,18 @@ def test_a_cause_is_told_with_what_it_causes() -> None:
 
 
 @pytest.mark.usefixtures("_cause")
+@pytest.mark.parametrize(("lost", "folded"), [(0.55, True), (0.28, True), (None, True), (0.27, False), (0.06, False)])
+def test_a_cause_explains_at_least_half_of_what_is_lost(lost: float | None, folded: bool) -> None:
+    starved, saves = (
+        of_process("starved-cpu-idle", A, lost_share=0.55),
+        of_process("checkpoint-stall", A, lost_share=lost),
+    )
+    first, *others = told(saves, starved)
+    assert (first.rule, first.primary) == ("starved-cpu-idle", True)
+    assert first.causes == (("checkpoint-stall",) if folded else ())
+    assert [(one.rule, one.primary) for one in others] == ([] if folded else [("checkpoint-stall", False)])
+
+
 def test_a_cause_of_the_host_explains_every_job_and_is_told_once() -> None:
     host = finding("cause", subject=Subject(kind="host"))
     one, other = told(of_process("starved-cpu-idle", A), of_process("starved-cpu-idle", B, job="k"), host)

@@ -123,6 +123,19 @@ TABLES = {
 101  100 python         | {FORKSERVER} |   other of 0
 102  101 pt_data_worker | {FORKSERVER} |     loader of 0
 """,
+    "environments of reinforcement learning: this PyTorch names its loaders": """
+100    1 python gpu=0 build=2.9.0+cu128 | python ppo.py | ppo (python) rank0
+101  100 python                         | python ppo.py |   other of 0
+102  100 pt_data_worker                 | python ppo.py |   loader of 0
+""",
+    "loaders of an older PyTorch": """
+100    1 python gpu=0 build=2.4.1+cu121 | python t.py | t (python) rank0
+101  100 python                         | python t.py |   loader of 0
+""",
+    "environments beside a PyTorch that names its loaders": """
+100    1 python gpu=0 build=2.5.0 | python ppo.py | ppo (python) rank0
+101  100 python                   | python ppo.py |   other of 0
+""",
     "lightning: the first rank starts the others": """
 100    1 python gpu=0                    | python fit.py | fit (python) rank0
 101  100 python gpu=1 rank=1/3 local=1   | python fit.py |   rank1

@@ -97,9 +97,9 @@ class Engine:
         self._steady.restart(self._remembered.restarted)
         self._remembered.restarted.clear()
         shown = self._steady.take(found, frame.mono_s, stands_for_s)
-        worth = self._tables.limits["engine"]["clocks_cost"]
+        limits = self._tables.limits["engine"]
         self._verdict = Verdict(
-            findings=tuple(fold(shown, frame, self._remembered.tenants, worth)),
+            findings=tuple(fold(shown, frame, self._remembered.tenants, limits)),
             abstained=tuple(together(view.abstained)),
             classes=self._classes(view, shown),
         )

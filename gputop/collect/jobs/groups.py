@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from gputop.collect.jobs.kin import LOADER
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_ray, is_spawned, launcher, stem
 from gputop.collect.jobs.trainers import People, computes, hints
+from gputop.collect.pytorch import names_loaders
 from gputop.model import Identity, Job, Process, Role
 from gputop.model.changed import changed
 
@@ -137,7 +138,7 @@ def _role(people: People, process: Process, owner: Process | None, roots: set[in
     if process.parent_pid != owner.pid or not process.command or process.command != owner.command:
         return Role.OTHER
     # before torch named them, loaders were forks like any other
-    named = any(child.name.startswith(LOADER) for child in people.children(owner))
+    named = names_loaders(owner.torch_version) or any(child.name.startswith(LOADER) for child in people.children(owner))
     return Role.OTHER if named or computes(process) or not is_python(owner) else Role.LOADER
 
 

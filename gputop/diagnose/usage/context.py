@@ -91,8 +91,16 @@ def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
     return None
 
 
+def _prepares(view: View, trainer: Trainer) -> bool:
+    """Whether it may still prepare its data: others than loaders work for it, or it has none yet and is young."""
+    age_s, own = trainer.process.age_s or 0.0, trainer.own
+    loaders = trainer.loaders * (trainer.loader_cpu or 0.0)
+    helped = own is not None and (trainer.cores or 0.0) - own - loaders >= own
+    return helped or (not trainer.loaders and age_s < view.limit("sure_s"))
+
+
 def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
-    hidden = trainer.process.visible_gpus in ("", "-1")
+    hidden, prepares = trainer.process.visible_gpus in ("", "-1"), _prepares(view, trainer)
     cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
     of = f"{cores:.1f} of {amount(allowed, 'CPU core')}" if allowed else f"{cores:.1f} CPU cores"
     busiest = max((view.mean(gpu, "busy_percent") or 0.0 for gpu in gpus), default=0.0)
@@ -114,10 +122,10 @@ def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     unset = Step(text="let it see the GPUs, unless this was meant", command="unset CUDA_VISIBLE_DEVICES")
     return view.found(
         trainer,
-        "info" if hidden else "warn",
-        "trains on the CPU: it has no CUDA context",
+        "info" if hidden or prepares else "warn",
+        f"{'prepares its data, or trains' if prepares and not hidden else 'trains'} on the CPU: it has no CUDA context",
         evidence=tuple(evidence),
         steps=(unset, *steps) if hidden else (*steps, look),
-        confidence=0.8,
+        confidence=0.6 if prepares else 0.8,
         lost_share=None,
     )
