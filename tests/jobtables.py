@@ -23,7 +23,9 @@ def read(table: str) -> tuple[list[Process], list[str]]:
 
 
 def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str]) -> Process:
-    """One line; facts are gpu=0,1 kind= rank=0/4 local= torch=CPU% build= jax=CPU% folder= slurm= container= unseen= user=."""
+    """One line; facts are gpu=0,1 kind= rank=0/4 local= torch=CPU% build= jax=CPU% folder= slurm= container= unseen=
+    user=.
+    """
     rank, _, world = facts.get("rank", "").partition("/")
     shares = tuple(
         GpuShare(uuid=GPUS[int(gpu)], kind=facts.get("kind", "compute"))  # type: ignore[arg-type]

@@ -163,7 +163,6 @@ def test_a_cause_is_told_with_what_it_causes() -> None:
     assert (alone.rule, alone.primary) == ("cause", True)
 
 
-@pytest.mark.usefixtures("_cause")
 @pytest.mark.parametrize(("lost", "folded"), [(0.55, True), (0.28, True), (None, True), (0.27, False), (0.06, False)])
 def test_a_cause_explains_at_least_half_of_what_is_lost(lost: float | None, folded: bool) -> None:
     starved, saves = (
@@ -176,6 +175,7 @@ def test_a_cause_explains_at_least_half_of_what_is_lost(lost: float | None, fold
     assert [(one.rule, one.primary) for one in others] == ([] if folded else [("checkpoint-stall", False)])
 
 
+@pytest.mark.usefixtures("_cause")
 def test_a_cause_of_the_host_explains_every_job_and_is_told_once() -> None:
     host = finding("cause", subject=Subject(kind="host"))
     one, other = told(of_process("starved-cpu-idle", A), of_process("starved-cpu-idle", B, job="k"), host)

@@ -28,6 +28,7 @@ def test_threads_that_wait_count_as_busy(proc: FakeProc) -> None:
         proc.thread(42, 45, "cuda-EvtHandlr", run=1)
         process = proc.process(42, 42)
     assert process.busy_threads == 2
+    assert process.backward_percent == pytest.approx(2.0)
     assert process.run_wait_percent == pytest.approx(100 * 0.1 / (0.5 + 0.02 + 0.1 + 0.01))
     assert (process.main_thread_percent, process.main_run_wait_percent) == (pytest.approx(50.0), 0.0)
     assert dict(process.thread_names) == {"python": 1, "pt_autograd_0": 1, "pt_nccl_watchdg": 1, "cuda-EvtHandlr": 1}

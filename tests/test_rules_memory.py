@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Cgroup, Frame, GpuShare, Missing, Pressure
-from tests.judged import Machine, after, found, hours, refused, silent
+from tests.judged import Machine, after, found, hours, judged, refused, silent
 
 GIB, MIB = 2**30, 2**20
 Curve = Callable[[float], float]
@@ -147,6 +147,23 @@ def filled(share: float, mib_per_s: float = 0.0, **gpu: Any) -> Machine:
 def test_gmem_nearly_full(machine: Machine, severity: str | None) -> None:
     finding = found(machine.verdict(), "gmem-nearly-full")
     assert (finding and finding.severity) == severity
+
+
+def jump(t: float) -> float:
+    """As vLLM and TensorFlow take it: nearly all, at once."""
+    return 0.05 if t < 100 else 0.975
+
+
+def wakes(t: float) -> float:
+    """A server that sleeps while others train on its GPU, and takes some seconds to come back."""
+    return 0.25 + 0.725 * min(1.0, max(0.0, (t % 180 - 60) / 12))
+
+
+@pytest.mark.parametrize("share", [jump, wakes])
+def test_memory_that_is_taken_at_once_does_not_grow(share: Curve) -> None:
+    machine = Machine(gpu={"vram_used_bytes": lambda t: int(80 * GIB * share(t))})
+    said = [found(verdict, "gmem-nearly-full") for _, verdict in judged(machine.frame(float(t)) for t in range(900))]
+    assert {one.severity for one in said if one} == {"info"}
 
 
 def test_gmem_nearly_full_does_not_hide_that_all_is_well() -> None:

@@ -13,7 +13,8 @@ from tests.teams import NCCL, Dials, lines, nothing, of, team
 
 SPINS: dict[str, Any] = {
     "busy_percent": 100.0, "power_watts": 120.0, "sm_active_percent": 12.0, "tensor_percent": 0.0, "dram_percent": 0.5,
-    "fp32_percent": 0.0, "memory_busy_percent": 1.0, "nvlink_rx_bytes_per_s": 0.0, "pcie_rx_bytes_per_s": 0.0, "pcie_tx_bytes_per_s": 0.0,
+    "fp32_percent": 0.0,
+    "memory_busy_percent": 1.0, "nvlink_rx_bytes_per_s": 0.0, "pcie_rx_bytes_per_s": 0.0, "pcie_tx_bytes_per_s": 0.0,
 }  # fmt: skip
 IDLE: dict[str, Any] = SPINS | {"busy_percent": 0.0, "power_watts": 80.0}
 ASLEEP = {"cpu_percent": 0.0, "main_thread_percent": 0.0, "write_chars_per_s": 100.0}

@@ -24,7 +24,7 @@ class Tree:
     busy_percent: float | None = metric(_P, "GPUs it works on busy, mean; its own share where not alone", history=True)
     vram_bytes: float | None = metric(Unit.BYTES, "device memory it holds", history=True)
     cores: float | None = metric(_N, "CPU cores in use, all processes", history=True)
-    main: float | None = metric(_N, "cores its main thread uses", history=True)
+    main: float | None = metric(_N, "cores its main thread uses, with those it takes turns with", history=True)
     loaders: float | None = metric(_N, "loader processes", history=True)
     loader_cpu: float | None = metric(_N, "cores a loader uses, mean", history=True)
     loader_low: float | None = metric(_N, "cores the least busy loader uses", history=True)
@@ -91,7 +91,7 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
         busy_percent=busy,
         vram_bytes=total([share.vram_bytes for share in trainer.gpus]),
         cores=_part(total([process.cpu_percent for process in processes])),
-        main=_part(trainer.main_thread_percent),
+        main=_main(trainer),
         loaders=float(len(loaders)),
         loader_cpu=sum(cpu) / len(cpu) / 100 if cpu else None,
         loader_low=min(cpu) / 100 if cpu else None,
@@ -112,6 +112,12 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
 def compiles(processes: Sequence[Process]) -> bool:
     """Whether torch.compile or a JIT works for it."""
     return any((one.cpu_percent or 0.0) > _COMPILING_PERCENT and one.name.startswith(_COMPILERS) for one in processes)
+
+
+def _main(trainer: Process) -> float | None:
+    """Cores its main thread uses, and the threads of its backward passes: while these launch kernels it sleeps."""
+    percent = trainer.main_thread_percent
+    return None if percent is None else min(1.0, (percent + (trainer.backward_percent or 0.0)) / 100)
 
 
 def _part(percent: float | None) -> float | None:

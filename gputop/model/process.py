@@ -65,6 +65,7 @@ class Process:
     cpu_time_s: float | None = metric(_S, "CPU time since it started")
     age_s: float | None = metric(_S, "time since it started")
     main_thread_percent: float | None = metric(_P, "CPU time of its main thread, of one core", top=100)
+    backward_percent: float | None = metric(_P, "CPU time of PyTorch's threads for backward passes, of one core")
     threads: int | None = metric(Unit.COUNT, "threads")
     busy_threads: int | None = metric(Unit.COUNT, "threads that run or want to run a tenth of the time", history=True)
     run_wait_percent: float | None = metric(

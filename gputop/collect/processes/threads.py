@@ -13,7 +13,8 @@ from gputop.collect.rates import Counters
 from gputop.model import Identity
 from gputop.safe.text import decode
 
-THREAD_FILLS = ("busy_threads", "run_wait_percent")
+THREAD_FILLS = ("busy_threads", "run_wait_percent", "backward_percent")
+_BACKWARD = "pt_autograd"  # PyTorch launches the kernels of a backward pass from a thread of this name for each GPU
 READS_A_TICK = 250  # over all processes that nobody looks at; a pass over more threads takes several ticks
 READS_OPEN = 2000  # of one process that somebody looks at
 PASS_EVERY_S = 3.0  # over the threads of one process, unless somebody looks
@@ -44,6 +45,11 @@ class _Thread:
     def busy(self) -> bool:
         """Whether it ran or wanted to run a tenth of the time."""
         return self.run is not None and self.wait is not None and self.run + self.wait >= BUSY * 1e9
+
+    @property
+    def backward(self) -> bool:
+        """Whether autograd runs backward passes in it."""
+        return self.name is not None and self.name.startswith(_BACKWARD)
 
 
 class _Family:
@@ -141,6 +147,9 @@ class _Family:
                 sum([thread.run or 0.0 for thread in measured]) if measured else None,
                 sum([thread.wait or 0.0 for thread in measured]) if measured else None,
             ),
+            "backward_percent": sum([thread.run or 0.0 for thread in measured if thread.backward]) / 1e7
+            if measured
+            else None,
             "thread_names": self._named(),
         }
         main = self.threads.get(self.identity.pid)

@@ -38,10 +38,18 @@ def gmem_nearly_full(view: View) -> Iterator[Finding]:
 
 
 def _grown(view: View, gpu: Gpu) -> float:
-    """Bytes above the least of the window, if that is its peak; what only goes up and down has been there before."""
+    """Bytes above the least of the window, if each third of it went higher than all before; else nothing.
+
+    A program that takes its memory at once, or goes up and down, grows no more.
+    """
     values = view.window(gpu, "vram_used_bytes").values
-    half = len(values) // 2
-    return max(0.0, values[-1] - min(values)) if half and max(values[half:]) > max(values[:half]) else 0.0
+    third, least = len(values) // 3, view.limit("least_growth_bytes") / 3
+    if not third:
+        return 0.0
+    first, second, last = (max(part) for part in (values[:third], values[third:-third], values[-third:]))
+    before = max(view.window(gpu, "vram_used_bytes", view.limit("known_s")).values[: -len(values)], default=0.0)
+    grows = last - second >= least and second - max(first, before) >= least
+    return max(0.0, values[-1] - min(values)) if grows else 0.0
 
 
 def _full(view: View, gpu: Gpu, used: float, most: float, grown: float, severity: Severity) -> Finding:
@@ -74,7 +82,10 @@ def _figures(view: View, gpu: Gpu, used: float, most: float, grown: float) -> It
 
 _SMALLER = (
     Step(text="a smaller batch, with more steps accumulated: the sums stay the same"),
-    Step(text="recompute activations instead of keeping them", command="torch.utils.checkpoint.checkpoint(block, x)"),
+    Step(
+        text="recompute activations instead of keeping them",
+        command="torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+    ),
     Step(
         text="less lost between blocks of different sizes",
         command="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
