@@ -12,6 +12,8 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.view import View
 from gputop.model import Gpu
 
+_PARTS = 5  # of the window
+
 
 @rule(
     "gmem-nearly-full",
@@ -38,18 +40,18 @@ def gmem_nearly_full(view: View) -> Iterator[Finding]:
 
 
 def _grown(view: View, gpu: Gpu) -> float:
-    """Bytes above the least of the window, if each third of it went higher than all before; else nothing.
+    """Bytes above the least of the window, if it went higher in most parts of it, and in the last; else nothing.
 
-    A program that takes its memory at once, or goes up and down, grows no more.
+    A program that takes its memory at once grows no more, and who goes up and down has been there before.
     """
     values = view.window(gpu, "vram_used_bytes").values
-    third, least = len(values) // 3, view.limit("least_growth_bytes") / 3
-    if not third:
+    size, least = len(values) // _PARTS, view.limit("least_growth_bytes") / _PARTS
+    if not size:
         return 0.0
-    first, second, last = (max(part) for part in (values[:third], values[third:-third], values[-third:]))
-    before = max(view.window(gpu, "vram_used_bytes", view.limit("known_s")).values[: -len(values)], default=0.0)
-    grows = last - second >= least and second - max(first, before) >= least
-    return max(0.0, values[-1] - min(values)) if grows else 0.0
+    before = view.window(gpu, "vram_used_bytes", view.limit("known_s")).values[: -len(values)]
+    peaks = [max(before, default=0.0), *(max(values[-size * part :][:size]) for part in range(_PARTS, 0, -1))]
+    rises = [peaks[part] - max(peaks[:part]) >= least for part in range(2, len(peaks))]
+    return max(0.0, values[-1] - min(values)) if rises[-1] and sum(rises) > _PARTS / 2 else 0.0
 
 
 def _full(view: View, gpu: Gpu, used: float, most: float, grown: float, severity: Severity) -> Finding:
