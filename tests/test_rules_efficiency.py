@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gputop.model import GpuShare
-from tests.judged import Machine, found, refused, silent
+from gputop.model import Frame, GpuShare, Role
+from tests.judged import Machine, after, found, refused, silent
 
 NO_UNITS = refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent")
 
@@ -203,6 +204,7 @@ def writing(trainer: dict[str, Any], busy: Any = 80.0, loaders: int = 1, loader:
     [
         (writing({"write_chars_per_s": 101e3}), True),
         (writing({"write_chars_per_s": 99e3}), False),
+        (writing({"write_chars_per_s": 51e6}), False),  # a checkpoint, written beside the training
         (writing({"write_chars_per_s": 101e3}, busy=91.0), False),
         (writing({"write_chars_per_s": 101e3, "thread_names": (("python", 60), ("pt_gloo_runloop", 1))}), False),
         (writing({"write_chars_per_s": 101e3}, loader=51.0), False),
@@ -216,6 +218,18 @@ def writing(trainer: dict[str, Any], busy: Any = 80.0, loaders: int = 1, loader:
 )
 def test_sync_log_stall(machine: Machine, fires: bool) -> None:
     assert (said_of(machine, "sync-log-stall", 130) == ("warn", 0.5)) == fires
+
+
+@pytest.mark.parametrize(("stored", "fires"), [(0.0, False), (101e3, True)])
+def test_who_steps_environments_through_pipes_writes_no_logs(stored: float, fires: bool) -> None:
+    machine = writing({"write_chars_per_s": 150e3, "write_calls_per_s": 800.0, "write_bytes_per_s": stored}, loaders=0)
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        steps = (replace(one.processes[0], pid=200 + n, parent_pid=100, role=Role.OTHER, gpus=()) for n in range(4))
+        return replace(one, processes=(*one.processes, *steps))
+
+    assert (found(after(frame, 130), "sync-log-stall") is not None) == fires
 
 
 def test_sync_log_stall_abstains_where_writes_are_hidden() -> None:

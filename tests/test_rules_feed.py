@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.model import Frame, Missing, Pressure
+from gputop.model import Frame, Missing, Mount, Pressure
 from tests.judged import LIMITS, Machine, after, found, judged, refused, silent
 
 WAITING = {"busy_percent": 40.0}
@@ -163,8 +163,17 @@ def test_loader_in_main(changes: dict[str, Any], fires: bool) -> None:
     finding = found(alone(**changes).verdict(), "loader-in-main")
     assert (finding is not None) == fires
     if finding:
-        assert "num_workers=8" in (finding.steps[0].command or "")
+        assert any("num_workers=8" in (step.command or "") for step in finding.steps)
         assert finding.severity == "warn"
+
+
+def test_who_reads_nothing_may_compute_something_else_than_its_data() -> None:
+    """As one that simulates the world it learns in."""
+    gaps = {"busy_percent": lambda t: 100.0 * (t % 8 < 4)}
+    finding = found(alone(trainer={"read_chars_per_s": 0.0}, gpu=gaps).verdict(), "loader-in-main")
+    assert finding is not None
+    assert finding.headline.endswith("it loads its data itself (num_workers=0), or computes something else")
+    assert (finding.steps[0].action, finding.steps[1].text[:17]) == ("stack", "in the DataLoader")
 
 
 @pytest.mark.parametrize(
@@ -203,6 +212,9 @@ def test_a_quota_counts_where_pytorch_sees_more_cpus() -> None:
     assert finding.steps[0].command == "DataLoader(..., num_workers=3)"
 
 
+BUCKET = (Mount(path="/data", device="s3fs", file_system="fuse.s3fs", network=True),)
+
+
 def asleep(**changes: dict[str, Any]) -> Machine:
     """Four loaders that sleep, and a trainer that waits for them."""
     trainer = {"cpu_percent": 5.0, "main_thread_percent": 5.0}
@@ -224,6 +236,9 @@ def asleep(**changes: dict[str, Any]) -> Machine:
         ({"trainer": {"read_bytes_per_s": 21e6}}, False),
         ({"host": {"io_pressure": Pressure(some_percent=50.0)}}, True),  # that is somebody else's
         ({"host": {"receive_bytes_per_s": 21e6}}, False),
+        ({"host": {"receive_bytes_per_s": 1e6}}, False),  # enough for text, which may be what they wait for
+        ({"host": {"mounts": BUCKET}, "trainer": {"read_chars_per_s": 2e6}}, False),
+        ({"host": {"mounts": BUCKET}}, True),  # nobody reads from it
         ({"gpu": {"busy_percent": 81.0}}, False),
     ],
 )

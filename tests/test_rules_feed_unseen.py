@@ -30,7 +30,8 @@ def restarting(every_s: int, dip_s: int, **changes: dict[str, Any]) -> Machine:
         (restarting(40, 1), "info"),
         (restarting(40, 0), None),  # nothing is lost
         (restarting(40, 3, loader={"started_ticks": 1}), None),  # they are the same
-        (restarting(40, 3, trainer={"write_chars_per_s": 21e6}), None),  # a checkpoint
+        (restarting(40, 3, trainer={"write_bytes_per_s": 21e6}), None),  # a checkpoint
+        (restarting(40, 3, trainer={"write_chars_per_s": 21e6}), "warn"),  # through pipes to the new ones
         (restarting(40, 3, loader={"started_ticks": lambda t: 1 + int(t >= 40)}), None),  # once
     ],
 )

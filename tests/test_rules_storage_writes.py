@@ -42,6 +42,11 @@ def saving(
         ({"wrote": 2.6e7}, "warn"),
         ({"between": 3e7}, None),  # it writes all the time
         ({"also": 4}, None),  # half of the pauses are evaluations
+        ({"trainer": {"read_chars_per_s": 4e7}}, None),  # its processes may have read most of it from each other
+        (
+            {"trainer": {"read_chars_per_s": 4e7, "write_bytes_per_s": lambda t: 3e7 if t % 40 < 4 else 0.0}},
+            "warn",
+        ),  # but not what is for storage
     ],
 )
 def test_checkpoint_stall(dials: dict[str, Any], severity: str | None) -> None:

@@ -19,6 +19,7 @@ POOL = {"busy_threads": 8, "run_wait_percent": 70.0, "voluntary_switches_per_s":
 
 WAITS: dict[str, Any] = {
     "busy_percent": 100.0, "power_watts": 120.0, "sm_active_percent": 12.0, "tensor_percent": 0.0, "dram_percent": 0.5,
+    "fp32_percent": 0.0,
     "memory_busy_percent": 1.0, "nvlink_rx_bytes_per_s": 0.0, "pcie_rx_bytes_per_s": 0.0, "pcie_tx_bytes_per_s": 0.0,
 }  # fmt: skip
 

@@ -10,26 +10,33 @@ from gputop.diagnose.starved import busy, shared, waits_for_cpu
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves
 from gputop.diagnose.view import View
+from gputop.model import Role
 from gputop.words import amount
 
 _MORE_OFTEN = "whether it writes in every second shows where somebody looks every second: gputop --interval 1"
 _TABLE = "sync-log-stall"
+_WORKS_PERCENT = 1.0  # CPU of a child
 
 
 def writes(view: View, trainer: Trainer) -> bool:
     """Whether the process itself writes all the time, as one does who logs at every step."""
     if any(name.startswith("pt_gloo") for name, _ in trainer.process.thread_names):
         return False  # it writes to the other ranks
-    bound = view.limit(f"{_TABLE}.write_bytes_per_s")
-    if (trainer.write_chars or 0.0) >= bound:
-        steady = _often(view, trainer, "write_chars_per_s", bound)
+    bound, helped = view.limit(f"{_TABLE}.write_bytes_per_s"), _helped(trainer)
+    if bound <= (trainer.write_chars or 0.0) <= view.limit(f"{_TABLE}.most_bytes_per_s"):
+        steady = _often(view, trainer, "write_bytes_per_s" if helped else "write_chars_per_s", bound)
         if view.above(steady, f"{_TABLE}.steady"):
             return True
-    if trainer.loaders:  # it writes to them too: what they shall load next
+    if trainer.loaders or helped:  # it writes to them too: what they shall do next
         return False
     return view.above(
         _often(view, trainer, "write_calls_per_s", view.limit(f"{_TABLE}.calls_per_s")), f"{_TABLE}.steady"
     )
+
+
+def _helped(trainer: Trainer) -> bool:
+    """Whether children work for it that are no loaders, as environments do that it steps through pipes."""
+    return any(one.role is Role.OTHER and (one.cpu_percent or 0.0) >= _WORKS_PERCENT for one in trainer.tree[1:])
 
 
 def _often(view: View, trainer: Trainer, metric: str, bound: float) -> float | None:

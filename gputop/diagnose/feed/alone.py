@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gputop.diagnose.dataloader import aside, settings
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
@@ -45,7 +46,15 @@ def loader_in_main(view: View) -> Iterator[Finding]:
         yield _alone(view, trainer, severity)
 
 
+_ITSELF = "loads its data in the training process (num_workers=0)"
+_PERHAPS = "works on the CPU between its steps: it loads its data itself (num_workers=0), or computes something else"
+
+
 def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
+    """Who reads as well loads; data in memory needs no reading, but neither does a simulation."""
+    sure = _reads(view, trainer) or told_to_load(view, trainer)
+    loaders = aside(view, trainer, f"load in processes of their own: {at_most(trainer)}", more=f", {settings(trainer)}")
+    stack = Step(text="see what its main thread does", action="stack")
     main, left = 100 * (trainer.main or 0.0), unused(view, trainer)
     idle = "" if left is None or not trainer.allowed else f", {left:.0f} of {amount(trainer.allowed, 'core')} idle"
     read = Evidence(
@@ -57,7 +66,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,
-        "loads its data in the training process (num_workers=0)",
+        _ITSELF if sure else _PERHAPS,
         evidence=(
             busy(view, trainer),
             Evidence(
@@ -68,11 +77,8 @@ def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
             ),
             *((read,) if trainer.read_chars else ()),
         ),
-        steps=(
-            aside(view, trainer, f"load in processes of their own: {at_most(trainer)}", more=f", {settings(trainer)}"),
-            Step(text="see what its main thread does", action="stack"),
-        ),
-        confidence=view.confidence(0.7, trainer.read_chars),
+        steps=(loaders, stack) if sure else (stack, replace(loaders, text=f"in the DataLoader: {loaders.text}")),
+        confidence=view.confidence(0.7 if sure else 0.5, trainer.read_chars),
         lost_share=trainer.lost,
     )
 

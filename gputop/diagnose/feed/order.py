@@ -12,7 +12,6 @@ from gputop.diagnose.starved import (
     nobody_reads,
     starved,
     waits_for_cpu,
-    waits_for_network,
     waits_for_storage,
 )
 from gputop.diagnose.storage import sources
@@ -44,21 +43,22 @@ def head_of_line(view: View) -> Iterator[Finding]:
             continue
         loaders = [process for process in trainer.tree if process.role is Role.LOADER]
         young = any((process.age_s or 0.0) < view.limit("window_s") for process in loaders)
-        short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or waits_for_network(view)
-        short = short or _may_be_served(view, trainer)
+        short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or _may_be_served(view, trainer)
         severity = view.by_share(trainer.lost)
         if not young and not short and severity is not None:
             yield _held_up(view, trainer, loaders, severity)
 
 
 def _may_be_served(view: View, trainer: Trainer) -> bool:
-    """Whether it reads so much that a file server may be who gives it: who waits for one may just sleep.
+    """Whether what it reads may come over the network: who waits for that may just sleep, however little it is.
 
     What the machine did not get from any disk or server came from memory; some file systems do not tell.
     """
-    if (trainer.read_chars or 0.0) < view.limit("starved.reads_bytes_per_s"):
-        return False
-    return bool(sources.silent_mounts(view)) or not nobody_reads(view)
+    reads, little = trainer.read_chars or 0.0, view.limit("starved.quiet_bytes_per_s")
+    if (view.mean("host", "receive_bytes_per_s", 30) or 0.0) >= little:
+        return True
+    silent = reads >= little and bool(sources.silent_mounts(view))
+    return silent or (reads >= view.limit("starved.reads_bytes_per_s") and not nobody_reads(view))
 
 
 def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str) -> Finding:

@@ -96,9 +96,9 @@ def _weigh(view: View, trainer: Trainer, restarts: Restarts, restart: tuple[floa
     settled = 0 if before_s is None else round(_AFTER_S)
     rest = [value for value in values[settled : len(values) - count] if value is not None]
     usual = sum(rest) / len(rest) if len(rest) >= _KNOWN_S else trainer.shape.high if trainer.shape else 100.0
-    written = view.history.values(trainer.identity, "write_chars_per_s", now_s - from_s + _BEFORE_S)
+    written = view.history.values(trainer.identity, "write_bytes_per_s", now_s - from_s + _BEFORE_S)
     if not near or not usual or sum(value or 0.0 for value in written) >= view.limit("written_bytes"):
-        return  # a checkpoint, which is another rule's subject
+        return  # a checkpoint, which is another rule's subject; what goes to new loaders is not for storage
     restarts.cost.append((at_s, max(0.0, sum(1 - value / usual for value in near))))
 
 

@@ -13,6 +13,7 @@ from gputop.diagnose.storage.pauses import Pause, Pauses
 from gputop.diagnose.storage.signs import moved
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.known import added
 from gputop.model import Missing
 from gputop.units import ago, size
 
@@ -74,14 +75,24 @@ def written(view: View, trainer: Trainer, seconds: int) -> Sequence[float | None
     def work() -> Sequence[float | None]:
         if any(_hidden(one) for one in ranks):
             return view.history.values("host", "write_bytes_per_s", seconds)
-        columns = [view.history.values(one.key, "write_chars_per_s", seconds) for one in ranks]
-        return (
-            columns[0]
-            if len(columns) == 1
-            else [sum(value or 0.0 for value in row) for row in zip(*columns, strict=True)]
-        )
+        columns = [_to_files(view, one, seconds) for one in ranks]
+        return columns[0] if len(columns) == 1 else [added(row) or 0.0 for row in zip(*columns, strict=True)]
 
     return view.once(("written", trainer.process.job or trainer.identity, seconds), work)
+
+
+def _to_files(view: View, one: Trainer, seconds: int) -> Sequence[float | None]:
+    """What a rank wrote to files: what is for storage, or more than its processes may have read from each other.
+
+    Not all file systems count what is for storage, and a start of loaders sends them much through pipes.
+    """
+    stored, chars, read = (
+        view.history.values(one.key, f"{kind}_per_s", seconds) for kind in ("write_bytes", "write_chars", "read_chars")
+    )
+    return [
+        None if wrote is None else max(kept or 0.0, wrote - (got or 0.0))
+        for kept, wrote, got in zip(stored, chars, read, strict=True)
+    ]
 
 
 def _hidden(trainer: Trainer) -> bool:
@@ -130,7 +141,7 @@ def _judged(view: View, trainer: Trainer, saves: Sequence[Pause]) -> Iterator[Fi
 
 def _steps(idle_s: float, every_s: float, share: float) -> Iterator[Step]:
     yield Step(
-        text="write it beside the training, from a copy in host memory",
+        text='write it beside the training, from a copy in host memory (with init_process_group("cpu:gloo,cuda:nccl"))',
         command="torch.distributed.checkpoint.async_save(state, checkpoint_id=PATH)",
     )
     if share > _COST:

@@ -112,7 +112,7 @@ _COMPILES = (
     Step(
         text="keep what torch.compile made for the next start", command="export TORCHINDUCTOR_CACHE_DIR=$HOME/.inductor"
     ),
-    Step(text="compile for this GPU only", command="export TORCH_CUDA_ARCH_LIST=native"),
+    Step(text="compile extensions for the GPUs of this machine only", command="unset TORCH_CUDA_ARCH_LIST"),
 )
 _LOADS = (
     Step(text="map weights instead of reading them: safetensors, or torch.load(..., mmap=True)"),
