@@ -236,9 +236,6 @@ def asleep(**changes: dict[str, Any]) -> Machine:
         ({"trainer": {"read_bytes_per_s": 21e6}}, False),
         ({"host": {"io_pressure": Pressure(some_percent=50.0)}}, True),  # that is somebody else's
         ({"host": {"receive_bytes_per_s": 21e6}}, False),
-        ({"host": {"receive_bytes_per_s": 1e6}}, False),  # enough for text, which may be what they wait for
-        ({"host": {"mounts": BUCKET}, "trainer": {"read_chars_per_s": 2e6}}, False),
-        ({"host": {"mounts": BUCKET}}, True),  # nobody reads from it
         ({"gpu": {"busy_percent": 81.0}}, False),
     ],
 )
@@ -246,6 +243,22 @@ def test_head_of_line(changes: dict[str, Any], fires: bool) -> None:
     finding = found(asleep(**changes).verdict(90), "head-of-line")
     assert (finding is not None) == fires
     assert finding is None or ("in_order=False" in (finding.steps[0].command or "") and finding.severity == "warn")
+
+
+@pytest.mark.parametrize(
+    ("host", "reads", "network"),
+    [
+        ({}, 2e6, False),
+        ({"receive_bytes_per_s": 1e6}, 0.0, True),  # enough for text
+        ({"mounts": BUCKET}, 2e6, True),
+        ({"mounts": BUCKET}, 0.0, False),  # nobody reads from it
+    ],
+)
+def test_loaders_that_sleep_may_wait_for_the_network(host: dict[str, Any], reads: float, network: bool) -> None:
+    finding = found(asleep(host=host, trainer={"read_chars_per_s": reads}).verdict(90), "head-of-line")
+    assert finding is not None
+    assert finding.headline.endswith("or data that comes over the network") == network
+    assert ("py-spy" in (finding.steps[0].command or "")) == network
 
 
 def test_head_of_line_needs_two_loaders_and_abstains_where_their_state_is_hidden() -> None:

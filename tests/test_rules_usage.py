@@ -8,106 +8,10 @@ from typing import Any
 
 import pytest
 
-from gputop.model import Frame, Gpu, GpuShare, Job, Missing, Process, Role
+from gputop.model import Frame, Gpu, GpuShare, Job, Missing
 from tests.judged import Machine, after, found, judged, silent
 
 QUIET: dict[str, Any] = {"busy_percent": 0.0, "power_watts": 70.0, "sm_active_percent": 0.0, "tensor_percent": 0.0}
-
-
-def on_cpu(gpu: dict[str, Any] | None = None, loaders: int = 0, **trainer: Any) -> Machine:
-    """A training run without a context."""
-    plain = {"gpus": (), "cpu_percent": 790.0, "age_s": lambda t: 590 + t, "libraries": ("torch",)}
-    return Machine(gpu=QUIET | {"vram_used_bytes": 5e8} | (gpu or {}), trainer=plain | trainer, loaders=loaders)
-
-
-@pytest.mark.parametrize(
-    ("machine", "severity"),
-    [
-        (on_cpu(), "warn"),
-        (on_cpu(cpu_percent=101.0), "warn"),
-        (on_cpu(cpu_percent=99.0), None),
-        (on_cpu(age_s=119.0), None),
-        (on_cpu(age_s=599.0), "info"),  # it may still prepare its data
-        (on_cpu(age_s=121.0, loaders=1), "warn"),
-        (on_cpu(command=("python", "main.py")), None),  # nothing says that it trains
-        (on_cpu(command=("python", "main.py"), loaders=1), "warn"),
-        (on_cpu(command=("python", "-m", "train_sd3")), "warn"),
-        (on_cpu(command=("python", "tools/prepare_train_data.py")), None),
-        (on_cpu(command=("python", "train_tokenizer.py")), None),
-        (on_cpu(command=("python", "-m", "ipykernel_launcher", "train.py")), None),
-        (on_cpu(visible_gpus=""), "info"),  # it was told so
-        (on_cpu(read_chars_per_s=9e8, cpu_percent=140.0), None),  # it loads weights
-    ],
-)
-def test_no_cuda_context(machine: Machine, severity: str | None) -> None:
-    finding = found(machine.verdict(), "no-cuda-context")
-    assert (finding and finding.severity) == severity
-
-
-def test_a_pool_that_prepares_its_data_is_no_training() -> None:
-    machine = on_cpu(cpu_percent=100.0)
-
-    def frame(t: float) -> Frame:
-        one = machine.frame(t)
-        pool = (replace(one.processes[0], pid=200 + n, parent_pid=100, role=Role.OTHER) for n in range(8))
-        return replace(one, processes=(*one.processes, *pool))
-
-    told = found(after(frame, 200), "no-cuda-context")
-    assert told is not None
-    assert told.severity == "info"
-    assert told.headline == "prepares its data, or trains on the CPU: it has no CUDA context"
-
-
-def test_no_cuda_context_says_how_to_move() -> None:
-    told = found(on_cpu().verdict(200), "no-cuda-context")
-    assert told is not None
-    assert told.primary
-    assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 13m 8s after its start"
-    assert told.steps[2].command == 'model.to("cuda"); x = x.to("cuda", non_blocking=True)'
-
-
-@pytest.mark.parametrize(
-    ("libraries", "asks"), [(("tensorflow",), "import tensorflow"), (("jax",), "import jax"), ((), "import torch")]
-)
-def test_no_cuda_context_asks_the_framework_that_it_runs(libraries: tuple[str, ...], asks: str) -> None:
-    told = found(on_cpu(libraries=libraries).verdict(), "no-cuda-context")
-    assert told is not None
-    assert asks in (told.steps[0].command or "")
-    assert any("model.to" in (step.command or "") for step in told.steps) == (asks == "import torch")
-
-
-def test_no_cuda_context_is_no_news_without_gpus() -> None:
-    machine = on_cpu()
-    assert found(after(lambda t: replace(machine.frame(t), gpus=())), "no-cuda-context") is None
-
-
-@pytest.mark.parametrize("gpu", [{"vram_used_bytes": 20e9}, {"busy_percent": 60.0}])
-def test_no_cuda_context_abstains_where_the_driver_names_nobody(gpu: dict[str, Any]) -> None:
-    said = on_cpu(gpu).verdict()
-    one = silent(said, "no-cuda-context")
-    assert one is not None
-    assert one.unlock is not None
-    assert "--pid=host" in one.unlock
-    assert found(said, "no-cuda-context") is None
-
-
-def test_no_cuda_context_abstains_where_the_driver_lists_nobody() -> None:
-    said = on_cpu({"missing": (Missing(metric="processes", reason="unsupported"),)}).verdict()
-    one = silent(said, "no-cuda-context")
-    assert one is not None
-    assert [(missing.metric, missing.reason) for missing in one.missing] == [("gpus", "unsupported")]
-    assert found(said, "no-cuda-context") is None
-
-
-def test_no_cuda_context_abstains_beside_pids_of_the_host() -> None:
-    machine = on_cpu()
-    foreign = Process(pid=7, started_ticks=0, verified=False, unseen="foreign", gpus=(GpuShare(uuid="G"),))
-
-    def frame(t: float) -> Frame:
-        one = machine.frame(t)
-        return replace(one, processes=(*one.processes, foreign))
-
-    assert silent(after(frame), "no-cuda-context") is not None
 
 
 def elsewhere(gpu: dict[str, Any] | None = None, loaders: int = 0, **trainer: Any) -> Machine:

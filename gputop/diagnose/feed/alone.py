@@ -51,8 +51,8 @@ _PERHAPS = "works on the CPU between its steps: it loads its data itself (num_wo
 
 
 def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
-    """Who reads as well loads; data in memory needs no reading, but neither does a simulation."""
-    sure = _reads(view, trainer) or told_to_load(view, trainer)
+    """Who reads as well loads; who is seen not to may have its data in memory, or simulate the world it learns in."""
+    sure = trainer.read_chars is None or _reads(view, trainer) or told_to_load(view, trainer)
     loaders = aside(view, trainer, f"load in processes of their own: {at_most(trainer)}", more=f", {settings(trainer)}")
     stack = Step(text="see what its main thread does", action="stack")
     main, left = 100 * (trainer.main or 0.0), unused(view, trainer)

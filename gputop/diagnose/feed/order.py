@@ -12,6 +12,7 @@ from gputop.diagnose.starved import (
     nobody_reads,
     starved,
     waits_for_cpu,
+    waits_for_network,
     waits_for_storage,
 )
 from gputop.diagnose.storage import sources
@@ -43,26 +44,32 @@ def head_of_line(view: View) -> Iterator[Finding]:
             continue
         loaders = [process for process in trainer.tree if process.role is Role.LOADER]
         young = any((process.age_s or 0.0) < view.limit("window_s") for process in loaders)
-        short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or _may_be_served(view, trainer)
+        short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or waits_for_network(view)
+        short = short or _may_be_served(view, trainer)
         severity = view.by_share(trainer.lost)
         if not young and not short and severity is not None:
             yield _held_up(view, trainer, loaders, severity)
 
 
 def _may_be_served(view: View, trainer: Trainer) -> bool:
-    """Whether what it reads may come over the network: who waits for that may just sleep, however little it is.
+    """Whether it reads so much that a file server may be who gives it: who waits for one may just sleep.
 
     What the machine did not get from any disk or server came from memory; some file systems do not tell.
     """
-    reads, little = trainer.read_chars or 0.0, view.limit("starved.quiet_bytes_per_s")
-    if (view.mean("host", "receive_bytes_per_s", 30) or 0.0) >= little:
-        return True
-    silent = reads >= little and bool(sources.silent_mounts(view))
-    return silent or (reads >= view.limit("starved.reads_bytes_per_s") and not nobody_reads(view))
+    if (trainer.read_chars or 0.0) < view.limit("starved.reads_bytes_per_s"):
+        return False
+    return bool(sources.silent_mounts(view)) or not nobody_reads(view)
+
+
+def _may_fetch(view: View, trainer: Trainer) -> bool:
+    """Whether its data may come over the network, a little at a time: who waits for an answer sleeps as well."""
+    little = view.limit("starved.quiet_bytes_per_s")
+    received = view.mean("host", "receive_bytes_per_s", 30) or 0.0
+    return received >= little or ((trainer.read_chars or 0.0) >= little and bool(sources.silent_mounts(view)))
 
 
 def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str) -> Finding:
-    slow = _slowest(view, loaders)
+    slow, fetches = _slowest(view, loaders), _may_fetch(view, trainer)
     each, main, blocked = (
         100 * (value or 0.0) for value in (trainer.loader_cpu, trainer.main, trainer.loader_blocked)
     )  # fmt: skip
@@ -89,18 +96,20 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
             *_STEPS,
         )
     else:
-        steps = (*_STEPS, stack)
+        steps = (stack, *_STEPS) if fetches else (*_STEPS, stack)
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,  # type: ignore[arg-type]
-        f"waits for one of its {trainer.loaders} loaders"
-        if slow
-        else "waits for loaders that mostly sleep: single slow samples may hold up the rest",
+        f"waits for one of its {trainer.loaders} loaders" if slow else _SLEEP + (_OR_NETWORK if fetches else ""),
         evidence=tuple(evidence),
         steps=steps,
         confidence=view.confidence(0.55, _reads(view, trainer), view.mean("host", "receive_bytes_per_s")),
         lost_share=trainer.lost,
     )
+
+
+_SLEEP = "waits for loaders that mostly sleep: single slow samples may hold up the rest"
+_OR_NETWORK = ", or data that comes over the network"
 
 
 def _reads(view: View, trainer: Trainer) -> float | None:

@@ -40,7 +40,7 @@ def gmem_nearly_full(view: View) -> Iterator[Finding]:
 
 
 def _grown(view: View, gpu: Gpu) -> float:
-    """Bytes above the least of the window, if it went higher in most parts of it, and in the last; else nothing.
+    """Bytes above the least of the window, if it went higher more than once in it; else nothing.
 
     A program that takes its memory at once grows no more, and who goes up and down has been there before.
     """
@@ -50,8 +50,9 @@ def _grown(view: View, gpu: Gpu) -> float:
         return 0.0
     before = view.window(gpu, "vram_used_bytes", view.limit("known_s")).values[: -len(values)]
     peaks = [max(before, default=0.0), *(max(values[-size * part :][:size]) for part in range(_PARTS, 0, -1))]
-    rises = [peaks[part] - max(peaks[:part]) >= least for part in range(2, len(peaks))]
-    return max(0.0, values[-1] - min(values)) if rises[-1] and sum(rises) > _PARTS / 2 else 0.0
+    rises = [part for part in range(2, len(peaks)) if peaks[part] - max(peaks[:part]) >= least]
+    again = bool(rises) and rises[-1] - rises[0] >= 2  # one rise may lie in two parts
+    return max(0.0, values[-1] - min(values)) if again else 0.0
 
 
 def _full(view: View, gpu: Gpu, used: float, most: float, grown: float, severity: Severity) -> Finding:
