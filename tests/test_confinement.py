@@ -138,7 +138,9 @@ def test_the_groups_of_trainers_are_read_once_each(tmp_path: Path) -> None:
 def slurm(job: int) -> str:
     """A process of a Slurm job where version 1 has the controllers: in version 2 it is in the group of the daemon."""
     path = f"/slurm/uid_1000/job_{job}"
-    return f"9:memory:{path}\n8:cpu,cpuacct:{path}\n1:name=systemd:/system.slice/s.service\n0::/system.slice/s.service\n"
+    return (
+        f"9:memory:{path}\n8:cpu,cpuacct:{path}\n1:name=systemd:/system.slice/s.service\n0::/system.slice/s.service\n"
+    )
 
 
 def test_p12_each_job_has_its_own_limit_where_version_2_knows_only_the_daemon(tmp_path: Path) -> None:

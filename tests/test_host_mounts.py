@@ -94,6 +94,19 @@ def test_only_what_holds_data_each_once(text: str, expected: dict[str, str]) -> 
     assert {mount.path: mount.kind for mount in found} == expected
 
 
+def test_a_single_file_of_the_driver_is_not_where_the_data_are(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"smi": "", "datasets/a": ""})
+    text = "".join(
+        f"{number} 1 259:2 {root} {path} rw - ext4 /dev/nvme0n1p2 rw\n"
+        for number, (root, path) in enumerate(
+            (("/usr/bin/smi", tmp_path / "smi"), ("/srv/x/datasets", tmp_path / "datasets"))
+        )
+    )
+    found = data_mounts(mountinfo.parse(text.encode()))
+    assert [mount.path for mount in found] == [str(tmp_path / "datasets")]
+    assert data_mounts(mountinfo.parse(text.split("\n")[0].encode())) == (), "and it is no mount of its own"
+
+
 def test_what_is_mounted_last_is_what_is_seen() -> None:
     (_, data) = data_mounts(mountinfo.parse(OVERMOUNTED.encode()))
     assert data.source == "filer:/new"

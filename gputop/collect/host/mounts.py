@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from math import inf
@@ -108,7 +110,15 @@ def _holds_data(mount: Mounted) -> bool:
         return True
     if mount.kind in _FUSE_NOISE or _NOISE.match(mount.path):
         return False
-    return mount.kind in LOCAL or is_network(mount)
+    return is_network(mount) or (mount.kind in LOCAL and _is_folder(mount.path))
+
+
+def _is_folder(path: str) -> bool:
+    """Whether it is none of the single files that container engines mount, such as the driver's programs."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError:
+        return True  # it cannot be told
 
 
 def _rank(mount: Mounted) -> tuple[bool, int, int]:
