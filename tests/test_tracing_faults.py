@@ -125,7 +125,7 @@ def test_a16_a_process_that_names_other_files_as_its_trace(folder: str, monkeypa
         f"{here}/{'a' * 300}.json": foreign,
         f"{here}/a\0.json": foreign,
         f"{here}/.x.json": foreign,
-        f"{here}/fifo.json": plain,
+        f"{here}/fifo.json": "not a plain file",
         f"{here}/link.json": "Too many levels of symbolic links",
     }
     with open(f"{here}/huge.json", "wb") as file:
