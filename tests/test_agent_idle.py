@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from tests.acting import until
 from tests.tracing import scratch
@@ -65,3 +64,9 @@ def test_p21_a_job_without_descriptors_is_not_kept_busy_and_listens_again_later(
         told(child, "resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 4096))")
         client.settimeout(10)
         assert b"gputop-agent" in client.recv(4096)
+
+
+def test_the_socket_of_a_job_of_weeks_does_not_grow_old() -> None:
+    with agent("server._TOUCH_S = 0.2") as (_, path):
+        os.utime(path, (0, 0))
+        until(lambda: time.time() - os.stat(path).st_mtime < 60 and time.time() - os.stat(path).st_atime < 60)

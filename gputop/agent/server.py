@@ -24,6 +24,7 @@ _MOST_CONNECTIONS = 4
 _TICK_S = 0.05
 _LOOK_S = 0.5  # while there are connections
 _JOIN_S = 2.0
+_TOUCH_S = 86_400.0
 _DEAF_S = 0.5  # without a descriptor left for a connection: it waits, and the kernel would wake us for it at once
 
 
@@ -36,6 +37,7 @@ class Server:
         self.spent: list[OnStep] = []  # hooks to be taken out
         self._closing = False
         self._hears_s: float | None = None  # when it listens again
+        self._touches_s = time.monotonic() + _TOUCH_S
         self._listener, self._path = place.listener()
         self._wakes, self._wake = socket.socketpair()
         self._connections: list[Connection] = []
@@ -102,15 +104,20 @@ class Server:
         if self._hears_s is not None and now_s >= self._hears_s:
             self._hears_s = None
             self._selector.register(self._listener, selectors.EVENT_READ)
+        if now_s >= self._touches_s:
+            self._touches_s = now_s + _TOUCH_S
+            place.touch(self._path)
         for each in list(self._connections):
             self._say(each)
             if now_s > each.deadline_s and (self.job is None or self.job.connection is not each):
                 self._drop(each)
 
-    def _patience_s(self) -> float | None:
+    def _patience_s(self) -> float:
         if self.job:
             return _TICK_S
-        return _LOOK_S if self._connections or self._hears_s is not None else None
+        if self._connections or self._hears_s is not None:
+            return _LOOK_S
+        return max(_LOOK_S, self._touches_s - time.monotonic())
 
     def look(self) -> None:
         """Move the job on, if there is one."""
