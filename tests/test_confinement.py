@@ -11,8 +11,8 @@ from gputop.collect.hierarchy import Cgroups, membership
 from gputop.collect.kernel import Kernel
 from gputop.model import Pressure
 from tests.fakeproc import FakeProc, named
-from tests.host_tree import memory_stat, pressure
-from tests.test_hierarchy import V1_CPU, V1_MEMORY, V1_MOUNTS, V2, V2_MOUNTS, v1
+from tests.host_tree import Server, memory_stat, pressure, server
+from tests.test_hierarchy import HYBRID_MOUNTS, V1_CPU, V1_MEMORY, V1_MOUNTS, V2, V2_MOUNTS, v1
 from tests.trees import write_tree
 
 EVENTS = "low 0\nhigh {high}\nmax {max}\noom 3\noom_kill 2\noom_group_kill 0\n"
@@ -133,3 +133,37 @@ def test_the_groups_of_trainers_are_read_once_each(tmp_path: Path) -> None:
     (ours,) = proc.look(42, 43, after_s=9.0).cgroups
     assert (ours.path, ours.limit_hits_per_s) == ("/a", pytest.approx(5, rel=0.2))
     proc.names.stop()
+
+
+def slurm(job: int) -> str:
+    """A process of a Slurm job where version 1 has the controllers: in version 2 it is in the group of the daemon."""
+    path = f"/slurm/uid_1000/job_{job}"
+    return (
+        f"9:memory:{path}\n8:cpu,cpuacct:{path}\n1:name=systemd:/system.slice/s.service\n0::/system.slice/s.service\n"
+    )
+
+
+def test_p12_each_job_has_its_own_limit_where_version_2_knows_only_the_daemon(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path)
+    proc.write("self/mountinfo", HYBRID_MOUNTS)
+    for pid, job in ((42, 7), (43, 8)):
+        write_tree(tmp_path, v1(f"/slurm/uid_1000/job_{job}", limit=f"{job << 30}\n"))
+        proc.add(pid)
+        proc.more(pid)
+        proc.write(f"{pid}/cgroup", slurm(job))
+    proc.names.start()
+    for pid in (42, 43):
+        named(proc, pid, lambda process: process.cgroup, 42, 43)
+    table = proc.look(42, 43, after_s=0.06)
+    proc.names.stop()
+    limits = {group.path: group.memory_limit_bytes for group in table.cgroups}
+    found = {process.slurm_job: limits[process.cgroup or ""] for process in table.processes if process.slurm_job}
+    assert found == {"7": 7 << 30, "8": 8 << 30}
+
+
+def test_p12_our_own_group_is_called_by_what_limits_it(tmp_path: Path) -> None:
+    limit = v1("/slurm/uid_1000/job_7", limit="8589934592\n")
+    rest = {"proc/self/mountinfo": HYBRID_MOUNTS, "proc/self/cgroup": slurm(7)}
+    found = Server(tmp_path, {**server(), **limit, **rest}).look().cgroup
+    assert found is not None
+    assert (found.path, found.memory_limit_bytes) == ("/slurm/uid_1000/job_7", 8 << 30)

@@ -202,6 +202,23 @@ def test_a_file_that_makes_no_sense_costs_its_own_part_only(tmp_path: Path) -> N
     assert host.cpu_pressure is not None
 
 
+def test_p09_what_nobody_foresaw_costs_its_own_part_and_is_told(tmp_path: Path) -> None:
+    raises = True
+
+    def read(path: str) -> bytes:
+        if raises and path.endswith("/diskstats"):
+            raise RuntimeError("generator raised StopIteration")
+        return read_file(path)
+
+    box = Server(tmp_path, read=read)
+    host = box.look()
+    assert (host.disks, host.cpus_total) == ((), 2)
+    assert [(missing.metric, missing.reason) for missing in host.missing] == [("disk", "stale")]
+    assert box.reader.broken == "disks: RuntimeError: generator raised StopIteration"
+    raises = False
+    assert ([disk.name for disk in box.look().disks], box.reader.broken) == (["nvme0n1"], None)
+
+
 @pytest.mark.parametrize(
     ("filled", "problem"),
     [

@@ -30,6 +30,24 @@ def test_a_disk_that_was_never_used_is_not_shown() -> None:
     assert disk_counters(b"  43 0 nbd0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n") == {}
 
 
+def test_a_disk_with_paths_that_count_for_it_is_their_sum_under_its_name(tmp_path: Path) -> None:
+    quiet, moved = "0 " * 11, "{0} 0 {0}000 {0} {0} 0 {0}000 {0} 0 {0} {0}"
+    names = ("nvme0n1", "nvme0c0n1", "nvme0c1n1", "nvme1n1", "nvme1c2n1")
+    both = moved.format(4)  # nvme1 as Linux 6.2 counts it
+
+    def text(*counts: str) -> str:
+        return "".join(f" 259 {n} {name} {line}\n" for n, (name, line) in enumerate(zip(names, counts, strict=True)))
+
+    flags = {f"sys/block/{name}/queue/rotational": "0\n" for name in ("nvme0n1", "nvme1n1")}
+    before = text(quiet, moved.format(1), moved.format(2), both, both)
+    box = Server(tmp_path, {**flags, "proc/diskstats": before})
+    box.look()
+    host = box.look(1.0, diskstats=text(quiet, moved.format(2), moved.format(5), moved.format(6), moved.format(6)))
+    found = {disk.name: (disk.reads_per_s, disk.read_bytes_per_s, disk.rotational) for disk in host.disks}
+    assert found == {"nvme0n1": (4, 4000 * 512, False), "nvme1n1": (2, 2000 * 512, False)}
+    assert host.read_bytes_per_s == 6000 * 512, "no byte counts twice"
+
+
 def test_rates_times_and_queue(tmp_path: Path) -> None:
     box = Server(tmp_path)
     box.look()

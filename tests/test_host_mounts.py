@@ -13,6 +13,7 @@ import pytest
 from gputop.collect import mountinfo
 from gputop.collect.host.capacity import Capacity, Size
 from gputop.collect.host.mounts import Mounts, data_mounts
+from gputop.collect.host.nfs import nfs_counts
 from gputop.collect.kernel import Kernel
 from gputop.model import Missing
 from tests.host_tree import Server, server
@@ -93,6 +94,19 @@ def test_only_what_holds_data_each_once(text: str, expected: dict[str, str]) -> 
     assert {mount.path: mount.kind for mount in found} == expected
 
 
+def test_a_single_file_of_the_driver_is_not_where_the_data_are(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"smi": "", "datasets/a": ""})
+    text = "".join(
+        f"{number} 1 259:2 {root} {path} rw - ext4 /dev/nvme0n1p2 rw\n"
+        for number, (root, path) in enumerate(
+            (("/usr/bin/smi", tmp_path / "smi"), ("/srv/x/datasets", tmp_path / "datasets"))
+        )
+    )
+    found = data_mounts(mountinfo.parse(text.encode()))
+    assert [mount.path for mount in found] == [str(tmp_path / "datasets")]
+    assert data_mounts(mountinfo.parse(text.split("\n")[0].encode())) == (), "and it is no mount of its own"
+
+
 def test_what_is_mounted_last_is_what_is_seen() -> None:
     (_, data) = data_mounts(mountinfo.parse(OVERMOUNTED.encode()))
     assert data.source == "filer:/new"
@@ -133,6 +147,22 @@ def test_nfs_rates_round_trips_and_retransmissions(tmp_path: Path) -> None:
     assert (host.read_bytes_per_s, host.write_bytes_per_s) == (20 << 20, 1 << 20)
     idle = box.look(1.0).mounts[0]
     assert (idle.read_bytes_per_s, idle.read_rtt_s) == (0, None)
+
+
+SERVES = """\
+device nfsd mounted on /proc/fs/nfsd with fstype nfsd
+device sunrpc mounted on /run/rpc_pipefs with fstype rpc_pipefs
+"""
+
+
+def test_a_client_that_serves_nfs_too_has_its_rates_and_the_rest_of_the_host(tmp_path: Path) -> None:
+    box = Server(tmp_path, {**server(), "proc/self/mountinfo": NFS_MOUNT, "proc/self/mountstats": SERVES + MOUNTSTATS})
+    box.look()
+    host = box.look(2.0)
+    assert [(mount.path, mount.read_bytes_per_s) for mount in host.mounts] == [("/data/sets a", 0)]
+    assert host.memory_total_bytes
+    text = "device filer:/x mounted on /x with fstype nfs statvers=1.1\n\tage:\t1\n"
+    assert dict(nfs_counts(text.encode())) == {}, "a part without counters is left out"
 
 
 def until(what: Callable[[], bool]) -> None:
@@ -182,6 +212,18 @@ def test_a_network_mount_that_answers_is_asked_again_in_time(tmp_path: Path) -> 
     until(lambda: bool(mounts.read(31.0).missing))
     assert mounts.read(32.0).missing == (Missing(metric="mount:/data/sets a", reason="denied"),)
     assert len(asked) == 2
+
+
+def test_p21_without_a_thread_a_size_is_unknown_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    capacity = Capacity(lambda path: Size(1, 1))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        found = capacity.size("/a", 0.0)
+    assert isinstance(found, BlockingIOError)
+    until(lambda: capacity.size("/a", 31.0) == Size(1, 1))
 
 
 def test_a_mount_that_is_gone_is_forgotten() -> None:

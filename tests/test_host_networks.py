@@ -85,6 +85,31 @@ def test_each_byte_counts_once(tmp_path: Path, physical: list[str], names: list[
     assert host.receive_bytes_per_s == (1000 * len(expected) if expected else None)
 
 
+def test_an_interface_under_a_physical_one_that_counts_for_it_is_no_other(tmp_path: Path) -> None:
+    names = ["eth0", "enP1s1", "ens5", "bond0"]
+    files = {f"sys/class/net/{name}/device/vendor": "0x1414\n" for name in names[:3]}
+    box = Server(tmp_path, {**files, "proc/net/dev": interfaces(**dict.fromkeys(names, 0))})
+    folder = tmp_path / "sys/class/net"
+    (folder / "bond0").mkdir()
+    for name, master in (("enP1s1", "eth0"), ("ens5", "bond0")):
+        (folder / name / "master").symlink_to(folder / master)
+    box.look()
+    host = box.look(net_dev=interfaces(**dict.fromkeys(names, 1000)))
+    assert ([network.name for network in host.networks], host.receive_bytes_per_s) == (["eth0", "ens5"], 2000)
+
+
+def test_a_port_that_counts_nothing_is_in_no_sum(tmp_path: Path) -> None:
+    silent = "sys/class/infiniband/efa_0/ports/1"
+    files = {f"{silent}/state": "4: ACTIVE\n", f"{silent}/rate": "100 Gb/sec (4X EDR)\n"}
+    box = Server(tmp_path, {**server(), **files})
+    box.look()
+    host = box.look(1.0, net_dev=NET_DEV.replace("1000000", "1008000"))
+    assert [(network.name, network.receive_bytes_per_s) for network in host.networks] == [
+        ("ens3", 8000), ("efa_0:1", None),
+    ]  # fmt: skip
+    assert (host.receive_bytes_per_s, host.send_bytes_per_s) == (8000, 0)
+
+
 def test_infiniband_port_in_units_of_four_bytes(tmp_path: Path) -> None:
     box = Server(tmp_path, {**server(), **infiniband(0, 0)})
     box.look()

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from gputop.collect.host.disks import Disks
 from gputop.collect.live import Live
-from gputop.model import Frame
+from gputop.model import Frame, Host
 from tests.fakenvml import Fake
 
 LAUNCHER = """
@@ -51,6 +52,19 @@ def first_frame(fake: Fake, pid: int) -> dict[str, Any]:
         if commands.get(pid) and commands.get(parents[pid]):
             break
     return frame
+
+
+def test_p09_a_part_of_the_host_that_breaks_is_told_in_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(self: Disks, now_s: float) -> Host:
+        raise RuntimeError("nobody foresaw it")
+
+    monkeypatch.setattr(Disks, "read", read)
+    stop = Event()
+    frame = next(Live(nvml=False).frames(stop))
+    stop.set()
+    (note,) = (note for note in frame.notes if note.key == "host-failed")
+    assert note.text == "host could not be read: disks: RuntimeError: nobody foresaw it"
+    assert frame.host.memory_total_bytes
 
 
 def test_the_first_frame_names_the_job_on_the_gpus(fake: Fake, ranks: list[int]) -> None:

@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from gputop.actions import Scope
-from gputop.actions.tracing import Order
+from gputop.actions.tracing import Order, agent
 from gputop.actions.tracing.trace import meant
 from gputop.model import Role
 from gputop.ui.main import Main
@@ -64,6 +66,41 @@ def test_what_may_harm_the_job_is_asked_and_the_cursor_is_on_cancel(monkeypatch:
                 assert "GPUs: card" in stage.text
 
             play(scene, moment(trainer(child.pid, uid=os.geteuid()), launcher=None))
+
+
+def test_p08_who_does_not_answer_holds_up_neither_the_screen_nor_the_other_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    answers, asked = threading.Event(), []
+
+    def environment(pid: int) -> dict[str, str]:
+        """As the kernel does it while the process waits for a file server, with its memory locked."""
+        asked.append(pid)
+        answers.wait(60)
+        return {}
+
+    monkeypatch.setattr(agent, "environment", environment)
+    with running(sys.executable, "-S", "-c", PICTURES) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+
+        async def scene(stage: Stage) -> None:
+            for _ in range(2):
+                began_s = time.monotonic()
+                await stage.press("t", "enter")
+                assert time.monotonic() - began_s < 10
+                assert re.search(r"\(•\) torch.profiler .* asking$", stage.text, re.MULTILINE)
+                assert "it has not answered yet" in stage.text
+                assert len(re.findall(" ready$", stage.text, re.MULTILINE)) == 2
+                await stage.press("escape")
+            assert asked == [child.pid], "not again while it is asked"
+            answers.set()
+            await stage.press("t")
+            await stage.until(lambda: "asking" not in stage.text, "the answer")
+            assert "cannot be traced from outside" in stage.text
+
+        play(scene, moment(trainer(child.pid), launcher=None))
 
 
 def test_several_at_once_are_counted_and_the_end_of_one_waits_for_a_free_screen(

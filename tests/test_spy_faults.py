@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -257,3 +258,16 @@ def test_the_guard_ends_what_costs_too_much_and_nothing_else() -> None:
     slower = metered(before, [Reading(1, 1.0, 100, 0.0, False), Reading(5, 4.6, 460, 0.0, False)], after).cost()
     assert slower.slowed == pytest.approx(0.1)
     assert metered(before, looks(1, 5), looks(5, 6, cpu=3.0)).cost().slowed is None
+
+
+@pytest.mark.parametrize(("native", "left"), [(False, "T"), (True, "R")])
+def test_a07_who_is_stopped_by_somebody_else_meanwhile_stays_so(
+    native: bool, left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But where py-spy stops it for each sample it cannot be told who did."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with program(SPINS) as (pid, _):
+        stop = threading.Timer(1.5, os.kill, (pid, signal.SIGSTOP))
+        stop.start()
+        finished(PROFILE, hold(row(pid)), Sampling(seconds=2, native=native, children=False), seconds=60)
+        assert state(pid) == left

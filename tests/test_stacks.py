@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gputop.actions import Rights, Scope
-from gputop.actions.spy import STACK, Asked, StackResult, child
+from gputop.actions.spy import STACK, Asked, StackResult
 from gputop.actions.spy.stacks import Shown, cannot
 from gputop.cli.attach import _text
 from gputop.model import Process, Role
@@ -268,25 +267,3 @@ space["deep"](700)
         said = "\n".join(lines(shown.threads))
         assert "\x1b" not in said
         assert all(ch.isprintable() or ch == "\n" for ch in said)
-
-
-@root_only
-def test_a20_root_reads_with_the_rights_of_the_targets_user(open_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    python = "/usr/bin/python3"  # one that any user may run
-    if not Path(python).exists():
-        pytest.skip(f"not covered: needs {python}")
-    becomes = f"os.setgroups([]); os.setgid(12345); os.setuid(12345); os.execv({python!r}, sys.argv[1:])"
-    sleeps = "print(flush=True)\nimport time\ndef train(): time.sleep(60)\ntrain()"
-    with program(becomes, "python", "-S", "-c", sleeps) as (pid, _):
-        if not attach.dumpable(pid):
-            pytest.skip("not covered: the user of the target may not read it here")
-        who = child.start("/bin/sh", pid, ["-c", "id -u; id -G"], seconds=10, to_file=False)
-        assert isinstance(who, child.Child)
-        who.wait()
-        assert who.output() == b"12345\n12345\n"
-        who.close()
-        monkeypatch.setattr(sys, "executable", f"{open_folder}/python")  # py-spy is looked for beside it
-        (shown,) = stacks(row(pid)).processes
-        assert shown.barred is None, shown.barred
-        assert shown.threads[0].calls[0].name == "train"
-        assert untouched(pid)

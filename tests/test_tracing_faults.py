@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,11 +20,11 @@ from gputop.actions.target import Target
 from gputop.actions.tracing import TRACE, Order, remote
 from gputop.actions.tracing.agent import NoAgent, connect
 from gputop.actions.tracing.notes import marked, told
-from gputop.actions.tracing.routes import Route, route
+from gputop.actions.tracing.routes import Route, python_version, route
 from gputop.safe.attach import Barred
-from tests.acting import finished, hold, row
+from tests.acting import finished, hold, row, until
 from tests.tracing import TRAINING, played, scratch
-from tests.watching import running
+from tests.watching import need_namespaces, root_only, running
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def test_a16_a_process_that_names_other_files_as_its_trace(folder: str, monkeypa
         f"{here}/{'a' * 300}.json": foreign,
         f"{here}/a\0.json": foreign,
         f"{here}/.x.json": foreign,
-        f"{here}/fifo.json": plain,
+        f"{here}/fifo.json": "not a plain file",
         f"{here}/link.json": "Too many levels of symbolic links",
     }
     with open(f"{here}/huge.json", "wb") as file:
@@ -184,9 +185,25 @@ def test_a17_a_script_runs_once_in_time_and_in_its_process_or_not_at_all(folder:
 
 def test_a17_remote_exec_is_refused_where_it_cannot_be() -> None:
     process = row(os.getpid())
-    assert "belongs to" in (remote.barred(replace(process, uid=12345), {}) or Barred("")).text
-    off = remote.barred(process, {"PYTHON_DISABLE_REMOTE_DEBUG": "1"})
+    assert "belongs to" in (remote.barred(replace(process, uid=12345), {}, "") or Barred("")).text
+    off = remote.barred(process, {"PYTHON_DISABLE_REMOTE_DEBUG": "1"}, "")
     assert off == Barred(f"remote debugging is switched off in {os.getpid()}", "unset PYTHON_DISABLE_REMOTE_DEBUG")
+
+
+@root_only
+@pytest.mark.parametrize("namespace", ["--mount", "--user"])
+def test_a17_the_python_of_a_container_is_not_run_outside_of_it(namespace: str, tmp_path: Path) -> None:
+    need_namespaces(namespace)
+    inner = shutil.copy("/bin/sleep", tmp_path / "python3.14")  # by its name a Python that lets the agent in
+    with running(str(inner), "60") as child:
+        until(lambda: python_version(child.pid))
+        assert route(row(child.pid)) is Route.REMOTE
+    with running("unshare", namespace, str(inner), "60") as child:
+        until(lambda: python_version(child.pid))
+        found = route(row(child.pid, command=("python3.14", "train.py")))
+    assert isinstance(found, Barred)
+    assert "is in a container, whose Python is not run outside of it" in found.text
+    assert found.unlock == "gputop run -- python3.14 train.py"
 
 
 def test_a09_notes_of_a_hostile_program_are_clean_or_left_out() -> None:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 _MOST_CONNECTIONS = 4
 _TICK_S = 0.05
+_LOOK_S = 0.5  # while there are connections
 _JOIN_S = 2.0
+_TOUCH_S = 86_400.0
+_DEAF_S = 0.5  # without a descriptor left for a connection: it waits, and the kernel would wake us for it at once
 
 
 class Server:
@@ -33,6 +36,8 @@ class Server:
         self.job: Job | None = None
         self.spent: list[OnStep] = []  # hooks to be taken out
         self._closing = False
+        self._hears_s: float | None = None  # when it listens again
+        self._touches_s = time.monotonic() + _TOUCH_S
         self._listener, self._path = place.listener()
         self._wakes, self._wake = socket.socketpair()
         self._connections: list[Connection] = []
@@ -85,7 +90,7 @@ class Server:
             self.abandon()
 
     def _round(self) -> None:
-        for key, _ in self._selector.select(_TICK_S if self.job else 0.5 if self._connections else None):
+        for key, _ in self._selector.select(self._patience_s()):
             if key.fileobj is self._listener:
                 self._accept()
             elif key.fileobj is self._wakes:
@@ -96,10 +101,23 @@ class Server:
             self.spent.pop().remove()
         self.look()
         now_s = time.monotonic()
+        if self._hears_s is not None and now_s >= self._hears_s:
+            self._hears_s = None
+            self._selector.register(self._listener, selectors.EVENT_READ)
+        if now_s >= self._touches_s:
+            self._touches_s = now_s + _TOUCH_S
+            place.touch(self._path)
         for each in list(self._connections):
             self._say(each)
             if now_s > each.deadline_s and (self.job is None or self.job.connection is not each):
                 self._drop(each)
+
+    def _patience_s(self) -> float:
+        if self.job:
+            return _TICK_S
+        if self._connections or self._hears_s is not None:
+            return _LOOK_S
+        return max(_LOOK_S, self._touches_s - time.monotonic())
 
     def look(self) -> None:
         """Move the job on, if there is one."""
@@ -114,7 +132,11 @@ class Server:
     def _accept(self) -> None:
         try:
             connected, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
         except OSError:
+            self._selector.unregister(self._listener)
+            self._hears_s = time.monotonic() + _DEAF_S
             return
         connection = Connection(connected)
         if len(self._connections) >= _MOST_CONNECTIONS or not connection.trusted():

@@ -79,6 +79,15 @@ def membership(raw: bytes) -> Membership:
     return found
 
 
+def called(of: Membership) -> str | None:
+    """The path by which to call the group of a process: that of what limits its memory, else its CPUs.
+
+    A path of version 2 on a host where version 1 has the controllers limits nothing, and may be the same for all jobs.
+    """
+    paths = (of.get(key, "") for key in ("memory", "cpu", UNIFIED))
+    return next((path for path in paths if path.strip("/.")), None)
+
+
 class Cgroups:
     """The cgroup file systems as they are mounted here."""
 

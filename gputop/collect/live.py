@@ -53,7 +53,8 @@ class Live:
         self._names = Names()
         self._reader = ProcessReader(names=self._names)
         self._processes = Lane("processes", self._read_processes, ProcessTable.EMPTY)
-        self._host = Lane("host", HostReader().read, Host())
+        self._machine = HostReader()
+        self._host = Lane("host", self._machine.read, Host())
         self._jobs = Jobs()
         self._spent: tuple[float, float] | None = None  # at the last frame: the time, and CPU time so far
         self._hostname = clean(os.uname().nodename)
@@ -149,7 +150,8 @@ class Live:
         return 100 * (self._spent[1] - before[1]) / (self._spent[0] - before[0]) if before else None
 
     def _broken(self) -> Iterator[Note]:
-        for lane in (self._processes, self._host):
-            if lane.error:
-                text = f"{lane.name} could not be read: {clean(lane.error)}"
+        host = self._host.error or self._machine.broken
+        for lane, problem in ((self._processes, self._processes.error), (self._host, host)):
+            if problem:
+                text = f"{lane.name} could not be read: {clean(problem)}"
                 yield Note(subject="monitor", key=f"{lane.name}-failed", text=text)

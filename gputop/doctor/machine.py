@@ -14,6 +14,7 @@ from pathlib import Path
 from gputop.collect.kernel import Kernel
 from gputop.declare import record
 from gputop.doctor.nvidia import Driver
+from gputop.safe import plain
 from gputop.safe.identity import in_container
 from gputop.safe.text import decode
 
@@ -101,9 +102,7 @@ class Machine:
 def text(path: Path) -> str:
     """A small text file, as it is; nothing where it cannot be read. What is shown of it must be cleaned."""
     try:
-        # a pipe without a writer would block us here for ever
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        with os.fdopen(fd, "rb") as file:
+        with os.fdopen(plain.opened(path), "rb") as file:
             return file.read(_LONGEST).decode("utf-8", "replace")
     except OSError:
         return ""

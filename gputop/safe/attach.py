@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from gputop.safe.identity import in_container
+from gputop.safe.identity import in_container, ours
 from gputop.safe.text import decode
 
 YAMA = "sys/kernel/yama/ptrace_scope"
@@ -71,6 +71,16 @@ def dumpable(pid: int, proc: str = "/proc") -> bool:
         return os.stat(f"{proc}/{pid}/mem").st_uid == _owner(pid, proc)
     except OSError:
         return False
+
+
+def by_its_user(pid: int, proc: str = "/proc") -> bool:
+    """Whether its own user may read a process without any capability: it must be dumpable, be in our user namespace
+    and hold no capability itself; and without Yama."""
+    try:
+        no_more = int(_fields(pid, proc).get(b"CapPrm", b"1"), 16) == 0 and ours(pid, "user", proc)
+    except (OSError, ValueError):
+        return False
+    return no_more and scope(proc) == 0 and dumpable(pid, proc)
 
 
 def tracer(pid: int, proc: str = "/proc") -> tuple[int, str] | None:

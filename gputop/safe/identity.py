@@ -103,6 +103,11 @@ def initial_pid_namespace(proc: str = "/proc") -> bool:
         return False
 
 
+def ours(pid: int, namespace: str, proc: str = "/proc") -> bool:
+    """Whether a process is in our own namespace of a kind (mnt, pid, user, ...); OSError where that may not be read."""
+    return os.readlink(f"{proc}/{pid}/ns/{namespace}") == os.readlink(f"{proc}/self/ns/{namespace}")
+
+
 def in_container(proc: str = "/proc", environ: Mapping[str, str] = os.environ, root: str = "") -> bool:
     """Whether this is a container, as far as its usual marks tell."""
     marks = (f"{root}/.dockerenv", f"{root}/run/.containerenv")

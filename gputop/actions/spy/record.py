@@ -174,7 +174,6 @@ def _check(target: Target, sampling: Sampling, count: int, processes: int) -> No
 
 def _recorded(program: str, target: Target, sampling: Sampling, counted: tuple[int, int], run: Run) -> ProfileResult:
     meter, pace_s = Meter(partial(read, target.pid)), min(_PACE_S, sampling.seconds / 4)
-    frozen = target.state() in ("T", "t")
     meter.before()
     run.say("looking at its own pace first")
     if run.pause(pace_s):
@@ -182,12 +181,13 @@ def _recorded(program: str, target: Target, sampling: Sampling, counted: tuple[i
     meter.before()
     about = About(target.process, time.time(), sampling.seconds, rate(sampling, counted[0]), _how(sampling), *counted)
     chosen, most_s = arguments(sampling, about.rate), sampling.seconds + _PATIENCE_S
+    stops = sampling.native and target.state() not in ("T", "t")
     spy = child.start(program, target.pid, chosen, seconds=most_s, to_file=True)
     if isinstance(spy, Barred):
         raise _Unable(spy)
     try:
         early = _watch(spy, meter, about, run)
-        notes = [*([early] if early else []), *_left(target, frozen)]
+        notes = [*([early] if early else []), *_left(target, stops)]
         trouble = spy.trouble()
         if trouble is not None and (run.cancelled or not spy.output()):
             raise _Unable(Barred("cancelled: nothing was recorded") if run.cancelled else trouble)
@@ -231,12 +231,13 @@ def _progress(passed_s: float, about: About, spy: Child, meter: Meter) -> str:
     return f"{passed_s:.1f} of {about.seconds:g} s · {about.rate} Hz · {errors} · {meter.cost().text}"
 
 
-def _left(target: Target, frozen: bool) -> list[str]:
-    """The process as it is left: it runs, and nobody holds it. One that a tracer left stopped is set going again."""
+def _left(target: Target, stops: bool) -> list[str]:
+    """The process as it is left: nobody holds it. Where py-spy `stops` it for its samples and left it so, it is set
+    going again; who else is stopped was stopped by somebody."""
     if target.ended():
         return ["the process ended meanwhile"]
     notes = []
-    if target.state() == "T" and not frozen:
+    if stops and target.state() == "T":
         target.signal(signal.SIGCONT)
         notes.append("py-spy left the process stopped: it was set going again")
     if (tracer := attach.tracer(target.pid)) is not None:

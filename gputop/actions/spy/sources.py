@@ -7,6 +7,7 @@ import re
 import stat
 
 from gputop.profile import Profile
+from gputop.safe import plain
 from gputop.safe.text import clean, redact
 
 MOST_LINES, MOST_BYTES, LONGEST = 40, 4 << 20, 100
@@ -34,12 +35,12 @@ def lines(profile: Profile, pid: int, uid: int | None) -> dict[str, str]:
 
 def _read(path: str, uid: int | None) -> list[bytes]:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        fd = plain.opened(path)
     except (OSError, ValueError):
         return []
     with open(fd, "rb") as file:
         info = os.fstat(fd)
         theirs = info.st_uid == uid or info.st_mode & stat.S_IROTH
-        if not stat.S_ISREG(info.st_mode) or not theirs or info.st_size > MOST_BYTES:
+        if not theirs or info.st_size > MOST_BYTES:
             return []
         return file.read(MOST_BYTES).split(b"\n")

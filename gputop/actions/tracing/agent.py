@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gputop.actions.target import Target
+from gputop.safe.identity import ours
 from gputop.safe.text import clean, decode
 
 _LONGEST = 8 << 20  # bytes of an answer
@@ -139,10 +140,9 @@ def mapped(pid: int) -> bytes:
 def root(pid: int) -> str:
     """What stands before its paths: nothing, or the root of its container."""
     try:
-        same = os.stat(f"/proc/{pid}/ns/mnt").st_ino == os.stat("/proc/self/ns/mnt").st_ino
+        return "" if ours(pid, "mnt") else f"/proc/{pid}/root"
     except OSError:
-        same = True
-    return "" if same else f"/proc/{pid}/root"
+        return ""
 
 
 def _greeted(target: Target, folder: int, name: str) -> Agent:

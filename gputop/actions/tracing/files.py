@@ -6,7 +6,6 @@ import gzip
 import io
 import os
 import re
-import stat
 import time
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ from gputop.actions.tracing.shots import Shot
 from gputop.model import Process
 from gputop.profile import kept
 from gputop.profile.kept import Kept
+from gputop.safe import plain
 from gputop.safe.files import Refused
 
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,120}\.json")
@@ -58,10 +58,10 @@ def _packed(shot: Shot) -> bytes:
     try:
         there = os.open(shot.root + where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            source = os.open(base, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=there)
+            source = plain.opened(base, folder=there, links=False)
             with open(source, "rb") as file, gzip.GzipFile("", "wb", _LEVEL, packed) as written:
                 info = os.fstat(source)
-                if not stat.S_ISREG(info.st_mode) or info.st_uid != uid or os.fstat(there).st_uid != uid:
+                if info.st_uid != uid or os.fstat(there).st_uid != uid:
                     raise Refused(f"{path[:200]} is not a file of its user: not taken")
                 if info.st_size > _MOST_BYTES:
                     raise Refused(f"{path[:200]} is larger than 1 GiB: ask for fewer steps")

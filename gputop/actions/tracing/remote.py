@@ -21,11 +21,13 @@ from gputop.model import Process
 from gputop.safe import attach
 from gputop.safe.attach import Barred
 from gputop.safe.files import Folder, Refused, runtime_folder
+from gputop.safe.identity import ours
 from gputop.safe.text import decode
 
 SINCE = (3, 14)
 RISK = "remote-exec"
 DEADLINE_S = 10.0
+_NAMESPACES = ("mnt", "pid", "user")  # what of a container keeps its programs in
 _CALL = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 _LEFT = re.compile(r"remote-(\d+)-(\d+)-[0-9a-f]+\.py")
 # it runs in a module that is not its own: literal paths, no __file__
@@ -57,15 +59,27 @@ del _gputop
 """
 
 
-def barred(process: Process, environment: Mapping[str, str]) -> Barred | None:
-    """Why it cannot be done to this process; None if it can, as far as can be told before."""
+def barred(process: Process, environment: Mapping[str, str], start: str) -> Barred | None:
+    """Why it cannot be done to this process, None if it can; `start` is how to start it next time."""
     pid = process.pid
     if process.uid != os.geteuid():
         who = process.user or f"uid {process.uid}"
         return Barred(f"{pid} belongs to {who}: only {who} can put the agent into it", None)
     if environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
         return Barred(f"remote debugging is switched off in {pid}", "unset PYTHON_DISABLE_REMOTE_DEBUG")
-    return attach.barred(pid, f"gputop trace {pid}")
+    return attach.barred(pid, f"gputop trace {pid}") or _apart(pid, start)
+
+
+def _apart(pid: int, start: str) -> Barred | None:
+    """Its own program is what is run to ask it: that of a container would run out here, with our rights."""
+    try:
+        if all(ours(pid, namespace) for namespace in _NAMESPACES):
+            return None
+    except OSError:
+        pass
+    return Barred(
+        f"{pid} is in a container, whose Python is not run outside of it; next time start it there with", start
+    )
 
 
 def script(pid: int, agent: str, path: str, ack: str, deadline: float) -> str:

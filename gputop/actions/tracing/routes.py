@@ -40,12 +40,13 @@ def route(process: Process, frame: Frame | None = None) -> Route | Barred:
     if (other := _other(process.pid)) is not None:
         return other
     remotely = version is not None and version >= remote.SINCE
-    barred = remote.barred(process, said) if remotely else _none(process, version, said, start(process, frame))
+    again = start(process, frame)
+    barred = remote.barred(process, said, again) if remotely else _none(process, version, said, again)
     if barred is None:
         return Route.REMOTE
     if said.get("KINETO_USE_DAEMON") != "1":
         return barred
-    daemon = kineto.barred(process, said, start(process, frame))
+    daemon = kineto.barred(process, said, again)
     if daemon is None:
         return Route.KINETO
     return barred if remotely else daemon

@@ -7,7 +7,7 @@ import os
 from gputop.collect.files import slurp, why
 from gputop.collect.processes.readings import UNLOCK_DENIED, Values, line
 from gputop.model import Identity, Missing, Overview, Relative
-from gputop.safe.identity import parse_stat, read_stat
+from gputop.safe.identity import ours, parse_stat, read_stat
 from gputop.safe.text import decode
 
 FILLS = ("overview",)
@@ -75,11 +75,7 @@ class Situation:
 
     def _namespaces(self) -> tuple[str, ...] | None:
         try:
-            return tuple(
-                name
-                for name in _NAMESPACES
-                if os.readlink(f"{self._folder}/ns/{name}") != os.readlink(f"{self._root}/self/ns/{name}")
-            )
+            return tuple(name for name in _NAMESPACES if not ours(self._pid, name, self._root))
         except OSError as error:
             self._note("own_namespaces", error)
             return None

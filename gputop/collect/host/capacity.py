@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from threading import Thread
@@ -64,5 +65,8 @@ class Capacity:
             except OSError as error:
                 question.answer = error
 
-        Thread(target=run, name="capacity", daemon=True).start()
+        try:
+            Thread(target=run, name="capacity", daemon=True).start()
+        except RuntimeError as error:  # this user may have no more threads; it is asked again in time
+            question.answer = OSError(errno.EAGAIN, str(error))
         return question

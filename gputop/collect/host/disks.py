@@ -10,8 +10,9 @@ from gputop.collect.kernel import Kernel
 from gputop.model import Disk, Host
 from gputop.safe.text import decode
 
-# stacked on other disks, in memory, removable, or one path of many to the same NVMe disk
-_NOT_PHYSICAL = re.compile(r"loop|ram|zram|dm-|md|bcache|drbd|sr\d|fd\d|nvme\d+c\d+n")
+# stacked on other disks, in memory, removable
+_NOT_PHYSICAL = re.compile(r"loop|ram|zram|dm-|md|bcache|drbd|sr\d|fd\d")
+_PATH = re.compile(r"(nvme\d+)c\d+(n\d+)")  # one path of many to the same NVMe disk
 _PARTITION = re.compile(r"(.*\d)p\d+|(.*\D)\d+")
 _SECTOR = 512  # in this file, whatever the device says of itself
 _MILLISECOND = 0.001
@@ -73,10 +74,18 @@ class Disks:
 def disk_counters(raw: bytes) -> Mapping[str, Sequence[int]]:
     """The counters of every physical disk that was ever used, by name; partitions are part of their disk."""
     table: dict[str, tuple[int, ...]] = {}
+    paths: dict[str, list[tuple[int, ...]]] = {}
     for line in raw.splitlines():
         columns = line.split()
         if len(columns) >= 14 and columns[3:14].count(b"0") < 11:
-            table[decode(columns[2])] = tuple(int(columns[column]) for column in _COLUMNS)
+            name, counters = decode(columns[2]), tuple(int(columns[column]) for column in _COLUMNS)
+            if path := _PATH.fullmatch(name):
+                paths.setdefault(path[1] + path[2], []).append(counters)
+            else:
+                table[name] = counters
+    for name, several in paths.items():
+        # before Linux 6.2 only the paths count what is done, since then the disk itself does too
+        table.setdefault(name, tuple(map(sum, zip(*several, strict=True))))
     return {
         name: counters
         for name, counters in table.items()

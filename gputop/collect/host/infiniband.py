@@ -43,6 +43,11 @@ class Ports:
         self._counters: Ledger[str] = Ledger()
         self._transport = Transport(kernel)
         self._ports: tuple[Port, ...] = ()
+        self._counting: set[str] = set()
+
+    def counts(self, name: str) -> bool:
+        """Whether a port has told what it carried; some adapters never do, and in a container none."""
+        return name in self._counting
 
     def find(self) -> tuple[Port, ...]:
         """Look which ports there are, and how fast."""
@@ -60,6 +65,7 @@ class Ports:
             for port in self._ports
         }
         grown = self._counters.grown(now_s, table)
+        self._counting |= {name for name, counts in table.items() if counts[_RECEIVED] is not None}
         repaired = self._transport.rates(now_s, {port.name: port.folder for port in self._ports})
         return tuple(replace(_network(port, grown.get(port.name)), **repaired[port.name]) for port in self._ports)
 

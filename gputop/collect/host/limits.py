@@ -7,7 +7,7 @@ from math import inf
 
 from gputop.collect import confinement
 from gputop.collect.confinement import Confinement
-from gputop.collect.hierarchy import UNIFIED, Cgroups, Membership, membership
+from gputop.collect.hierarchy import Cgroups, Membership, called, membership
 from gputop.collect.kernel import Kernel
 from gputop.model import Host
 
@@ -39,5 +39,4 @@ class Limits:
         if known and own == self._own:
             return known
         self._own = own
-        path = next((path for key in (UNIFIED, "memory", "cpu") if (path := own.get(key, "/")) != "/"), "/")
-        return Confinement(Cgroups(self._kernel, self._kernel.proc("self/mountinfo")), own, path)
+        return Confinement(Cgroups(self._kernel, self._kernel.proc("self/mountinfo")), own, called(own) or "/")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from math import inf
@@ -10,7 +12,7 @@ from math import inf
 from gputop.collect import mountinfo
 from gputop.collect.host.capacity import Capacity, Size, size_of
 from gputop.collect.host.lustre import Lustre, file_system_of
-from gputop.collect.host.nfs import Nfs, Traffic
+from gputop.collect.host.nfs import NFS, Nfs, Traffic
 from gputop.collect.kernel import Kernel, reason
 from gputop.collect.mountinfo import Mounted
 from gputop.model import Host, Missing, Mount
@@ -21,8 +23,8 @@ LOCAL = frozenset({
     "ocfs2", "reiserfs", "ufs", "vfat", "xfs", "zfs",
 })  # fmt: skip
 NETWORK = frozenset({
-    "9p", "afs", "beegfs", "ceph", "cifs", "fhgfs", "fuse", "glusterfs", "gpfs", "lustre", "nfs", "nfs4",
-    "orangefs", "panfs", "pvfs2", "smb3", "virtiofs", "wekafs",
+    "9p", "afs", "beegfs", "ceph", "cifs", "fhgfs", "fuse", "glusterfs", "gpfs", "lustre", "orangefs", "panfs", "pvfs2",
+    "smb3", "virtiofs", "wekafs", *NFS,
 })  # fmt: skip
 _FUSE_NOISE = frozenset({"fuse.fuse-overlayfs", "fuse.gvfsd-fuse", "fuse.lxcfs", "fuse.portal", "fuse.snapfuse"})
 # where systems and container engines mount what no training reads
@@ -72,7 +74,7 @@ class Mounts:
     def _traffic(self, now_s: float) -> dict[str, Traffic]:
         """Of NFS and Lustre, by path; others do not say."""
         found: dict[str, Traffic] = {}
-        if any(mount.kind.startswith("nfs") for mount in self._mounts):
+        if any(mount.kind in NFS for mount in self._mounts):
             with suppress(OSError):
                 found |= self._nfs.traffic(now_s, self._kernel.proc("self/mountstats"))
         if lustre := [mount for mount in self._mounts if mount.kind == "lustre"]:
@@ -108,7 +110,15 @@ def _holds_data(mount: Mounted) -> bool:
         return True
     if mount.kind in _FUSE_NOISE or _NOISE.match(mount.path):
         return False
-    return mount.kind in LOCAL or is_network(mount)
+    return is_network(mount) or (mount.kind in LOCAL and _is_folder(mount.path))
+
+
+def _is_folder(path: str) -> bool:
+    """Whether it is none of the single files that container engines mount, such as the driver's programs."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError:
+        return True  # it cannot be told
 
 
 def _rank(mount: Mounted) -> tuple[bool, int, int]:

@@ -32,7 +32,7 @@ _COLUMNS = (0, 2, 3, 8, 10, 11)
 class _Link(NamedTuple):
     up: bool | None
     speed_bytes_per_s: float | None
-    physical: bool
+    physical: bool  # and under no other one that counts for it, as the paravirtual interfaces of Azure do
     ipoib: bool
 
 
@@ -72,11 +72,13 @@ class Networks:
         table = interface_counters(self._kernel.proc("net/dev"))
         grown = self._counters.grown(now_s, table)
         names = outside({name: self._link(name) for name in table}, self._have_ports)
-        networks = (*(_network(name, self._link(name), grown.get(name)) for name in names), *self._ports.read(now_s))
+        interfaces = tuple(_network(name, self._link(name), grown.get(name)) for name in names)
+        ports = self._ports.read(now_s)
+        telling = (*interfaces, *(port for port in ports if self._ports.counts(port.name)))
         return Host(
-            networks=networks,
-            receive_bytes_per_s=total(network.receive_bytes_per_s for network in networks),
-            send_bytes_per_s=total(network.send_bytes_per_s for network in networks),
+            networks=(*interfaces, *ports),
+            receive_bytes_per_s=total(network.receive_bytes_per_s for network in telling),
+            send_bytes_per_s=total(network.send_bytes_per_s for network in telling),
         )
 
     def _link(self, name: str) -> _Link:
@@ -86,7 +88,8 @@ class Networks:
             self._links[name] = _Link(
                 up=_UP.get(self._kernel.word(f"{folder}/operstate") or ""),
                 speed_bytes_per_s=megabits * _MEGABIT if megabits and megabits > 0 else None,
-                physical=bool(self._kernel.names(f"{folder}/device")),
+                physical=bool(self._kernel.names(f"{folder}/device"))
+                and not self._kernel.names(f"{folder}/master/device"),
                 ipoib=self._kernel.number(f"{folder}/type") == _IPOIB,
             )
         return self._links[name]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gputop.collect.growth import Growth, Ledger
 from gputop.collect.mountinfo import unescape
 
+NFS = frozenset({"nfs", "nfs4"})  # of clients: `nfsd`, which a server has too, holds no data
 _DEVICE = re.compile(rb"device (.*) mounted on (.*) with fstype (\S+)(?: statvers=\S+)?")
 _READ_BYTES, _WRITE_BYTES = 4, 5  # of `bytes:`, the ones the server was asked for: the cache's are left out
 _OPERATIONS, _SENT, _QUEUE_MS, _RTT_MS = 0, 1, 5, 6  # of each line of per-op statistics
@@ -54,7 +55,7 @@ def nfs_counts(mountstats: bytes) -> Iterator[tuple[str, Counts]]:
     for part in re.split(rb"^(?=device )", mountstats, flags=re.MULTILINE):
         head, _, body = part.partition(b"\n")
         device = _DEVICE.fullmatch(head)
-        if device and device[3].startswith(b"nfs"):
+        if device and device[3].decode("ascii", "replace") in NFS:
             try:
                 yield unescape(device[2]), _counts(body)
             except (ValueError, IndexError, KeyError):
@@ -68,7 +69,7 @@ def _counts(body: bytes) -> Counts:
         name, colon, numbers = line.strip().partition(b":")
         if colon:
             rows[name] = [int(number) for number in numbers.split()]
-    bytes_line = next(line for line in general.splitlines() if line.lstrip().startswith(b"bytes:"))
+    bytes_line = next((line for line in general.splitlines() if line.lstrip().startswith(b"bytes:")), b"")
     moved = [int(number) for number in bytes_line.split()[1:]]
     read = rows[b"READ"]
     return Counts(

@@ -19,11 +19,12 @@ from gputop.collect.host.machine import Machine, Uptime
 from gputop.collect.host.memory import HugePages, Memory, Paging, SharedMemory
 from gputop.collect.host.mounts import Mounts
 from gputop.collect.host.networks import Networks, Tcp, TcpTimeouts
+from gputop.collect.host.nfs import NFS
 from gputop.collect.host.nodes import Nodes
 from gputop.collect.host.pressure import Pressures
 from gputop.collect.host.speeds import Speeds
 from gputop.collect.kernel import Kernel, Read, read_file, reason
-from gputop.model import Cgroup, Disk, Host, Missing, Mount, Network, Node, Pressure, metrics
+from gputop.model import Cgroup, Disk, Host, Missing, Mount, Network, Node, Pressure, Reason, metrics
 
 
 class Reader(Protocol):
@@ -68,25 +69,30 @@ class _Part:
         self._next_s = -inf
         self.values: dict[str, Any] = {}
         self.missing: tuple[Missing, ...] = ()
+        self.broken: str | None = None  # what nobody foresaw, in one line
 
     def refresh(self, now_s: float) -> None:
         """Read again if it is time; a part that cannot be read is unknown, with the reason."""
         if now_s < self._next_s:
             return
         self._next_s = now_s + self._reader.every_s
+        self.broken = None
         try:
             host = self._reader.read(now_s)
         except (OSError, ValueError, LookupError) as error:
-            self.values, self.missing = {}, tuple(self._unknown(error))
+            self.values, self.missing = {}, tuple(self._unknown(reason(error)))
+        except Exception as error:  # what nobody foresaw costs its own part only; the frame's notes carry it
+            self.values, self.missing = {}, tuple(self._unknown("stale"))
+            self.broken = f"{type(self._reader).__name__.lower()}: {type(error).__name__}: {error}"
         else:
             self.values, self.missing = {name: getattr(host, name) for name in self._names}, host.missing
 
-    def _unknown(self, error: Exception) -> Iterator[Missing]:
+    def _unknown(self, why: Reason) -> Iterator[Missing]:
         """One for each metric of the host; for disks, mounts, pressure and the like one for all of theirs."""
         unlock = getattr(self._reader, "unlock", None)
         owners = dict.fromkeys(name.partition(".")[0] for name in self._reader.fills if "." in name)
         for name in (*(name for name in self._names if name in _METRICS), *owners):
-            yield Missing(metric=name, reason=reason(error), unlock=unlock)
+            yield Missing(metric=name, reason=why, unlock=unlock)
 
 
 class HostReader:
@@ -104,6 +110,11 @@ class HostReader:
         kernel = Kernel(proc, sys, shm, read)
         self._clock = clock
         self._parts = [_Part(reader(kernel)) for reader in READERS]
+
+    @property
+    def broken(self) -> str | None:
+        """What the last read of each part raised that nobody foresaw, in one line."""
+        return "; ".join(part.broken for part in self._parts if part.broken) or None
 
     def read(self) -> Host:
         """The machine now. Rates are of the time since the last read; on the first one they are unknown."""
@@ -123,7 +134,7 @@ class HostReader:
 def _storage(name: str, values: Mapping[str, Any]) -> float | None:
     """A rate of all physical disks, and of NFS and Lustre mounts: none is part of another."""
     disks, mounts = values.get("disks", ()), values.get("mounts", ())
-    nfs = [mount for mount in mounts if mount.file_system.startswith("nfs")]
+    served = [mount for mount in mounts if mount.file_system in NFS]
     # its counters may be for root only, and then the disks are better than nothing
     lustre = [mount for mount in mounts if mount.file_system == "lustre" and getattr(mount, name) is not None]
-    return total(getattr(source, name) for source in (*disks, *nfs, *lustre))
+    return total(getattr(source, name) for source in (*disks, *served, *lustre))

@@ -6,13 +6,13 @@ The package may lie on a server that no longer answers: then its version stays u
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
 from gputop.collect.processes.readings import Values
 from gputop.collect.pytorch import build
+from gputop.safe import plain
 
 BUILD_FILLS = ("torch_version", "torch_cuda")
 _LONGEST = 1 << 14
@@ -43,17 +43,16 @@ class Builds:
         while (ask := self._asks.get()) is not None:
             path, tell = ask
             try:
-                version, cuda = build(_plain(path).decode("utf-8", "replace"))
+                version, cuda = build(_beginning(path).decode("utf-8", "replace"))
             except OSError:
                 continue
             if version is not None:
                 tell(dict(zip(BUILD_FILLS, (version, cuda), strict=True)))
 
 
-def _plain(path: str) -> bytes:
-    """The beginning of a plain file; a pipe or a device with its name is another user's joke."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+def _beginning(path: str) -> bytes:
+    fd = plain.opened(path)
     try:
-        return os.read(fd, _LONGEST) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        return os.read(fd, _LONGEST)
     finally:
         os.close(fd)

@@ -6,7 +6,7 @@ import re
 from dataclasses import field
 from math import inf
 
-from gputop.collect.hierarchy import UNIFIED, Cgroups, Group, Membership, membership, mounted, smallest
+from gputop.collect.hierarchy import UNIFIED, Cgroups, Group, Membership, called, membership, mounted, smallest
 from gputop.collect.kernel import Kernel
 from gputop.collect.rates import Counters
 from gputop.declare import record
@@ -25,7 +25,7 @@ _SLURM = re.compile(r"/[^/]*slurm[^/]*/(?:uid_\d+/)?job_(\d+)(?:/|$)")
 class Place:
     """What /proc/PID/cgroup says."""
 
-    path: str = "/"  # the one that tells most
+    path: str = "/"  # of what limits it, or of whatever tells most
     container: str | None = None  # short id or name
     slurm_job: str | None = None
     membership: Membership = field(default_factory=dict)
@@ -35,11 +35,12 @@ def place(raw: bytes) -> Place:
     """The place of a process from the text of its cgroup file."""
     lines = [decode(line).split(":", 2) for line in raw.split(b"\n")]
     paths = [line[2] for line in sorted(lines, key=lambda line: line[0] != "0") if len(line) == 3]
+    of = membership(raw)
     return Place(
-        path=next((path for path in paths if path.strip("/.")), paths[0] if paths else "/"),
+        path=called(of) or next((path for path in paths if path.strip("/.")), paths[0] if paths else "/"),
         container=next(filter(None, map(_container, paths)), None),
         slurm_job=next((found[1] for found in map(_SLURM.search, paths) if found), None),
-        membership=membership(raw),
+        membership=of,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gputop.actions import Hold, Scope
@@ -13,6 +14,8 @@ from gputop.ui.main.advising import Advising
 
 if TYPE_CHECKING:
     from gputop.profile.kept import Kept
+    from gputop.safe.attach import Barred
+    from gputop.ui.profiling.asking import Asking
     from gputop.ui.profiling.dialog import Answer, ProfileDialog
     from gputop.ui.profiling.past import Past
     from gputop.ui.profiling.tools import Order, Tool, ToolId
@@ -60,8 +63,12 @@ class Profiling(Acting, Advising):
         from gputop.ui.profiling.question import Question
 
         hold = Hold(frame, process, STACK.rights(self.rights), tagged)
-        question = Question(hold, self.rights, tool, everybody=everybody)
+        barred = self._asking.ask(hold, self.rights, lambda id, why: self.app.call_later(told, id, why))
+        question = Question(hold, tool, barred, everybody=everybody)
         keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
+
+        def told(id: ToolId, why: Barred | None) -> None:
+            dialog.answer(id, why)
 
         def start(tool: Tool, order: Order) -> None:
             for each in question.each:
@@ -81,6 +88,12 @@ class Profiling(Acting, Advising):
             self.say(hint(self.names, "the tree is {}", "tree"))
         if not self.rights.why_not:  # nothing is kept there, and no folder made
             self._recall(dialog, process)
+
+    @cached_property
+    def _asking(self) -> Asking:
+        from gputop.ui.profiling.asking import Asking  # late
+
+        return Asking()
 
     def _older(self, chosen: Kept | None) -> None:
         if chosen is not None:

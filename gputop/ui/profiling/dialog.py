@@ -7,6 +7,7 @@ from typing import Literal
 
 from textual import events
 
+from gputop.safe.attach import Barred
 from gputop.ui.dialogs.parts import JUMPS, Part, PartsDialog
 from gputop.ui.look import Look
 from gputop.ui.profiling.paper import ProfilePaper
@@ -57,6 +58,12 @@ class ProfileDialog(PartsDialog[Answer, Stop]):
     def recall(self, past: Past) -> None:
         """What was taken of it before is known now."""
         self.question.past = past
+        if self.is_attached:
+            self.redraw()
+
+    def answer(self, tool: ToolId, barred: Barred | None) -> None:
+        """It is known now why a tool cannot be used, or that it can."""
+        self.question.barred[tool] = barred
         if self.is_attached:
             self.redraw()
 

@@ -9,6 +9,7 @@ from gputop.ui.dialogs import parts
 from gputop.ui.dialogs.paper import Paper
 from gputop.ui.dialogs.parts import LABEL, Keep, Part, fitting
 from gputop.ui.look import Look, Token
+from gputop.ui.profiling.asking import ASKING
 from gputop.ui.profiling.question import CANCEL, OLDER, START, Question, Stop
 from gputop.ui.profiling.tools import TOOLS, Tool
 from gputop.ui.signal import named
@@ -50,17 +51,17 @@ class ProfilePaper(Paper):
 
     def _tool(self, tool: Tool) -> _Part:
         question, stop = self._question, Stop("tool", tool.id)
-        here, picked, ready = question.at == stop, question.picked(stop), question.barred[tool.id] is None
+        here, picked, barred = question.at == stop, question.picked(stop), question.barred[tool.id]
         line = self.line(here)
         if tool is TOOLS[0]:
             line.add("with", "dim")
         line.to(LABEL).add(self.mark(picked), "busy" if picked or here else "dim", bold=picked)
         line.add(f" {tool.title}", "bright" if picked or here else "text", bold=picked).to(LABEL + _TITLE)
-        state = "ready" if ready else "no"
+        state = "ready" if barred is None else "asking" if barred is ASKING else "no"
         end = self.width - len(state) - 2
         if end - line.cells > _TITLE:
             line.add(draw.cut(tool.about, end - line.cells - 1, self.look.glyphs.more), "text" if picked else "dim")
-        line.to(end).add(state, "command" if ready else "warn")
+        line.to(end).add(state, "command" if barred is None else "warn")
         return _Part(line, Keep.MUST if here or picked else Keep.CHOICE, [(0, self.width, stop)])
 
     def _options(self) -> Iterator[_Part]:
@@ -124,7 +125,7 @@ class ProfilePaper(Paper):
         question, glyphs = self._question, self.look.glyphs
         barred = question.barred[question.tool.id]
         if barred:
-            yield glyphs.crit, barred.text, "warn"
+            yield glyphs.info if barred is ASKING else glyphs.crit, barred.text, "warn"
             if barred.unlock:
                 yield "", barred.unlock, "command"
             return

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gputop import words
-from gputop.actions import Hold, Rights, Scope
+from gputop.actions import Hold, Scope
 from gputop.actions.spy.record import FASTEST, rate, threads
 from gputop.model import Process, Role
-from gputop.safe.attach import Barred
+from gputop.ui.profiling.asking import Answers
 from gputop.ui.profiling.past import Past
 from gputop.ui.profiling.tools import BY_ID, TAGGED, TOOLS, Box, Order, Tool, ToolId, sampling
 
@@ -25,14 +25,17 @@ CANCEL, START, OLDER = Stop("button", "cancel"), Stop("button", "start"), Stop("
 
 
 class Question:
-    """The state of one dialog. Who is meant is what the hold has, whatever becomes of its row."""
+    """The state of one dialog. Who is meant is what the hold has, whatever becomes of its row.
 
-    def __init__(self, hold: Hold, rights: Rights, tool: ToolId, *, everybody: bool = False) -> None:
+    `barred` says why a tool cannot be used on it, or that this is not known yet.
+    """
+
+    def __init__(self, hold: Hold, tool: ToolId, barred: Answers, *, everybody: bool = False) -> None:
         self.hold = hold
         self.tool = BY_ID[tool]
         self.past: Past | None = None  # what was taken of it before, once that is known
         self.told = ""  # what became of the last key
-        self.barred = {tool.id: _barred(tool, hold, rights) for tool in TOOLS}
+        self.barred = barred
         self._chosen = {key: value for tool in TOOLS for key, value in _usual(tool, hold)}
         self._chosen["stack", "ranks"] = float(everybody and not self._chosen["stack", "tagged"])
         self.at = START if self.ready else Stop("tool", tool)
@@ -172,9 +175,3 @@ def _usual(tool: Tool, hold: Hold) -> Iterator[tuple[tuple[ToolId, str], float]]
     for box in tool.boxes:
         there = not tagged and bool(box.title(hold)) if box.id == "ranks" else tagged if box is TAGGED else True
         yield (tool.id, box.id), float(box.usual and there)
-
-
-def _barred(tool: Tool, hold: Hold, rights: Rights) -> Barred | None:
-    if hold.refusal:
-        return Barred(hold.refusal)
-    return tool.barred(hold, rights)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from gputop.actions.tracing.agent import mapped, root
 from gputop.model import Process
+from gputop.safe import plain
 from gputop.safe.attach import Barred
 from gputop.safe.files import Refused, runtime_folder
 from gputop.safe.text import decode
@@ -80,7 +81,7 @@ def torch_of(pid: int) -> Torch | None:
         return None
     ((folder, deleted),) = found
     try:
-        with open(os.fsencode(root(pid)) + folder + b"/version.py", "rb") as file:
+        with open(plain.opened(os.fsencode(root(pid)) + folder + b"/version.py"), "rb") as file:
             said = _VERSION.search(file.read(1 << 14))
     except OSError:
         return None
