@@ -8,7 +8,7 @@ from gputop.declare import record
 from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Missing, Unit, metric
 
-Condition = Literal["ok", "hung", "lost", "asleep"]
+Condition = Literal["ok", "starting", "hung", "lost", "asleep"]
 Throttle = Literal[
     "idle", "settings", "power cap", "hardware", "sync boost", "heat", "hard heat", "power brake", "display"
 ]
