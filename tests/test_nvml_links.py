@@ -95,7 +95,7 @@ def test_pcie_errors_that_nobody_counts(fake: Fake, child: Child) -> None:
 
 
 def test_time_slowed_from_the_call_of_older_drivers(fake: Fake, child: Child) -> None:
-    fake.update({f"gpu.0.field.{number}": None for number in (74, 75, 76, 77, 78, 79, 81, 269, 270, 271)})
+    fake.update({f"gpu.0.field.{number}": None for number in (74, 75, 76, 77, 78, 79, 81, 251, 252, 253)})
     for _ in range(25):
         seen = child.rest_and_sweep(0.02)
     expected = {
@@ -112,8 +112,35 @@ def test_time_slowed_from_the_call_of_older_drivers(fake: Fake, child: Child) ->
     assert seen.reasons(0)["throttled_brake_percent"] == "unsupported"
 
 
+@pytest.mark.parametrize(
+    ("version", "soft", "hard", "brake"),
+    [
+        ("595.58.03", 20, 30, 40),
+        ("580.82.07", 20, 30, 40),
+        ("580.65.06", 20, 30, 40),
+        ("575.51.03", 20, 30, 40),
+        ("570.172.08", 10, None, None),
+        ("535.183.01", 10, None, None),
+        ("unheard of", 10, None, None),
+    ],
+)
+def test_time_slowed_is_counted_under_other_numbers_from_driver_to_driver(
+    fake: Fake, child: Child, version: str, soft: float, hard: float | None, brake: float | None
+) -> None:
+    percent = {"thermal": 10, "sw_thermal": 20, "hw_thermal": 30, "hw_power_brake": 40}
+    fake.update({f"gpu.0.{name}_ns_per_s": 1e7 * share for name, share in percent.items()})
+    fake.set("driver_version", version)
+    child.sweep()
+    seen = child.rest_and_sweep()
+    names = [f"throttled_{name}_percent" for name in ("heat", "heat_hard", "brake")]
+    told = [seen.gpu(0)[name] for name in names]
+    assert [value and round(value) for value in told] == [soft, hard, brake]
+    why = [seen.reasons(0).get(name) for name in names]
+    assert why == [None if value else "unsupported" for value in (soft, hard, brake)]
+
+
 def test_time_slowed_of_a_driver_without_either(fake: Fake, child: Child) -> None:
-    fake.update({f"gpu.0.field.{number}": None for number in (74, 75, 269)})
+    fake.update({f"gpu.0.field.{number}": None for number in (74, 75, 251)})
     fake.fail("nvmlDeviceGetViolationStatus", 13)
     seen = child.sweep(12)
     assert seen.gpu(0)["throttled_power_percent"] is None

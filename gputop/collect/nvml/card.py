@@ -12,6 +12,8 @@ from gputop.model import Condition, Gpu, GpuShare, Missing
 AGAIN_S = 60.0  # what a GPU does not support is asked for again so rarely
 REST_S = 60.0  # after a call on it hung and came back
 
+Release = tuple[int, int]  # branch and number of a driver: (580, 82)
+
 
 class Count(NamedTuple):
     """A counter when it was last read: its value, the driver's time stamp, ours."""
@@ -39,6 +41,7 @@ class Card:
         self.may_sleep = False
         self.links = 0
         self.identity: dict[str, Any] = {}  # fields of a Gpu that are read once and are no metrics
+        self.driver: Release | None = None  # some numbers of the driver's interface mean something else by its version
         self.gpm: No | None = None  # why GPM is not read; None: it is
         self.answers: dict[str, Mapping[str, Any]] = {}  # by probe, by field: a value or a No
         self.values: dict[str, Any] = {}  # what is known now, field by field
