@@ -1,11 +1,12 @@
 /* nvmlDeviceGetFieldValues: which key each field id reads, its type, and what its scope chooses. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fake.h"
 
-enum { PLAIN, LINK, LINK_KIB, LINK_5, POWER, SLOWED_575, SLOWED_580_82 };
+enum { PLAIN, LINK, LINK_KIB, LINK_5, POWER, PCIE, SLOWED_575, SLOWED_580_82 };
 
 static const struct {
     unsigned id, kind, type;
@@ -68,8 +69,8 @@ static const struct {
     {194, PLAIN, T_INT, "slowdown_tlimit"},
     {195, PLAIN, T_INT, "memory_max_tlimit"},
     {196, PLAIN, T_INT, "gpu_max_tlimit"},
-    {197, PLAIN, T_ULL, "pcie_tx_bytes"},
-    {198, PLAIN, T_ULL, "pcie_rx_bytes"},
+    {197, PCIE, T_ULL, "pcie_tx_bytes"},
+    {198, PCIE, T_ULL, "pcie_rx_bytes"},
     {202, LINK_5, T_ULL, "tx_bytes"},
     {204, LINK_5, T_ULL, "rx_bytes"},
     {213, LINK, T_ULL, "recovery_ok"},
@@ -173,7 +174,7 @@ static int answer(Dev dev, FieldValue *field, size_t i)
     int rc = OK;
     if ((FIELDS[i].kind == SLOWED_575 || FIELDS[i].kind == SLOWED_580_82) && FIELDS[i].kind != slowed())
         v = smoothing(field);
-    else if (FIELDS[i].kind == PLAIN || FIELDS[i].kind >= SLOWED_575)
+    else if (FIELDS[i].kind == PLAIN || FIELDS[i].kind >= PCIE)
         rc = counter(dev, FIELDS[i].name, &v) ? OK : NOT_SUPPORTED;
     else if (FIELDS[i].kind == POWER)
         rc = scoped_power(dev, field->scope, FIELDS[i].name, &v);
@@ -181,6 +182,9 @@ static int answer(Dev dev, FieldValue *field, size_t i)
         rc = NOT_SUPPORTED;
     else
         rc = link_value(dev, field->scope, FIELDS[i].name, &v);
+    unsigned brief = 0;
+    if (rc == OK && FIELDS[i].kind == PCIE && put_uint(dev, "pcie_bytes_short", &brief) == OK && brief)
+        return put(field, T_UINT, fmod(floor(v), 4294967296.0));
     return rc ? rc : put(field, FIELDS[i].type, FIELDS[i].kind == LINK_KIB ? v / 1024 : v);
 }
 

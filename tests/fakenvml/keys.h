@@ -191,6 +191,7 @@ static const Key GPU_KEYS[] = {
     {"pcie_tx_bytes_per_s", "1200000000", 10000000},
     {"pcie_rx_bytes", "93000000000000", 0},
     {"pcie_rx_bytes_per_s", "3400000000", 10000000},
+    {"pcie_bytes_short", "0", 0},            /* 1: fields 197 and 198 are of 32 bits and begin anew */
     {"pcie_replays", "12", 0},
     {"pcie_replay_rollovers", "1", 0},
     {"pcie_l0_to_recovery", "20", 0},
