@@ -50,6 +50,13 @@ def test_links_that_say_the_same_are_one_row(fake: Fake, child: Child) -> None:
     assert gpu["nvlink_errors"] == 18 * (2 + 1 + 4) + 73
 
 
+def test_links_that_sleep_or_rest_are_up(fake: Fake, child: Child) -> None:
+    fake.update({"gpu.0.nvlink.3.state": 0, "gpu.0.nvlink.4.state": 2, "gpu.0.nvlink.5.state": 3})
+    gpu = child.sweep().gpu(0)
+    assert [(row["numbers"], row["up"]) for row in gpu["nvlinks"]] == [("0-2,4-17", True), ("3", False)]
+    assert gpu["nvlinks_active"] == 17
+
+
 def test_blackwell_counts_other_errors(fake: Fake, child: Child) -> None:
     """Error rates as DCGM's own tests pack them."""
     fake.update({f"gpu.0.nvlink.*.{name}_errors": None for name in ("replay", "recovery", "crc")})

@@ -120,9 +120,10 @@ def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value
     samples: Samples | None = card.kept.get(name)
     if samples is None:
         question = "nvmlGpmQueryDeviceSupport"
-        if not card.call(question).isSupportedDevice:
+        whole = card.parent or card  # older drivers refuse to say it of an instance
+        if not whole.call(question).isSupportedDevice:
             refused = Unanswered(No("unsupported", "Hopper or newer"))
-            card.hush((question,), refused)
+            whole.hush((question,), refused)
             raise refused
         samples = card.kept[name] = _allocate(card.gate, metrics)
     _take(card, samples.now)
