@@ -12,6 +12,8 @@ from gputop.model import Frame, GpuShare, Missing, NvLink, Process, Xid
 from gputop.units import listed
 from tests.judged import Machine, after, found, hours, refused, silent
 
+UNCOUNTED = {"throttled_brake_percent": None, "throttled_heat_hard_percent": None}  # as drivers before 575
+
 
 def machine(**gpu: object) -> Machine:
     return Machine(gpu=gpu)
@@ -25,6 +27,13 @@ def machine(**gpu: object) -> Machine:
         ({"throttled_power_percent": 29.0}, None, None),
         ({"throttled_brake_percent": 1.1}, "crit", False),
         ({"throttled_brake_percent": 0.9}, None, None),
+        ({"throttled_brake_percent": 0.0, "throttle_reasons": frozenset({"power brake"})}, None, None),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware", "power brake"})}, "crit", False),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware"})}, "warn", False),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware", "hard heat"})}, None, None),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware"}), "performance_state": 8}, None, None),
+        ({"throttle_reasons": frozenset({"hardware"})}, "warn", False),
+        ({"throttle_reasons": frozenset({"hardware"}), "throttled_heat_hard_percent": 30.0}, None, None),
     ],
 )
 def test_power(gpu: dict[str, object], severity: str | None, healthy: bool | None) -> None:
