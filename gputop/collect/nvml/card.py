@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
-from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, Gate, No, Unanswered
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, RESET_REQUIRED, Gate, No, Unanswered
 from gputop.collect.nvml.pci import Slot
 from gputop.model import Condition, Gpu, GpuShare, Missing
 
@@ -60,6 +60,7 @@ class Card:
         self.read_s = self.since_s = gate.clock()  # of the last good read; of the condition
         self.condition: Condition = "ok"
         self.rest_until_s = 0.0  # after a call that hung
+        self.refused_s = float("-inf")  # when it refused last because it must be reset
         self._silent: dict[tuple[Any, ...], tuple[float, No, int]] = {}  # until when, why
 
     def turn(self, condition: Condition, since_s: float) -> None:
@@ -120,6 +121,13 @@ class Card:
         known = self._silent.get(key)
         return known[1] if known and self.gate.clock() < known[0] else None
 
+    def heed(self, key: tuple[Any, ...], refused: Unanswered) -> None:
+        """Take note of why a question was refused."""
+        if refused.code == RESET_REQUIRED:
+            self.refused_s = self.gate.clock()
+        if refused.no.reason in ("unsupported", "denied"):
+            self.hush(key, refused)
+
     def hush(self, key: tuple[Any, ...], refused: Unanswered) -> None:
         """Do not ask this again for a while."""
         self.plans.clear()
@@ -154,6 +162,5 @@ class Card:
         try:
             return way(name, self.handle, *args, gpu=self.index)
         except Unanswered as refused:
-            if refused.no.reason in ("unsupported", "denied"):
-                self.hush(key, refused)
+            self.heed(key, refused)
             raise

@@ -199,8 +199,7 @@ def _answer(card: Card, source: Source, stamp_us: int, kind: int, code: int, raw
         refused = refusal(code)
         if isinstance(refused, Lost):
             raise refused
-        if refused.no.reason in ("unsupported", "denied"):
-            card.hush(source, refused)
+        card.heed(source, refused)
         return refused.no
     value = _VALUES[kind].unpack_from(raw)[0] if kind < len(_VALUES) else None
     if value is None or value in _NOT_AVAILABLE or value != value:
