@@ -58,6 +58,7 @@ def test_unknown_is_left_out_and_the_known_stays() -> None:
         "condition_s": 0.0,
         "age_s": 0.0,
         "unified_memory": False,
+        "numa_memory": False,
         "missing": [],
         "busy_samples": [],
         "busy_percent": 0.0,

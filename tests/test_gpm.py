@@ -83,6 +83,15 @@ def test_bytes_come_from_gpm_where_the_fields_are_not_there(fake: Fake, on: Chil
     assert gpu["nvlink_tx_bytes_per_s"] == 18900.5 * mib
 
 
+def test_bytes_over_pcie_come_from_gpm_first(fake: Fake, on: Child) -> None:
+    fake.update({f"gpu.*.pcie_{way}_bytes_per_s": 9e9 for way in ("tx", "rx")})
+    fake.set("gpu.1.gpm.21", "error 3")
+    on.sweep()
+    seen = on.rest_and_sweep()
+    assert [seen.gpu(gpu)["pcie_tx_bytes_per_s"] for gpu in (0, 1)] == [1144.5 * (1 << 20)] * 2
+    assert seen.gpu(1)["pcie_rx_bytes_per_s"] == pytest.approx(9e9, rel=0.02)
+
+
 def test_bytes_link_by_link_without_gpm(fake: Fake) -> None:
     fake.update({"gpus": 1, "gpu.0.nvlink_rcv_xmit_bytes": 1, "gpu.0.nvlink_count": 4})
     fake.update({"gpu.0.field.138": None, "gpu.0.field.139": None, "gpu.0.nvlink.2.state": 0})

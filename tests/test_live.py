@@ -98,6 +98,16 @@ def test_one_frame_waits_for_a_driver_that_opens_slowly(fake: Fake) -> None:
     assert said == ""
 
 
+@pytest.mark.waits
+def test_n36_one_frame_waits_for_gpus_that_start_slowly(fake: Fake) -> None:
+    fake.set("gpus", 4)
+    for gpu in range(4):
+        fake.fault("delay_us", "nvmlDeviceGetHandleByIndex*", 2.5e6, gpu=gpu, times=1)
+    frame, _ = printed(fake)
+    assert [gpu["condition"] for gpu in frame["gpus"]] == ["ok"] * 4
+    assert all(gpu["busy_percent"] for gpu in frame["gpus"])
+
+
 def test_n09_one_frame_has_the_gpus_beside_one_that_hangs(fake: Fake) -> None:
     fake.hang("nvmlDeviceGetFieldValues", gpu=3)
     frame, _ = printed(fake)

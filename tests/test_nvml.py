@@ -185,6 +185,13 @@ def test_n13_unified_memory(fake: Fake, child: Child) -> None:
     assert not seen.gpu(2)["unified_memory"]
 
 
+def test_memory_that_the_system_runs_as_a_node(fake: Fake, child: Child) -> None:
+    fake.update({"gpu.0.numa_node": 4, "gpu.1.numa_node": 4294967295})
+    seen = child.sweep()
+    assert [gpu["numa_memory"] for gpu in seen.gpus] == [True] + 7 * [False]
+    assert "numa_memory" not in seen.reasons(2)
+
+
 def test_n14_no_power_no_fan_no_temperature(fake: Fake, child: Child) -> None:
     names = ("power_mw", "power_average_mw", "power_instant_mw", "power_limit_enforced_mw", "fan_percent")
     fake.update({f"gpu.0.{name}": None for name in (*names, "temperature", "memory_temperature", "margin_temperature")})

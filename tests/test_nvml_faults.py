@@ -70,6 +70,20 @@ def test_n03_library_and_driver_differ(tmp_path: Path, fake: Fake, source: str) 
     assert "modules are reloaded" in note["help"][1]
 
 
+def test_a_gpu_that_refuses_until_it_is_reset_says_so(fake: Fake) -> None:
+    fake.update({"gpus": 2, "gpu.0.recovery_action": None})
+    with Child(fake, gpm="off") as child:
+        before = child.sweep(3)
+        assert (before.gpu(0)["recovery_action"], before.reasons(0)["recovery_action"]) == (None, "unsupported")
+        fake.fail("nvmlDeviceGet*", 16, gpu=0)
+        seen = child.sweep(5)
+        assert (seen.gpu(0)["recovery_action"], seen.gpu(0)["temperature_celsius"]) == ("reset", None)
+        assert seen.gpu(1)["recovery_action"] == "none"
+        fake.release("fail", "nvmlDeviceGet*", gpu=0)
+        seen = child.sweep(31)
+        assert (seen.gpu(0)["recovery_action"], seen.gpu(0)["temperature_celsius"]) == (None, 61)
+
+
 def test_n04_access_is_lost_in_a_container(fake: Fake) -> None:
     with Child(fake, env={"container": "docker"}, **BRISK) as child:
         child.start()

@@ -97,8 +97,42 @@ def test_n09_hangs_at_the_start(fake: Fake, child: Child) -> None:
     fake.hang("nvmlDeviceGetHandleByIndex*", gpu=2)
     child.start()
     seen = child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 3))
-    assert seen.gpu(2)["condition"] == "hung"
+    assert seen.gpu(2)["condition"] == "starting"
     assert seen.gpu(2)["busy_percent"] is None
+    child.call("advance", 30)
+    seen = child.until(hung(30, 2))
+    fake.release("hang", "nvmlDeviceGetHandleByIndex*", gpu=2)
+    seen = child.until(lambda seen: lanes(seen) == 1)
+    assert seen.gpu(2)["condition"] == "hung"  # it rests
+
+
+def slow(fake: Fake, seconds: float, *gpus: int) -> None:
+    """The first call about each of these GPUs, which initialises it, takes so long."""
+    for gpu in gpus:
+        fake.fault("delay_us", "nvmlDeviceGetHandleByIndex*", seconds * 1e6, gpu=gpu, times=1)
+
+
+def test_n36_gpus_that_start_slowly_are_starting_then_there(fake: Fake, child: Child) -> None:
+    slow(fake, 2.5, 0, 1)
+    child.start()
+    conditions = set()
+
+    def there(seen: Seen) -> bool:
+        conditions.update((gpu["index"], gpu["condition"]) for gpu in seen.gpus)
+        return len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3)
+
+    seen = child.until(there)
+    assert conditions == {(str(gpu), "ok") for gpu in range(4)} | {("0", "starting"), ("1", "starting")}
+    assert (lanes(seen), fake.counts(0)["nvmlDeviceGetHandleByIndex_v2"]) == (1, 2)  # the second was answered at once
+
+
+def test_n36_one_gpu_that_starts_slowly_is_asked_once(fake: Fake, child: Child) -> None:
+    fake.set("gpus", 1)
+    slow(fake, 3, 0)
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 1 and seen.gpu(0)["condition"] == "starting")
+    child.until(lambda seen: fresh(seen, 0), seconds=5)
+    assert fake.counts(0)["nvmlDeviceGetHandleByIndex_v2"] == 1
 
 
 def test_one_gpu_alone_needs_no_substitute(fake: Fake, child: Child) -> None:

@@ -50,6 +50,13 @@ def test_links_that_say_the_same_are_one_row(fake: Fake, child: Child) -> None:
     assert gpu["nvlink_errors"] == 18 * (2 + 1 + 4) + 73
 
 
+def test_links_that_sleep_or_rest_are_up(fake: Fake, child: Child) -> None:
+    fake.update({"gpu.0.nvlink.3.state": 0, "gpu.0.nvlink.4.state": 2, "gpu.0.nvlink.5.state": 3})
+    gpu = child.sweep().gpu(0)
+    assert [(row["numbers"], row["up"]) for row in gpu["nvlinks"]] == [("0-2,4-17", True), ("3", False)]
+    assert gpu["nvlinks_active"] == 17
+
+
 def test_blackwell_counts_other_errors(fake: Fake, child: Child) -> None:
     """Error rates as DCGM's own tests pack them."""
     fake.update({f"gpu.0.nvlink.*.{name}_errors": None for name in ("replay", "recovery", "crc")})
@@ -94,8 +101,27 @@ def test_pcie_errors_that_nobody_counts(fake: Fake, child: Child) -> None:
     assert seen.gpu(0)["pcie_replays"] == 12
 
 
+def test_pcie_bytes_of_a_short_counter_where_it_lasts(fake: Fake, child: Child) -> None:
+    fake.update({"gpu.0.pcie_bytes_short": 1, "gpu.0.pcie_max_gen": 3, "gpu.0.pcie_max_width": 4})
+    fake.update({"gpu.0.pcie_tx_bytes_per_s": 1e9, "gpu.0.pcie_tx_bytes": (1 << 32) - 1e8})
+    child.sweep()
+    gpu = child.rest_and_sweep().gpu(0)
+    assert gpu["pcie_tx_bytes_per_s"] == pytest.approx(1e9, rel=0.05)  # it came round meanwhile
+
+
+def test_pcie_bytes_of_a_short_counter_are_unknown_on_a_fast_link(fake: Fake, child: Child) -> None:
+    fake.set("gpu.0.pcie_bytes_short", 1)
+    child.sweep()
+    seen = child.sweep()
+    assert (seen.gpu(0)["pcie_tx_bytes_per_s"], seen.reasons(0)["pcie_tx_bytes_per_s"]) == (None, "absent")
+    assert any(one["unlock"] == "--gpm on" for one in seen.gpu(0)["missing"] if one["metric"] == "pcie_tx_bytes_per_s")
+    fake.set("gpu.0.pcie_bytes_short", 0)
+    child.sweep()
+    assert child.rest_and_sweep().gpu(0)["pcie_tx_bytes_per_s"] == pytest.approx(1.2e9, rel=0.05)
+
+
 def test_time_slowed_from_the_call_of_older_drivers(fake: Fake, child: Child) -> None:
-    fake.update({f"gpu.0.field.{number}": None for number in (74, 75, 76, 77, 78, 79, 81, 269, 270, 271)})
+    fake.update({f"gpu.0.field.{number}": None for number in (74, 75, 76, 77, 78, 79, 81, 251, 252, 253)})
     for _ in range(25):
         seen = child.rest_and_sweep(0.02)
     expected = {
@@ -112,8 +138,35 @@ def test_time_slowed_from_the_call_of_older_drivers(fake: Fake, child: Child) ->
     assert seen.reasons(0)["throttled_brake_percent"] == "unsupported"
 
 
+@pytest.mark.parametrize(
+    ("version", "soft", "hard", "brake"),
+    [
+        ("595.58.03", 20, 30, 40),
+        ("580.82.07", 20, 30, 40),
+        ("580.65.06", 20, 30, 40),
+        ("575.51.03", 20, 30, 40),
+        ("570.172.08", 10, None, None),
+        ("535.183.01", 10, None, None),
+        ("unheard of", 10, None, None),
+    ],
+)
+def test_time_slowed_is_counted_under_other_numbers_from_driver_to_driver(
+    fake: Fake, child: Child, version: str, soft: float, hard: float | None, brake: float | None
+) -> None:
+    percent = {"thermal": 10, "sw_thermal": 20, "hw_thermal": 30, "hw_power_brake": 40}
+    fake.update({f"gpu.0.{name}_ns_per_s": 1e7 * share for name, share in percent.items()})
+    fake.set("driver_version", version)
+    child.sweep()
+    seen = child.rest_and_sweep()
+    names = [f"throttled_{name}_percent" for name in ("heat", "heat_hard", "brake")]
+    told = [seen.gpu(0)[name] for name in names]
+    assert [value and round(value) for value in told] == [soft, hard, brake]
+    why = [seen.reasons(0).get(name) for name in names]
+    assert why == [None if value else "unsupported" for value in (soft, hard, brake)]
+
+
 def test_time_slowed_of_a_driver_without_either(fake: Fake, child: Child) -> None:
-    fake.update({f"gpu.0.field.{number}": None for number in (74, 75, 269)})
+    fake.update({f"gpu.0.field.{number}": None for number in (74, 75, 251)})
     fake.fail("nvmlDeviceGetViolationStatus", 13)
     seen = child.sweep(12)
     assert seen.gpu(0)["throttled_power_percent"] is None

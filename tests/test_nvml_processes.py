@@ -111,6 +111,44 @@ def test_n19_older_layouts(tmp_path: object, without: list[str], last: str) -> N
     assert seen.notes["old-driver"]["text"] == "old driver: process lists come in its older form"
 
 
+@pytest.mark.parametrize("stride", [16, 24, 32])
+def test_n19_entries_of_another_length_under_the_same_name(fake: Fake, child: Child, stride: int) -> None:
+    fake.set("gpu.*.process_stride", stride)
+    fake.processes += [Process(0, 101 + at, GIB * (at + 1), gi=0, ci=0) for at in range(40)] + [Process(1, 7, GIB)]
+    fake.write()
+    for _ in range(3):
+        seen = child.sweep()
+        held = {pid: share(seen, pid)[1] for pid in seen.shares}
+        assert held == {101 + at: GIB * (at + 1) for at in range(40)} | {7: GIB}
+
+
+def test_room_that_was_enough_for_utilization_is_kept(fake: Fake, child: Child) -> None:
+    """Some drivers want room for all that they could have to say."""
+    fake.set("process_samples", 100)
+    fake.add_process(gpu=0, pid=101, sm=40)
+    child.sweep(2)
+    before = fake.counts(0)["nvmlDeviceGetProcessUtilization"]
+    assert share(child.sweep(20), 101)[2] == 40
+    assert fake.counts(0)["nvmlDeviceGetProcessUtilization"] - before == 10
+
+
+def test_a_client_of_the_multi_process_service_is_listed_twice(fake: Fake, child: Child) -> None:
+    fake.processes += [
+        Process(0, 101, 3 * GIB, sm=57),
+        Process(0, 101, 3 * GIB, "mps"),
+        Process(0, 102, 2 * GIB, "mps"),
+        Process(0, 103, GIB),
+        Process(0, 103, GIB, "graphics"),
+    ]
+    fake.write()
+    seen = child.sweep()
+    assert {pid: share(seen, pid)[:2] for pid in seen.shares} == {
+        101: ("mps", 3 * GIB),
+        102: ("mps", 2 * GIB),
+        103: ("compute", GIB),
+    }
+
+
 def test_n26_pid_0_and_a_pid_in_two_lists(fake: Fake, child: Child) -> None:
     fake.processes += [
         Process(0, 0, GIB),

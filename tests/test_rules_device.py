@@ -12,6 +12,8 @@ from gputop.model import Frame, GpuShare, Missing, NvLink, Process, Xid
 from gputop.units import listed
 from tests.judged import Machine, after, found, hours, refused, silent
 
+UNCOUNTED = {"throttled_brake_percent": None, "throttled_heat_hard_percent": None}  # as drivers before 575
+
 
 def machine(**gpu: object) -> Machine:
     return Machine(gpu=gpu)
@@ -25,6 +27,13 @@ def machine(**gpu: object) -> Machine:
         ({"throttled_power_percent": 29.0}, None, None),
         ({"throttled_brake_percent": 1.1}, "crit", False),
         ({"throttled_brake_percent": 0.9}, None, None),
+        ({"throttled_brake_percent": 0.0, "throttle_reasons": frozenset({"power brake"})}, None, None),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware", "power brake"})}, "crit", False),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware"})}, "warn", False),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware", "hard heat"})}, None, None),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware"}), "performance_state": 8}, None, None),
+        ({"throttle_reasons": frozenset({"hardware"})}, "warn", False),
+        ({"throttle_reasons": frozenset({"hardware"}), "throttled_heat_hard_percent": 30.0}, None, None),
     ],
 )
 def test_power(gpu: dict[str, object], severity: str | None, healthy: bool | None) -> None:
@@ -121,38 +130,6 @@ def test_persistence_off_abstains_where_it_may_not_be_asked() -> None:
     assert silent(machine(**refused("persistence_mode")).verdict(5), "persistence-off") is not None
 
 
-@pytest.mark.parametrize(
-    ("gpu", "severity"),
-    [
-        ({"pcie_width": 8}, "warn"),
-        ({"pcie_generation": 4}, "warn"),
-        ({"pcie_width": 8, "pcie_width_max": 8}, None),
-        ({"pcie_width": 8, "busy_percent": 19.0}, None),  # at rest it saves power
-        ({"pcie_generation_device_max": 6}, "info"),
-        ({"pcie_replays": lambda t: int(t * 32 / 60)}, "warn"),
-        ({"pcie_replays": lambda t: int(t * 29 / 60)}, None),
-        ({"pcie_replays": lambda t: 5000}, None),  # from before
-    ],
-)
-def test_pcie_degraded(gpu: dict[str, object], severity: str | None) -> None:
-    finding = found(machine(**gpu).verdict(240), "pcie-degraded")
-    assert (finding and finding.severity) == severity
-
-
-def test_pcie_degraded_says_what_is_lost() -> None:
-    told = found(machine(pcie_width=8, pcie_generation=4, pci_bus_id="00000000:1B:00.0").verdict(90), "pcie-degraded")
-    assert told is not None
-    assert told.headline == "has a PCIe link at 25 % of its speed"
-    assert told.evidence[0].text == "8 of 16 lanes, generation 4 of 5, under load"
-    assert told.steps[0].command == "sudo lspci -vv -s 0000:1b:00.0 | grep -E 'LnkCap|LnkSta'"
-    assert told.steps[0].needs_root
-    assert not told.primary
-
-
-def test_pcie_degraded_abstains_without_the_link() -> None:
-    assert silent(machine(**refused("pcie_width")).verdict(5), "pcie-degraded") is not None
-
-
 def links(*groups: NvLink) -> dict[str, object]:
     return {"nvlinks": groups, "nvlinks_active": sum(len(listed(one.numbers)) for one in groups if one.up)}
 
@@ -185,7 +162,12 @@ def flaky(again_per_min: float = 0.0, damaged_per_s: float = 0.0) -> dict[str, o
         ({"xids": (Xid(number=63, wall_s=3.0),)}, "warn"),
         ({"xids": (Xid(number=31, wall_s=3.0),)}, "info"),
         ({"xids": (Xid(number=31, wall_s=-600.0),)}, None),
-        ({"xids": (Xid(number=109, wall_s=3.0),)}, None),  # not in anybody's list
+        ({"xids": (Xid(number=62, wall_s=3.0),)}, "crit"),
+        ({"xids": (Xid(number=109, wall_s=3.0),)}, "crit"),
+        ({"xids": (Xid(number=149, wall_s=3.0),)}, "warn"),
+        ({"xids": (Xid(number=141, wall_s=3.0),)}, "warn"),  # not in anybody's list
+        ({"xids": (Xid(number=999, wall_s=-86_500.0),)}, None),
+        ({"xids": (Xid(number=154, wall_s=3.0),)}, None),  # what is to be done is said by the recovery action
         (flaky(again_per_min=3.0), None),  # nobody counted for long enough
         (flaky(damaged_per_s=101.0), "crit"),
         (flaky(damaged_per_s=94.0), None),
@@ -214,6 +196,14 @@ def test_hw_errors_comes_at_once_and_marks_what_stops_jobs() -> None:
     reset = next(step for step in told.steps if step.command == "sudo nvidia-smi -r -i 0")
     assert reset.needs_root
     assert reset.destroys
+
+
+def test_an_error_that_is_in_no_list_is_told_by_its_number() -> None:
+    told = found(machine(xids=(Xid(number=141, wall_s=0.0), Xid(number=147, wall_s=0.0))).verdict(8), "hw-errors")
+    assert told is not None
+    assert told.headline == "reported Xid 141"
+    assert [item.text for item in told.evidence] == ["Xid 141 6s ago", "Xid 147 6s ago"]
+    assert not any(step.destroys for step in told.steps)
 
 
 def test_a_fault_of_a_program_is_said_to_be_one() -> None:

@@ -47,6 +47,15 @@ def test_zombie_memory(machine: Machine, minutes: float, severity: str | None) -
     assert (finding and finding.severity) == severity
 
 
+def test_zombie_memory_of_nobody_is_not_told_where_the_system_runs_it() -> None:
+    """Of a Grace superchip: pages of those who ended stay in use until somebody needs them."""
+    machine = parked({"vram_used_bytes": 50 * GIB, "numa_memory": True}, cpu_percent=90.0)
+    said = hours(machine.frame, 3)
+    assert found(said, "zombie-memory") is None
+    assert (one := silent(said, "zombie-memory")) is not None
+    assert [missing.metric for missing in one.missing] == ["vram_used_bytes"]
+
+
 def test_zombie_memory_names_the_owner_and_leaves_the_rest_to_him() -> None:
     told = found(hours(parked().frame, 75), "zombie-memory")
     assert told is not None

@@ -27,6 +27,7 @@ def past(*gpus: Gpu, every_s: float = 1.0) -> History:
         (gpu(0, condition="lost", condition_s=372), "lost 6m 12s", "LOST", "crit"),
         (gpu(0, condition="lost"), "lost", "LOST", "crit"),
         (gpu(0, condition="asleep", condition_s=900), "asleep", "SLEEP", "dim"),
+        (gpu(0, condition="starting", condition_s=3.2), "starting 3s", "START", "dim"),
         (gpu(0, age_s=12), "12s old", "12s OLD", "dim"),
         (hot(0), "thermal", "HEAT", "crit"),
         (hot(0, throttled_heat_hard_percent=0.0, throttled_heat_percent=44.0), "thermal", "HEAT", "warn"),

@@ -36,22 +36,21 @@ SHARES = {
     13: "fp16_percent",
     174: "context_switch_percent",
 }
-RATES = {
-    20: "pcie_tx_bytes_per_s",
-    21: "pcie_rx_bytes_per_s",
+PCIE = {20: "pcie_tx_bytes_per_s", 21: "pcie_rx_bytes_per_s"}
+NVLINK = {
     60: "nvlink_rx_bytes_per_s",
     61: "nvlink_tx_bytes_per_s",
 }
 CHIP_TO_CHIP = {100: "c2c_tx_bytes_per_s", 101: "c2c_rx_bytes_per_s"}
 _UNITS, _DETAILS = "gpm", "gpm details"  # the two looks
-_ALL = SHARES | RATES | CHIP_TO_CHIP
+_ALL = SHARES | PCIE | NVLINK | CHIP_TO_CHIP
 CACHES = {160: "host_cache_hit_percent", 162: "peer_cache_hit_percent", 164: "memory_cache_hit_percent"}
 ENGINES = {
     **{30 + number: f"decoder {number}" for number in range(8)},
     **{40 + number: f"jpeg {number}" for number in range(8)},
     **{166 + number: f"encoder {number}" for number in range(4)},
 }
-_BYTES = frozenset({*RATES, *CHIP_TO_CHIP, *range(62, 98)})
+_BYTES = frozenset({*PCIE, *NVLINK, *CHIP_TO_CHIP, *range(62, 98)})
 _FIRST_LINK, _LINKS = 62, 18  # received by link 0, sent by link 0, received by link 1, ...
 
 # nvmlGpmMetric_t: id, return code, value, and three texts nobody needs; the wrapper reads it attribute by attribute
@@ -70,7 +69,10 @@ class Samples:
     primed: bool = False  # `before` holds a sample
 
 
-@probe(every_s=1, fills=(*SHARES.values(), *CHIP_TO_CHIP.values()), backs=tuple(RATES.values()))
+_FILLS = SHARES | PCIE | CHIP_TO_CHIP
+
+
+@probe(every_s=1, fills=tuple(_FILLS.values()), backs=tuple(NVLINK.values()))
 def gpm(card: Card) -> Answers:
     """What the units did since the last look."""
     if card.gpm is not None:
@@ -118,9 +120,10 @@ def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value
     samples: Samples | None = card.kept.get(name)
     if samples is None:
         question = "nvmlGpmQueryDeviceSupport"
-        if not card.call(question).isSupportedDevice:
+        whole = card.parent or card  # older drivers refuse to say it of an instance
+        if not whole.call(question).isSupportedDevice:
             refused = Unanswered(No("unsupported", "Hopper or newer"))
-            card.hush((question,), refused)
+            whole.hush((question,), refused)
             raise refused
         samples = card.kept[name] = _allocate(card.gate, metrics)
     _take(card, samples.now)

@@ -10,13 +10,15 @@ from threading import Event, Lock, Thread
 from gputop.collect.lane import pause
 from gputop.collect.nvml import trouble
 from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.fleet import START_S
 from gputop.collect.nvml.gate import HANG_S, Call, Gate, Late
 from gputop.collect.nvml.reader import Reader
 from gputop.declare import record
-from gputop.model import Gpu, GpuShare, Note
+from gputop.model import Condition, Gpu, GpuShare, Note
 
+LOOK_S = 0.1  # how often who waits for the GPUs looks whether they are there
 PRIME_S = 0.12  # the second sweep follows soon: rates need two looks, GPM samples 100 ms apart
-WAIT_S = 1.0  # the driver as a whole may take so long before it is said
+WAIT_S = 1.0  # the driver as a whole, and a GPU that starts, may take so long before it is said
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -76,13 +78,33 @@ class GpuLane:
         else:
             self._swept.set()
 
-    def settled(self, until_s: float) -> bool:
-        """Wait for the first sweep, no longer than until this time of the clock; a hung driver has none."""
-        while not self._swept.wait(max(0.0, min(0.2, until_s - self._clock()))):
-            if self._clock() >= until_s:
+    def settled(self, until_s: float, *, whole: bool = False) -> bool:
+        """Wait for the first sweep, no longer than until this time of the clock; a hung driver has none.
+
+        `whole`: and until something is known of every GPU, longer while one of them starts.
+        """
+        while True:
+            known = self.latest()  # replaces a thread that is stuck
+            swept = self._swept.is_set()
+            if swept and not (whole and self._partly(known)):
+                return True
+            now_s = self._clock()
+            if whole and self._starting(now_s):
+                until_s = max(until_s, now_s + HANG_S)
+            if now_s >= until_s:
                 return False
-            self.latest()  # replaces a thread that is stuck
-        return True
+            (self._stopped if swept else self._swept).wait(min(LOOK_S, until_s - now_s))
+
+    def _partly(self, known: Gpus) -> bool:
+        """Whether there are GPUs of which nothing can be said yet, and will be."""
+        starting = any(gpu.condition == "starting" for gpu in known.gpus)
+        some = starting or len(known.gpus) < sum(1 for _ in self._reader.cards())
+        return some and self._reader.connection.is_open
+
+    def _starting(self, now_s: float) -> dict[int, float]:
+        """The GPUs that the driver initialises, and since when; after too long a time it is a call that hangs."""
+        starting = dict(self._reader.fleet.starting)
+        return {index: since_s for index, since_s in starting.items() if now_s - since_s <= START_S}
 
     def stop(self) -> None:
         """Let the thread end after the call it is in; nobody waits for that."""
@@ -111,10 +133,14 @@ class GpuLane:
         with self._watching:
             self._watch(now_s)
         workers = list(self._workers)
-        hung = {call.gpu: call.since_s for worker in workers if (call := worker.stuck(now_s))}
+        unwell: dict[int | None, tuple[Condition, float]] = {
+            call.gpu: ("hung", call.since_s) for worker in workers if (call := worker.stuck(now_s))
+        }
+        starting = self._starting(now_s).items()
+        unwell |= {index: ("starting", since_s) for index, since_s in starting if now_s - since_s > WAIT_S}
         cards = list(self._reader.cards())
         every_s = self.interval_s * self._reader.pace.factor
-        aged = (_aged(card, now_s, hung.get(card.index), every_s) for card in cards)
+        aged = (_aged(card, now_s, unwell.get(card.index), every_s) for card in cards)
         connection = self._reader.connection
         return Gpus(
             taken_s=max((card.read_s for card in cards), default=now_s),
@@ -206,13 +232,11 @@ class GpuLane:
             yield self._broken
 
 
-def _aged(card: Card, now_s: float, hung_s: float | None, every_s: float) -> Gpu | None:
+def _aged(card: Card, now_s: float, unwell: tuple[Condition, float] | None, every_s: float) -> Gpu | None:
     """A card's last values as of now: fresh ones as they are, others with their age and condition."""
     # a MIG instance is lost, hung or asleep with its GPU
     told = card.parent if card.parent and card.parent.condition != "ok" else card
-    condition, since_s = told.condition, told.since_s
-    if hung_s is not None:
-        condition, since_s = "hung", hung_s
+    condition, since_s = unwell or (told.condition, told.since_s)
     age_s = now_s - card.read_s
     gpu = card.gpu
     if condition == "ok" and (gpu is None or age_s < 2 * every_s + WAIT_S):

@@ -79,7 +79,9 @@ class Live:
         self._names.start()
         for lane in lanes:
             lane.start()
-        self._gpus.settled(time.monotonic() + self._driver_patience_s)
+        # a screen shows a GPU that starts later; who waits longer for the driver wants every one of them
+        whole = self._driver_patience_s > DRIVER_PATIENCE_S
+        self._gpus.settled(time.monotonic() + self._driver_patience_s, whole=whole)
         self._look(FIRST_PATIENCE_S)
         due_s = time.monotonic() + PRIME_S - self.interval_s  # of the last frame, had there been one
         self._names.settled(time.monotonic() + NAMES_PATIENCE_S)

@@ -8,7 +8,7 @@ from gputop.declare import record
 from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Missing, Unit, metric
 
-Condition = Literal["ok", "hung", "lost", "asleep"]
+Condition = Literal["ok", "starting", "hung", "lost", "asleep"]
 Throttle = Literal[
     "idle", "settings", "power cap", "hardware", "sync boost", "heat", "hard heat", "power brake", "display"
 ]
@@ -67,6 +67,9 @@ class Gpu:
     condition_s: Annotated[float, "how long it has been in this condition, in seconds"] = 0.0
     age_s: Annotated[float, "how old the values are, in seconds; above 0 they are the last known ones"] = 0.0
     unified_memory: Annotated[bool, "it shares the memory of the host: there are no vram figures"] = False
+    numa_memory: Annotated[
+        bool, "the system runs its memory as a NUMA node of its own: what is in use may be kept for nobody, as a cache"
+    ] = False
     missing: Annotated[tuple[Missing, ...], "what is not known of it, and why"] = ()
 
     # how busy

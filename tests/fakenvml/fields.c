@@ -1,11 +1,12 @@
 /* nvmlDeviceGetFieldValues: which key each field id reads, its type, and what its scope chooses. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fake.h"
 
-enum { PLAIN, LINK, LINK_KIB, LINK_5, POWER };
+enum { PLAIN, LINK, LINK_KIB, LINK_5, POWER, PCIE, SLOWED_575, SLOWED_580_82 };
 
 static const struct {
     unsigned id, kind, type;
@@ -68,8 +69,8 @@ static const struct {
     {194, PLAIN, T_INT, "slowdown_tlimit"},
     {195, PLAIN, T_INT, "memory_max_tlimit"},
     {196, PLAIN, T_INT, "gpu_max_tlimit"},
-    {197, PLAIN, T_ULL, "pcie_tx_bytes"},
-    {198, PLAIN, T_ULL, "pcie_rx_bytes"},
+    {197, PCIE, T_ULL, "pcie_tx_bytes"},
+    {198, PCIE, T_ULL, "pcie_rx_bytes"},
     {202, LINK_5, T_ULL, "tx_bytes"},
     {204, LINK_5, T_ULL, "rx_bytes"},
     {213, LINK, T_ULL, "recovery_ok"},
@@ -80,9 +81,12 @@ static const struct {
     {221, LINK, T_ULL, "symbol_errors"},
     {222, LINK, T_ULL, "symbol_ber"},
     {230, PLAIN, T_UINT, "recovery_action"},
-    {269, PLAIN, T_ULL, "sw_thermal_ns"},
-    {270, PLAIN, T_ULL, "hw_thermal_ns"},
-    {271, PLAIN, T_ULL, "hw_power_brake_ns"},
+    {251, SLOWED_575, T_ULL, "sw_thermal_ns"},
+    {252, SLOWED_575, T_ULL, "hw_thermal_ns"},
+    {253, SLOWED_575, T_ULL, "hw_power_brake_ns"},
+    {269, SLOWED_580_82, T_ULL, "sw_thermal_ns"},
+    {270, SLOWED_580_82, T_ULL, "hw_thermal_ns"},
+    {271, SLOWED_580_82, T_ULL, "hw_power_brake_ns"},
     {297, PLAIN, T_UINT, "mma_stall_percent"},
 };
 
@@ -146,11 +150,31 @@ static int scoped_power(Dev dev, unsigned scope, const char *name, double *out)
     return counter(dev, full, out) ? OK : NOT_SUPPORTED;
 }
 
+/* Under which numbers this driver counts time slowed: NONE before 575, with 580.82 they changed places. */
+static unsigned slowed(void)
+{
+    char version[96] = "";
+    int branch = 0, release = 0;
+    text((Dev){NONE, NONE}, key((Dev){NONE, NONE}, "driver_version"), version, sizeof version);
+    sscanf(version, "%d.%d", &branch, &release);
+    if (branch < 575)
+        return PLAIN;
+    return branch > 580 || (branch == 580 && release >= 82) ? SLOWED_580_82 : SLOWED_575;
+}
+
+/* A number of power smoothing, which grows like none of ours. */
+static double smoothing(const FieldValue *field)
+{
+    return (double)field->id * 1e9 + (double)now_us() * 300;
+}
+
 static int answer(Dev dev, FieldValue *field, size_t i)
 {
     double v = 0;
     int rc = OK;
-    if (FIELDS[i].kind == PLAIN)
+    if ((FIELDS[i].kind == SLOWED_575 || FIELDS[i].kind == SLOWED_580_82) && FIELDS[i].kind != slowed())
+        v = smoothing(field);
+    else if (FIELDS[i].kind == PLAIN || FIELDS[i].kind >= PCIE)
         rc = counter(dev, FIELDS[i].name, &v) ? OK : NOT_SUPPORTED;
     else if (FIELDS[i].kind == POWER)
         rc = scoped_power(dev, field->scope, FIELDS[i].name, &v);
@@ -158,6 +182,9 @@ static int answer(Dev dev, FieldValue *field, size_t i)
         rc = NOT_SUPPORTED;
     else
         rc = link_value(dev, field->scope, FIELDS[i].name, &v);
+    unsigned brief = 0;
+    if (rc == OK && FIELDS[i].kind == PCIE && put_uint(dev, "pcie_bytes_short", &brief) == OK && brief)
+        return put(field, T_UINT, fmod(floor(v), 4294967296.0));
     return rc ? rc : put(field, FIELDS[i].type, FIELDS[i].kind == LINK_KIB ? v / 1024 : v);
 }
 

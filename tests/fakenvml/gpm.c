@@ -22,6 +22,8 @@ EXPORT nvmlGpmQueryDeviceSupport(void *handle, GpmSupport *out)
     DEVICE_CALL(handle);
     if (out->version != 1)
         return VERSION_MISMATCH;
+    if (dev.mig != NONE) /* as before 595 */
+        return INVALID_ARGUMENT;
     out->supported = supported(dev);
     return OK;
 }

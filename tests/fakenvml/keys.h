@@ -66,6 +66,7 @@ static const Key GLOBAL_KEYS[] = {
     {"text_cut", "0", 0},                    /* 1: a text too long for its buffer is cut, not INSUFFICIENT_SIZE */
     {"sample_hz", "6", 0},                   /* samples a second in the driver's buffers, and its averaging window */
     {"sample_depth", "100", 0},              /* samples a buffer keeps; at most 120 */
+    {"process_samples", "0", 0},             /* room that nvmlDeviceGetProcessUtilization wants, whatever it has */
     {"pcie_throughput_us", "20000", 0},      /* what nvmlDeviceGetPcieThroughput takes */
 };
 
@@ -191,6 +192,7 @@ static const Key GPU_KEYS[] = {
     {"pcie_tx_bytes_per_s", "1200000000", 10000000},
     {"pcie_rx_bytes", "93000000000000", 0},
     {"pcie_rx_bytes_per_s", "3400000000", 10000000},
+    {"pcie_bytes_short", "0", 0},            /* 1: fields 197 and 198 are of 32 bits and begin anew */
     {"pcie_replays", "12", 0},
     {"pcie_replay_rollovers", "1", 0},
     {"pcie_l0_to_recovery", "20", 0},
@@ -249,7 +251,8 @@ static const Key GPU_KEYS[] = {
     {"memory_nodes", "0|1", 0},
     /* processes */
     {"tenants", "unsupported", 0},           /* path of an account (account.py): programs that are on this GPU */
-    {"process_stride", "24", 0},             /* bytes from one entry of a v2 or v3 list to the next; 24 is right */
+    {"process_stride", "24", 0},             /* bytes from one entry of a v2 or v3 list to the next; 24 is right,
+                                                drivers 535.43 to 535.86 have 32 */
     /* events */
     {"event_types", "0x1f", 0},              /* bit mask of nvmlEventType*; "unsupported": no event API */
     /* GPM; 1-13 in %, 20 21 60 61 in MiB/s */

@@ -16,12 +16,12 @@ static bool listed(const Process *p, Dev dev, char type)
 }
 
 /* Writes one entry; a stride other than the layout's own is the fault of a driver newer than its reader. */
-static void write_entry(char *at, size_t room, size_t stride, const ProcessV2 *entry)
+static void write_entry(char *at, size_t stride, const ProcessV2 *entry)
 {
     unsigned char bytes[MAX_STRIDE] = {0}; /* the gap after the PID is zero too */
     memcpy(bytes, &entry->pid, sizeof entry->pid);
     memcpy(bytes + offsetof(ProcessV2, bytes), &entry->bytes, sizeof *entry - offsetof(ProcessV2, bytes));
-    memcpy(at, bytes, stride < room ? stride : room);
+    memcpy(at, bytes, stride);
 }
 
 /* Processes nobody knows: more at each call, until the rule's "times" are over. */
@@ -76,8 +76,7 @@ static int list(Dev dev, const char *function, char type, size_t layout, unsigne
             continue;
         if (p)
             entry = (ProcessV2){p->pid, p->bytes, p->gi, p->ci};
-        if ((size_t)at * stride < room * layout)
-            write_entry(out + (size_t)at * stride, room * layout - (size_t)at * stride, stride, &entry);
+        write_entry(out + (size_t)at * stride, stride, &entry);
         at++;
     }
     return OK;
@@ -126,9 +125,12 @@ EXPORT nvmlDeviceGetProcessUtilization(void *handle, ProcessSample *out, unsigne
         have += busy(nth(&all, i), dev);
     if (have == 0 || newest <= after_us)
         return NOT_FOUND;
-    *n = have;
-    if (room < have || out == NULL)
+    unsigned wanted = have;
+    put_uint((Dev){NONE, NONE}, "process_samples", &wanted);
+    *n = wanted > have ? wanted : have;
+    if (room < *n || out == NULL)
         return INSUFFICIENT_SIZE;
+    *n = have;
     for (size_t i = 0; i < all.count; i++) {
         const Process *p = nth(&all, i);
         if (busy(p, dev))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, NamedTuple
 
-from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, Gate, No, Unanswered
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, RESET_REQUIRED, Gate, No, Unanswered
 from gputop.collect.nvml.pci import Slot
 from gputop.model import Condition, Gpu, GpuShare, Missing
 
 AGAIN_S = 60.0  # what a GPU does not support is asked for again so rarely
 REST_S = 60.0  # after a call on it hung and came back
+
+Release = tuple[int, int]  # branch and number of a driver: (580, 82)
 
 
 class Count(NamedTuple):
@@ -39,6 +42,7 @@ class Card:
         self.may_sleep = False
         self.links = 0
         self.identity: dict[str, Any] = {}  # fields of a Gpu that are read once and are no metrics
+        self.driver: Release | None = None  # some numbers of the driver's interface mean something else by its version
         self.gpm: No | None = None  # why GPM is not read; None: it is
         self.answers: dict[str, Mapping[str, Any]] = {}  # by probe, by field: a value or a No
         self.values: dict[str, Any] = {}  # what is known now, field by field
@@ -56,6 +60,7 @@ class Card:
         self.read_s = self.since_s = gate.clock()  # of the last good read; of the condition
         self.condition: Condition = "ok"
         self.rest_until_s = 0.0  # after a call that hung
+        self.refused_s = float("-inf")  # when it refused last because it must be reset
         self._silent: dict[tuple[Any, ...], tuple[float, No, int]] = {}  # until when, why
 
     def turn(self, condition: Condition, since_s: float) -> None:
@@ -116,6 +121,13 @@ class Card:
         known = self._silent.get(key)
         return known[1] if known and self.gate.clock() < known[0] else None
 
+    def heed(self, key: tuple[Any, ...], refused: Unanswered) -> None:
+        """Take note of why a question was refused."""
+        if refused.code == RESET_REQUIRED:
+            self.refused_s = self.gate.clock()
+        if refused.no.reason in ("unsupported", "denied"):
+            self.hush(key, refused)
+
     def hush(self, key: tuple[Any, ...], refused: Unanswered) -> None:
         """Do not ask this again for a while."""
         self.plans.clear()
@@ -125,18 +137,24 @@ class Card:
         """Whether what is known of a field is what another probe than this one said."""
         return self.told_by.get(field, besides) != besides
 
-    def rate(self, name: str, value: float, stamp_us: int = 0) -> float | None:
+    def rate(
+        self, name: str, value: float, stamp_us: int = 0, *, wraps_at: int | None = None, fastest: float = inf
+    ) -> float | None:
         """How fast a counter grows, per second; None at its first look and when it went backwards.
 
-        The driver's own time stamps divide where they agree with our clock to a factor of two.
+        The driver's own time stamps divide where they agree with our clock to a factor of two. A counter that begins
+        anew at `wraps_at` tells how fast it grows where it cannot have come round, at so much a second at the most.
         """
         before = self.counts.get(name)
         now = self.counts[name] = Count(value, stamp_us, self.gate.clock())
-        if before is None or value < before.value:
+        if before is None or (value < before.value and wraps_at is None):
             return None
         ours_s, theirs_s = now.at_s - before.at_s, (now.stamp_us - before.stamp_us) / 1e6
         seconds = theirs_s if before.stamp_us and 0.5 * ours_s < theirs_s < 2 * ours_s else ours_s
-        return (value - before.value) / seconds if seconds > 0 else None
+        if seconds <= 0 or (wraps_at is not None and fastest * seconds >= wraps_at):
+            return None
+        grown = value - before.value
+        return (grown if wraps_at is None else grown % wraps_at) / seconds
 
     def _ask(self, key: tuple[Any, ...], way: Callable[..., Any], name: str, args: tuple[Any, ...]) -> Any:
         if no := self.silent(key):
@@ -144,6 +162,5 @@ class Card:
         try:
             return way(name, self.handle, *args, gpu=self.index)
         except Unanswered as refused:
-            if refused.no.reason in ("unsupported", "denied"):
-                self.hush(key, refused)
+            self.heed(key, refused)
             raise

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from gputop.collect.nvml import trouble
+from gputop.collect.nvml.card import Release
 from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, DriverGone, Gate, Unanswered
 from gputop.model import Note
 
 RETRY_S = 10.0
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
 
 
 class Connection:
@@ -21,6 +25,12 @@ class Connection:
         self._sys_root, self._proc_root = sys_root, proc_root
         self._held = False  # between nvmlInit and nvmlShutdown
         self._retry_s = float("-inf")
+
+    @property
+    def release(self) -> Release | None:
+        """Branch and number of the driver, as (580, 82); None while they are not known."""
+        found = _RELEASE.match(self.driver_version or "")
+        return (int(found[1]), int(found[2])) if found else None
 
     def due(self, now_s: float) -> bool:
         """Whether it is time to try again."""

@@ -10,6 +10,7 @@ from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, Gate, Late, Lost, Unanswered
 from gputop.collect.nvml.pci import Slot
 
+START_S = 30.0  # where nothing keeps the driver loaded, the first call about a GPU initialises it: seconds, each
 _LINK_COUNT = 91
 _ARCHITECTURES = {  # nvmlDeviceArchitecture_t; rules know them by these names
     2: "kepler",
@@ -34,6 +35,7 @@ class Fleet:
         self.denied = 0  # GPUs this user may not read
         self.twins = False  # two GPUs gave the same uuid
         self.counted = False  # since the driver was opened
+        self.starting: dict[int, float] = {}  # by index: since when its first call is under way, or to be asked again
         self._known: dict[str, Card] = {}
         self._sys_root = sys_root
         self._slots: tuple[Slot, ...] = ()  # in /sys
@@ -55,6 +57,7 @@ class Fleet:
         """Forget which GPU has which index, not the GPUs."""
         self.rows = {index: self.rows.get(index) or _nameless(index, gate) for index in indexes}
         self.unknown = set(indexes)
+        self.starting = {index: since_s for index, since_s in self.starting.items() if index in self.unknown}
         self.denied = 0
         self.counted = False
         self._slots = pci.gpus(self._sys_root)
@@ -89,11 +92,12 @@ class Fleet:
     def _identify(self, index: int, gate: Gate, tick: int) -> None:
         since_s = gate.clock()
         try:
-            handle = gate.call("nvmlDeviceGetHandleByIndex", index, gpu=index)
+            handle = self._handle(index, gate)
             uuid = _ask(gate, "nvmlDeviceGetUUID", handle, gpu=index) or f"GPU-{index}"
             self._settle(index, uuid, handle, gate, tick)
         except Late as late:
-            self.rows[index].hang(late.since_s)
+            if index not in self.starting:
+                self.rows[index].hang(late.since_s)
             if gate.superseded:
                 raise
         except Unanswered as silent:
@@ -103,6 +107,19 @@ class Fleet:
                 del self.rows[index]
             else:
                 self.rows[index].lose(since_s)
+
+    def _handle(self, index: int, gate: Gate) -> Any:
+        """The call that initialises a GPU. Who was replaced meanwhile leaves it to who is asked next: at once, then."""
+        self.starting.setdefault(index, gate.clock())
+        over = True
+        try:
+            return gate.call("nvmlDeviceGetHandleByIndex", index, gpu=index, allowed_s=START_S)
+        except Late as late:
+            over = gate.clock() - late.since_s > START_S
+            raise
+        finally:
+            if over:
+                self.starting.pop(index, None)
 
     def _settle(self, index: int, uuid: str, handle: Any, gate: Gate, tick: int) -> None:
         uuid = self._distinct(uuid, index, gate, tick)
@@ -159,7 +176,7 @@ def _old_count(gate: Gate) -> int:
     """How many indexes have a GPU behind them, on a driver that does not count them."""
     for index in range(64):
         try:
-            gate.call("nvmlDeviceGetHandleByIndex", index, gpu=index)
+            gate.call("nvmlDeviceGetHandleByIndex", index, gpu=index, allowed_s=START_S)
         except Lost:
             continue
         except Unanswered:

@@ -20,7 +20,7 @@ _TEXT_LIMIT = 96  # the driver's longest name buffer
 
 OK, UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT_SIZE = 0, 1, 3, 4, 7
 DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 9, 10, 12, 13
-GPU_IS_LOST, MISMATCH, UNKNOWN = 15, 18, 999
+GPU_IS_LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 15, 16, 18, 999
 _UNSUPPORTED = frozenset({2, NOT_SUPPORTED, FUNCTION_NOT_FOUND, 22, 25, 26})
 _LOST = frozenset({GPU_IS_LOST, 28})
 _ABSENT = frozenset({6, 21})  # nothing found, no data: normal answers
@@ -124,12 +124,15 @@ class Gate:
             self._binding = pynvml
         return self._binding
 
-    def call(self, name: str, *args: Any, gpu: int | None = None) -> Any:
-        """The answer of the wrapper of this name, text cleaned. Unanswered, Lost, DriverGone or Late if not."""
+    def call(self, name: str, *args: Any, gpu: int | None = None, allowed_s: float = HANG_S) -> Any:
+        """The answer of the wrapper of this name, text cleaned. Unanswered, Lost, DriverGone or Late if not.
+
+        `allowed_s`: who is not replaced meanwhile takes an answer that comes within so many seconds.
+        """
         function = getattr(self.binding, name, None)
         if function is None:
             raise Unanswered(No("unsupported", _OLD), FUNCTION_NOT_FOUND)
-        answer = self._timed(name, function, args, gpu)
+        answer = self._timed(name, function, args, gpu, allowed_s)
         self.answered += 1
         return clean(answer, _TEXT_LIMIT) if isinstance(answer, str) else answer
 
@@ -142,7 +145,14 @@ class Gate:
         self.answered += 1
         return code
 
-    def _timed(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], gpu: int | None) -> Any:
+    def _timed(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        gpu: int | None,
+        allowed_s: float = HANG_S,
+    ) -> Any:
         since_s = self.clock()
         if since_s - self._asked_s > _SINCE_S:
             self._waited()
@@ -161,9 +171,10 @@ class Gate:
                 self.at = None
             if spent_s > _SHORT_S:
                 spent_s -= min(spent_s, self._waited())
-            if self.superseded or (spent_s > HANG_S and gpu is not None):
+            if self.superseded or (spent_s > allowed_s and gpu is not None):
                 raise Late(since_s)
-            self._costs.add(gpu, spent_s)
+            if spent_s <= HANG_S:
+                self._costs.add(gpu, spent_s)
 
     def _waited(self) -> float:
         """Seconds that this thread has waited for a CPU since it asked last."""

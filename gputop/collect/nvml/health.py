@@ -6,6 +6,7 @@ from typing import Any
 
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.fields import Answer, count, field, flag, read, tally
+from gputop.collect.nvml.gate import ABSENT
 from gputop.collect.nvml.probe import Answers, probe
 
 _ACTIONS = ("none", "reset", "reboot", "drain peers", "drain and reset", "recover domain", "reset bus", "reboot system")
@@ -26,6 +27,7 @@ HEALTH = (
     field("recovery_action", _action, 230),
     field("retirement_pending", flag, 31),
 )
+_REFUSED_S = 10.0  # who must be reset refuses what is asked every second
 _RETIRED = (field("single", count(), 29), field("double", count(), 30))
 _ALL = (*HEALTH, *_RETIRED)
 
@@ -37,3 +39,10 @@ def health(card: Card) -> Answers:
     single, double = given.pop("single"), given.pop("double")
     known = [pages for pages in (single, double) if isinstance(pages, int)]
     return given | {"retired_pages": sum(known) if known else single}
+
+
+@probe(every_s=2, backs=("recovery_action",))
+def refusals(card: Card) -> Answers:
+    """That it must be reset, from its refusals, where the driver has no number for what it wishes; no call."""
+    refuses = card.gate.clock() - card.refused_s < _REFUSED_S
+    return {"recovery_action": "reset" if refuses else ABSENT}

@@ -8,14 +8,14 @@ from typing import Any
 
 from gputop import units
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.fields import EACH, Answer, Answered, Field, ask, choose, count, tally
+from gputop.collect.nvml.fields import EACH, Answer, Answered, Field, ask, choose, tally
 from gputop.collect.nvml.gate import No
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import NvLink
 
 _MB = 1e6
 _STATE, _SPEED = 165, 164
-_UP = Field("nvlinks_active", count(), ((_STATE, EACH),))
+_STATES = (False, True, True, True)  # inactive, active, asleep to save power, active without traffic for now: is it up
 # replay, recovery and CRC; from Blackwell on there are recovery events instead
 ERRORS = (161, 162, 163)
 EVENTS = (215,)
@@ -48,11 +48,22 @@ def nvlinks(card: Card) -> Answers:
         if one.up and one.speed_bytes_per_s is not None
     ]
     return {
-        "nvlinks_active": choose(card, _UP, answers),
+        "nvlinks_active": _active(answers),
         "nvlink_errors": sum(summed) if summed else faults[str(EVENTS[0])],
         "nvlink_max_bytes_per_s": sum(speeds) if speeds else _no(answers, _SPEED),
         "nvlinks": _numbered(each) if each.keys() - {_UNKNOWN} else _no(answers, _STATE),
     }
+
+
+def _up(state: float | None) -> bool | None:
+    return _STATES[int(state)] if state is not None and state in range(len(_STATES)) else None
+
+
+def _active(answers: Answered) -> int | No:
+    """How many links are up, of those that say it."""
+    states = [one.value for (number, _), one in answers.items() if number == _STATE and isinstance(one, Answer)]
+    known = [up for state in states if (up := _up(state)) is not None]
+    return sum(known) if known else _no(answers, _STATE)
 
 
 def _no(answers: Answered, number: int) -> No:
@@ -81,12 +92,12 @@ def _numbered(each: Mapping[NvLink, list[int]]) -> tuple[NvLink, ...]:
 
 def _link(found: Mapping[int, float]) -> NvLink:
     """What a link says, its number left open."""
-    state, speed = found.get(_STATE), found.get(_SPEED)
+    speed = found.get(_SPEED)
     given: dict[str, Any] = {name: _first(found, numbers) for name, numbers in _COUNTS.items()}
     given |= {name: _error_rate(found.get(number)) for name, number in _RATES.items()}
     return NvLink(
         numbers="",
-        up=bool(state) if state in (0, 1) else None,
+        up=_up(found.get(_STATE)),
         speed_bytes_per_s=speed * _MB if speed is not None and 0 < speed < _FASTEST else None,
         **given,
     )

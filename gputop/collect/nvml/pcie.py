@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.fields import count, field, read, tally
+from gputop.collect.nvml.fields import Answer, count, field, read, tally
 from gputop.collect.nvml.gate import No
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import PcieErrors
@@ -14,6 +15,9 @@ from gputop.model import PcieErrors
 _MOST_LANES = 32
 _NEWEST_GENERATION = 10
 _FASTEST_LANE = 2_000_000  # Mbit/s
+_LANE_BYTES_PER_S = {1: 0.3125e9, 2: 0.625e9, 3: 1e9, 4: 2e9, 5: 4e9, 6: 8e9, 7: 16e9}  # by generation, raw
+_MOST_BYTES_PER_S = 4e12
+_WRAPS = No("unsupported", "GPM: the driver's counter begins anew too often")
 
 
 def _small(value: int, high: int) -> int | None:
@@ -56,6 +60,16 @@ def pcie_speed(card: Card) -> Answers:
     """Speed of one lane now; the driver says it in Mbit/s."""
     speed: int = card.call("nvmlDeviceGetPcieSpeed")
     return {"pcie_lane_bytes_per_s": speed * 125_000.0 if 0 < speed < _FASTEST_LANE else None}
+
+
+def moved(card: Card, name: str, answer: Answer) -> float | No | None:
+    """Bytes a second of a counter of the link. One of 32 bits lasts for 4.3 GB, which a fast link moves in a moment."""
+    lane = _LANE_BYTES_PER_S.get(card.values.get("pcie_generation_max", 0))
+    fastest = lane * card.values.get("pcie_width_max", inf) if lane else inf
+    rate = card.rate(name, answer.value, answer.stamp_us, wraps_at=answer.wraps_at, fastest=fastest)
+    if rate is None:
+        return _WRAPS if answer.wraps_at is not None and fastest >= answer.wraps_at else None
+    return rate if rate <= _MOST_BYTES_PER_S else None
 
 
 _PCIE = {

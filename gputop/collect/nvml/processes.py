@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from ctypes import Structure, byref, c_uint, c_ulonglong
-from typing import Any
+from ctypes import byref, c_uint, c_ulonglong, create_string_buffer
+from struct import Struct
+from typing import Any, NamedTuple
 
 from gputop.collect.nvml.activity import percent
 from gputop.collect.nvml.card import Card
@@ -25,29 +26,25 @@ Used = tuple[float | None, float | None, float | None, float | None]  # percent 
 Busy = Mapping[int, Used]  # by pid
 
 
-class _Entry(Structure):
-    _fields_ = (
-        ("pid", c_uint),
-        ("bytes", c_ulonglong),
-        ("gpu_instance", c_uint),
-        ("compute_instance", c_uint),
-    )
+class _Record(NamedTuple):
+    """How busy a process was until a time stamp, in percent."""
+
+    pid: int
+    stamp_us: int
+    gpu: int
+    memory: int
+    encoder: int
+    decoder: int
 
 
-class _OldEntry(Structure):
-    _fields_ = (("pid", c_uint), ("bytes", c_ulonglong))
-
-
-class _Record(Structure):
-    _fields_ = (
-        ("pid", c_uint),
-        ("stamp_us", c_ulonglong),
-        *((name, c_uint) for name in ("gpu", "memory", "encoder", "decoder")),
-    )
-
-
-# nvidia-ml-py has a wrapper for the newest only
-_LAYOUTS: tuple[tuple[str, type[Structure]], ...] = (("_v3", _Entry), ("_v2", _Entry), ("", _OldEntry))
+_RECORD = Struct("=I4xQIIII")
+_ENTRY = Struct("=I4xQ")  # what every layout begins with: pid, bytes; instances and protected memory may follow
+_LONGEST = 32
+_STRIDES = (16, 24, _LONGEST)
+_UNTOUCHED = b"\xa5"  # the last byte of no entry: it is that of a size or of the number of an instance
+# nvidia-ml-py has a wrapper for the newest only. Bytes from one entry to the next as documented: drivers 535.43 to
+# 535.86 have longer ones under the same name, some libraries of others shorter ones
+_LAYOUTS = (("_v3", 24), ("_v2", 24), ("", 16))
 
 
 @probe(every_s=2, fills=("processes",))
@@ -69,9 +66,9 @@ def mps_processes(card: Card) -> Answers:
 
 
 def _listed(card: Card, function: str) -> Listed:
-    for suffix, layout in _LAYOUTS:
+    for suffix, stride in _LAYOUTS:
         try:
-            entries = _entries(card, function + suffix, layout)
+            entries = _entries(card, function + suffix, stride)
         except Unanswered as silent:
             if silent.no.reason != "unsupported" or not suffix:
                 raise
@@ -81,32 +78,36 @@ def _listed(card: Card, function: str) -> Listed:
     return {}
 
 
-def _entries(card: Card, function: str, layout: type[Structure]) -> Listed:
-    return _merged(_filled(card, function, layout, lambda count, buffer: (byref(count), buffer)))
+def _entries(card: Card, function: str, documented: int) -> Listed:
+    count, content = _filled(card, function, _LONGEST, lambda count, buffer: (byref(count), buffer))
+    written = len(content.rstrip(_UNTOUCHED))
+    stride = next((one for one in _STRIDES if one * count == written), documented)
+    return _merged(_ENTRY.unpack_from(content, place * stride) for place in range(count))
 
 
-def _filled(card: Card, function: str, layout: type[Structure], order: Callable[..., tuple[Any, ...]]) -> list[Any]:
+def _filled(card: Card, function: str, size: int, order: Callable[..., tuple[Any, ...]]) -> tuple[int, bytes]:
     """What a call fills a buffer of ours with: one call where the wrapper makes two, more only while it grows.
 
-    `order` makes the call's arguments of the number of entries and the buffer.
+    `order` makes the call's arguments of the number of entries and the buffer, `size` is the longest of an entry. Some
+    calls want room for all that there can be, however little there is: room that was enough is kept.
     """
-    room = card.kept.get(function, 0) + _SPARE
+    room = card.kept.get(function, _SPARE)
     for _ in range(1 + _RETRIES):
-        count, buffer = c_uint(room), (layout * room)()
+        count, buffer = c_uint(room), create_string_buffer(_UNTOUCHED * (size * room), size * room)
         if card.symbol(function, *order(count, buffer)) == OK:
-            card.kept[function] = min(count.value, room)
-            return list(buffer[: min(count.value, room)])
+            card.kept[function] = max(room, count.value + _SPARE)
+            return min(count.value, room), buffer.raw
         room = max(2 * room, count.value + _SPARE)
     raise Unanswered(No("stale"))
 
 
-def _merged(entries: Iterable[Any]) -> Listed:
+def _merged(entries: Iterable[tuple[int, int]]) -> Listed:
     """One entry a pid; of one that is listed twice the memory is summed where it is known."""
     found: dict[int, int | None] = {}
-    for entry in entries:
-        held = entry.bytes if entry.bytes < _MOST_BYTES else None
-        before = found.get(entry.pid)
-        found[entry.pid] = held if before is None else before + (held or 0)
+    for pid, size in entries:
+        held = size if size < _MOST_BYTES else None
+        before = found.get(pid)
+        found[pid] = held if before is None else before + (held or 0)
     return found
 
 
@@ -120,7 +121,7 @@ def process_utilization(card: Card) -> Answers:
     a_second_ago_us = int((time.time() - 1) * 1e6)
     last_us = min(card.kept.get("utilization_us", a_second_ago_us), a_second_ago_us)
     fresh = [record for record in _records(card, last_us) if record.stamp_us > last_us]
-    fresh.sort(key=lambda record: int(record.stamp_us))
+    fresh.sort(key=lambda record: record.stamp_us)
     if fresh:
         card.kept["utilization_us"] = fresh[-1].stamp_us
     busy = {
@@ -131,11 +132,12 @@ def process_utilization(card: Card) -> Answers:
     return {"processes_busy": busy}
 
 
-def _records(card: Card, last_us: int) -> list[Any]:
+def _records(card: Card, last_us: int) -> list[_Record]:
     """One record of each process that worked since then; often several of one."""
     function, since_us = "nvmlDeviceGetProcessUtilization", c_ulonglong(last_us)
     try:
-        return _filled(card, function, _Record, lambda count, buffer: (buffer, byref(count), since_us))
+        count, content = _filled(card, function, _RECORD.size, lambda count, buffer: (buffer, byref(count), since_us))
+        return [_Record(*one) for one in _RECORD.iter_unpack(content[: count * _RECORD.size])]
     except Unanswered as silent:
         if silent.no is ABSENT:  # nobody worked
             return []
@@ -150,13 +152,17 @@ _KINDS: tuple[tuple[str, str, Kind], ...] = (
 
 
 def _lists(card: Card) -> dict[int, tuple[Kind, int | None]]:
-    """Every listed pid with its kind and memory; of a pid in two lists the first kind counts."""
+    """Every listed pid with its kind and memory; of a pid in two lists the first kind counts, but mps before all.
+
+    A client of the multi-process service is listed among those who compute, too.
+    """
     found: dict[int, tuple[Kind, int | None]] = {}
     for source, name, kind in _KINDS:
         listed = card.answers.get(source, {}).get(name)
         if listed is not None and not isinstance(listed, No):
             for pid, held in listed.items():
-                found.setdefault(pid, (kind, held))
+                first, known = found.get(pid, (kind, held))
+                found[pid] = kind if kind == "mps" else first, known
     return found
 
 

@@ -148,7 +148,7 @@ class Reader:
             return
         if card.condition != "ok" and not slow:
             card.born = self.tick  # it is back: read everything
-        card.gate, card.gpm = gate, self.gpm.no(self.tick)
+        card.gate, card.gpm, card.driver = gate, self.gpm.no(self.tick), self.connection.release
         before, answered, unknown = dict(card.answers), gate.answered, gate.unknown
         try:
             self._read(card, slow)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gputop import units
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.gate import No
+from gputop.collect.nvml.gate import No, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 
 _COMPUTE = ("default", "exclusive thread", "prohibited", "exclusive")
@@ -60,6 +60,18 @@ def place(card: Card) -> Answers:
         return dict.fromkeys(("numa_node", "local_cpus"), No("absent"))
     node, cpus = card.slot.read("numa_node"), card.slot.read("local_cpulist")
     return {"numa_node": int(node) if node and node.isdigit() else None, "local_cpus": cpus or None}
+
+
+@probe(every_s=0, fills=("numa_memory",))
+def numa_memory(card: Card) -> Answers:
+    """Whether its memory is a NUMA node of the system, as of a Grace superchip: else it is of none."""
+    try:
+        node: int = card.call("nvmlDeviceGetNumaNodeId")
+    except Unanswered as silent:
+        if silent.no.reason != "unsupported":
+            raise
+        return {"numa_memory": False}
+    return {"numa_memory": node >= 0}
 
 
 def _set_bits(words: Iterable[int]) -> tuple[int, ...]:

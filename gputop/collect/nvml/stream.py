@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.card import Card, Release
 from gputop.collect.nvml.fields import ALL, EACH, Field, field, gauge, rate, read, share, total
 from gputop.collect.nvml.gate import No
+from gputop.collect.nvml.pcie import moved
 from gputop.collect.nvml.probe import Answers, probe
 
 WATTS = gauge(1e-3, low=0.001, high=10_000)  # mW; some drivers say 65,535 W for "unknown"
 _MODULE, _MEMORY = 1, 2  # scopes of power; 0 is the board
 CELSIUS = gauge(low=1, high=150)
 
-STREAM = (
+_COMMON = (
     field("power_watts", WATTS, 185),
     field("power_instant_watts", WATTS, 186),
     field("power_module_watts", WATTS, 185, scope=_MODULE),
@@ -21,22 +22,34 @@ STREAM = (
     field("energy_joules", total(1e-3), 83, 191),
     field("memory_temperature_celsius", CELSIUS, 82),
     field("throttled_power_percent", share, 74),
-    # 269-271 are new; the older 75 counts heat of both kinds
-    field("throttled_heat_percent", share, 269, 75),
-    field("throttled_heat_hard_percent", share, 270),
-    field("throttled_brake_percent", share, 271),
     field("throttled_board_percent", share, 77),
     field("throttled_sync_percent", share, 76),
     field("throttled_reliability_percent", share, 79),
     field("throttled_low_use_percent", share, 78),
     field("throttled_base_percent", share, 81),
-    field("pcie_tx_bytes_per_s", rate(), 197),
-    field("pcie_rx_bytes_per_s", rate(), 198),
+    field("pcie_tx_bytes_per_s", moved, 197),
+    field("pcie_rx_bytes_per_s", moved, 198),
     # KiB over all links; from Blackwell on bytes, link by link
     Field("nvlink_tx_bytes_per_s", rate(1024), ((138, ALL),)),
     Field("nvlink_rx_bytes_per_s", rate(1024), ((139, ALL),)),
     field("mma_stall_percent", gauge(high=100), 297),
 )
+
+
+def _slowed(soft: tuple[int, ...] = (), hard: tuple[int, ...] = (), brake: tuple[int, ...] = ()) -> tuple[Field, ...]:
+    """The counters of heat and power brake by these ids; the older 75 counts heat of both kinds."""
+    return (
+        *_COMMON,
+        field("throttled_heat_percent", share, *soft, 75),
+        field("throttled_heat_hard_percent", share, *hard),
+        field("throttled_brake_percent", share, *brake),
+    )
+
+
+# the first drivers that had them counted under numbers that are those of power smoothing before and after
+# (nvidia-ml-py 12.570, 12.575, 13.580.65 and 13.580.82; "Known issues" of the NVML reference)
+_BEFORE, _FIRST, _NOW = _slowed(), _slowed((251,), (252,), (253,)), _slowed((269,), (270,), (271,))
+_SINCE: tuple[tuple[Release, tuple[Field, ...]], ...] = (((580, 82), _NOW), ((575, 0), _FIRST))
 _SCOPED = {
     "power_module_watts": "power_watts",
     "power_module_instant_watts": "power_instant_watts",
@@ -49,10 +62,13 @@ BY_LINK = (
 )
 
 
-@probe(every_s=1, fills=tuple(one.name for one in STREAM))
+_BACKED = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")  # where GPM is read it says it: its counters last
+
+
+@probe(every_s=1, fills=tuple(one.name for one in _NOW if one.name not in _BACKED), backs=_BACKED)
 def stream(card: Card) -> Answers:
     """One nvmlDeviceGetFieldValues with everything that is wanted every second."""
-    given = read(card, STREAM)
+    given = read(card, next((fields for since, fields in _SINCE if card.driver and card.driver >= since), _BEFORE))
     for name, board in _SCOPED.items():
         if given[name] == given[board]:  # a driver that does not know scopes says the board's power for all
             given[name] = No("unsupported")

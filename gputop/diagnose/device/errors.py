@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gputop import units
+from gputop.diagnose.device import xids
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.steady import RANKS
@@ -13,25 +14,7 @@ from gputop.diagnose.view import View
 from gputop.model import Gpu, Xid
 from gputop.words import amount
 
-# numbers of NVIDIA's list of Xids, sorted as DCGM's health check does
-_BROKEN = {
-    48: "a memory error that could not be corrected",
-    64: "a bad row of memory could not be replaced",
-    74: "an error of an NVLink",
-    79: "the GPU has fallen off the bus",
-    95: "a memory error that was not contained",
-    119: "the GPU's own processor does not answer",
-    120: "the GPU's own processor failed",
-    140: "an error of the memory's own correction",
-}
-_WORN = {63: "a bad row of memory is to be replaced", 94: "a memory error that was contained"}
-_PROGRAMS = {
-    13: "an exception of a kernel",
-    31: "a wrong address of a kernel",
-    32: "an invalid command of a program",
-    43: "a kernel that did not come back",
-    45: "a program that was ended",
-}
+_UNREPAIRED = 64  # of which the card has no spare row left
 _DRAINS = ("drain peers",)
 
 
@@ -76,19 +59,22 @@ def _xids(view: View, gpu: Gpu) -> Iterator[Fault]:
     """Errors as the driver reports them; those that programs cause are said to be such."""
     for xid in {one.number: one for one in gpu.xids}.values():
         ago_s = view.frame.wall_s - xid.wall_s
+        program = xid.number in xids.PROGRAMS
+        if xid.number in xids.HARMLESS or ago_s >= view.limit("program_s" if program else "remembered_s"):
+            continue
         evidence = Evidence(text=f"Xid {xid.number} {units.ago(max(0.0, ago_s))} ago", value=float(xid.number))
-        if xid.number in _BROKEN and ago_s < view.limit("remembered_s"):
-            text = _BROKEN[xid.number]
-            yield Fault("crit", _reported(xid, text), evidence, reset=True, replace=xid.number == 64)
-        elif xid.number in _WORN and ago_s < view.limit("remembered_s"):
-            yield Fault("warn", _reported(xid, _WORN[xid.number]), evidence, reset=True)
-        elif xid.number in _PROGRAMS and ago_s < view.limit("program_s"):
-            text = f"{_PROGRAMS[xid.number]}: most likely a fault of the program"
+        if program:
+            text = f"{xids.PROGRAMS[xid.number]}: most likely a fault of the program"
             yield Fault("info", _reported(xid, text), evidence)
+        elif broken := xids.BROKEN.get(xid.number):
+            yield Fault("crit", _reported(xid, broken), evidence, reset=True, replace=xid.number == _UNREPAIRED)
+        else:
+            said = xids.WORN.get(xid.number) or xids.LINKS.get(xid.number)
+            yield Fault("warn", _reported(xid, said), evidence, reset=xid.number in xids.WORN)
 
 
-def _reported(xid: Xid, text: str) -> str:
-    return f"reported Xid {xid.number}, {text}"
+def _reported(xid: Xid, text: str | None) -> str:
+    return f"reported Xid {xid.number}, {text}" if text else f"reported Xid {xid.number}"
 
 
 def _memory(view: View, gpu: Gpu) -> Iterator[Fault]:

@@ -38,12 +38,18 @@ def pcie_degraded(view: View) -> Iterator[Finding]:
         if not view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
             continue
         width, wider = gpu.pcie_width or 0, gpu.pcie_width_max or 0
-        generation, newer = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
+        generation, newer = gpu.pcie_generation or 0, _expected(view, gpu)
         many = replays is not None and replays > _most(view, generation, width)
         if width < wider or generation < newer or many:
             yield _slow(view, gpu, replays if many else None)
-        elif newer < (gpu.pcie_generation_device_max or 0):
+        elif (gpu.pcie_generation_max or 0) < (gpu.pcie_generation_device_max or 0):
             yield _slot(view, gpu)
+
+
+def _expected(view: View, gpu: Gpu) -> int:
+    """The generation that the link should have now: with little to do, a card saves power by a lower one."""
+    saves = (gpu.performance_state or 0) > view.limit("performance_state")
+    return (gpu.pcie_generation if saves else gpu.pcie_generation_max) or 0
 
 
 def _replays(view: View, gpu: Gpu) -> float | None:
@@ -70,11 +76,12 @@ def _most(view: View, generation: int, width: int) -> float:
 
 def _slow(view: View, gpu: Gpu, replays: float | None) -> Finding:
     width, wider = gpu.pcie_width or 0, gpu.pcie_width_max or 0
-    generation, newer = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
+    generation, newer = gpu.pcie_generation or 0, _expected(view, gpu)
     share = width * 2.0**generation / (wider * 2.0**newer)
     evidence = []
     if share < 1:
-        text = f"{width} of {wider} lanes, generation {generation} of {newer}, under load"
+        saves = " to save power" if newer < (gpu.pcie_generation_max or 0) else ""
+        text = f"{width} of {wider} lanes, generation {generation} of {gpu.pcie_generation_max}{saves}, under load"
         evidence.append(Evidence(text=text, value=100 * share, unit="%", limit=100.0))
     if replays is not None:
         most = _most(view, generation, width)

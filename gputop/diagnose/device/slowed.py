@@ -132,11 +132,19 @@ def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
     partly=("throttled_power_percent", "power_limit_watts", "power_default_limit_watts"),
 )
 def power(view: View) -> Iterator[Finding]:
-    """Slowed below the default limit is a fault; at the default limit it is a card at full load."""
+    """Slowed below the default limit is a fault; at the default limit it is a card at full load.
+
+    The power brake is a fault at any limit; where no counter tells of it, the reasons of now do. So is a slow-down in
+    hardware for which neither heat nor brake is named.
+    """
     for gpu in view.gpus():
-        brake = view.mean(gpu, "throttled_brake_percent")
-        if view.above(brake, "brake_percent"):
-            yield _braked(view, gpu, brake or 0.0)
+        brake, reasons = view.mean(gpu, "throttled_brake_percent"), gpu.throttle_reasons or frozenset()
+        uncounted = gpu.throttled_brake_percent is None and "power brake" in reasons
+        if view.above(brake, "brake_percent") or uncounted:
+            yield _braked(view, gpu, brake)
+            continue
+        if _nameless(view, gpu):
+            yield _hardware(view, gpu)
             continue
         if not view.knows(gpu, "throttled_power_percent", "power_limit_watts", "power_default_limit_watts"):
             continue
@@ -145,17 +153,50 @@ def power(view: View) -> Iterator[Finding]:
             yield _capped(view, gpu, capped or 0.0)
 
 
-def _braked(view: View, gpu: Gpu, brake: float) -> Finding:
+def _nameless(view: View, gpu: Gpu) -> bool:
+    """Whether the hardware slows it without a cause; while the P-state changes it does so for a moment."""
+    reasons = gpu.throttle_reasons or frozenset()
+    counted = gpu.throttled_heat_hard_percent or gpu.throttled_brake_percent
+    named = counted or reasons & {"hard heat", "power brake"}
+    return "hardware" in reasons and not named and (gpu.performance_state or 0) <= view.limit("performance_state")
+
+
+def _hardware(view: View, gpu: Gpu) -> Finding:
     lost = slowed(view, gpu)
-    text = f"power brake {brake:.0f} % of the last {view.limit('window_s'):.0f} s"
+    return view.found(
+        gpu,
+        "warn",
+        "is slowed by its hardware",
+        evidence=(
+            Evidence(text="the driver names neither heat nor the power brake as its cause"),
+            *_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost),
+        ),
+        steps=(
+            Step(
+                text="check its power: supplies, cables, the rack; what it draws in a moment is more than it is given"
+            ),
+            Step(
+                text="and its heat, where the driver has no number for it",
+                command=f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {gpu.index}",
+            ),
+        ),
+        confidence=0.8,
+        grade="driver",
+        lost_share=lost,
+    )
+
+
+def _braked(view: View, gpu: Gpu, brake: float | None) -> Finding:
+    lost = slowed(view, gpu)
+    told = Evidence(text="the driver names the power brake as what slows it now")
+    if brake is not None:
+        text = f"power brake {brake:.0f} % of the last {view.limit('window_s'):.0f} s"
+        told = Evidence(text=text, value=brake, unit="%", limit=view.limit("brake_percent"))
     return view.found(
         gpu,
         "crit",
         "is stopped by the power brake of its server",
-        evidence=(
-            Evidence(text=text, value=brake, unit="%", limit=view.limit("brake_percent")),
-            *_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost),
-        ),
+        evidence=(told, *_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost)),
         steps=(Step(text="check power supplies, their cables and the rack's power: the server itself asked for this"),),
         confidence=0.9,
         grade="driver",

@@ -114,6 +114,9 @@ def _nobodys(view: View, gpu: Gpu, named_here: Named) -> Nothing | None:
     """Memory that is in use while no process that the driver names has it, on a GPU where nothing runs."""
     if not view.knows(gpu, "vram_used_bytes", "vram_total_bytes"):
         return None
+    if gpu.numa_memory:  # the system keeps pages of those who ended, and files: it is no fault of the driver
+        view.abstain(gpu, Missing(metric="vram_used_bytes", reason="unsupported"))
+        return None
     if any(share.vram_bytes is None for _, share in named_here):
         view.abstain(gpu, Missing(metric="vram_bytes", reason="unsupported"))
         return None

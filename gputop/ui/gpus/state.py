@@ -41,7 +41,7 @@ class State:
 
 
 def state(gpu: Gpu, past: Past) -> State:
-    """Lost, hung, asleep, stale, thermal, power cap, idle, busy: the first that holds."""
+    """Lost, hung, starting, asleep, stale, thermal, power cap, idle, busy: the first that holds."""
     if gpu.condition != "ok":
         return _unwell(gpu)
     if gpu.age_s > 0:
@@ -73,6 +73,8 @@ def _unwell(gpu: Gpu) -> State:
     age = f" {ago(gpu.condition_s)}" if gpu.condition_s >= 1 else ""
     if gpu.condition == "asleep":
         return State("asleep", "SLEEP", "dim", stale=True)
+    if gpu.condition == "starting":
+        return State(f"starting{age}", "START", "dim", stale=True)
     return State(f"{gpu.condition}{age}", gpu.condition.upper(), "crit", "crit", stale=True)
 
 

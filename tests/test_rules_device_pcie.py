@@ -1,0 +1,53 @@
+"""The PCIe link of a card: the rule fires, just does not, and abstains."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.judged import Machine, found, refused, silent
+
+
+def machine(**gpu: object) -> Machine:
+    return Machine(gpu=gpu)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "severity"),
+    [
+        ({"pcie_width": 8}, "warn"),
+        ({"pcie_generation": 4}, "warn"),
+        ({"pcie_generation": 4, "performance_state": 2}, "warn"),
+        ({"pcie_generation": 1, "performance_state": 5}, None),  # it saves power, though it has a little to do
+        ({"pcie_width": 8, "pcie_generation": 1, "performance_state": 8}, "warn"),
+        ({"pcie_width": 8, "pcie_width_max": 8}, None),
+        ({"pcie_width": 8, "busy_percent": 19.0}, None),  # at rest it saves power
+        ({"pcie_generation_device_max": 6}, "info"),
+        ({"pcie_replays": lambda t: int(t * 32 / 60)}, "warn"),
+        ({"pcie_replays": lambda t: int(t * 29 / 60)}, None),
+        ({"pcie_replays": lambda t: 5000}, None),  # from before
+    ],
+)
+def test_pcie_degraded(gpu: dict[str, object], severity: str | None) -> None:
+    finding = found(machine(**gpu).verdict(240), "pcie-degraded")
+    assert (finding and finding.severity) == severity
+
+
+def test_pcie_degraded_says_what_is_lost() -> None:
+    told = found(machine(pcie_width=8, pcie_generation=4, pci_bus_id="00000000:1B:00.0").verdict(90), "pcie-degraded")
+    assert told is not None
+    assert told.headline == "has a PCIe link at 25 % of its speed"
+    assert told.evidence[0].text == "8 of 16 lanes, generation 4 of 5, under load"
+    assert told.steps[0].command == "sudo lspci -vv -s 0000:1b:00.0 | grep -E 'LnkCap|LnkSta'"
+    assert told.steps[0].needs_root
+    assert not told.primary
+
+
+def test_pcie_degraded_leaves_out_the_generation_of_a_card_that_saves_power() -> None:
+    told = found(machine(pcie_width=8, pcie_generation=1, performance_state=8).verdict(90), "pcie-degraded")
+    assert told is not None
+    assert told.headline == "has a PCIe link at 50 % of its speed"
+    assert told.evidence[0].text == "8 of 16 lanes, generation 1 of 5 to save power, under load"
+
+
+def test_pcie_degraded_abstains_without_the_link() -> None:
+    assert silent(machine(**refused("pcie_width")).verdict(5), "pcie-degraded") is not None
