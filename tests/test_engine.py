@@ -124,7 +124,7 @@ def frame(ranks: int = 2, job: str = "j") -> Frame:
 
 
 def told(*findings: Finding, tenants: dict[str, list[Process]] | None = None) -> list[Finding]:
-    return fold(findings, frame(), tenants or {}, LIMITS["engine"])
+    return fold(findings, frame(), tenants or {}, LIMITS)
 
 
 def test_ranks_with_the_same_finding_are_one_of_the_job() -> None:

@@ -97,9 +97,8 @@ class Engine:
         self._steady.restart(self._remembered.restarted)
         self._remembered.restarted.clear()
         shown = self._steady.take(found, frame.mono_s, stands_for_s)
-        limits = self._tables.limits["engine"]
         self._verdict = Verdict(
-            findings=tuple(fold(shown, frame, self._remembered.tenants, limits)),
+            findings=tuple(fold(shown, frame, self._remembered.tenants, self._tables.limits)),
             abstained=tuple(together(view.abstained)),
             classes=self._classes(view, shown),
         )

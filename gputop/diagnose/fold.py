@@ -6,27 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Subject
+from gputop.diagnose.limits import Limits, Table
 from gputop.diagnose.rule import RULES, Level
 from gputop.diagnose.steady import RANKS
 from gputop.model import Frame, Process
 
 _CERTAIN = 0.5  # a finding less sure than that explains nothing
 Tenants = Mapping[str, Sequence[Process]]  # who computes on a GPU, by uuid
-Limits = Mapping[str, float]
 # a rule that says that others cannot be judged yet
 _TOO_EARLY = {"cold-cache": frozenset({"io-bound", "io-small-files", "network-fs-bound"})}
 _Group = tuple[str, object]  # a job, a process without one, a GPU without either, the host
 
 
 def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Limits) -> list[Finding]:
-    """The findings as they are told, the most urgent first; `limits` are those of the engine."""
+    """The findings as they are told, the most urgent first."""
+    numbers = limits["engine"]
     groups: dict[_Group, list[Finding]] = {}
     for finding in _together(findings, frame, tenants):
         groups.setdefault(_group(finding.subject, tenants), []).append(finding)
     host = groups.pop(("host", None), [])
     told = []
     for group in groups.values():
-        told += _told(group, host, limits)
+        told += _told(group, host, numbers)
     used = {cause for finding in told for cause in finding.causes}
     told += _alone([finding for finding in host if finding.rule not in used])
     return sorted(told, key=lambda finding: (not finding.primary, -RANKS[finding.severity], _order(finding)))
@@ -74,7 +75,7 @@ def _group(subject: Subject, tenants: Tenants) -> _Group:
     return ("process", subject.processes[0]) if subject.processes else ("host", None)
 
 
-def _told(group: list[Finding], host: list[Finding], limits: Limits) -> list[Finding]:
+def _told(group: list[Finding], host: list[Finding], numbers: Table) -> list[Finding]:
     """One group: its causes folded, its primary marked."""
     slight: list[Finding] = []
     known = any(_explains(finding) for finding in (*group, *host))
@@ -85,14 +86,14 @@ def _told(group: list[Finding], host: list[Finding], limits: Limits) -> list[Fin
     causes += [one for one in host if RULES[one.rule].level is Level.CAUSE and one.severity != "info"]
     if starved and causes:
         first, *others = sorted(starved, key=_order)
-        slight = [cause for cause in causes if _slight(cause, first, limits["because"])]
+        slight = [cause for cause in causes if _slight(cause, first, numbers["because"])]
         causes = sorted((cause for cause in causes if cause not in slight), key=_order)
         group = [finding for finding in group if finding not in starved and finding not in causes]
         group += [_because(first, causes) if causes else first, *others]
     group.sort(key=_order)
-    if any(finding.severity != "info" and not finding.healthy for finding in group if _may_lead(finding, limits)):
+    if any(finding.severity != "info" and not finding.healthy for finding in group if _may_lead(finding, numbers)):
         group = [finding for finding in group if not finding.healthy]
-    leads = [finding for finding in group if _may_lead(finding, limits) and finding not in slight]
+    leads = [finding for finding in group if _may_lead(finding, numbers) and finding not in slight]
     lead = next((finding for finding in leads if not _remark(finding)), leads[0] if leads else None)
     return [replace(finding, primary=True) if finding is lead else finding for finding in group]
 
@@ -165,10 +166,10 @@ def _level(finding: Finding) -> Level:
     return rule.crit_level if rule.crit_level is not None and finding.severity == "crit" else rule.level
 
 
-def _may_lead(finding: Finding, limits: Limits) -> bool:
+def _may_lead(finding: Finding, numbers: Table) -> bool:
     level = _level(finding)
     if level is Level.DEVICE:
-        return (finding.lost_share or 0.0) >= limits["clocks_cost"]
+        return (finding.lost_share or 0.0) >= numbers["clocks_cost"]
     return level is not Level.NEVER and not (level is Level.CAUSE and finding.severity == "info")
 
 
