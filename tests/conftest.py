@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ settings.load_profile("gputop")
 
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all is collected: nothing of it ever goes
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what nohup starts ignores it, and so would all that tests start
     config.pluginmanager.register(Matrix(), "fault-matrix")
     config.pluginmanager.register(Order(), "order")
 
