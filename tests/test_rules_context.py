@@ -15,7 +15,7 @@ QUIET: dict[str, Any] = {"busy_percent": 0.0, "power_watts": 70.0, "sm_active_pe
 
 def on_cpu(gpu: dict[str, Any] | None = None, loaders: int = 0, **trainer: Any) -> Machine:
     """A training run without a context."""
-    plain = {"gpus": (), "cpu_percent": 790.0, "age_s": lambda t: 590 + t, "libraries": ("torch",)}
+    plain = {"gpus": (), "cpu_percent": 790.0, "age_s": lambda t: 290 + t, "libraries": ("torch",)}
     return Machine(gpu=QUIET | {"vram_used_bytes": 5e8} | (gpu or {}), trainer=plain | trainer, loaders=loaders)
 
 
@@ -26,7 +26,7 @@ def on_cpu(gpu: dict[str, Any] | None = None, loaders: int = 0, **trainer: Any) 
         (on_cpu(cpu_percent=101.0), "warn"),
         (on_cpu(cpu_percent=99.0), None),
         (on_cpu(age_s=119.0), None),
-        (on_cpu(age_s=599.0), "info"),  # it may still prepare its data
+        (on_cpu(age_s=299.0), "info"),  # it may still prepare its data
         (on_cpu(age_s=121.0, loaders=1), "warn"),
         (on_cpu(command=("python", "main.py")), None),  # nothing says that it trains
         (on_cpu(command=("python", "main.py"), loaders=1), "warn"),
@@ -61,7 +61,7 @@ def test_no_cuda_context_says_how_to_move() -> None:
     told = found(on_cpu().verdict(200), "no-cuda-context")
     assert told is not None
     assert told.primary
-    assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 13m 8s after its start"
+    assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 8m 8s after its start"
     assert told.steps[2].command == 'model.to("cuda"); x = x.to("cuda", non_blocking=True)'
 
 

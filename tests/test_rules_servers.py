@@ -8,8 +8,9 @@ import pytest
 
 from gputop.model import GpuShare
 from tests.judged import Machine, found
-from tests.test_rules_efficiency import LINK, writing
+from tests.test_rules_efficiency import LINK
 from tests.test_rules_feed import alone, saturated
+from tests.test_rules_stalls import writing
 
 SERVER = {"command": ("VLLM::EngineCore",), "name": "VLLM::EngineCor"}
 READS_ALONE = Machine(

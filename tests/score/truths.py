@@ -40,7 +40,7 @@ EXPECTED = {
     "small-job": Expected(
         "small-job", "info", ("overhead-bound", "starved-cause-unknown", "busy-not-effective"), by_s=1000.0
     ),
-    "no-cuda-context": Expected("no-cuda-context", "warn", ("starved-cpu-saturated", "slow-start"), by_s=200.0),
+    "no-cuda-context": Expected("no-cuda-context", "warn", ("starved-cpu-saturated", "slow-start"), by_s=370.0),
     "gpu-idle-cpu-busy": Expected("gpu-idle-cpu-busy", "warn", ("loader-in-main", "no-cuda-context")),
     "gpu-unused-in-job": Expected("gpu-unused-in-job", "warn", ("gpu-idle-cpu-busy", "dataparallel"), by_s=1900.0),
     "slow-start": Expected("slow-start", "info", ("gpu-idle-cpu-busy", "no-cuda-context"), by_s=340.0),

@@ -212,7 +212,8 @@ class Threads:
         if threads == 1 and percent is not None and waited is not None:
             wanted = 100 * percent / (100 - waited) if waited < 100 else 100.0
             busy = int(wanted >= 100 * BUSY)
-        return {**sampled, "busy_threads": busy, "run_wait_percent": waited}
+        backward = 0.0 if threads == 1 else None
+        return {**sampled, "busy_threads": busy, "run_wait_percent": waited, "backward_percent": backward}
 
     def switching(self, identity: Identity) -> tuple[float, float] | None:
         """Context switches a second of its busy threads other than the main one: asked for, forced on them."""
