@@ -109,15 +109,26 @@ class Advising(Framing):
         if process is None:
             self.say(f"{told.whom(finding.subject, self.shown.frame)}: no process here to go to")
             return
+        if not self.table.listing.go(process_key(process)):
+            # the keys stay with the advice: on the table they would be about whoever is under its cursor
+            self.say(f"{process.pid} {self._hidden()}")
+            return
         self.unzoom()
         if not (self.panes and self.panes.processes):
             self.say("the processes are not shown here")
             return
         self.set_focus(self.table)
         self.table.key()
-        self.table.listing.go(process_key(process))
         self.refocused()
         self.table.redraw()
+
+    def _hidden(self) -> str:
+        """Why a process has no line, and the key that gives it one."""
+        view = self.table.listing.view
+        if view.filter is None and view.user is None:
+            return f"is not listed{hint(self.names, ': {} lists all processes', 'everything')}"
+        by = "by the filter" if view.filter is not None else f"while only {view.user} is shown"
+        return f"is hidden {by}{hint(self.names, ': {} shows all', 'back')}"
 
     def _process(self, finding: Finding) -> Process | None:
         """The first that it names; of a GPU the one that holds most of it; of the machine the busiest trainer."""

@@ -50,7 +50,7 @@ class Listing:
             self._opened = True
             self._find(first)
             self.unfold()
-            self._reveal()
+            self.reveal()
 
     def touch(self, now_s: float) -> None:
         """A key was pressed: for a while nothing changes places."""
@@ -59,11 +59,13 @@ class Listing:
     def move(self, lines: int) -> None:
         """Move the cursor, as far as there are lines."""
         self.at = min(max(0, self.at + lines), max(0, len(self.rows) - 1))
-        self._reveal()
+        self.reveal()
 
-    def go(self, key: Key) -> None:
-        """Put the cursor on a line, unfolding what it is in; nowhere if there is no such line."""
+    def go(self, key: Key) -> bool:
+        """Put the cursor on a line, unfolding what it is in; whether there is such a line: else nothing moves."""
         above = {row.key: row.parent for row in self.unfolded()}
+        if key not in above:
+            return False
         inside, parent = list[Key](), above.get(key)
         while parent:
             inside.append(parent)
@@ -72,7 +74,8 @@ class Listing:
             if key not in {row.key for row in self.rows}:
                 self.look(replace(self.view, folds={**self.view.folds, **dict.fromkeys(opened, True)}))
         self._find(key)
-        self._reveal()
+        self.reveal()
+        return True
 
     def unfolded(self) -> list[Row]:
         """Every line there would be if nothing were folded, in the order they would have."""
@@ -91,12 +94,14 @@ class Listing:
     def resize(self, height: int) -> None:
         """Give the window another height; the cursor stays in sight."""
         self.height = max(1, height)
-        self._reveal()
+        self.reveal()
 
-    def _reveal(self) -> None:
-        """Move the window as little as shows the cursor."""
+    def reveal(self) -> bool:
+        """Move the window as little as shows the cursor; whether it was out of sight."""
+        before = self.top
         self.top = min(max(self.top, self.at - self.height + 1), self.at)
         self.top = min(self.top, max(0, len(self.rows) - self.height))
+        return self.top != before
 
     def fold(self) -> None:
         """Fold the cursor's line, or go to its parent when there is nothing to fold."""
@@ -106,7 +111,7 @@ class Listing:
             self.look(replace(self.view, folds={**folds, row.key: False}))
         elif row and row.parent:
             self._find(row.parent)
-            self._reveal()
+            self.reveal()
 
     def unfold(self) -> None:
         """Show what is below the cursor's line."""
@@ -151,7 +156,7 @@ class Listing:
             self._find(before[self.at].key, {row.key: row.parent for row in before})
         self.at = min(self.at, max(0, len(self.rows) - 1))
         if seen:
-            self._reveal()
+            self.reveal()
         else:
             self.scroll(0)
 
