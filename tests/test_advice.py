@@ -280,30 +280,6 @@ def test_keys_choose_mute_copy_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     play(scene, ALL.frame, past=minute(ALL.frame))
 
 
-@pytest.mark.parametrize(
-    ("keys", "why"),
-    [
-        (("f4", *"user=bob", "enter"), "is hidden by the filter: Esc shows all"),
-        (("u", "down", "down", "enter"), "is hidden while only bob is shown: Esc shows all"),
-    ],
-)
-def test_who_is_hidden_is_not_gone_to_and_the_keys_stay_with_the_advice(keys: tuple[str, ...], why: str) -> None:
-    async def scene(stage: Stage) -> None:
-        main = stage.app.main
-        main.show(ALL)
-        await stage.press(*keys, "a", "down")
-        assert main.sheet.chosen
-        assert main.sheet.chosen.subject.processes == ALL.frame.jobs[0].ranks
-        before = stage.selected
-        await stage.press("enter")
-        assert f" {ALL.frame.by_identity[ALL.frame.jobs[0].ranks[0]].pid} {why}" == stage.lines[-1]
-        assert (stage.selected, main.advised) == (before, True)
-        await stage.press("escape", "escape", "a", "enter")
-        assert stage.selected == str(ALL.frame.by_identity[ALL.frame.jobs[0].ranks[0]].pid)
-
-    play(scene, ALL.frame, past=minute(ALL.frame))
-
-
 def test_whom_the_chosen_finding_is_about_is_marked() -> None:
     async def scene(stage: Stage) -> None:
         stage.app.main.show(ALL)

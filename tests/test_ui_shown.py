@@ -10,9 +10,9 @@ from textual import events
 from gputop.model import Frame, Process, Role
 from tests.acting import job
 from tests.dialogs import named, says, trainer
+from tests.screens import Stage, play
 from tests.scripted import frame as scripted
 from tests.scripted import process
-from tests.screens import Stage, play
 from tests.test_ui_act import nice, to
 
 FILTER = "f4"
@@ -77,10 +77,12 @@ def test_stacks_and_profiles_are_of_the_ranks_that_are_shown() -> None:
         async def scene(stage: Stage) -> None:
             main = stage.app.main
             await only(stage, f"pid={second.pid}")
-            assert (whom := main._whom()) and (whom[1].pid, whom[2], whom[3].processes) == (second.pid, False, ())
+            assert (whom := main._whom())
+            assert (whom[1].pid, whom[2], whom[3].processes) == (second.pid, False, ())
             await stage.press("escape")
             await only(stage, "role=trainer")
-            assert (whom := main._whom()) and [each.pid for each in whom[3].processes] == [first.pid, second.pid]
+            assert (whom := main._whom())
+            assert [each.pid for each in whom[3].processes] == [first.pid, second.pid]
             await stage.press("p")
             assert "[x] the 2 shown" in stage.text
 

@@ -142,10 +142,11 @@ class Acting(Board):
     def unseen(self) -> bool:
         """Whether the line that is meant was out of sight, where the wheel leaves it; it is no longer."""
         listing = self.table.listing
-        if listing.tags or not listing.reveal():
-            return False
-        self.table.redraw()
-        return True
+        before = listing.top
+        if not listing.tags:
+            listing.move(0)
+            self.table.redraw()
+        return listing.top != before
 
     def _picked(self) -> tuple[Frame, Process, Scope, Others] | None:
         """The process under the cursor; of a job the one that leads it, and then all of it is meant.

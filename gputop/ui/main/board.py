@@ -217,7 +217,8 @@ class Board(Screen[None], inherit_bindings=False):
         of_processes = key.group in ("PICK", "SORT", "ACT") or key.action.startswith("open")
         if not of_processes or not self.panes or self.panes.processes:
             return ""
-        shown = hint(self.names, ": {} shows them", "pane-processes", "zoom")
+        ways = ("pane-processes",) if self.alone is None or "processes" in self.hidden else ("pane-processes", "zoom")
+        shown = hint(self.names, ": {} shows them", *ways)
         return self.too_small("processes") or f"the processes are hidden{shown}"
 
     def too_small(self, what: str) -> str:

@@ -21,8 +21,8 @@ class Framing(Board):
         return (self.too_small("more panes") if zooms or key.id in _HIDING else "") or super().why_not(key)
 
     def action_hide(self, pane: Pane) -> None:
-        """Show or hide a pane; one stays."""
-        hidden = self.hidden ^ {pane}
+        """Show or hide a pane; one stays. Beside one that is alone all are as if hidden: it shows the pane."""
+        hidden = self.hidden - {pane} if self.alone not in (None, pane) else self.hidden ^ {pane}
         if len(hidden) == len(_NAMES):
             self.say("one pane stays")
             return

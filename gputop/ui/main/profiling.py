@@ -99,7 +99,7 @@ class Profiling(Acting, Advising):
         """Who is meant, whether all ranks of the job are, and who else: of a job and of a launcher it is the first
         rank, of several that are tagged or shown the first that trains."""
         if self.advised and self.shown and self.sheet.chosen:
-            process = self._process(self.sheet.chosen)
+            process = self.advised_process("to look into")
             return (self.shown.frame, *_rank(self.shown.frame, process), NOBODY) if process else None
         picked = self._picked()
         if picked is None:

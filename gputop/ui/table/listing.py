@@ -50,7 +50,7 @@ class Listing:
             self._opened = True
             self._find(first)
             self.unfold()
-            self.reveal()
+            self._reveal()
 
     def touch(self, now_s: float) -> None:
         """A key was pressed: for a while nothing changes places."""
@@ -59,7 +59,7 @@ class Listing:
     def move(self, lines: int) -> None:
         """Move the cursor, as far as there are lines."""
         self.at = min(max(0, self.at + lines), max(0, len(self.rows) - 1))
-        self.reveal()
+        self._reveal()
 
     def go(self, key: Key) -> bool:
         """Put the cursor on a line, unfolding what it is in; whether there is such a line: else nothing moves."""
@@ -74,7 +74,7 @@ class Listing:
             if key not in {row.key for row in self.rows}:
                 self.look(replace(self.view, folds={**self.view.folds, **dict.fromkeys(opened, True)}))
         self._find(key)
-        self.reveal()
+        self._reveal()
         return True
 
     def unfolded(self) -> list[Row]:
@@ -94,14 +94,12 @@ class Listing:
     def resize(self, height: int) -> None:
         """Give the window another height; the cursor stays in sight."""
         self.height = max(1, height)
-        self.reveal()
+        self._reveal()
 
-    def reveal(self) -> bool:
-        """Move the window as little as shows the cursor; whether it was out of sight."""
-        before = self.top
+    def _reveal(self) -> None:
+        """Move the window as little as shows the cursor."""
         self.top = min(max(self.top, self.at - self.height + 1), self.at)
         self.top = min(self.top, max(0, len(self.rows) - self.height))
-        return self.top != before
 
     def fold(self) -> None:
         """Fold the cursor's line, or go to its parent when there is nothing to fold."""
@@ -111,7 +109,7 @@ class Listing:
             self.look(replace(self.view, folds={**folds, row.key: False}))
         elif row and row.parent:
             self._find(row.parent)
-            self.reveal()
+            self._reveal()
 
     def unfold(self) -> None:
         """Show what is below the cursor's line."""
@@ -156,7 +154,7 @@ class Listing:
             self._find(before[self.at].key, {row.key: row.parent for row in before})
         self.at = min(self.at, max(0, len(self.rows) - 1))
         if seen:
-            self.reveal()
+            self._reveal()
         else:
             self.scroll(0)
 
