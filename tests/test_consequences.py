@@ -132,7 +132,7 @@ def test_a_dialog_counts_them_among_its_ranks() -> None:
         (over_two_machines(1), "4 of 8"),
     ):
         (rank,) = (one for one in now.processes if one.pid == 1100)
-        assert f"rank {said} of llama" in facts(now, rank, "·")
+        assert f"{said} of llama" in facts(now, rank, "·")
 
 
 def test_a_notebook_loses_what_it_knows() -> None:

@@ -70,6 +70,7 @@ def test_header_at_every_width(golden: Callable[[str, str], None]) -> None:
         (Status(taped=Taped(742.0, 3 * 1024**2, paused=True)), "● rec paused  live 1.0s  12:01:00 "),
         (Status(label="run.jsonl.gz", replay=True), " REPLAY   2027-01-15  12:01:00 "),
         (Status(label="stream", ended=True), " ended   stream 1.0s  12:01:00 "),
+        (Status(readonly=True), "read-only  live 1.0s  12:01:00 "),
         (Status(slow_link_s=3), "slow link: every 3 s  live 1.0s  12:01:00 "),
     ],
 )

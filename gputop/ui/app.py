@@ -133,6 +133,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
             replay=isinstance(self.source, Seekable) and not self._failure,
             taped=self.tape.taped,
             ended=self._ended and not self._failure,
+            readonly=self.main.readonly,
         )
 
     def _slow_link_s(self) -> float | None:

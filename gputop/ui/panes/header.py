@@ -41,6 +41,7 @@ class Status:
     replay: bool = False  # the time shown is one of the past
     taped: Taped | None = None
     ended: bool = False  # this frame is the last one
+    readonly: bool = False  # nothing is changed from here
 
 
 def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
@@ -101,6 +102,8 @@ def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
         pieces.append((86, [Run(draw.cut(slow.text.partition(":")[0], 32), "warn")]))
     if status.taped:
         pieces.append((91, _taped(status.taped, look)))
+    if status.readonly:
+        pieces.append((89, [Run("read-only", "bright")]))
     if status.frozen:
         pieces.append((93, [Run(" frozen ", "bright", True, True)]))
     if status.ended:
