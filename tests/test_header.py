@@ -78,6 +78,12 @@ def test_header_says_how_fresh_it_is(status: Status, said: str) -> None:
     assert header(server(8)[0], 160, READABLE, status).text.endswith(said)
 
 
+@pytest.mark.parametrize(("late_s", "interval_s", "said"), [(1.6, 1.0, True), (0.9, 1.0, False), (1.6, 10.0, False)])
+def test_header_says_that_it_was_collected_late(late_s: float, interval_s: float, said: bool) -> None:
+    text = header(replace(server(8)[0], late_s=late_s), 160, READABLE, Status(interval_s=interval_s)).text
+    assert ("collected 2 s late" in text) == said
+
+
 def test_header_says_that_sampling_slowed_itself() -> None:
     slow = Note(subject="monitor", key="slow", text="sampling every 8 s: driver calls take 200 ms")
     line = header(frame((gpu(0),), notes=(slow,)), 120, READABLE, Status())

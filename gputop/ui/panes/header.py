@@ -98,6 +98,8 @@ def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
     pieces: list[Piece] = []
     if status.slow_link_s is not None:
         pieces.append((87, [Run(f"slow link: every {status.slow_link_s:.0f} s", "warn")]))
+    if frame.late_s > max(1.0, status.interval_s / 2):
+        pieces.append((85, [Run(f"collected {frame.late_s:.0f} s late", "warn")]))
     if slow := frame.note("slow"):
         pieces.append((86, [Run(draw.cut(slow.text.partition(":")[0], 32), "warn")]))
     if status.taped:
