@@ -144,3 +144,16 @@ def test_a_user_who_does_nothing_here_is_told_so() -> None:
         assert "41100" in stage.pids
 
     play(scene, frame(LLAMA, gpus=8, loose=(process(7, user="root"),)))
+
+
+def test_what_is_not_shown_of_a_command_is_found_too() -> None:
+    hidden = process(
+        9, name="python3.11", cpu_percent=200.0, command=("/opt/conda/bin/python3.11", "x" * 500, "--last")
+    )
+
+    async def scene(stage: Stage) -> None:
+        for words in ("/opt/conda", "python3.11", "--last"):
+            await stage.press("home", "slash", *words, "enter")
+            assert stage.selected == "9"
+
+    play(scene, frame(LLAMA, loose=(hidden,)))

@@ -15,6 +15,7 @@ from gputop.ui.panes.prompt import pointing
 from gputop.ui.table.compare import Wrong
 from gputop.ui.table.filter import HINT, parse
 from gputop.ui.table.row import Key, Row
+from gputop.words import searched
 
 NOWHERE = "nowhere"
 _IN_TEXT = re.compile(r"F\d+")  # where one types, other keys are text
@@ -173,7 +174,8 @@ class Seeking(Board):
 
 
 def _matches(row: Row, words: str) -> bool:
-    text = f"{row.label} {row.user or (row.process and row.process.user) or ''} {row.text}".casefold()
+    own = searched(row.process) if row.process else ""
+    text = f"{row.label} {row.user or (row.process and row.process.user) or ''} {row.text} {own}".casefold()
     return all(word in text for word in words.casefold().split())
 
 
