@@ -32,6 +32,12 @@ class Seeking(Board):
         """Take a key as text while something is typed; whether it was."""
         return self.asking is not None and self.prompt.take(event)
 
+    def place(self) -> None:
+        """Give every pane its place; where there is none for the line, it ends, and what was typed holds."""
+        super().place()
+        if self.asking is not None and self.panes and not self.panes.prompt:
+            self._close()
+
     def _ask(
         self, what: Literal["find", "filter"], text: str, changed: Callable[[str], None], ended: Callable[[bool], None]
     ) -> None:
@@ -47,7 +53,7 @@ class Seeking(Board):
         self.asking = None
         self.bar.lend(None)
         self.place()
-        self.set_focus(self.table)
+        self.set_focus(self.table if self.table.display else None)  # a small screen may not have it
 
     def _hint(self, text: str) -> None:
         self.bar.lend(Line(self.look, "raised").add(f" {text}", "dim"))
