@@ -65,6 +65,7 @@ def test_header_at_every_width(golden: Callable[[str, str], None]) -> None:
     [
         (Status(), "live 1.0s  12:01:00 "),
         (Status(label="demo showcase", interval_s=10), "demo showcase 10.0s  12:01:00 "),
+        (Status(interval_s=0.25), "live 0.25s  12:01:00 "),
         (Status(frozen=True), " frozen   live 1.0s  12:01:00 "),
         (Status(taped=Taped(742.0, 3 * 1024**2, paused=False)), "● rec 12m 3.0M  live 1.0s  12:01:00 "),
         (Status(taped=Taped(742.0, 3 * 1024**2, paused=True)), "● rec paused  live 1.0s  12:01:00 "),

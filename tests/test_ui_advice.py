@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.diagnose import Subject
+from gputop import told
+from gputop.diagnose import Evidence, Subject
 from tests.advised import fine, found, hot, update
 from tests.screens import Stage, play
 from tests.scripted import minute
@@ -81,3 +82,17 @@ def test_beside_the_advice_alone_a_hint_names_keys_that_show_the_processes() -> 
         assert main.focused is main.table
 
     play(scene, ALL.frame, past=minute(ALL.frame))
+
+
+@pytest.mark.parametrize(
+    ("limit", "text", "said"),
+    [
+        (1_040_073_472.0, "it reads 0.30 GB/s", "1.04 GB/s"),
+        (50e6, "reads 12 MB/s", "50 MB/s"),
+        (1_500_000.0, "reads 0.2 MB/s", "1.5 MB/s"),
+        (20e3, "writes nothing", "20 kB/s"),
+        (50e6, "below 50 MB/s", ""),
+    ],
+)
+def test_a_limit_reads_as_the_number_beside_it(limit: float, text: str, said: str) -> None:
+    assert told.limit(Evidence(text=text, value=1.0, unit="B/s", limit=limit)) == said

@@ -114,9 +114,15 @@ def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
         pieces.append((94, [Run(" REPLAY ", "memory", True, True)]))
         pieces.append((88, [Run(time.strftime("%Y-%m-%d", time.localtime(frame.wall_s)), "dim")]))
     else:
-        pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {status.interval_s:.1f}s", "dim")]))
+        pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {_seconds(status.interval_s)}s", "dim")]))
     pieces.append((92, [Run(clock, "bright")]))
     return pieces
+
+
+def _seconds(interval_s: float) -> str:
+    """With a decimal, and with two where there are two: 1.0, 0.25."""
+    text = f"{interval_s:.2f}"
+    return text.removesuffix("0")
 
 
 def _taped(taped: Taped, look: Look) -> list[Run]:
