@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,15 @@ VERSION = 1  # of the file; a later one is not guessed at
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _NAMED = 3  # how many problems the warning names; the rest it counts
 _LONGEST = 200
+_MENTIONS = re.compile(rb"^[ \t]*[\"']?readonly[\"']?[ \t]*=", re.MULTILINE)  # and is no comment
+_SEE = "see `gputop docs configuration`"
 
 Read = Callable[[str], "bytes | None"]  # None: there is no such file; an exception says in one line why it is refused
 Keys = tuple[tuple[str, tuple[str, ...]], ...]  # other keys, by the id of what they do
 Thresholds = Mapping[str, Mapping[str, float]]  # the numbers of the rules
 Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file of this name; what of it is not used
-Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str]]"]  # of a table; and what of it is not used
+# of a table: the keys, what of it is not used, and who has lost a key to another
+Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str], list[str]]"]
 
 
 def _setting(
@@ -36,6 +39,7 @@ class Origin:
 
     path: str | None = None  # of the file, which need not be there
     trouble: str = ""  # why nothing of the file is used: then it is not written either
+    unused: str = ""  # what of it and of the environment is not used, as one line
     overruled: Mapping[str, str] = field(default_factory=dict)  # by key: the flag or variable that overrules the file
 
 
@@ -125,27 +129,6 @@ BY_KEY = {setting.key: setting for setting in SETTINGS}
 FLAGS = frozenset(BY_KEY)  # what the command line may overrule, by the names it has there
 
 
-def plain(ascii: str, encoding: str | None) -> bool:
-    """Whether a stream of this encoding gets ASCII only; `ascii` is the setting: auto, on or off."""
-    return ascii == "on" or (ascii != "off" and not _is_utf8(encoding or ""))
-
-
-def understood(encoding: str | None, environ: Mapping[str, str]) -> str:
-    """The encoding of who reads a standard stream that Python writes in this one.
-
-    In the C locale, and in one that is not installed, Python writes UTF-8 whoever reads (PEP 538, PEP 540). A locale
-    that is named and does not say UTF-8 is believed; none named, as in most containers, says nothing.
-    """
-    unasked = sys.flags.utf8_mode and not (environ.get("PYTHONUTF8") or environ.get("PYTHONIOENCODING"))
-    named = environ.get("LC_ALL") or environ.get("LANG") or "UTF-8"  # LC_CTYPE: Python has put its own there
-    return "ascii" if unasked and not _is_utf8(named) else encoding or "ascii"
-
-
-def _is_utf8(name: str) -> bool:
-    """Whether an encoding, or the one that a locale names, is UTF-8."""
-    return name.lower().replace("-", "").partition("@")[0].endswith("utf8")
-
-
 def default_path(environ: Mapping[str, str]) -> str | None:
     """Where the file is looked for; None where neither XDG_CONFIG_HOME nor HOME says."""
     base = Path(environ.get("XDG_CONFIG_HOME", ""))
@@ -159,41 +142,79 @@ def load(
     environ: Mapping[str, str],
     flags: Mapping[str, object],
     read: Read,
-    remap: Remap = lambda _: ({}, []),
+    remap: Remap = lambda _: ({}, [], []),
     adopt: Adopt = lambda _: (None, []),
 ) -> tuple[Settings, tuple[str, ...]]:
-    """The settings, and at most one line that says what of the file and the environment is not used, and why.
+    """The settings, and a line for what of the file and the environment is not used and why, one for keys given away.
 
     `path` is a file that a person named; the usual one need not be there. `remap` knows what keys there are,
     `adopt` the numbers of the rules.
-    ValueError for a flag that cannot be.
+    ValueError for a flag that cannot be, and where it cannot be told whether nothing may be changed: `readonly`.
     """
     at = path or default_path(environ)
-    chosen: dict[str, Any] = {}
-    problems: list[str] = []
-    trouble = ""
-    if at:
-        try:
-            table = _table(read(at), path is not None)
-            other_keys, clashes = remap(table.pop("keys")) if "keys" in table else ({}, [])
-            chosen["keys"] = tuple(other_keys.items())
-            chosen["thresholds"], wrong = adopt(table.pop("thresholds")) if "thresholds" in table else (None, [])
-            unused = _take(table, "{0.key}", chosen) + clashes + wrong
-        except Exception as error:  # a refusal of the reader, or what a parser makes of bytes that are none of its kind
-            trouble = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
-            unused = [trouble]
-        if unused:
-            why = _brief(unused)
-            problems.append(why if at in why else f"{why} ({at})")
+    found = _of_file(at, path is not None, read, remap, adopt) if at else _Found()
+    chosen, problems = found.chosen, found.problems(at)
     given = {setting.key: environ[setting.variable] for setting in SETTINGS if environ.get(setting.variable)}
-    if unused := _take(given, "{0.variable}", chosen):
-        problems.append(_brief(unused))
+    if wrong := _take(given, "{0.variable}", chosen):
+        problems.append(_brief(wrong))
+    doubt = _doubt(given, BY_KEY["readonly"].variable) if "readonly" in given else found.doubt
     for problem in _take(flags, "--{0.key}", chosen):
         raise ValueError(problem)
+    if doubt and "readonly" not in flags:
+        raise ValueError(_plain(f"not started, as it may have to be read-only: {doubt}; mend that, or say --readonly"))
     by_flags = {key: f"--no-{key}" if value is False else f"--{key}" for key, value in flags.items()}
     by_variables = {key: BY_KEY[key].variable for key in given}
-    origin = Origin(path=at, trouble=trouble, overruled={**by_variables, **by_flags})
-    return Settings(**chosen, origin=origin), (_warning(problems),) if problems else ()
+    unused = _plain(f"settings not used: {'; '.join(problems)}; {_SEE}") if problems else ""
+    moved = _plain(f"keys given away: {_brief(found.clashes)}; `gputop keys` has all of them") if found.clashes else ""
+    origin = Origin(path=at, trouble=found.trouble, unused=unused, overruled={**by_variables, **by_flags})
+    return Settings(**chosen, origin=origin), tuple(filter(None, (unused, moved)))
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the file says: settings, what of it is not used, keys given away."""
+
+    chosen: dict[str, Any] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
+    clashes: list[str] = field(default_factory=list)
+    trouble: str = ""
+    doubt: str = ""  # why it is not known whether it wants nothing to be changed
+
+    def problems(self, at: str | None) -> list[str]:
+        """What is not used, with the file's name once."""
+        why = _brief(self.unused)
+        return [why if at is None or at in why else f"{why} ({at})"] if self.unused else []
+
+
+def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _Found:
+    found, raw = _Found(), b""
+    table: dict[str, object] = {}
+    try:
+        content = read(at)
+        raw = content or b""
+        table = _table(content, named)
+        keys, not_keys, found.clashes = remap(table.pop("keys")) if "keys" in table else ({}, [], [])
+        found.chosen["keys"] = tuple(keys.items())
+        numbers, not_numbers = adopt(table.pop("thresholds")) if "thresholds" in table else (None, [])
+        found.chosen["thresholds"] = numbers
+        found.unused = _take(table, "{0.key}", found.chosen) + not_keys + not_numbers
+    except Exception as error:  # a refusal of the reader, or what a parser makes of bytes that are none of its kind
+        found.trouble = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
+        found.unused = [found.trouble]
+    if "readonly" not in found.chosen and ("readonly" in table or _MENTIONS.search(raw)):
+        why = found.trouble or _doubt(table, "readonly") or "readonly stands below a [table], and belongs above all"
+        found.doubt = why if at in why else f"{why} ({at})"
+    return found
+
+
+def _doubt(given: Mapping[str, object], called: str) -> str:
+    """Why what was given for `readonly` is not understood; empty where it is, or where nothing was given."""
+    setting = BY_KEY["readonly"]
+    try:
+        setting.value(given.get("readonly", setting.default))
+    except ValueError as error:
+        return f"{called} {error}"
+    return ""
 
 
 def store(path: str, setting: Setting, value: Any, read: Read, write: Callable[[str, bytes], None]) -> None:
@@ -244,8 +265,7 @@ def _brief(problems: list[str]) -> str:
     return "; ".join(problems[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _warning(problems: list[str]) -> str:
-    line = f"settings not used: {'; '.join(problems)}; see `gputop docs configuration`"
+def _plain(line: str) -> str:
     return line if line.isprintable() else ascii(line)
 
 

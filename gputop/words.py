@@ -25,6 +25,12 @@ def command(process: Process, number: int | None = None, folded: int = 0) -> str
     return f"launcher {text}" if process.role is Role.LAUNCHER else text
 
 
+def searched(process: Process) -> str:
+    """All that is found by: what it shows, its name, its whole command line. A loader has that of its trainer."""
+    own = () if process.role is Role.LOADER else (" ".join(process.command),)
+    return "\n".join((command(process), process.name, *own))
+
+
 def loaders(name: str, first: int | None, last: int | None) -> str:
     """Loaders by their thread's name and number: `loader pt_data_worker 2-7`."""
     if first is None:

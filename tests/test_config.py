@@ -173,7 +173,7 @@ def test_f12_a_file_of_ours_behind_a_link_is_read(tmp_path: Path) -> None:
 @given(st.binary(max_size=4000) | st.text(max_size=2000).map(str.encode))
 @settings(max_examples=300)
 def test_f12_any_bytes(raw: bytes) -> None:
-    found, warnings = load("/x", {}, {}, lambda path: raw)
+    found, warnings = load("/x", {}, {"readonly": True}, lambda path: raw)
     assert len(warnings) <= 1
     assert all(warning.isprintable() and len(warning) < 1000 for warning in warnings)
     assert all(setting.value(getattr(found, setting.field)) is not None for setting in SETTINGS)
@@ -201,7 +201,7 @@ def test_f12_any_keys_and_values(table: dict[str, Any]) -> None:
 
 @given(st.dictionaries(st.sampled_from([s.variable for s in SETTINGS]), st.text(), max_size=5))
 def test_f12_any_environment(environ: dict[str, str]) -> None:
-    found, warnings = load(None, environ, {}, absent)
+    found, warnings = load(None, environ, {"readonly": True}, absent)
     assert len(warnings) <= 1
     assert all(setting.value(getattr(found, setting.field)) is not None for setting in SETTINGS)
 

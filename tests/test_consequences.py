@@ -9,6 +9,7 @@ import pytest
 from gputop.actions.consequences import Effect, consequences
 from gputop.actions.hold import Scope, reaches
 from gputop.model import Frame, Identity, Process
+from gputop.ui.signal.named import facts
 from tests.scripted import frame, notebook, process, training
 
 
@@ -88,6 +89,50 @@ def test_a_whole_job_hurts_nobody_else() -> None:
     assert told(now, "none", *everybody) == ()
     assert told(now, "kill", 9) == ()
     assert consequences(now, {Identity(1100, 1)}, "kill") == ()  # a later process with its pid
+
+
+def over_two_machines(local: int = 4, **job: object) -> Frame:
+    """llama on eight GPUs, ranks 4 and on of it here."""
+    now = server(**job)
+    spread = [
+        one if one.rank is None else replace(one, rank=one.rank + 4, world_size=8)
+        for one in now.processes
+        if one.rank is None or one.rank < local
+    ]
+    ranks = tuple(one.identity for one in spread if one.rank is not None)
+    members = tuple(one.identity for one in spread if one.job)
+    return replace(now, processes=tuple(spread), jobs=(replace(now.jobs[0], ranks=ranks, members=members),))
+
+
+def test_ranks_of_other_machines_hang_too() -> None:
+    now = over_two_machines()
+    assert told(now, "kill", 1100)[0] == (
+        "killing one rank will hang the other 7 (4 of them elsewhere) in NCCL until their timeout"
+    )
+    everybody = [one.pid for one in now.processes if one.job]
+    assert told(now, "end", *everybody)[:2] == (
+        "ending 4 ranks will hang the other 4, elsewhere, in NCCL until their timeout",
+        "torchrun may notice first: then it ends them, or starts all ranks anew if --max-restarts is left",
+    )
+    assert told(now, "interrupt", 1000) == (
+        "torchrun passes it on: its 4 ranks end too",
+        "that will hang the other 4, elsewhere, in NCCL until their timeout",
+    )
+    assert len(told(now, "freeze", 1000)) == len(told(now, "kill", 1000)) == 1
+    assert told(over_two_machines(1), "freeze", 1100)[:2] == (
+        "freezing one rank will hang the other 7, elsewhere, in NCCL until their timeout",
+        "the timeout (often 10 min) then ends the job, also if it was only frozen for a look",
+    )
+
+
+def test_a_dialog_counts_them_among_its_ranks() -> None:
+    for now, said in (
+        (server(), "rank 0 of 4"),
+        (over_two_machines(), "rank 4 of 8"),
+        (over_two_machines(1), "4 of 8"),
+    ):
+        (rank,) = (one for one in now.processes if one.pid == 1100)
+        assert f"{said} of llama" in facts(now, rank, "·")
 
 
 def test_a_notebook_loses_what_it_knows() -> None:

@@ -20,9 +20,15 @@ SD3 = training("sd3", 52000, ranks=1, loaders=1, first_gpu=4, user="bob")
 SHELL = process(
     7, user="root", name="bash", command=("bash", "-l"), state="D", rss_bytes=2 * GIB + 40 * MIB, age_s=90.0
 )
+CONDA = process(
+    9,
+    user="carol",
+    name="python3.11",
+    command=("/opt/conda/bin/python3.11", "-u", "/home/carol/a.py", "x" * 500, "--lr=1"),
+)
 UNKNOWN = process(8, user=None, command=(), name="ghost", read_bytes_per_s=None, state=None, rss_bytes=None)
-SHOWN = frame(LLAMA, SD3, gpus=8, loose=(SHELL, UNKNOWN))
-EVERYBODY = {41000, 41100, 41101, 41102, 41200, 41201, 41202, 52000, 52100, 52101, 7, 8}
+SHOWN = frame(LLAMA, SD3, gpus=8, loose=(SHELL, UNKNOWN, CONDA))
+EVERYBODY = {41000, 41100, 41101, 41102, 41200, 41201, 41202, 52000, 52100, 52101, 7, 8, 9}
 ALICE = {41000, 41100, 41101, 41102, 41200, 41201, 41202}
 TRAINERS = {41100, 41200, 52100}
 LOADERS = {41101, 41102, 41201, 41202, 52101}
@@ -44,8 +50,15 @@ def found(text: str) -> set[int]:
         ("alice loader", LOADERS - {52101}),
         ("alice !loader", ALICE - LOADERS),
         ('"bash -l"', {7}),
-        ("--config", EVERYBODY - LOADERS - {41000, 52000, 7, 8}),
+        ("--config", EVERYBODY - LOADERS - {41000, 52000, 7, 8, 9}),
         ("rank0", {41100, 52100}),
+        ("/opt/conda", {9}),
+        ("python3.11", {9}),
+        ('"python -u"', {9}),
+        ("--lr=1", {9}),
+        ("cmd=conda", {9}),
+        ("name=python3.11", {9}),
+        ("name=bash", {7}),
         ("41100", {41100}),
         ("user=alice", ALICE),
         ("user=al", ALICE),
@@ -68,7 +81,7 @@ def found(text: str) -> set[int]:
         ("!rss>1", {8}),
         ("mem=2G", LOADERS | {7}),
         ("RES=2G MEM=2G memory=2G", LOADERS | {7}),
-        ("name=train.py", EVERYBODY - LOADERS - {7, 8}),
+        ("name=train.py", EVERYBODY - LOADERS - {7, 8, 9}),
         ("age<5m", {7}),
         ("s=D owner=root", {7}),
         ("gpu_busy>0", TRAINERS),
@@ -83,7 +96,7 @@ def found(text: str) -> set[int]:
         ("thr=63", {41100, 41200, 52100}),
         ("pid=7-8", {7, 8}),
         ("time<5m", {7}),
-        ("cmd=train.py", EVERYBODY - LOADERS - {7, 8}),
+        ("cmd=train.py", EVERYBODY - LOADERS - {7, 8, 9}),
         ("role=loader", LOADERS),
         ("CPU>=100", {41100, 41200, 52100}),
         ("user=alice gpu=0-3 read>50M state=S loader", LOADERS - {52101}),
@@ -115,6 +128,11 @@ def test_nothing_typed_asks_nothing(text: str) -> None:
         ("rss>1G,2G", "1G,2G", "> needs one value, as in rss>50M"),
         ("rss>1G-2G", "1G-2G", "> needs one value, as in rss>50M"),
         ("user>3", ">", "this is a word: only = and != compare it, as in user=alice"),
+        ("user==alice", "=", "= is enough: for example user=alice"),
+        ("job!==llama", "=", "!= is enough: for example job=llama"),
+        ("user=>bob", ">", "= is enough: for example user=alice"),
+        ("alice user=,", ",", "a word is missing: for example user=alice"),
+        ('user=""', '"', "a word is missing: for example user=alice"),
         ('alice "bob', '"', "a quote that does not end"),
         ("!", "!", "a word is missing"),
         ("time>5x", "5x", "5x is not a value here: for example time>5m"),

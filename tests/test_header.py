@@ -65,16 +65,24 @@ def test_header_at_every_width(golden: Callable[[str, str], None]) -> None:
     [
         (Status(), "live 1.0s  12:01:00 "),
         (Status(label="demo showcase", interval_s=10), "demo showcase 10.0s  12:01:00 "),
+        (Status(interval_s=0.25), "live 0.25s  12:01:00 "),
         (Status(frozen=True), " frozen   live 1.0s  12:01:00 "),
         (Status(taped=Taped(742.0, 3 * 1024**2, paused=False)), "● rec 12m 3.0M  live 1.0s  12:01:00 "),
         (Status(taped=Taped(742.0, 3 * 1024**2, paused=True)), "● rec paused  live 1.0s  12:01:00 "),
         (Status(label="run.jsonl.gz", replay=True), " REPLAY   2027-01-15  12:01:00 "),
         (Status(label="stream", ended=True), " ended   stream 1.0s  12:01:00 "),
+        (Status(readonly=True), "read-only  live 1.0s  12:01:00 "),
         (Status(slow_link_s=3), "slow link: every 3 s  live 1.0s  12:01:00 "),
     ],
 )
 def test_header_says_how_fresh_it_is(status: Status, said: str) -> None:
     assert header(server(8)[0], 160, READABLE, status).text.endswith(said)
+
+
+@pytest.mark.parametrize(("late_s", "interval_s", "said"), [(1.6, 1.0, True), (0.9, 1.0, False), (1.6, 10.0, False)])
+def test_header_says_that_it_was_collected_late(late_s: float, interval_s: float, said: bool) -> None:
+    text = header(replace(server(8)[0], late_s=late_s), 160, READABLE, Status(interval_s=interval_s)).text
+    assert ("collected 2 s late" in text) == said
 
 
 def test_header_says_that_sampling_slowed_itself() -> None:

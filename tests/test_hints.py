@@ -42,7 +42,7 @@ def test_a_hint_has_the_keys_that_there_are() -> None:
     ],
 )
 def test_hints_follow_the_keys(table: dict[str, str], pressed: tuple[str, ...], said: tuple[str, ...]) -> None:
-    changes, _ = remap(table)
+    changes, _, _ = remap(table)
 
     async def scene(stage: Stage) -> None:
         await stage.press(*pressed)
@@ -53,7 +53,7 @@ def test_hints_follow_the_keys(table: dict[str, str], pressed: tuple[str, ...], 
 
 
 def test_the_advice_names_its_key() -> None:
-    changes, _ = remap({"advice": "J"})
+    changes, _, _ = remap({"advice": "J"})
 
     async def scene(stage: Stage) -> None:
         stage.app.main.show(ADVICE)

@@ -11,7 +11,7 @@ import gputop
 from gputop import toml
 
 ROOT = Path(gputop.__file__).parent
-PURE = {"model", "units", "safe", "known"}
+PURE = {"model", "units", "safe", "known", "program"}
 READING = PURE | {"source", "history"}
 MAY_IMPORT: dict[str, set[str]] = {
     "declare": set(),
@@ -22,6 +22,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "toml": set(),
     "thresholds": {"toml"},
     "config": {"units", "toml"},
+    "charset": set(),
+    "program": set(),
     "safe": set(),
     "agent": set(),
     "launch": set(),
@@ -55,6 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "profile",
         "trace",
         "config",
+        "charset",
         "toml",
         "thresholds",
         "diagnose",

@@ -166,6 +166,17 @@ def test_the_window_follows_the_cursor_and_the_wheel_leaves_it() -> None:
     assert made.top == len(made.rows) - 3
 
 
+def test_to_a_line_that_is_not_there_nobody_goes() -> None:
+    made = listing(user="bob")
+    made.move(1)
+    before, view = made.cursor, made.view
+    assert not made.go(("process", 41100, 411000))
+    assert (made.cursor, made.view) == (before, view)
+    assert made.go(("process", 52101, 521010))
+    assert made.cursor is not None
+    assert made.cursor.label == "52101"
+
+
 def test_keys_do_nothing_without_lines() -> None:
     made = Listing(View())
     for act in (made.fold, made.unfold, lambda: made.move(1), lambda: made.level(1)):

@@ -74,7 +74,7 @@ def test_without_a_ground_of_its_own_a_box_has_a_frame(look: Look, golden: Calla
 
 
 def test_every_key_is_in_it_with_what_it_is_called_now() -> None:
-    changes, _ = remap({"freeze": "x", "tree": ""})
+    changes, _, _ = remap({"freeze": "x", "tree": ""})
 
     async def scene(stage: Stage) -> None:
         deeds = {deed.name: deed for deed in stage.app.main.deeds()}

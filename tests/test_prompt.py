@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -11,6 +13,7 @@ from textual.events import Paste
 from gputop.ui.look import ASCII, PLAIN, Look
 from gputop.ui.panes.prompt import MOST, pointing
 from gputop.ui.table.filter import HINT
+from tests.endings import Program
 from tests.hostile import STRINGS
 from tests.screens import Stage, play
 from tests.scripted import frame, process, training
@@ -144,3 +147,49 @@ def test_a_user_who_does_nothing_here_is_told_so() -> None:
         assert "41100" in stage.pids
 
     play(scene, frame(LLAMA, gpus=8, loose=(process(7, user="root"),)))
+
+
+def test_what_is_not_shown_of_a_command_is_found_too() -> None:
+    hidden = process(
+        9, name="python3.11", cpu_percent=200.0, command=("/opt/conda/bin/python3.11", "x" * 500, "--last")
+    )
+
+    async def scene(stage: Stage) -> None:
+        for words in ("/opt/conda", "python3.11", "--last"):
+            await stage.press("home", "slash", *words, "enter")
+            assert stage.selected == "9"
+
+    play(scene, frame(LLAMA, loose=(hidden,)))
+
+
+def test_a_screen_that_becomes_too_small_for_it_ends_the_line_and_keys_are_keys_again() -> None:
+    async def scene(stage: Stage) -> None:
+        main = stage.app.main
+        for key, words in (("f4", "user=bob"), ("slash", "rank1")):
+            await stage.press(key, *words)
+            await stage.pilot.resize_terminal(50, 18)
+            assert (main.asking, main.typing) == (None, False)
+            await stage.press("Z")
+            assert " frozen " in stage.lines[0]
+            await stage.press("Z")
+            await stage.pilot.resize_terminal(120, 40)
+            assert "user=bob" in stage.text, "what was typed holds"
+            assert main.focused is main.table
+        assert stage.selected == "52200"
+        await stage.press("f4", *"x")
+        await stage.pilot.resize_terminal(50, 18)
+        await stage.press("q")
+        assert stage.app._exit
+
+    play(scene, BOTH)
+
+
+def test_nor_does_a_real_terminal_that_shrinks_keep_the_keys(tmp_path: Path) -> None:
+    argv = (sys.executable, "-m", "gputop", "demo", "healthy")
+    with Program(argv, "COMMAND", env={"XDG_STATE_HOME": str(tmp_path)}).start() as terminal:
+        terminal.send("f4", "al")
+        terminal.wait_for("filter  al")
+        terminal.resize(50, 18)
+        terminal.wait_for("needs 60×20")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0

@@ -42,9 +42,10 @@ def test_how_keys_may_be_written() -> None:
 
 def test_what_is_given_is_used() -> None:
     table = {"freeze": "X", "tree": ["O", "F5"], "sort": "", "density": "Z"}
-    changes, problems = remap(table)
+    changes, problems, clashes = remap(table)
     assert changes == {"freeze": ("X",), "tree": ("O", "f5"), "sort": (), "density": ("Z",)}
     assert problems == []
+    assert clashes == []
     keys = {row.id: row.names for row in remapped(changes.items())}
     assert keys["tree"] == ("O", "F5")
     assert keys["sort"] == ()
@@ -60,12 +61,18 @@ def test_what_is_given_is_used() -> None:
         ({"freeze": "ctrl+c"}, "keys.freeze: ctrl+c cannot be given away"),
         ({"interrupt": "x"}, "keys.interrupt cannot be changed"),
         ({"freeze": "X", "tree": "X j"}, "keys.tree: X is freeze already"),
-        ({"freeze": "g"}, "keys.freeze: g was density, which loses it"),
         ("x", "keys must be a table: [keys]"),
     ],
 )
 def test_f12_what_cannot_be_is_said(table: object, problem: str) -> None:
-    assert remap(table)[1] == [problem]
+    assert remap(table)[1:] == ([problem], [])
+
+
+def test_who_loses_a_key_is_no_problem_but_told() -> None:
+    changes, problems, clashes = remap({"freeze": "g", "save": "F4"})
+    assert (changes["density"], changes["filter"]) == ((), ("backslash",))
+    assert problems == []
+    assert clashes == ["f4 is save, no longer filter", "g is freeze, no longer density"]
 
 
 ANY_KEY = st.sampled_from(["x", "g", "Z", "q", "F1", "h", "?", "Tab", "ctrl+c", "Esc", "", "nope"])
@@ -73,7 +80,7 @@ ANY_KEY = st.sampled_from(["x", "g", "Z", "q", "F1", "h", "?", "Tab", "ctrl+c", 
 
 @given(st.dictionaries(st.sampled_from([row.id for row in KEYS] + ["what"]), st.lists(ANY_KEY, max_size=3)))
 def test_f12_whatever_the_table_says_a_key_does_one_thing_and_ctrl_c_stays(table: dict[str, list[str]]) -> None:
-    changes, _ = remap(table)
+    changes, _, _ = remap(table)
     rows = remapped(changes.items())
     for place in BOTH:
         names = [name for row in rows if place in row.on for name in row.keys]
@@ -83,7 +90,7 @@ def test_f12_whatever_the_table_says_a_key_does_one_thing_and_ctrl_c_stays(table
 
 
 def test_the_screen_obeys_and_shows_other_keys() -> None:
-    changes, _ = remap({"freeze": "X", "density": "Z", "help": "F1 ?", "quit": "z"})
+    changes, _, _ = remap({"freeze": "X", "density": "Z", "help": "F1 ?", "quit": "z"})
 
     async def scene(stage: Stage) -> None:
         assert "X Freeze" in stage.lines[-1]
@@ -108,8 +115,8 @@ def test_the_screen_obeys_and_shows_other_keys() -> None:
 
 
 def test_two_keys_change_places() -> None:
-    changes, problems = remap({"freeze": "g", "density": "Z"})
-    assert problems == []
+    changes, *told = remap({"freeze": "g", "density": "Z"})
+    assert told == [[], []]
 
     async def scene(stage: Stage) -> None:
         await stage.press("g")
@@ -140,13 +147,14 @@ def test_a_settings_file_moves_a_key_of_the_real_program(tmp_path: Path) -> None
     ]
 
 
-def test_f12_keys_that_cannot_be_are_one_warning(tmp_path: Path) -> None:
+def test_f12_keys_that_cannot_be_are_one_warning_and_keys_given_away_another(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('no = 1\n[keys]\nfreeze = "g"\nfrieze = "y"\n')
     done = subprocess.run(
         [*ARGV, "keys", "--config", str(path)], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stderr == (
-        "gputop: settings not used: 'no' is no setting; keys.'frieze' is nothing that has a key; "
-        f"keys.freeze: g was density, which loses it ({path}); see `gputop docs configuration`\n"
+        "gputop: settings not used: 'no' is no setting; keys.'frieze' is nothing that has a key "
+        f"({path}); see `gputop docs configuration`\n"
+        "gputop: keys given away: g is freeze, no longer density; `gputop keys` has all of them\n"
     )

@@ -12,6 +12,7 @@ import pytest
 from gputop import config, toml
 from gputop.config import BY_KEY, SETTINGS, Origin
 from gputop.safe.files import read_settings
+from gputop.source import RECORDED
 from gputop.ui.dialogs.setup import LADDER_S, beside
 from gputop.ui.look import DARK, LIGHT, TERMINAL, UNICODE, Look
 from tests.endings import Program, assert_well
@@ -172,6 +173,20 @@ def test_read_only_saves_nothing(tmp_path: Path) -> None:
         assert " flat · " in stage.text
 
     play(scene, SHOWN, origin=Origin(path=str(path)), readonly=True)
+    assert not path.exists()
+
+
+def test_the_time_between_looks_is_that_of_a_recording_and_nothing_saves_another(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+
+    async def scene(stage: Stage) -> None:
+        stage.feed.elsewhere = RECORDED
+        await change(stage, "interval", "right")
+        assert "not changed: a recording has the looks that were taken" in stage.text
+        await stage.press("escape")
+        assert stage.app.source.interval_s == 1.0
+
+    play(scene, SHOWN, origin=Origin(path=str(path)))
     assert not path.exists()
 
 

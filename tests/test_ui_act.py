@@ -142,7 +142,7 @@ def test_who_is_tagged_is_meant_and_nobody_else() -> None:
             await stage.press("f8")
             await says(stage, f"2 processes have nice {before + 1}")
             await stage.press("k")
-            assert "to    2 tagged processes" in stage.text
+            assert "to    the 2 tagged processes" in stage.text
             assert "only  [x] the 2 tagged" in stage.text
             await stage.press("tab", "space")
             assert f"to    {spared.pid}  python" in stage.text, "without its box it is the line under the cursor"
@@ -182,7 +182,7 @@ def test_kill_is_proposed_for_who_did_not_end_and_for_nobody_else_who_is_tagged(
                 await stage.press("space")
             await to(stage, deaf)
             await stage.press("k")
-            assert "to    2 tagged processes" in stage.text
+            assert "to    the 2 tagged processes" in stage.text
             assert "(•) 15 TERM" in stage.text
             await stage.press("escape", "U")
             await to(stage, deaf)

@@ -56,6 +56,23 @@ def test_a_sort_key_sorts_as_help_says() -> None:
     play(scene, BOTH)
 
 
+def test_that_ranks_stay_in_order_is_said_where_there_are_any() -> None:
+    async def scene(stage: Stage) -> None:
+        before = stage.pids
+        for keys, title in ((("M",), "RSS"), (("I",), "RSS"), (("f6", "home", "enter"), "PID"), (("comma",), "TIME")):
+            await stage.press(*keys)
+            assert stage.lines[-1] == f" jobs by {title}; ranks stay in order (F5: flat)"
+            assert stage.pids == before
+        await stage.press("f5", "M")
+        assert "ranks stay" not in stage.text
+        await stage.press("f5", "escape")
+        await stage.show(frame(training("one", 41000, ranks=1, loaders=8)))
+        await stage.press("M")
+        assert "ranks stay" not in stage.text
+
+    play(scene, frame(LLAMA))
+
+
 @pytest.mark.parametrize(("width", "key"), [(80, "r"), (100, "r"), (120, "o")])
 def test_the_arrow_keeps_its_distance_from_the_next_title(width: int, key: str) -> None:
     async def scene(stage: Stage) -> None:

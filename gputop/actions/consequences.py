@@ -50,10 +50,14 @@ def _of_job(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iter
     if job.launcher == "notebook" and lost:
         yield _notebook(effect)
         return
-    if lost and left:
-        yield from _ranks(job, len(lost), left, effect)
+    far = _elsewhere(ranks)
+    if lost and (left or far):
+        yield f"{_WORD[effect]} {_amount(len(lost))} will hang {_others(len(left), far)} {_where(ranks)}"
+        yield from _then(job, effect)
     elif left and any(process.role is Role.LAUNCHER for process in mine):
         yield _launcher(job, left, effect)
+        if far and effect in ("interrupt", "end") and job.launcher in _PASS_ON:
+            yield f"that will hang {_others(0, far)} {_where(ranks)}"
     yield from _loaders(frame, job, mine, effect)
     if lost and not left and job.slurm_job and effect != "freeze":
         yield f"Slurm will count job {job.slurm_job} as failed: scancel {job.slurm_job} ends it in order"
@@ -67,11 +71,30 @@ def _notebook(effect: Effect) -> str:
     return "the notebook loses all variables, what is on the GPU too; Jupyter may start a new, empty kernel"
 
 
-def _ranks(job: Job, lost: int, left: list[Process], effect: Effect) -> Iterator[str]:
-    which = "one rank" if lost == 1 else f"{lost} ranks"
-    others = f"the other {len(left)}" if len(left) > 1 else "the other one"
-    where = "in NCCL" if any(rank.gpus for rank in left) else "in their next collective"
-    yield f"{_WORD[effect]} {which} will hang {others} {where} until their timeout"
+def _elsewhere(ranks: list[Process]) -> int:
+    """How many ranks of the job are not among these, as on other machines; as far as its ranks were told how many."""
+    worlds = [rank.world_size for rank in ranks if rank.rank is not None and rank.world_size is not None]
+    return max(0, max(worlds, default=0) - len(ranks))
+
+
+def _amount(lost: int) -> str:
+    return "one rank" if lost == 1 else f"{lost} ranks"
+
+
+def _others(left: int, far: int) -> str:
+    """`the other 3`, `the other 7 (4 of them elsewhere)`."""
+    others = "the other one" if left + far == 1 else f"the other {left + far}"
+    if not far:
+        return others
+    return f"{others} ({far} of them elsewhere)" if left else f"{others}, elsewhere,"
+
+
+def _where(ranks: list[Process]) -> str:
+    return f"{'in NCCL' if any(rank.gpus for rank in ranks) else 'in their next collective'} until their timeout"
+
+
+def _then(job: Job, effect: Effect) -> Iterator[str]:
+    """What comes of ranks that hang."""
     if effect == "freeze":
         yield "the timeout (often 10 min) then ends the job, also if it was only frozen for a look"
     elif job.launcher in _ON_LOSS:

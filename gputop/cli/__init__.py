@@ -70,7 +70,7 @@ def _chosen(args: argparse.Namespace) -> Command:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    """The settings of this run; what could not be used is said in one line."""
+    """The settings of this run; what could not be used is said, and on the screen again, which covers this."""
     flags = {key: value for key, value in vars(args).items() if key in config.FLAGS}
     try:
         path, read = getattr(args, "config", None), files.read_settings
@@ -82,7 +82,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     return settings
 
 
-def _remap(table: object) -> tuple[Mapping[str, tuple[str, ...]], list[str]]:
+def _remap(table: object) -> tuple[Mapping[str, tuple[str, ...]], list[str], list[str]]:
     from gputop.ui.keys.remap import remap
 
     return remap(table)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop import config
+from gputop import charset
 from gputop.cli.following import follow
 from gputop.cli.line import FAILED, USAGE, Command, Failure, duration, json_flag
 from gputop.cli.opening import open_source
@@ -136,7 +136,7 @@ def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> No
         print(json.dumps(as_json(found), allow_nan=False))
         return
     told = page(found, ACTIONS, explain=args.explain)
-    plain = config.plain(settings.ascii, config.understood(sys.stdout.encoding, os.environ))
+    plain = charset.plain(settings.ascii, charset.understood(sys.stdout.encoding, os.environ))
     print(markdown(told) if args.format == "md" else text(told, ascii=plain), end="")
 
 

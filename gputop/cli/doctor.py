@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop import config
+from gputop import charset
 from gputop.cli.line import FAILED, OK, Command, Failure, json_flag
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def doctor(args: argparse.Namespace, settings: Settings) -> int:
     if args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
         raise Failure(f"there is no process {args.pid} that you may see")
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
-    encoding = config.understood(sys.stdout.encoding, os.environ)
+    encoding = charset.understood(sys.stdout.encoding, os.environ)
     machine = Machine(
         pid=args.pid,
         nvml=settings.nvml,
@@ -35,7 +35,7 @@ def doctor(args: argparse.Namespace, settings: Settings) -> int:
     if args.as_json:
         print(json.dumps(as_json(report)))
     else:
-        print(render(report, ascii=config.plain(settings.ascii, encoding)), end="")
+        print(render(report, ascii=charset.plain(settings.ascii, encoding)), end="")
     return FAILED if report.failed else OK
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop import __version__, config
+from gputop import __version__, charset
 from gputop.cli.line import OK, USAGE, Command, Failure, json_flag
 from gputop.safe.text import clean
 
@@ -46,7 +46,7 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
         print(json.dumps({"version": 1, "gputop": __version__, "files": told, "apart": why}, allow_nan=False))
         return OK
     pages = [_compared(opened, names)] if args.diff else [*_together(traces, why), *map(_page, opened, names)]
-    plain = config.plain(settings.ascii, sys.stdout.encoding)
+    plain = charset.plain(settings.ascii, sys.stdout.encoding)
     print("\n".join(markdown(page) if args.format == "md" else text(page, ascii=plain) for page in pages), end="")
     return OK
 

@@ -15,6 +15,7 @@ from gputop.cli.opening import is_recorded, open_recording, open_source
 from gputop.cli.screens import show
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
+from gputop.words import amount
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -46,9 +47,9 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
     if not recorder.close():
         raise Failure("the disk does not answer: the end of the recording is not written")
     if recorder.problem:
-        raise Failure(f"{recorder.problem}; {recorder.frames} frames are in {recorder.path}")
+        raise Failure(f"{recorder.problem}; {recorder.path} has {amount(recorder.frames, 'frame')}")
     if not streamed:
-        what = f"{recorder.frames} frames, {units.size(recorder.size_bytes)}B"
+        what = f"{amount(recorder.frames, 'frame')}, {units.size(recorder.size_bytes)}B"
         print(f"{recorder.path}: {what}; gputop replay shows it")
     return code
 
@@ -69,7 +70,7 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
     # a recording has frames of its own; what is live was asked for them this often
     code = follow(monitor, written, args.seconds, settings.interval_s if is_recorded(_spec(args)) else 0.0)
     if written.problem:
-        raise Failure(f"{written.problem}; {written.missed} looks are missing in {written.name}")
+        raise Failure(f"{written.problem}; {written.name} lacks {amount(written.missed, 'look')}")
     return code
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop import config
+from gputop import charset
 from gputop.cli.aiming import aimed, followed
 from gputop.cli.line import USAGE, Command, Failure, duration
 
@@ -43,7 +43,7 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(f"{result.text}; add --yes to go on")
     if not result.views:
         raise Failure(": ".join((result.text, *result.lines[:1])), code)
-    _print(result, config.plain(settings.ascii, sys.stdout.encoding))
+    _print(result, charset.plain(settings.ascii, sys.stdout.encoding))
     for line in result.lines:
         sys.stderr.write(f"gputop: {line}\n")
     return code

@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 import time
-from collections import deque
 from contextlib import suppress
 from typing import Any, ClassVar, NoReturn, Protocol, runtime_checkable
 
@@ -26,6 +25,7 @@ from gputop.source import Seekable
 from gputop.ui import theme
 from gputop.ui.aside import Aside
 from gputop.ui.keys import bindings
+from gputop.ui.link import Link
 from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
 from gputop.ui.main import Main
@@ -37,7 +37,6 @@ from gputop.ui.terminal.guarded import GuardedApp, run_guarded
 from gputop.ui.terminal.painter import Painter
 
 AGAIN_S = 4.0  # a second Ctrl+C within this time quits
-LATE = 1.5  # drawn this many intervals apart, the line is called slow
 
 
 class Arrived(Message):
@@ -88,7 +87,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.aside = Aside(self)
         self.tape = Tape(monitor, self.aside)
         self._painter = Painter(self)
-        self._drawn_s: deque[float] = deque(maxlen=4)
+        self._link = Link()
         self._interrupted_s = -AGAIN_S
         self.set_keymap(bindings.keymap(settings.keys))
         self.main = Main(self, look, settings, monitor.history)
@@ -116,12 +115,16 @@ class Gputop(GuardedApp, inherit_bindings=False):
             error = self.mailbox.error
             self._failure = self.failed(error, "collection") if error else ""
             self._ended = True
-        if self.mailbox.newest is None or self.frozen or behind(self):
+        update = self.mailbox.newest
+        if update is None or self.frozen:
             return
-        self._drawn_s.append(time.monotonic())
+        if behind(self):
+            self._link.skip(update)
+            return
+        self._link.draw(time.monotonic())
         for screen in self.screen_stack:
             if isinstance(screen, Shows):
-                screen.show(self.mailbox.newest)
+                screen.show(update)
 
     def status(self) -> Status:
         """What the header says of the monitor itself."""
@@ -129,17 +132,12 @@ class Gputop(GuardedApp, inherit_bindings=False):
             label=self._failure or self.source.label,
             interval_s=self.source.interval_s,
             frozen=self.frozen,
-            slow_link_s=self._slow_link_s(),
+            slow_link_s=None if isinstance(self.source, Seekable) else self._link.slow_s,  # that may play too fast
             replay=isinstance(self.source, Seekable) and not self._failure,
             taped=self.tape.taped,
             ended=self._ended and not self._failure,
+            readonly=self.main.readonly,
         )
-
-    def _slow_link_s(self) -> float | None:
-        if len(self._drawn_s) < 2 or isinstance(self.source, Seekable):  # that plays as fast as it is told
-            return None
-        apart = (self._drawn_s[-1] - self._drawn_s[0]) / (len(self._drawn_s) - 1)
-        return apart if apart > LATE * self.source.interval_s + 0.5 else None
 
     def failed(self, error: Exception, where: str) -> str:
         """Keep what went wrong for a report; the line to show for it."""
@@ -150,7 +148,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
     def freeze(self) -> None:
         """Hold the picture, or let it go on from the newest update."""
         self.frozen = not self.frozen
-        self._drawn_s.clear()
+        self._link.clear()
         self.on_arrived()
         self.main.redraw()
 
@@ -158,7 +156,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         """Another time between two looks."""
         if seconds:
             self.source.interval_s = seconds
-            self._drawn_s.clear()
+            self._link.clear()
             self.main.redraw()
             self.main.say(f"a look every {seconds:g}s")
 
@@ -226,6 +224,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
     @on(Driver.SignalResume)
     def back_from_the_shell(self) -> None:
         """Draw everything again."""
+        self._link.clear()
         self._painter.forget()
         self.refresh(layout=True)
 

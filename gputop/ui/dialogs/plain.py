@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from gputop import words
 from gputop.ui import draw
 from gputop.ui.dialogs.modal import Modal
 from gputop.ui.draw import Line
@@ -16,12 +17,17 @@ from gputop.ui.keys.declared import key
 from gputop.ui.look import Look
 from gputop.ui.panes.lines import Lines
 
+_ALL = 1_000_000  # lines
+
 
 class Plain(Modal[None], inherit_bindings=False):
     """While it is open, the terminal has its mouse back."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,space", "dismiss", show=False),
+        *(Binding(key, f"scroll({lines})", show=False) for key, lines in {"up": -1, "down": 1}.items()),
+        *(Binding(key, f"page({pages})", show=False) for key, pages in {"pageup": -1, "pagedown": 1}.items()),
+        *(Binding(key, f"scroll({lines})", show=False) for key, lines in {"home": -_ALL, "end": _ALL}.items()),
         Binding(",".join(key("show").keys), "dismiss", show=False, id="show"),
         *bindings.everywhere(),
     ]
@@ -31,6 +37,7 @@ class Plain(Modal[None], inherit_bindings=False):
         self.look = look
         self._texts = texts
         self._mouse = mouse
+        self._first = 0
 
     def compose(self) -> ComposeResult:
         """One pane."""
@@ -49,18 +56,33 @@ class Plain(Modal[None], inherit_bindings=False):
         """Fold anew."""
         self.redraw()
 
+    def action_scroll(self, lines: int) -> None:
+        """Other lines of what is too long for the screen."""
+        self._first += lines
+        self.redraw()
+
+    def action_page(self, pages: int) -> None:
+        """A page up or down."""
+        self.action_scroll(pages * max(1, self.app.size.height - 2))
+
     def redraw(self) -> None:
         """Each text on lines of its own, folded at the edge so that none of it is missing."""
         width, height = self.app.size
-        lines: list[Line] = []
-        for text in self._texts:
-            lines += [Line(self.look).add(part, "text") for part in folded(text, max(1, width))]
-            lines.append(Line(self.look))
-        body = [line.strip(width) for line in lines[: max(0, height - 1)]]
-        body += [draw.blank(width, self.look)] * (height - 1 - len(body))
-        self.query_one(Lines).show(
-            [*body, Line(self.look).add("select with the mouse; Esc goes back", "dim").strip(width)]
-        )
+        lines = [part for text in self._texts for part in (*folded(text, max(1, width)), "")][:-1]
+        room = max(0, height - 1)
+        self._first = min(max(0, self._first), max(0, len(lines) - room))
+        body = [Line(self.look).add(part, "text").strip(width) for part in lines[self._first : self._first + room]]
+        body += [draw.blank(width, self.look)] * (room - len(body))
+        self.query_one(Lines).show([*body, self._foot(len(lines) - self._first - room).strip(width)])
+
+    def _foot(self, more: int) -> Line:
+        """What to do, and how much there is that is not to be seen; that comes first where room is short."""
+        line = Line(self.look)
+        unseen = [f"+{words.amount(more, 'line')}"] if more > 0 else []
+        unseen += ["arrows, PgUp, PgDn scroll"] if more > 0 or self._first else []
+        if unseen:
+            line.add(f"{'   '.join(unseen)}   ", "bright")
+        return line.add("select with the mouse; Esc goes back", "dim")
 
 
 def folded(text: str, width: int) -> list[str]:

@@ -15,14 +15,14 @@ _KEPT = frozenset(key for row in KEYS if row.id in FIXED for key in row.keys)
 Remap = Mapping[str, tuple[str, ...]]  # the keys, as Textual names them, by the id of what they do; none is none
 
 
-def remap(table: object) -> tuple[Remap, list[str]]:
-    """What differs from the declared keys when `[keys]` is this table; what of it cannot be used, in words.
+def remap(table: object) -> tuple[Remap, list[str], list[str]]:
+    """What differs from the declared keys when `[keys]` is this table; what of it cannot be used; who loses a key.
 
     A value is one key or several, in a list or with blanks between: `"x"`, `"F3 /"`, `["F3", "/"]`; `""` is none.
     What the table gives to one action is taken from any other on the same screen.
     """
     if not isinstance(table, dict):
-        return {}, ["keys must be a table: [keys]"]
+        return {}, ["keys must be a table: [keys]"], []
     problems: list[str] = []
     given: dict[str, tuple[str, ...]] = {}
     taken: dict[tuple[str, Place], str] = {}
@@ -37,12 +37,13 @@ def remap(table: object) -> tuple[Remap, list[str]]:
         problems += [f"keys.{id}: {key} is {owner} already" for key, owner in twice.items()]
         given[id] = tuple(key for key in wanted if key not in twice)
         taken.update(((key, place), id) for key in given[id] for place in row.on)
+    clashes: list[str] = []
     for row in KEYS:
         lost = {key: owner for key in row.keys if row.id not in given and (owner := _owner(row, key, taken))}
         if lost:
-            problems += [f"keys.{owner}: {key} was {row.id}, which loses it" for key, owner in lost.items()]
+            clashes += [f"{key} is {owner}, no longer {row.id}" for key, owner in lost.items()]
             given[row.id] = tuple(key for key in row.keys if key not in lost)
-    return given, problems
+    return given, problems, clashes
 
 
 def remapped(changes: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[Key, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
 
@@ -30,6 +31,17 @@ class About:
     process: Identity
     scope: Scope
     everybody: frozenset[Identity]
+
+
+class Others(NamedTuple):
+    """Who is meant instead of one process or a whole job, and what a dialog calls them."""
+
+    processes: Sequence[Process] = ()
+    called: str = "tagged"
+
+
+NOBODY = Others()
+SHOWN = "shown"  # of a job, those that are neither filtered away nor of another user
 
 
 class Told(Message):
@@ -62,15 +74,13 @@ class Acting(Board):
         if picked := self._picked():
             self.ask_signal(*picked)
 
-    def ask_signal(
-        self, frame: Frame, process: Process, scope: Scope = Scope.PROCESS, tagged: Sequence[Process] = ()
-    ) -> None:
+    def ask_signal(self, frame: Frame, process: Process, scope: Scope = Scope.PROCESS, others: Others = NOBODY) -> None:
         """Ask which signal, for a process as it is in a frame. From here on its row does not matter."""
         from gputop.actions.signals import SIGNAL  # late
         from gputop.ui.signal import SignalDialog
         from gputop.ui.signal.question import Question
 
-        hold = Hold(frame, process, self.rights, tagged)
+        hold = held(frame, process, self.rights, others)
         choice, scope = self._proposed(hold, scope)
         question = Question(hold, hold.refusal or SIGNAL.why_not(process, self.rights), scope, choice)
 
@@ -84,9 +94,11 @@ class Acting(Board):
         """Make who is tagged, else the line under the cursor, nicer (1) or less nice (-1)."""
         from gputop.actions.renice import RENICE, Niceness  # late
 
-        if picked := self._picked():
-            frame, process, scope, tagged = picked
-            hold = Hold(frame, process, self.rights, tagged)
+        if self.unseen():  # nobody changes what nobody sees: the next press does
+            self.say("the selected line was out of sight: here it is, and nothing is changed yet")
+        elif picked := self._picked():
+            frame, process, scope, others = picked
+            hold = held(frame, process, self.rights, others)
             self._newest = RENICE.run(hold, Niceness(step, scope, relative=True), self._teller(hold, scope))
             hold.close()
 
@@ -127,30 +139,59 @@ class Acting(Board):
             "bright" if result.good else "warn",
         )
 
-    def _picked(self) -> tuple[Frame, Process, Scope, Sequence[Process]] | None:
+    def unseen(self) -> bool:
+        """Whether the line that is meant was out of sight, where the wheel leaves it; it is no longer."""
+        listing = self.table.listing
+        before = listing.top
+        if not listing.tags:
+            listing.move(0)
+            self.table.redraw()
+        return listing.top != before
+
+    def _picked(self) -> tuple[Frame, Process, Scope, Others] | None:
         """The process under the cursor; of a job the one that leads it, and then all of it is meant.
 
-        Who is tagged is meant before all others, as in htop.
+        Who is tagged is meant before all others, as in htop; of a job of which only some are shown, these.
         """
         self.table.key()
+        self.unseen()
         listing = self.table.listing
         row = listing.cursor
-        tagged = listing.tags.processes(row.frame) if row else []
         if row is None:
             self.say("there is no process here")
-        elif process := row.process or _leader(row) or next(iter(tagged), None):
-            scope = Scope.TAGGED if tagged else Scope.PROCESS if row.process else _widest(row.frame, process)
-            return row.frame, process, scope, tagged
+        elif tagged := listing.tags.processes(row.frame):
+            process = row.process or next(iter(_of_job(row)), tagged[0])
+            return row.frame, process, Scope.TAGGED, Others(tagged)
+        elif row.process:
+            return row.frame, row.process, Scope.PROCESS, NOBODY
+        elif members := _of_job(row):
+            return (row.frame, members[0], *_meant(row, members))
         else:
             self.say("several processes: unfold the line and choose one, or tag some")
         return None
 
 
-def _widest(frame: Frame, process: Process) -> Scope:
-    return next((reach.scope for reach in reversed(reaches(frame, process))), Scope.PROCESS)
+def held(frame: Frame, process: Process, rights: Rights, others: Others) -> Hold:
+    """The hold of a dialog about a process, or about others that are called by what they are."""
+    hold = Hold(frame, process, rights, others.processes)
+    title = f"the {len(others.processes)} {others.called}"
+    hold.reaches = tuple(
+        replace(reach, title=title) if reach.scope is Scope.TAGGED else reach for reach in hold.reaches
+    )
+    return hold
 
 
-def _leader(row: Row) -> Process | None:
-    """Who leads the job of a line: its launcher, or who would be one."""
+def _meant(row: Row, members: Sequence[Process]) -> tuple[Scope, Others]:
+    """Who is meant by the line of a job: all of it, or those it stands for."""
+    job = next(job for job in row.frame.jobs if row.key == ("job", job.key))
+    if len(members) < sum(identity in row.frame.by_identity for identity in job.members):
+        return (Scope.TAGGED, Others(members, SHOWN)) if len(members) > 1 else (Scope.PROCESS, NOBODY)
+    return next((reach.scope for reach in reversed(reaches(row.frame, members[0]))), Scope.PROCESS), NOBODY
+
+
+def _of_job(row: Row) -> list[Process]:
+    """Those of a job that its line stands for, who leads them first: its launcher, or who would be one."""
     job = next((job for job in row.frame.jobs if row.key == ("job", job.key)), None)
-    return row.frame.by_identity.get(job.members[0]) if job and job.members else None
+    shown = {process.identity for process in row.members}
+    known = (row.frame.by_identity.get(identity) for identity in (job.members if job else ()))
+    return [process for process in known if process is not None and process.identity in shown]

@@ -14,6 +14,8 @@ from gputop.ui.main.framing import Framing
 from gputop.ui.table.row import process_key
 from gputop.ui.table.widget import WHEEL
 
+_INSIDE = frozenset({"profile", "torch", "stack"})  # keys that look into the process of the chosen finding
+
 
 class Advising(Framing):
     """What keys and the mouse do while they are about the advice."""
@@ -28,8 +30,8 @@ class Advising(Framing):
         if key.id == "advice-mute" and not (self.advised and self.sheet.chosen):
             first = hint(self.names, "{} chooses a finding first", "advice") or "choose a finding first"
             return first if self.sheet.listed else "there is no finding"
-        if key.id == "details" and self.advised:
-            return ""
+        if self.advised and (key.id == "details" or (key.id in _INSIDE and self.sheet.chosen)):
+            return ""  # it is about the finding, whether the processes are shown or not
         return super().why_not(key)
 
     def action_advice(self) -> None:
@@ -102,12 +104,12 @@ class Advising(Framing):
 
     def go_to_advised(self) -> None:
         """The cursor of the table on the process that the chosen finding is about."""
-        finding = self.sheet.chosen
-        process = self._process(finding) if finding else None
-        if finding is None or self.shown is None:
-            return
+        process = self.advised_process("to go to")
         if process is None:
-            self.say(f"{told.whom(finding.subject, self.shown.frame)}: no process here to go to")
+            return
+        if not self.table.listing.go(process_key(process)):
+            # the keys stay with the advice: on the table they would be about whoever is under its cursor
+            self.say(f"{process.pid} {self._hidden()}")
             return
         self.unzoom()
         if not (self.panes and self.panes.processes):
@@ -115,9 +117,24 @@ class Advising(Framing):
             return
         self.set_focus(self.table)
         self.table.key()
-        self.table.listing.go(process_key(process))
         self.refocused()
         self.table.redraw()
+
+    def _hidden(self) -> str:
+        """Why a process has no line, and the key that gives it one."""
+        view = self.table.listing.view
+        if view.filter is None and view.user is None:
+            return f"is not listed{hint(self.names, ': {} lists all processes', 'everything')}"
+        by = "by the filter" if view.filter is not None else f"while only {view.user} is shown"
+        return f"is hidden {by}{hint(self.names, ': {} shows all', 'back')}"
+
+    def advised_process(self, wanted: str) -> Process | None:
+        """The process that the chosen finding is about; where it is about none, that is said."""
+        finding, shown = self.sheet.chosen, self.shown
+        process = self._process(finding) if finding else None
+        if process is None and finding and shown:
+            self.say(f"{told.whom(finding.subject, shown.frame)}: no process here {wanted}")
+        return process
 
     def _process(self, finding: Finding) -> Process | None:
         """The first that it names; of a GPU the one that holds most of it; of the machine the busiest trainer."""

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 AROUND = ("header", "gpus", "note", "host", "preview", "advice", "notice")  # the panes around the table
 WATCHED_S = 60.0  # before there is half of it no rule can have said anything
+_UNUSED_S = 20.0
 _DENSITIES = ("auto", "card", "row", "cell")
 CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
 
@@ -135,9 +136,11 @@ class Board(Screen[None], inherit_bindings=False):
         yield self.bar
 
     def on_mount(self) -> None:
-        """Everything has a place before the first frame is here."""
+        """Everything has a place before the first frame is here; what was said before is covered by the screen."""
         self.place()
         self.redraw()
+        if unused := self.settings.origin.unused:
+            self.bar.say(unused, _UNUSED_S, "warn")
 
     def on_resize(self) -> None:
         """Arrange anew; the cursor keeps its process."""
@@ -217,7 +220,8 @@ class Board(Screen[None], inherit_bindings=False):
         of_processes = key.group in ("PICK", "SORT", "ACT") or key.action.startswith("open")
         if not of_processes or not self.panes or self.panes.processes:
             return ""
-        shown = hint(self.names, ": {} shows them", "pane-processes", "zoom")
+        ways = ("pane-processes",) if self.alone is None or "processes" in self.hidden else ("pane-processes", "zoom")
+        shown = hint(self.names, ": {} shows them", *ways)
         return self.too_small("processes") or f"the processes are hidden{shown}"
 
     def too_small(self, what: str) -> str:

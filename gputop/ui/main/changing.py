@@ -12,10 +12,12 @@ from typing import Any
 from gputop import config, toml
 from gputop.config import Setting, Settings
 from gputop.safe.files import read_settings, write_settings
+from gputop.source import RECORDED
 from gputop.ui import theme
 from gputop.ui.look import Look
 from gputop.ui.main.board import CHOICES, Board
 
+TAKEN = "a recording has the looks that were taken"
 _VIEW = ("sort", "reverse", "tree", "every_process")
 
 
@@ -38,7 +40,9 @@ class Changing(Board):
         )  # fmt: skip
 
     def fixed(self, setting: Setting) -> str:
-        """Why a setting cannot be changed here: it would neither be saved nor do anything now. Empty if it can."""
+        """Why a setting cannot be changed here: it would do nothing now, and not be saved or not be meant to."""
+        if setting.field == "interval_s" and self.program.source.elsewhere == RECORDED:
+            return f"not changed: {TAKEN}"
         unsaved = self._unsaved(setting)
         return unsaved and f"not changed: {unsaved}" if setting.later else ""
 

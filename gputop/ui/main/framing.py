@@ -20,9 +20,16 @@ class Framing(Board):
         zooms = key.id == "zoom" and self.alone is None and self.focused is not self.advice
         return (self.too_small("more panes") if zooms or key.id in _HIDING else "") or super().why_not(key)
 
+    def place(self) -> None:
+        """Give every pane its place; while a screen was too small for the processes, the GPUs had the keys."""
+        before = self.panes
+        super().place()
+        if before and before.notice and self.panes and self.panes.processes and self.focused is not self.advice:
+            self.set_focus(self.table)
+
     def action_hide(self, pane: Pane) -> None:
-        """Show or hide a pane; one stays."""
-        hidden = self.hidden ^ {pane}
+        """Show or hide a pane; one stays. Beside one that is alone all are as if hidden: it shows the pane."""
+        hidden = self.hidden - {pane} if self.alone not in (None, pane) else self.hidden ^ {pane}
         if len(hidden) == len(_NAMES):
             self.say("one pane stays")
             return

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Sequence
 from functools import cached_property
+=======
+>>>>>>> screens
 from typing import TYPE_CHECKING
 
 from gputop.actions import Hold, Scope
 from gputop.model import Frame, Process, Role
 from gputop.ui.keys.hints import hint
-from gputop.ui.main.acting import Acting
+from gputop.ui.main.acting import NOBODY, SHOWN, Acting, Others, held
 from gputop.ui.main.advising import Advising
 
 if TYPE_CHECKING:
@@ -34,27 +37,25 @@ class Profiling(Acting, Advising):
     def action_profile(self, tool: ToolId) -> None:
         """Ask how to look, with one of the tools preselected."""
         if whom := self._whom():
-            frame, process, everybody, tagged = whom
-            self.ask_profile(frame, process, everybody, tool, tagged)
+            frame, process, everybody, others = whom
+            self.ask_profile(frame, process, everybody, tool, others)
 
-    def ask_stack(
-        self, frame: Frame, process: Process, everybody: bool = False, tagged: Sequence[Process] = ()
-    ) -> None:
+    def ask_stack(self, frame: Frame, process: Process, everybody: bool = False, others: Others = NOBODY) -> None:
         """Look at once; ask only where it cannot be."""
         from gputop.actions.spy import STACK, Asked  # late
         from gputop.ui.profiling.tools import BY_ID
 
-        hold = Hold(frame, process, STACK.rights(self.rights), tagged)
+        hold = held(frame, process, STACK.rights(self.rights), others)
         if hold.refusal or STACK.barred(process, self.rights):
-            self.ask_profile(frame, process, everybody, "stack", tagged)
+            self.ask_profile(frame, process, everybody, "stack", others)
         else:
             ranks = sum(each.role is Role.TRAINER for each in hold.who(Scope.JOB))
             whole = Scope.JOB if everybody and ranks > 1 else Scope.PROCESS
-            self.program.errands.start(BY_ID["stack"], hold, Asked(Scope.TAGGED if tagged else whole))
+            self.program.errands.start(BY_ID["stack"], hold, Asked(Scope.TAGGED if others.processes else whole))
         hold.close()
 
     def ask_profile(
-        self, frame: Frame, process: Process, everybody: bool, tool: ToolId, tagged: Sequence[Process] = ()
+        self, frame: Frame, process: Process, everybody: bool, tool: ToolId, others: Others = NOBODY
     ) -> None:
         """Ask how to look into a process as it is in a frame. From here on its row does not matter."""
         from gputop.actions.spy import STACK  # late
@@ -62,9 +63,14 @@ class Profiling(Acting, Advising):
         from gputop.ui.profiling.older import OlderDialog
         from gputop.ui.profiling.question import Question
 
+<<<<<<< HEAD
         hold = Hold(frame, process, STACK.rights(self.rights), tagged)
         barred = self._asking.ask(hold, self.rights, lambda id, why: self.app.call_later(told, id, why))
         question = Question(hold, tool, barred, everybody=everybody)
+=======
+        hold = held(frame, process, STACK.rights(self.rights), others)
+        question = Question(hold, self.rights, tool, everybody=everybody)
+>>>>>>> screens
         keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
 
         def told(id: ToolId, why: Barred | None) -> None:
@@ -111,21 +117,25 @@ class Profiling(Acting, Advising):
 
         self.program.aside.do(work, lambda _: dialog.recall(*found) if found else None)
 
-    def _whom(self) -> tuple[Frame, Process, bool, Sequence[Process]] | None:
-        """Who is meant, whether all ranks of the job are, and who is tagged: of a job and of a launcher it is the first
-        rank, of several that are tagged the first that trains."""
+    def _whom(self) -> tuple[Frame, Process, bool, Others] | None:
+        """Who is meant, whether all ranks of the job are, and who else: of a job and of a launcher it is the first
+        rank, of several that are tagged or shown the first that trains."""
         if self.advised and self.shown and self.sheet.chosen:
-            process = self._process(self.sheet.chosen)
-            return (self.shown.frame, *_rank(self.shown.frame, process), ()) if process else None
+            process = self.advised_process("to look into")
+            return (self.shown.frame, *_rank(self.shown.frame, process), NOBODY) if process else None
         picked = self._picked()
         if picked is None:
             return None
-        frame, process, scope, tagged = picked
-        trains = [each for each in tagged if each.role is Role.TRAINER]
-        if len(tagged) > 1:
-            return frame, (trains or tagged)[0], False, trains if len(trains) > 1 else tagged
-        meant, launcher = _rank(frame, tagged[0] if tagged else process, whole=scope is Scope.JOB)
-        return frame, meant, launcher or scope is Scope.JOB, ()
+        frame, process, scope, others = picked
+        several = others.processes
+        trains = [each for each in several if each.role is Role.TRAINER]
+        if others.called == SHOWN and len(trains) == 1:
+            return frame, trains[0], False, NOBODY
+        if len(several) > 1:
+            few = trains if len(trains) > 1 else several
+            return frame, (trains or several)[0], False, others._replace(processes=few)
+        meant, launcher = _rank(frame, several[0] if several else process, whole=scope is Scope.JOB)
+        return frame, meant, launcher or scope is Scope.JOB, NOBODY
 
 
 _TOOLS: dict[str, ToolId] = {"stack": "stack", "profile": "profile", "trace": "trace"}

@@ -7,6 +7,7 @@ from textual import on
 from gputop.source import RECORDED
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.board import Board
+from gputop.ui.main.changing import TAKEN
 from gputop.ui.tape.replaybar import ReplayBar
 
 IDS = frozenset({"pause", "slower", "faster", "second-back", "second-on", "minute-back", "minute-on", "recording-end"})
@@ -20,7 +21,7 @@ class Replaying(Board):
         if key.id in IDS and not self.player:
             return "this is no recording"
         if key.id == "delay" and self.program.source.elsewhere == RECORDED:
-            return "a recording has the looks that were taken"
+            return TAKEN
         return super().why_not(key)
 
     def redraw(self, *only: str) -> None:

@@ -15,6 +15,7 @@ from gputop.ui.panes.prompt import pointing
 from gputop.ui.table.compare import Wrong
 from gputop.ui.table.filter import HINT, parse
 from gputop.ui.table.row import Key, Row
+from gputop.words import searched
 
 NOWHERE = "nowhere"
 _IN_TEXT = re.compile(r"F\d+")  # where one types, other keys are text
@@ -31,6 +32,12 @@ class Seeking(Board):
         """Take a key as text while something is typed; whether it was."""
         return self.asking is not None and self.prompt.take(event)
 
+    def place(self) -> None:
+        """Give every pane its place; where there is none for the line, it ends, and what was typed holds."""
+        super().place()
+        if self.asking is not None and self.panes and not self.panes.prompt:
+            self._close()
+
     def _ask(
         self, what: Literal["find", "filter"], text: str, changed: Callable[[str], None], ended: Callable[[bool], None]
     ) -> None:
@@ -46,7 +53,7 @@ class Seeking(Board):
         self.asking = None
         self.bar.lend(None)
         self.place()
-        self.set_focus(self.table)
+        self.set_focus(self.table if self.table.display else None)  # a small screen may not have it
 
     def _hint(self, text: str) -> None:
         self.bar.lend(Line(self.look, "raised").add(f" {text}", "dim"))
@@ -173,7 +180,8 @@ class Seeking(Board):
 
 
 def _matches(row: Row, words: str) -> bool:
-    text = f"{row.label} {row.user or (row.process and row.process.user) or ''} {row.text}".casefold()
+    own = searched(row.process) if row.process else ""
+    text = f"{row.label} {row.user or (row.process and row.process.user) or ''} {row.text} {own}".casefold()
     return all(word in text for word in words.casefold().split())
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gputop.ui.keys.hints import hint
 from gputop.ui.main.board import Board
-from gputop.ui.table.columns import beside
+from gputop.ui.table.columns import BY_ID, beside
 
 
 class Sorting(Board):
@@ -13,6 +14,7 @@ class Sorting(Board):
         """Sort by a column."""
         self.table.key()
         self.table.sort(column)
+        self._say_order()
 
     def action_shift_sort(self, step: int) -> None:
         """Sort by the column beside."""
@@ -23,6 +25,14 @@ class Sorting(Board):
         """Sort the other way round."""
         self.table.key()
         self.table.reverse()
+        self._say_order()
+
+    def _say_order(self) -> None:
+        """In the tree the ranks of a job stay where they are: with one job nothing moves."""
+        view, shown = self.table.listing.view, self.shown
+        if view.tree and shown and any(len(job.ranks) > 1 for job in shown.frame.jobs):
+            flat = hint(self.names, " ({}: flat)", "tree")
+            self.say(f"jobs by {BY_ID[view.sort].title}; ranks stay in order{flat}")
 
     def action_order(self) -> None:
         """Sort by a letter."""
@@ -44,4 +54,5 @@ class Sorting(Board):
     def action_tree(self) -> None:
         """A tree or a flat list."""
         self.table.key()
+        self.bar.hush()  # what was said of the order may be of the other one
         self.table.nest()

@@ -41,6 +41,7 @@ class Status:
     replay: bool = False  # the time shown is one of the past
     taped: Taped | None = None
     ended: bool = False  # this frame is the last one
+    readonly: bool = False  # nothing is changed from here
 
 
 def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
@@ -97,10 +98,14 @@ def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
     pieces: list[Piece] = []
     if status.slow_link_s is not None:
         pieces.append((87, [Run(f"slow link: every {status.slow_link_s:.0f} s", "warn")]))
+    if frame.late_s > max(1.0, status.interval_s / 2):
+        pieces.append((85, [Run(f"collected {frame.late_s:.0f} s late", "warn")]))
     if slow := frame.note("slow"):
         pieces.append((86, [Run(draw.cut(slow.text.partition(":")[0], 32), "warn")]))
     if status.taped:
         pieces.append((91, _taped(status.taped, look)))
+    if status.readonly:
+        pieces.append((89, [Run("read-only", "bright")]))
     if status.frozen:
         pieces.append((93, [Run(" frozen ", "bright", True, True)]))
     if status.ended:
@@ -109,9 +114,15 @@ def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
         pieces.append((94, [Run(" REPLAY ", "memory", True, True)]))
         pieces.append((88, [Run(time.strftime("%Y-%m-%d", time.localtime(frame.wall_s)), "dim")]))
     else:
-        pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {status.interval_s:.1f}s", "dim")]))
+        pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {_seconds(status.interval_s)}s", "dim")]))
     pieces.append((92, [Run(clock, "bright")]))
     return pieces
+
+
+def _seconds(interval_s: float) -> str:
+    """With a decimal, and with two where there are two: 1.0, 0.25."""
+    text = f"{interval_s:.2f}"
+    return text.removesuffix("0")
 
 
 def _taped(taped: Taped, look: Look) -> list[Run]:

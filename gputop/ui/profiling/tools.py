@@ -70,8 +70,8 @@ def _ranks(hold: Hold) -> str:
 
 
 def _tagged(hold: Hold) -> str:
-    count = len(hold.who(Scope.TAGGED))
-    return f"the {count} tagged" if count > 1 else ""
+    several = len(hold.who(Scope.TAGGED)) > 1
+    return next((reach.title for reach in hold.reaches if several and reach.scope is Scope.TAGGED), "")
 
 
 def _scope(chosen: Chosen) -> Scope:

@@ -25,8 +25,9 @@ def _place(frame: Frame, process: Process) -> str:
     job = next((job for job in frame.jobs if job.key == process.job), None)
     if job is None:
         return ""
-    if process.role is Role.TRAINER and process.rank is not None and len(job.ranks) > 1:
-        return f"rank {process.rank} of {len(job.ranks)} of {job.name}"
+    ranks = process.world_size or len(job.ranks)  # those of other machines count, where it was told of them
+    if process.role is Role.TRAINER and process.rank is not None and ranks > 1:
+        return f"rank {process.rank} of {ranks} of {job.name}"
     role = {Role.LOADER: "loader of ", Role.LAUNCHER: "launcher of "}.get(process.role, "")
     return f"{role}{job.name}"
 

@@ -42,7 +42,8 @@ class SignalPaper(Paper):
         line = self.line().add("to", "dim").to(LABEL)
         others = question.hold.who(Scope.TAGGED) if question.scope is Scope.TAGGED else ()
         if len(others) > 1:
-            line.add(f"{len(others)} tagged processes", "bright", bold=True)
+            title = next(reach.title for reach in question.boxes if reach.scope is Scope.TAGGED)
+            line.add(f"{title} processes", "bright", bold=True)
             facts = " ".join(str(process.pid) for process in others)
         else:
             line.add(f"{first.pid}  ", "bright", bold=True)

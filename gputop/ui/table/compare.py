@@ -55,6 +55,10 @@ class Words:
         if sign not in ("=", "!="):
             raise Wrong(f"this is a word: only = and != compare it, as in {self.example}", at - len(sign), at)
         wanted = tuple(part for part in given.casefold().split(",") if part)
+        if not wanted:
+            raise Wrong(f"a word is missing: for example {self.example}", at, at + max(1, len(given)))
+        if given[0] in "=<>":
+            raise Wrong(f"{sign} is enough: for example {self.example}", at, at + 1)
 
         def ask(subject: Subject) -> bool:
             value = self.get(subject)
@@ -156,7 +160,7 @@ def _of_column(column: Column) -> Words | Numbers:
 
 
 Field = Words | Numbers
-_COMMAND = Words(lambda subject: words.command(subject.process), str.__contains__, "cmd=train.py")
+_COMMAND = Words(lambda subject: words.searched(subject.process), str.__contains__, "cmd=train.py")
 FIELDS: dict[str, Field] = {
     "job": Words(lambda subject: subject.job or None, str.__contains__, "job=llama"),
     "role": Words(lambda subject: subject.process.role.value, str.startswith, "role=loader"),

@@ -61,9 +61,11 @@ class Listing:
         self.at = min(max(0, self.at + lines), max(0, len(self.rows) - 1))
         self._reveal()
 
-    def go(self, key: Key) -> None:
-        """Put the cursor on a line, unfolding what it is in; nowhere if there is no such line."""
+    def go(self, key: Key) -> bool:
+        """Put the cursor on a line, unfolding what it is in; whether there is such a line: else nothing moves."""
         above = {row.key: row.parent for row in self.unfolded()}
+        if key not in above:
+            return False
         inside, parent = list[Key](), above.get(key)
         while parent:
             inside.append(parent)
@@ -73,6 +75,7 @@ class Listing:
                 self.look(replace(self.view, folds={**self.view.folds, **dict.fromkeys(opened, True)}))
         self._find(key)
         self._reveal()
+        return True
 
     def unfolded(self) -> list[Row]:
         """Every line there would be if nothing were folded, in the order they would have."""

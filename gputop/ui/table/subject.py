@@ -26,7 +26,7 @@ class Subject:
     def text(self) -> str:
         """What a plain word is looked for in."""
         process = self.process
-        parts = (str(process.pid), process.user or "", process.name, self.job, words.command(process))
+        parts = (str(process.pid), process.user or "", self.job, words.searched(process))
         return "\n".join(parts).casefold()
 
 

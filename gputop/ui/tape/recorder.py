@@ -15,6 +15,7 @@ from gputop.safe.files import Refused, homely, state_folder
 from gputop.safe.text import clean
 from gputop.ui.aside import Aside, Tell
 from gputop.ui.panes.header import Taped
+from gputop.words import amount
 
 if TYPE_CHECKING:
     from gputop.record.recorder import Recorder
@@ -122,4 +123,4 @@ def _ended(recorder: Recorder) -> str:
 
 def _extent(recorder: Recorder) -> str:
     lost = f", {recorder.missed} missing" if recorder.missed else ""
-    return f"{recorder.frames} frames{lost}, {units.size(recorder.size_bytes)}B"
+    return f"{amount(recorder.frames, 'frame')}{lost}, {units.size(recorder.size_bytes)}B"

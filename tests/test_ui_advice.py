@@ -1,0 +1,98 @@
+"""Keys while they are about the advice: to whom it is about, and what looks inside."""
+
+from __future__ import annotations
+
+import pytest
+
+from gputop import told
+from gputop.diagnose import Evidence, Subject
+from tests.advised import fine, found, hot, update
+from tests.screens import Stage, play
+from tests.scripted import minute
+
+ALL = update(fine(), found(), hot())
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        (("f4", *"user=bob", "enter"), "is hidden by the filter: Esc shows all"),
+        (("u", "down", "down", "enter"), "is hidden while only bob is shown: Esc shows all"),
+    ],
+)
+def test_who_is_hidden_is_not_gone_to_and_the_keys_stay_with_the_advice(keys: tuple[str, ...], why: str) -> None:
+    async def scene(stage: Stage) -> None:
+        main = stage.app.main
+        main.show(ALL)
+        await stage.press(*keys, "a", "down")
+        assert main.sheet.chosen
+        assert main.sheet.chosen.subject.processes == ALL.frame.jobs[0].ranks
+        before = stage.selected
+        await stage.press("enter")
+        assert f" {ALL.frame.by_identity[ALL.frame.jobs[0].ranks[0]].pid} {why}" == stage.lines[-1]
+        assert (stage.selected, main.advised) == (before, True)
+        await stage.press("escape", "escape", "a", "enter")
+        assert stage.selected == str(ALL.frame.by_identity[ALL.frame.jobs[0].ranks[0]].pid)
+
+    play(scene, ALL.frame, past=minute(ALL.frame))
+
+
+@pytest.mark.parametrize(("key", "picked"), [("p", "(•) py-spy record"), ("t", "(•) torch.profiler")])
+def test_what_it_names_is_done_also_where_it_has_the_screen_for_itself(key: str, picked: str) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.app.main.show(ALL)
+        await stage.press("a", "down", "a")
+        assert "jobs and processes" not in stage.text
+        await stage.press(key)
+        assert picked in stage.text
+        assert f"{ALL.frame.by_identity[ALL.frame.jobs[0].ranks[0]].pid}  " in stage.text
+
+    play(scene, ALL.frame, past=minute(ALL.frame))
+
+
+def test_stacks_of_the_chosen_finding_are_asked_for_there_and_of_none_it_is_said() -> None:
+    nobody = update(hot(subject=Subject(kind="gpu", gpus=("GPU-gone",))))
+
+    async def scene(stage: Stage) -> None:
+        stage.app.main.show(ALL)
+        await stage.press("a", "down", "a", "s")
+        assert "py-spy dump" in stage.text, "who is not there any more is asked about, with the reason"
+        await stage.press("escape")
+        stage.app.main.show(nobody)
+        await stage.press("s")
+        assert stage.lines[-1].endswith("no process here to look into")
+
+    play(scene, ALL.frame, past=minute(ALL.frame))
+
+
+def test_beside_the_advice_alone_a_hint_names_keys_that_show_the_processes() -> None:
+    async def scene(stage: Stage) -> None:
+        main = stage.app.main
+        main.show(ALL)
+        for key in ("3", "z"):
+            await stage.press("a", "a", "k")
+            assert stage.lines[-1] == " not now: the processes are hidden: 3 or z shows them"
+            await stage.press(key)
+            assert "jobs and processes" in stage.text
+            await stage.press("escape", "escape")
+        await stage.press("3", "a", "a", "k")
+        assert stage.lines[-1] == " not now: the processes are hidden: 3 shows them"
+        await stage.press("3")
+        assert "jobs and processes" in stage.text
+        assert main.focused is main.table
+
+    play(scene, ALL.frame, past=minute(ALL.frame))
+
+
+@pytest.mark.parametrize(
+    ("limit", "text", "said"),
+    [
+        (1_040_073_472.0, "it reads 0.30 GB/s", "1.04 GB/s"),
+        (50e6, "reads 12 MB/s", "50 MB/s"),
+        (1_500_000.0, "reads 0.2 MB/s", "1.5 MB/s"),
+        (20e3, "writes nothing", "20 kB/s"),
+        (50e6, "below 50 MB/s", ""),
+    ],
+)
+def test_a_limit_reads_as_the_number_beside_it(limit: float, text: str, said: str) -> None:
+    assert told.limit(Evidence(text=text, value=1.0, unit="B/s", limit=limit)) == said
