@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Sequence
 from functools import cached_property
-=======
->>>>>>> screens
 from typing import TYPE_CHECKING
 
 from gputop.actions import Hold, Scope
@@ -63,14 +59,9 @@ class Profiling(Acting, Advising):
         from gputop.ui.profiling.older import OlderDialog
         from gputop.ui.profiling.question import Question
 
-<<<<<<< HEAD
-        hold = Hold(frame, process, STACK.rights(self.rights), tagged)
+        hold = held(frame, process, STACK.rights(self.rights), others)
         barred = self._asking.ask(hold, self.rights, lambda id, why: self.app.call_later(told, id, why))
         question = Question(hold, tool, barred, everybody=everybody)
-=======
-        hold = held(frame, process, STACK.rights(self.rights), others)
-        question = Question(hold, self.rights, tool, everybody=everybody)
->>>>>>> screens
         keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
 
         def told(id: ToolId, why: Barred | None) -> None:
