@@ -66,7 +66,7 @@ CASES: tuple[Case, ...] = (
     Case(
         name="too many workers", plants="workers-oversized",
         must_not=("starved-cpu-saturated", "starved-cpu-idle"),
-        common="--device-ms 100 --cost-ms 15", faulty="--num-workers 8", healthy="--num-workers 1",
+        common="--device-ms 100 --cost-ms 15", faulty="--num-workers 8", healthy="--num-workers 1", calm=True,
         shows={"duty": FED, "loaders": (8, 8), "loader_cpu": (0, 0.15)}, twin={"duty": FED, "loaders": (1, 1)},
     ),
     Case(
@@ -151,7 +151,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         name="a full /dev/shm", plants="shm-nearly-full",
-        must_not=("starved-cpu-saturated", "io-bound"), confined=small_shm(64),
+        must_not=("starved-cpu-saturated", "io-bound"), confined=small_shm(64), calm=True,
         common="--num-workers 2 --device-ms 100 --sample-kb 1400", healthy_confined=small_shm(1024),
         shows={"shm": (0.7, 1)}, twin={"shm": (0, 0.3)},
     ),
@@ -213,7 +213,7 @@ CASES: tuple[Case, ...] = (
     Case(
         name="busy with next to nothing", plants="busy-not-effective",
         must_not=("gpu-bound-healthy", "collective-wait"),
-        common="--num-workers 1 --device-ms 100", faulty="--effort 0.12", healthy="--effort 1",
+        common="--num-workers 1 --device-ms 100", faulty="--effort 0.12", healthy="--effort 1", calm=True,
         shows={"duty": FED, "watts_high": (75, 200)}, twin={"duty": FED, "watts_high": (500, 620)},
     ),
     Case(
