@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"units", "toml"},
     "charset": set(),
     "program": set(),
-    "safe": set(),
+    "safe": {"program"},
     "agent": set(),
     "launch": set(),
     "inject": set(),

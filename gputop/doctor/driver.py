@@ -9,6 +9,7 @@ from gputop import words
 from gputop.doctor.check import Line, Status, check
 from gputop.doctor.machine import Machine
 from gputop.doctor.nvidia import PATIENCE_S, Facts
+from gputop.program import as_root
 
 LOG = "sudo dmesg | grep -E 'NVRM|Xid'"
 _CONTAINER = "docker run --gpus all IMAGE"
@@ -16,7 +17,7 @@ _CONTAINER = "docker run --gpus all IMAGE"
 _CURES: dict[str, tuple[str | None, str | None]] = {
     "no-library": (_CONTAINER, None),
     "not-loaded": (_CONTAINER, "sudo modprobe nvidia"),
-    "no-permission": (_CONTAINER, "sudo gputop doctor"),
+    "no-permission": (_CONTAINER, as_root("doctor")),
     "lost-access": ("docker restart CONTAINER", LOG),
     "unknown-error": (LOG, LOG),
     "off": ("gputop doctor", "gputop doctor"),

@@ -10,6 +10,7 @@ from gputop.collect import mountinfo
 from gputop.collect.processes.scale import delays_on
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
+from gputop.program import as_root
 from gputop.safe import attach
 
 _HIDING = {"1", "2", "4", "noaccess", "invisible", "ptraceable"}
@@ -93,7 +94,7 @@ def io(machine: Machine) -> Iterator[Line]:
             yield Line("ok", "what every process reads and writes is known", value={"io": "all"})
         else:
             what = "what your processes read and write is known, others' is not"
-            yield Line("limited", what, "sudo gputop", {"io": "own"})
+            yield Line("limited", what, as_root(), {"io": "own"})
 
 
 def _in_general(machine: Machine) -> Line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from gputop.program import as_root
 from gputop.safe.identity import in_container, ours
 from gputop.safe.text import decode
 
@@ -37,7 +38,7 @@ def scope(proc: str = "/proc") -> int | None:
 
 
 def barred(pid: int, command: str, proc: str = "/proc") -> Barred | None:
-    """Why the memory of this process is not ours to read; None if it is. `command` is what root would have to run."""
+    """Why the memory of this process is not ours to read; None if it is. `command` is what root would give gputop."""
     try:
         # the kernel asks the same of this as of an attach, and nothing is read
         os.close(os.open(f"{proc}/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
@@ -45,24 +46,24 @@ def barred(pid: int, command: str, proc: str = "/proc") -> Barred | None:
     except (FileNotFoundError, ProcessLookupError):
         return Barred(f"there is no process {pid} here")
     except OSError:
-        return why(pid, f"sudo {command}", uid=os.geteuid(), confined=in_container(proc), proc=proc)
+        return why(pid, as_root(command, str(pid)), uid=os.geteuid(), confined=in_container(proc), proc=proc)
 
 
-def why(pid: int, as_root: str, *, uid: int, confined: bool, proc: str = "/proc") -> Barred:
+def why(pid: int, unlock: str, *, uid: int, confined: bool, proc: str = "/proc") -> Barred:
     """Why the kernel refuses a reader with this uid: whose it is, that it hides, Yama, a container."""
     level = scope(proc) or 0
     owner = _owner(pid, proc)
     if level >= 3:
         return Barred(f"process {pid} cannot be read by anybody until a reboot (ptrace_scope=3)")
     if owner not in (uid, None) and uid != 0:
-        return Barred(f"process {pid} belongs to another user (uid {owner})", as_root)
+        return Barred(f"process {pid} belongs to another user (uid {owner})", unlock)
     if not dumpable(pid, proc):
-        return Barred(f"process {pid} has made itself unreadable (it is not dumpable)", as_root)
+        return Barred(f"process {pid} has made itself unreadable (it is not dumpable)", unlock)
     if level > 0:
         return Barred(f"process {pid} cannot be read (ptrace_scope={level})", CAPABILITY if confined else ALLOW)
     if confined:
         return Barred(f"this container may not read process {pid}", CAPABILITY)
-    return Barred(f"the kernel forbids to read process {pid}", as_root)
+    return Barred(f"the kernel forbids to read process {pid}", unlock)
 
 
 def dumpable(pid: int, proc: str = "/proc") -> bool:

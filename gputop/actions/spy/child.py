@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any
 
+from gputop.program import as_root
 from gputop.safe import attach
 from gputop.safe.attach import Barred
 from gputop.safe.identity import in_container, read_stat
@@ -210,7 +211,7 @@ def _meaning(line: str, pid: int) -> Barred | None:
     if no_python:
         return Barred(f"process {pid} is no Python program that py-spy can read")
     if line.startswith("Permission Denied"):
-        return attach.why(pid, f"sudo gputop stack {pid}", uid=os.geteuid(), confined=in_container())
+        return attach.why(pid, as_root("stack", str(pid)), uid=os.geteuid(), confined=in_container())
     if "No space left on device" in line:
         return Barred(f"no space left in {tempfile.gettempdir()}: set TMPDIR to another disk")
     return None

@@ -102,7 +102,7 @@ def unreadable(process: Process, rights: Rights, command: str) -> Barred | None:
 
 def cannot(pid: int, command: str, *, pausing: bool = False) -> Barred | None:
     """Why py-spy cannot read this process, as the kernel says; None if it can. `pausing`: it is to be stopped, too."""
-    barred = attach.barred(pid, f"gputop {command} {pid}")
+    barred = attach.barred(pid, command)
     if barred is None and pausing and (tracer := attach.tracer(pid)) is not None:
         return Barred(f"process {pid} is traced by {tracer[1]} ({tracer[0]}), and only one may: try without --native")
     return barred

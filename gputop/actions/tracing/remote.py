@@ -67,7 +67,7 @@ def barred(process: Process, environment: Mapping[str, str], start: str) -> Barr
         return Barred(f"{pid} belongs to {who}: only {who} can put the agent into it", None)
     if environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
         return Barred(f"remote debugging is switched off in {pid}", "unset PYTHON_DISABLE_REMOTE_DEBUG")
-    return attach.barred(pid, f"gputop trace {pid}") or _apart(pid, start)
+    return attach.barred(pid, "trace") or _apart(pid, start)
 
 
 def _apart(pid: int, start: str) -> Barred | None:

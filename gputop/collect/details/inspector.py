@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 
 from gputop.collect.details.inspection import Inspection
 from gputop.model import Detail, Identity, Missing, Process
+from gputop.program import as_root
 from gputop.source import EVERYTHING, Wish
 
 CLOSED_AFTER_S = 30.0
 MOST_OPEN = 8
 UNLOCK_FOREIGN = "run gputop on the host, or start the container with --pid=host"
-UNLOCK_HIDDEN = "sudo gputop"
+UNLOCK_HIDDEN = as_root()
 
 
 class Inspector:

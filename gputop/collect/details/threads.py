@@ -12,12 +12,13 @@ from gputop.collect.files import slurp
 from gputop.collect.processes.readings import UNLOCK_DENIED, Values, run_and_wait, sleeps_in, switches, waited_percent
 from gputop.collect.rates import Counters
 from gputop.model import Identity, Missing, Thread
+from gputop.program import as_root
 from gputop.safe.identity import Stat, parse_stat
 
 FILLS = ("threads", "threads_count")
 MOST = 1024  # threads that are read; of a process that has more, the oldest
 REFUSED_S = 30.0  # a file that was denied is asked for again after this
-UNLOCK_CALLS = "sudo gputop, or sudo sysctl kernel.yama.ptrace_scope=0"
+UNLOCK_CALLS = f"{as_root()}, or sudo sysctl kernel.yama.ptrace_scope=0"
 
 
 class _Task:

@@ -19,6 +19,7 @@ from gputop.collect.nvml.gate import (
     Unanswered,
 )
 from gputop.model import Note
+from gputop.program import as_root
 from gputop.safe.identity import in_container
 from gputop.safe.text import clean, decode
 from gputop.units import ago
@@ -85,7 +86,7 @@ def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str
         return note(
             "no-permission",
             "This user may not ask the NVIDIA driver.",
-            _pair("on a host", "`ls -l /dev/nvidia*`: who may use them; ask for the group, or `sudo gputop`"),
+            _pair("on a host", f"`ls -l /dev/nvidia*`: who may use them; ask for the group, or `{as_root()}`"),
             _CONTAINER,
         )
     if code == SHADOWED:
@@ -148,5 +149,5 @@ def denied(count: int) -> Note:
     return note(
         "no-permission",
         f"{count} GPUs of this machine may not be read by this user or container.",
-        "`sudo gputop`, or a container that was given all of them, shows them.",
+        f"`{as_root()}`, or a container that was given all of them, shows them.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gputop.model import Note
+from gputop.program import as_root
 
 
 def denied_io(count: int) -> Note:
@@ -14,7 +15,7 @@ def denied_io(count: int) -> Note:
         "(/proc/PID/io is readable by the owner only).",
         help=(
             "Their READ/s, WRITE/s, PSS and files show '·', not 0; their environment is closed too.",
-            "`sudo gputop` shows them.",
+            f"`{as_root()}` shows them.",
         ),
     )
 
@@ -23,7 +24,7 @@ HIDDEN = Note(
     subject="processes",
     key="hidden-pids",
     text="Processes of other users are not listed: /proc is mounted with hidepid.",
-    help=("`sudo gputop` shows them; so does membership of the group that the mount option gid= names.",),
+    help=(f"`{as_root()}` shows them; so does membership of the group that the mount option gid= names.",),
 )
 
 

@@ -11,13 +11,14 @@ from gputop.collect.processes.scale import Scale
 from gputop.collect.rates import Counters
 from gputop.declare import record
 from gputop.model import Missing, Reason
+from gputop.program import as_root
 from gputop.safe.identity import Stat
 from gputop.safe.text import decode
 
 Values = dict[str, Any]  # fields of a Process
 When = Literal["tick", "slow", "seen"]  # slow: every few seconds; seen: so, but only while somebody looks at it
 
-UNLOCK_DENIED = "sudo gputop"
+UNLOCK_DENIED = as_root()
 UNLOCK_DELAYS = "sudo sysctl kernel.task_delayacct=1"
 
 
