@@ -33,7 +33,7 @@ def test_a_hint_has_the_keys_that_there_are() -> None:
     [
         ({"everything": "X", "record": "J"}, (), ("    X shows all 1 process\n", "    J records, so that")),
         ({"back": "F12"}, ("backslash", "b", "z", "enter"), ("F12 clears the filter",)),
-        ({"pane-processes": "6", "zoom": "J"}, ("6", "f9"), ("the processes are hidden: 6 or J shows them",)),
+        ({"pane-processes": "6", "zoom": "J"}, ("6", "f9"), ("the processes are hidden: 6 shows them",)),
         ({"pane-processes": "6", "zoom": "J", "back": "F12"}, ("J",), ("alone; J or F12 goes back",)),
         ({"find": "J"}, ("n",), ("nothing to find yet: J begins",)),
         ({"find": "J F5"}, ("J",), ("any words of a line; F5 the next one, Enter stays there",)),
