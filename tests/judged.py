@@ -11,6 +11,7 @@ from typing import Any
 
 from gputop import thresholds
 from gputop.demo import SCENARIOS, Demo
+from gputop.demo.server import Scenario
 from gputop.diagnose import Abstained, Finding
 from gputop.diagnose.engine import BROKEN, EVERY_S, Engine, Verdict
 from gputop.diagnose.limits import Limits
@@ -28,7 +29,12 @@ Seen = tuple[tuple[float, Verdict], ...]
 @cache
 def scenario(name: str, until_s: float = math.inf) -> Seen:
     """What the rules said of a scenario at each of their looks, from its start to its end or until then."""
-    demo = Demo(SCENARIOS[name], pace=False, anchor_s=1_795_185_127.0, at_s=0.0)
+    return played(SCENARIOS[name], until_s)
+
+
+def played(made: Scenario, until_s: float = math.inf) -> Seen:
+    """The same of one that has no name."""
+    demo = Demo(made, pace=False, anchor_s=1_795_185_127.0, at_s=0.0)
     start_s = demo.scenario.server.uptime_s
     length_s = int(min(demo.scenario.length_s, until_s))
     return tuple(

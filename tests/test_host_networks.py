@@ -161,6 +161,28 @@ def test_what_rdma_repaired_and_what_congestion_slowed(tmp_path: Path) -> None:
     assert box.look(1.0).networks[1].out_of_order_per_s == 2, "the last answer stands until the next"
 
 
+def test_bytes_that_only_the_hardware_counts(tmp_path: Path) -> None:
+    """EFA and Broadcom's adapters have no folder `counters`."""
+    efa = "sys/class/infiniband/rdmap16s27/ports/1"
+
+    def moved(received: int, sent: int) -> dict[str, str]:
+        return {
+            f"{efa}/state": "4: ACTIVE\n",
+            f"{efa}/rate": "100 Gb/sec (4X EDR)\n",
+            f"{efa}/hw_counters/rx_bytes": f"{received}\n",
+            f"{efa}/hw_counters/tx_bytes": f"{sent}\n",
+        }
+
+    box = Server(tmp_path, {**server(), **moved(10**12, 10**12)})
+    before = box.look()
+    assert before.networks[1].send_bytes_per_s is None
+    write_tree(tmp_path, moved(10**12 + 50 * 10**9, 10**12 + 40 * 10**9))
+    host = box.look(5.0)
+    port = host.networks[1]
+    assert (port.receive_bytes_per_s, port.send_bytes_per_s, port.out_of_order_per_s) == (10e9, 8e9, None)
+    assert (host.receive_bytes_per_s, host.send_bytes_per_s) == (10e9, 8e9)
+
+
 def test_an_adapter_without_some_hardware_counters_has_no_numbers_for_them(tmp_path: Path) -> None:
     some = {name: text for name, text in hardware(0).items() if "cnp" not in name}
     box = Server(tmp_path, {**server(), **infiniband(0, 0), **some})

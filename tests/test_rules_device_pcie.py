@@ -42,6 +42,20 @@ def test_pcie_degraded_says_what_is_lost() -> None:
     assert not told.primary
 
 
+def test_a_card_that_is_lent_to_a_virtual_machine_is_not_seated_anew() -> None:
+    lent = {"pcie_width": 8, "virtualization": "passthrough"}
+    told = found(machine(**lent).verdict(90), "pcie-degraded")
+    assert told is not None
+    assert (told.severity, [step.text.partition(":")[0] for step in told.steps]) == (
+        "info",
+        ["card and slot are the provider's"],
+    )
+    faulty = found(machine(**lent, pcie_replays=lambda t: 20 * int(t)).verdict(240), "pcie-degraded")
+    assert faulty is not None
+    assert faulty.severity == "warn"
+    assert not any(step.command for step in faulty.steps)
+
+
 def test_pcie_degraded_leaves_out_the_generation_of_a_card_that_saves_power() -> None:
     told = found(machine(pcie_width=8, pcie_generation=1, performance_state=8).verdict(90), "pcie-degraded")
     assert told is not None

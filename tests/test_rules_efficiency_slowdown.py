@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from gputop.demo.scenarios import SCENARIOS
 from gputop.diagnose import Finding
 from gputop.diagnose.engine import Verdict
 from gputop.model import Frame, Process
-from tests.judged import Machine, found, judged, refused, scenario, silent
+from tests.judged import Machine, found, judged, played, refused, scenario, silent
 
 CHANGE_S, END_S, LOOK_S = 690, 1140, 5
 
@@ -116,6 +117,19 @@ def test_by_its_steps_it_is_inside_the_program() -> None:
     assert first.text.startswith("its steps took 1.")
     assert (first.limit, first.value) == (pytest.approx(1.2, rel=0.03), pytest.approx(1.5, rel=0.03))
     assert finding.primary
+
+
+def test_steps_that_may_be_meant_to_do_more_are_not_critical() -> None:
+    """Layers that are unfrozen, longer samples: nothing else changes."""
+    made = SCENARIOS["slowdown"]
+    (job,) = made.server.jobs
+    (first, steps), (from_s, _) = job.work
+    slower = replace(job, work=((first, steps), (from_s, replace(steps, period_s=2 * steps.period_s))))
+    *_, (_, verdict) = played(replace(made, server=replace(made.server, jobs=(slower,))))
+    finding = told(verdict)
+    assert finding.lost_share == pytest.approx(0.5, abs=0.03)
+    assert finding.severity == "warn"
+    assert "all is well if its steps are meant to do more" in finding.steps[-1].text
 
 
 def test_new_loaders_mean_that_it_does_something_else() -> None:

@@ -125,6 +125,17 @@ def test_network_bound_names_the_idle_adapter_and_the_setting() -> None:
     assert lines(told)[-1] == "4 of its 8 ranks are on this machine"
 
 
+def test_adapters_of_aws_are_used_by_a_plugin() -> None:
+    idle = replace(IDLE_PORT, name="rdmap16s27:1")
+    told = found(after(team(lambda _: LOW, ranks=2, world=8, host={"networks": (link(0.3, 0.3), idle)}), 50),
+                 "network-bound")  # fmt: skip
+    assert told is not None
+    assert told.headline == "exchanges its gradients over TCP on eth0, while EFA is idle"
+    assert "NET/OFI" in told.steps[0].text
+    assert told.steps[1].command == "FI_PROVIDER=efa"
+    assert not any("NCCL_IB" in (step.command or "") for step in told.steps)
+
+
 def test_network_bound_abstains_where_the_number_of_ranks_is_hidden() -> None:
     hidden = team(lambda _: LOW, ranks=2, world=None, host={"networks": (link(0.93, 0.9),)})
     one = silent(after(hidden, 40), "network-bound")

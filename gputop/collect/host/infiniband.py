@@ -47,7 +47,7 @@ class Ports:
 
     def counts(self, name: str) -> bool:
         """Whether a port has told what it carried; some adapters never do, and in a container none."""
-        return name in self._counting
+        return name in self._counting or self._transport.counts(name)
 
     def find(self) -> tuple[Port, ...]:
         """Look which ports there are, and how fast."""

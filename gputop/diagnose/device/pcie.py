@@ -12,6 +12,13 @@ from gputop.model import Gpu
 
 _NEEDED = ("busy_percent", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
 _NEWEST = 6  # generation whose replays are known
+_SERVER = (
+    Step(text="at the next stop of the server: seat the card anew, clean its contacts, check riser and cables"),
+    Step(text="in the BIOS: bifurcation of the slot, and its speed set to automatic"),
+)
+_PROVIDER = Step(
+    text="card and slot are the provider's: compare with another machine of this kind, and ask there if it has more"
+)
 
 
 @rule(
@@ -90,23 +97,24 @@ def _slow(view: View, gpu: Gpu, replays: float | None) -> Finding:
     moved = [rate for name in ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s") if (rate := view.mean(gpu, name))]
     if moved:
         evidence.append(Evidence(text=f"it moves {max(moved) / 1e9:.1f} GB/s", value=max(moved), unit="B/s"))
-    where = gpu.pci_bus_id or "its bus id"
+    lent = gpu.virtualization == "passthrough"  # to a virtual machine: some clouds give all their cards half the lanes
     return view.found(
         gpu,
-        "warn",
+        "info" if lent and replays is None else "warn",
         f"has a PCIe link at {100 * share:.0f} % of its speed" if share < 1 else "has a faulty PCIe link",
         evidence=tuple(evidence),
-        steps=(
-            Step(
-                text="see what card and slot agreed on (LnkSta), and which of them sets the limit (LnkCap)",
-                command=f"sudo lspci -vv -s {where.lower().removeprefix('0000')} | grep -E 'LnkCap|LnkSta'",
-                needs_root=True,
-            ),
-            Step(text="at the next stop of the server: seat the card anew, clean its contacts, check riser and cables"),
-            Step(text="in the BIOS: bifurcation of the slot, and its speed set to automatic"),
-        ),
+        steps=(_PROVIDER,) if lent else (_agreed(gpu), *_SERVER),
         confidence=0.9,
         grade="driver",
+    )
+
+
+def _agreed(gpu: Gpu) -> Step:
+    where = gpu.pci_bus_id or "its bus id"
+    return Step(
+        text="see what card and slot agreed on (LnkSta), and which of them sets the limit (LnkCap)",
+        command=f"sudo lspci -vv -s {where.lower().removeprefix('0000')} | grep -E 'LnkCap|LnkSta'",
+        needs_root=True,
     )
 
 

@@ -21,6 +21,14 @@ _LESS = (
          command="DistributedDataParallel(..., bucket_cap_mb=100, gradient_as_bucket_view=True)"),
 )  # fmt: skip
 
+_EFA = ("rdmap", "efa_")  # how udev, and before it the kernel, calls adapters of AWS
+_PLUGIN = Step(
+    text="NCCL reaches EFA by the plugin aws-ofi-nccl only: have it in LD_LIBRARY_PATH", command="FI_PROVIDER=efa"
+)
+_DEVICES = Step(
+    text="in a container: give it the devices", command="docker run --device=/dev/infiniband --ulimit memlock=-1"
+)
+
 
 @rule(
     "network-bound",
@@ -177,11 +185,12 @@ def _is_full(view: View, team: Team, link: Network) -> Finding:
 
 def _over_tcp(view: View, team: Team, carrier: Network, idle: Sequence[Network]) -> Finding:
     adapters = list(dict.fromkeys(port.name.partition(":")[0].partition("/")[0] for port in idle))
+    efa = all(name.startswith(_EFA) for name in adapters)
     speed = _gbits(idle[0].speed_bytes_per_s)
     return view.found(
         team.job,
         "warn",
-        f"exchanges its gradients over TCP on {carrier.name}, while InfiniBand is idle",
+        f"exchanges its gradients over TCP on {carrier.name}, while {'EFA' if efa else 'InfiniBand'} is idle",
         evidence=(
             _carried(view, carrier),
             Evidence(
@@ -193,18 +202,14 @@ def _over_tcp(view: View, team: Team, carrier: Network, idle: Sequence[Network])
             *_strain(view, carrier),
             _team(team),
         ),
-        steps=(
-            Step(
-                text="see what NCCL chose: NET/IB, or NET/Socket and why",
-                command="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET",
-            ),
-            Step(text="remove NCCL_IB_DISABLE=1, and name the adapters", command=f"NCCL_IB_HCA={','.join(adapters)}"),
-            Step(
-                text="in a container: give it the devices",
-                command="docker run --device=/dev/infiniband --ulimit memlock=-1",
-            ),
-            *_LESS[:1],
-        ),
+        steps=(*_chosen(adapters, efa), _DEVICES, *_LESS[:1]),
         confidence=0.75,
         gpus=[uuid for one in team.ranks for uuid in one.uuids],
     )
+
+
+def _chosen(adapters: Sequence[str], efa: bool) -> tuple[Step, ...]:
+    """What NCCL took, and how it takes these adapters."""
+    named = Step(text="remove NCCL_IB_DISABLE=1, and name the adapters", command=f"NCCL_IB_HCA={','.join(adapters)}")
+    text = f"see what NCCL chose: NET/{'OFI' if efa else 'IB'}, or NET/Socket and why"
+    return Step(text=text, command="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"), _PLUGIN if efa else named
