@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tests.gpu_check.driver import MEMORY_V2
 
 POWER = tuple((number, scope) for number in (185, 186) for scope in (0, 1, 2))
-SLOWED = (74, 269, 270, 271, 77, 76, 79, 78, 81)
+SLOWED = (74, 75, 77, 76, 79, 78, 81)
 STREAM = (*POWER, 83, 82, *SLOWED, 197, 198, (138, 0xFFFFFFFF), (139, 0xFFFFFFFF), 297)
 HEALTH = (3, 4, 142, 143, 144, 145, 230, 31, 29, 30)
 LIMITS = (187, 188, 189, 192, 190)
@@ -66,11 +66,11 @@ _SELDOM = (  # every ten seconds, thirty, once
 )
 
 
-def calls() -> list[Call]:
-    """In the order of their cadence: each second, two, ten, thirty, once."""
+def calls(slowed: tuple[int, ...]) -> list[Call]:
+    """With the driver's counters of time slowed by heat and brake; in the order of their cadence: each second, two, ten, thirty, once."""
     now_us = int(time.time() * 1e6)
     return [
-        Call("nvmlDeviceGetFieldValues", (list(STREAM),), "each second"),
+        Call("nvmlDeviceGetFieldValues", ([*STREAM, *slowed],), "each second"),
         Call("nvmlDeviceGetSamples", (1, now_us - 1_000_000), "busy, 1 s"),
         Call("nvmlDeviceGetSamples", (1, 0), "busy, all"),
         Call("nvmlDeviceGetClockInfo", (1,), "SM"),

@@ -44,7 +44,7 @@ def one_by_one(check: Check) -> Iterator[Record]:
 
 
 def _one_by_one(check: Check, state: str) -> Iterator[Record]:
-    wanted = calls()
+    wanted = calls(check.driver.slowed)
     slow = []
     for call in wanted:
         spent, code = [], OK

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gputop.collect.nvml.connection import release
+from gputop.collect.nvml.stream import slowed_ids
 from gputop.safe.text import clean
 
 OK, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND = 0, 3, 6, 13
@@ -74,6 +76,8 @@ class Driver:
         except self._binding.NVMLError as error:
             why = f"{error} ({self.error(error.value)})"
             raise NoDriver(f"the NVIDIA driver does not answer: {why}; run this where nvidia-smi works") from None
+        version = self.ask("nvmlSystemGetDriverVersion", kept=False).value
+        self.slowed = slowed_ids(release(version.decode() if isinstance(version, bytes) else version))
 
     @property
     def binding(self) -> Any:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tests.gpu_check.check import Check
 from tests.gpu_check.driver import OK, Field
 from tests.gpu_check.records import Fact, Record, Verdict, measurement, within
 
 ALL_LINKS = 0xFFFFFFFF
-NS_COUNTERS = (*range(74, 82), 269, 270, 271)
+NS_COUNTERS = tuple(range(74, 82))
 POWER = tuple((number, scope) for number in (185, 186) for scope in (0, 1, 2))
 QUESTIONS = (
     *((number, 0) for number in (3, 4, 29, 30, *range(74, 84), 91, 94, *range(142, 146), 161, 162, 163, 165)),
     *POWER,
-    *((number, 0) for number in (*range(187, 199), 202, 204, 215, 230, 269, 270, 271, 297)),
+    *((number, 0) for number in (*range(187, 199), 202, 204, 215, 230, 297)),
     *((number, 0) for number in (31, 95, 164, 169, *range(173, 184), 213, 214, *range(219, 223))),
     (138, ALL_LINKS),
     (139, ALL_LINKS),
@@ -30,9 +30,6 @@ NEEDED = {
     198: "PCIe bytes received (GPM 21 stands in)",
     185: "mean power (nvmlDeviceGetPowerUsage stands in)",
     186: "power now",
-    269: "time slowed by heat, software (75 stands in)",
-    270: "time slowed by heat, hardware",
-    271: "time slowed by the power brake",
     76: "time slowed by sync boost",
     77: "time slowed by board limits",
     79: "time slowed for reliability",
@@ -41,6 +38,11 @@ NEEDED = {
     94: "PCIe replays (nvmlDeviceGetPcieReplayCounter stands in)",
     230: "what the driver asks for",
 }
+SLOWED = (  # by the ids that this driver has for them, if any
+    "time slowed by heat, software (75 stands in)",
+    "time slowed by heat, hardware",
+    "time slowed by the power brake",
+)
 SHUTDOWN, SLOWDOWN = 193, 194
 
 
@@ -60,22 +62,27 @@ def fields(check: Check) -> Iterator[Record]:
     time.sleep(max(0.2, check.seconds / 2))
     second, dt_s = _ask(check), time.monotonic() - start_s
     check.driver.label = ""
-    for key in QUESTIONS:
+    for key in _questions(check):
         yield Fact(
             _line(check, first[key], second[key], dt_s), {"field": key, "first": first[key], "second": second[key]}
         )
-    lacking = {number: check.driver.error(second[number, 0].code) for number in NEEDED if second[number, 0].code != OK}
+    needed = {**NEEDED, **dict(zip(check.driver.slowed, SLOWED, strict=False))}
+    lacking = {number: check.driver.error(second[number, 0].code) for number in needed if second[number, 0].code != OK}
     yield Verdict(
-        not lacking, f"{len(NEEDED) - len(lacking)} of the {len(NEEDED)} field values that gputop needs answer"
+        not lacking, f"{len(needed) - len(lacking)} of the {len(needed)} field values that gputop needs answer"
     )
     for number, word in lacking.items():
-        yield Verdict(False, f"field {number} answers {word}: {NEEDED[number]}")
-    yield from _units(first, second, dt_s)
+        yield Verdict(False, f"field {number} answers {word}: {needed[number]}")
+    yield from _units((*NS_COUNTERS, *check.driver.slowed), first, second, dt_s)
     yield from _temperatures(check, second)
 
 
+def _questions(check: Check) -> tuple[tuple[int, int], ...]:
+    return (*QUESTIONS, *((number, 0) for number in check.driver.slowed))
+
+
 def _ask(check: Check) -> dict[tuple[int, int], Field]:
-    found = check.driver.fields(check.gpu, *QUESTIONS)
+    found = check.driver.fields(check.gpu, *_questions(check))
     if not found:
         raise RuntimeError("nvmlDeviceGetFieldValues fails as a whole")
     return {(one.number, one.scope): one for one in found}
@@ -91,8 +98,10 @@ def _line(check: Check, first: Field, second: Field, dt_s: float) -> str:
     return f"{start:54} {second.value:<16g} type {second.kind}{moves}"
 
 
-def _units(first: dict[tuple[int, int], Field], second: dict[tuple[int, int], Field], dt_s: float) -> Iterator[Record]:
-    for number in NS_COUNTERS:
+def _units(
+    times: Iterable[int], first: dict[tuple[int, int], Field], second: dict[tuple[int, int], Field], dt_s: float
+) -> Iterator[Record]:
+    for number in times:
         before, after = first[number, 0].value, second[number, 0].value
         if before is not None and after is not None:
             share = (after - before) / dt_s / 1e9

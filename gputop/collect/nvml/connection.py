@@ -13,6 +13,12 @@ RETRY_S = 10.0
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
 
 
+def release(version: str | None) -> Release | None:
+    """Branch and number of a driver, (580, 82) of `580.82.07`; None where the text has none."""
+    found = _RELEASE.match(version or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
 class Connection:
     """One nvmlInit for a process; another only when the driver as a whole stopped to answer."""
 
@@ -29,8 +35,7 @@ class Connection:
     @property
     def release(self) -> Release | None:
         """Branch and number of the driver, as (580, 82); None while they are not known."""
-        found = _RELEASE.match(self.driver_version or "")
-        return (int(found[1]), int(found[2])) if found else None
+        return release(self.driver_version)
 
     def due(self, now_s: float) -> bool:
         """Whether it is time to try again."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from gputop.collect.nvml.card import Card, Release
 from gputop.collect.nvml.fields import ALL, EACH, Field, field, gauge, rate, read, share, total
 from gputop.collect.nvml.gate import No
@@ -36,8 +38,20 @@ _COMMON = (
 )
 
 
-def _slowed(soft: tuple[int, ...] = (), hard: tuple[int, ...] = (), brake: tuple[int, ...] = ()) -> tuple[Field, ...]:
-    """The counters of heat and power brake by these ids; the older 75 counts heat of both kinds."""
+# the first drivers that had them counted under numbers that are those of power smoothing before and after
+# (nvidia-ml-py 12.570, 12.575, 13.580.65 and 13.580.82; "Known issues" of the NVML reference)
+_SINCE: tuple[tuple[Release, tuple[int, ...]], ...] = (((580, 82), (269, 270, 271)), ((575, 0), (251, 252, 253)))
+
+
+def slowed_ids(driver: Release | None) -> tuple[int, ...]:
+    """Ids of the time slowed by heat in software, by heat in hardware, by the power brake; none before 575."""
+    return next((ids for since, ids in _SINCE if driver and driver >= since), ())
+
+
+@cache
+def fields(driver: Release | None) -> tuple[Field, ...]:
+    """All of them, as this driver numbers them; the older 75 counts heat of both kinds."""
+    soft, hard, brake = ([one] for one in slowed_ids(driver)) if slowed_ids(driver) else ([], [], [])
     return (
         *_COMMON,
         field("throttled_heat_percent", share, *soft, 75),
@@ -46,10 +60,6 @@ def _slowed(soft: tuple[int, ...] = (), hard: tuple[int, ...] = (), brake: tuple
     )
 
 
-# the first drivers that had them counted under numbers that are those of power smoothing before and after
-# (nvidia-ml-py 12.570, 12.575, 13.580.65 and 13.580.82; "Known issues" of the NVML reference)
-_BEFORE, _FIRST, _NOW = _slowed(), _slowed((251,), (252,), (253,)), _slowed((269,), (270,), (271,))
-_SINCE: tuple[tuple[Release, tuple[Field, ...]], ...] = (((580, 82), _NOW), ((575, 0), _FIRST))
 _SCOPED = {
     "power_module_watts": "power_watts",
     "power_module_instant_watts": "power_instant_watts",
@@ -65,10 +75,10 @@ BY_LINK = (
 _BACKED = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")  # where GPM is read it says it: its counters last
 
 
-@probe(every_s=1, fills=tuple(one.name for one in _NOW if one.name not in _BACKED), backs=_BACKED)
+@probe(every_s=1, fills=tuple(one.name for one in fields(None) if one.name not in _BACKED), backs=_BACKED)
 def stream(card: Card) -> Answers:
     """One nvmlDeviceGetFieldValues with everything that is wanted every second."""
-    given = read(card, next((fields for since, fields in _SINCE if card.driver and card.driver >= since), _BEFORE))
+    given = read(card, fields(card.driver))
     for name, board in _SCOPED.items():
         if given[name] == given[board]:  # a driver that does not know scopes says the board's power for all
             given[name] = No("unsupported")
