@@ -15,7 +15,8 @@ VERSION = 1  # of the file; a later one is not guessed at
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _NAMED = 3  # how many problems the warning names; the rest it counts
 _LONGEST = 200
-_MENTIONS = re.compile(rb"^[ \t]*[\"']?readonly[\"']?[ \t]*=", re.MULTILINE)  # and is no comment
+_MENTIONS = re.compile(rb"(?:^|[\r\n])[ \t]*[\"']?readonly[\"']?[ \t]*=")  # and is no comment
+_MARKS = bytes.maketrans(b"", b""), b"\0\xef\xbb\xbf\xfe\xff"  # zeros of UTF-16, and what stands before a text
 _SEE = "see `gputop docs configuration`"
 
 Read = Callable[[str], "bytes | None"]  # None: there is no such file; an exception says in one line why it is refused
@@ -187,7 +188,7 @@ class _Found:
 
 
 def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _Found:
-    found, raw = _Found(), b""
+    found, raw = _Found(), None
     table: dict[str, object] = {}
     try:
         content = read(at)
@@ -201,7 +202,10 @@ def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _F
     except Exception as error:  # a refusal of the reader, or what a parser makes of bytes that are none of its kind
         found.trouble = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
         found.unused = [found.trouble]
-    if "readonly" not in found.chosen and ("readonly" in table or _MENTIONS.search(raw)):
+    if raw is None:  # it is there, and was not read: who may only look must not get hands by that
+        found.chosen["readonly"] = True
+        found.unused = [f"{found.trouble}; as it may say readonly, nothing is changed without --no-readonly"]
+    elif "readonly" not in found.chosen and ("readonly" in table or _MENTIONS.search(raw.translate(*_MARKS))):
         why = found.trouble or _doubt(table, "readonly") or "readonly stands below a [table], and belongs above all"
         found.doubt = why if at in why else f"{why} ({at})"
     return found

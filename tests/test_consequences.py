@@ -125,6 +125,15 @@ def test_ranks_of_other_machines_hang_too() -> None:
     )
 
 
+def test_programs_that_slurm_only_numbered_hang_nobody() -> None:
+    now = over_two_machines(1, launcher="slurm")
+    names = {"talks": (("python", 1), ("pt_nccl_watchdg", 1)), "alone": (("python", 65),), "unknown": ()}
+    for what, threads in names.items():
+        processes = tuple(replace(one, thread_names=threads) if one.rank is not None else one for one in now.processes)
+        said = told(replace(now, processes=processes), "kill", 1100)
+        assert any("elsewhere" in line for line in said) == (what != "alone"), what
+
+
 def test_a_dialog_counts_them_among_its_ranks() -> None:
     for now, said in (
         (server(), "rank 0 of 4"),

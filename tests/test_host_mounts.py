@@ -112,6 +112,23 @@ def test_what_is_mounted_last_is_what_is_seen() -> None:
     assert data.source == "filer:/new"
 
 
+def test_the_way_to_a_mount_below_a_server_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "22 1 259:1 / / rw - ext4 /dev/a rw\n"
+        "23 22 0:40 / /home rw - nfs4 filer:/home rw\n"
+        "24 23 259:1 /scratch /home/u/scratch rw - ext4 /dev/a rw\n"
+        "25 23 259:2 / /home/u/disk rw - xfs /dev/b rw\n"
+        "26 22 259:3 / /local rw - xfs /dev/c rw\n"
+    )
+    asked: list[str] = []
+    ask = os.stat
+    monkeypatch.setattr(os, "stat", lambda path: asked.append(path) or ask("/"))
+    found = data_mounts(mountinfo.parse(text.encode()))
+    monkeypatch.undo()
+    assert [mount.path for mount in found] == ["/", "/home", "/home/u/disk", "/local"]
+    assert asked == ["/local"]
+
+
 def test_names_of_mounts_are_clean(tmp_path: Path) -> None:
     evil = "90 27 8:17 / /mnt/\\033]0;x\\007\\012y rw - xfs /dev/\x1b[2J rw\n"
     box = Server(tmp_path, {**server(), "proc/self/mountinfo": evil})

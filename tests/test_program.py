@@ -30,6 +30,18 @@ def test_the_path_stands_there_where_sudo_would_not_find_the_name(started: str, 
     assert as_root("doctor", started=started, python=PYTHON) == said
 
 
+def test_a_program_that_was_started_by_a_relative_path_is_told_whole(tmp_path: Path) -> None:
+    script = tmp_path / "bin" / "gputop"
+    script.parent.mkdir()
+    script.write_text(
+        f"#!{sys.executable}\nimport os\nfrom gputop.program import as_root\nos.chdir('/')\nprint(as_root('doctor'))\n"
+    )
+    script.chmod(0o755)
+    done = subprocess.run(["bin/gputop"], cwd=tmp_path, env={"PYTHONPATH": str(Path(__file__).parent.parent)},
+                          capture_output=True, text=True, check=True, timeout=60)  # fmt: skip
+    assert done.stdout == f"sudo {script} doctor\n"
+
+
 def test_it_is_this_very_program(tmp_path: Path) -> None:
     script = tmp_path / "gputop"
     script.write_text(f"#!{sys.executable}\nfrom gputop.program import as_root\nprint(as_root('stack', '7'))\n")

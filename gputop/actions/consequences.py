@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
 from gputop import units, words
@@ -50,7 +50,7 @@ def _of_job(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iter
     if job.launcher == "notebook" and lost:
         yield _notebook(effect)
         return
-    far = _elsewhere(ranks)
+    far = elsewhere(job, ranks)
     if lost and (left or far):
         yield f"{_WORD[effect]} {_amount(len(lost))} will hang {_others(len(left), far)} {_where(ranks)}"
         yield from _then(job, effect)
@@ -71,8 +71,13 @@ def _notebook(effect: Effect) -> str:
     return "the notebook loses all variables, what is on the GPU too; Jupyter may start a new, empty kernel"
 
 
-def _elsewhere(ranks: list[Process]) -> int:
-    """How many ranks of the job are not among these, as on other machines; as far as its ranks were told how many."""
+def elsewhere(job: Job, ranks: Sequence[Process]) -> int:
+    """How many ranks of the job are not among these, as on other machines; as far as its ranks were told how many.
+
+    Slurm and MPI tell that to programs, too, that have nothing to do with each other: these have no threads to talk.
+    """
+    if not job.steps and not all(rank.talks or not rank.thread_names for rank in ranks):
+        return 0
     worlds = [rank.world_size for rank in ranks if rank.rank is not None and rank.world_size is not None]
     return max(0, max(worlds, default=0) - len(ranks))
 

@@ -132,6 +132,11 @@ class Process:
         """Pid and start time: stable for the life of the process, never reused."""
         return Identity(self.pid, self.started_ticks)
 
+    @property
+    def talks(self) -> bool:
+        """Whether it has threads with which torch talks to other ranks."""
+        return any(name.startswith(("pt_nccl", "pt_gloo", "pt_ucc")) for name, _ in self.thread_names)
+
 
 @record(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -147,3 +152,8 @@ class Job:
     slurm_job: Annotated[str | None, "number of its Slurm job"] = None
     ranks: Annotated[tuple[Identity, ...], "its trainers by rank"] = ()
     members: Annotated[tuple[Identity, ...], "all of its processes, the root first, each before its children"] = ()
+
+    @property
+    def steps(self) -> bool:
+        """Whether its launcher is one of ranks that step together, and of nothing else."""
+        return self.launcher in ("torchrun", "accelerate", "deepspeed", "composer", "horovod")

@@ -67,7 +67,7 @@ _SELDOM = (  # every ten seconds, thirty, once
 
 
 def calls(slowed: tuple[int, ...]) -> list[Call]:
-    """With the driver's counters of time slowed by heat and brake; in the order of their cadence: each second, two, ten, thirty, once."""
+    """By their cadence: each second, two, ten, thirty, once. `slowed`: this driver's counters of heat and brake."""
     now_us = int(time.time() * 1e6)
     return [
         Call("nvmlDeviceGetFieldValues", ([*STREAM, *slowed],), "each second"),

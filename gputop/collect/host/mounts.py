@@ -97,26 +97,29 @@ def is_network(mount: Mounted) -> bool:
 def data_mounts(mounts: Iterable[Mounted]) -> tuple[Mounted, ...]:
     """The mounts worth showing, by path: each file system once, where most of it is seen, and always `/`."""
     top = {mount.path: mount for mount in mounts}  # what is mounted last on a path hides the rest
+    served = tuple(f"{mount.path}/" for mount in top.values() if is_network(mount))
     best: dict[str, Mounted] = {}
-    for mount in top.values():
-        known = best.get(mount.device)
-        if _holds_data(mount) and (known is None or _rank(mount) < _rank(known)):
+    for mount in sorted(filter(_may_hold_data, top.values()), key=_rank):
+        # the way to what is mounted below a server's leads through that server, which may be dead
+        if mount.device not in best and (mount.path.startswith(served) or _is_folder(mount)):
             best[mount.device] = mount
     return tuple(sorted(best.values(), key=lambda mount: mount.path))
 
 
-def _holds_data(mount: Mounted) -> bool:
+def _may_hold_data(mount: Mounted) -> bool:
     if mount.path == "/":
         return True
     if mount.kind in _FUSE_NOISE or _NOISE.match(mount.path):
         return False
-    return is_network(mount) or (mount.kind in LOCAL and _is_folder(mount.path))
+    return is_network(mount) or mount.kind in LOCAL
 
 
-def _is_folder(path: str) -> bool:
+def _is_folder(mount: Mounted) -> bool:
     """Whether it is none of the single files that container engines mount, such as the driver's programs."""
+    if mount.path == "/" or is_network(mount):
+        return True
     try:
-        return stat.S_ISDIR(os.stat(path).st_mode)
+        return stat.S_ISDIR(os.stat(mount.path).st_mode)
     except OSError:
         return True  # it cannot be told
 

@@ -112,7 +112,9 @@ def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None
             )
         return
     gpu = trainer.works_on[0]
-    pin = f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={gpu.local_cpus}"
+    pin = (
+        f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={quote(gpu.local_cpus or '')}"
+    )
     yield Step(text="start it near its GPU", command=f"numactl {pin} {started(process)}")
     yield Step(
         text="or in the program, before the DataLoader is made", command=f"os.sched_setaffinity(0, {_python(near)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from shlex import quote
 
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
@@ -110,10 +111,10 @@ def _slow(view: View, gpu: Gpu, replays: float | None) -> Finding:
 
 
 def _agreed(gpu: Gpu) -> Step:
-    where = gpu.pci_bus_id or "its bus id"
+    where = quote((gpu.pci_bus_id or "its bus id").lower().removeprefix("0000"))
     return Step(
         text="see what card and slot agreed on (LnkSta), and which of them sets the limit (LnkCap)",
-        command=f"sudo lspci -vv -s {where.lower().removeprefix('0000')} | grep -E 'LnkCap|LnkSta'",
+        command=f"sudo lspci -vv -s {where} | grep -E 'LnkCap|LnkSta'",
         needs_root=True,
     )
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from gputop.diagnose.command import started_for_each_gpu
 from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.ranks.team import talks
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import plays_a_part
@@ -40,7 +39,7 @@ def dataparallel(view: View) -> Iterator[Finding]:
     """
     for trainer in view.trainers():
         alone = (trainer.process.world_size or 1) == 1 and len(trainer.job.ranks if trainer.job else ()) <= 1
-        if len(trainer.gpus) < 2 or trainer.peers or not alone or talks(trainer) or plays_a_part(trainer):
+        if len(trainer.gpus) < 2 or trainer.peers or not alone or trainer.process.talks or plays_a_part(trainer):
             continue
         libraries = trainer.process.libraries
         if not view.knows(trainer, "duty") or (libraries and "torch" not in libraries):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from shlex import quote
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.ranks.team import Team, teams
@@ -210,6 +211,8 @@ def _over_tcp(view: View, team: Team, carrier: Network, idle: Sequence[Network])
 
 def _chosen(adapters: Sequence[str], efa: bool) -> tuple[Step, ...]:
     """What NCCL took, and how it takes these adapters."""
-    named = Step(text="remove NCCL_IB_DISABLE=1, and name the adapters", command=f"NCCL_IB_HCA={','.join(adapters)}")
+    named = Step(
+        text="remove NCCL_IB_DISABLE=1, and name the adapters", command=f"NCCL_IB_HCA={quote(','.join(adapters))}"
+    )
     text = f"see what NCCL chose: NET/{'OFI' if efa else 'IB'}, or NET/Socket and why"
     return Step(text=text, command="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"), _PLUGIN if efa else named

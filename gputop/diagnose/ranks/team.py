@@ -9,8 +9,6 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Job
 
-_TALK = ("pt_nccl", "pt_gloo", "pt_ucc")  # threads with which torch talks to other ranks
-_STEPPING = {"torchrun", "accelerate", "deepspeed", "composer", "horovod"}  # launchers of ranks that step together
 _BUSY, _MOVES_BYTES_PER_S = 0.5, 5e6  # cores, and what is worth a word
 
 
@@ -47,14 +45,9 @@ def teams(view: View) -> Iterator[Team]:
         if (
             any(one.warm for one in ranks)
             and max(len(ranks), world or 0) > 1
-            and (job.launcher in _STEPPING or all(map(talks, ranks)))
+            and (job.steps or all(one.process.talks for one in ranks))
         ):
             yield Team(job, ranks, world)
-
-
-def talks(trainer: Trainer) -> bool:
-    """Whether a trainer has threads that talk to other ranks."""
-    return any(name.startswith(_TALK) for name, _ in trainer.process.thread_names)
 
 
 def does(one: Trainer) -> str:

@@ -68,7 +68,8 @@ def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[floa
     nearly = view.above(peak / total, "used")
     if not nearly and full_in_s is None:
         return
-    ranks = any((one.process.world_size or 1) > 1 for one in _users(view, thing))  # NCCL has its segments there
+    # NCCL has its segments there; Slurm numbers programs, too, that have nothing to do with each other
+    ranks = any((one.process.world_size or 1) > 1 and _in_step(one) for one in _users(view, thing))
     calm = not (loaders or ranks) or (ample and full_in_s is None)  # nobody there will miss what is not left
     severity: Severity = "info" if calm else "warn"
     if not calm and not ample and peak / total >= view.limit("crit_used"):
@@ -107,6 +108,10 @@ def _owner(store: Process | None) -> Iterator[Evidence]:
 def _loaders(view: View, thing: Host | Trainer) -> int:
     """Those that hand over their batches there, as far as it shows."""
     return sum(one.loaders for one in _users(view, thing))
+
+
+def _in_step(one: Trainer) -> bool:
+    return one.process.talks or (one.job is not None and one.job.steps)
 
 
 def _users(view: View, thing: Host | Trainer) -> Sequence[Trainer]:

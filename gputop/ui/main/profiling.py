@@ -59,13 +59,14 @@ class Profiling(Acting, Advising):
         from gputop.ui.profiling.older import OlderDialog
         from gputop.ui.profiling.question import Question
 
-        hold = held(frame, process, STACK.rights(self.rights), others)
-        barred = self._asking.ask(hold, self.rights, lambda id, why: self.app.call_later(told, id, why))
-        question = Question(hold, tool, barred, everybody=everybody)
-        keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
+        hold, app = held(frame, process, STACK.rights(self.rights), others), self.app
 
         def told(id: ToolId, why: Barred | None) -> None:
             dialog.answer(id, why)
+
+        barred = self._asking.ask(hold, self.rights, lambda id, why: app.call_later(told, id, why))
+        question = Question(hold, tool, barred, everybody=everybody)
+        keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
 
         def start(tool: Tool, order: Order) -> None:
             for each in question.each:

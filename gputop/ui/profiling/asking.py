@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Event, Lock, Thread
 
 from gputop.actions import Hold, Rights
@@ -39,7 +40,12 @@ class Asking:
             fresh = [tool for tool in TOOLS if (hold.process.identity, tool.id) not in self._waiting]
             for tool in TOOLS:
                 self._waiting.setdefault((hold.process.identity, tool.id), []).append(given)
-        Thread(target=self._run, args=(fresh, hold, rights, done), name="asking", daemon=True).start()
+        try:
+            Thread(target=self._run, args=(fresh, hold, rights, done), name="asking", daemon=True).start()
+        except RuntimeError as error:  # this user may have no more threads
+            for tool in fresh:
+                self._answer(hold, tool, Barred(f"it cannot be asked: {error}"))
+            done.set()
         done.wait(PATIENCE_S)
         with self._lock:
             returned = True
@@ -47,12 +53,15 @@ class Asking:
 
     def _run(self, fresh: Sequence[Tool], hold: Hold, rights: Rights, done: Event) -> None:
         for tool in fresh:
-            barred = _barred(tool, hold, rights)
-            with self._lock:
-                waiting = self._waiting.pop((hold.process.identity, tool.id))
-            for given in waiting:
-                given(tool.id, barred)
+            self._answer(hold, tool, _barred(tool, hold, rights))
         done.set()
+
+    def _answer(self, hold: Hold, tool: Tool, barred: Barred | None) -> None:
+        with self._lock:
+            waiting = self._waiting.pop((hold.process.identity, tool.id))
+        for given in waiting:
+            with suppress(Exception):  # a screen that is gone keeps no other from its answer
+                given(tool.id, barred)
 
 
 def _barred(tool: Tool, hold: Hold, rights: Rights) -> Barred | None:

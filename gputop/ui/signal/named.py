@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gputop import units, words
+from gputop.actions.consequences import elsewhere
 from gputop.model import Frame, Process, Role
 
 
@@ -25,7 +26,8 @@ def _place(frame: Frame, process: Process) -> str:
     job = next((job for job in frame.jobs if job.key == process.job), None)
     if job is None:
         return ""
-    ranks = process.world_size or len(job.ranks)  # those of other machines count, where it was told of them
+    here = [frame.by_identity[rank] for rank in job.ranks if rank in frame.by_identity]
+    ranks = len(job.ranks) + elsewhere(job, here)
     if process.role is Role.TRAINER and process.rank is not None and ranks > 1:
         return f"rank {process.rank} of {ranks} of {job.name}"
     role = {Role.LOADER: "loader of ", Role.LAUNCHER: "launcher of "}.get(process.role, "")

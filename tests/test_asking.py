@@ -1,0 +1,64 @@
+"""Asking aside by which tools a process can be looked into: every question gets its answer."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from gputop.actions import Hold, Rights
+from gputop.safe.attach import Barred
+from gputop.ui.profiling import asking
+from gputop.ui.profiling.asking import ASKING, Asking
+from gputop.ui.profiling.tools import TOOLS, ToolId
+from tests.acting import hold
+from tests.dialogs import trainer
+
+BARRED = Barred("no")
+
+
+@pytest.fixture
+def held() -> Iterator[Hold]:
+    made = hold(trainer(os.getpid()))
+    yield made
+    made.close()
+
+
+def test_who_is_gone_keeps_no_other_tool_from_its_answer(held: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
+    free, told, all_told = threading.Event(), set[ToolId](), threading.Event()
+
+    def slow(*_: object) -> Barred:
+        free.wait(60)
+        return BARRED
+
+    monkeypatch.setattr(asking, "_barred", slow)
+    ask = Asking()
+
+    def gone(id: ToolId, barred: Barred | None) -> None:
+        raise RuntimeError("there is no screen any more")
+
+    def tell(id: ToolId, barred: Barred | None) -> None:
+        told.add(id)
+        if len(told) == len(TOOLS):
+            all_told.set()
+
+    assert set(ask.ask(held, Rights(), gone).values()) == {ASKING}
+    ask.ask(held, Rights(), tell)
+    free.set()
+    assert all_told.wait(60), told
+    assert set(ask.ask(held, Rights(), gone).values()) == {BARRED}
+
+
+def test_without_a_thread_it_says_so_and_asks_again_the_next_time(held: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    ask = Asking()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        answers = ask.ask(held, Rights(), lambda id, barred: None)
+    assert {barred and barred.text for barred in answers.values()} == {"it cannot be asked: can't start new thread"}
+    monkeypatch.setattr(asking, "_barred", lambda *_: BARRED)
+    assert set(ask.ask(held, Rights(), lambda id, barred: None).values()) == {BARRED}
