@@ -66,7 +66,7 @@ def place(card: Card) -> Answers:
 def numa_memory(card: Card) -> Answers:
     """Whether its memory is a NUMA node of the system, as of a Grace superchip: else it is of none."""
     try:
-        node: int = card.call("nvmlDeviceGetNumaNodeId")
+        node: int = (card.parent or card).call("nvmlDeviceGetNumaNodeId")  # an instance may not say it
     except Unanswered as silent:
         if silent.no.reason != "unsupported":
             raise
