@@ -53,7 +53,10 @@ def test_a_hang_is_when_nothing_moves_for_minutes(late: dict[str, Any], seconds:
     ],
 )
 def test_who_waits_for_a_checkpoint_to_be_on_disk_does_not_hang(host: dict[str, Any], severity: str) -> None:
-    assert stands(STUCK, host=host).severity == severity
+    finding = stands(STUCK, host=host)
+    assert finding.severity == severity
+    told = "the machine writes 1200 MB/s meanwhile: a checkpoint?" in lines(finding)
+    assert told == (host.get("write_bytes_per_s") == 1.2e9)
 
 
 def test_a_rank_on_another_machine_may_evaluate_or_save() -> None:

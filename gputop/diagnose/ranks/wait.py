@@ -192,6 +192,10 @@ def _evidence(
         yield Evidence(text=text, value=max(tensor), unit="%", limit=view.limit("pipe_percent"))
     for one in late[:4]:
         yield Evidence(text=f"{team.name(one)} {does(one)}", value=100 * (one.duty or 0.0), unit="%")
+    written = view.mean("host", "write_bytes_per_s")
+    if any(map(blocked, late)) and written is not None and written > view.limit("machine_bytes_per_s"):
+        text = f"the machine writes {written / 1e6:.0f} MB/s meanwhile: a checkpoint?"
+        yield Evidence(text=text, value=written, unit="B/s", limit=view.limit("machine_bytes_per_s"))
     if still_s:
         here = " here" if team.elsewhere else ""
         text = f"nobody{here} has read, written or computed for {ago(still_s)}"
