@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 
-from gputop.model import GpuShare
-from tests.judged import Machine, found, refused, silent
+from gputop.model import Fact, GpuShare, Identity
+from tests.judged import Machine, after, found, refused, silent
 
 NO_UNITS = refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent")
 
@@ -139,7 +140,7 @@ def launching(loaders: int = 0, trainer: dict[str, Any] | None = None, **gpu: An
 @pytest.mark.parametrize(
     ("machine", "said"),
     [
-        (launching(), ("crit", 0.5)),
+        (launching(), ("warn", 0.5)),  # or it loads its data, or simulates a world
         (launching(2), ("crit", 0.6)),
         (launching(busy_percent=79.0), ("warn", 0.5)),
         (launching(2, {"main_thread_percent": 55.0, "backward_percent": 40.0}), ("crit", 0.6)),  # they take turns
@@ -148,17 +149,61 @@ def launching(loaders: int = 0, trainer: dict[str, Any] | None = None, **gpu: An
         (launching(busy_percent=86.0), None),
         (launching(sm_active_percent=36.0), None),
         (launching(trainer={"main_thread_percent": 89.0}), None),
+        (launching(trainer={"world_size": 2}), None),  # its main thread may spin until the other rank is done
+        (launching(2, {"world_size": 2}), ("crit", 0.6)),
         (launching(trainer={"read_chars_per_s": 1.1e6}), None),  # it loads its data
         (launching(trainer={"run_wait_percent": 31.0}), None),
         (launching(trainer={"write_chars_per_s": 101e3}), None),  # it writes
         (launching(busy_percent=lambda t: 46.0 + 18 * (-1) ** int(t / 2)), None),  # gaps that can be seen
         (launching(pcie_rx_bytes_per_s=1.1e9), None),  # it copies
-        (launching(**{**NO_UNITS, "power_watts": 350.0}), ("crit", 0.5)),
-        (launching(**{**NO_UNITS, "power_watts": 360.0}), None),
+        (launching(2, **{**NO_UNITS, "power_watts": 350.0}), ("crit", 0.6)),
+        (launching(2, **{**NO_UNITS, "power_watts": 360.0}), None),
     ],
 )
 def test_overhead_bound(machine: Machine, said: tuple[str, float] | None) -> None:
     assert said_of(machine, "overhead-bound") == said
+
+
+def test_without_loaders_loading_and_launching_look_the_same() -> None:
+    finding = found(launching().verdict(90), "overhead-bound")
+    assert finding is not None
+    assert finding.headline.startswith("waits for its main thread, which loads data or launches small kernels")
+    assert finding.steps[0].action == "stack"
+    assert "torch.compile" not in (finding.steps[1].command or "")
+    finding = found(launching(2).verdict(90), "overhead-bound")
+    assert finding is not None
+    assert finding.headline == "is held up by its main thread: the GPU waits for kernels to be launched"
+    assert (finding.steps[0].command or "").startswith("model = torch.compile(")
+
+
+@pytest.mark.parametrize("witness", ["trace", "notes"])
+def test_who_was_seen_to_launch_small_kernels_is_told_so(witness: Literal["trace", "notes"]) -> None:
+    seen = Fact(process=Identity(100, 1), witness=witness, name="launch-bound", text="it launches small kernels")
+    finding = found(after(lambda t: replace(launching().frame(t), facts=(seen,)), 90), "overhead-bound")
+    assert finding is not None
+    assert finding.severity == "crit"
+    assert finding.headline.startswith("is held up by its main thread")
+
+
+@pytest.mark.parametrize(
+    ("libraries", "advised"),
+    [
+        ((), 'torch.compile(model, mode="reduce-overhead")'),
+        (("torch", "jax", "cuda"), 'torch.compile(model, mode="reduce-overhead")'),
+        (("jax", "cuda"), "jax.jit(step)"),
+        (("tensorflow", "cuda"), "@tf.function(jit_compile=True)"),
+        (("cuda",), "with CUDA graphs"),
+    ],
+)
+@pytest.mark.parametrize("loaders", [0, 2])
+def test_what_launches_fewer_kernels_depends_on_the_framework(
+    loaders: int, libraries: tuple[str, ...], advised: str
+) -> None:
+    finding = found(launching(loaders, {"libraries": libraries}).verdict(90), "overhead-bound")
+    assert finding is not None
+    steps = " | ".join(f"{step.text} {step.command or ''}" for step in finding.steps)
+    assert advised in steps
+    assert ("torch" in steps, ".item()" in steps) == (("torch.compile" in advised),) * 2
 
 
 @pytest.mark.parametrize(

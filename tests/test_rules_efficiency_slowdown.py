@@ -132,6 +132,39 @@ def test_steps_that_may_be_meant_to_do_more_are_not_critical() -> None:
     assert "all is well if its steps are meant to do more" in finding.steps[-1].text
 
 
+def steps_of(before_s: float, after_s: float) -> dict[str, Any]:
+    """A GPU whose steps take longer from some time on, and are a fifth empty."""
+
+    def at(t: float) -> float:
+        step_s = before_s if t < CHANGE_S else after_s
+        return 97.0 if t % step_s < 0.8 * step_s else 3.0
+
+    return {
+        "busy_percent": lambda t: (at(t) + at(t - 1)) / 2,
+        "busy_samples": lambda t: ((1.0, at(t - 1)), (0.0, at(t))),
+    }
+
+
+@pytest.mark.parametrize(
+    ("gpu", "severity", "why"),
+    [
+        ({}, "warn", "for a reason inside the program"),
+        ({"sm_clock_mhz": turn(1980, 1300)}, "crit", "when something else changed"),
+    ],
+)
+def test_longer_samples_that_keep_its_loaders_busy_are_its_own_doing(
+    gpu: dict[str, Any], severity: str, why: str
+) -> None:
+    loader = {"cpu_percent": turn(30, 60), "age_s": lambda t: 4000.0 + t}
+    machine = Machine(gpu=steps_of(8.0, 12.0) | gpu, loader=loader, loaders=8)
+    *_, (_, verdict) = judged(machine.frame(float(t)) for t in range(0, END_S, 2))
+    finding = told(verdict)
+    assert finding.severity == severity
+    assert finding.headline.endswith(why)
+    assert "its loaders use 0.6 cores each, 0.3 before" in [item.text for item in finding.evidence]
+    assert any("meant to do more" in step.text for step in finding.steps) == (severity == "warn")
+
+
 def test_new_loaders_mean_that_it_does_something_else() -> None:
     machine = Machine(gpu={"busy_percent": turn(97, 85)}, loaders=2, loader={"age_s": lambda t: max(1.0, t - CHANGE_S)})
     assert found(said(machine), "slowdown") is None

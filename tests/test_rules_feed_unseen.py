@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gputop.diagnose.feed.respawn import Restarts
-from gputop.model import Frame, Identity, Missing, Pressure
+from gputop.model import Frame, GpuShare, Identity, Missing, Pressure
 from gputop.told import POSSIBLE
-from tests.judged import Machine, found, judged, silent
+from tests.judged import Machine, after, found, judged, silent
 from tests.test_rules_feed import alone, changed, few
 
 WAITING = {"busy_percent": 40.0}
@@ -130,12 +130,14 @@ def test_starved_cause_unknown(machine: Machine, fires: bool) -> None:
     [
         ({"command": ("python", "train.py")}, True),
         ({"command": ("python", "app.py")}, False),  # it may wait for whoever uses it
+        ({"command": ("ray::PPO.train()",)}, False),
         ({"command": ("python", "app.py"), "world_size": 2}, True),
     ],
 )
 def test_who_does_not_look_like_training_is_only_suspected(trainer: dict[str, Any], told: bool) -> None:
     finding = found(unexplained(trainer=trainer).verdict(150), "starved-cause-unknown")
     assert finding is not None
+    assert finding.severity == ("warn" if told else "info")
     assert (finding.confidence >= POSSIBLE) == told
 
 
@@ -154,6 +156,56 @@ def test_loading_and_launching_look_the_same_where_nothing_is_read_and_the_chip_
     assert finding.headline.startswith("waits for its main thread, which loads data or launches small kernels")
     assert found(said, "overhead-bound") is None
     assert found(said, "loader-in-main") is None
+
+
+OFFLOADED = {"cpu_percent": 700.0, "busy_threads": 16}
+BOTH_WAYS = {"pcie_rx_bytes_per_s": 4e9, "pcie_tx_bytes_per_s": 4e9}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "trainer", "suspected"),
+    [
+        (BOTH_WAYS, OFFLOADED,
+         ["16 compute threads at work: an optimizer on the CPU?",
+          "PCIe 4.0/4.0 GB/s both ways: states or weights in host memory?"]),
+        (BOTH_WAYS | {"pcie_tx_bytes_per_s": 0.5e9}, {"cpu_percent": 300.0, "busy_threads": 3}, []),
+        ({}, {"world_size": 4}, ["it waits for other ranks or stages"]),
+    ],
+)  # fmt: skip
+def test_a_main_thread_that_is_not_alone_is_no_more_than_suspected(
+    gpu: dict[str, Any], trainer: dict[str, Any], suspected: list[str]
+) -> None:
+    finding = found(Machine(gpu={"busy_percent": 60.0, **gpu}, trainer=trainer).verdict(150), "starved-cause-unknown")
+    assert finding is not None
+    assert finding.headline == "waits, and no rule is sure what for"
+    texts = [item.text.removeprefix("not ruled out: ") for item in finding.evidence if "not ruled" in item.text]
+    assert texts[0] == "its main thread 100 % of a core"
+    assert texts[1:] == suspected
+    assert not any("torch.compile" in (step.command or "") for step in finding.steps)
+
+
+def test_a_program_of_several_gpus_may_wait_for_each_of_them() -> None:
+    machine = Machine(gpu={"busy_percent": 75.0}, trainer={"libraries": ("jax", "cuda")})
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        shares = tuple(GpuShare(uuid=f"G{n}", vram_bytes=30 * 2**30) for n in range(4))
+        cards = tuple(replace(one.gpus[0], uuid=f"G{n}", index=f"{n}") for n in range(4))
+        return replace(one, gpus=cards, processes=(replace(one.processes[0], gpus=shares),))
+
+    finding = found(after(frame, 150), "starved-cause-unknown")
+    assert finding is not None
+    assert finding.headline == "waits, and no rule is sure what for"
+    assert "not ruled out: it waits for other ranks or stages" in [item.text for item in finding.evidence]
+
+
+@pytest.mark.parametrize(("libraries", "torch"), [((), True), (("torch",), True), (("jax", "cuda"), False)])
+def test_only_pytorch_is_told_what_pytorch_can_do(libraries: tuple[str, ...], torch: bool) -> None:
+    said = alone(trainer={"read_chars_per_s": 0.0, "libraries": libraries}).verdict(150)
+    finding = found(said, "starved-cause-unknown")
+    assert finding is not None
+    assert any("torch.compile" in (step.command or "") for step in finding.steps) == torch
+    assert any("DataLoader" in (step.command or "") for step in finding.steps) == torch
 
 
 @pytest.mark.parametrize(("cpus", "workers"), [(4.0, 2), (16.0, 8), (64.0, 8)])

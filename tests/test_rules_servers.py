@@ -29,7 +29,7 @@ SMALL = Machine(
 @pytest.mark.parametrize(
     ("rule", "machine", "seconds"),
     [
-        ("sync-log-stall", writing({"write_calls_per_s": 60.0}, busy=70.0, loaders=0), 130),
+        ("sync-log-stall", writing({"write_calls_per_s": 60.0, "write_chars_per_s": 6e3}, busy=70.0, loaders=0), 130),
         ("loader-in-main", alone(gpu={"busy_percent": lambda t: 90.0 if int(t) % 8 < 5 else 0.0}), 150),
         ("starved-cpu-saturated", READS_ALONE, 150),
         ("small-job", SMALL, 490),

@@ -28,8 +28,11 @@ def writing(trainer: dict[str, Any], busy: Any = 80.0, loaders: int = 1, loader:
         (writing({"write_chars_per_s": 101e3, "main_thread_percent": 9.0}), False),
         (writing({"write_chars_per_s": lambda t: 9e6 if t % 3 == 0 else 900.0}), False),  # now and then
         (writing({"write_chars_per_s": 101e3}, busy=lambda t: 0.0 if t % 8 == 0 else 90.0), False),  # pauses
-        (writing({"write_calls_per_s": 21.0}, loaders=0), True),
-        (writing({"write_calls_per_s": 19.0}, loaders=0), False),
+        (writing({"write_calls_per_s": 21.0, "write_chars_per_s": 2e3}, loaders=0), True),
+        (writing({"write_calls_per_s": 19.0, "write_chars_per_s": 2e3}, loaders=0), False),
+        (writing({"write_calls_per_s": 60.0, "write_chars_per_s": 480.0}, loaders=0), False),  # an eventfd: asyncio
+        (writing({"write_calls_per_s": 60.0, "write_chars_per_s": 65 * 60.0}, loaders=0), True),
+        (writing({"write_calls_per_s": 60.0, "write_chars_per_s": 63 * 60.0}, loaders=0), False),
         (writing({"write_calls_per_s": 99.0}), False),  # that is how loaders are told what to load
     ],
 )

@@ -9,6 +9,8 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.words import amount
 
+EITHER = "waits for its main thread, which loads data or launches small kernels: from outside both look the same"
+
 
 def starved(view: View, trainer: Trainer) -> bool:
     """Whether the GPUs of a trainer run empty between its steps."""
@@ -29,8 +31,19 @@ def shared(view: View, trainer: Trainer) -> bool:
 
 def told_to_load(view: View, trainer: Trainer) -> bool:
     """Whether somebody who looked into it saw that its main thread loads data: from outside that shows seldom."""
-    fact = view.told(trainer, "loads-in-main")
+    return told_of(view, trainer, "loads-in-main")
+
+
+def told_of(view: View, trainer: Trainer, name: str) -> bool:
+    """Whether a stack, a trace or the program itself told of this, and not just of a moment."""
+    fact = view.told(trainer, name)
     return fact is not None and (fact.witness != "stack" or (fact.share or 0.0) >= view.limit("engine.told_share"))
+
+
+def lone(trainer: Trainer) -> bool:
+    """Whether it works alone on one GPU: else what its main thread and its GPUs wait for may be each other's work."""
+    ranks = max(trainer.process.world_size or 1, len(trainer.job.ranks) if trainer.job is not None else 1)
+    return ranks <= 1 and len(trainer.works_on) <= 1
 
 
 def oversubscribed(view: View, trainer: Trainer) -> bool:

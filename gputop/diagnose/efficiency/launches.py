@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from gputop.diagnose.dataloader import aside
 from gputop.diagnose.efficiency.chip import at_work
 from gputop.diagnose.efficiency.stalls import writes
 from gputop.diagnose.efficiency.transfers import transfers
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import at_most, busy, oversubscribed, shared, told_to_load, waits_for_cpu
+from gputop.diagnose.starved import (
+    EITHER,
+    at_most,
+    busy,
+    lone,
+    oversubscribed,
+    shared,
+    told_of,
+    told_to_load,
+    waits_for_cpu,
+)
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import serves
+from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
 from gputop.words import amount
+
+# how the frameworks launch many kernels at once
+_AT_ONCE: dict[str, tuple[str, str | None]] = {
+    "torch": ("with CUDA graphs", 'model = torch.compile(model, mode="reduce-overhead")'),
+    "tensorflow": ("compiled into one program", "@tf.function(jit_compile=True)"),
+    "jax": ("compiled into one program", "step = jax.jit(step)"),
+}
+_SURE = Step(text="make sure: the stack of its main thread must not be in the DataLoader", action="stack")
 
 
 @rule(
@@ -39,6 +59,8 @@ def overhead_bound(view: View) -> Iterator[Finding]:
             continue
         if oversubscribed(view, trainer) or waits_for_cpu(view, trainer) or shared(view, trainer) or serves(trainer):
             continue
+        if not lone(trainer) and not _sure(view, trainer):
+            continue  # its main thread may spin until others are done
         severity, against = view.by_share(trainer.lost), view.against
         if severity is not None and not writes(against, trainer) and not transfers(against, trainer):
             yield _held_up(view, trainer, severity)
@@ -46,28 +68,49 @@ def overhead_bound(view: View) -> Iterator[Finding]:
 
 def _held_up(view: View, trainer: Trainer, severity: Severity) -> Finding:
     main = 100 * (trainer.main or 0.0)
+    sure = _sure(view, trainer)
     return view.found(
         trainer,
-        severity,
-        "is held up by its main thread: the GPU waits for kernels to be launched",
+        severity if sure or severity != "crit" else "warn",
+        "is held up by its main thread: the GPU waits for kernels to be launched" if sure else EITHER,
         evidence=(
             busy(view, trainer, "duty"),
             Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=100 * view.limit("main")),
             _loaders(view, trainer),
             *at_work(trainer),
         ),
-        steps=(
-            Step(
-                text=f"launch many kernels at once, with CUDA graphs: {at_most(trainer)}",
-                command='model = torch.compile(model, mode="reduce-overhead")',
-            ),
-            Step(text="double the batch: if samples a second double too, this was it"),
-            Step(text="a fused optimizer; no Python loops over tensors; fewer .item() and .cpu()"),
-            Step(text="make sure: the stack of its main thread must not be in the DataLoader", action="stack"),
-        ),
-        # without loaders a program may prepare its data itself, from memory: that looks the same
+        steps=(*_fewer(trainer), _SURE) if sure else (*_which(view, trainer), *_fewer(trainer, "in the model: ")),
         confidence=0.6 if trainer.loaders else 0.5,
         lost_share=trainer.lost,
+    )
+
+
+def _sure(view: View, trainer: Trainer) -> bool:
+    """Whether it does launch. Without loaders it may load its data itself, from memory, or simulate a world."""
+    return trainer.loaders > 0 or told_of(view, trainer, "launch-bound")
+
+
+def _which(view: View, trainer: Trainer) -> tuple[Step, ...]:
+    """What tells the two apart, and what helps against the other one."""
+    look = Step(
+        text="see where its main thread is: in the model, in its data, or in a simulation",
+        command=f"py-spy dump --pid {trainer.process.pid}",
+        action="stack",
+    )
+    apart = aside(view, trainer, "in its data: load in processes of their own")
+    return look, apart if torchlike(trainer) else replace(apart, command=None)
+
+
+def _fewer(trainer: Trainer, where: str = "") -> tuple[Step, ...]:
+    """What makes fewer launches, in the framework that it uses."""
+    libraries = ("torch",) if torchlike(trainer) else trainer.process.libraries
+    framework = next((name for name in _AT_ONCE if name in libraries), "")
+    how, command = _AT_ONCE.get(framework, ("with CUDA graphs", None))
+    python = "a fused optimizer; no Python loops over tensors; fewer .item() and .cpu()"
+    return (
+        Step(text=f"{where}launch many kernels at once, {how}: {at_most(trainer)}", command=command),
+        Step(text="double the batch: if samples a second double too, this was it"),
+        Step(text=python if framework == "torch" else "no loops over arrays; fetch fewer values from the GPU"),
     )
 
 

@@ -88,10 +88,10 @@ def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Findi
     if change.what == "its GPU" and (plays_a_part(trainer) or notebook(trainer)):
         return None  # there is just less for it to do
     meanwhile = tuple(_meanwhile(view, trainer, change.ago_s))
-    evidence = tuple(item for item, _ in meanwhile)
-    if change.what == "its GPU" and not any(vouches for _, vouches in meanwhile):
+    evidence, vouched = tuple(item for item, _ in meanwhile), any(vouches for _, vouches in meanwhile)
+    if change.what == "its GPU" and not vouched:
         return _perhaps(view, trainer, change, evidence)
-    return _told(view, trainer, change, evidence)
+    return _told(view, trainer, change, evidence, vouched)
 
 
 def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s: float) -> Change | None:
@@ -193,16 +193,17 @@ def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
                 yield Evidence(text=f"{process.name}{who} began then and uses {used:.1f} CPUs", value=used)
 
 
-def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...]) -> Finding:
-    meant = change.what == "its steps" and not meanwhile  # perhaps: a step may do more from then on
+def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...], vouched: bool) -> Finding:
+    """`vouched`: something changed that is not its own doing, as longer samples are that keep its loaders busy."""
+    meant = change.what == "its steps" and not vouched  # perhaps: a step may do more from then on
     severity: Severity = "crit" if change.slower >= view.limit("crit_slower") and not meant else "warn"
-    why = "when something else changed" if meanwhile else "for a reason inside the program"
+    why = "when something else changed" if vouched else "for a reason inside the program"
     return view.found(
         trainer,
         severity,
         f"became {100 * change.slower:.0f} % slower {ago(change.ago_s)} ago, {why}",
         evidence=_evidence(view, change, meanwhile),
-        steps=_OUTSIDE if meanwhile else _INSIDE,
+        steps=_OUTSIDE if vouched else _INSIDE,
         confidence=view.confidence(0.6),
         lost_share=change.slower,
     )

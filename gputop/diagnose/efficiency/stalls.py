@@ -30,6 +30,9 @@ def writes(view: View, trainer: Trainer) -> bool:
             return True
     if trainer.loaders or helped:  # it writes to them too: what they shall do next
         return False
+    calls = view.mean(trainer.process, "write_calls_per_s")
+    if not calls or own / calls < view.limit(f"{_TABLE}.call_bytes"):
+        return False  # no text is that short: threads wake each other, through a pipe or an eventfd
     return view.above(
         _often(view, trainer, "write_calls_per_s", view.limit(f"{_TABLE}.calls_per_s")), f"{_TABLE}.steady"
     )

@@ -8,15 +8,14 @@ from typing import NamedTuple
 
 from gputop.diagnose.dataloader import aside
 from gputop.diagnose.efficiency.small import small
-from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
+from gputop.diagnose.finding import Abstained, Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import RULES, Level, rule
-from gputop.diagnose.starved import busy, starved, waiting
+from gputop.diagnose.starved import EITHER, busy, lone, starved, waiting
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import notebook, plays_a_part, trains
+from gputop.diagnose.usage.programs import notebook, plays_a_part, torchlike, trains
 from gputop.diagnose.view import View
 from gputop.words import amount
 
-_EITHER = "waits for its main thread, which loads data or launches small kernels: from outside both look the same"
 _SUSPECTS = "waits, and no rule is sure what for"
 _HIDDEN = "waits, and what for may be in what this user cannot read"
 
@@ -58,23 +57,32 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
         severity = view.by_share(trainer.lost)
         if severity is None or notebook(trainer) or plays_a_part(trainer) or small(view.against, trainer):
             continue
-        either = not trainer.loaders and trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
-        causes, hidden = list(_causes(view, trainer)), list(_hidden(view, trainer))
-        yield view.found(
-            trainer,
-            "warn" if severity == "crit" else severity,
-            _EITHER
-            if either
-            else _HIDDEN
-            if hidden
-            else _SUSPECTS
-            if any(cause.suspect for cause in causes)
-            else "waits, and no usual cause shows",
-            evidence=(busy(view, trainer), *_silent(hidden), *_told(causes)),
-            steps=(*_unlocks(hidden), *_keys(view, trainer, either)),
-            confidence=0.6 if trains(trainer) else 0.4,  # else it may wait for whoever uses it
-            lost_share=trainer.lost,
-        )
+        if not trains(trainer):
+            severity = "info"  # it may wait for whoever uses it
+        yield _waits(view, trainer, "warn" if severity == "crit" else severity)
+
+
+def _waits(view: View, trainer: Trainer, severity: Severity) -> Finding:
+    either = _either(view, trainer)
+    causes, hidden = list(_causes(view, trainer)), list(_hidden(view, trainer))
+    open_ones = any(cause.suspect for cause in causes)
+    told = _HIDDEN if hidden else _SUSPECTS if open_ones else "waits, and no usual cause shows"
+    return view.found(
+        trainer,
+        severity,
+        EITHER if either else told,
+        evidence=(busy(view, trainer), *_silent(hidden), *_told(causes)),
+        steps=(*_unlocks(hidden), *_keys(view, trainer, either)),
+        confidence=0.6 if trains(trainer) else 0.4,
+        lost_share=trainer.lost,
+    )
+
+
+def _either(view: View, trainer: Trainer) -> bool:
+    """Whether one thread does all there is to do, for nobody but its own GPU."""
+    busy_main = trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
+    one_core = trainer.cores is not None and trainer.cores <= view.limit("loader-in-main.cores")
+    return busy_main and one_core and not trainer.loaders and lone(trainer)
 
 
 def _hidden(view: View, trainer: Trainer) -> Iterator[Abstained]:
@@ -125,6 +133,19 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     yield Cause("it reads {} from storage", trainer.read_bytes, reads, "B/s")
     yield Cause("it reads {} in all, page cache included", trainer.read_chars, reads, "B/s")
     yield Cause("the network receives {}", view.mean("host", "receive_bytes_per_s"), receives, "B/s")
+    yield from (cause for cause in _by_design(view, trainer) if cause.suspect)
+
+
+def _by_design(view: View, trainer: Trainer) -> Iterator[Cause]:
+    """What some ways to train cost: not worth a word where there is none of it."""
+    threads = f"{amount(round(trainer.compute_threads or 0.0), 'compute thread')} at work: an optimizer on the CPU?"
+    yield Cause(threads, trainer.compute_threads, view.limit("threads"), "")
+    received, sent = trainer.pcie_rx, trainer.pcie_tx
+    if received is not None and sent is not None:
+        rates = f"PCIe {received / 1e9:.1f}/{sent / 1e9:.1f} GB/s both ways: states or weights in host memory?"
+        yield Cause(rates, min(received, sent), view.limit("both_ways_bytes_per_s"), "B/s")
+    if not lone(trainer):
+        yield Cause("it waits for other ranks or stages", 1.0, 1.0, "")
 
 
 def _told(causes: list[Cause]) -> Iterator[Evidence]:
@@ -146,7 +167,8 @@ def _keys(view: View, trainer: Trainer, either: bool) -> Iterator[Step]:
     yield Step(text="see what its main thread waits for", command=f"py-spy dump --pid {pid}", action="stack")
     yield Step(text="then where its time goes, over some seconds", action="profile")
     if either:
-        yield aside(view, trainer, "in the DataLoader: load in processes of their own")
-        yield Step(text="elsewhere in the model: fewer and larger kernels", command="model = torch.compile(model)")
+        apart = aside(view, trainer, "in its data: load in processes of their own")
+        fewer = Step(text="in the model: fewer and larger kernels", command="model = torch.compile(model)")
+        yield from (one if torchlike(trainer) else replace(one, command=None) for one in (apart, fewer))
     elif trainer.loaders:
         yield Step(text="in the loader's queue: look at the loaders in the same way")

@@ -113,21 +113,50 @@ def _still_s(view: View, team: Team, waiting: Sequence[Trainer]) -> float:
     notes, now_s = view.notes(team.job), view.frame.mono_s
     others = [one for one in team.ranks if one not in waiting]
     idle = all(view.below(one.duty, "idle") and (blocked(one) or view.below(one.cores, "idle_cores")) for one in others)
-    moved = [value for one in team.ranks for value in (one.read_chars, one.write_chars)]
-    most = view.limit("moved_bytes_per_s")
-    quiet = all(value is not None and value <= most for value in moved)
-    if not waiting or not idle or not quiet or len(team.ranks) < len(team.job.ranks):
+    if not waiting or not idle or len(team.ranks) < len(team.job.ranks) or not _quiet(view, team):
         notes.clear()
         return 0.0
     since_s: float = notes.setdefault("since_s", now_s)
     return now_s - since_s
 
 
+def _quiet(view: View, team: Team) -> bool:
+    """Whether no rank reads or writes, nor the machine for them.
+
+    Who syncs a file or closes it writes nothing itself: the kernel empties the page cache, to a disk or a server.
+    """
+    most, machine = view.limit("moved_bytes_per_s"), view.limit("machine_bytes_per_s")
+    moved = [value for one in team.ranks for value in (one.read_chars, one.write_chars)]
+    if not all(value is not None and value <= most for value in moved):
+        return False
+    if any(one.read_bytes is not None and one.read_bytes > most for one in team.ranks):
+        return False  # files that it has mapped: no call reads them
+    rates = [view.mean("host", name) for name in ("write_bytes_per_s", "receive_bytes_per_s", "send_bytes_per_s")]
+    return all(rate is None or rate <= machine for rate in rates)
+
+
+def _hangs(view: View, team: Team, late: Sequence[Trainer], still_s: float) -> bool:
+    """Whether it stood still for longer than what a healthy job does.
+
+    Not whenever all ranks of this machine stand still, as one could think: a rank elsewhere, which nobody sees from
+    here, may evaluate or save, and who sleeps may wait for a server that writes texts, until torch's own watchdog ends
+    the job.
+    """
+    if team.elsewhere or (team.world is None and not late):
+        return False
+    return still_s >= _long_s(view, late)
+
+
+def _long_s(view: View, late: Sequence[Trainer]) -> float:
+    return view.limit("hang_s" if all(map(blocked, late)) else "asleep_s")
+
+
 def _told(view: View, team: Team, waiting: tuple[Trainer, ...], still_s: float) -> Finding:
     late = tuple(one for one in team.ranks if one not in waiting)
-    hangs = still_s >= view.limit("hang_s")
+    hangs = _hangs(view, team, late, still_s)
     severity: Severity = "crit" if hangs else "warn"
-    whom = f"for {listed(team, late)}" if late else "for a rank on another machine" if team.elsewhere else "in vain"
+    away = not late and team.elsewhere
+    whom = f"for {listed(team, late)}" if late else "for a rank on another machine" if away else "in vain"
     so = f"keeps {amount(len(waiting), 'rank')} waiting"
     if hangs:
         so = f"stands still: {len(waiting)} of {len(team.ranks)} ranks"
@@ -137,7 +166,7 @@ def _told(view: View, team: Team, waiting: tuple[Trainer, ...], still_s: float) 
         severity,
         f"{so}{' wait' if hangs else ''} in a collective {whom}",
         evidence=tuple(_evidence(view, team, waiting, late, still_s)),
-        steps=tuple(_steps(waiting, late, hangs)),
+        steps=tuple(_steps(waiting, late, away, hangs)),
         confidence=view.confidence(0.7 if detailed else 0.5),
         lost_share=len(waiting) / len(team.ranks),
         state="hang" if hangs else None,
@@ -163,14 +192,21 @@ def _evidence(
         yield Evidence(text=text, value=max(tensor), unit="%", limit=view.limit("pipe_percent"))
     for one in late[:4]:
         yield Evidence(text=f"{team.name(one)} {does(one)}", value=100 * (one.duty or 0.0), unit="%")
+    written = view.mean("host", "write_bytes_per_s")
+    if any(map(blocked, late)) and written is not None and written > view.limit("machine_bytes_per_s"):
+        text = f"the machine writes {written / 1e6:.0f} MB/s meanwhile: a checkpoint?"
+        yield Evidence(text=text, value=written, unit="B/s", limit=view.limit("machine_bytes_per_s"))
     if still_s:
-        text = f"nobody has read, written or computed for {ago(still_s)}"
-        yield Evidence(text=text, value=still_s, unit="s", limit=view.limit("hang_s"))
+        here = " here" if team.elsewhere else ""
+        text = f"nobody{here} has read, written or computed for {ago(still_s)}"
+        yield Evidence(text=text, value=still_s, unit="s", limit=_long_s(view, late))
 
 
-def _steps(waiting: Sequence[Trainer], late: Sequence[Trainer], hangs: bool) -> Iterator[Step]:
+def _steps(waiting: Sequence[Trainer], late: Sequence[Trainer], away: bool, hangs: bool) -> Iterator[Step]:
     odd = (late or waiting)[0]
     pid = odd.process.pid
+    if away:
+        yield Step(text="look there: a rank on another machine may evaluate, save, or hang")
     yield Step(text="see where the rank is that the others wait for" if late else "see where a rank waits",
                command=f"py-spy dump --pid {pid}", action="stack")  # fmt: skip
     if not hangs:
@@ -179,4 +215,5 @@ def _steps(waiting: Sequence[Trainer], late: Sequence[Trainer], hangs: bool) -> 
                needs_root=True)  # fmt: skip
     yield Step(text="for the next time: let NCCL write down which collective each rank was in", command=_FLIGHT)
     if hangs:
-        yield Step(text="then end the job and start it again from its last checkpoint", destroys=True)
+        text = "end the job only if its stack does not change for minutes, then start it from its last checkpoint"
+        yield Step(text=text, destroys=True)

@@ -47,6 +47,12 @@ def notebook(trainer: Trainer) -> bool:
     return known or _says(trainer.process.command, _NOTEBOOK)
 
 
+def torchlike(trainer: Trainer) -> bool:
+    """Whether advice for PyTorch fits: its libraries are unknown, or torch is among them."""
+    libraries = trainer.process.libraries
+    return not libraries or "torch" in libraries
+
+
 @lru_cache(maxsize=1024)  # many rules ask the same at every tick
 def _says(command: tuple[str, ...], what: re.Pattern[str]) -> bool:
     """Whether a program, script or module of the command is called so; of paths the last part counts."""
