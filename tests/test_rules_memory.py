@@ -68,7 +68,9 @@ def test_gmem_leak_abstains_where_the_driver_does_not_say_who_holds_what() -> No
     assert silent(machine.verdict(5), "gmem-leak") is not None
 
 
-def grows(mib_per_s: float, left_gib: float = 200.0, loaders: int = 0, mapped: bool = False) -> Machine:
+def grows(
+    mib_per_s: float, left_gib: float = 200.0, loaders: int = 0, mapped: bool = False, read: float = 0.0
+) -> Machine:
     """A trainer, or its loaders, whose host memory grows."""
 
     def pss(t: float) -> int:
@@ -78,7 +80,8 @@ def grows(mib_per_s: float, left_gib: float = 200.0, loaders: int = 0, mapped: b
         return int(left_gib * GIB - (0 if mapped else mib_per_s * MIB * t))
 
     host = {"memory_total_bytes": 256 * GIB, "memory_available_bytes": left}
-    who = {"loader": {"pss_bytes": pss}} if loaders else {"trainer": {"pss_bytes": pss}}
+    reads = {"pss_bytes": pss, "read_chars_per_s": read * MIB}
+    who = {"loader": reads} if loaders else {"trainer": reads}
     return Machine(host=host, loaders=loaders, **who)
 
 
@@ -90,6 +93,11 @@ def grows(mib_per_s: float, left_gib: float = 200.0, loaders: int = 0, mapped: b
         (grows(6), "info"),  # more than a hundredth of the machine in ten minutes, and hours left
         (grows(4), None),
         (grows(4, left_gib=60), "warn"),
+        (grows(40, left_gib=60, read=40), "warn"),  # it may keep what it reads, which ends
+        (grows(40, left_gib=60, read=22), "warn"),
+        (grows(40, left_gib=60, read=18), "crit"),
+        (grows(40, left_gib=60, read=390), "warn"),
+        (grows(40, left_gib=60, read=410), "crit"),  # ten times as much: it keeps other things
         (grows(40, mapped=True), None),  # pages of files count as a process', and can be had back
     ],
 )
@@ -106,6 +114,19 @@ def test_host_memory_leak_tells_loaders_from_the_program() -> None:
     own = found(hours(grows(40).frame, 18), "host-memory-leak")
     assert own is not None
     assert own.steps[0].command == "losses.append(loss.item())"
+
+
+@pytest.mark.parametrize("loaders", [0, 4])
+def test_host_memory_leak_asks_whether_data_are_kept(loaders: int) -> None:
+    told = found(
+        hours(grows(40, left_gib=60, loaders=loaders, read=60 / max(1, loaders)).frame, 18), "host-memory-leak"
+    )
+    assert told is not None
+    assert told.severity == "warn"
+    assert told.headline.endswith(", or caches its data")
+    assert "it read 52.7G meanwhile" in [item.text for item in told.evidence]
+    assert "larger than the 18" in told.steps[0].text
+    assert len(told.steps) == 4
 
 
 def test_host_memory_leak_goes_by_the_limit_of_the_job() -> None:
