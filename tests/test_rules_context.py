@@ -29,7 +29,23 @@ def on_cpu(gpu: dict[str, Any] | None = None, loaders: int = 0, **trainer: Any) 
         (on_cpu(age_s=299.0), "info"),  # it may still prepare its data
         (on_cpu(age_s=121.0, loaders=1), "warn"),
         (on_cpu(command=("python", "main.py")), None),  # nothing says that it trains
-        (on_cpu(command=("python", "main.py"), loaders=1), "warn"),
+        (on_cpu(command=("python", "main.py"), loaders=1), "info"),  # who only reads its data has loaders, too
+        (on_cpu(command=("python", "main.py"), loaders=1, age_s=lambda t: 5000 + t), "info"),
+        (on_cpu(command=("python", "main.py"), world_size=2), "warn"),
+        (on_cpu(write_chars_per_s=11e6), "info"),  # it may tokenise
+        (on_cpu(read_chars_per_s=11e6, loaders=1), "info"),
+        (on_cpu(read_chars_per_s=9e6, write_chars_per_s=9e6), "warn"),
+        (on_cpu(write_chars_per_s=lambda t: 60e6 if t % 60 < 20 else 0.0), "info"),  # every now and then
+        (on_cpu(write_chars_per_s=20e6, age_s=lambda t: 1060 + t), "warn"),
+        (on_cpu(command=("python", "train.py", "--cpu", "--num-workers", "1"), loaders=1, age_s=170.0), "warn"),
+        (on_cpu(command=("python", "train.py", "--data", "/data/shards"), loaders=1), "warn"),
+        (on_cpu(command=("python", "train_cached.py"), loaders=1), "warn"),
+        (on_cpu(command=("python", "train_embeddings.py")), "warn"),
+        (on_cpu(command=("python", "compute_norm_stats.py"), loaders=8), None),
+        (on_cpu(command=("python", "-m", "tools.compute_train_stats"), loaders=8), None),
+        (on_cpu(command=("python", "-u", "filter_dataset.py"), loaders=8), None),
+        (on_cpu(command=("python", "bench.py"), loaders=8), None),
+        (on_cpu(command=("python", "state_space.py"), loaders=8), "info"),
         (on_cpu(command=("python", "-m", "train_sd3")), "warn"),
         (on_cpu(command=("python", "tools/prepare_train_data.py")), None),
         (on_cpu(command=("python", "train_tokenizer.py")), None),
@@ -55,6 +71,7 @@ def test_a_pool_that_prepares_its_data_is_no_training() -> None:
     assert told is not None
     assert told.severity == "info"
     assert told.headline == "prepares its data, or trains on the CPU: it has no CUDA context"
+    assert told.steps[0].text == "see whether it still prepares its data"
 
 
 def test_no_cuda_context_says_how_to_move() -> None:

@@ -35,6 +35,9 @@ def parked(gpu: dict[str, Any] | None = None, **trainer: Any) -> Machine:
         (parked({"busy_percent": lambda t: 30.0 if t == 300 else 0.0}), 13, None),
         (parked(gpus=(replace(PARKED, vram_bytes=int(0.9e9)),), gpu={"vram_used_bytes": int(0.9e9)}), 13, None),
         (parked(command=("python", "-m", "vllm.entrypoints.api_server")), 13, None),  # it waits for requests
+        (parked(command=("python", "app.py")), 13, "info"),  # somebody may come back to it
+        (parked(command=("python", "train.py")), 13, "warn"),
+        (parked({"vram_used_bytes": int(33.1 * GIB)}, command=("python", "app.py")), 13, "warn"),  # of nobody, too
         (parked(state="T"), 3, "info"),  # on purpose
         (parked(state="Z"), 3, "warn"),
         (parked({"vram_used_bytes": int(33.1 * GIB)}, cpu_percent=90.0), 3, "warn"),  # of nobody
@@ -60,7 +63,8 @@ def test_zombie_memory_names_the_owner_and_leaves_the_rest_to_him() -> None:
     told = found(hours(parked().frame, 75), "zombie-memory")
     assert told is not None
     assert told.primary
-    assert told.headline == "has 31.0G held for nothing by python 100 of carol"
+    assert told.headline == "has 31.0G held by python 100 of carol, idle for over 10m"
+    assert told.evidence[0].text == "31.0G held by python 100 of carol, idle for 1h 14m"
     assert told.steps[0].text.startswith("ask carol to shut its kernel down")
     kill = told.steps[-1]
     assert kill.command is None
@@ -73,6 +77,7 @@ def test_zombie_memory_of_ones_own_may_be_ended() -> None:
     told = found(hours(lambda t: replace(machine.frame(t), viewer_uid=1002), 75), "zombie-memory")
     assert told is not None
     assert (told.steps[-1].command, told.steps[-1].destroys) == ("kill 100", True)
+    assert told.steps[-1].text.startswith("or end it, if nobody needs it")
 
 
 @pytest.mark.parametrize(
@@ -95,6 +100,7 @@ def test_zombie_memory_of_the_dead_and_of_orphans(process: Process, words: str) 
     told = found(hours(frame, 3), "zombie-memory")
     assert told is not None
     assert words in told.evidence[0].text
+    assert "held for nothing by" in told.headline
 
 
 def test_zombie_memory_abstains_where_it_cannot_tell() -> None:

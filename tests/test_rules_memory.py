@@ -68,65 +68,6 @@ def test_gmem_leak_abstains_where_the_driver_does_not_say_who_holds_what() -> No
     assert silent(machine.verdict(5), "gmem-leak") is not None
 
 
-def grows(mib_per_s: float, left_gib: float = 200.0, loaders: int = 0, mapped: bool = False) -> Machine:
-    """A trainer, or its loaders, whose host memory grows."""
-
-    def pss(t: float) -> int:
-        return int(8 * GIB + mib_per_s * MIB * t / max(1, loaders))
-
-    def left(t: float) -> int:
-        return int(left_gib * GIB - (0 if mapped else mib_per_s * MIB * t))
-
-    host = {"memory_total_bytes": 256 * GIB, "memory_available_bytes": left}
-    who = {"loader": {"pss_bytes": pss}} if loaders else {"trainer": {"pss_bytes": pss}}
-    return Machine(host=host, loaders=loaders, **who)
-
-
-@pytest.mark.parametrize(
-    ("machine", "severity"),
-    [
-        (grows(40), "warn"),
-        (grows(40, left_gib=60), "crit"),
-        (grows(6), "info"),  # more than a hundredth of the machine in ten minutes, and hours left
-        (grows(4), None),
-        (grows(4, left_gib=60), "warn"),
-        (grows(40, mapped=True), None),  # pages of files count as a process', and can be had back
-    ],
-)
-def test_host_memory_leak(machine: Machine, severity: str | None) -> None:
-    finding = found(hours(machine.frame, 18), "host-memory-leak")
-    assert (finding and finding.severity) == severity
-
-
-def test_host_memory_leak_tells_loaders_from_the_program() -> None:
-    told = found(hours(grows(40, loaders=4).frame, 18), "host-memory-leak")
-    assert told is not None
-    assert told.headline == "takes 141G more host memory every hour, in its 4 loaders"
-    assert "NumPy array" in told.steps[0].text
-    own = found(hours(grows(40).frame, 18), "host-memory-leak")
-    assert own is not None
-    assert own.steps[0].command == "losses.append(loss.item())"
-
-
-def test_host_memory_leak_goes_by_the_limit_of_the_job() -> None:
-    machine = grows(4, left_gib=200)
-    machine.trainer["cgroup"] = "/job"
-
-    def frame(t: float) -> Frame:
-        taken = int(8 * GIB + 4 * MIB * t)
-        group = Cgroup(path="/job", memory_limit_bytes=16 * GIB, anonymous_bytes=taken, shared_bytes=0)
-        return replace(machine.frame(t), cgroups=(group,))
-
-    told = found(hours(frame, 18), "host-memory-leak")
-    assert told is not None
-    assert told.severity == "crit"
-    assert "of its limit left" in told.evidence[1].text
-
-
-def test_host_memory_leak_abstains_where_memory_may_not_be_read() -> None:
-    assert silent(Machine(trainer=refused("pss_bytes")).verdict(5), "host-memory-leak") is not None
-
-
 def filled(share: float, mib_per_s: float = 0.0, **gpu: Any) -> Machine:
     return Machine(gpu={"vram_used_bytes": lambda t: int(80 * GIB * share + mib_per_s * MIB * t)} | gpu)
 

@@ -186,12 +186,13 @@ def test_slow_start(machine: Machine, severity: str | None, words: str) -> None:
     assert finding is None or finding.headline == f"has not begun to train: {words}"
 
 
-def test_slow_start_names_the_compiler() -> None:
+@pytest.mark.parametrize("cpu", [99.0, None])  # of one that has just begun nobody knows
+def test_slow_start_names_the_compiler(cpu: float | None) -> None:
     machine = begins()
 
     def frame(t: float) -> Frame:
         one = machine.frame(t)
-        nvcc = replace(one.processes[0], pid=300, parent_pid=100, name="ptxas", cpu_percent=99.0, gpus=())
+        nvcc = replace(one.processes[0], pid=300, parent_pid=100, name="ptxas", cpu_percent=cpu, gpus=())
         return replace(one, processes=(one.processes[0], replace(nvcc, role=type(nvcc.role).OTHER)))
 
     told = found(after(frame, 120), "slow-start")

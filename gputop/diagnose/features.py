@@ -95,7 +95,11 @@ def trainer(
 
 def _of_phase(now_s: float, known: Known) -> dict[str, Any]:
     """What it does now, and for how long."""
-    return {"compiling": now_s - known.compiled_s < _COMPILED_S, "phase_s": now_s - known.phase_s}
+    return {
+        "compiling": now_s - known.compiled_s < _COMPILED_S,
+        "phase_s": now_s - known.phase_s,
+        "work_s": known.work_s,
+    }
 
 
 def _of_card(card: Card | None) -> dict[str, Any]:

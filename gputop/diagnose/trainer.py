@@ -33,6 +33,7 @@ class Trainer:
     compiling: bool  # torch.compile or a JIT works for it
     context_s: float | None  # age of its first CUDA context; None without one
     phase_s: float  # since when it does what it does now
+    work_s: float  # for how long it has worked on its GPUs while we looked
     missing: tuple[Missing, ...]  # what of it, its loaders and its GPUs could not be read
 
     duty: float | None  # share of time its GPUs were busy: 1 is all

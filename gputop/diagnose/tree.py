@@ -13,7 +13,10 @@ from gputop.model import Frame, Identity, Process, Role, Unit, metric
 _P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S
 _TRAINER, _LOADER = Role.TRAINER, Role.LOADER  # asked of every process at every tick: an enum looks them up each time
 _COMPILERS = ("ptxas", "cicc", "nvcc", "cc1plus", "inductor", "triton")
+_BRIEF = ("ptxas", "cicc", "nvcc")  # they end soon: one whose CPU time is not known has just begun
+_WORKER = "compile_worker"  # of torch.compile: a Python like any other by its name
 _COMPILING_PERCENT = 20.0  # of one core
+_WORDS = 4  # of a command line, that say which program it is
 DEEPEST = 32  # parents of a process: a loop in what /proc said ends
 
 
@@ -111,7 +114,17 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
 
 def compiles(processes: Sequence[Process]) -> bool:
     """Whether torch.compile or a JIT works for it."""
-    return any((one.cpu_percent or 0.0) > _COMPILING_PERCENT and one.name.startswith(_COMPILERS) for one in processes)
+    for one in processes:
+        if one.cpu_percent is None:
+            if one.name.startswith(_BRIEF):
+                return True
+        elif one.cpu_percent > _COMPILING_PERCENT and (one.name.startswith(_COMPILERS) or _is_worker(one)):
+            return True
+    return False
+
+
+def _is_worker(process: Process) -> bool:
+    return any(_WORKER in word for word in process.command[:_WORDS])
 
 
 def _main(trainer: Process) -> float | None:

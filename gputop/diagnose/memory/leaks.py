@@ -11,6 +11,7 @@ from gputop.diagnose.memory.growth import SHORT_S, Growth, change, growing
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.history import COARSE_S
 from gputop.model import Cgroup, Gpu, Missing
 from gputop.words import amount
 
@@ -135,9 +136,11 @@ def host_memory_leak(view: View) -> Iterator[Finding]:
         left_s = room.left / growth.per_s
         fast = view.above(growth.per_s * 600 / room.total, "share_in_10_min")
         if growth.window_s > SHORT_S[0] or left_s <= view.limit("crit_s"):
-            severity = _severity(view, left_s, fast)
+            severity, read = _severity(view, left_s, fast), _read(view, trainer, growth)
+            if severity == "crit" and read is not None:
+                severity = "warn"  # the data may end before the memory does
             if severity is not None:
-                yield _host(view, trainer, growth, room, left_s, severity)
+                yield _host(view, trainer, growth, room, left_s, severity, read)
 
 
 def _room(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> Room | None:
@@ -164,7 +167,17 @@ def _severity(view: View, left_s: float, fast: bool) -> Severity | None:
     return "warn" if left_s <= view.limit("warn_s") else "info" if fast else None
 
 
-def _host(view: View, trainer: Trainer, growth: Growth, room: Room, left_s: float, severity: Severity) -> Finding:
+def _read(view: View, trainer: Trainer, growth: Growth) -> float | None:
+    """Bytes that it read meanwhile, where they are about as many as it grew by: it may keep what it reads."""
+    names = ("read_bytes_per_s", "read_chars_per_s")
+    read = max(COARSE_S * sum(one or 0.0 for one in view.past(trainer, name, growth.window_s)) for name in names)
+    least, most = view.limit("kept_least") * growth.total, view.limit("kept_most") * growth.total
+    return read if least <= read <= most else None
+
+
+def _host(
+    view: View, trainer: Trainer, growth: Growth, room: Room, left_s: float, severity: Severity, read: float | None
+) -> Finding:
     loaders = change(view.past(trainer, "loader_pss_bytes", growth.window_s)) or 0.0
     in_loaders = trainer.loaders > 0 and loaders >= view.limit("loaders_share") * growth.total
     where = f", in its {amount(trainer.loaders, 'loader')}" if in_loaders else ""
@@ -174,15 +187,25 @@ def _host(view: View, trainer: Trainer, growth: Growth, room: Room, left_s: floa
         unit="s",
         limit=view.limit("warn_s"),
     )
+    caches = "" if read is None else ", or caches its data"
+    reads = () if read is None else (Evidence(text=f"it read {units.size(read)} meanwhile", value=read, unit="B"),)
     share = Evidence(text=f"its loaders grew by {units.size(loaders)} of {units.size(growth.total)}", value=loaders)
     return view.found(
         trainer,
         severity,
-        f"takes {units.size(growth.per_s * 3600)} more host memory every hour{where}",
-        evidence=(*_growth(growth), left, *((share,) if trainer.loaders else ())),
-        steps=_LOADERS if in_loaders else _MAIN,
+        f"takes {units.size(growth.per_s * 3600)} more host memory every hour{where}{caches}",
+        evidence=(*_growth(growth), left, *reads, *((share,) if trainer.loaders else ())),
+        steps=(*_cached(room, read), *(_LOADERS if in_loaders else _MAIN)),
         confidence=0.6,
     )
+
+
+def _cached(room: Room, read: float | None) -> Iterator[Step]:
+    if read is not None:
+        yield Step(
+            text="does it keep its data in memory? Then this ends with the first epoch: "
+            f"is the rest of the data set larger than the {units.size(room.left)} left?"
+        )
 
 
 _LOADERS = (

@@ -11,7 +11,7 @@ from gputop.diagnose.memory.holders import Held as Named
 from gputop.diagnose.memory.holders import holders, named
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import notebook, serves
+from gputop.diagnose.usage.programs import notebook, serves, trains
 from gputop.diagnose.view import View
 from gputop.model import Gpu, GpuShare, Identity, Missing, Process
 
@@ -25,8 +25,8 @@ class Nothing(NamedTuple):
     bytes: int
     text: str  # follows `held by`
     steps: tuple[Step, ...]
-    stopped: bool = False  # on purpose, as a debugger does
-    since: str = ""  # for how long it does nothing, to be put after the text
+    meant: bool = False  # perhaps: a debugger stops it, or somebody comes back to it
+    since: str = ""  # for how long it does nothing, where it could go on: to be put after the text
 
 
 @rule(
@@ -66,14 +66,20 @@ def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity,
         return Nothing(held, f"{who}, which is dead", (parent, *_GONE[1:]))
     if process.state in ("T", "t"):
         text = f"{who}, which is stopped"
-        return Nothing(held, text, (_let_go(view, process, "to go on with it", "kill -CONT"),), stopped=True)
+        return Nothing(held, text, (_let_go(view, process, "to go on with it", "kill -CONT"),), meant=True)
     if _orphan(view, process):
         text = f"{who}, a loader whose trainer is gone"
         return Nothing(held, text, (_let_go(view, process, "to end it", "kill", destroys=True),))
     idle_s = idle.get(process.identity)
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
-    return Nothing(held, who, tuple(_wake(view, process)), since=f", idle for {units.ago(idle_s)}")
+    since = f", idle for {units.ago(idle_s)}"
+    return Nothing(held, who, tuple(_wake(view, process)), meant=not _forgotten(view, process), since=since)
+
+
+def _forgotten(view: View, process: Process) -> bool:
+    """Whether who is idle for so long should not be: any other program may be there for whoever asks it something."""
+    return any(one.identity == process.identity and (notebook(one) or trains(one)) for one in view.vectors())
 
 
 def _orphan(view: View, process: Process) -> bool:
@@ -144,10 +150,12 @@ def _told(view: View, gpu: Gpu, found: Sequence[Nothing]) -> Finding:
     if busy is not None:
         text = f"GPU busy {busy:.0f} % of the last {view.limit('window_s'):.0f} s"
         evidence.append(Evidence(text=text, value=busy, unit="%", limit=view.limit("busy_percent")))
+    idle = f", idle for over {units.ago(view.limit('idle_s'))}" if found[0].since else ""
+    vain = "" if any(one.since for one in found) else " for nothing"  # who is idle may be needed
     return view.found(
         gpu,
-        "info" if all(one.stopped for one in found) else "warn",
-        f"has {units.size(sum(one.bytes for one in found))} held for nothing by {found[0].text}{more}",
+        "info" if all(one.meant for one in found) else "warn",
+        f"has {units.size(sum(one.bytes for one in found))} held{vain} by {found[0].text}{idle}{more}",
         evidence=tuple(evidence),
         steps=tuple(dict.fromkeys(step for one in found[:3] for step in one.steps)),
         confidence=0.85,
@@ -178,7 +186,7 @@ def _wake(view: View, process: Process) -> Iterator[Step]:
         yield Step(text=f"ask {owner} whether it is still needed: it does nothing", action="stack")
     lost = "what it has in memory is lost"
     if _own(view, process):
-        yield Step(text=f"or end it: {lost}", command=f"kill {process.pid}", destroys=True)
+        yield Step(text=f"or end it, if nobody needs it: {lost}", command=f"kill {process.pid}", destroys=True)
     else:
         yield Step(text=f"{owner} alone may end it: {lost}", destroys=True)
 

@@ -8,7 +8,7 @@ from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import notebook, serves, trains
+from gputop.diagnose.usage.programs import called_so, notebook, serves, trains
 from gputop.diagnose.view import View
 from gputop.model import Gpu, Missing
 from gputop.words import amount
@@ -92,11 +92,24 @@ def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
 
 
 def _prepares(view: View, trainer: Trainer) -> bool:
-    """Whether it may still prepare its data: others than loaders work for it, or it has none yet and is young."""
+    """Whether it may still prepare its data.
+
+    Only loaders say that it trains, others than these work for it, it has none yet and is young, or files pass through
+    it and it is not old.
+    """
     age_s, own = trainer.process.age_s or 0.0, trainer.own
     loaders = trainer.loaders * (trainer.loader_cpu or 0.0)
     helped = own is not None and (trainer.cores or 0.0) - own - loaders >= own
-    return helped or (not trainer.loaders and age_s < view.limit("sure_s"))
+    if helped or not called_so(trainer):
+        return True
+    young = not trainer.loaders and age_s < view.limit("sure_s")
+    return young or (age_s < view.limit("late_s") and _moves(view, trainer))
+
+
+def _moves(view: View, trainer: Trainer) -> bool:
+    """Whether so much goes through files that it may be a pass over its data."""
+    moved = (view.mean(trainer, name, view.limit("files_s")) for name in ("read_chars_per_s", "write_chars_per_s"))
+    return any(view.against.above(one, "files_bytes_per_s") for one in moved)
 
 
 def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
@@ -118,6 +131,7 @@ def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
         evidence.append(Evidence(text=f"CUDA_VISIBLE_DEVICES={trainer.process.visible_gpus} hides all GPUs from it"))
     steps = next((_ASKED[name] for name in _ASKED if name in trainer.process.libraries), _ASKED["torch"])
     environment = f"tr '\\0' '\\n' </proc/{trainer.process.pid}/environ | grep CUDA_VISIBLE"
+    stack = (Step(text="see whether it still prepares its data", action="stack"),) if prepares else ()
     look = Step(text="does CUDA_VISIBLE_DEVICES name GPUs?", command=environment)
     unset = Step(text="let it see the GPUs, unless this was meant", command="unset CUDA_VISIBLE_DEVICES")
     return view.found(
@@ -125,7 +139,7 @@ def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
         "info" if hidden or prepares else "warn",
         f"{'prepares its data, or trains' if prepares and not hidden else 'trains'} on the CPU: it has no CUDA context",
         evidence=tuple(evidence),
-        steps=(unset, *steps) if hidden else (*steps, look),
+        steps=(unset, *steps) if hidden else (*stack, *steps, look),
         confidence=0.6 if prepares else 0.8,
         lost_share=None,
     )

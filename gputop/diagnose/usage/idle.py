@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import rests
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import loading
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import notebook, serves
+from gputop.diagnose.usage.programs import notebook, plays_a_part
+from gputop.diagnose.usage.start import LOADS
 from gputop.diagnose.view import View
 
 
@@ -27,7 +29,7 @@ def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
     """A context that has worked before, no work for a minute, and a core or more at work on something else."""
     for trainer in view.trainers():
         calm = _same_loaders(view, trainer)
-        if not trainer.gpus or trainer.compiling or notebook(trainer) or serves(trainer):
+        if not trainer.gpus or trainer.compiling or notebook(trainer) or plays_a_part(trainer):
             continue
         if not view.knows(trainer, "duty", "cores"):
             continue
@@ -48,13 +50,44 @@ def _same_loaders(view: View, trainer: Trainer) -> bool:
     return bool(now_s - notes["changed_s"] >= view.limit("window_s"))
 
 
+class _Doing(NamedTuple):
+    """What it may be doing instead: how bad that is, in words, and what to do about it."""
+
+    severity: Severity
+    headline: str
+    confidence: float
+    evidence: tuple[Evidence, ...]
+    steps: Sequence[Step]
+
+
+def _doing(view: View, trainer: Trainer) -> _Doing:
+    """Only who has worked before, reads little and does no work at all is seen to do something else."""
+    works = _works(view, trainer)
+    if works >= view.limit("works"):
+        each = Evidence(text=f"some work in {100 * works:.0f} % of the seconds", value=100 * works, unit="%")
+        return _Doing("info", "hardly uses its GPU", 0.6, (each,), _SMALL)
+    if view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores"):
+        read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
+        reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
+        return _Doing("info", "does not use its GPU while it loads weights or data", 0.6, (reads,), LOADS)
+    if (trainer.context_s or 0.0) < view.limit("begins_s") and trainer.work_s < view.limit("begun_s"):
+        return _Doing("info", "does not use its GPU yet: it may compile or prepare its data", 0.6, (), _FIRST)
+    return _Doing("warn", "runs, but not on its GPU", 0.7, (), (_REASONS,))
+
+
+def _works(view: View, trainer: Trainer) -> float:
+    """Share of the seconds in which it does some work: a small job does so all the time."""
+    values = view.window(trainer, "busy_percent").values
+    return sum(value >= view.limit("works_percent") for value in values) / max(1, len(values))
+
+
 def _elsewhere(view: View, trainer: Trainer, busy: float, cores: float) -> Finding:
     pid, main = trainer.process.pid, 100 * (trainer.main or 0.0)
-    seconds = view.limit("window_s")
+    seconds, doing = view.limit("window_s"), _doing(view, trainer)
     return view.found(
         trainer,
-        "warn",
-        "runs, but not on its GPU",
+        doing.severity,
+        doing.headline,
         evidence=(
             Evidence(
                 text=f"GPU busy {busy:.0f} % of the last {seconds:.0f} s",
@@ -68,13 +101,28 @@ def _elsewhere(view: View, trainer: Trainer, busy: float, cores: float) -> Findi
                 unit="cores",
                 limit=view.limit("cores"),
             ),
+            *doing.evidence,
         ),
         steps=(
             Step(text="see what its main thread does", command=f"py-spy dump --pid {pid}", action="stack"),
             Step(text="then where the time goes, over some seconds", action="profile"),
-            Step(text="usual reasons: tokenising or indexing in the main process, tensors left on the CPU in the loop, "
-                 "validation on the CPU, decoding of a first batch"),
+            *doing.steps,
         ),
-        confidence=view.confidence(0.7, trainer.main),
+        confidence=view.confidence(doing.confidence, trainer.main),
         lost_share=1 - busy / 100,
-    )  # fmt: skip
+    )
+
+
+_REASONS = Step(
+    text="usual reasons: tokenising or indexing in the main process, tensors left on the CPU in the loop, "
+    "validation on the CPU, decoding of a first batch, torch.compile, XLA or TensorRT building"
+)
+_FIRST = (
+    Step(text="torch.compile, XLA and TensorRT build for minutes before the first steps: wait for these"),
+    _REASONS,
+)
+_SMALL = (
+    Step(text="if it is small by nature, run several like it on this GPU, with MPS between them"),
+    Step(text="or use a smaller GPU, or a slice of one (MIG 1g)"),
+    Step(text="a larger batch, if the run may have one"),
+)

@@ -14,6 +14,13 @@ _PREPARES = re.compile(
     r"pre[_\-]?(?:proc|par|comput|enc)|token|convert|extract|download|index|(?:^|[/_\-.])(?:make|build|clean|split)_",
     re.I,
 )
+# the same, but for what is trained: of the script alone, and not behind the word that it trains, as in train_cached
+_PASSES = re.compile(
+    r"(?:^|\.)(?!(?:pre)?train|fine[_\-]?tun|fit)[^.]*?(?:^|(?<=[._\-]))"
+    r"(?:stat(?:s|istics)?|bench(?:mark(?:s|ing)?)?|filter(?:s|ing)?|resiz(?:e|er|ing)|embed(?:s|dings?)?"
+    r"|featur(?:es?|ize)|cach(?:e|ing)|shard(?:s|ing)?)(?=[._\-\d]|$)",
+    re.I,
+)
 _SERVES = re.compile(
     r"vllm|sglang|triton|ollama|llama[_\-.]?(?:cpp|server)|text-generation|uvicorn|gunicorn|serv", re.I
 )
@@ -25,9 +32,14 @@ _WORDS = 6  # of a command line: what follows are its arguments
 def trains(trainer: Trainer) -> bool:
     """Whether it is a training run and no preparation of data: by loaders, by ranks, or by its name."""
     command = trainer.process.command
-    if _says(command, _PREPARES):
+    if _says(command, _PREPARES) or _says(_script(command), _PASSES):
         return False
-    return trainer.loaders > 0 or (trainer.process.world_size or 0) > 1 or _says(command, _TRAINS)
+    return trainer.loaders > 0 or called_so(trainer)
+
+
+def called_so(trainer: Trainer) -> bool:
+    """Whether more than loaders says that it trains: who only reads its data has those, too."""
+    return (trainer.process.world_size or 0) > 1 or _says(trainer.process.command, _TRAINS)
 
 
 def serves(trainer: Trainer) -> bool:
@@ -51,6 +63,12 @@ def torchlike(trainer: Trainer) -> bool:
     """Whether advice for PyTorch fits: its libraries are unknown, or torch is among them."""
     libraries = trainer.process.libraries
     return not libraries or "torch" in libraries
+
+
+@lru_cache(maxsize=1024)
+def _script(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The program, and the script or module that it runs: no value of an option behind these."""
+    return command[:1] + tuple(word for word in command[1:_WORDS] if word[:1] != "-")[:1]
 
 
 @lru_cache(maxsize=1024)  # many rules ask the same at every tick

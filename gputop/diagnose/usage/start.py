@@ -84,7 +84,7 @@ def _phase(view: View, trainer: Trainer) -> Phase:
     if view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores"):
         read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
         reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
-        return Phase("it loads weights or data", reads, _LOADS)
+        return Phase("it loads weights or data", reads, LOADS)
     blocked = process.blocked_percent
     if view.above(blocked, "blocked_percent"):
         text, limit = f"blocked on storage at {blocked:.0f} % of looks", view.limit("blocked_percent")
@@ -114,7 +114,7 @@ _COMPILES = (
     ),
     Step(text="compile extensions for the GPUs of this machine only", command="unset TORCH_CUDA_ARCH_LIST"),
 )
-_LOADS = (
+LOADS = (
     Step(text="map weights instead of reading them: safetensors, or torch.load(..., mmap=True)"),
     Step(text="keep the checkpoint on a local disk; load it once a machine and broadcast it"),
 )

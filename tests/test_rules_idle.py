@@ -1,0 +1,112 @@
+"""A busy CPU beside an idle GPU: what is told of who compiles, loads, begins, or has little to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.model import Frame, Process, Role
+from tests.judged import Machine, after, found
+
+WORKER = ("python", "/x/torch/_inductor/compile_worker/__main__.py", "--pickler=x", "--workers=8")
+
+
+def busy_until(end_s: float) -> dict[str, Any]:
+    return {"busy_percent": lambda t: 30.0 if t < end_s else 0.0}
+
+
+def helped(command: tuple[str, ...], **helper: Any) -> Callable[[float], Frame]:
+    """A run that worked for 70 s, and eight processes that it started."""
+    machine = Machine(gpu=busy_until(70))
+    plain: dict[str, Any] = {"parent_pid": 100, "role": Role.OTHER, "command": command, "gpus": (), "cpu_percent": 60.0}
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        helpers: tuple[Process, ...] = tuple(
+            replace(one.processes[0], pid=300 + n, **(plain | helper)) for n in range(8)
+        )
+        return replace(one, processes=(*one.processes, *helpers))
+
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("frame", "fires"),
+    [
+        (helped(WORKER), False),
+        (helped(WORKER, cpu_percent=21.0), False),
+        (helped(WORKER, cpu_percent=19.0), True),  # it waits for the next graph, and something else works
+        (helped(("python", "tokenise.py")), True),
+        (helped(("python", "tokenise.py", "-o", "x", "/data/compile_worker")), True),
+        (helped(("ptxas",), name="ptxas"), False),
+    ],
+)
+def test_gpu_idle_cpu_busy_is_not_said_while_torch_compiles(frame: Callable[[float], Frame], fires: bool) -> None:
+    assert (found(after(frame, 200), "gpu-idle-cpu-busy") is not None) == fires
+
+
+def idle(end_s: float, **trainer: Any) -> Machine:
+    """A run with work up to then, and none any more."""
+    return Machine(gpu=busy_until(end_s), trainer=trainer)
+
+
+def begun(context_s: float, end_s: float) -> Machine:
+    """The same, seen when its context was so old."""
+    return idle(end_s, age_s=lambda t: context_s + t)
+
+
+def works(percent: float, every_s: int = 1, **trainer: Any) -> Machine:
+    """A run with some work in each second, or in every second one."""
+    power = {"power_watts": 110.0, "sm_active_percent": 1.0, "tensor_percent": 0.0}
+    busy = percent if every_s == 1 else lambda t: percent if t % every_s == 0 else 0.0
+    return Machine(gpu={"busy_percent": busy} | power, trainer=trainer)
+
+
+LOADS = "does not use its GPU while it loads weights or data"
+BEGINS = "does not use its GPU yet: it may compile or prepare its data"
+HARDLY, ELSEWHERE = "hardly uses its GPU", "runs, but not on its GPU"
+
+
+@pytest.mark.parametrize(
+    ("machine", "told"),
+    [
+        (idle(10, read_chars_per_s=1e9), ("info", LOADS)),
+        (idle(100, read_chars_per_s=51e6, cpu_percent=149.0), ("info", LOADS)),
+        (idle(100, read_chars_per_s=40e6), ("warn", ELSEWHERE)),
+        (idle(100, read_chars_per_s=1e9, cpu_percent=400.0), ("warn", ELSEWHERE)),  # it works on what it reads
+        (begun(0, 20), ("info", BEGINS)),
+        (begun(0, 70), ("warn", ELSEWHERE)),  # it has trained for a minute
+        (begun(990, 20), ("info", BEGINS)),
+        (begun(1100, 20), ("warn", ELSEWHERE)),  # after twenty minutes nothing begins any more
+        (works(4.0), ("info", HARDLY)),
+        (works(1.0), ("info", HARDLY)),
+        (works(0.9), ("warn", ELSEWHERE)),
+        (works(4.0, every_s=4), ("warn", ELSEWHERE)),  # seconds of something else between two steps
+        (works(4.0, read_chars_per_s=1e9), ("info", HARDLY)),
+        (works(3.0, command=("python", "actor.py")), None),
+        (idle(100, command=("python", "evaluate.py")), None),
+    ],
+)
+def test_gpu_idle_cpu_busy_tells_what_it_may_do_instead(machine: Machine, told: tuple[str, str] | None) -> None:
+    finding = found(machine.verdict(200), "gpu-idle-cpu-busy")
+    assert (finding and (finding.severity, finding.headline)) == told
+
+
+@pytest.mark.parametrize(
+    ("machine", "evidence", "step"),
+    [
+        (idle(10, read_chars_per_s=1e9), "reads 1000 MB/s", "map weights"),
+        (works(4.0), "some work in 100 % of the seconds", "several like it on this GPU"),
+        (begun(0, 20), "1.0 CPU cores in use", "TensorRT build for minutes"),
+        (begun(0, 70), "1.0 CPU cores in use", "torch.compile, XLA or TensorRT building"),
+    ],
+)
+def test_gpu_idle_cpu_busy_says_why_and_looks_first(machine: Machine, evidence: str, step: str) -> None:
+    told = found(machine.verdict(200), "gpu-idle-cpu-busy")
+    assert told is not None
+    assert any(evidence in item.text for item in told.evidence)
+    assert told.steps[0].command == "py-spy dump --pid 100"
+    assert any(step in one.text for one in told.steps)
