@@ -7,9 +7,15 @@ import math
 from gputop.diagnose.finding import Step
 from gputop.diagnose.room import idle_cpus, share_of_cpus
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import torchlike
 from gputop.diagnose.view import View
 
 _MOST = 8
+# how other frameworks load beside the training, {} processes where they ask for a number; the first that is mapped
+_OTHERS = {
+    "tensorflow": "dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)",
+    "jax": "grain.DataLoader(..., worker_count={})",
+}
 
 
 def pins(trainer: Trainer) -> bool:
@@ -23,11 +29,14 @@ def settings(trainer: Trainer) -> str:
 
 
 def aside(view: View, trainer: Trainer, text: str, *, more: str = "") -> Step:
-    """To load in processes of their own, where there are CPUs for them; `more`: what else the DataLoader is told."""
+    """To load in processes of their own, where there are CPUs for them; `more`: what else a DataLoader is told."""
     loaders = first_loaders(view, trainer)
     if not loaders:
         return Step(text="no CPU is idle for loaders: give the job more CPUs, or do less for each sample")
-    return Step(text=text, command=f"DataLoader(..., num_workers={loaders}{more})")
+    if torchlike(trainer):
+        return Step(text=text, command=f"DataLoader(..., num_workers={loaders}{more})")
+    command = next((_OTHERS[name] for name in _OTHERS if name in trainer.process.libraries), None)
+    return Step(text=text, command=command and command.format(loaders))
 
 
 def first_loaders(view: View, trainer: Trainer) -> int:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.model import Role
 from gputop.words import amount
 
 EITHER = "waits for its main thread, which loads data or launches small kernels: from outside both look the same"
+_NAMED = "pt_data_w"  # how torch names a loader, from 2.5 on
 
 
 def starved(view: View, trainer: Trainer) -> bool:
@@ -140,9 +142,21 @@ def cores(view: View, trainer: Trainer, limit: str = "saturation") -> Evidence:
     return Evidence(text=text, value=used, unit="cores", limit=view.limit(limit) * allowed)
 
 
+def guessed(trainer: Trainer) -> bool:
+    """Whether its loaders are told by their descent alone: forks that simulate a world look the same."""
+    return any(one.role is Role.LOADER and not one.name.startswith(_NAMED) for one in trainer.tree)
+
+
+def workers(trainer: Trainer) -> str:
+    """`8 loaders`, or what else they may be."""
+    unsure = f"{amount(trainer.loaders, 'worker process')} (loaders, or environments)"
+    return unsure if guessed(trainer) else amount(trainer.loaders, "loader")
+
+
 def each_loader(trainer: Trainer) -> str:
     """`8 loaders, each` or `1 loader,`: what follows is of one."""
-    return f"{amount(trainer.loaders, 'loader')},{' each' if trainer.loaders > 1 else ''}"
+    what = "worker process" if guessed(trainer) else "loader"
+    return f"{amount(trainer.loaders, what)},{' each' if trainer.loaders > 1 else ''}"
 
 
 def at_most(trainer: Trainer) -> str:

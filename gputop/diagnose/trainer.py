@@ -79,6 +79,13 @@ class Trainer:
         return self.cores / self.allowed if self.cores is not None and self.allowed else None
 
     @property
+    def taken(self) -> float | None:
+        """Bytes a second that it reads from others and from files: what its own processes send each other is none."""
+        if self.read_chars is None or self.write_chars is None:
+            return None
+        return max(self.read_bytes or 0.0, self.read_chars - self.write_chars)
+
+    @property
     def room(self) -> float | None:
         """Threads that its CPUs have room for: one is in nobody's way, however small the quota."""
         return max(1.0, self.allowed) if self.allowed is not None else None

@@ -11,6 +11,7 @@ from gputop.diagnose.room import affinity, idle, sharing
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import torchlike
 from gputop.diagnose.view import View
 from gputop.model import Cgroup
 from gputop.words import amount
@@ -103,16 +104,16 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
 
 def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     """Loaders and threads that the quota has room for."""
-    few = max(1, int(quota / ranks))
+    few, torch = max(1, int(quota / ranks)), torchlike(trainer)
     loaders, whose = max(1, few - 1), " a rank" if ranks > 1 else ""
     if trainer.loaders > loaders:
         yield Step(
             text=f"as it is, loaders for no more than {amount(few, 'CPU')}{whose}",
-            command=f"DataLoader(..., num_workers={loaders})",
+            command=f"DataLoader(..., num_workers={loaders})" if torch else None,
         )
     yield Step(
         text=f"as it is, {amount(few, 'compute thread')}{whose}: libraries see all CPUs of the machine",
-        command=f"torch.set_num_threads({few})",
+        command=f"torch.set_num_threads({few})" if torch else f"export OMP_NUM_THREADS={few}",
     )
 
 

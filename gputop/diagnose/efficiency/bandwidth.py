@@ -8,8 +8,10 @@ from gputop.diagnose.efficiency.chip import at_work, dram_of_top, duty, partitio
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import serves
+from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
+
+_FUSED = {"tensorflow": "tf.function(step, jit_compile=True)", "jax": "jax.jit(step)"}
 
 
 @rule(
@@ -73,16 +75,25 @@ def _bound(view: View, trainer: Trainer, busy: float, by_units: bool) -> Finding
         "info",
         "is bound by the bandwidth of its GPU's memory",
         evidence=(_traffic(view, trainer), duty(trainer, busy), *at_work(trainer, memory=False)),
-        steps=(
-            Step(text="fuse elementwise operations, so that less goes through memory",
-                 command="model = torch.compile(model)"),
-            Step(text="a fused optimizer", command="torch.optim.AdamW(model.parameters(), fused=True)"),
-            Step(text="attention that keeps its scores on the chip",
-                 command="torch.nn.functional.scaled_dot_product_attention(q, k, v)"),
-            Step(text="bfloat16 activations halve the bytes; channels_last for convolutions"),
-        ),
+        steps=tuple(_fewer_bytes(trainer)),
         confidence=0.8 if by_units else 0.5,
-    )  # fmt: skip
+    )
+
+
+def _fewer_bytes(trainer: Trainer) -> Iterator[Step]:
+    """So that less goes through memory; in the words of the framework, where that is known."""
+    fuse, torch = "fuse elementwise operations, so that less goes through memory", torchlike(trainer)
+    if torch:
+        yield Step(text=fuse, command="model = torch.compile(model)")
+        yield Step(text="a fused optimizer", command="torch.optim.AdamW(model.parameters(), fused=True)")
+        yield Step(
+            text="attention that keeps its scores on the chip",
+            command="torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+        )
+    else:
+        known = (_FUSED[name] for name in _FUSED if name in trainer.process.libraries)
+        yield Step(text=fuse, command=next(known, None))
+    yield Step(text=f"bfloat16 activations halve the bytes{'; channels_last for convolutions' if torch else ''}")
 
 
 def _copies(view: View, trainer: Trainer, busy: float) -> Finding:

@@ -8,10 +8,19 @@ from gputop.diagnose.efficiency.chip import duty
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import serves
+from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
 
 _UNLOCK = "only Hopper and newer tell what their units do (GPM); a torch trace tells it on every card"
+# how other frameworks are told TF32 and bfloat16
+_OTHERS = {
+    "tensorflow": (
+        "tf.config.experimental.enable_tensor_float_32_execution(True)",
+        'tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")',
+    ),
+    "jax": ('jax.config.update("jax_default_matmul_precision", "tensorfloat32")', "x.astype(jax.numpy.bfloat16)"),
+}
+_TORCH = ('torch.set_float32_matmul_precision("high")', 'with torch.autocast("cuda", dtype=torch.bfloat16):')
 
 
 @rule(
@@ -61,17 +70,23 @@ def _in_fp32(view: View, trainer: Trainer, busy: float, severity: Severity) -> F
             Evidence(text=f"tensor cores {tensor:.0f} %", value=tensor, unit="%", limit=100 * view.limit("tensor")),
             duty(trainer, busy),
         ),
-        steps=(
-            Step(text="one line, almost the same numbers: TF32", command='torch.set_float32_matmul_precision("high")'),
-            Step(
-                text="faster still, without a GradScaler: bfloat16",
-                command='with torch.autocast("cuda", dtype=torch.bfloat16):',
-            ),
-            Step(text="dimensions in multiples of 8, vocabularies in multiples of 64; no casts back and forth"),
-            Step(
-                text="then compare steps a second in fp32, bfloat16, and bfloat16 with torch.compile: "
-                "where bfloat16 gives less than a fifth more, it waits for something else"
-            ),
-        ),
+        steps=tuple(_steps(trainer)),
         confidence=0.8,
+    )
+
+
+def _steps(trainer: Trainer) -> Iterator[Step]:
+    torch, libraries = torchlike(trainer), trainer.process.libraries
+    others = next((_OTHERS[name] for name in _OTHERS if name in libraries), None)
+    tf32, half = _TORCH if torch else others or (None, None)
+    if torch or others:
+        yield Step(text="one line, almost the same numbers: TF32", command=tf32)
+        yield Step(text="faster still, without a GradScaler: bfloat16", command=half)
+    else:
+        yield Step(text="a mode of less precision, if it has one and its results allow it: TF32, mixed, bfloat16")
+    yield Step(text="dimensions in multiples of 8, vocabularies in multiples of 64; no casts back and forth")
+    compiled = ", and bfloat16 with torch.compile" if torch else ""
+    yield Step(
+        text=f"then compare steps a second in fp32{',' if torch else ' and'} bfloat16{compiled}: "
+        "where bfloat16 gives less than a fifth more, it waits for something else"
     )

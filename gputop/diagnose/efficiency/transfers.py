@@ -10,22 +10,35 @@ from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, shared, waits_for_cpu, waits_for_storage
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import serves
+from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
 from gputop.model import Gpu
 
 _TABLE = "h2d-transfer-bound"
+_COPY = "x = x.to('cuda', non_blocking=True)"
 _LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}  # by generation [DCGM]
 
 
 def transfers(view: View, trainer: Trainer) -> bool:
-    """Whether copies to its GPUs are what they wait for: a link near its limit, or a main thread that copies."""
-    received, sent = trainer.pcie_rx, trainer.pcie_tx
-    if received is None or received < view.limit(f"{_TABLE}.bytes_per_s"):
-        return False
-    if sent is not None and sent >= view.limit(f"{_TABLE}.both_ways") * received:
-        return False  # states that live in host memory go both ways, by design
-    return _full(view, trainer) or _copies(view, trainer)
+    """Whether copies may be what its GPUs wait for: of batches, or of states that an optimizer on the CPU works on."""
+    if _both_ways(view, trainer):
+        return (trainer.own or 0.0) >= view.limit("loader-in-main.cores")
+    return _down(view, trainer)
+
+
+def _down(view: View, trainer: Trainer) -> bool:
+    """Whether they wait for what comes from the host: a link near its limit, or a main thread that copies."""
+    return _much(view, trainer) and not _both_ways(view, trainer) and (_full(view, trainer) or _copies(view, trainer))
+
+
+def _much(view: View, trainer: Trainer) -> bool:
+    return (trainer.pcie_rx or 0.0) >= view.limit(f"{_TABLE}.bytes_per_s")
+
+
+def _both_ways(view: View, trainer: Trainer) -> bool:
+    """Whether as much goes up as of states that live in host memory, by design; weights come more often than that."""
+    sent = trainer.pcie_tx or 0.0
+    return _much(view, trainer) and sent >= view.limit(f"{_TABLE}.both_ways") * (trainer.pcie_rx or 0.0)
 
 
 def _full(view: View, trainer: Trainer) -> bool:
@@ -74,9 +87,8 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
             continue
         if (trainer.duty or 0.0) < view.limit("starved.least"):
             continue
-        if not transfers(view, trainer):
-            much = (trainer.pcie_rx or 0.0) >= view.limit("bytes_per_s")
-            if much and view.knows(trainer, "main") and view.above(trainer.main, "main"):
+        if not _down(view, trainer):
+            if _much(view, trainer) and view.knows(trainer, "main") and view.above(trainer.main, "main"):
                 view.knows(trainer, "sm")  # without it, who copies looks like who computes
             continue
         if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not shared(view, trainer):
@@ -97,16 +109,7 @@ def _waits(view: View, trainer: Trainer) -> Finding:
     ]  # fmt: skip
     if not full:
         evidence.append(Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%"))
-    copy = "x = x.to('cuda', non_blocking=True)"
-    pinned = Step(text="copy without waiting", command=copy)
-    pin = Step(
-        text="copy from pinned memory, which it is not seen to do", command=f"DataLoader(..., pin_memory=True); {copy}"
-    )
-    steps = [
-        pinned if pins(trainer) else pin,
-        Step(text=f"copy the next batch while this one computes, in a stream of its own: {at_most(trainer)}"),
-        Step(text="send bytes and make floats of them on the GPU: uint8 images are a quarter of fp32"),
-    ]
+    steps = [*(_of_states(trainer) if _states(view, trainer) else _of_batches(trainer))]
     if gpu.pcie_generation and gpu.pcie_generation_max and gpu.pcie_generation < gpu.pcie_generation_max:
         steps.append(
             Step(text=f"its link runs at generation {gpu.pcie_generation} of {gpu.pcie_generation_max}: check the slot")
@@ -120,3 +123,31 @@ def _waits(view: View, trainer: Trainer) -> Finding:
         confidence=0.6 if full else 0.5,
         lost_share=trainer.lost,
     )
+
+
+def _states(view: View, trainer: Trainer) -> bool:
+    """Whether it has no data to send, as far as anybody can tell: no loaders, and nothing that it reads."""
+    reads = trainer.taken
+    quiet = reads is not None and reads < view.limit("loader-in-main.read_bytes_per_s")
+    return quiet and not trainer.loaders and not pins(trainer)
+
+
+def _of_states(trainer: Trainer) -> Iterator[Step]:
+    """Steps for who streams its model through the GPU; batches that lie in memory look the same."""
+    yield Step(text=f"weights or optimizer states in host memory: offload less of them: {at_most(trainer)}")
+    yield Step(text="offloaded all the same: a larger batch, so that there is more to compute for each copy")
+    yield Step(
+        text="batches that lie in host memory: keep them on the GPU, or copy them from pinned memory",
+        command=f"x = x.pin_memory(); {_COPY}" if torchlike(trainer) else None,
+    )
+
+
+def _of_batches(trainer: Trainer) -> Iterator[Step]:
+    torch = torchlike(trainer)
+    if pins(trainer):
+        yield Step(text="copy without waiting", command=_COPY)
+    else:
+        command = f"DataLoader(..., pin_memory=True); {_COPY}" if torch else None
+        yield Step(text="copy from pinned memory, which it is not seen to do", command=command)
+    yield Step(text=f"copy the next batch while this one computes, in a stream of its own: {at_most(trainer)}")
+    yield Step(text="send bytes and make floats of them on the GPU: uint8 images are a quarter of fp32")

@@ -11,7 +11,7 @@ from gputop.diagnose.room import unused
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import serves
+from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
 from gputop.words import amount
 
@@ -28,7 +28,10 @@ from gputop.words import amount
     needs=("busy_percent", "main_thread_percent", "cpu_percent"),
 )
 def loader_in_main(view: View) -> Iterator[Finding]:
-    """No loaders, one thread fully busy, and signs that it reads: launching kernels looks the same without them."""
+    """No loaders, one thread fully busy, and signs that it reads: launching kernels looks the same without them.
+
+    What its own processes send it is not read: environments do, and simulate.
+    """
     for trainer in view.trainers():
         if trainer.loaders or serves(trainer) or not view.knows(trainer, "duty", "main", "cores"):
             continue
@@ -46,27 +49,30 @@ def loader_in_main(view: View) -> Iterator[Finding]:
         yield _alone(view, trainer, severity)
 
 
-_ITSELF = "loads its data in the training process (num_workers=0)"
-_PERHAPS = "works on the CPU between its steps: it loads its data itself (num_workers=0), or computes something else"
+_ITSELF = "loads its data in the training process{}"
+_PERHAPS = "works on the CPU between its steps: it loads its data itself{}, or computes something else"
+_TOLD = " (num_workers=0)"  # as a DataLoader of PyTorch is
 
 
 def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
     """Who reads as well loads; who is seen not to may have its data in memory, or simulate the world it learns in."""
-    sure = trainer.read_chars is None or _reads(view, trainer) or told_to_load(view, trainer)
+    sure = trainer.taken is None or _reads(view, trainer) or told_to_load(view, trainer)
+    torch = torchlike(trainer)
     loaders = aside(view, trainer, f"load in processes of their own: {at_most(trainer)}", more=f", {settings(trainer)}")
-    stack = Step(text="see what its main thread does", action="stack")
+    stack = (Step(text="see what its main thread does", action="stack"),) if _python(trainer) else ()
+    elsewhere = replace(loaders, text=f"{'in the DataLoader' if torch else 'if that is its input'}: {loaders.text}")
     main, left = 100 * (trainer.main or 0.0), unused(view, trainer)
     idle = "" if left is None or not trainer.allowed else f", {left:.0f} of {amount(trainer.allowed, 'core')} idle"
     read = Evidence(
-        text=f"it reads {(trainer.read_chars or 0) / 1e6:.0f} MB/s itself",
-        value=trainer.read_chars,
+        text=f"it reads {(trainer.taken or 0) / 1e6:.0f} MB/s itself",
+        value=trainer.taken,
         unit="B/s",
         limit=view.limit("read_bytes_per_s"),
     )
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,
-        _ITSELF if sure else _PERHAPS,
+        (_ITSELF if sure else _PERHAPS).format(_TOLD if torch else ""),
         evidence=(
             busy(view, trainer),
             Evidence(
@@ -75,13 +81,20 @@ def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
                 unit="%",
                 limit=100 * view.limit("main"),
             ),
-            *((read,) if trainer.read_chars else ()),
+            *((read,) if _reads(view, trainer) else ()),
         ),
-        steps=(loaders, stack) if sure else (stack, replace(loaders, text=f"in the DataLoader: {loaders.text}")),
-        confidence=view.confidence(0.7 if sure else 0.5, trainer.read_chars),
+        steps=(loaders, *stack) if sure else (*stack, elsewhere),
+        confidence=view.confidence(0.7 if sure else 0.5, trainer.taken),
         lost_share=trainer.lost,
     )
 
 
 def _reads(view: View, trainer: Trainer) -> bool:
-    return view.above(trainer.read_chars, "read_bytes_per_s")
+    return view.above(trainer.taken, "read_bytes_per_s")
+
+
+def _python(trainer: Trainer) -> bool:
+    """Whether a look at its stack may show anything: a program in C++ with no framework of Python has none of it."""
+    process = trainer.process
+    known = process.libraries and not {"torch", "jax", "tensorflow"} & set(process.libraries)
+    return not known or any("python" in word.rpartition("/")[2] for word in (process.name, *process.command[:1]))

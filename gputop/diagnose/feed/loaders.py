@@ -15,6 +15,7 @@ from gputop.diagnose.starved import (
     busy,
     cores,
     each_loader,
+    guessed,
     loading,
     oversubscribed,
     runs_out,
@@ -22,11 +23,11 @@ from gputop.diagnose.starved import (
     throttled,
     told_to_load,
     waiting,
+    workers,
 )
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import serves
+from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
-from gputop.words import amount
 
 _LESS_WORK = (
     Step(text="do less for each sample: decode and augment on the GPU (DALI, torchvision.transforms.v2, kornia)"),
@@ -34,6 +35,10 @@ _LESS_WORK = (
     Step(text="resize before anything else; a faster decoder (turbojpeg, pillow-simd)"),
     Step(text="more CPU cores for this job, or a host with more; more loaders would not help"),
 )
+
+
+_LOOK = (Step(text="see what its main thread waits for: the DataLoader, or environments that step", action="stack"),)
+_IF = "if they are loaders: "
 
 
 @rule(
@@ -62,19 +67,21 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
             continue
         using = {name for process in trainer.tree for name in process.libraries}
         several = several_threads(view, trainer)
+        unsure = guessed(trainer)
         yield view.found(
             trainer,
-            severity,
-            f"waits for CPU work on its input{_together(fill)}",
+            "warn" if unsure and severity == "crit" else severity,
+            f"waits for CPU work {f'of its {workers(trainer)}' if unsure else 'on its input'}{_together(fill)}",
             evidence=(busy(view, trainer), cores(view, trainer), *_loaders(view, trainer), *_all_busy(view, fill)),
             steps=(
+                *(_LOOK if unsure else ()),
                 *(_one_thread(view, trainer, using) if several else ()),
-                Step(text=f"make the input cheaper: {at_most(trainer)}"),
+                Step(text=f"{_IF if unsure else ''}make the input cheaper: {at_most(trainer)}"),
                 *_LESS_WORK,
                 *_fewer(fill),
             ),
             confidence=view.confidence(
-                0.9 if loaders_busy else 0.75, None if several and not using else trainer.loaders
+                0.6 if unsure else 0.9 if loaders_busy else 0.75, None if several and not using else trainer.loaders
             ),
             lost_share=trainer.lost,
         )
@@ -84,7 +91,7 @@ def _loads(view: View, trainer: Trainer) -> bool:
     """Whether its CPUs are busy with its input: an optimizer on the CPU keeps them as busy, one thread a single one."""
     if trainer.loaders:
         return loading(trainer)
-    reads = view.above(trainer.read_chars, "loader-in-main.read_bytes_per_s") or told_to_load(view, trainer)
+    reads = view.above(trainer.taken, "loader-in-main.read_bytes_per_s") or told_to_load(view, trainer)
     return reads and view.above(trainer.cores, "loader-in-main.cores")
 
 
@@ -128,7 +135,8 @@ def _together(fill: Sequence[Trainer]) -> str:
     if len(fill) < 2:
         return ""
     whose = f"{jobs} experiments" if (jobs := _jobs(fill)) > 1 else f"{len(fill)} ranks"
-    return f": the CPUs of the machine are full with the loaders of {whose}"
+    what = "those" if guessed(fill[0]) else "the loaders"
+    return f": the CPUs of the machine are full with {what} of {whose}"
 
 
 def _fewer(fill: Sequence[Trainer]) -> Iterator[Step]:
@@ -182,10 +190,12 @@ def _too_few(
     """`spare`: CPUs of the machine that it may take beside its own."""
     wanted = fitting_loaders(trainer.loaders * view.limit("more") / (trainer.duty or 1.0), share_of_cpus(view, trainer))
     wanted = min(wanted, trainer.loaders + max(1, math.floor(spare)))
+    unsure, torch = guessed(trainer), torchlike(trainer)
+    command = f"DataLoader(..., num_workers={wanted}, {settings(trainer)}, prefetch_factor=4)"
     steps = [
         Step(
-            text=f"use more loaders: {at_most(trainer)}",
-            command=f"DataLoader(..., num_workers={wanted}, {settings(trainer)}, prefetch_factor=4)",
+            text=f"{_IF if unsure else ''}use more{' of them' if unsure else ' loaders'}: {at_most(trainer)}",
+            command=command if torch else None,
         ),
         Step(text="then try some more and some fewer: the best number is where samples per second stop growing"),
     ]
@@ -194,11 +204,11 @@ def _too_few(
         steps = [share, *_LESS_WORK[:-1]]
     return view.found(
         trainer,
-        severity,
-        f"waits for its {amount(trainer.loaders, 'loader')}: too few of them",
+        "warn" if unsure and severity == "crit" else severity,
+        f"waits for its {workers(trainer)}: too few of them{', perhaps' if unsure else ''}",
         evidence=(busy(view, trainer), *_loaders(view, trainer), cores(view, trainer)),
-        steps=tuple(steps),
-        confidence=view.confidence(0.7, *optional),
+        steps=(*(_LOOK if unsure else ()), *steps),
+        confidence=view.confidence(0.5 if unsure else 0.7, *optional),
         lost_share=trainer.lost,
     )
 

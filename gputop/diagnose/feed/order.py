@@ -9,11 +9,13 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import (
     at_most,
     busy,
+    guessed,
     nobody_reads,
     starved,
     waits_for_cpu,
     waits_for_network,
     waits_for_storage,
+    workers,
 )
 from gputop.diagnose.storage import sources
 from gputop.diagnose.trainer import Trainer
@@ -100,7 +102,7 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,  # type: ignore[arg-type]
-        f"waits for one of its {trainer.loaders} loaders" if slow else _SLEEP + (_OR_NETWORK if fetches else ""),
+        f"waits for one of its {workers(trainer)}" if slow else _asleep(trainer) + (_OR_NETWORK if fetches else ""),
         evidence=tuple(evidence),
         steps=steps,
         confidence=view.confidence(0.55, _reads(view, trainer), view.mean("host", "receive_bytes_per_s")),
@@ -108,8 +110,12 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
     )
 
 
-_SLEEP = "waits for loaders that mostly sleep: single slow samples may hold up the rest"
 _OR_NETWORK = ", or data that comes over the network"
+
+
+def _asleep(trainer: Trainer) -> str:
+    whom = f"its {workers(trainer)}" if guessed(trainer) else "loaders"
+    return f"waits for {whom} that mostly sleep: single slow samples may hold up the rest"
 
 
 def _reads(view: View, trainer: Trainer) -> float | None:

@@ -12,7 +12,7 @@ from gputop.diagnose.room import share_of_cpus
 from gputop.diagnose.storage import sources
 from gputop.diagnose.storage.sources import Drive, Source
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import serves
+from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
 from gputop.model import Mount
 from gputop.units import size
@@ -63,7 +63,7 @@ SMALLER = Step(text="read less: images and text in a compressed form, only the c
 
 def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
     """Loaders that wait need no CPU: more of them keep a device busy that is not. A server has none."""
-    if serves(trainer):
+    if serves(trainer) or not torchlike(trainer):
         return
     room = max(1, int(share_of_cpus(view, trainer)) * 2)
     wanted = min(room, max(2, 2 * trainer.loaders))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.diagnose.finding import Finding, Step
+from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, cores
 from gputop.diagnose.storage import advice, sources
-from gputop.diagnose.storage.signs import either, idles, remember, served, signs, unknown
-from gputop.diagnose.storage.sources import Drive
+from gputop.diagnose.storage.signs import either, idles, moved, remember, served, signs, unknown
+from gputop.diagnose.storage.sources import WINDOW_S, Drive
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
@@ -42,17 +42,43 @@ def io_bound(view: View) -> Iterator[Finding]:
         severity = view.by_share(trainer.lost)
         if found.enough and severity is not None:
             remember(view, trainer, (*found.own, *found.around))
+            states = tuple(_swapped(view, trainer))
             yield view.found(
                 trainer,
                 severity,
                 "waits for its storage",
-                evidence=(*found.own, *found.around, busy(view, trainer), cores(view, trainer, "storage.saturation")),
-                steps=tuple(_steps(view, trainer)),
+                evidence=(
+                    *found.own,
+                    *found.around,
+                    *states,
+                    busy(view, trainer),
+                    cores(view, trainer, "storage.saturation"),
+                ),
+                steps=tuple(_of_states(view) if states else _steps(view, trainer)),
                 confidence=view.confidence(0.75, view.mean("host", "io_pressure"), trainer.read_bytes),
                 lost_share=trainer.lost,
             )
         elif found.own and (missing := unknown(view, trainer)):
             view.abstain(trainer, *missing)
+
+
+def _swapped(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    """What it writes, where that is so much beside what the process itself reads that no data set explains it."""
+    reads, loaders = trainer.read_bytes or 0.0, trainer.loaders
+    own = view.mean(trainer.process, "read_bytes_per_s", WINDOW_S) if loaders else reads
+    writes, least = view.mean(trainer, "write_bytes_per_s", WINDOW_S) or 0.0, view.limit("io-bound.states_bytes_per_s")
+    if min(reads, writes) < least or (own or 0.0) < reads / 2 or writes < view.limit("io-bound.both_ways") * reads:
+        return
+    text = f"it writes {moved(writes)} beside the {moved(reads)} that it reads, as where states are swapped"
+    yield Evidence(text=text, value=writes, unit="B/s", limit=view.limit("io-bound.both_ways") * reads)
+
+
+def _of_states(view: View) -> Iterator[Step]:
+    """For weights and optimizer states that do not fit into memory; a data set has no part in it."""
+    yield Step(text="states are swapped to NVMe: offload to CPU memory what fits there (offload_optimizer.device: cpu)")
+    yield Step(text="offload fewer of them: optimizer states only, no weights; or share them among more GPUs")
+    yield Step(text="more drives, striped: they add up")
+    yield advice.look(sources.drive(view))
 
 
 def _steps(view: View, trainer: Trainer) -> Iterator[Step]:

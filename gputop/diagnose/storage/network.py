@@ -41,14 +41,16 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
             remember(view, trainer, why)
             served(view, trainer, yes=True)
             server = sources.server(view)
-            where = server.name if server and _from(view, trainer, server) else "a network file system"
+            server = server if server and _from(view, trainer, server) else None
+            mounted = server is not None or _from_mounts(view, trainer)
+            unnamed = "a network file system" if mounted else "data that come over the network"
             yield view.found(
                 trainer,
-                severity,
-                f"waits for {where}",
+                severity if mounted or severity != "crit" else "warn",
+                f"waits for {server.name if server else unnamed}",
                 evidence=(*why, busy(view, trainer), cores(view, trainer, "storage.saturation")),
-                steps=view.once("steps of a file server", partial(_steps, view, server)),
-                confidence=view.confidence(0.75, blocked(view, trainer), trainer.read_chars),
+                steps=view.once(("steps of a file server", server, mounted), partial(_steps, view, server, mounted)),
+                confidence=view.confidence(0.75 if mounted else 0.6, blocked(view, trainer), trainer.read_chars),
                 lost_share=trainer.lost,
             )
 
@@ -65,8 +67,21 @@ def _served(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
     if chars is None or not view.above(chars / link.receive, "network-fs-bound.share"):
         return ()
     mounts = ", ".join(f"{one.path} ({one.file_system})" for one in sources.silent_mounts(view)[:2])
-    text = f"it reads {moved(chars)} from {mounts}, which tells no more"
+    if _from_mounts(view, trainer):
+        chars = sources.job_takes(view, trainer) or chars
+        text = f"it reads {moved(chars)} from {mounts}, which tells no more"
+    else:
+        text = f"its data come over {link.name}, from a file server or an object store; {mounts} does not tell"
     return (Evidence(text=text, value=chars, unit="B/s"), _of_link(view, link), *_waiting(view, trainer))
+
+
+def _from_mounts(view: View, trainer: Trainer) -> bool:
+    """Whether what comes in is from mounts that do not count: it reads so much that nobody sends it through a pipe.
+
+    A program such as curl, which it has started, gets data from anywhere, and hands them over that way.
+    """
+    link, takes = sources.link(view), sources.job_takes(view, trainer)
+    return link is not None and takes is not None and view.above(takes / link.receive, "network-fs-bound.share")
 
 
 def _reads_there(view: View) -> bool:
@@ -78,7 +93,7 @@ def _from(view: View, trainer: Trainer, server: Server) -> bool:
     """Whether it is this job that reads from there, and more than from any disk."""
     if not server.read or not view.above(server.read, "network-fs-bound.least_bytes_per_s"):
         return False
-    chars = sources.job_chars(view, trainer)
+    chars = sources.job_takes(view, trainer)
     if chars is None:
         return _nothing_else(view, trainer)
     local = sources.drive(view)
@@ -150,7 +165,8 @@ def _of_link(view: View, link: Link) -> Evidence:
     return Evidence(text=text, value=part, unit="%", limit=100 * view.limit("network-fs-bound.link"))
 
 
-def _steps(view: View, server: Server | None) -> tuple[Step, ...]:
+def _steps(view: View, server: Server | None, mounted: bool) -> tuple[Step, ...]:
+    """`mounted`: whether files are what is read; streams have their shards already."""
     steps = [*advice.staged(view, server)]
     if server is not None and server.file_system.startswith("nfs"):
         device, name = quote(server.device), quote(server.name)
@@ -162,4 +178,4 @@ def _steps(view: View, server: Server | None) -> tuple[Step, ...]:
         )
         keep = Step(text="let the client keep what it has read: the mount option fsc, with cachefilesd running")
         steps += [more, keep]
-    return (*steps, advice.SHARDS, advice.SMALLER, *advice.cache(view))
+    return (*steps, *((advice.SHARDS,) if mounted else ()), advice.SMALLER, *(advice.cache(view) if mounted else ()))

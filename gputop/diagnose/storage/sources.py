@@ -155,6 +155,11 @@ def job_chars(view: View, trainer: Trainer) -> float | None:
     return _of_job(view, trainer, "read_chars")
 
 
+def job_takes(view: View, trainer: Trainer) -> float | None:
+    """The same less what its processes send each other, as `curl` does to who started it."""
+    return _of_job(view, trainer, "taken")
+
+
 def _of_job(view: View, trainer: Trainer, name: str) -> float | None:
     def work() -> float | None:
         known = [getattr(one, name) for one in view.mates(trainer)]

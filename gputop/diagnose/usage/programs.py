@@ -53,16 +53,15 @@ def plays_a_part(trainer: Trainer) -> bool:
     return serves(trainer) or _says(trainer.process.command, _PLAYS_A_PART)
 
 
+def torchlike(trainer: Trainer) -> bool:
+    """Whether it may be a program of PyTorch: its libraries are unknown, or torch is among them."""
+    return not trainer.process.libraries or "torch" in trainer.process.libraries
+
+
 def notebook(trainer: Trainer) -> bool:
     """Whether somebody types what it does."""
     known = trainer.job is not None and trainer.job.launcher == "notebook"
     return known or _says(trainer.process.command, _NOTEBOOK)
-
-
-def torchlike(trainer: Trainer) -> bool:
-    """Whether advice for PyTorch fits: its libraries are unknown, or torch is among them."""
-    libraries = trainer.process.libraries
-    return not libraries or "torch" in libraries
 
 
 @lru_cache(maxsize=1024)
