@@ -204,7 +204,7 @@ def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _F
         found.unused = [found.trouble]
     if raw is None:  # it is there, and was not read: who may only look must not get hands by that
         found.chosen["readonly"] = True
-        found.unused = [f"{found.trouble}; as it may say readonly, nothing is changed without --no-readonly"]
+        found.unused = [f"{found.trouble}; as it may say readonly, nothing is changed without GPUTOP_READONLY=off"]
     elif "readonly" not in found.chosen and ("readonly" in table or _MENTIONS.search(raw.translate(*_MARKS))):
         why = found.trouble or _doubt(table, "readonly") or "readonly stands below a [table], and belongs above all"
         found.doubt = why if at in why else f"{why} ({at})"

@@ -159,7 +159,7 @@ def test_f12_odd_files_are_refused_at_once_and_left_alone(tmp_path: Path) -> Non
         found, warnings = load(str(tmp_path / name), {}, {}, read_settings)
         assert found == Settings(readonly=name != "binary"), name  # what was not read may say so
         assert len(warnings) == 1, name
-        assert ("--no-readonly" in warnings[0]) == found.readonly
+        assert ("GPUTOP_READONLY=off" in warnings[0]) == found.readonly
         assert warnings[0].isprintable(), name
         assert warnings[0].count(str(tmp_path / name)) == 1
     assert as_found(tmp_path) == before
