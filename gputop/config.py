@@ -41,6 +41,7 @@ class Origin:
     path: str | None = None  # of the file, which need not be there
     trouble: str = ""  # why nothing of the file is used: then it is not written either
     unused: str = ""  # what of it and of the environment is not used, as one line
+    given: frozenset[str] = frozenset()  # keys that somebody chose, wherever
     overruled: Mapping[str, str] = field(default_factory=dict)  # by key: the flag or variable that overrules the file
 
 
@@ -167,7 +168,13 @@ def load(
     by_variables = {key: BY_KEY[key].variable for key in given}
     unused = _plain(f"settings not used: {'; '.join(problems)}; {_SEE}") if problems else ""
     moved = _plain(f"keys given away: {_brief(found.clashes)}; `gputop keys` has all of them") if found.clashes else ""
-    origin = Origin(path=at, trouble=found.trouble, unused=unused, overruled={**by_variables, **by_flags})
+    origin = Origin(
+        path=at,
+        trouble=found.trouble,
+        unused=unused,
+        given=frozenset(setting.key for setting in SETTINGS if setting.field in chosen),
+        overruled={**by_variables, **by_flags},
+    )
     return Settings(**chosen, origin=origin), tuple(filter(None, (unused, moved)))
 
 

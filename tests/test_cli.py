@@ -17,6 +17,7 @@ from gputop import docs
 from gputop.cli import parser
 from gputop.cli.shell import SHELLS
 from gputop.demo import SCENARIOS
+from tests.traces import starved
 
 GPUTOP = [sys.executable, "-m", "gputop"]
 
@@ -40,7 +41,8 @@ def run(*args: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.C
         (["nonsense"], "nonsense"),
         (["--interval", "soon"], "duration"),
         (["--source", "moon", "--once"], "moon"),
-        (["--source", "", "--once"], "is not a source"),
+        (["--source", "", "--once"], "is no file that can be seen"),
+        (["--source", "run.jsonl.gz", "--once"], "is no file that can be seen"),
         (["demo", "helthy"], "healthy"),
         (["demo", "nonsense"], "gputop demo --list"),
         (["--source", "demo:helthy", "--json"], "healthy"),
@@ -105,10 +107,13 @@ def test_once_without_a_driver_shows_processes_and_a_note() -> None:
         assert done.stderr.count("\n") == 1
 
 
-def test_t04_a_closed_pipe_ends_it_quietly() -> None:
-    command = " ".join([*GPUTOP, "snapshot --source demo:healthy --format jsonl --count 100000 --interval 0.25"])
+@pytest.mark.parametrize(
+    "args", ["snapshot --source demo:healthy --format jsonl --count 100000 --interval 0.25", "demo --list"]
+)
+def test_t04_a_closed_pipe_ends_it_quietly(args: str) -> None:
+    reader = "head -n 1" if args.startswith("snapshot") else "exec <&-; sleep 5"
     done = subprocess.run(
-        ["bash", "-c", f"{command} | head -n 1; exit ${{PIPESTATUS[0]}}"],
+        ["bash", "-c", f"{' '.join(GPUTOP)} {args} | ({reader}); exit ${{PIPESTATUS[0]}}"],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.stderr == ""
@@ -168,12 +173,13 @@ def test_every_file_on_the_command_line_is_completed() -> None:
         ({}, False),
     ],
 )
-def test_t12_the_locale_says_what_is_read(env: dict[str, str], ascii: bool) -> None:
+def test_t12_the_locale_says_what_is_read(tmp_path: Path, env: dict[str, str], ascii: bool) -> None:
     said = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
     env = {**{name: value for name, value in os.environ.items() if name not in said}, **env}
-    command = [*GPUTOP, "--once", "--source", "demo:healthy"]
-    done = subprocess.run(command, capture_output=True, timeout=60, env=env, check=True)
-    assert done.stdout.isascii() == ascii
+    trace = starved().write(tmp_path / "trace.json")
+    for args in (["--once", "--source", "demo:healthy"], ["explain", str(trace)]):
+        done = subprocess.run([*GPUTOP, *args], capture_output=True, timeout=60, env=env, check=True)
+        assert done.stdout.isascii() == ascii, args
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

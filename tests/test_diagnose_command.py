@@ -136,6 +136,8 @@ def test_too_little_is_not_called_healthy_and_a_stream_is_read_to_its_end(record
         short = diagnose("--source", "-", stdin=stream)
     assert short.returncode == 3
     assert short.stderr == "gputop: 20 s are too few to judge: rules look back half a minute\n"
+    assert "nothing is wrong" not in short.stdout
+    assert short.stdout.count("20 s are too few to judge") == 2
     with Path(recorded(FEW.frame)).open() as stream:
         assert diagnose("--source", "-", stdin=stream).returncode == 1
 

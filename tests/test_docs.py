@@ -14,6 +14,7 @@ from gputop.cli import parser
 from gputop.config import SETTINGS
 from gputop.diagnose.rules import RULES
 from gputop.docs.markdown import table
+from gputop.docs.rules import rule_list
 from gputop.docs.tables import key_summary
 from gputop.model import metrics
 from gputop.ui.keys.declared import KEYS
@@ -45,6 +46,7 @@ def test_a_page_has_a_title_and_nothing_left_to_fill_in(topic: str) -> None:
     assert re.match(r"# \S", page)
     assert page.endswith("\n")
     assert "{{" not in page
+    assert "<!--" not in page
     assert not re.search(r"\b(TODO|TBD|FIXME|lorem)\b", page, re.IGNORECASE)
 
 
@@ -80,6 +82,12 @@ def test_every_rule_is_in_the_manual_with_all_its_numbers() -> None:
         assert {f"`{name}`" for name in numbers} <= told[table_]
     assert set(RULES) <= set(told)
     assert all(rule.question in page for rule in RULES.values())
+
+
+def test_every_group_of_rules_is_listed_once() -> None:
+    groups = [line for line in rule_list().splitlines() if line.startswith("**")]
+    assert groups == list(dict.fromkeys(groups))
+    assert len(groups) == len({rule.group for rule in RULES.values()})
 
 
 def test_every_number_of_a_rule_has_a_source_and_is_used() -> None:

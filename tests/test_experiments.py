@@ -13,6 +13,10 @@ from gputop.diagnose.engine import Engine
 from gputop.diagnose.experiments import Experiment, Together, together
 from gputop.history import History
 from gputop.model import Disk, Frame, Gpu, GpuShare, Identity, Job, Pressure, Process
+from gputop.ui.advice.experiments import experiments
+from gputop.ui.advice.scene import Scene
+from gputop.ui.look import Look
+from tests.advised import sheet, update
 from tests.judged import LIMITS, Machine, refused
 
 
@@ -51,6 +55,20 @@ def test_four_experiments_with_a_thread_for_every_cpu() -> None:
         own = f"{8 * number}-{8 * number + 7}"
         assert (one.fit.cpus, one.fit.cpus_count, one.fit.threads, one.fit.loaders) == (own, 8, 8, None)
         assert one.fit.prefix == f"OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 taskset -c {own}"
+
+
+def test_experiments_of_one_name_are_told_apart() -> None:
+    told = at("threads-host", 300)
+    alike = replace(told, experiments=tuple(replace(one, name="train.py") for one in told.experiments))
+    alike = replace(
+        alike, experiments=tuple(replace(one, gpus=()) for one in alike.experiments[:2]) + alike.experiments[2:]
+    )
+    scene = Scene(update=update(), sheet=sheet(update()), look=Look(), together=lambda: alike)
+    text = "\n".join(line.strip(200).text for line in experiments(scene, 200))
+    first, second = (one.trainers[0].pid for one in alike.experiments[:2])
+    assert f"train.py pid {first}" in text
+    assert f"train.py pid {second} (2" in text, "who slows, and how much"
+    assert "sweep-" not in text.split("slowed by")[1]
 
 
 def test_before_they_fight_nobody_slows_anybody() -> None:

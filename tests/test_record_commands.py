@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import shlex
@@ -172,6 +173,21 @@ def test_log_has_the_agreed_columns_first_and_is_gone_on_with(tmp_path: Path) ->
     assert run("log", str(path), "--source", str(recorded), "--interval", "20", "--for", "5").returncode == 0
     assert path.read_text().startswith(text)
     assert len(list(csv.DictReader(path.read_text().splitlines()))) == 6 * len(gpus)
+
+
+def test_a_log_takes_the_interval_of_file_and_environment(tmp_path: Path) -> None:
+    recorded, settings = tmp_path / "run.jsonl", tmp_path / "config.toml"
+    record(recorded, frames(21))
+    settings.write_text('interval = "10s"\n')
+    source = ("log", "-", "--source", str(recorded))
+    shell_env = f"GPUTOP_INTERVAL=2 {shlex.join([*GPUTOP, *source])}"
+    said = {
+        5: run(*source).stdout,
+        10: run(*source, "--config", str(settings)).stdout,
+        2: subprocess.run(["sh", "-c", shell_env], capture_output=True, text=True, timeout=60, check=True).stdout,
+    }
+    for seconds, looks in ((5, 5), (10, 3), (2, 11)):
+        assert len({row["timestamp"] for row in csv.DictReader(io.StringIO(said[seconds]))}) == looks
 
 
 def test_a_log_is_printed_for_a_dash(tmp_path: Path) -> None:

@@ -105,8 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if refusal := identity.borrowed_rights():
             raise Failure(refusal, USAGE)
         command = _chosen(args)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
         if not command.screen:
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
             if sys.stdout is None:
                 raise Failure("standard output is closed")
             if isinstance(sys.stdout, io.TextIOWrapper):

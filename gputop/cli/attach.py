@@ -7,9 +7,9 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gputop import __version__, charset
+from gputop import __version__
 from gputop.cli.aiming import aimed, followed
-from gputop.cli.line import OK, USAGE, Command, Failure, duration, json_flag
+from gputop.cli.line import OK, USAGE, Command, Failure, duration, json_flag, plain
 
 if TYPE_CHECKING:
     from gputop.actions.spy import Shown, StackResult
@@ -36,7 +36,7 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
     if args.as_json:
         print(json.dumps(_object(result)))
     else:
-        print("\n".join(_text(result, charset.plain(settings.ascii, sys.stdout.encoding))))
+        print("\n".join(_text(result, plain(settings))))
     for line in result.lines:
         sys.stderr.write(f"gputop: {line}\n")
     return code
@@ -148,7 +148,7 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     elif args.format == "md":
         print(markdown(result.page), end="")
     else:
-        print(text(result.page, ascii=charset.plain(settings.ascii, sys.stdout.encoding)), end="")
+        print(text(result.page, ascii=plain(settings)), end="")
     if not args.as_json:
         _files(result.kept)
     return code

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop import charset
 from gputop.cli.following import follow
-from gputop.cli.line import FAILED, USAGE, Command, Failure, duration, json_flag
+from gputop.cli.line import FAILED, USAGE, Command, Failure, duration, json_flag, plain
 from gputop.cli.opening import open_source
 
 if TYPE_CHECKING:
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 UNMEASURED = 3
 LIVE_S = 60.0
-LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
 DRIVER_S = 5.0  # a first look waits so long for a driver that opens slowly, and then goes on for as long again
 ACTIONS = ("stack", "profile", "trace")  # of steps, that a command of the same name takes
 
@@ -79,6 +76,7 @@ class Look:
 
 def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     """Look, then print what the rules say; the exit code tells how bad it is, or that nothing could be measured."""
+    from gputop.export.diagnosis import LEAST_S
     from gputop.monitor import Monitor
     from gputop.source import Interest
 
@@ -136,19 +134,16 @@ def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> No
         print(json.dumps(as_json(found), allow_nan=False))
         return
     told = page(found, ACTIONS, explain=args.explain)
-    plain = charset.plain(settings.ascii, charset.understood(sys.stdout.encoding, os.environ))
-    print(markdown(told) if args.format == "md" else text(told, ascii=plain), end="")
+    print(markdown(told) if args.format == "md" else text(told, ascii=plain(settings)), end="")
 
 
 def _code(found: Diagnosis) -> int:
     """How bad it is; that nothing is wrong can only be said of what was looked at for long enough."""
     if found.code:
         return found.code
-    if not found.measured:
-        sys.stderr.write("gputop: no GPU could be measured; `gputop doctor` says why\n")
-        return UNMEASURED
-    if found.seconds < LEAST_S:
-        sys.stderr.write(f"gputop: {found.seconds:.0f} s are too few to judge: rules look back half a minute\n")
+    if found.doubt:
+        why = ": rules look back half a minute" if found.measured else "; `gputop doctor` says why"
+        sys.stderr.write(f"gputop: {found.doubt}{why}\n")
         return UNMEASURED
     return 0
 

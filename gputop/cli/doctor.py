@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop import charset
-from gputop.cli.line import FAILED, OK, Command, Failure, json_flag
+from gputop.cli.line import FAILED, OK, Command, Failure, encoding, json_flag, plain
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -24,18 +23,17 @@ def doctor(args: argparse.Namespace, settings: Settings) -> int:
     if args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
         raise Failure(f"there is no process {args.pid} that you may see")
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
-    encoding = charset.understood(sys.stdout.encoding, os.environ)
     machine = Machine(
         pid=args.pid,
         nvml=settings.nvml,
-        encoding=encoding,
+        encoding=encoding(),
         terminal=(size.columns, size.lines) if size else None,
     )
     report = examine(machine, os.uname().nodename)
     if args.as_json:
         print(json.dumps(as_json(report)))
     else:
-        print(render(report, ascii=charset.plain(settings.ascii, encoding)), end="")
+        print(render(report, ascii=plain(settings)), end="")
     return FAILED if report.failed else OK
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop import __version__, charset
-from gputop.cli.line import OK, USAGE, Command, Failure, json_flag
+from gputop import __version__
+from gputop.cli.line import OK, USAGE, Command, Failure, json_flag, plain
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
         print(json.dumps({"version": 1, "gputop": __version__, "files": told, "apart": why}, allow_nan=False))
         return OK
     pages = [_compared(opened, names)] if args.diff else [*_together(traces, why), *map(_page, opened, names)]
-    plain = charset.plain(settings.ascii, sys.stdout.encoding)
-    print("\n".join(markdown(page) if args.format == "md" else text(page, ascii=plain) for page in pages), end="")
+    drawn = (markdown(page) if args.format == "md" else text(page, ascii=plain(settings)) for page in pages)
+    print("\n".join(drawn), end="")
     return OK
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gputop import units
+from gputop import charset, units
 from gputop.declare import record
 from gputop.safe.text import clean
 
@@ -57,6 +58,16 @@ class Names:
 
     def __contains__(self, name: object) -> bool:
         return True
+
+
+def encoding() -> str:
+    """The encoding of who reads standard output."""
+    return charset.understood(sys.stdout.encoding, os.environ)
+
+
+def plain(settings: Settings) -> bool:
+    """Whether standard output gets ASCII only."""
+    return charset.plain(settings.ascii, encoding())
 
 
 def json_flag(parser: argparse.ArgumentParser) -> None:

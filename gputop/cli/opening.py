@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.cli.line import USAGE, Failure
@@ -40,14 +39,14 @@ def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s:
         except ValueError as error:
             raise Failure(str(error), USAGE) from None
     raise Failure(
-        f"{clean(spec)!r} is not a source: use live, demo:NAME, a recording or -; `gputop demo --list` names the demos",
+        f"{clean(spec)!r} is no file that can be seen, nor live, demo:NAME or -; `gputop demo --list` names the demos",
         USAGE,
     )
 
 
 def is_recorded(spec: str) -> bool:
     """Whether a --source spelling names a recording: a file, or - for standard input."""
-    return spec == "-" or "/" in spec or (bool(spec) and Path(spec).exists())
+    return spec == "-" or "/" in spec or os.path.exists(spec)  # noqa: PTH110  Path raises where a folder is closed
 
 
 def open_recording(spec: str, *, pace: bool) -> Source:

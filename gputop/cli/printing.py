@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 from collections.abc import Iterator
 from queue import Queue
 from typing import TYPE_CHECKING
 
-from gputop import charset
-from gputop.cli.line import OK, USAGE, Command, Failure
+from gputop.cli.line import OK, USAGE, Command, Failure, plain
 from gputop.cli.opening import is_recorded, open_source, say_damage
 from gputop.safe.text import clean
 
@@ -38,8 +36,7 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     # late: the source has its first look meanwhile
     from gputop.export.formats import FORMATS
 
-    encoding = charset.understood(sys.stdout.encoding, os.environ)
-    write = FORMATS[args.format](sys.stdout, ascii=charset.plain(settings.ascii, encoding))
+    write = FORMATS[args.format](sys.stdout, ascii=plain(settings))
     updates: Iterator[Update | Exception] = iter(arrived.get, None)
     for number, update in enumerate(updates, 1):
         if isinstance(update, Exception):

@@ -31,12 +31,7 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
     streamed = args.file == "-"
     if settings.readonly and not streamed:
         raise Failure("--readonly writes no file: record to - or leave it out", USAGE)
-    if (
-        not streamed
-        and Path(args.file).exists()
-        and Path(_spec(args)).exists()
-        and Path(args.file).samefile(_spec(args))
-    ):
+    if not streamed and _same(args.file, _spec(args)):
         raise Failure(f"{clean(args.file)} is what would be read: record to another file", USAGE)
     monitor = _opened(args, settings)
     try:
@@ -60,7 +55,7 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
 
     if settings.readonly and args.file != "-":
         raise Failure("--readonly writes no file: log to - or leave it out", USAGE)
-    if not hasattr(args, "interval"):
+    if "interval" not in settings.origin.given:
         settings = replace(settings, interval_s=LOG_INTERVAL_S)
     monitor = _opened(args, settings)
     try:
@@ -77,6 +72,14 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
 def replay(args: argparse.Namespace, settings: Settings) -> int:
     """The full-screen monitor on a recording."""
     return show(open_recording(args.file, pace=True), settings)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names are of one file; of what is not there, or may not be looked at, whoever opens it tells."""
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        return False
 
 
 def _spec(args: argparse.Namespace) -> str:

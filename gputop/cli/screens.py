@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 from collections.abc import Iterable, MutableMapping
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ def show(source: Source, settings: Settings) -> int:
 
     if problem := terminal.problem():
         raise Failure(f"{problem}; `gputop --once` prints one table instead", USAGE)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a pipe to a child that ends is no end of the screen
     _calm(os.environ)
     from gputop.ui.start import run
 

@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop import charset
 from gputop.cli.aiming import aimed, followed
-from gputop.cli.line import USAGE, Command, Failure, duration
+from gputop.cli.line import USAGE, Command, Failure, duration, plain
 
 if TYPE_CHECKING:
     from gputop.actions.tracing import Traced
@@ -43,7 +42,7 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(f"{result.text}; add --yes to go on")
     if not result.views:
         raise Failure(": ".join((result.text, *result.lines[:1])), code)
-    _print(result, charset.plain(settings.ascii, sys.stdout.encoding))
+    _print(result, plain(settings))
     for line in result.lines:
         sys.stderr.write(f"gputop: {line}\n")
     return code

@@ -22,6 +22,7 @@ TOPICS = (
     "faults",
     "changelog",
 )
+_MARK = re.compile(r"^<!-- .* -->\n", re.MULTILINE)  # where a tool writes into a page
 _TABLE = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)  # a line {{metrics}} is the table of that name
 
 
@@ -34,7 +35,7 @@ def read(topic: str, instead: Mapping[str, Callable[[], str]] = {}) -> str:
     """One page in Markdown, its tables as they are declared now, or these instead; KeyError where there is no page."""
     if topic not in TOPICS:
         raise KeyError(topic)
-    return _TABLE.sub(lambda line: {**TABLES, **instead}[line[1]](), _text(topic))
+    return _TABLE.sub(lambda line: {**TABLES, **instead}[line[1]](), _MARK.sub("", _text(topic)))
 
 
 def _text(topic: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 
 from gputop import thresholds
 from gputop.diagnose.limits import DEFAULTS
@@ -32,7 +31,9 @@ LEVELS = {
 def rule_list() -> str:
     """Every rule with its question, by group."""
     parts = []
-    for group, rules in groupby(RULES.values(), key=lambda rule: rule.group):
+    groups = dict.fromkeys(rule.group for rule in RULES.values())
+    for group in groups:
+        rules = [rule for rule in RULES.values() if rule.group == group]
         rows = ((f"`{rule.id}` ({rule.level.value})", rule.question) for rule in rules)
         parts.append(f"**{group}**\n\n{listing(rows)}")
     return "\n\n".join(parts)

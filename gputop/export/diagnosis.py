@@ -18,6 +18,7 @@ from gputop.page import Do, Page, Point, Table
 from gputop.safe.text import redact
 
 VERSION = 1
+LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
 BLIND = "blind-spots"  # what it says is said of every rule in the notes
 _CODES: Mapping[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 
@@ -43,8 +44,15 @@ class Diagnosis:
     gone: tuple[Gone, ...] = ()
 
     @property
+    def doubt(self) -> str:
+        """Why it cannot be said that nothing is wrong; empty where it can."""
+        if not self.measured:
+            return "no GPU could be measured"
+        return f"{self.seconds:.0f} s are too few to judge" if self.seconds < LEAST_S else ""
+
+    @property
     def measured(self) -> bool:
-        """Whether any GPU could be: only then can it be said that nothing is wrong."""
+        """Whether any GPU could be."""
         return any(gpu.condition == "ok" for gpu in self.update.frame.gpus)
 
     @property
@@ -80,7 +88,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
         title=f"{frame.hostname}: {_summary(shown, found)}",
         about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {units.ago(found.seconds)} until {when}{who}",
         heading="What was found",
-        words=() if shown else ("Nothing: no rule has anything to say.",),
+        words=() if shown else (f"Nothing: {found.doubt or 'no rule has anything to say'}.",),
         points=tuple(_point(each, found, commands) for each in shown),
         tables=tuple(_paths(found)) if explain else (),
         notes=(*_earlier(found), *(_silent(found) if explain else _silence(update.abstained))),
@@ -92,9 +100,10 @@ def _likely(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _summary(shown: Sequence[Finding], found: Diagnosis) -> str:
-    fine = "nothing is wrong" if found.measured else "no GPU could be measured"
     counts = {severity: sum(each.severity == severity for each in shown) for severity in ("crit", "warn")}
-    return " and ".join(f"{count} {name}" for name, count in counts.items() if count) or fine
+    return (
+        " and ".join(f"{count} {name}" for name, count in counts.items() if count) or found.doubt or "nothing is wrong"
+    )
 
 
 def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:

@@ -131,7 +131,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     yield Cause("pressure of storage {}", view.mean("host", "io_pressure"), view.limit("starved.io_percent"))
     reads, receives = view.limit("starved.reads_bytes_per_s"), view.limit("starved.quiet_bytes_per_s")
     yield Cause("it reads {} from storage", trainer.read_bytes, reads, "B/s")
-    yield Cause("it reads {} in all, page cache included", trainer.read_chars, reads, "B/s")
+    yield Cause("it reads {} in all, page cache included", trainer.taken, reads, "B/s")
     yield Cause("the network receives {}", view.mean("host", "receive_bytes_per_s"), receives, "B/s")
     yield from (cause for cause in _by_design(view, trainer) if cause.suspect)
 

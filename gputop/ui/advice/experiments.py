@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop import told, units
@@ -62,16 +63,26 @@ def experiments(scene: Scene, width: int) -> Sequence[Line]:
     found = scene.together() if scene.together else None
     if found is None or not found.experiments:
         return [scene.line(), scene.line().add("   No training job runs here now.", "dim")]
-    names = {one.key: _name(one, scene) for one in found.experiments}
+    names = _names(found.experiments, scene)
     first = max(len("EXPERIMENT"), *(len(name) for name in names.values())) + 3
     columns = _fitting(found.experiments, width - first)
     titles = scene.line().add("   EXPERIMENT", "dim")
     lines = [scene.line(), *_summary(found, scene, width), scene.line(), _row(titles, columns, first, None)]
     for one in found.experiments:
         line = scene.line().add(f"   {names[one.key]}", "bright", bold=True)
-        lines += [_row(line, columns, first, one), *_slowed(one, scene, width)]
+        lines += [_row(line, columns, first, one), *_slowed(one, names, scene, width)]
         lines += [*_fits(one, found, scene, width), scene.line()]
     return lines
+
+
+def _names(found: Sequence[Experiment], scene: Scene) -> dict[str, str]:
+    """What each is called, by its key; with a pid where others are called the same."""
+    names = {one.key: _name(one, scene) for one in found}
+    many = Counter(names.values())
+    return {
+        one.key: f"{names[one.key]} pid {one.trainers[0].pid}" if many[names[one.key]] > 1 else names[one.key]
+        for one in found
+    }
 
 
 def _name(one: Experiment, scene: Scene) -> str:
@@ -113,15 +124,16 @@ def _summary(found: Together, scene: Scene, width: int) -> list[Line]:
     return flow(scene, width, runs, 3)
 
 
-def _slowed(one: Experiment, scene: Scene, width: int) -> list[Line]:
+def _slowed(one: Experiment, names: Mapping[str, str], scene: Scene, width: int) -> list[Line]:
     if not one.slowed_by:
         return []
-    said = ", ".join(_slower(each) for each in one.slowed_by)
+    said = ", ".join(_slower(each, names) for each in one.slowed_by)
     return flow(scene, width, [Run("     slowed by  ", "dim"), Run(said, "warn")], 16)
 
 
-def _slower(one: Slower) -> str:
-    return f"{clean(one.name)} ({100 * one.share:.0f} % of the {_RESOURCES[one.resource]})"
+def _slower(one: Slower, names: Mapping[str, str]) -> str:
+    name = names.get(one.experiment or "") or clean(one.name)
+    return f"{name} ({100 * one.share:.0f} % of the {_RESOURCES[one.resource]})"
 
 
 def _fits(one: Experiment, found: Together, scene: Scene, width: int) -> list[Line]:
