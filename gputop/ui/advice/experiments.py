@@ -64,13 +64,15 @@ def experiments(scene: Scene, width: int) -> Sequence[Line]:
     if found is None or not found.experiments:
         return [scene.line(), scene.line().add("   No training job runs here now.", "dim")]
     names = _names(found.experiments, scene)
+    alike = Counter(one.name for one in found.experiments)
+    apart = {one.key: names[one.key] for one in found.experiments if alike[one.name] > 1}
     first = max(len("EXPERIMENT"), *(len(name) for name in names.values())) + 3
     columns = _fitting(found.experiments, width - first)
     titles = scene.line().add("   EXPERIMENT", "dim")
     lines = [scene.line(), *_summary(found, scene, width), scene.line(), _row(titles, columns, first, None)]
     for one in found.experiments:
         line = scene.line().add(f"   {names[one.key]}", "bright", bold=True)
-        lines += [_row(line, columns, first, one), *_slowed(one, names, scene, width)]
+        lines += [_row(line, columns, first, one), *_slowed(one, apart, scene, width)]
         lines += [*_fits(one, found, scene, width), scene.line()]
     return lines
 
@@ -132,7 +134,7 @@ def _slowed(one: Experiment, names: Mapping[str, str], scene: Scene, width: int)
 
 
 def _slower(one: Slower, names: Mapping[str, str]) -> str:
-    name = names.get(one.experiment or "") or clean(one.name)
+    name = names.get(one.experiment or "", clean(one.name))
     return f"{name} ({100 * one.share:.0f} % of the {_RESOURCES[one.resource]})"
 
 
