@@ -153,6 +153,13 @@ def test_a_busy_trainer_is_not_asked_why_it_waits() -> None:
     assert "do ranks wait for each other in a collective?" in dict(task.path)
 
 
+def test_who_hides_how_many_ranks_there_are_is_not_said_to_wait_for_none() -> None:
+    (task,) = Machine(trainer=refused("world_size")).verdict(150).classes
+    path = dict(task.path)
+    assert path["is it one of several ranks?"] == "not known, no world_size"
+    assert "do ranks wait for each other in a collective?" not in path
+
+
 def test_whoever_waits_for_storage_is_asked_which() -> None:
     _, said = scenario("network-fs-bound", until_s=200)[-1]
     path = dict(said.classes[0].path)

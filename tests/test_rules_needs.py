@@ -42,6 +42,7 @@ PARTLY = {
     ("gpu-bound-healthy", "sm_clock_mhz"): Stage("healthy", also=UNITS),
     ("busy-not-effective", "memory_busy_percent"): Stage("busy-not-effective", also=UNITS),
     ("busy-not-effective", "sm_clock_mhz"): Stage("busy-not-effective", also=UNITS),
+    ("busy-not-effective", "world_size"): Stage("busy-not-effective", also=("thread_names",)),
     ("mem-bw-bound", "power_watts"): Stage("mem-bw-bound", also=UNITS),
     ("sync-log-stall", "read_chars_per_s"): Stage("loader-in-main"),
     ("overhead-bound", "read_chars_per_s"): Stage("gpu-shared"),

@@ -9,7 +9,7 @@ import pytest
 
 from gputop.diagnose.engine import Verdict
 from gputop.model import Frame, GpuShare, Network
-from tests.judged import Machine, after, found, scenario, silent
+from tests.judged import Machine, after, found, refused, scenario, silent
 from tests.teams import NCCL, lines, team
 
 HELD = (22, 15, 15, 15)
@@ -58,6 +58,15 @@ def test_dataparallel(
 ) -> None:
     finding = found(single(busy, held, **trainer), "dataparallel")
     assert (finding and finding.confidence) == (confidence and pytest.approx(confidence))
+
+
+def test_dataparallel_is_not_said_of_who_may_be_one_of_several_ranks() -> None:
+    said = single(**refused("world_size"))
+    assert found(said, "dataparallel") is None
+    one = silent(said, "dataparallel")
+    assert one is not None
+    assert [missing.metric for missing in one.missing] == ["world_size"]
+    assert silent(single((42.0, 38.0, 37.0, 36.0), (15,) * 4, **refused("world_size")), "dataparallel") is None
 
 
 def test_dataparallel_says_what_to_start() -> None:

@@ -27,7 +27,9 @@ def flow(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     enough = view.limit("gpu-bound-healthy.busy_percent") / 100
     yield _asked("is it busy nine tenths of the time?", duty, enough, "{:.0%}")
     yield from _work(view, trainer) if duty >= enough else _wait(view, trainer, answers)
-    if (trainer.process.world_size or 1) > 1:
+    if trainer.ranked is None:
+        yield "is it one of several ranks?", "not known, no world_size"
+    elif trainer.ranked:
         yield from (answers.of(trainer, rule) for rule in _RANKS)
     if duty < enough:
         yield from (answers.of(trainer, rule) for rule in _WHY)

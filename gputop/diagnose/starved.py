@@ -44,8 +44,8 @@ def told_of(view: View, trainer: Trainer, name: str) -> bool:
 
 def lone(trainer: Trainer) -> bool:
     """Whether it works alone on one GPU: else what its main thread and its GPUs wait for may be each other's work."""
-    ranks = max(trainer.process.world_size or 1, len(trainer.job.ranks) if trainer.job is not None else 1)
-    return ranks <= 1 and len(trainer.works_on) <= 1
+    several = trainer.ranked or (trainer.job is not None and len(trainer.job.ranks) > 1)
+    return not several and len(trainer.works_on) <= 1
 
 
 def oversubscribed(view: View, trainer: Trainer) -> bool:
@@ -137,7 +137,7 @@ def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
 def cores(view: View, trainer: Trainer, limit: str = "saturation") -> Evidence:
     """How much of the CPUs it may use it does use; the limit is a share of them."""
     used, allowed = trainer.cores or 0.0, trainer.allowed or 0.0
-    by = " by one rank" if (trainer.process.world_size or 1) > 1 else ""  # its job's line on the screen is their sum
+    by = " by one rank" if trainer.ranked else ""  # its job's line on the screen is their sum
     text = f"{used:.1f} of {amount(allowed, 'CPU core')} in use{by}"
     return Evidence(text=text, value=used, unit="cores", limit=view.limit(limit) * allowed)
 

@@ -86,6 +86,19 @@ class Trainer:
         return max(self.read_bytes or 0.0, self.read_chars - self.write_chars)
 
     @property
+    def ranked(self) -> bool | None:
+        """Whether it is one of several ranks; None where the environment, which tells how many, may not be read.
+
+        Its threads then may: everybody can read their names.
+        """
+        if (world := self.process.world_size) is not None:
+            return world > 1
+        in_step = self.job is not None and self.job.steps and len(self.job.ranks) > 1
+        if self.process.talks or in_step:
+            return True
+        return None if any(one.metric == "world_size" for one in self.process.missing) else False
+
+    @property
     def room(self) -> float | None:
         """Threads that its CPUs have room for: one is in nobody's way, however small the quota."""
         return max(1.0, self.allowed) if self.allowed is not None else None

@@ -30,6 +30,7 @@ ORIGIN = {
     "run_wait": "run_wait_percent", "main_wait": "main_run_wait_percent", "compute_threads": "busy_threads",
     "switches": "voluntary_switches_per_s", "throttled": "throttled_percent", "read_bytes": "read_bytes_per_s",
     "read_chars": "read_chars_per_s", "read_calls": "read_calls_per_s", "write_chars": "write_chars_per_s",
+    "ranked": "world_size",
 }  # fmt: skip
 
 

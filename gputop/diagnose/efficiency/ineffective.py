@@ -24,7 +24,7 @@ _RANKS = "a torch trace tells waiting for other ranks, which keeps a GPU busy, f
     number="R09",
     rows=(54, 57),
     needs=("busy_percent", "sm_active_percent or power_watts"),
-    partly=("memory_busy_percent", "sm_clock_mhz"),
+    partly=("memory_busy_percent", "sm_clock_mhz", "world_size"),
 )
 def busy_not_effective(view: View) -> Iterator[Finding]:
     """Kernels all the time, and few multiprocessors at work; where no unit tells, little power at a full clock."""
@@ -38,7 +38,9 @@ def busy_not_effective(view: View) -> Iterator[Finding]:
         proxy = trainer.sm is None and not partitioned(trainer) and _draws_little(view, trainer)
         if units is None and not proxy:
             continue
-        if (trainer.process.world_size or 1) > 1:
+        if not view.knows(trainer, "ranked"):
+            continue
+        if trainer.ranked:
             view.abstain(trainer, unlock=_RANKS)
             continue
         yield view.found(

@@ -31,6 +31,7 @@ class _Card(NamedTuple):
     number="R31",
     rows=(17,),
     needs=("busy_percent",),
+    partly=("world_size",),
 )
 def dataparallel(view: View) -> Iterator[Finding]:
     """The first GPU has more to do or more to hold, the others are all alike, and they work at the same time.
@@ -38,8 +39,8 @@ def dataparallel(view: View) -> Iterator[Finding]:
     A model cut in pieces looks otherwise: its pieces differ, or work one after the other.
     """
     for trainer in view.trainers():
-        alone = (trainer.process.world_size or 1) == 1 and len(trainer.job.ranks if trainer.job else ()) <= 1
-        if len(trainer.gpus) < 2 or trainer.peers or not alone or trainer.process.talks or plays_a_part(trainer):
+        others = trainer.ranked or trainer.process.talks or len(trainer.job.ranks if trainer.job else ()) > 1
+        if len(trainer.gpus) < 2 or trainer.peers or others or plays_a_part(trainer):
             continue
         libraries = trainer.process.libraries
         if not view.knows(trainer, "duty") or (libraries and "torch" not in libraries):
@@ -47,7 +48,7 @@ def dataparallel(view: View) -> Iterator[Finding]:
         cards = _cards(view, trainer)
         if len(cards) > 1 and _together(view, cards):
             busier, fuller = _busier(view, cards), _fuller(view, cards)
-            if busier or fuller:
+            if (busier or fuller) and view.knows(trainer, "ranked"):
                 yield _told(view, trainer, cards, certain=bool(busier and fuller))
 
 

@@ -69,7 +69,7 @@ def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[floa
     if not nearly and full_in_s is None:
         return
     # NCCL has its segments there; Slurm numbers programs, too, that have nothing to do with each other
-    ranks = any((one.process.world_size or 1) > 1 and _in_step(one) for one in _users(view, thing))
+    ranks = any(one.ranked and _in_step(one) for one in _users(view, thing))
     calm = not (loaders or ranks) or (ample and full_in_s is None)  # nobody there will miss what is not left
     severity: Severity = "info" if calm else "warn"
     if not calm and not ample and peak / total >= view.limit("crit_used"):
