@@ -52,6 +52,7 @@ def test_the_four(facts: Facts, name: str) -> None:
         (LLM, {"duty": 0.85}),
         (LLM, {"sigma": 9}),
         (LLM, {"cores": 9.0}),
+        (LLM, {"effective": False}),
         (VIDEO, {"sigma": 8, "low": 65}),
     ],
 )
@@ -80,6 +81,26 @@ def test_confidence_grows_with_the_margin() -> None:
 def test_of_a_scenario(name: str, expected: str, bound: str) -> None:
     _, said = scenario(name)[-1]
     assert [(one.name, one.regime) for one in said.classes] == [(expected, bound)]
+
+
+@pytest.mark.parametrize(
+    ("name", "until_s"), [("busy-not-effective", 320), ("collective-wait", 320), ("collective-wait-hang", 320)]
+)
+def test_a_gpu_that_is_busy_in_vain_is_no_large_and_simple_task(name: str, until_s: float) -> None:
+    _, said = scenario(name, until_s)[-1]
+    assert said.classes
+    for task in said.classes:
+        assert task.name == "undecided"
+        if "nearest: large/simple" in dict(task.path):
+            assert dict(task.path)["nearest: large/simple"].startswith("is much of it sure to be at work? no")
+    assert any("nearest: large/simple" in dict(task.path) for task in said.classes)
+
+
+def test_who_may_be_a_rank_that_spins_is_no_large_and_simple_task_either() -> None:
+    spins = {"sm_active_percent": 12.0, "tensor_percent": 0.0, "dram_percent": 0.6}
+    for trainer in (refused("world_size"), {"world_size": 2}):
+        (task,) = Machine(gpu=spins, trainer=trainer).verdict(150).classes
+        assert task.name == "undecided"
 
 
 def test_who_pauses_again_and_again_is_asked_too() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gputop.diagnose.finding import Abstained, Finding, Subject
 from gputop.diagnose.trainer import Trainer
 
+_NO = "no"
 Asked = tuple[str, str]  # a question, and its answer with the value it rests on
 
 
@@ -23,6 +24,10 @@ class Answers:
         question = RULES[rule].question
         return f"{question[0].lower()}{question[1:]}", self._answer(trainer, rule)
 
+    def denies(self, trainer: Trainer, rule: str) -> bool:
+        """Whether the answer of a rule is no: one that cannot say does not."""
+        return self._answer(trainer, rule) == _NO
+
     def _answer(self, trainer: Trainer, rule: str) -> str:
         for finding in self._findings:
             if finding.rule == rule and _concerns(finding.subject, trainer):
@@ -30,7 +35,7 @@ class Answers:
         for silent in self._abstained:
             if silent.rule == rule and _concerns(silent.subject, trainer):
                 return "not known" + "".join(f", no {missing.metric}" for missing in silent.missing[:1])
-        return "no"
+        return _NO
 
 
 def _concerns(subject: Subject, trainer: Trainer) -> bool:

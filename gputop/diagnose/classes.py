@@ -16,6 +16,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
 UNDECIDED = "undecided"
+_IN_VAIN = ("busy-not-effective", "collective-wait")  # rules about GPUs that are busy, and get little done
 _SHARE, _POINTS, _CORES = "{:.0%}", "{:.0f} points", "{:.1f} cores"
 Limit = Callable[[str], float]  # a number of this table of thresholds.toml by its name
 
@@ -48,6 +49,7 @@ class Facts(NamedTuple):
     allowed: float
     loaders_busy: bool
     waits_for_loaders: bool
+    effective: bool = True  # it is sure that a busy GPU is busy with work, and with enough of itself
     power_share: float | None = None
     sm: float | None = None
     tensor: float | None = None
@@ -103,6 +105,7 @@ def candidates(facts: Facts, limit: Limit) -> dict[str, list[Answer]]:
         "large/simple": [
             cpu_low, at_least("is the GPU busy?", duty, limit("gpu_high")),
             at_most("steadily?", facts.sigma, limit("steady"), _POINTS),
+            truth("is much of it sure to be at work?", facts.effective),
         ],
         "large/complex": [
             cpu_high, at_least("is the GPU busy half of the time?", duty, limit("gpu_low")),
@@ -130,13 +133,18 @@ def _pulses(facts: Facts, limit: Limit) -> list[Answer]:
 
 def decide(pid: int, facts: Facts, limit: Limit) -> Class:
     """The class with the most room to its limits; undecided where none has any, with the two nearest."""
-    ranked = sorted(candidates(facts, limit).items(), key=lambda found: -_margin(found[1]))
+    ranked = sorted(candidates(facts, limit).items(), key=lambda found: _far(found[1]))
     name, answers = ranked[0]
     margin = _margin(answers)
     if margin >= limit("margin"):
         return Class(pid=pid, name=name, margin=margin, path=tuple(map(_told, answers)))
     near = tuple((f"nearest: {other}", _failed(asked)) for other, asked in ranked[:2])
     return Class(pid=pid, name=UNDECIDED, margin=margin, path=near)
+
+
+def _far(answers: Sequence[Answer]) -> tuple[float, int]:
+    """How far a class is from being it, and where that is the same, by how many of its questions."""
+    return -_margin(answers), sum(answer.slack < 0 for answer in answers)
 
 
 def _told(answer: Answer) -> tuple[str, str]:
@@ -158,13 +166,13 @@ def confidence(margin: float) -> float:
 def classes(view: View, answers: Answers) -> Iterator[Class]:
     """A class for each trainer that has its GPUs for itself and is past its start."""
     for trainer in view.trainers():
-        facts = None if trainer.peers or trainer.compiling else _facts(view, trainer)
+        facts = None if trainer.peers or trainer.compiling else _facts(view, trainer, answers)
         if facts is not None:
             found, bound = decide(trainer.process.pid, facts, view.limit), regime(view, trainer)
             yield replace(found, regime=bound.name, path=(*flow(view, trainer, answers), *bound.told, *found.path))
 
 
-def _facts(view: View, trainer: Trainer) -> Facts | None:
+def _facts(view: View, trainer: Trainer, answers: Answers) -> Facts | None:
     busy, cores = view.mean(trainer, "busy_percent"), view.mean(trainer, "cores")
     shape = trainer.shape
     if busy is None or busy < 1 or cores is None or shape is None or not trainer.allowed:
@@ -181,6 +189,7 @@ def _facts(view: View, trainer: Trainer) -> Facts | None:
         allowed=trainer.allowed,
         loaders_busy=loaders_busy,
         waits_for_loaders=loaders_busy and (trainer.main or 0.0) <= view.limit("main") and starved(view, trainer),
+        effective=all(answers.denies(trainer, rule) for rule in _IN_VAIN),
         power_share=trainer.power_share,
         sm=trainer.sm,
         tensor=trainer.tensor,
