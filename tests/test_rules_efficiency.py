@@ -9,7 +9,6 @@ import pytest
 
 from gputop.model import Fact, GpuShare, Identity
 from tests.judged import Machine, after, found, refused, silent
-from tests.teams import NCCL
 
 NO_UNITS = refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent")
 
@@ -69,32 +68,6 @@ def said_of(machine: Machine, rule: str, seconds: int = 90) -> tuple[str, float]
 )
 def test_busy_not_effective(gpu: dict[str, Any], said: tuple[str, float] | None) -> None:
     assert said_of(Machine(gpu=gpu), "busy-not-effective") == said
-
-
-def test_a_rank_may_be_busy_waiting_for_others() -> None:
-    said = Machine(gpu={"sm_active_percent": 20.0}, trainer={"world_size": 2}).verdict(90)
-    assert found(said, "busy-not-effective") is None
-    assert (one := silent(said, "busy-not-effective")) is not None
-    assert "trace" in (one.unlock or "")
-
-
-@pytest.mark.parametrize(
-    ("trainer", "told", "lacks"),
-    [
-        (refused("world_size"), False, ["world_size"]),
-        (refused("world_size") | {"thread_names": NCCL}, False, []),  # everybody may read these
-        ({"thread_names": NCCL}, False, []),  # ranks that a program started itself
-        ({"thread_names": NCCL, "world_size": 1}, True, None),
-        ({}, True, None),
-    ],
-)
-def test_who_may_be_a_rank_of_somebody_else_is_not_told_of_small_kernels(
-    trainer: dict[str, Any], told: bool, lacks: list[str] | None
-) -> None:
-    said = Machine(gpu={"sm_active_percent": 20.0}, trainer=trainer).verdict(90)
-    one = silent(said, "busy-not-effective")
-    assert (found(said, "busy-not-effective") is not None) == told
-    assert (one and [missing.metric for missing in one.missing]) == lacks
 
 
 def test_busy_not_effective_abstains_without_units_and_power() -> None:

@@ -106,7 +106,8 @@ def test_they_abstain_where_the_gpu_does_not_say_how_busy_it_is(rule: str) -> No
         ({"loader": {"blocked_percent": 9.0}}, True),
         ({"host": {"io_pressure": Pressure(some_percent=11.0)}}, False),
         ({"host": {"io_pressure": Pressure(some_percent=9.0)}}, True),
-        ({"trainer": {"allowed_cpus": 3.5}}, False),
+        ({"trainer": {"allowed_cpus": 3.5}}, True),
+        ({"trainer": {"allowed_cpus": 2.5}}, False),
         ({"gpu": {"busy_percent": 81.0}}, False),
     ],
 )
@@ -131,7 +132,7 @@ def test_starved_cpu_idle_does_not_ask_for_what_is_so_already(names: tuple[tuple
 def test_the_limits_that_are_told_are_those_of_the_site() -> None:
     site = {**LIMITS, "starved": {**LIMITS["starved"], "duty": 0.7}}
     site["starved-cpu-idle"] = {**LIMITS["starved-cpu-idle"], "saturation": 0.5}
-    for limits, told in ((LIMITS, [80, 80, 9.6]), (site, [70, 80, 8])):
+    for limits, told in ((LIMITS, [80, 80, 13.6]), (site, [70, 80, 8])):
         *_, (_, said) = judged((few().frame(float(t)) for t in range(120)), limits)
         finding = found(said, "starved-cpu-idle")
         assert finding is not None

@@ -192,6 +192,68 @@ def test_the_path_asks_whether_the_machine_is_full(host: float, answer: str) -> 
 
 
 def test_who_has_its_share_of_loaders_is_not_told_to_take_that_of_others() -> None:
-    (first, *_) = all_of(after(sweep(3, 4, host=80.0)), "starved-cpu-idle")
+    said = after(sweep(3, 4, host=80.0))
+    assert not all_of(said, "starved-cpu-idle")
+    (first, *_) = all_of(said, "starved-cpu-saturated")
     assert first.steps[0].text.startswith("give the job more CPUs: it has as many loaders as its share")
     assert not any("num_workers" in (step.command or "") or "not help" in step.text for step in first.steps)
+
+
+def test_ranks_that_have_their_share_of_loaders_are_not_told_that_these_are_too_few() -> None:
+    (one,) = after(sweep(4, 3, one_job=True, host=80.0, cpu_percent=97.0)).findings
+    assert one.rule == "starved-cpu-saturated"
+    assert one.headline == "waits for CPU work on its input: it has as many loaders as its share of the CPUs allows"
+    told = [(item.text, item.limit) for item in one.evidence]
+    assert ("12.4 of 16 CPU cores in use by 4 ranks", None) in told
+    assert ("3 loaders on its share of 4 CPUs, which has room for 3", 3) in told
+    assert one.steps[0].text.startswith("give the job more CPUs")
+    assert not any("num_workers" in (step.command or "") for step in one.steps)
+
+
+def test_what_ranks_use_of_their_cpus_is_told_of_all_of_them() -> None:
+    (one,) = after(sweep(2, 6, one_job=True, host=78.0, cpu_percent=97.0)).findings
+    assert one.rule == "starved-cpu-idle"
+    assert "num_workers=7," in (one.steps[0].command or "")
+    told = [item.text for item in one.evidence]
+    assert "12.0 of 16 CPU cores in use by 2 ranks" in told
+    assert "6 loaders on its share of 8 CPUs, which has room for 7" in told
+
+
+def lone(loaders: int, cpus: float) -> Verdict:
+    """Loaders at their limit, on so many CPUs that nobody else uses."""
+    used = 100 * (0.97 * loaders + 0.2) / 16
+    machine = few(trainer={"allowed_cpus": cpus}, host={"cpu_percent": used})
+    machine.loaders = loaders
+    return machine.verdict()
+
+
+LATE = ((13, 16.0), (1, 1.6))
+
+
+@pytest.mark.parametrize(
+    ("loaders", "cpus", "wanted"),
+    [
+        (8, 16.0, 15), (9, 16.0, 15), (10, 16.0, 15), (11, 16.0, 15), (12, 16.0, 15),
+        (13, 16.0, None), (14, 16.0, None), (16, 16.0, None),
+        (1, 2.0, 2), (3, 4.0, 4), (2, 3.5, 3), (2, 2.6, None), (2, 2.0, None), (6, 8.0, 7), (7, 8.0, None),
+    ],
+)  # fmt: skip
+def test_busy_loaders_are_too_few_or_too_slow_however_many_cpus_there_are(
+    loaders: int, cpus: float, wanted: int | None
+) -> None:
+    (one,) = (finding for finding in lone(loaders, cpus).findings if finding.primary)
+    assert one.rule == ("starved-cpu-saturated" if wanted is None else "starved-cpu-idle")
+    command = next((step.command for step in one.steps if "num_workers" in (step.command or "")), None)
+    assert command is None if wanted is None else f"num_workers={wanted}," in (command or "")
+
+
+def test_what_decided_is_listed_with_its_limit_and_what_did_not_without() -> None:
+    many, quota = ([(item.text, item.limit) for item in lone(*made).findings[0].evidence] for made in LATE)
+    assert ("12.8 of 16 CPU cores in use", None) in many
+    assert ("13 loaders on 16 CPUs", pytest.approx(12.8)) in many
+    assert ("1.2 of 1.6 CPU cores in use", None) in quota
+    assert ("0.4 of a core left for one more", 0.5) in quota
+    (first, *_) = all_of(after(sweep(4, 4)), "starved-cpu-saturated")
+    limits = {item.text: item.limit for item in first.evidence}
+    assert limits["4.0 of 16 CPU cores in use"] is None
+    assert limits["all 16 CPUs 99 % busy, 15.8 with these: 16 loaders"] == 90

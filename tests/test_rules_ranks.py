@@ -150,3 +150,29 @@ def test_network_bound_abstains_where_the_number_of_ranks_is_hidden() -> None:
     one = silent(after(hidden, 40), "network-bound")
     assert one is not None
     assert "same user" in (one.unlock or "")
+
+
+def test_a_rank_may_be_busy_waiting_for_others() -> None:
+    said = Machine(gpu={"sm_active_percent": 20.0}, trainer={"world_size": 2}).verdict(90)
+    assert found(said, "busy-not-effective") is None
+    assert (one := silent(said, "busy-not-effective")) is not None
+    assert "trace" in (one.unlock or "")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "told", "lacks"),
+    [
+        (refused("world_size"), False, ["world_size"]),
+        (refused("world_size") | {"thread_names": NCCL}, False, []),  # everybody may read these
+        ({"thread_names": NCCL}, False, []),  # ranks that a program started itself
+        ({"thread_names": NCCL, "world_size": 1}, True, None),
+        ({}, True, None),
+    ],
+)
+def test_who_may_be_a_rank_of_somebody_else_is_not_told_of_small_kernels(
+    trainer: dict[str, Any], told: bool, lacks: list[str] | None
+) -> None:
+    said = Machine(gpu={"sm_active_percent": 20.0}, trainer=trainer).verdict(90)
+    one = silent(said, "busy-not-effective")
+    assert (found(said, "busy-not-effective") is not None) == told
+    assert (one and [missing.metric for missing in one.missing]) == lacks

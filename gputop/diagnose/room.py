@@ -55,11 +55,34 @@ def together(parts: Sequence[Part], total: int | None) -> float | None:
     return min(float(union), sum(quotas.values()))
 
 
+class Share(NamedTuple):
+    """What a trainer has of the CPUs where all who have them together get as many: how many, of how many, with whom."""
+
+    cpus: float
+    total: float
+    who: Sequence[Trainer]
+
+
+def share(view: View, trainer: Trainer) -> Share:
+    """The smaller one: beside the ranks of its job on this machine, or beside all that train on the same CPUs."""
+    allowed, mates = trainer.allowed or 1.0, sharing(view, trainer)
+    own = Share(allowed / len(mates), allowed, mates)
+    total = len(affinity(trainer.process)) or view.frame.host.cpus_total
+    beside = _beside(view, trainer)
+    return Share(total / len(beside), total, beside) if total and total / len(beside) < own.cpus else own
+
+
 def share_of_cpus(view: View, trainer: Trainer) -> float:
     """CPUs for each rank of its job on this machine, and for it where all that train on the same ones get as many."""
-    each = (trainer.allowed or 1.0) / len(sharing(view, trainer))
-    total = len(affinity(trainer.process)) or view.frame.host.cpus_total
-    return min(each, total / len(_beside(view, trainer))) if total else each
+    return share(view, trainer).cpus
+
+
+def has_room(view: View, trainer: Trainer) -> bool:
+    """Whether one more loader fits into what it has of the CPUs; who has them for itself gives it what it leaves."""
+    mine = share(view, trainer)
+    if len(mine.who) > 1:
+        return most_loaders(mine.cpus) > trainer.loaders
+    return view.above(mine.total - (trainer.cores or 0.0), "starved-cpu-idle.spare")
 
 
 def unused(view: View, trainer: Trainer) -> float | None:
@@ -100,7 +123,12 @@ def full(view: View) -> bool:
 
 def fitting_loaders(wanted: float, cpus: float) -> int:
     """As many as are wanted, but a CPU for each, and one that is left for who trains."""
-    return min(math.ceil(wanted), max(1, math.floor(cpus) - 1))
+    return min(math.ceil(wanted), most_loaders(cpus))
+
+
+def most_loaders(cpus: float) -> int:
+    """Loaders that so many CPUs have room for."""
+    return max(1, math.floor(cpus) - 1)
 
 
 def rests(view: View, trainer: Trainer) -> bool:

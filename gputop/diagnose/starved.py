@@ -134,12 +134,13 @@ def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
     return Evidence(text=f"GPU busy {duty:.0f} %{gaps}", value=duty, unit="%", limit=100 * view.limit(limit))
 
 
-def cores(view: View, trainer: Trainer, limit: str = "saturation") -> Evidence:
-    """How much of the CPUs it may use it does use; the limit is a share of them."""
+def cores(view: View, trainer: Trainer, limit: str | None = "saturation") -> Evidence:
+    """How much of the CPUs it may use it does use; the limit is a share of them, none where another figure decided."""
     used, allowed = trainer.cores or 0.0, trainer.allowed or 0.0
     by = " by one rank" if trainer.ranked else ""  # its job's line on the screen is their sum
     text = f"{used:.1f} of {amount(allowed, 'CPU core')} in use{by}"
-    return Evidence(text=text, value=used, unit="cores", limit=view.limit(limit) * allowed)
+    most = None if limit is None else view.limit(limit) * allowed
+    return Evidence(text=text, value=used, unit="cores", limit=most)
 
 
 def guessed(trainer: Trainer) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from gputop.diagnose.cpu.blas import several_threads, slow
 from gputop.diagnose.dataloader import settings
+from gputop.diagnose.feed.filled import Filled, filled, in_use, limited, on_share
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.room import fitting_loaders, full, idle_cpus, share_of_cpus
+from gputop.diagnose.room import fitting_loaders, full, has_room, idle_cpus, share
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import (
     at_most,
@@ -16,13 +17,10 @@ from gputop.diagnose.starved import (
     cores,
     each_loader,
     guessed,
-    loading,
     oversubscribed,
     runs_out,
     starved,
     throttled,
-    told_to_load,
-    waiting,
     workers,
 )
 from gputop.diagnose.trainer import Trainer
@@ -54,45 +52,40 @@ _IF = "if they are loaders: "
     partly=("cpus_total",),
 )
 def starved_cpu_saturated(view: View) -> Iterator[Finding]:
-    """The GPU waits and every CPU it may use is busy loading."""
+    """The GPU waits and every CPU it may use is busy loading, or its share of them has as many loaders as fit."""
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer) or serves(trainer):
             continue
-        loaders_busy = trainer.loaders >= 1 and view.above(trainer.loader_cpu, "loader_cpu")
-        enough = trainer.loaders >= view.limit("loaders_share") * (trainer.allowed or math.inf)
-        own = (view.above(trainer.saturation, "saturation") and _loads(view, trainer)) or (loaders_busy and enough)
-        fill = () if own else _fill(view, trainer)
-        severity = view.by_share(trainer.lost)
-        if not (own or fill) or severity is None or oversubscribed(view, trainer) or throttled(view, trainer):
+        full_with, severity = filled(view, trainer), view.by_share(trainer.lost)
+        if full_with is None:
             continue
-        using = {name for process in trainer.tree for name in process.libraries}
-        several = several_threads(view, trainer)
-        unsure = guessed(trainer)
-        yield view.found(
-            trainer,
-            "warn" if unsure and severity == "crit" else severity,
-            f"waits for CPU work {f'of its {workers(trainer)}' if unsure else 'on its input'}{_together(fill)}",
-            evidence=(busy(view, trainer), cores(view, trainer), *_loaders(view, trainer), *_all_busy(view, fill)),
-            steps=(
-                *(_LOOK if unsure else ()),
-                *(_one_thread(view, trainer, using) if several else ()),
-                Step(text=f"{_IF if unsure else ''}make the input cheaper: {at_most(trainer)}"),
-                *_LESS_WORK,
-                *_fewer(fill),
-            ),
-            confidence=view.confidence(
-                0.6 if unsure else 0.9 if loaders_busy else 0.75, None if several and not using else trainer.loaders
-            ),
-            lost_share=trainer.lost,
-        )
+        view.once(("filled", trainer.identity), lambda: True)
+        if severity is not None and not oversubscribed(view, trainer) and not throttled(view, trainer):
+            yield _too_slow(view, trainer, severity, full_with)
 
 
-def _loads(view: View, trainer: Trainer) -> bool:
-    """Whether its CPUs are busy with its input: an optimizer on the CPU keeps them as busy, one thread a single one."""
-    if trainer.loaders:
-        return loading(trainer)
-    reads = view.above(trainer.taken, "loader-in-main.read_bytes_per_s") or told_to_load(view, trainer)
-    return reads and view.above(trainer.cores, "loader-in-main.cores")
+def _too_slow(view: View, trainer: Trainer, severity: Severity, full_with: Filled) -> Finding:
+    using = {name for process in trainer.tree for name in process.libraries}
+    several, unsure = several_threads(view, trainer), guessed(trainer)
+    sure = trainer.loaders >= 1 and view.above(trainer.loader_cpu, "loader_cpu")
+    return view.found(
+        trainer,
+        "warn" if unsure and severity == "crit" else severity,
+        f"waits for CPU work {f'of its {workers(trainer)}' if unsure else 'on its input'}{full_with.how}",
+        evidence=(busy(view, trainer), full_with.cores, *_loaders(view, trainer), *full_with.more),
+        steps=(
+            *(_LOOK if unsure else ()),
+            *full_with.first,
+            *(_one_thread(view, trainer, using) if several else ()),
+            Step(text=f"{_IF if unsure else ''}make the input cheaper: {at_most(trainer)}"),
+            *(_LESS_WORK[:-1] if full_with.first else _LESS_WORK),
+            *full_with.last,
+        ),
+        confidence=view.confidence(
+            0.6 if unsure else 0.9 if sure else 0.75, None if several and not using else trainer.loaders
+        ),
+        lost_share=trainer.lost,
+    )
 
 
 def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterator[Step]:
@@ -104,52 +97,6 @@ def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterato
         text=f"each loader computes with several threads{whose}: first try one thread a loader",
         command="export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1",
     )
-
-
-def _fill(view: View, trainer: Trainer) -> Sequence[Trainer]:
-    """Who keeps all CPUs of the machine busy with its input: this one, or several with it; nobody where others do."""
-    if not full(view) or (total := view.cpus()) is None:
-        return ()
-    crowd = [one for one in view.vectors() if _loads_hard(view, one)] if _loads_hard(view, trainer) else []
-    used = (view.mean("host", "cpu_percent") or 100.0) / 100 * total
-    if len(crowd) > 1 and view.above(sum(one.cores or 0.0 for one in crowd) / used, "together"):
-        return crowd
-    if not _loads(view, trainer):
-        return ()
-    others = (other.cores or 0.0 for other in view.vectors() if other is not trainer)
-    largest = (trainer.cores or 0.0) >= max(others, default=0.0)
-    return (trainer,) if largest and (trainer.cores or 0.0) >= 0.5 * view.limit("host_percent") / 100 * total else ()
-
-
-def _loads_hard(view: View, trainer: Trainer) -> bool:
-    """Whether each of its loaders uses a CPU, or would if it had not to wait for one."""
-    used = trainer.loader_cpu or 0.0
-    return trainer.loaders > 0 and view.above(used + waiting(trainer.loader_wait, used), "loader_cpu")
-
-
-def _jobs(fill: Sequence[Trainer]) -> int:
-    return len({one.process.job or one.key for one in fill})
-
-
-def _together(fill: Sequence[Trainer]) -> str:
-    if len(fill) < 2:
-        return ""
-    whose = f"{jobs} experiments" if (jobs := _jobs(fill)) > 1 else f"{len(fill)} ranks"
-    what = "those" if guessed(fill[0]) else "the loaders"
-    return f": the CPUs of the machine are full with {what} of {whose}"
-
-
-def _fewer(fill: Sequence[Trainer]) -> Iterator[Step]:
-    if _jobs(fill) > 1:
-        yield Step(text="run fewer experiments at a time on this machine: together they want more CPUs than it has")
-
-
-def _all_busy(view: View, fill: Sequence[Trainer]) -> Iterator[Evidence]:
-    percent = view.mean("host", "cpu_percent")
-    if len(fill) > 1 and percent is not None:
-        loaders, theirs = sum(one.loaders for one in fill), sum(one.cores or 0.0 for one in fill)
-        text = f"all {view.frame.host.cpus_total} CPUs {percent:.0f} % busy, {theirs:.1f} with these: {loaders} loaders"
-        yield Evidence(text=text, value=percent, unit="%", limit=view.limit("host_percent"))
 
 
 @rule(
@@ -164,51 +111,47 @@ def _all_busy(view: View, fill: Sequence[Trainer]) -> Iterator[Evidence]:
     needs=("busy_percent", "cpu_percent", "allowed_cpus", "cpus_total"),
 )
 def starved_cpu_idle(view: View) -> Iterator[Finding]:
-    """The GPU waits, every loader works as fast as it can, and CPUs are idle, its own and the machine's: too few."""
+    """The GPU waits, every loader works as fast as it can, and there is room for more, its own and the machine's."""
     for trainer in view.trainers():
         if trainer.loaders < 1 or not view.knows(trainer, "duty", "cores", "allowed", "loader_low"):
             continue
-        pressure = view.mean("host", "io_pressure")
-        blocked = trainer.loader_blocked
-        idle = view.below(trainer.saturation, "saturation") and view.above(trainer.loader_low, "loader_cpu")
-        if view.against.above(trainer.loader_cpu, "openblas-on-intel.loader_cores"):
-            continue  # each computes with several threads: one CPU is not what holds it up
-        waits = blocked is not None and not view.below(blocked, "blocked")
-        waits = waits or (pressure is not None and not view.below(pressure, "io_percent"))
+        if not limited(view, trainer) or not view.below(trainer.saturation, "saturation"):
+            continue
         severity = view.by_share(trainer.lost)
-        if not idle or waits or severity is None or not starved(view, trainer) or runs_out(view, trainer):
+        if severity is None or not starved(view, trainer) or runs_out(view, trainer):
             continue
         if view.cpus() is None or not view.knows(view.frame.host, "cpu_percent") or full(view.against):
             continue
+        if view.once(("filled", trainer.identity), lambda: False) or not has_room(view, trainer):
+            continue  # the rule before this one speaks of it
         if view.above(spare := idle_cpus(view, trainer), "spare"):
-            yield _too_few(view, trainer, severity, spare or 0.0, (blocked, pressure))
+            yield _too_few(view, trainer, severity, spare or 0.0)
 
 
-def _too_few(
-    view: View, trainer: Trainer, severity: Severity, spare: float, optional: tuple[float | None, ...]
-) -> Finding:
+def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> Finding:
     """`spare`: CPUs of the machine that it may take beside its own."""
-    wanted = fitting_loaders(trainer.loaders * view.limit("more") / (trainer.duty or 1.0), share_of_cpus(view, trainer))
-    wanted = min(wanted, trainer.loaders + max(1, math.floor(spare)))
-    unsure, torch = guessed(trainer), torchlike(trainer)
+    mine = share(view, trainer)
+    more = trainer.loaders + max(1, math.floor(spare))
+    wanted = min(fitting_loaders(trainer.loaders * view.limit("more") / (trainer.duty or 1.0), mine.cpus), more)
+    # what is left of CPUs that nobody else has is room for one, though it would be the trainer's
+    wanted = max(wanted, trainer.loaders + 1)
+    unsure, torch, together = guessed(trainer), torchlike(trainer), len(mine.who) > 1
     command = f"DataLoader(..., num_workers={wanted}, {settings(trainer)}, prefetch_factor=4)"
-    steps = [
-        Step(
-            text=f"{_IF if unsure else ''}use more{' of them' if unsure else ' loaders'}: {at_most(trainer)}",
-            command=command if torch else None,
-        ),
-        Step(text="then try some more and some fewer: the best number is where samples per second stop growing"),
-    ]
-    if wanted <= trainer.loaders:
-        share = Step(text="give the job more CPUs: it has as many loaders as its share of those of the machine allows")
-        steps = [share, *_LESS_WORK[:-1]]
+    used = (in_use(mine), on_share(trainer, mine)) if together else (cores(view, trainer),)
     return view.found(
         trainer,
         "warn" if unsure and severity == "crit" else severity,
         f"waits for its {workers(trainer)}: too few of them{', perhaps' if unsure else ''}",
-        evidence=(busy(view, trainer), *_loaders(view, trainer), cores(view, trainer)),
-        steps=(*(_LOOK if unsure else ()), *steps),
-        confidence=view.confidence(0.5 if unsure else 0.7, *optional),
+        evidence=(busy(view, trainer), *_loaders(view, trainer), *used),
+        steps=(
+            *(_LOOK if unsure else ()),
+            Step(
+                text=f"{_IF if unsure else ''}use more{' of them' if unsure else ' loaders'}: {at_most(trainer)}",
+                command=command if torch else None,
+            ),
+            Step(text="then try some more and some fewer: the best number is where samples per second stop growing"),
+        ),
+        confidence=view.confidence(0.5 if unsure else 0.7, trainer.loader_blocked, view.mean("host", "io_pressure")),
         lost_share=trainer.lost,
     )
 
