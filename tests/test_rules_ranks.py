@@ -9,6 +9,7 @@ import pytest
 
 from gputop.diagnose.engine import Verdict
 from gputop.model import Frame, GpuShare, Network
+from gputop.told import limit
 from tests.judged import Machine, after, found, refused, scenario, silent
 from tests.teams import NCCL, lines, team
 
@@ -132,6 +133,23 @@ def test_network_bound_names_the_idle_adapter_and_the_setting() -> None:
     assert told is not None
     assert told.steps[1].command == "NCCL_IB_HCA=" + ",".join(f"mlx5_{n}" for n in range(4))
     assert lines(told)[-1] == "4 of its 8 ranks are on this machine"
+
+
+def test_what_a_link_carries_is_held_against_the_limit_that_decided_in_the_unit_of_the_text() -> None:
+    networks = (link(0.3, 0.25), IDLE_PORT)
+    told = found(after(team(lambda _: LOW, ranks=2, world=8, host={"networks": networks}), 50), "network-bound")
+    assert told is not None
+    carried, idle, *_ = told.evidence
+    assert carried.text == "eth0 sends 3 and receives 2.5 of 10 Gb/s"
+    assert (carried.value, carried.unit, carried.limit) == (pytest.approx(2.5), "Gb/s", 1.0)
+    assert (idle.unit, limit(carried)) == ("Gb/s", "1 Gb/s")
+    told = found(after(team(lambda _: LOW, ranks=2, world=8, host={"networks": networks[:1]}), 50), "network-bound")
+    assert told is None
+    full = found(
+        after(team(lambda _: LOW, ranks=2, world=8, host={"networks": (link(0.93, 0.9),)}), 50), "network-bound"
+    )
+    assert full is not None
+    assert (full.evidence[0].value, full.evidence[0].limit) == (pytest.approx(9.3), pytest.approx(7.0))
 
 
 def test_adapters_of_aws_are_used_by_a_plugin() -> None:

@@ -137,19 +137,25 @@ def _severity(view: View, team: Team) -> Severity:
 
 
 def _gbits(rate: float | None) -> str:
-    return f"{8 * (rate or 0.0) / 1e9:.3g}"
+    return f"{_in_gbits(rate or 0.0):.3g}"
 
 
-def _carried(view: View, link: Network) -> Evidence:
+def _in_gbits(rate: float) -> float:
+    """As links are sold, and as the texts have it."""
+    return 8 * rate / 1e9
+
+
+def _carried(view: View, link: Network, decided: float, limit: float) -> Evidence:
+    """`decided`: the rate that was held against `limit`, both in bytes a second."""
     sent, received = _rates(view, link)
     top = f" of {_gbits(link.speed_bytes_per_s)}" if link.speed_bytes_per_s else ""
     share = _share(view, link)
     often = f", nearly full in {100 * share:.0f} % of the samples" if share else ""
     return Evidence(
         text=f"{link.name} sends {_gbits(sent)} and receives {_gbits(received)}{top} Gb/s{often}",
-        value=max(sent, received),
-        unit="B/s",
-        limit=view.limit("full") * link.speed_bytes_per_s if link.speed_bytes_per_s else None,
+        value=_in_gbits(decided),
+        unit="Gb/s",
+        limit=_in_gbits(limit),
     )
 
 
@@ -172,12 +178,12 @@ def _team(team: Team) -> Evidence:
 
 
 def _is_full(view: View, team: Team, link: Network) -> Finding:
-    strain = tuple(_strain(view, link))
+    strain, most = tuple(_strain(view, link)), view.limit("full") * (link.speed_bytes_per_s or 0.0)
     return view.found(
         team.job,
         _severity(view, team),
         f"waits for the network: {link.name} is full",
-        evidence=(_carried(view, link), *strain, _team(team)),
+        evidence=(_carried(view, link, max(_rates(view, link)), most), *strain, _team(team)),
         steps=(*_LESS, Step(text="or a faster link between the machines")),
         confidence=0.8 if strain else 0.7,
         gpus=[uuid for one in team.ranks for uuid in one.uuids],
@@ -193,12 +199,12 @@ def _over_tcp(view: View, team: Team, carrier: Network, idle: Sequence[Network])
         "warn",
         f"exchanges its gradients over TCP on {carrier.name}, while {'EFA' if efa else 'InfiniBand'} is idle",
         evidence=(
-            _carried(view, carrier),
+            _carried(view, carrier, min(_rates(view, carrier)), view.limit("tcp_bytes_per_s")),
             Evidence(
                 text=f"{', '.join(adapters[:3])}{' …' if len(adapters) > 3 else ''} ({speed} Gb/s each) carry nothing",
-                value=max(max(_rates(view, port)) for port in idle),
-                unit="B/s",
-                limit=view.limit("idle") * (idle[0].speed_bytes_per_s or 0.0),
+                value=_in_gbits(max(max(_rates(view, port)) for port in idle)),
+                unit="Gb/s",
+                limit=_in_gbits(view.limit("idle") * (idle[0].speed_bytes_per_s or 0.0)),
             ),
             *_strain(view, carrier),
             _team(team),
