@@ -119,6 +119,15 @@ def test_shm_nearly_full(used: Any, total: float, severity: str | None) -> None:
     assert (finding and finding.severity) == severity
 
 
+@pytest.mark.parametrize(
+    ("used", "limit"), [(61.0, 92), (55.0, 80), (lambda t: 24.0 + 0.1 * t, 50)], ids=["crit", "warn", "fills"]
+)
+def test_shm_nearly_full_says_which_limit_decided(used: Any, limit: float) -> None:
+    finding = shm(used)
+    assert finding is not None
+    assert finding.evidence[0].limit == limit
+
+
 def test_shm_nearly_full_tells_how_large_it_should_be() -> None:
     finding = shm(61.0)
     assert finding is not None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
@@ -25,12 +26,18 @@ def partitioned(trainer: Trainer) -> bool:
     return any(gpu.parent_uuid is not None or gpu.mig_mode for gpu in trainer.gpus)
 
 
-def at_work(trainer: Trainer, *, memory: bool = True) -> Iterator[Evidence]:
-    """What of the chip is in use, as far as it tells; `memory`: its bandwidth too."""
+def at_work(
+    trainer: Trainer, *, memory: bool = True, limits: Mapping[str, float] = MappingProxyType({})
+) -> Iterator[Evidence]:
+    """What of the chip is in use, as far as it tells; `memory`: its bandwidth too.
+
+    `limits`: of the units by which a rule decided, by how they are called, as shares.
+    """
     moved = trainer.dram if memory else None
     for name, share in (("tensor cores", trainer.tensor), ("SMs", trainer.sm), ("memory bandwidth", moved)):
         if share is not None:
-            yield Evidence(text=f"{name} {100 * share:.0f} %", value=100 * share, unit="%")
+            limit = 100 * limits[name] if name in limits else None
+            yield Evidence(text=f"{name} {100 * share:.0f} %", value=100 * share, unit="%", limit=limit)
     if trainer.power_share is not None and trainer.works_on:
         watts, limit = trainer.works_on[0].power_watts or 0.0, trainer.works_on[0].power_limit_watts or 0.0
         yield Evidence(text=f"{watts:.0f} of {limit:.0f} W", value=watts, unit="W", limit=limit)

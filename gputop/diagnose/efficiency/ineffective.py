@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.diagnose.efficiency.chip import at_work, dram_of_top, duty, partitioned
+from gputop.diagnose.efficiency.chip import DRAM_TOP, at_work, dram_of_top, duty, partitioned
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
@@ -47,7 +47,11 @@ def busy_not_effective(view: View) -> Iterator[Finding]:
             trainer,
             units or "info",
             "keeps its GPU busy with little of it at work",
-            evidence=(duty(trainer, busy, view.limit("busy_percent")), *at_work(trainer), *_clock(view, trainer)),
+            evidence=(
+                duty(trainer, busy, view.limit("busy_percent")),
+                *at_work(trainer, limits=_decided(view, units)),
+                *_clock(view, trainer),
+            ),
             steps=_STEPS,
             confidence=0.75 if units else 0.5,
         )
@@ -60,6 +64,14 @@ def _severity(view: View, trainer: Trainer) -> Severity | None:
     tensor, dram = trainer.tensor, dram_of_top(trainer)
     little = view.below(trainer.sm, "sm") and view.below(tensor, "tensor") and view.below(dram, "dram")
     return "info" if little else None
+
+
+def _decided(view: View, severity: Severity | None) -> dict[str, float]:
+    """The limits that the units of the chip were below."""
+    if severity == "warn":
+        return {"SMs": view.limit("few_sm")}
+    limits = {"SMs": view.limit("sm"), "tensor cores": view.limit("tensor")}
+    return limits | {"memory bandwidth": DRAM_TOP * view.limit("dram")} if severity else {}
 
 
 def _draws_little(view: View, trainer: Trainer) -> bool:

@@ -105,10 +105,11 @@ def _waits(view: View, trainer: Trainer) -> Finding:
             limit=view.limit("link") * most if most and full else view.limit("bytes_per_s"),
         ),
         busy(view, trainer, "duty"),
-        *at_work(trainer),
+        *at_work(trainer, limits={} if full else {"SMs": view.limit("sm")}),
     ]  # fmt: skip
     if not full:
-        evidence.append(Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%"))
+        limit = 100 * view.limit("main")
+        evidence.append(Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=limit))
     steps = [*(_of_states(trainer) if _states(view, trainer) else _of_batches(trainer))]
     if gpu.pcie_generation and gpu.pcie_generation_max and gpu.pcie_generation < gpu.pcie_generation_max:
         steps.append(

@@ -76,6 +76,7 @@ def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[floa
         severity = "crit"
     if store is not None:
         severity = "warn" if severity == "crit" else "info"
+    limit = "crit_used" if severity == "crit" else "used" if nearly else "growing_used"
     much = "has next to no room left in" if nearly and not ample else "fills"
     yield view.found(
         thing,
@@ -83,21 +84,23 @@ def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[floa
         f"has {size(total - peak)} left in /dev/shm, which is {100 * peak / total:.0f} % full"
         if calm
         else f"{much} /dev/shm: {'loaders may die with a bus error' if loaders else 'NCCL may fail to start'}",
-        evidence=tuple(_evidence(view, peak, total, loaders, full_in_s)) + tuple(_owner(store)),
+        evidence=tuple(_evidence(view, peak, total, loaders, full_in_s, limit)) + tuple(_owner(store)),
         steps=tuple(_steps(view, thing, total)) if loaders and not calm else (_LEFT,),
         confidence=0.9,
     )
 
 
-def _evidence(view: View, peak: float, total: float, loaders: int, full_in_s: float | None) -> Iterator[Evidence]:
+def _evidence(
+    view: View, peak: float, total: float, loaders: int, full_in_s: float | None, limit: str
+) -> Iterator[Evidence]:
+    """`limit`: the name of the one that decided."""
     usual = ", what Docker gives by default" if total == _DOCKER else ""
-    limit = 100 * view.limit("used")
     hands = f", with {amount(loaders, 'loader')}" if loaders else ""
     text = f"{size(peak)} of {size(total)} in use{usual}{hands}"
-    yield Evidence(text=text, value=100 * peak / total, unit="%", limit=limit)
+    yield Evidence(text=text, value=100 * peak / total, unit="%", limit=100 * view.limit(limit))
     if full_in_s is not None:
-        limit = view.limit("full_in_s")
-        yield Evidence(text=f"full in {ago(full_in_s)} if it goes on", value=full_in_s, unit="s", limit=limit)
+        most = view.limit("full_in_s")
+        yield Evidence(text=f"full in {ago(full_in_s)} if it goes on", value=full_in_s, unit="s", limit=most)
 
 
 def _owner(store: Process | None) -> Iterator[Evidence]:
