@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from gputop.diagnose import Finding
+from gputop.diagnose.finding import Subject
 from gputop.diagnose.room import Part, together
+from gputop.export.verdicts import subject as as_told
 from gputop.model import Frame
+from gputop.ui.advice.states import states
 from tests.judged import after, found
 from tests.test_experiments import seen
 from tests.test_rules_cpu import experiments
@@ -23,6 +27,55 @@ def test_threads_host_divides_the_quota_of_a_container() -> None:
     assert finding is not None
     assert finding.headline == "runs 44 compute threads of 4 trainers on 8 CPUs"
     assert finding.steps[1].command == "torch.set_num_threads(2)"
+
+
+def test_threads_host_names_the_trainers_that_run_the_threads() -> None:
+    made = experiments(4)
+
+    def frame(t: float) -> Frame:
+        """The last of them needs one thread, so that it has no part in this."""
+        now = made(t)
+        *others, last = now.processes
+        return replace(now, processes=(*others, replace(last, busy_threads=1, omp_threads=1)))
+
+    said, now = after(frame), frame(150.0)
+    finding = found(said, "threads-host")
+    assert finding is not None
+    assert finding.subject.kind == "host"
+    about = as_told(finding.subject, now)
+    assert about["pids"] == [process.pid for process in now.processes[:-1]]
+    assert about["gpus"] == [gpu.index for gpu in now.gpus[:-1]]
+    assert finding.primary
+
+
+def test_who_runs_them_may_change_without_a_new_finding() -> None:
+    made = experiments(5)
+
+    def frame(t: float) -> Frame:
+        now = made(t)
+        rests = int(t / 40) % 5
+        processes = (replace(one, busy_threads=1) if n == rests else one for n, one in enumerate(now.processes))
+        return replace(now, processes=tuple(processes))
+
+    finding = found(after(frame), "threads-host")
+    assert finding is not None
+    assert len(finding.subject.processes) == 4
+    assert finding.since_s > 100
+
+
+def test_a_trainer_with_a_word_of_its_own_keeps_it_beside_that_of_the_machine() -> None:
+    now = experiments(2)(0.0)
+    first, second = (process.identity for process in now.processes)
+    host = Finding(
+        rule="threads-host", severity="crit", headline="", primary=True, state="threads",
+        subject=Subject(kind="host", processes=(first, second), gpus=tuple(gpu.uuid for gpu in now.gpus)),
+    )  # fmt: skip
+    own = Finding(
+        rule="starved-cpu-idle", severity="warn", headline="", primary=True, state="input wait",
+        subject=Subject(kind="process", processes=(first,), job=now.processes[0].job),
+    )  # fmt: skip
+    told = states((host, own), now)
+    assert [state.word for process in now.processes if (state := told.of(process))] == ["input wait", "threads"]
 
 
 def test_a_notebook_that_rests_gets_no_threads() -> None:

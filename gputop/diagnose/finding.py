@@ -22,9 +22,10 @@ class Subject:
 
 
 def told_apart(subject: Subject) -> object:
-    """What tells a subject from others while it lasts: the GPUs of a process may change."""
+    """What tells a subject from others while it lasts: the GPUs of a process may change, and who uses the machine."""
     kind = subject.kind
-    return kind, subject.processes if kind == "process" else subject.job if kind == "job" else subject.gpus
+    of = {"process": subject.processes, "job": subject.job, "gpu": subject.gpus}
+    return kind, of.get(kind)
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,8 @@ def _joined(same: list[Finding], job: str, ranks: int) -> Finding:
 
 def _group(subject: Subject, tenants: Tenants) -> _Group:
     """Who shares one primary finding: a GPU belongs to the job that computes on it."""
+    if subject.kind == "host":
+        return "host", None
     if subject.job is not None:
         return "job", subject.job
     if subject.kind == "gpu":

@@ -67,7 +67,9 @@ class Steady:
         """These do something else now: what has not come in yet begins anew."""
         fresh = set(trainers)
         for one in self._known.values():
-            if one.shown_s is None and fresh.intersection(one.newest.subject.processes):
+            subject = one.newest.subject
+            # of the machine it is not over because one of many does something else
+            if one.shown_s is None and subject.kind != "host" and fresh.intersection(subject.processes):
                 one.hits.clear()
 
     def _step(self, one: Candidate, now_s: float, on_s: float) -> None:

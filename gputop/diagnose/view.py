@@ -14,7 +14,7 @@ from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.subjects import Thing, subject_of
 from gputop.diagnose.trainer import Trainer
 from gputop.history import History
-from gputop.model import Frame, Missing
+from gputop.model import Frame, Identity, Missing
 
 _T = TypeVar("_T")
 _NO_CPUS = "how many CPUs the machine has: in a recording by hand, cpus_total of its host"
@@ -130,14 +130,17 @@ class View(Numbers):
         lost_share: float | None = None,
         state: str | None = None,
         gpus: Iterable[str] = (),
+        processes: Iterable[Identity] = (),
     ) -> Finding:
         """A finding of this rule about a subject. The headline follows the subject's name: `waits for its loaders`.
 
-        `gpus`: uuids of those of a job that it is about.
+        `gpus`: uuids of those of a job, or of the machine, that it is about; `processes`: those of the machine.
         """
         subject = subject_of(thing)
         if gpus:
             subject = replace(subject, gpus=tuple(dict.fromkeys(gpus)))
+        if processes:
+            subject = replace(subject, processes=tuple(processes))
         return Finding(
             rule=self._rule, severity=severity, subject=subject, headline=headline, evidence=evidence,
             steps=steps, confidence=confidence, grade=grade, healthy=healthy, lost_share=lost_share,

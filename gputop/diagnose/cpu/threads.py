@@ -143,6 +143,8 @@ def threads_host(view: View) -> Iterator[Finding]:
             steps=(*limit_threads(max(1, each), "each of them")[:2], *_pin(view, work, each)),
             confidence=view.confidence(0.8, waited),
             lost_share=_lost(crowd.trainers),
+            gpus=[uuid for trainer in crowd.trainers for uuid in trainer.uuids],
+            processes=[trainer.identity for trainer in crowd.trainers],
         )
 
 

@@ -39,6 +39,8 @@ def states(findings: Iterable[Finding], frame: Frame) -> States:
         if not (finding.state and (finding.primary or finding.healthy or finding.severity != "info")):
             continue
         said, subject = word(finding), finding.subject
+        if subject.kind == "host":
+            continue  # below: who has a word of its own keeps it
         for identity in subject.processes:
             processes.setdefault(identity, said)
         if subject.job is not None:
