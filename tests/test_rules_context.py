@@ -77,6 +77,7 @@ def test_a_pool_that_prepares_its_data_is_no_training() -> None:
 def test_no_cuda_context_says_how_to_move() -> None:
     told = found(on_cpu().verdict(200), "no-cuda-context")
     assert told is not None
+    assert told.evidence[1].text == "no CUDA context on the GPU, which is 0 % busy", "there is one"
     assert told.primary
     assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 8m 8s after its start"
     assert told.steps[2].command == 'model.to("cuda"); x = x.to("cuda", non_blocking=True)'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -95,7 +96,7 @@ def test_it_names_what_changed_with_it() -> None:
     assert finding.headline.startswith("became 12 % slower")
     assert finding.headline.endswith("when something else changed")
     assert [item.text for item in finding.evidence] == [
-        "its GPU was busy 97 %, now 85 % (-12 %)",
+        "its GPU was busy 97 %, now 85 % (12 % less)",
         "the clock of its GPU fell from 1980 to 1700 MHz",
         "the CPUs of the machine are 66 % busy, 10 % before",
         "stress-ng of user bob began then and uses 9.0 CPUs",
@@ -115,6 +116,7 @@ def test_by_its_steps_it_is_inside_the_program() -> None:
     assert finding.headline.endswith("for a reason inside the program")
     first = finding.evidence[0]
     assert first.text.startswith("its steps took 1.")
+    assert re.search(r"s, now 1\.\d\d s \(\d\d % fewer a second\)$", first.text)
     assert (first.limit, first.value) == (pytest.approx(1.2, rel=0.03), pytest.approx(1.5, rel=0.03))
     assert finding.primary
 

@@ -246,6 +246,13 @@ def test_head_of_line(changes: dict[str, Any], fires: bool) -> None:
     assert finding is None or ("in_order=False" in (finding.steps[0].command or "") and finding.severity == "warn")
 
 
+@pytest.mark.parametrize(("cpu", "often"), [(20.0, "mostly"), (50.0, "often")])
+def test_loaders_that_work_half_of_the_time_do_not_mostly_sleep(cpu: float, often: str) -> None:
+    finding = found(asleep(loader={"cpu_percent": cpu}).verdict(90), "head-of-line")
+    assert finding is not None
+    assert finding.headline.startswith(f"waits for loaders that {often} sleep")
+
+
 @pytest.mark.parametrize(
     ("host", "reads", "network"),
     [

@@ -227,10 +227,11 @@ def _evidence(view: View, change: Change, meanwhile: tuple[Evidence, ...]) -> tu
     digits = 2 if change.unit == "s" else 0
     amount = f"{change.before:.{digits}f} {change.unit}, now {change.after:.{digits}f} {change.unit}"
     was = {"its steps": f"its steps took {amount}", "its GPU": f"its GPU was busy {amount}"}
+    less = f"{100 * change.slower:.0f} % {'fewer a second' if change.unit == 's' else 'less'}"
     others = ", the CPUs and other programs" if view.frame.host.cpus_total else " and the CPUs"
     return (
         Evidence(
-            text=f"{was.get(change.what, f'{change.what} was {amount}')} ({-100 * change.slower:.0f} %)",
+            text=f"{was.get(change.what, f'{change.what} was {amount}')} ({less})",
             value=change.after,
             unit=change.unit,
             limit=change.before,

@@ -102,7 +102,9 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,  # type: ignore[arg-type]
-        f"waits for one of its {workers(trainer)}" if slow else _asleep(trainer) + (_OR_NETWORK if fetches else ""),
+        f"waits for one of its {workers(trainer)}"
+        if slow
+        else _asleep(view, trainer) + (_OR_NETWORK if fetches else ""),
         evidence=tuple(evidence),
         steps=steps,
         confidence=view.confidence(0.55, _reads(view, trainer), view.mean("host", "receive_bytes_per_s")),
@@ -113,9 +115,10 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
 _OR_NETWORK = ", or data that comes over the network"
 
 
-def _asleep(trainer: Trainer) -> str:
+def _asleep(view: View, trainer: Trainer) -> str:
+    asleep = (trainer.loader_cpu or 0.0) <= view.limit("workers-oversized.asleep")
     whom = f"its {workers(trainer)}" if guessed(trainer) else "loaders"
-    return f"waits for {whom} that mostly sleep: single slow samples may hold up the rest"
+    return f"waits for {whom} that {'mostly' if asleep else 'often'} sleep: single slow samples may hold up the rest"
 
 
 def _reads(view: View, trainer: Trainer) -> float | None:

@@ -112,6 +112,12 @@ def _moves(view: View, trainer: Trainer) -> bool:
     return any(view.against.above(one, "files_bytes_per_s") for one in moved)
 
 
+def _without_context(gpus: int, busiest: float) -> str:
+    if gpus < 2:
+        return f"no CUDA context on the GPU, which is {busiest:.0f} % busy"
+    return f"no CUDA context on any of {gpus} GPUs, of which the busiest is {busiest:.0f} % busy"
+
+
 def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     hidden, prepares = trainer.process.visible_gpus in ("", "-1"), _prepares(view, trainer)
     cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
@@ -125,7 +131,7 @@ def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
             unit="cores",
             limit=view.limit("cores"),
         ),
-        Evidence(text=f"no CUDA context on any GPU, of which the busiest of {len(gpus)} is {busiest:.0f} % busy"),
+        Evidence(text=_without_context(len(gpus), busiest)),
     ]
     if hidden:
         evidence.append(Evidence(text=f"CUDA_VISIBLE_DEVICES={trainer.process.visible_gpus} hides all GPUs from it"))
