@@ -77,6 +77,7 @@ def showcase() -> Scenario:
         title="eight GPUs: a job that waits for its disk, a power cap, a hot card, a forgotten notebook",
         server=replace(server, cards=cards),
         past_s=SOON_S,
+        watched_s=720,  # a notebook is forgotten after ten minutes
         far_past_s=8400,
     )
 
