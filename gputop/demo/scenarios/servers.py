@@ -12,6 +12,7 @@ from gputop.demo.scenarios.parts import (
     ONSET_S,
     ROOT,
     SCRATCH,
+    SOON_S,
     dgx,
     each,
     fault,
@@ -21,8 +22,6 @@ from gputop.demo.scenarios.parts import (
     workstation,
 )
 from gputop.demo.server import GIB, MIB, Dip, Heat, Scenario
-
-SOON_S = 150  # of a past that is enough for every verdict there is to be had: the demo opens at once
 
 WAITING = replace(
     HEALTHY,
