@@ -214,11 +214,6 @@ def test_heat_leads_only_where_it_costs_enough(lost: float | None, lead: str) ->
     assert leads == ["thermal" if lead == "thermal" else "gpu-bound-healthy"]
 
 
-def test_nothing_is_called_healthy_beside_a_warning() -> None:
-    healthy = of_process("gpu-bound-healthy", severity="info", healthy=True)
-    assert [one.rule for one in told(healthy, of_process("starved-cpu-idle"))] == ["starved-cpu-idle"]
-
-
 def test_abstentions_for_the_same_reason_are_one() -> None:
     said = Machine(gpu={"throttled_power_percent": None}).verdict(3)
     (one,) = [silent for silent in said.abstained if silent.rule == "power"]

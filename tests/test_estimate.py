@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gputop.demo.generator import WINDOW_S, Pulse, shares
-from gputop.diagnose.estimate import attenuation, change_point, leak, period, shape, slope, spacing
+from gputop.diagnose.estimate import attenuation, change_point, leak, period, shape, slope, spacing, swing
 
 MIB, GIB = 2.0**20, 2.0**30
 MINUTES_15 = 900
@@ -69,6 +69,19 @@ def test_noise_has_no_period() -> None:
 @pytest.mark.parametrize(("windows", "left"), [(1, 0.0), (2, 0.64), (4, 0.9), (100, 1.0)])
 def test_attenuation(windows: float, left: float) -> None:
     assert attenuation(windows, 1.0) == pytest.approx(left, abs=0.01)
+
+
+@pytest.mark.parametrize("duty", [0.3, 0.45, 0.6])
+@pytest.mark.parametrize(("windows", "so_long"), [(1.35, False), (1.5, False), (2.6, True), (3, True), (6, True)])
+def test_steps_that_are_too_short_swing_less_than_those_they_look_like(
+    windows: float, duty: float, so_long: bool
+) -> None:
+    values = busy(windows * WINDOW_S, duty)
+    rhythm, spread = period(values, WINDOW_S), shape(values)
+    assert rhythm is not None
+    assert spread is not None
+    whole = 100 * swing(spread.mean / 100, rhythm.seconds / WINDOW_S)
+    assert (spread.high - spread.low >= 0.75 * whole) is so_long
 
 
 def test_slope_does_not_mind_an_outlier_or_a_gap() -> None:

@@ -84,7 +84,8 @@ def test_a_build_beside_an_experiment() -> None:
     assert (other.name, other.experiment, other.resource) == ("stress-ng of user bob", None, "cpu")
     assert other.taken == pytest.approx(14.4, abs=0.3)
     assert other.share == pytest.approx(0.9, abs=0.02)
-    assert (one.fit.cpus, one.fit.threads) == ("0-7", 8)  # half of them, near its GPU
+    assert (one.fit.cpus, one.fit.threads) == ("0-7", 1)  # half of them, near its GPU; and the thread it has
+    assert one.fit.prefix == "taskset -c 0-7"
     assert told.moved_bytes_per_s is not None
     assert one.io_share == pytest.approx(6e6 / told.moved_bytes_per_s, rel=0.1)
 
@@ -116,6 +117,44 @@ def test_no_more_than_it_may_use(trainer: dict[str, Any], cpus: str, threads: in
 def test_loaders_that_feed_the_gpu_and_fit(loaders: int, cpu: float, busy: float, fit: int | None) -> None:
     machine = Machine(gpu={"busy_percent": busy}, loader={"cpu_percent": cpu}, loaders=loaders)
     assert alone(machine).fit.loaders == fit
+
+
+@pytest.mark.parametrize(
+    ("loaders", "cpu", "busy", "omp", "threads", "fit"),
+    [
+        (0, 0.0, 50.0, None, 16, None),
+        (6, 50.0, 95.0, None, 13, None),  # 16 - 6 x 0.5
+        (6, 50.0, 95.0, 4, 4, None),
+        (2, 97.0, 50.0, None, 11, 5),  # 16 - 5 x 0.97
+        (16, 97.0, 50.0, None, 1, None),  # all of them are needed
+        (40, 20.0, 95.0, None, 8, 15),  # fifteen do what forty did
+        (40, 20.0, 50.0, 1, 1, None),  # they wait, and there are CPUs for all
+        (40, 80.0, 50.0, 1, 1, 15),  # they are in each other's way
+    ],
+)
+def test_threads_and_busy_loaders_share_the_cpus(
+    loaders: int, cpu: float, busy: float, omp: int | None, threads: int, fit: int | None
+) -> None:
+    trainer = {"omp_threads": omp, "libraries": ("torch",), "affinity": "0-15"}
+    one = alone(Machine(gpu={"busy_percent": busy}, loader={"cpu_percent": cpu}, loaders=loaders, trainer=trainer))
+    assert (one.fit.threads, one.fit.loaders) == (threads, fit)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("starved-cpu-saturated-shared", 0),
+        ("cpu-slow", 0),
+        ("showcase", 0),
+        ("gpu-shared", 0),
+        ("threads-host", 4),
+        ("starved-cpu-idle", 1),
+    ],
+)
+def test_nothing_is_said_where_nothing_would_change(name: str, lines: int) -> None:
+    scene = Scene(update=update(), sheet=sheet(update()), look=Look(), together=lambda: at(name, 300))
+    text = [line.strip(200).text for line in experiments(scene, 200)]
+    assert sum("fits with" in line for line in text) == lines
 
 
 SHARE = GpuShare(uuid="G", busy_percent=45.0)

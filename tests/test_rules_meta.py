@@ -65,8 +65,14 @@ def test_blind_spots_are_told_with_the_rules_they_silence() -> None:
     told = found(said, "blind-spots")
     assert told is not None
     assert not told.primary
-    assert "libraries is denied: openblas-on-intel cannot judge" in [item.text for item in told.evidence]
+    hidden = "read_chars_per_s is denied: io-bound, network-fs-bound cannot judge"
+    assert hidden in [item.text for item in told.evidence]
     assert any("sudo" in step.text for step in told.steps)
+
+
+def test_nobody_names_what_is_in_a_blind_spot() -> None:
+    _, said = scenario("blind-spots")[-1]
+    assert {one.rule for one in said.findings} == {"starved-cause-unknown", "blind-spots"}
 
 
 @pytest.mark.parametrize(("reason", "fires"), [("denied", True), ("unsupported", True), ("absent", False)])

@@ -102,8 +102,8 @@ def _place(job: Job, rank: int) -> dict[str, Any]:
 def _thread_names(job: Job) -> tuple[tuple[str, int], ...]:
     cuda = int(any(job.ranks))
     trains = int(any(work.duty > 0 for _, work in job.work))  # torch starts it with the first backward pass
-    loads = int(job.loaders > 0)
-    named = (("cuda-EvtHandlr", cuda), ("pt_autograd_0", cuda * trains), ("pt_data_pin", cuda * loads))
+    pins = int(job.loaders > 0 and job.pins)
+    named = (("cuda-EvtHandlr", cuda), ("pt_autograd_0", cuda * trains), ("pt_data_pin", cuda * pins))
     ranks = (("pt_nccl_heartbt", 1), ("pt_nccl_watchdg", 1)) if job.launcher_command else ()
     known = tuple(entry for entry in (*named, *ranks) if entry[1])
     return (("python", job.threads - len(known)), *known)

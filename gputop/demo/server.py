@@ -95,6 +95,7 @@ class Job:
     launcher_command: tuple[str, ...] = ()  # empty: no process of its own
     launcher_threads: int = 1
     loaders: int = 0  # of each rank
+    pins: bool = True  # what those load, in a thread of its own
     loader_pid: int = 0  # the first one's
     threads: int = 63  # of a rank
     rank_rss: float = 14 * GIB
@@ -232,4 +233,5 @@ class Scenario:
     open_at_s: float = 300.0  # what the monitor shows first; the trouble began at 120 s
     length_s: float = 600.0
     past_s: int = 900  # how long before the opening everything was already watched, second by second
+    watched_s: int = 0  # how long before the opening it was already watched, seldom
     far_past_s: float = 0.0  # how long before the opening GPUs and host were already watched, coarsely

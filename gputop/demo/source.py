@@ -19,6 +19,7 @@ from gputop.source import EVERYTHING, Interest, Wish
 
 _DAEMONS_S = 5.0
 _NOTICE_S = 1.0  # after which another scenario begins, however seldom somebody looks
+_SELDOM_S = 5  # a glance now and then: who opens a demo does not want to wait until its past is over
 _COARSE_S = 15  # as the history keeps what is older
 
 
@@ -103,13 +104,13 @@ class Demo:
     def long_past(self) -> Iterator[Frame]:
         """The GPUs alone, every 15 s, of the time before everything was watched."""
         self._enter()
-        for ago in range(int(self.scenario.far_past_s), self._near_s, -_COARSE_S):
+        for ago in range(int(self.scenario.far_past_s), max(self._near_s, self.scenario.watched_s), -_COARSE_S):
             yield self._coarse(self.at_s - ago)
 
     def past(self) -> Iterator[Frame]:
-        """The time before the scenario opens, second by second."""
+        """The time before the scenario opens: seldom, then second by second."""
         self._enter()
-        for ago in range(self._near_s, 0, -1):
+        for ago in (*range(self.scenario.watched_s, self._near_s, -_SELDOM_S), *range(self._near_s, 0, -1)):
             yield self.frame(self.at_s - ago)
 
     def frames(self, stop: Event) -> Iterator[Frame]:

@@ -109,6 +109,11 @@ def attenuation(period_s: float, window_s: float) -> float:
     return abs(math.sin(turn) / turn) if turn else 1.0
 
 
+def swing(duty: float, windows: float) -> float:
+    """How far samples lie apart (0-1) of steps that are so many windows long, and on for so much of each."""
+    return max(0.0, min(1.0, duty * windows) + min(1.0, (1 - duty) * windows) - 1)
+
+
 def slope(values: Sequence[float | None], step_s: float) -> float | None:
     """Growth a second, by Theil and Sen: the median slope of pairs half the series apart; gaps are left out."""
     half = len(values) // 2

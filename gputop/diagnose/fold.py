@@ -93,8 +93,8 @@ def _told(group: list[Finding], host: list[Finding], numbers: Table) -> list[Fin
         group = [finding for finding in group if finding not in starved and finding not in causes]
         group += [_because(first, causes) if causes else first, *others]
     group.sort(key=_order)
-    if any(finding.severity != "info" and not finding.healthy for finding in group if _may_lead(finding, numbers)):
-        group = [finding for finding in group if not finding.healthy]
+    troubles = [one for one in group if one.severity != "info" and not one.healthy and _may_lead(one, numbers)]
+    group = [finding for finding in group if not (finding.healthy and _disproved(finding, troubles))]
     leads = [finding for finding in group if _may_lead(finding, numbers) and finding not in slight]
     lead = next((finding for finding in leads if not _remark(finding)), leads[0] if leads else None)
     return [replace(finding, primary=True) if finding is lead else finding for finding in group]
@@ -111,6 +111,17 @@ def _settled(group: list[Finding], host: list[Finding]) -> list[Finding]:
         for finding in group
         if finding.rule not in better or _level(finding) is Level.HARDWARE
     ]
+
+
+def _disproved(well: Finding, troubles: Sequence[Finding]) -> bool:
+    """Whether what is wrong takes back that something is well.
+
+    Ranks step together, so that a trouble of one is one of all; what is said of cards alone holds of every card that no
+    trouble is about.
+    """
+    if well.subject.processes or not all(trouble.subject.gpus for trouble in troubles):
+        return bool(troubles)
+    return {*well.subject.gpus} <= {uuid for trouble in troubles for uuid in trouble.subject.gpus}
 
 
 def _explains(finding: Finding) -> bool:

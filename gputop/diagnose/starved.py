@@ -126,8 +126,9 @@ def waits_for_network(view: View) -> bool:
 def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
     """How busy its GPUs are, and in what rhythm."""
     gaps = ""
-    if trainer.period and trainer.shape and not trainer.flat:
-        gaps = f" in steps of {trainer.period.seconds:.1f} s, empty {100 * trainer.shape.empty:.0f} % of the time"
+    if trainer.shape and not trainer.flat:
+        long = f"of {trainer.step_s:.1f} s" if trainer.step_s else "too short to measure"
+        gaps = f" in steps {long}, empty {100 * trainer.shape.empty:.0f} % of the time"
     elif trainer.shape and trainer.shape.high - trainer.shape.low <= 50:
         gaps = ", evenly: its steps are too short to see"
     duty = 100 * (trainer.duty or 0.0)

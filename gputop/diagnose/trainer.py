@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from gputop.declare import record
-from gputop.diagnose.estimate import Period, Shape
+from gputop.diagnose.estimate import Period, Shape, swing
 from gputop.diagnose.finding import Subject
 from gputop.model import Gpu, Identity, Job, Missing, Process
 
 # points of 100: in steps of two samples and more, who idles a fifth of the time has samples that much lower
 SWING = 40.0
+_SWING_SHARE = 0.75  # of the swing that steps of some length have: shorter ones repeat after that time as well
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -117,3 +118,14 @@ class Trainer:
         if self.period is None or self.period.seconds < 2 * self.spacing_s or self.shape is None:
             return True
         return self.shape.high - self.shape.low < SWING
+
+    @property
+    def step_s(self) -> float | None:
+        """How long its steps take; None where that does not show.
+
+        Steps of less than two and a half samples seem to be two or three times as long, but they swing less than those.
+        """
+        if self.flat or self.period is None or self.shape is None:
+            return None
+        whole = 100 * swing(self.shape.mean / 100, self.period.seconds / self.spacing_s)
+        return self.period.seconds if self.shape.high - self.shape.low >= _SWING_SHARE * whole else None

@@ -90,10 +90,11 @@ def watched() -> Scenario:
 
 
 def blind() -> Scenario:
-    """A job of somebody else, who does not show what it has loaded."""
+    """A job of somebody else that waits for a file server: how much it reads is not shown to everybody."""
     scenario = fault(
-        "blind-spots", "a job of another user that waits, and hides why", loaders=16, period_s=1.3, duty=0.4,
-        jitter=0.1, loader_cpu=96, cpu_pressure=30, main_cpu=30, **_HUNGRY,
+        "blind-spots", "a job of another user that waits, and hides why", loaders=4, period_s=1.3, duty=0.4,
+        jitter=0.1, loader_cpu=12, loader_blocked=55, loader_read=20e6, loader_cached=0, io_pressure=45, main_cpu=20,
+        **_HUNGRY,
     )  # fmt: skip
     return replace(scenario, server=replace(scenario.server, viewer=1002))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputop.demo.scenarios.cpu import of_job
 from gputop.demo.scenarios.parts import ONSET_S, fault
 from gputop.demo.server import GIB, Scenario
 
@@ -35,10 +36,11 @@ def waiting() -> Iterator[Scenario]:
         "sync-log-stall", "a job that stops at every step to write a picture",
         period_s=0.3, duty=0.68, jitter=0.1, main_writes=2.4e6, main_write_calls=40, loader_cpu=8,
     )  # fmt: skip
-    yield fault(
+    copying = fault(
         "h2d-transfer-bound", "a job that copies every batch to its GPU from memory that is not pinned",
         period_s=0.25, duty=0.55, jitter=0.1, pcie_rx=4.4e9, sm=42, tensor=20, dram=20, watts=330, loader_cpu=25,
     )  # fmt: skip
+    yield of_job(copying, pins=False)
 
 
 def profiled() -> Scenario:

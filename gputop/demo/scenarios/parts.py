@@ -9,6 +9,7 @@ from gputop.demo.server import GIB, Card, Job, Scenario, Server, Store, Work
 
 BEFORE_S = -40_000.0  # work that was already there when the scenario began
 ONSET_S = 120.0
+SOON_S = 150  # of a past that is enough for nearly every verdict there is to be had: the demo opens at once
 
 HEALTHY = Work(main_cpu=100, loader_cpu=25, nvlink=38e9)
 PARKED = Work(

@@ -12,6 +12,7 @@ from gputop.demo.scenarios.parts import (
     ONSET_S,
     ROOT,
     SCRATCH,
+    SOON_S,
     dgx,
     each,
     fault,
@@ -21,8 +22,6 @@ from gputop.demo.scenarios.parts import (
     workstation,
 )
 from gputop.demo.server import GIB, MIB, Dip, Heat, Scenario
-
-SOON_S = 150  # of a past that is enough for every verdict there is to be had: the demo opens at once
 
 WAITING = replace(
     HEALTHY,
@@ -77,6 +76,7 @@ def showcase() -> Scenario:
         title="eight GPUs: a job that waits for its disk, a power cap, a hot card, a forgotten notebook",
         server=replace(server, cards=cards),
         past_s=SOON_S,
+        watched_s=720,  # a notebook is forgotten after ten minutes
         far_past_s=8400,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputop.demo.scenarios.cpu import of_job
-from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S, PARKED, dgx, each, fault, llama, workstation
+from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S, PARKED, SOON_S, dgx, each, fault, llama, workstation
 from gputop.demo.server import GIB, Job, Scenario
 
 
@@ -33,7 +33,7 @@ def unused() -> Scenario:
     job = replace(llama(each(0, 1), (BEFORE_S, work), loaders=2), visible="0,1,2,3")
     return Scenario(
         name="gpu-unused-in-job", title="a job that has four GPUs and runs on two", server=dgx(4, job),
-        open_at_s=2100, length_s=2400,
+        open_at_s=2100, length_s=2400, past_s=SOON_S, watched_s=1950,
     )  # fmt: skip
 
 

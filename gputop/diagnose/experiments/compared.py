@@ -16,9 +16,11 @@ def together(frame: Frame, past: Past, limits: Limits) -> Together:
     scene = Scene(frame, past, limits, loads(frame, past))
     slowers = {load.job.key: slowed(scene, load) for load in scene.loads}
     programs = {one.name for many in slowers.values() for one in many if one.resource == "cpu" and not one.experiment}
-    fitting = fits(frame, limits, scene.loads, len(programs))
     cpus = room(frame, scene.loads)
     wanting = [load.wanting for load in scene.loads if load.wanting is not None]
+    crowded = cpus is not None and sum(wanting) > limits["threads-host"]["threads"] * cpus
+    hindered = {key for key, many in slowers.items() if crowded or any(one.resource == "cpu" for one in many)}
+    fitting = fits(frame, limits, scene.loads, len(programs), hindered)
     asked = [load.asked for load in scene.loads if load.asked is not None]
     return Together(
         experiments=tuple(_told(scene, load, slowers[load.job.key], fitting.get(load.job.key)) for load in scene.loads),
@@ -27,7 +29,7 @@ def together(frame: Frame, past: Past, limits: Limits) -> Together:
         threads_asked=sum(asked) if asked else None,
         threads_wanting=sum(wanting) if wanting else None,
         moved_bytes_per_s=scene.moved,
-        crowded=cpus is not None and sum(wanting) > limits["threads-host"]["threads"] * cpus,
+        crowded=crowded,
     )
 
 

@@ -27,9 +27,9 @@ class Fit:
 
     cpus: str | None  # CPUs of its own, near its GPUs, for `taskset -c`; None where there are fewer than experiments
     cpus_count: int  # how many those are; 0 where there are none
-    threads: int  # OMP_NUM_THREADS and torch.set_num_threads
+    threads: int  # OMP_NUM_THREADS and torch.set_num_threads: what its loaders leave of the CPUs
     loaders: int | None  # num_workers; None where it has no loaders, or all it has are fine
-    prefix: str  # what to start it with: OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 taskset -c 0-7
+    prefix: str  # what to start it with: OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 taskset -c 0-7; empty where that is as now
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ def experiments(scene: Scene, width: int) -> Sequence[Line]:
     for one in found.experiments:
         line = scene.line().add(f"   {names[one.key]}", "bright", bold=True)
         lines += [_row(line, columns, first, one), *_slowed(one, apart, scene, width)]
-        lines += [*_fits(one, found, scene, width), scene.line()]
+        lines += [*_fits(one, scene, width), scene.line()]
     return lines
 
 
@@ -138,13 +138,12 @@ def _slower(one: Slower, names: Mapping[str, str]) -> str:
     return f"{name} ({100 * one.share:.0f} % of the {_RESOURCES[one.resource]})"
 
 
-def _fits(one: Experiment, found: Together, scene: Scene, width: int) -> list[Line]:
-    """What to start it with, where there are others, or other loaders."""
+def _fits(one: Experiment, scene: Scene, width: int) -> list[Line]:
+    """What to start it with, where that is not what it was started with."""
     fit = one.fit
     if fit is None:
         return []
-    loaders = f"   num_workers={fit.loaders}" if fit.loaders is not None else ""
-    if not (found.crowded or one.slowed_by or loaders):
-        return []
-    runs = [Run("     fits with  ", "dim"), Run(f"{clean(fit.prefix)}{loaders}", "command")]
-    return flow(scene, width, runs, 16)
+    values = [clean(fit.prefix)] if fit.prefix else []
+    values += [f"num_workers={fit.loaders}"] if fit.loaders is not None else []
+    runs = [Run("     fits with  ", "dim"), Run("   ".join(values), "command")]
+    return flow(scene, width, runs, 16) if values else []
