@@ -91,6 +91,7 @@ def test_text_and_markdown_are_as_they_were(recorded: Recorded, golden: Callable
     plain = diagnose("--source", path, "--ascii").stdout
     assert plain.isascii()
     assert "! WARN" in plain
+    assert "?" not in plain
 
 
 def test_what_was_and_is_no_more_is_told(recorded: Recorded) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from gputop.diagnose.engine import Verdict
 from gputop.export.diagnosis import Diagnosis, page
-from gputop.model import Frame, GpuShare, Missing, Note, Process
+from gputop.model import Frame, GpuShare, Identity, Job, Missing, Note, Process
 from gputop.monitor import Update
 from gputop.page import text
-from tests.judged import Machine, after
+from tests.judged import Machine, after, refused
 
 Frames = Callable[[float], Frame]
 SHARE = GpuShare(uuid="G", busy_percent=None, vram_bytes=2**30)
@@ -102,3 +102,15 @@ def test_what_the_driver_and_proc_do_not_show_is_on_the_page() -> None:
 def test_who_looked_for_forty_seconds_is_not_told_that_forty_are_too_few(seconds: float, short: bool) -> None:
     found = replace(told(Machine().frame, 60), seconds=seconds)
     assert bool(found.doubt) == short
+
+
+def test_abstentions_of_jobs_of_one_name_are_told_apart_by_their_pids() -> None:
+    def frame(t: float) -> Frame:
+        one = Machine(trainer=refused("pss_bytes")).frame(t)
+        jobs = tuple(Job(key=str(pid), name="train.py", ranks=(Identity(pid, 1),)) for pid in range(100, 104))
+        (trainer,) = one.processes
+        return replace(one, jobs=jobs, processes=tuple(replace(trainer, pid=int(job.key), job=job.key) for job in jobs))
+
+    said = page(told(frame), explain=True).notes
+    leaks = [note for note in said if note.startswith("host-memory-leak cannot judge train.py (pid 10")]
+    assert len(set(leaks)) == len(leaks) == 4

@@ -191,10 +191,12 @@ def _silence(abstained: Sequence[Abstained]) -> Iterator[str]:
 
 def _silent(found: Diagnosis) -> Iterator[str]:
     """Every abstention with its reason, and what would unlock it."""
+    said: dict[str, None] = {}
     for one in found.update.abstained:
         missing, about = told.lacks(one), told.named(one.subject, found.update.frame)
         unlock = f"; {one.unlock}" if one.unlock else ""
-        yield f"{one.rule} cannot judge {about}: {missing or 'it does not know enough'}{unlock}"
+        said[f"{one.rule} cannot judge {about}: {missing or 'it does not know enough'}{unlock}"] = None
+    yield from said
 
 
 def _paths(found: Diagnosis) -> Iterator[Table]:
