@@ -75,6 +75,7 @@ def test_a_rank_may_be_busy_waiting_for_others() -> None:
     assert found(said, "busy-not-effective") is None
     assert (one := silent(said, "busy-not-effective")) is not None
     assert "trace" in (one.unlock or "")
+    assert [missing.metric for missing in one.missing] == ["facts"]
 
 
 def test_busy_not_effective_abstains_without_units_and_power() -> None:
