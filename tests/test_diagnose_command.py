@@ -251,6 +251,19 @@ def test_n01_without_a_driver_nothing_is_called_healthy(live: dict[str, subproce
     assert json.loads(done.stdout)["seconds"] >= 40, "what needs half a minute to show is looked for as long as asked"
 
 
+def test_what_a_machine_without_a_gpu_suffers_from_is_its_exit_code(recorded: Recorded) -> None:
+    machine = replace(FEW, host={"shm_total_bytes": 64 << 20, "shm_used_bytes": 64 << 20})
+
+    def frame(t: float) -> Frame:
+        made = machine.frame(t)
+        return replace(made, gpus=(), processes=tuple(replace(process, gpus=()) for process in made.processes))
+
+    done = diagnose("--source", recorded(frame))
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "h: 1 crit" in done.stdout
+    assert "no GPU could be measured; `gputop doctor` says why." in done.stdout
+
+
 def test_what_a_step_asks_for_is_a_command() -> None:
     assert set(ACTIONS) <= set(COMMANDS)
 

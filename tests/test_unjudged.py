@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.engine import Verdict
+from gputop.demo import SCENARIOS, Demo
+from gputop.diagnose.engine import EVERY_S, Verdict
 from gputop.export.diagnosis import Diagnosis, page
 from gputop.model import Frame, GpuShare, Identity, Job, Missing, Note, Process
-from gputop.monitor import Update
+from gputop.monitor import Monitor, Update
 from gputop.page import text
 from tests.judged import Machine, after, refused
 
@@ -114,3 +115,13 @@ def test_abstentions_of_jobs_of_one_name_are_told_apart_by_their_pids() -> None:
     said = page(told(frame), explain=True).notes
     leaks = [note for note in said if note.startswith("host-memory-leak cannot judge train.py (pid 10")]
     assert len(set(leaks)) == len(leaks) == 4
+
+
+def test_a_finding_of_a_demo_is_no_older_than_what_was_judged() -> None:
+    demo = Demo(SCENARIOS["collective-wait"], pace=False, anchor_s=1_795_185_127.0)
+    monitor = Monitor(demo)
+    *_, last = monitor.updates()
+    assert monitor.judged_s is not None
+    assert monitor.judged_s < demo.scenario.server.uptime_s + demo.at_s, "its past is judged, too"
+    oldest_s = max(finding.since_s for finding in last.findings)
+    assert oldest_s <= last.frame.mono_s - monitor.judged_s + EVERY_S

@@ -111,9 +111,10 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(frame.wall_s))
     who = f", about pid {found.pid}" if found.pid is not None else ""
     shown = [each for each in (update.findings if explain else _likely(update.findings)) if each.rule != BLIND]
+    so_long = units.ago(round(found.seconds))
     return Page(
         title=f"{frame.hostname}: {_summary(shown, found)}",
-        about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {units.ago(found.seconds)} until {when}{who}",
+        about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {so_long} until {when}{who}",
         heading="What was found",
         words=tuple(_words(shown, found)),
         points=tuple(_point(each, found, commands) for each in shown),
