@@ -53,6 +53,7 @@ class Monitor:
         self._told = Testimony()
         self._engine: Engine | None = None
         self._newest_s = -math.inf
+        self.judged_s: float | None = None  # mono time of the first frame that the rules know, of the past too
         self._stop = Event()
 
     @cached_property
@@ -124,8 +125,11 @@ class Monitor:
         if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
             self.history.rewind(frame.mono_s)
             self._departures = Departures()
+            self.judged_s = None
             if self._engine:
                 self._engine.forget()
+        if self.judged_s is None:
+            self.judged_s = frame.mono_s
         self._newest_s = frame.mono_s
         self.history.add(frame, self.source.interval_s, self.source.interest.pids)
         self._departures.add(frame)

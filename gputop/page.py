@@ -64,7 +64,7 @@ def text(page: Page, *, ascii: bool = False) -> str:
     made = "\n".join(_text(page)) + "\n"
     if not ascii:
         return made
-    return to_ascii(made.replace("▲ CRIT", "!! CRIT").replace("→", "->").replace("…", "~").replace("µ", "u"))
+    return to_ascii(made.replace("▲ CRIT", "!! CRIT").replace("→", "->"))
 
 
 def markdown(page: Page) -> str:

@@ -101,8 +101,13 @@ def headline(finding: Finding) -> str:
 
 def sentence(finding: Finding, frame: Frame) -> str:
     """Whom it is about, and what it says of them."""
-    aside = whose(finding.subject, frame)
-    return f"{whom(finding.subject, frame)}{f' ({aside})' if aside else ''} {headline(finding)}"
+    return f"{named(finding.subject, frame)} {headline(finding)}"
+
+
+def named(about: Subject, frame: Frame) -> str:
+    """The name of a subject with what tells it from others of this name."""
+    aside = whose(about, frame)
+    return f"{whom(about, frame)}{f' ({aside})' if aside else ''}"
 
 
 def lately(seconds: float) -> str:

@@ -56,6 +56,7 @@ def judged(
         for one in said.abstained:
             known = declared(RULES[one.rule]) | (set() if frame.gpus else {"gpus"})
             assert {missing.metric for missing in one.missing} <= known, one.rule
+            assert one.missing, f"{one.rule} cannot judge, and does not say for want of what"
         yield frame, said
 
 

@@ -90,6 +90,7 @@ def test_it_is_asked_last() -> None:
 def test_rules_that_cannot_judge_a_trainer_on_an_instance_say_so() -> None:
     _, said = scenario("mig-visibility")[-1]
     silent = {one.rule for one in said.abstained if one.subject.kind in ("process", "job")}
+    assert all(one.unlock for one in said.abstained), "what would let them judge is said"
     assert {"starved-cpu-idle", "gpu-bound-healthy", "neighbour", "io-bound", "slowdown"} <= silent
     told = found(said, "mig-visibility")
     assert told is not None

@@ -41,6 +41,7 @@ STAGES["gpu-bound-healthy"] = Stage("healthy")
 PARTLY = {
     ("gpu-bound-healthy", "sm_clock_mhz"): Stage("healthy", also=UNITS),
     ("busy-not-effective", "memory_busy_percent"): Stage("busy-not-effective", also=UNITS),
+    ("busy-not-effective", "facts"): Stage("collective-wait"),
     ("busy-not-effective", "sm_clock_mhz"): Stage("busy-not-effective", also=UNITS),
     ("busy-not-effective", "world_size"): Stage("busy-not-effective", also=("thread_names",)),
     ("mem-bw-bound", "power_watts"): Stage("mem-bw-bound", also=UNITS),

@@ -175,14 +175,15 @@ def test_a_rank_may_be_busy_waiting_for_others() -> None:
     assert found(said, "busy-not-effective") is None
     assert (one := silent(said, "busy-not-effective")) is not None
     assert "trace" in (one.unlock or "")
+    assert [missing.metric for missing in one.missing] == ["facts"]
 
 
 @pytest.mark.parametrize(
     ("trainer", "told", "lacks"),
     [
         (refused("world_size"), False, ["world_size"]),
-        (refused("world_size") | {"thread_names": NCCL}, False, []),  # everybody may read these
-        ({"thread_names": NCCL}, False, []),  # ranks that a program started itself
+        (refused("world_size") | {"thread_names": NCCL}, False, ["facts"]),  # everybody may read these
+        ({"thread_names": NCCL}, False, ["facts"]),  # ranks that a program started itself
         ({"thread_names": NCCL, "world_size": 1}, True, None),
         ({}, True, None),
     ],

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from gputop import docs
 from gputop.demo import SCENARIOS
 from gputop.model import Gpu, Host
 from tests.judged import Machine
@@ -170,5 +169,5 @@ def test_the_table_has_a_row_for_each_and_its_place_in_the_manual() -> None:
     }
     assert "disturbed, 1 of 2 right (50 %):" in told.page(runs | lossy, "as it is", "How.")
     assert "| io-bound, as it is | wrong | power |" in text.replace("  ", " ")
-    page = docs.read("diagnosis")
+    page = told.PAGE.read_text()
     assert all(page.count(f"<!-- {mark}{tier} -->\n") == 1 for tier in HOW for mark in ("", "/"))

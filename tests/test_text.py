@@ -111,6 +111,10 @@ def test_t12_pictures_become_question_marks() -> None:
     assert to_ascii(clean("a\x1b\x7fb")) == "a??b"
 
 
+def test_signs_that_we_write_ourselves_are_spelled_in_ascii_and_are_no_question_marks() -> None:
+    assert to_ascii("70 % · 8×H100 90°C 4 µs… a → b é") == "70 % . 8xH100 90 C 4 us~ a > b ?"
+
+
 @pytest.mark.parametrize(("secret", "argv"), hostile.SECRETS.items())
 def test_no_secret_survives(secret: str, argv: tuple[str, ...]) -> None:
     assert secret not in " ".join(redact_argv(argv))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from gputop.profile import Profile, parse
 from gputop.record.parse import parse as parsed
 from gputop.trace.read import read
 from gputop.trace.verdict import View
-from tests.judged import Machine, found, judged
+from tests.judged import Machine, after, found, judged, silent
 from tests.test_monitor import Played
 from tests.test_trace_signatures import waiting
 
@@ -135,3 +136,11 @@ def test_what_is_little_or_told_by_another_rule_is_not_told_again(machine: Machi
             monitor.tell(TRAINER, profile)
         if number > 240:
             assert "seen-inside" not in {one.rule for one in update.findings}
+
+
+def test_a_rank_of_which_a_trace_told_small_kernels_is_judged_as_the_abstention_promised() -> None:
+    machine = Machine(gpu={"sm_active_percent": 20.0}, trainer={"world_size": 2})
+    small = Fact(process=TRAINER, witness="trace", name="small-grids", text="a trace says: small kernels")
+    said = after(lambda t: replace(machine.frame(t), facts=(small,)), 90)
+    assert found(said, "busy-not-effective") is not None
+    assert silent(said, "busy-not-effective") is None

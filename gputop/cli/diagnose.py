@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 UNMEASURED = 3
 LIVE_S = 60.0
-DRIVER_S = 5.0  # a first look waits so long for a driver that opens slowly, and then goes on for as long again
+DRIVER_S = 5.0  # a first look waits so long for a driver that opens slowly
 ACTIONS = ("stack", "profile", "trace")  # of steps, that a command of the same name takes
 
 
@@ -31,10 +31,12 @@ class Look:
     """A sink that keeps the last update, and what was found and is no more."""
 
     updates: int = 0
-    first_s: float = 0.0
+    looked_s: float = 0.0  # when the first of them was
+    first_s: float = 0.0  # since when the rules judge: the past of a source comes before what it shows
+    judged: Callable[[], float | None] = lambda: None  # that, of a monitor
     last: Update | None = None
     seen: dict[Any, tuple[Finding, str, float, float]] = field(default_factory=dict)
-    give_up: Callable[[], None] | None = None  # where nothing can be measured however long one waits
+    without_gpus: Callable[[], None] | None = None  # called once, where there is none: only the machine is judged
     problem: str | None = None
     missed: int = 0
 
@@ -45,15 +47,19 @@ class Look:
 
         now_s = update.frame.mono_s
         if self.last is None or now_s < self.last.frame.mono_s:
-            self.first_s = now_s
+            self.looked_s = now_s
+            begun_s = self.judged()
+            self.first_s = now_s if begun_s is None else begun_s
         self.updates, self.last = self.updates + 1, update
         opening = update.frame.note("waiting") is not None  # without its daemon a driver may take half a minute
-        if self.give_up and not (update.frame.gpus or opening) and now_s - self.first_s >= DRIVER_S:
-            self.give_up()
+        if self.without_gpus and not (update.frame.gpus or opening):
+            self.without_gpus()
+            self.without_gpus = None
         for finding in update.findings:
             if finding.severity != "info" and finding.confidence >= POSSIBLE:
                 key = finding.rule, told_apart(finding.subject)
                 known = self.seen.get(key)
+                # the first look of the rules stands for a moment before it, too
                 since_s = known[2] if known else max(0.0, now_s - self.first_s - finding.since_s)
                 self.seen[key] = (finding, sentence(finding, update.frame), since_s, now_s - self.first_s)
 
@@ -97,7 +103,8 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     if live and sys.stderr.isatty():
         sys.stderr.write(f"gputop: looking for {seconds:.0f} s; Ctrl+C ends it and tells what was found\n")
     monitor = Monitor(source, settings.thresholds)
-    look = Look(give_up=monitor.stop if live else None)
+    without = (lambda: _say_no_gpu(seconds)) if live else None
+    look = Look(judged=lambda: monitor.judged_s, without_gpus=without)
     try:
         ended = follow(monitor, look, seconds)
     except Failure as failure:
@@ -105,6 +112,12 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     found = _found(look, source.label, args.pid)
     _print(found, args, settings)
     return ended or _code(found)
+
+
+def _say_no_gpu(seconds: float | None) -> None:
+    """What can still be found, before somebody waits for it."""
+    so_long = "" if seconds is None else f", for {seconds:.0f} s"
+    sys.stderr.write(f"gputop: there is no GPU to look at: only the rules about the machine itself go on{so_long}\n")
 
 
 def _found(look: Look, label: str, pid: int | None) -> Diagnosis:
@@ -116,8 +129,8 @@ def _found(look: Look, label: str, pid: int | None) -> Diagnosis:
         raise Failure("nothing was seen: the source ended before its first frame", UNMEASURED)
     update = replace(look.last, frame=redacted(look.last.frame))
     # a frame stands for the time until the next one
-    seen_s = update.frame.mono_s - look.first_s
-    seconds = seen_s * look.updates / max(1, look.updates - 1)
+    step_s = (update.frame.mono_s - look.looked_s) / max(1, look.updates - 1)
+    seconds = update.frame.mono_s - look.first_s + step_s
     found = Diagnosis(update=update, seconds=seconds, label=label, pid=pid, gone=look.gone())
     if pid is None:
         return found
@@ -138,14 +151,12 @@ def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> No
 
 
 def _code(found: Diagnosis) -> int:
-    """How bad it is; that nothing is wrong can only be said of what was looked at for long enough."""
+    """How bad it is; that nothing is wrong can only be said of what was seen, and for long enough."""
     if found.code:
         return found.code
-    if found.doubt:
-        why = ": rules look back half a minute" if found.measured else "; `gputop doctor` says why"
-        sys.stderr.write(f"gputop: {found.doubt}{why}\n")
-        return UNMEASURED
-    return 0
+    for reason in found.reasons:
+        sys.stderr.write(f"gputop: {reason}\n")
+    return UNMEASURED if found.reasons else 0
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

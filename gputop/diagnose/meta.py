@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.sums import KEPT_S
+from gputop.diagnose.unjudged import unjudged
 from gputop.diagnose.view import View
 from gputop.model import Role
 
@@ -70,10 +71,14 @@ def _cheaper(*, asks_driver: bool) -> Iterator[Step]:
     number="M2",
     rows=(),
     needs=(),
+    partly=("busy_percent", "gpus"),
     alone=True,
 )
 def blind_spots(view: View) -> Iterator[Finding]:
-    """What other rules could not read, though somebody could: with the rules that are silent for want of it."""
+    """What other rules could not read, though somebody could: with the rules that are silent for want of it.
+
+    And GPUs in use of which no rule can say anything, as who works on them cannot be seen or has only begun.
+    """
     spots: dict[tuple[str, str], list[str]] = {}
     unlocks: dict[str, None] = {}
     for one in view.abstained:
@@ -99,6 +104,8 @@ def blind_spots(view: View) -> Iterator[Finding]:
             confidence=1.0,
             grade="driver",
         )
+    for gpu, missing in unjudged(view):
+        view.abstain(gpu, missing)
 
 
 def _unlock(one: Abstained) -> str | None:

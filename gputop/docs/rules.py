@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gputop import thresholds
@@ -34,7 +35,7 @@ def rule_list() -> str:
     groups = dict.fromkeys(rule.group for rule in RULES.values())
     for group in groups:
         rules = [rule for rule in RULES.values() if rule.group == group]
-        rows = ((f"`{rule.id}` ({rule.level.value})", rule.question) for rule in rules)
+        rows = ((f"`{rule.id}` (level {rule.level.value})", rule.question) for rule in rules)
         parts.append(f"**{group}**\n\n{listing(rows)}")
     return "\n\n".join(parts)
 
@@ -42,6 +43,22 @@ def rule_list() -> str:
 def level_list() -> str:
     """What comes first when several rules hold."""
     return listing((f"{level.value}", f"{words}.") for level, words in LEVELS.items())
+
+
+def rule_called(name: str) -> str | None:
+    """The id of a rule by its id, or by its number in the specification: R05, r5; None where there is none."""
+    if name in RULES:
+        return name
+    return next((rule.id for rule in RULES.values() if _plain(name) in map(_plain, _numbers_of(rule))), None)
+
+
+def _numbers_of(rule: Rule) -> list[str]:
+    return rule.number.split(" and ") if rule.number else []
+
+
+def _plain(number: str) -> str:
+    """A number as people shorten it."""
+    return re.sub(r"^([rm])0+", r"\1", number.lower())
 
 
 def rule_origin(id: str) -> str:

@@ -17,7 +17,7 @@ _WORDS: dict[Status, str] = {"ok": "ok", "limited": "--", "missing": "!!", "unkn
 def render(report: Report, *, ascii: bool = False) -> str:
     """All of it, without colour."""
     text = "\n".join(_all(report)) + "\n"
-    return to_ascii(text.replace("…", "~")) if ascii else text
+    return to_ascii(text) if ascii else text
 
 
 def _all(report: Report) -> Iterator[str]:

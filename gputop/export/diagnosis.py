@@ -13,13 +13,14 @@ from gputop.diagnose import Abstained, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
 from gputop.diagnose.reading import choice, guides
 from gputop.export import verdicts
+from gputop.model import Frame
 from gputop.monitor import Update
 from gputop.page import Do, Page, Point, Table
 from gputop.safe.text import redact
 
 VERSION = 1
 LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
-BLIND = "blind-spots"  # what it says is said of every rule in the notes
+BLIND = "blind-spots"  # it finds what the notes say of every rule; it cannot judge a GPU that nobody can
 _CODES: Mapping[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 
 
@@ -48,7 +49,33 @@ class Diagnosis:
         """Why it cannot be said that nothing is wrong; empty where it can."""
         if not self.measured:
             return "no GPU could be measured"
-        return f"{self.seconds:.0f} s are too few to judge" if self.seconds < LEAST_S else ""
+        if self.short:
+            return f"{self.seconds:.0f} s are too few to judge"
+        unjudged = {uuid: None for one in self.unjudged for uuid in one.subject.gpus}
+        return f"{told.gpus(tuple(unjudged), self.update.frame)} could not be judged" if unjudged else ""
+
+    @property
+    def short(self) -> bool:
+        """Whether it was looked at for too short a time; by the seconds that are told, as looks come early or late."""
+        return round(self.seconds) < LEAST_S
+
+    @property
+    def unjudged(self) -> tuple[Abstained, ...]:
+        """GPUs in use of which no rule could say anything."""
+        return tuple(one for one in self.update.abstained if one.rule == BLIND)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The doubt in full, with what is behind it: a sentence for each reason."""
+        if not self.measured:
+            return (f"{self.doubt}; `gputop doctor` says why",)
+        if self.short:
+            return (f"{self.doubt}: rules look back half a minute",)
+        frame = self.update.frame
+        return tuple(
+            f"{told.gpus(one.subject.gpus, frame)} could not be judged: {one.unlock or told.lacks(one)}"
+            for one in self.unjudged
+        )
 
     @property
     def measured(self) -> bool:
@@ -84,15 +111,31 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(frame.wall_s))
     who = f", about pid {found.pid}" if found.pid is not None else ""
     shown = [each for each in (update.findings if explain else _likely(update.findings)) if each.rule != BLIND]
+    so_long = units.ago(round(found.seconds))
     return Page(
         title=f"{frame.hostname}: {_summary(shown, found)}",
-        about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {units.ago(found.seconds)} until {when}{who}",
+        about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {so_long} until {when}{who}",
         heading="What was found",
-        words=() if shown else (f"Nothing: {found.doubt or 'no rule has anything to say'}.",),
+        words=tuple(_words(shown, found)),
         points=tuple(_point(each, found, commands) for each in shown),
         tables=tuple(_paths(found)) if explain else (),
-        notes=(*_earlier(found), *(_silent(found) if explain else _silence(update.abstained))),
+        notes=(*_seen(frame), *_earlier(found), *(_silent(found) if explain else _silence(update.abstained))),
     )
+
+
+def _words(shown: Sequence[Finding], found: Diagnosis) -> Iterator[str]:
+    """What is behind a doubt, whatever else was found; that nothing was where nothing was."""
+    if not shown:
+        yield f"Nothing: {'; '.join(found.reasons) or 'no rule has anything to say'}."
+    else:
+        yield from (f"{reason}." for reason in found.reasons)
+
+
+def _seen(frame: Frame) -> Iterator[str]:
+    """What the driver and /proc did not show, of which nothing can be found."""
+    for note in frame.notes:
+        if note.subject in ("driver", "processes"):
+            yield redact(note.text)
 
 
 def _likely(findings: Sequence[Finding]) -> list[Finding]:
@@ -149,10 +192,12 @@ def _silence(abstained: Sequence[Abstained]) -> Iterator[str]:
 
 def _silent(found: Diagnosis) -> Iterator[str]:
     """Every abstention with its reason, and what would unlock it."""
+    said: dict[str, None] = {}
     for one in found.update.abstained:
-        missing, about = told.lacks(one), told.whom(one.subject, found.update.frame)
+        missing, about = told.lacks(one), told.named(one.subject, found.update.frame)
         unlock = f"; {one.unlock}" if one.unlock else ""
-        yield f"{one.rule} cannot judge {about}: {missing or 'it does not know enough'}{unlock}"
+        said[f"{one.rule} cannot judge {about}: {missing or 'it does not know enough'}{unlock}"] = None
+    yield from said
 
 
 def _paths(found: Diagnosis) -> Iterator[Table]:

@@ -16,7 +16,7 @@ from gputop.model import Frame, Gpu, Host, Identity, Job, Process, Role
 from gputop.monitor import Update
 from gputop.safe.text import to_ascii
 
-_ASCII = str.maketrans({"·": ".", "…": "~", "°": None, "×": "x"})
+_ASCII = str.maketrans({"°": None})
 _GPUS = (
     Column("GPU"),
     Column("BUSY"),

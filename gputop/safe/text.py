@@ -16,6 +16,8 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _MAX_MARKS = 2
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "\u2421"} | dict.fromkeys(b"\t\n\r", "·")
 
+_SPELLED = str.maketrans("·…×°µ→•", ".~x u>*")  # signs that we write ourselves
+
 
 def clean(s: str, limit: int = LIMIT) -> str:
     """The text with nothing in it that a terminal obeys: controls become pictures, the invisible `�`; cut at `limit`.
@@ -55,8 +57,8 @@ def decode(raw: bytes, limit: int = LIMIT) -> str:
 
 
 def to_ascii(cleaned: str) -> str:
-    """Clean text for a terminal or file without UTF-8: what ASCII has not becomes `?`."""
-    return cleaned if cleaned.isascii() else cleaned.encode("ascii", "replace").decode("ascii")
+    """Clean text for a terminal or file without UTF-8, as long as it was: what ASCII has nothing for becomes `?`."""
+    return cleaned if cleaned.isascii() else cleaned.translate(_SPELLED).encode("ascii", "replace").decode("ascii")
 
 
 _NAME = r"(?P<name>[\w.+-]{1,200})"

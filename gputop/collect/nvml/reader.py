@@ -189,7 +189,7 @@ class Reader:
             name=card.name,
             parent_uuid=card.parent.uuid if card.parent else None,
             pci_bus_id=card.bus_id,
-            missing=_of_parent(missing) if card.children else missing,
+            missing=_of_parent(missing) if card.children else _of_instance(missing) if card.parent else missing,
             xids=self._xids.of(card.uuid),
             peers=() if card.parent else self._topology.peers(card.uuid, self.fleet.rows.values()),
             **card.identity,
@@ -220,6 +220,16 @@ class Reader:
         except Late:
             if gate.superseded:
                 raise
+
+
+_OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, gputop --gpm on shows what its units do"
+
+
+def _of_instance(missing: tuple[Missing, ...]) -> tuple[Missing, ...]:
+    return tuple(
+        replace(one, unlock=_OF_UNITS) if one.metric == "busy_percent" and one.reason == "unsupported" else one
+        for one in missing
+    )
 
 
 def _of_parent(missing: tuple[Missing, ...]) -> tuple[Missing, ...]:

@@ -16,17 +16,23 @@ def _from(onset_s: float, **settings: Any) -> tuple[tuple[float, str, Any], ...]
     return tuple((onset_s, name, value) for name, value in settings.items())
 
 
+_OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, gputop --gpm on shows what its units do"
+
+
 def instances() -> Scenario:
     """A card cut in two, of which the driver says little."""
     untold = ("busy_percent", "memory_busy_percent", "sm_active_percent", "tensor_percent", "dram_percent")
-    missing = tuple(Missing(metric=name, reason="unsupported") for name in untold)
-    mute = dict.fromkeys(untold) | {"busy_samples": (), "missing": missing}
-    whole = Card(index=0, settings=_from(-1e9, mig_mode=True, **mute))
+    mute = dict.fromkeys(untold) | {"busy_samples": ()}
+    whole, part = (
+        tuple(Missing(metric=name, reason="unsupported", unlock=unlock) for name in untold)
+        for unlock in ("see its MIG instances", _OF_UNITS)
+    )
+    card = Card(index=0, settings=_from(-1e9, mig_mode=True, missing=whole, **mute))
     parts = tuple(
         Card(
             index=number,
             settings=_from(
-                -1e9, **mute, mig_mode=True, parent_uuid=uuid(0), index=f"0:{number - 1}",
+                -1e9, **mute, missing=part, mig_mode=True, parent_uuid=uuid(0), index=f"0:{number - 1}",
                 name="NVIDIA H100 80GB HBM3 MIG 3g.40gb", vram_total_bytes=39 * GIB, vram_reserved_bytes=0,
             ),
         )
@@ -35,7 +41,7 @@ def instances() -> Scenario:
     work = replace(HEALTHY, nvlink=0, vram_bytes=24 * GIB, watts=300)
     server = workstation(llama(each(1), (BEFORE_S, work), loaders=2))
     title = "a GPU cut in two instances, which do not tell how busy they are"
-    return Scenario(name="mig-visibility", title=title, server=replace(server, cards=(whole, *parts)))
+    return Scenario(name="mig-visibility", title=title, server=replace(server, cards=(card, *parts)))
 
 
 def forgetful() -> Scenario:

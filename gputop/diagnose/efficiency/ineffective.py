@@ -10,6 +10,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves
 from gputop.diagnose.view import View
+from gputop.model import Missing
 
 _RANKS = "a torch trace tells waiting for other ranks, which keeps a GPU busy, from small kernels"
 
@@ -24,7 +25,7 @@ _RANKS = "a torch trace tells waiting for other ranks, which keeps a GPU busy, f
     number="R09",
     rows=(54, 57),
     needs=("busy_percent", "sm_active_percent or power_watts"),
-    partly=("memory_busy_percent", "sm_clock_mhz", "world_size"),
+    partly=("memory_busy_percent", "sm_clock_mhz", "world_size", "facts"),
 )
 def busy_not_effective(view: View) -> Iterator[Finding]:
     """Kernels all the time, and few multiprocessors at work; where no unit tells, little power at a full clock."""
@@ -40,8 +41,8 @@ def busy_not_effective(view: View) -> Iterator[Finding]:
             continue
         if not view.knows(trainer, "ranked"):
             continue
-        if trainer.ranked:
-            view.abstain(trainer, unlock=_RANKS)
+        if trainer.ranked and not view.told(trainer, "small-grids"):
+            view.abstain(trainer, Missing(metric="facts", reason="absent", unlock=_RANKS))
             continue
         yield view.found(
             trainer,

@@ -10,7 +10,7 @@ from gputop.diagnose.starved import busy, shared, waits_for_cpu
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves
 from gputop.diagnose.view import View
-from gputop.model import Role
+from gputop.model import Missing, Role
 from gputop.words import amount
 
 _MORE_OFTEN = "whether it writes in every second shows where somebody looks every second: gputop --interval 1"
@@ -68,7 +68,8 @@ def sync_log_stall(view: View) -> Iterator[Finding]:
         if serves(trainer) or not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
             continue
         if view.usual_step_s > view.limit("step_s"):
-            view.abstain(trainer, unlock=_MORE_OFTEN)  # whoever writes now and then seems to write all the time
+            # whoever writes now and then seems to write all the time
+            view.abstain(trainer, Missing(metric="write_chars_per_s", reason="stale", unlock=_MORE_OFTEN))
             continue
         if (trainer.duty or 0.0) < view.limit("starved.least") or not _loads_nothing(view, trainer):
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from textual.strip import Strip
 
@@ -157,7 +158,7 @@ def _silent(scene: Scene, width: int) -> list[Line]:
         return [scene.line(), scene.line().add("   Every rule has what it needs.", "dim")]
     alike: dict[object, list[Abstained]] = {}
     for one in abstained:
-        alike.setdefault((one.subject, one.unlock), []).append(one)
+        alike.setdefault((one.subject, one.unlock or one.missing), []).append(one)
     lines, by = list[Line](), dict[str, list[Abstained]]()
     for ones in alike.values():
         if len({one.rule for one in ones}) > _ALIKE:
@@ -170,12 +171,15 @@ def _silent(scene: Scene, width: int) -> list[Line]:
 
 
 def _unjudged_alike(ones: Sequence[Abstained], scene: Scene, width: int) -> list[Line]:
-    """Many rules that cannot judge the same subject for the same reason: their names, and what would unlock all."""
-    name, unlock = told.whom(ones[0].subject, scene.update.frame), ones[0].unlock
+    """Many rules that cannot judge the same subject for the same reason: their names, what they lack, what unlocks."""
+    name, unlock = told.named(ones[0].subject, scene.update.frame), ones[0].unlock
     rules = list(dict.fromkeys(one.rule for one in ones))
     head = [Run(f"   {len(rules)} rules", "text", True), Run(f"  cannot judge {name}", "dim")]
     lines = flow(scene, width, head, 5)
     lines += flow(scene, width, [Run(f"     {', '.join(rules)}", "text")], 5)
+    missing = tuple(dict.fromkeys(missing for one in ones for missing in one.missing))
+    if lacks := told.lacks(replace(ones[0], missing=missing)):
+        lines += flow(scene, width, [Run("       lacks   ", "dim"), Run(clean(lacks), "text")], 15)
     if unlock:
         lines += flow(scene, width, [Run("       unlock  ", "dim"), Run(clean(unlock), "text")], 15)
     return lines
@@ -185,7 +189,7 @@ def _unjudged(rule: str, ones: Sequence[Abstained], scene: Scene, width: int) ->
     asked = [Run(f"   {rule}", "text", True), Run(f"  {told.question(rule)}", "dim")]
     lines = flow(scene, width, asked, 5)
     for one in ones:
-        name = told.whom(one.subject, scene.update.frame)
+        name = told.named(one.subject, scene.update.frame)
         lacks = told.lacks(one)
         lines += flow(scene, width, [Run(f"     {name}", "text"), Run(f"  lacks {lacks}" if lacks else "", "dim")], 7)
         if one.unlock:
