@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from gputop.diagnose.cpu.blas import several_threads, slow
 from gputop.diagnose.dataloader import settings
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.looking import stack
 from gputop.diagnose.room import fitting_loaders, full, idle_cpus, share_of_cpus
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import (
@@ -37,7 +38,7 @@ _LESS_WORK = (
 )
 
 
-_LOOK = (Step(text="see what its main thread waits for: the DataLoader, or environments that step", action="stack"),)
+_LOOK = "see what its main thread waits for: the DataLoader, or environments that step"
 _IF = "if they are loaders: "
 
 
@@ -74,7 +75,7 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
             f"waits for CPU work {f'of its {workers(trainer)}' if unsure else 'on its input'}{_together(fill)}",
             evidence=(busy(view, trainer), cores(view, trainer), *_loaders(view, trainer), *_all_busy(view, fill)),
             steps=(
-                *(_LOOK if unsure else ()),
+                *((stack(view, trainer.process, _LOOK),) if unsure else ()),
                 *(_one_thread(view, trainer, using) if several else ()),
                 Step(text=f"{_IF if unsure else ''}make the input cheaper: {at_most(trainer)}"),
                 *_LESS_WORK,
@@ -207,7 +208,7 @@ def _too_few(
         "warn" if unsure and severity == "crit" else severity,
         f"waits for its {workers(trainer)}: too few of them{', perhaps' if unsure else ''}",
         evidence=(busy(view, trainer), *_loaders(view, trainer), cores(view, trainer)),
-        steps=(*(_LOOK if unsure else ()), *steps),
+        steps=(*((stack(view, trainer.process, _LOOK),) if unsure else ()), *steps),
         confidence=view.confidence(0.5 if unsure else 0.7, *optional),
         lost_share=trainer.lost,
     )
