@@ -127,7 +127,8 @@ def _slow_clock(view: View, team: Team) -> _Late | None:
     steps = (
         Step(text=f"see what holds the clock of GPU {gpu.index} down: heat, power or a fixed clock",
              command=f"nvidia-smi -i {gpu.index} -q -d PERFORMANCE,CLOCK,TEMPERATURE"),
-        Step(text="until it is repaired leave it out", command=f"CUDA_VISIBLE_DEVICES={_without(view, team, one)}"),
+        Step(text="until it is repaired leave it out at the next start",
+             command=f"export CUDA_VISIBLE_DEVICES={_without(view, team, one)}"),
     )  # fmt: skip
     return _Late(one, effect, "whose clock is low", (evidence,), steps)
 
