@@ -118,7 +118,7 @@ def test_numa_misplacement_by_chance_is_no_cause(affinity: str | None, severity:
     ("place", "launcher", "commands"),
     [
         ({"slurm_job": "77"}, "0-3", ["#SBATCH --gres-flags=enforce-binding"]),
-        ({"container": "exp"}, "0-3", ["docker update --cpuset-cpus=8-11 exp"]),
+        ({"container": "exp", "cgroup": "/docker/0123456789ab"}, "0-3", ["sudo docker update --cpuset-cpus=8-11 exp"]),
         (  # its launcher shows that the container has more
             {"container": "exp"},
             "0-15",

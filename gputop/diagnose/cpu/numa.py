@@ -7,6 +7,7 @@ from shlex import quote
 
 from gputop import units
 from gputop.diagnose.command import started
+from gputop.diagnose.container import widened
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import affinity, parsed
 from gputop.diagnose.rule import Level, rule
@@ -106,10 +107,8 @@ def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None
             )
         else:
             some = units.ranges(tuple(sorted(near)[: len(allowed)]))
-            yield Step(
-                text="give its container CPUs near its GPU (Kubernetes: a topology manager policy)",
-                command=f"docker update --cpuset-cpus={some} {quote(process.container or '')}",
-            )
+            text = "give its container CPUs near its GPU"
+            yield widened(view, process, text, f"--cpuset-cpus={some}", "a policy of the topology manager")
         return
     gpu = trainer.works_on[0]
     pin = (
