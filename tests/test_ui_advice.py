@@ -56,7 +56,7 @@ def test_stacks_of_the_chosen_finding_are_asked_for_there_and_of_none_it_is_said
     async def scene(stage: Stage) -> None:
         stage.app.main.show(ALL)
         await stage.press("a", "down", "a", "s")
-        assert "gputop stack" in stage.text, "who is not there any more is asked about, with the reason"
+        assert "py-spy dump" in stage.text, "who is not there any more is asked about, with the reason"
         await stage.press("escape")
         stage.app.main.show(nobody)
         await stage.press("s")

@@ -119,7 +119,7 @@ def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None
 def _next_time(trainer: Trainer, near: frozenset[int]) -> Iterator[Step]:
     """In the program; ranks run the same one, and each has a GPU of its own to be near to."""
     process, call = trainer.process, f"os.sched_setaffinity(0, {_python(near)})"
-    ranks = 1 if trainer.job is None else len(trainer.job.ranks)
+    ranks = max(process.world_size or 1, len(trainer.job.ranks) if trainer.job else 1)
     if trainer.job is not None and trainer.job.launcher == "torchrun":
         yield Step(text="at its next start let torchrun do so for each rank: --numa-binding=node (PyTorch 2.9)")
     if ranks == 1:
