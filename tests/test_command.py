@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 import pytest
 
-from gputop.diagnose.command import started, started_for_each_gpu
-from gputop.model import Process
+from gputop.diagnose.command import started, started_for_each_gpu, starts_all
+from gputop.model import Identity, Job, Process
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,28 @@ def test_a_secret_is_masked(secret: tuple[str, ...]) -> None:
             assert "train.py" in typed
             assert "***" in typed
             assert SECRET not in typed
+
+
+ME, OTHER = Identity(1, 1), Identity(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("job", "dials", "alone"),
+    [
+        ({"launcher": "python", "ranks": (ME,)}, {}, True),
+        ({"ranks": (ME,), "members": (ME, OTHER)}, {}, True),
+        (None, {}, True),
+        ({"launcher": "torchrun", "ranks": (ME,)}, {}, False),
+        ({"launcher": "slurm", "ranks": (ME,)}, {}, False),
+        ({"launcher": "notebook", "ranks": (ME,)}, {}, False),
+        ({"ranks": (ME, OTHER)}, {}, False),
+        ({"ranks": (ME,), "members": (OTHER, ME)}, {}, False),  # its parent started it to run a function
+        (None, {"world_size": 8}, False),
+        (None, {"command": ()}, False),  # nobody knows it
+    ],
+)
+def test_a_rank_or_a_kernel_of_a_notebook_is_not_started_by_its_own_command(
+    job: dict[str, Any] | None, dials: dict[str, Any], alone: bool
+) -> None:
+    process = Process(**{"pid": 1, "started_ticks": 1, "command": ("python", "train.py"), **dials})
+    assert starts_all(process, job and Job(key="j", name="j", **job)) == alone

@@ -92,6 +92,35 @@ def test_numa_misplacement_says_where_to_go() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("loaders", "viewer", "command"),
+    [
+        (0, 1, "taskset -acp 8-15 100"),
+        (2, 1, "for p in 100 $(pgrep -P 100); do taskset -acp 8-15 $p; done"),
+        (2, 2, "for p in 100 $(pgrep -P 100); do sudo taskset -acp 8-15 $p; done"),
+    ],
+)
+def test_a_rank_far_from_its_gpu_is_moved_not_started_without_its_launcher(
+    loaders: int, viewer: int, command: str
+) -> None:
+    trainer = {"last_cpu": 3, "affinity": "0-7", "uid": 1, "local_rank": 3}
+    machine = Machine(gpu=NEAR, trainer=trainer, loader={"last_cpu": 3}, host=NODES, loaders=loaders)
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        second = replace(one.processes[0], pid=101, local_rank=1, gpus=())
+        ranks = (one.processes[0].identity, second.identity)
+        job = replace(one.jobs[0], launcher="torchrun", ranks=ranks)
+        return replace(one, processes=(*one.processes, second), jobs=(job,), viewer_uid=viewer)
+
+    told = found(after(frame), "numa-misplacement")
+    assert told is not None
+    assert (told.steps[0].command, told.steps[0].needs_root) == (command, viewer == 2)
+    assert [step.command for step in told.steps[1:]] == [
+        None, "if os.environ['LOCAL_RANK'] == '3': os.sched_setaffinity(0, range(8, 16))"
+    ]  # fmt: skip
+
+
 EIGHT = {"nodes": tuple(Node(number=n, cpus=f"{2 * n}-{2 * n + 1}") for n in range(8))}
 
 
@@ -118,7 +147,7 @@ def test_numa_misplacement_by_chance_is_no_cause(affinity: str | None, severity:
     ("place", "launcher", "commands"),
     [
         ({"slurm_job": "77"}, "0-3", ["#SBATCH --gres-flags=enforce-binding"]),
-        ({"container": "exp"}, "0-3", ["docker update --cpuset-cpus=8-11 exp"]),
+        ({"container": "exp", "cgroup": "/docker/0123456789ab"}, "0-3", ["sudo docker update --cpuset-cpus=8-11 exp"]),
         (  # its launcher shows that the container has more
             {"container": "exp"},
             "0-15",

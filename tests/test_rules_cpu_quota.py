@@ -12,14 +12,16 @@ from gputop.model import Cgroup, Frame
 from tests.judged import Machine, after, found, judged, refused, silent
 from tests.test_rules_cpu import HUNGRY
 
+DOCKER = "/system.slice/docker-0123456789ab.scope"
+
 
 def confined(
     throttled_cpus: float | None, loaders: int = 0, ranks: int = 1, quota: float = 4.0, **trainer: Any
 ) -> Callable[[float], Frame]:
     """Ranks of a job under one quota, on 16 CPUs."""
-    own = {"cgroup": "/c", "allowed_cpus": quota} | trainer
+    own = {"cgroup": DOCKER, "allowed_cpus": quota} | trainer
     machine = Machine(gpu=HUNGRY, trainer=own, host={"cpu_percent": 29.0}, loaders=loaders)
-    group = Cgroup(path="/c", cpu_quota=quota, throttled_cpus=throttled_cpus)
+    group = Cgroup(path=own["cgroup"], cpu_quota=quota, throttled_cpus=throttled_cpus)
 
     def frame(t: float) -> Frame:
         one = machine.frame(t)
@@ -64,7 +66,7 @@ def test_cpu_quota_says_what_to_ask_for() -> None:
         "the machine itself is 71 % idle",
     ]
     assert [step.command for step in told.steps] == [
-        "docker update --cpus 8 abc",
+        "sudo docker update --cpus 8 abc",
         "DataLoader(..., num_workers=3)",
         "torch.set_num_threads(4)",
     ]
@@ -77,7 +79,7 @@ def test_cpu_quota_says_what_to_ask_for() -> None:
     ("dials", "told"),
     [
         ({"ranks": 2, "quota": 8.0}, ["docker update --cpus 16 abc", "num_workers=3", "set_num_threads(4)"]),
-        ({"ranks": 4}, ["docker update --cpus 8 abc", "num_workers=1", "set_num_threads(1)"]),
+        ({"ranks": 4}, ["sudo docker update --cpus 8 abc", "num_workers=1", "set_num_threads(1)"]),
         ({"quota": 12.0}, ["docker update --cpus 16 abc", "set_num_threads(12)"]),
         ({"quota": 15.5}, ["docker update --cpus 16 abc", "set_num_threads(15)"]),
         ({"quota": 16.0}, ["set_num_threads(16)"]),  # the machine has no more

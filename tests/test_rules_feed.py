@@ -266,7 +266,7 @@ def test_loaders_that_sleep_may_wait_for_the_network(host: dict[str, Any], reads
     finding = found(asleep(host=host, trainer={"read_chars_per_s": reads}).verdict(90), "head-of-line")
     assert finding is not None
     assert finding.headline.endswith("or data that comes over the network") == network
-    assert ("py-spy" in (finding.steps[0].command or "")) == network
+    assert ("gputop stack" in (finding.steps[0].command or "")) == network
 
 
 def test_head_of_line_needs_two_loaders_and_abstains_where_their_state_is_hidden() -> None:

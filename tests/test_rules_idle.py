@@ -108,5 +108,5 @@ def test_gpu_idle_cpu_busy_says_why_and_looks_first(machine: Machine, evidence: 
     told = found(machine.verdict(200), "gpu-idle-cpu-busy")
     assert told is not None
     assert any(evidence in item.text for item in told.evidence)
-    assert told.steps[0].command == "py-spy dump --pid 100"
+    assert told.steps[0].command == "gputop stack 100"
     assert any(step in one.text for one in told.steps)

@@ -29,9 +29,32 @@ SLOW = Note(subject="driver", key="slow", text="the driver is slow: asked every 
 )
 def test_self_overhead(frame: dict[str, Any], threads: int | None, fires: bool) -> None:
     machine = Machine(trainer={"threads": threads})
-    finding = found(after(lambda t: replace(machine.frame(t), **frame), 90), "self-overhead")
+    finding = found(after(lambda t: replace(machine.frame(t), **frame), 90, each_s=1), "self-overhead")
     assert (finding is not None) == fires
     assert finding is None or (finding.severity == "info" and not finding.primary)
+
+
+@pytest.mark.parametrize(
+    ("frame", "threads", "each_s", "told", "commands"),
+    [
+        ({"cost_percent": 4.0}, 60, 1, [], ["--interval 5"]),
+        ({"cost_percent": 4.0}, 60, 5, [], ["--interval 10"]),
+        ({"driver_percent": 3.0}, 60, 1, [], ["--interval 5", "--gpm off", "--no-nvml"]),
+        ({}, 4000, 1, ["every 16 s"], [None]),
+        ({}, 4000, 5, ["every 80 s"], ["--interval 1", None]),
+        ({}, 300, 5, ["every 6 s"], ["--interval 1", None]),
+        ({"cost_percent": 4.0}, 4000, 5, ["every 80 s"], ["--interval 10", None]),
+    ],
+)
+def test_steps_against_overhead_fit_what_was_seen_and_the_interval(
+    frame: dict[str, Any], threads: int, each_s: int, told: list[str], commands: list[str | None]
+) -> None:
+    machine = Machine(trainer={"threads": threads})
+    finding = found(after(lambda t: replace(machine.frame(t), **frame), 400, each_s), "self-overhead")
+    assert finding is not None
+    assert [step.command for step in finding.steps] == [one and f"gputop {one}" for one in commands]
+    late = [item.text for item in finding.evidence if "threads" in item.text]
+    assert [text for text, part in zip(late, told, strict=True) if part not in text] == []
 
 
 def test_one_expensive_tick_is_no_news() -> None:

@@ -131,7 +131,9 @@ def test_network_bound_names_the_idle_adapter_and_the_setting() -> None:
     told = found(said, "network-bound")
     assert lines(told)[1] == "mlx5_0, mlx5_1, mlx5_2 … (400 Gb/s each) carry nothing"
     assert told is not None
-    assert told.steps[1].command == "NCCL_IB_HCA=" + ",".join(f"mlx5_{n}" for n in range(4))
+    assert told.steps[1].command == "unset NCCL_IB_DISABLE; export NCCL_IB_HCA=" + ",".join(
+        f"mlx5_{n}" for n in range(4)
+    )
     assert lines(told)[-1] == "4 of its 8 ranks are on this machine"
 
 
@@ -159,7 +161,7 @@ def test_adapters_of_aws_are_used_by_a_plugin() -> None:
     assert told is not None
     assert told.headline == "exchanges its gradients over TCP on eth0, while EFA is idle"
     assert "NET/OFI" in told.steps[0].text
-    assert told.steps[1].command == "FI_PROVIDER=efa"
+    assert told.steps[1].command == "export FI_PROVIDER=efa"
     assert not any("NCCL_IB" in (step.command or "") for step in told.steps)
 
 

@@ -68,7 +68,7 @@ def test_collective_wait_says_for_whom() -> None:
     assert told is not None
     assert told.headline == "keeps 3 ranks waiting in a collective for rank 0 (GPU 0)"
     assert "rank 0 (GPU 0) keeps its GPU 90 % busy" in lines(told)
-    assert told.steps[0].command == "py-spy dump --pid 41207"
+    assert told.steps[0].command == "gputop stack 41207"
     assert len(told.subject.gpus) == 4
 
 
@@ -133,14 +133,14 @@ def test_straggler_names_the_rank_and_what_is_wrong_with_it() -> None:
         "GPU 2: SM clock 1290 MHz (hard heat), the others 1980 MHz",
         "the other 3 ranks wait for it up to 35 % of the time",
     ]
-    assert told.steps[1].command == "CUDA_VISIBLE_DEVICES=0,1,3"
+    assert told.steps[1].command == "export CUDA_VISIBLE_DEVICES=0,1,3"
     assert told.subject.gpus == ("G2",)
 
 
 def test_straggler_names_gpus_by_uuid_in_a_container() -> None:
     told = found(after(team(of({2: CLOCK}, FAST), lambda _: {"container": "exp"}), 100), "straggler")
     assert told is not None
-    assert told.steps[1].command == "CUDA_VISIBLE_DEVICES=G0,G1,G3"
+    assert told.steps[1].command == "export CUDA_VISIBLE_DEVICES=G0,G1,G3"
 
 
 def test_straggler_leaves_out_gpus_that_no_rank_works_on() -> None:
@@ -154,7 +154,7 @@ def test_straggler_leaves_out_gpus_that_no_rank_works_on() -> None:
 
     told = found(after(frame, 100), "straggler")
     assert told is not None
-    assert told.steps[1].command == "CUDA_VISIBLE_DEVICES=0,1,3"
+    assert told.steps[1].command == "export CUDA_VISIBLE_DEVICES=0,1,3"
 
 
 def test_straggler_names_loaders_that_are_too_slow() -> None:

@@ -64,7 +64,7 @@ def test_gpu_idle_cpu_busy_says_where_to_look() -> None:
         "GPU busy 0 % of the last 60 s",
         "1.0 CPU cores in use, its main thread 100 %",
     ]
-    assert told.steps[0].command == "py-spy dump --pid 100"
+    assert told.steps[0].command == "gputop stack 100"
 
 
 MUTE = (Missing(metric="busy_percent", reason="unsupported"),)

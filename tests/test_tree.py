@@ -14,7 +14,7 @@ from gputop.ui.table.kin import below
 from gputop.ui.table.row import Key, Row, process_key
 from gputop.ui.table.tree import View
 from tests.hostile import STRINGS
-from tests.scripted import GIB, MIB, frame, process, training
+from tests.scripted import GIB, MIB, frame, notebook, process, training
 
 LLAMA = training("llama", 41000, ranks=4, loaders=8)
 SD3 = training("sd3", 52000, ranks=3, loaders=2, first_gpu=4, user="bob")
@@ -246,3 +246,13 @@ def test_below_a_process_are_its_children_and_theirs_and_nobody_who_is_older_tha
     assert below(itself, [itself]) == []
     assert below(replace(top, verified=False), others) == [], "its pid is one of another namespace"
     assert below(process(0, 0), [process(1, 0)]) == [], "the kernel is nobody's parent here"
+
+
+@pytest.mark.parametrize(("busy", "said"), [(0.0, " · holds 2.1G, idle 5s"), (None, "")])
+def test_what_a_gpu_does_is_unknown_and_not_idle_where_it_does_not_tell(busy: float | None, said: str) -> None:
+    job, (kernel,) = notebook("jupyter", 100, 0)
+    kernel = replace(kernel, gpus=tuple(replace(share, busy_percent=busy) for share in kernel.gpus))
+    seen = frame((job, [kernel]))
+    seen = replace(seen, gpus=tuple(replace(gpu, busy_percent=busy) for gpu in seen.gpus))
+    row = find(tree.build(seen, View(), idle=lambda _: 5.0), "jupyter")
+    assert row.said[0] == f"notebook · 1 process{said}"

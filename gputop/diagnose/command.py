@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from gputop.model import Process
+from gputop.model import Job, Process
 from gputop.safe.text import redact_argv
 
 _LONGEST = 120  # characters
@@ -19,6 +19,16 @@ _TAKES_VALUE = re.compile(r"(?:-[a-zA-Z]*?([mcWX])|--check-hash-based-pycs)(.*)"
 def started(process: Process) -> str:
     """Its command line as a shell takes it, the end of a long one left out; where nobody knows it, a usual one."""
     return _typed(_words(process), least=2)
+
+
+def starts_all(process: Process, job: Job | None) -> bool:
+    """Whether its command line alone starts what runs: what a launcher or a notebook made is a part of more."""
+    if not process.command or (process.world_size or 1) > 1:
+        return False
+    if job is None:
+        return True
+    first = not job.members or job.members[0] == process.identity
+    return first and len(job.ranks) <= 1 and job.launcher in (None, "python")
 
 
 def started_for_each_gpu(process: Process, count: int) -> str:

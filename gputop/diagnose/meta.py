@@ -11,7 +11,8 @@ from gputop.diagnose.unjudged import unjudged
 from gputop.diagnose.view import View
 from gputop.model import Role
 
-_READS_A_SECOND = 250  # threads that are looked at
+_READS_A_FRAME = 250  # threads that are looked at
+_LONG_STEP_S = 2.0  # between two frames
 
 
 @rule(
@@ -27,39 +28,68 @@ _READS_A_SECOND = 250  # threads that are looked at
 )
 def self_overhead(view: View) -> Iterator[Finding]:
     """Its CPU time, the time inside driver calls, and threads that are looked at less often than they should be."""
-    host, frame = view.host(), view.frame
-    evidence = []
     seconds = min(view.limit("window_s"), KEPT_S)  # there is no longer memory of it
     cost, driver = (view.mean("monitor", name, seconds) for name in ("cost_percent", "driver_percent"))
+    evidence: list[Evidence] = []
+    steps: list[Step] = []
     if view.above(cost, "cpu_percent"):
         text = f"gputop uses {cost or 0:.1f} % of a core"
         evidence.append(Evidence(text=text, value=cost, unit="%", limit=view.limit("cpu_percent")))
-    if view.above(driver, "driver_percent"):
-        text = f"calls of the driver take {10 * (driver or 0):.0f} ms a second of a GPU"
-        evidence.append(Evidence(text=text, value=driver, unit="%", limit=view.limit("driver_percent")))
-    if slow := frame.note("slow"):
-        evidence.append(Evidence(text=slow.text))
-    threads = sum(process.threads or 0 for process in frame.processes if process.role is Role.TRAINER)
-    every_s = threads / _READS_A_SECOND
-    if view.above(every_s, "threads_s"):
-        text = f"{threads} threads of trainers are looked at every {every_s:.0f} s only"
-        evidence.append(Evidence(text=text, value=every_s, unit="s", limit=view.limit("threads_s")))
+        steps.append(_seldom(view))
+    if called := _driver(view, driver):
+        evidence += called
+        steps += (_seldom(view), *_LEFT_ALONE)
+    if late := _threads(view):
+        evidence.append(late)
+        steps += _oftener(view, costly=bool(steps))
     if evidence:
         yield view.found(
-            host,
+            view.host(),
             "info",
             "is watched at some cost",
             evidence=tuple(evidence),
-            steps=tuple(_cheaper(asks_driver=bool(frame.gpus))),
+            steps=tuple(dict.fromkeys(steps)),
             confidence=0.9,
         )
 
 
-def _cheaper(*, asks_driver: bool) -> Iterator[Step]:
-    yield Step(text="look less often", command="gputop --interval 5")
-    if asks_driver:
-        yield Step(text="leave out the activity of the units", command="gputop --gpm off")
-        yield Step(text="leave the driver alone", command="gputop --no-nvml")
+_LEFT_ALONE = (
+    Step(text="leave out the activity of the units", command="gputop --gpm off"),
+    Step(text="leave the driver alone", command="gputop --no-nvml"),
+)
+
+
+def _driver(view: View, percent: float | None) -> list[Evidence]:
+    """What its calls cost, and that it is called less often for that."""
+    evidence = []
+    if view.above(percent, "driver_percent"):
+        text = f"calls of the driver take {10 * (percent or 0):.0f} ms a second of a GPU"
+        evidence.append(Evidence(text=text, value=percent, unit="%", limit=view.limit("driver_percent")))
+    if slow := view.frame.note("slow"):
+        evidence.append(Evidence(text=slow.text))
+    return evidence
+
+
+def _threads(view: View) -> Evidence | None:
+    """So many are looked at for each frame, however long it is until the next."""
+    threads = sum(process.threads or 0 for process in view.frame.processes if process.role is Role.TRAINER)
+    every_s = threads / _READS_A_FRAME * view.usual_step_s
+    if not view.above(every_s, "threads_s"):
+        return None
+    text = f"{threads} threads of trainers are looked at every {every_s:.0f} s only"
+    return Evidence(text=text, value=every_s, unit="s", limit=view.limit("threads_s"))
+
+
+def _seldom(view: View) -> Step:
+    return Step(text="look less often", command=f"gputop --interval {max(5, round(2 * view.usual_step_s))}")
+
+
+def _oftener(view: View, *, costly: bool) -> Iterator[Step]:
+    """`costly`: it is to look less often for another reason."""
+    if view.usual_step_s >= _LONG_STEP_S and not costly:
+        text = f"look more often: each time it looks at {_READS_A_FRAME} of them"
+        yield Step(text=text, command="gputop --interval 1")
+    yield Step(text="open the process that matters (Enter): while it is open all of its threads are looked at")
 
 
 @rule(

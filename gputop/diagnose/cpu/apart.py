@@ -1,10 +1,13 @@
-"""CPUs of their own for those that share them."""
+"""CPUs for a trainer: which of them, and how it gets there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gputop import units
+from gputop.diagnose.command import started, starts_all
+from gputop.diagnose.finding import Step
+from gputop.diagnose.looking import closed
 from gputop.diagnose.room import affinity, parsed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -29,3 +32,16 @@ def usable(view: View, trainer: Trainer) -> frozenset[int]:
     total = view.frame.host.cpus_total or 0
     every = frozenset(range(total)) if (trainer.process.allowed_cpus or 0.0) >= total else frozenset[int]()
     return affinity(trainer.process) or every
+
+
+def bound(view: View, trainer: Trainer, text: str, cpus: str, by: str | None = None) -> Step:
+    """Started there, `by` another command than taskset if need be. What others start is moved there while it runs,
+    with its loaders: its own command line would start something else."""
+    process = trainer.process
+    if starts_all(process, trainer.job):
+        return Step(text=text, command=f"{by or f'taskset -c {cpus}'} {started(process)}")
+    root = closed(view, process)
+    move = f"{'sudo ' if root else ''}taskset -acp {cpus}"
+    whom = f"{process.pid} $(pgrep -P {process.pid})"
+    command = f"for p in {whom}; do {move} $p; done" if trainer.loaders else f"{move} {process.pid}"
+    return Step(text=f"{text}, as it runs", command=command, needs_root=root)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from gputop import blas as mkl
 from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.looking import stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, cores, each_loader, starved, waiting
 from gputop.diagnose.trainer import Trainer
@@ -96,7 +97,7 @@ def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
             Step(text="where NumPy came with pip, as always with OpenBLAS", command=mkl.AFTER_PIP, destroys=True),
             Step(text="or from conda's own channel: some mirrors have OpenBLAS only", command=mkl.IN_DEFAULTS),
             Step(text="until then one thread a loader", command=mkl.UNTIL_THEN),
-            Step(text="see whether its time is in numpy.linalg or dot", action="stack"),
+            stack(view, trainer.process, "see whether its time is in numpy.linalg or dot"),
         ),
         confidence=0.5,
         lost_share=trainer.lost,

@@ -6,8 +6,7 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from gputop import units
-from gputop.diagnose.command import started
-from gputop.diagnose.cpu.apart import apart, usable
+from gputop.diagnose.cpu.apart import apart, bound, usable
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, starved, stolen
@@ -214,7 +213,7 @@ def _apart(view: View, trainer: Trainer) -> Iterator[Step]:
     """Half of the CPUs that it may use, for it alone."""
     half = len(usable(view, trainer)) // 2
     for own in apart(view, [trainer], half) if half else ():
-        yield Step(text="or give each CPUs of its own", command=f"taskset -c {own} {started(trainer.process)}")
+        yield bound(view, trainer, "or give each CPUs of its own", own)
 
 
 def _stolen(view: View, trainer: Trainer) -> Finding:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from shlex import quote
 
 from gputop import units
-from gputop.diagnose.command import started
+from gputop.diagnose.container import widened
+from gputop.diagnose.cpu.apart import bound
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import affinity, parsed
 from gputop.diagnose.rule import Level, rule
@@ -106,19 +107,28 @@ def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None
             )
         else:
             some = units.ranges(tuple(sorted(near)[: len(allowed)]))
-            yield Step(
-                text="give its container CPUs near its GPU (Kubernetes: a topology manager policy)",
-                command=f"docker update --cpuset-cpus={some} {quote(process.container or '')}",
-            )
+            text = "give its container CPUs near its GPU"
+            yield widened(view, process, text, f"--cpuset-cpus={some}", "a policy of the topology manager")
         return
-    gpu = trainer.works_on[0]
-    pin = (
-        f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={quote(gpu.local_cpus or '')}"
-    )
-    yield Step(text="start it near its GPU", command=f"numactl {pin} {started(process)}")
-    yield Step(
-        text="or in the program, before the DataLoader is made", command=f"os.sched_setaffinity(0, {_python(near)})"
-    )
+    cpus = quote(trainer.works_on[0].local_cpus or "")
+    pin = f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={cpus}"
+    yield bound(view, trainer, "put it near its GPU", cpus, by=f"numactl {pin}")
+    yield from _next_time(trainer, near)
+
+
+def _next_time(trainer: Trainer, near: frozenset[int]) -> Iterator[Step]:
+    """In the program; ranks run the same one, and each has a GPU of its own to be near to."""
+    process, call = trainer.process, f"os.sched_setaffinity(0, {_python(near)})"
+    ranks = max(process.world_size or 1, len(trainer.job.ranks) if trainer.job else 1)
+    if trainer.job is not None and trainer.job.launcher == "torchrun":
+        yield Step(text="at its next start let torchrun do so for each rank: --numa-binding=node (PyTorch 2.9)")
+    if ranks == 1:
+        yield Step(text="or in the program, before the DataLoader is made", command=call)
+    elif process.local_rank is not None:
+        yield Step(
+            text="or in the program, before the DataLoader is made, for this rank",
+            command=f"if os.environ['LOCAL_RANK'] == '{process.local_rank}': {call}",
+        )
 
 
 def _confined(view: View, process: Process, near: frozenset[int]) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from shlex import quote
 
+from gputop.diagnose.container import widened
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import affinity, idle, sharing
 from gputop.diagnose.rule import Level, rule
@@ -93,10 +93,8 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
     if process.slurm_job:
         yield Step(text=f"ask Slurm for {amount(each, 'CPU')} a task", command=f"#SBATCH --cpus-per-task={each}")
     elif process.container:
-        yield Step(
-            text=f"give its container {amount(wanted, 'CPU')} (Kubernetes: resources.limits.cpu: {wanted})",
-            command=f"docker update --cpus {wanted} {quote(process.container)}",
-        )
+        text = f"give its container {amount(wanted, 'CPU')}"
+        yield widened(view, process, text, f"--cpus {wanted}", f"resources.limits.cpu: {wanted}")
     else:
         group = process.cgroup or "its group"
         yield Step(text=f"give it {amount(wanted, 'CPU')}: raise CPUQuota of its unit, or cpu.max of {group}")

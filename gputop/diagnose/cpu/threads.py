@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gputop import units
-from gputop.diagnose.command import started
-from gputop.diagnose.cpu.apart import apart
+from gputop.diagnose.cpu.apart import apart, bound
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import affinity, part, rests, share_of_cpus, together
 from gputop.diagnose.rule import Level, rule
@@ -210,5 +209,5 @@ def _pin(view: View, trainers: Sequence[Trainer], each: int) -> Iterator[Step]:
     if own:
         text = f"or give each {amount(each, 'CPU')} of its own: {', '.join(own[:2])}"
         text += ", and so on" if len(own) > 2 else ""
-        yield Step(text=text, command=f"taskset -c {own[0]} {started(trainers[0].process)}")
+        yield bound(view, trainers[0], text, own[0])
     yield Step(text="torchrun sets one thread a rank by itself; several plain python commands do not")

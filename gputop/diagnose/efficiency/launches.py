@@ -10,6 +10,7 @@ from gputop.diagnose.efficiency.chip import at_work
 from gputop.diagnose.efficiency.stalls import writes
 from gputop.diagnose.efficiency.transfers import transfers
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.looking import stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import (
     EITHER,
@@ -33,7 +34,7 @@ _AT_ONCE: dict[str, tuple[str, str | None]] = {
     "tensorflow": ("compiled into one program", "@tf.function(jit_compile=True)"),
     "jax": ("compiled into one program", "step = jax.jit(step)"),
 }
-_SURE = Step(text="make sure: the stack of its main thread must not be in the DataLoader", action="stack")
+_SURE = "make sure: the stack of its main thread must not be in the DataLoader"
 
 
 @rule(
@@ -79,7 +80,9 @@ def _held_up(view: View, trainer: Trainer, severity: Severity) -> Finding:
             _loaders(view, trainer),
             *at_work(trainer),
         ),
-        steps=(*_fewer(trainer), _SURE) if sure else (*_which(view, trainer), *_fewer(trainer, "in the model: ")),
+        steps=(*_fewer(trainer), stack(view, trainer.process, _SURE))
+        if sure
+        else (*_which(view, trainer), *_fewer(trainer, "in the model: ")),
         confidence=0.6 if trainer.loaders else 0.5,
         lost_share=trainer.lost,
     )
@@ -92,11 +95,7 @@ def _sure(view: View, trainer: Trainer) -> bool:
 
 def _which(view: View, trainer: Trainer) -> tuple[Step, ...]:
     """What tells the two apart, and what helps against the other one."""
-    look = Step(
-        text="see where its main thread is: in the model, in its data, or in a simulation",
-        command=f"py-spy dump --pid {trainer.process.pid}",
-        action="stack",
-    )
+    look = stack(view, trainer.process, "see where its main thread is: in the model, in its data, or in a simulation")
     apart = aside(view, trainer, "in its data: load in processes of their own")
     return look, apart if torchlike(trainer) else replace(apart, command=None)
 

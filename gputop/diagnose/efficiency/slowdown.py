@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gputop.diagnose.estimate import change_point
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.looking import profile, stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part, serves
@@ -21,13 +22,12 @@ _KEPT = 240  # values: an hour
 _LEAST = 5  # values on either side of a change
 _NOW = 4  # values that tell whether it lasts
 _LEAST_CORRELATION, _SAMPLES = 0.5, 6  # of a rhythm that is sure, and as many samples in it [M]
-_SEE = Step(text="see where its time goes now, over some seconds", action="profile")
-_OUTSIDE = (Step(text="look at what changed with it, above: that comes first"), _SEE)
+_OUTSIDE = Step(text="look at what changed with it, above: that comes first")
 _INSIDE = (
-    _SEE,
     Step(text="usual reasons inside a program: longer samples, lists that grow, logging, garbage collection"),
     Step(text="all is well if its steps are meant to do more since then: layers unfrozen, a larger batch"),
 )
+_SEE = "see where its time goes now, over some seconds"
 
 
 class Change(NamedTuple):
@@ -195,6 +195,7 @@ def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
 
 def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...], vouched: bool) -> Finding:
     """`vouched`: something changed that is not its own doing, as longer samples are that keep its loaders busy."""
+    see = profile(view, trainer.process, _SEE)
     meant = change.what == "its steps" and not vouched  # perhaps: a step may do more from then on
     severity: Severity = "crit" if change.slower >= view.limit("crit_slower") and not meant else "warn"
     why = "when something else changed" if vouched else "for a reason inside the program"
@@ -203,7 +204,7 @@ def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidenc
         severity,
         f"became {100 * change.slower:.0f} % slower {ago(change.ago_s)} ago, {why}",
         evidence=_evidence(view, change, meanwhile),
-        steps=_OUTSIDE if vouched else _INSIDE,
+        steps=(_OUTSIDE, see) if vouched else (see, *_INSIDE),
         confidence=view.confidence(0.6),
         lost_share=change.slower,
     )
@@ -217,7 +218,11 @@ def _perhaps(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evid
         "info",
         f"keeps its GPU {less}: it became slower, or does something else",
         evidence=_evidence(view, change, meanwhile),
-        steps=(Step(text="see whether it evaluates now: then all may be well", action="stack"), *_INSIDE),
+        steps=(
+            stack(view, trainer.process, "see whether it evaluates now: then all may be well"),
+            profile(view, trainer.process, _SEE),
+            *_INSIDE,
+        ),
         confidence=view.confidence(0.4),
         state="less busy",
     )

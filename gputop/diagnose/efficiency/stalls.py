@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.looking import stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, shared, waits_for_cpu
 from gputop.diagnose.trainer import Trainer
@@ -108,8 +109,7 @@ def _stops(view: View, trainer: Trainer) -> Finding:
             Evidence(text=f"main thread {main:.0f} % of a core; {idle}", value=main, unit="%"),
         ),
         steps=(
-            Step(text="see where its main thread is: item, cpu, print, save_image, wandb?",
-                 command=f"py-spy dump --pid {trainer.process.pid}", action="stack"),
+            stack(view, trainer.process, "see where its main thread is: item, cpu, print, save_image, wandb?"),
             Step(text="log every 50 steps, pictures every epoch",
                  command="if step % 50 == 0: logger.log(loss=loss.item())"),
             Step(text="add losses up on the GPU, and fetch the sum", command="total += loss.detach()"),

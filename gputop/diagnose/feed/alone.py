@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputop.diagnose.dataloader import aside, settings
-from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.finding import Evidence, Finding, Severity
+from gputop.diagnose.looking import stack
 from gputop.diagnose.room import unused
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, starved, told_to_load
@@ -59,7 +60,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
     sure = trainer.taken is None or _reads(view, trainer) or told_to_load(view, trainer)
     torch = torchlike(trainer)
     loaders = aside(view, trainer, f"load in processes of their own: {at_most(trainer)}", more=f", {settings(trainer)}")
-    stack = (Step(text="see what its main thread does", action="stack"),) if _python(trainer) else ()
+    look = (stack(view, trainer.process, "see what its main thread does"),) if _python(trainer) else ()
     elsewhere = replace(loaders, text=f"{'in the DataLoader' if torch else 'if that is its input'}: {loaders.text}")
     main, left = 100 * (trainer.main or 0.0), unused(view, trainer)
     idle = "" if left is None or not trainer.allowed else f", {left:.0f} of {amount(trainer.allowed, 'core')} idle"
@@ -83,7 +84,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
             ),
             *((read,) if _reads(view, trainer) else ()),
         ),
-        steps=(loaders, *stack) if sure else (*stack, elsewhere),
+        steps=(loaders, *look) if sure else (*look, elsewhere),
         confidence=view.confidence(0.7 if sure else 0.5, trainer.taken),
         lost_share=trainer.lost,
     )

@@ -9,6 +9,7 @@ from gputop.diagnose.cpu.blas import several_threads, slow
 from gputop.diagnose.dataloader import settings
 from gputop.diagnose.feed.filled import Filled, filled, in_use, limited, on_share
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.looking import stack
 from gputop.diagnose.room import fitting_loaders, full, has_room, idle_cpus, share
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import (
@@ -35,7 +36,7 @@ _LESS_WORK = (
 )
 
 
-_LOOK = (Step(text="see what its main thread waits for: the DataLoader, or environments that step", action="stack"),)
+_LOOK = "see what its main thread waits for: the DataLoader, or environments that step"
 _IF = "if they are loaders: "
 
 
@@ -74,7 +75,7 @@ def _too_slow(view: View, trainer: Trainer, severity: Severity, full_with: Fille
         f"waits for CPU work {f'of its {workers(trainer)}' if unsure else 'on its input'}{full_with.how}",
         evidence=(busy(view, trainer), full_with.cores, *_loaders(view, trainer), *full_with.more),
         steps=(
-            *(_LOOK if unsure else ()),
+            *_look(view, trainer, unsure),
             *full_with.first,
             *(_one_thread(view, trainer, using) if several else ()),
             Step(text=f"{_IF if unsure else ''}make the input cheaper: {at_most(trainer)}"),
@@ -86,6 +87,11 @@ def _too_slow(view: View, trainer: Trainer, severity: Severity, full_with: Fille
         ),
         lost_share=trainer.lost,
     )
+
+
+def _look(view: View, trainer: Trainer, unsure: bool) -> Iterator[Step]:
+    if unsure:
+        yield stack(view, trainer.process, _LOOK)
 
 
 def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterator[Step]:
@@ -144,7 +150,7 @@ def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> 
         f"waits for its {workers(trainer)}: too few of them{', perhaps' if unsure else ''}",
         evidence=(busy(view, trainer), *_loaders(view, trainer), *used),
         steps=(
-            *(_LOOK if unsure else ()),
+            *_look(view, trainer, unsure),
             Step(
                 text=f"{_IF if unsure else ''}use more{' of them' if unsure else ' loaders'}: {at_most(trainer)}",
                 command=command if torch else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.looking import stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import (
     at_most,
@@ -87,18 +88,17 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
         Evidence(text=f"its main thread waits for them: {main:.0f} % of a core", value=main, unit="%",
                  limit=100 * view.limit("main")),
     ]  # fmt: skip
-    look = slow[0] if slow else loaders[0]
-    stack = Step(text="see what a loader waits for", command=f"py-spy dump --pid {look.pid}")
+    look = stack(view, slow[0] if slow else loaders[0], "see what a loader waits for")
     if slow:
         one, percent = slow
         evidence.insert(1, Evidence(text=f"loader {one.pid} uses {percent:.0f} % of a core", value=percent, unit="%"))
         steps: tuple[Step, ...] = (
             Step(text=f"split the data evenly among the loaders: {at_most(trainer)}"),
-            stack,
+            look,
             *_STEPS,
         )
     else:
-        steps = (stack, *_STEPS) if fetches else (*_STEPS, stack)
+        steps = (look, *_STEPS) if fetches else (*_STEPS, look)
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,  # type: ignore[arg-type]

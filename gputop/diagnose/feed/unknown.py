@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gputop.diagnose.dataloader import aside
 from gputop.diagnose.efficiency.small import small
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Severity, Step
+from gputop.diagnose.looking import profile, stack
 from gputop.diagnose.rule import RULES, Level, rule
 from gputop.diagnose.starved import EITHER, busy, lone, starved, waiting
 from gputop.diagnose.trainer import Trainer
@@ -163,9 +164,8 @@ def _told(causes: list[Cause]) -> Iterator[Evidence]:
 
 
 def _keys(view: View, trainer: Trainer, either: bool) -> Iterator[Step]:
-    pid = trainer.process.pid
-    yield Step(text="see what its main thread waits for", command=f"py-spy dump --pid {pid}", action="stack")
-    yield Step(text="then where its time goes, over some seconds", action="profile")
+    yield stack(view, trainer.process, "see what its main thread waits for")
+    yield profile(view, trainer.process, "then where its time goes, over some seconds")
     if either:
         apart = aside(view, trainer, "in its data: load in processes of their own")
         fewer = Step(text="in the model: fewer and larger kernels", command="model = torch.compile(model)")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 
 from gputop import units
+from gputop.diagnose.container import widened
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import starved
@@ -142,7 +142,11 @@ def _limited(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Finding]:
         "crit" if killed or (full or 0.0) >= view.limit("full_percent") else "warn",
         _headline(limit, killed, own_limit),
         evidence=tuple(evidence),
-        steps=(*_fewer(view, trainer), _LOOK if killed and not own_limit else _raise(trainer, limit), *_STEPS[:1]),
+        steps=(
+            *_fewer(view, trainer),
+            _LOOK if killed and not own_limit else _raise(view, trainer, limit),
+            *_STEPS[:1],
+        ),
         confidence=view.confidence(0.85, some),
     )
 
@@ -188,14 +192,14 @@ def _fewer(view: View, trainer: Trainer | None = None) -> Iterator[Step]:
         yield Step(text=text, command=f"DataLoader(..., num_workers={most // 2}, prefetch_factor=2)")
 
 
-def _raise(trainer: Trainer, limit: int) -> Step:
+def _raise(view: View, trainer: Trainer, limit: int) -> Step:
     process, wanted = trainer.process, round(1.5 * limit / 2**30) or 1
     if process.slurm_job:
         return Step(text=f"ask Slurm for {wanted}G", command=f"#SBATCH --mem={wanted}G")
     if process.container:
-        return Step(
-            text=f"give its container {wanted}G, if the machine has them (Kubernetes: resources.limits.memory)",
-            command=f"docker update --memory {wanted}g --memory-swap {wanted}g {quote(process.container)}",
+        text, setting = f"give its container {wanted}G, if the machine has them", f"--memory {wanted}g"
+        return widened(
+            view, process, text, f"{setting} --memory-swap {wanted}g", f"resources.limits.memory: {wanted}Gi"
         )
     return Step(text=f"raise MemoryMax of its unit, or memory.max of {process.cgroup or 'its group'}, to {wanted}G")
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.looking import stack
 from gputop.diagnose.memory.holders import Held as Named
 from gputop.diagnose.memory.holders import holders, named
 from gputop.diagnose.rule import Level, rule
@@ -182,8 +183,10 @@ def _wake(view: View, process: Process) -> Iterator[Step]:
     if any(one.identity == process.identity and notebook(one) for one in view.vectors()):
         yield Step(text=f"ask {owner} to shut its kernel down (Kernel, Shut Down): closing the tab leaves it running")
         yield Step(text="or, in a cell, to give back what is not needed", command="del model; torch.cuda.empty_cache()")
+    elif _own(view, process):
+        yield stack(view, process, "see whether it is still needed: it does nothing")
     else:
-        yield Step(text=f"ask {owner} whether it is still needed: it does nothing", action="stack")
+        yield Step(text=f"ask {owner} whether it is still needed: it does nothing")
     lost = "what it has in memory is lost"
     if _own(view, process):
         yield Step(text=f"or end it, if nobody needs it: {lost}", command=f"kill {process.pid}", destroys=True)

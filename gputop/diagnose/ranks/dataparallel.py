@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gputop.diagnose.command import started_for_each_gpu
 from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.looking import stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import plays_a_part
@@ -118,7 +119,7 @@ def _told(view: View, trainer: Trainer, cards: Sequence[_Card], *, certain: bool
                 command="DistributedDataParallel(model.cuda(local_rank), device_ids=[local_rank])",
             ),
             Step(text="and a DistributedSampler in its DataLoader, so that each rank has its own part of the data"),
-            Step(text="to be sure look for data_parallel.py in its stack", action="stack"),
+            stack(view, trainer.process, "to be sure look for data_parallel.py in its stack"),
         ),
         confidence=view.confidence(0.8 if certain or None in held else 0.6, trainer.process.libraries or None, *held),
         lost_share=trainer.lost,

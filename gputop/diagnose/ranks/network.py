@@ -24,7 +24,8 @@ _LESS = (
 
 _EFA = ("rdmap", "efa_")  # how udev, and before it the kernel, calls adapters of AWS
 _PLUGIN = Step(
-    text="NCCL reaches EFA by the plugin aws-ofi-nccl only: have it in LD_LIBRARY_PATH", command="FI_PROVIDER=efa"
+    text="NCCL reaches EFA by the plugin aws-ofi-nccl only: have it in LD_LIBRARY_PATH",
+    command="export FI_PROVIDER=efa",
 )
 _DEVICES = Step(
     text="in a container: give it the devices", command="docker run --device=/dev/infiniband --ulimit memlock=-1"
@@ -218,7 +219,8 @@ def _over_tcp(view: View, team: Team, carrier: Network, idle: Sequence[Network])
 def _chosen(adapters: Sequence[str], efa: bool) -> tuple[Step, ...]:
     """What NCCL took, and how it takes these adapters."""
     named = Step(
-        text="remove NCCL_IB_DISABLE=1, and name the adapters", command=f"NCCL_IB_HCA={quote(','.join(adapters))}"
+        text="remove NCCL_IB_DISABLE=1, and name the adapters",
+        command=f"unset NCCL_IB_DISABLE; export NCCL_IB_HCA={quote(','.join(adapters))}",
     )
     text = f"see what NCCL chose: NET/{'OFI' if efa else 'IB'}, or NET/Socket and why"
-    return Step(text=text, command="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"), _PLUGIN if efa else named
+    return Step(text=text, command="export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"), _PLUGIN if efa else named

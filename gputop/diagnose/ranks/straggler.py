@@ -7,6 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.looking import stack
 from gputop.diagnose.ranks.team import Team, does, teams
 from gputop.diagnose.room import share_of_cpus
 from gputop.diagnose.rule import Level, rule
@@ -126,7 +127,8 @@ def _slow_clock(view: View, team: Team) -> _Late | None:
     steps = (
         Step(text=f"see what holds the clock of GPU {gpu.index} down: heat, power or a fixed clock",
              command=f"nvidia-smi -i {gpu.index} -q -d PERFORMANCE,CLOCK,TEMPERATURE"),
-        Step(text="until it is repaired leave it out", command=f"CUDA_VISIBLE_DEVICES={_without(view, team, one)}"),
+        Step(text="until it is repaired leave it out at the next start",
+             command=f"export CUDA_VISIBLE_DEVICES={_without(view, team, one)}"),
     )  # fmt: skip
     return _Late(one, effect, "whose clock is low", (evidence,), steps)
 
@@ -193,7 +195,7 @@ def _more_work(view: View, team: Team) -> _Late | None:
     steps = (
         Step(text="give each rank as much to do: batches of the same number of tokens, samples sorted by length"),
         Step(text="collect garbage on all ranks at the same step", command="gc.disable(); gc.collect()  # every 1000"),
-        Step(text="see what it does besides training", action="stack"),
+        stack(view, one.process, "see what it does besides training"),
     )
     return _Late(one, effect, "which has more to do in each step", (evidence,), steps)
 
@@ -228,6 +230,7 @@ def _before_its_gpu(
     view: View, one: Trainer, others: Sequence[Trainer]
 ) -> tuple[str, tuple[Evidence, ...], tuple[Step, ...]]:
     """What a rank whose GPU pauses does before it computes, that the others do not."""
+    look = stack(view, one.process, "see what its main thread does")
     for metric, least, why, text, help in _REASONS:
         mine, usual = getattr(one, metric) or 0.0, median(getattr(other, metric) or 0.0 for other in others)
         if mine >= least and mine - usual >= view.limit("more"):
@@ -235,14 +238,9 @@ def _before_its_gpu(
             return (
                 why,
                 (Evidence(text=said, value=100 * mine, unit="%", limit=100 * usual),),
-                (help(view, one), *_look(one)),
+                (help(view, one), look),
             )
-    return "which is late with its work", (Evidence(text=f"it {does(one)}"),), _look(one)
-
-
-def _look(one: Trainer) -> tuple[Step, ...]:
-    dump = f"py-spy dump --pid {one.process.pid}"
-    return (Step(text="see what its main thread does", action="stack", command=dump),)
+    return "which is late with its work", (Evidence(text=f"it {does(one)}"),), (look,)
 
 
 def _without(view: View, team: Team, one: Trainer) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.looking import stack
 from gputop.diagnose.ranks.team import Team, blocked, does, listed, teams
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import spread
@@ -166,7 +167,7 @@ def _told(view: View, team: Team, waiting: tuple[Trainer, ...], still_s: float) 
         severity,
         f"{so}{' wait' if hangs else ''} in a collective {whom}",
         evidence=tuple(_evidence(view, team, waiting, late, still_s)),
-        steps=tuple(_steps(waiting, late, away, hangs)),
+        steps=tuple(_steps(view, waiting, late, away, hangs)),
         confidence=view.confidence(0.7 if detailed else 0.5),
         lost_share=len(waiting) / len(team.ranks),
         state="hang" if hangs else None,
@@ -202,13 +203,11 @@ def _evidence(
         yield Evidence(text=text, value=still_s, unit="s", limit=_long_s(view, late))
 
 
-def _steps(waiting: Sequence[Trainer], late: Sequence[Trainer], away: bool, hangs: bool) -> Iterator[Step]:
+def _steps(view: View, waiting: Sequence[Trainer], late: Sequence[Trainer], away: bool, hangs: bool) -> Iterator[Step]:
     odd = (late or waiting)[0]
-    pid = odd.process.pid
     if away:
         yield Step(text="look there: a rank on another machine may evaluate, save, or hang")
-    yield Step(text="see where the rank is that the others wait for" if late else "see where a rank waits",
-               command=f"py-spy dump --pid {pid}", action="stack")  # fmt: skip
+    yield stack(view, odd.process, f"see where {'the rank is that the others wait for' if late else 'a rank waits'}")
     if not hangs:
         yield Step(text="let no rank do alone what takes long: save, evaluate and log on all of them, or beside")
     yield Step(text="look for errors of its GPU and of the network", command="sudo dmesg | grep -iE 'xid|nvrm|mlx5'",

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.looking import closed, stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import called_so, notebook, serves, trains
 from gputop.diagnose.view import View
-from gputop.model import Gpu, Missing
+from gputop.model import Gpu, Missing, Process
 from gputop.words import amount
 
 # what to ask of the framework, and what to do by its answer; any but PyTorch takes the GPUs that it sees by itself
@@ -136,16 +137,22 @@ def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     if hidden:
         evidence.append(Evidence(text=f"CUDA_VISIBLE_DEVICES={trainer.process.visible_gpus} hides all GPUs from it"))
     steps = next((_ASKED[name] for name in _ASKED if name in trainer.process.libraries), _ASKED["torch"])
-    environment = f"tr '\\0' '\\n' </proc/{trainer.process.pid}/environ | grep CUDA_VISIBLE"
-    stack = (Step(text="see whether it still prepares its data", action="stack"),) if prepares else ()
-    look = Step(text="does CUDA_VISIBLE_DEVICES name GPUs?", command=environment)
+    look = (stack(view, trainer.process, "see whether it still prepares its data"),) if prepares else ()
     unset = Step(text="let it see the GPUs, unless this was meant", command="unset CUDA_VISIBLE_DEVICES")
     return view.found(
         trainer,
         "info" if hidden or prepares else "warn",
         f"{'prepares its data, or trains' if prepares and not hidden else 'trains'} on the CPU: it has no CUDA context",
         evidence=tuple(evidence),
-        steps=(unset, *steps) if hidden else (*stack, *steps, look),
+        steps=(unset, *steps) if hidden else (*look, *steps, _named(view, trainer.process)),
         confidence=0.6 if prepares else 0.8,
         lost_share=None,
     )
+
+
+def _named(view: View, process: Process) -> Step:
+    """Its environment is for its user: a shell that redirects it reads as whoever typed that, sudo or not."""
+    file, root = f"/proc/{process.pid}/environ", closed(view, process)
+    read = f"sudo cat {file} | tr '\\0' '\\n'" if root else f"tr '\\0' '\\n' <{file}"
+    text, command = "does CUDA_VISIBLE_DEVICES name GPUs?", f"{read} | grep CUDA_VISIBLE"
+    return Step(text=text, command=command, needs_root=root)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.looking import profile, stack
 from gputop.diagnose.room import rests
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import loading
@@ -82,7 +83,7 @@ def _works(view: View, trainer: Trainer) -> float:
 
 
 def _elsewhere(view: View, trainer: Trainer, busy: float, cores: float) -> Finding:
-    pid, main = trainer.process.pid, 100 * (trainer.main or 0.0)
+    main = 100 * (trainer.main or 0.0)
     seconds, doing = view.limit("window_s"), _doing(view, trainer)
     return view.found(
         trainer,
@@ -104,8 +105,8 @@ def _elsewhere(view: View, trainer: Trainer, busy: float, cores: float) -> Findi
             *doing.evidence,
         ),
         steps=(
-            Step(text="see what its main thread does", command=f"py-spy dump --pid {pid}", action="stack"),
-            Step(text="then where the time goes, over some seconds", action="profile"),
+            stack(view, trainer.process, "see what its main thread does"),
+            profile(view, trainer.process, "then where the time goes, over some seconds"),
             *doing.steps,
         ),
         confidence=view.confidence(doing.confidence, trainer.main),

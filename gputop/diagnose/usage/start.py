@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.looking import closed, stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, serves, trains
 from gputop.diagnose.view import View
+from gputop.model import Process
 
 
 class Phase(NamedTuple):
@@ -55,13 +57,12 @@ def slow_start(view: View) -> Iterator[Finding]:
         waited = Evidence(
             text=f"{units.ago(age_s)} old, its GPU not used yet", value=age_s, unit="s", limit=view.limit("info_s")
         )
-        stack = Step(text="see what its main thread does", action="stack")
         yield view.found(
             trainer,
             severity,
             f"has not begun to train: {phase.doing}",
             evidence=(waited, phase.evidence),
-            steps=(*phase.steps, stack),
+            steps=(*phase.steps, stack(view, trainer.process, "see what its main thread does")),
             confidence=0.7,
             lost_share=None,
         )
@@ -89,7 +90,7 @@ def _phase(view: View, trainer: Trainer) -> Phase:
     if view.above(blocked, "blocked_percent"):
         text, limit = f"blocked on storage at {blocked:.0f} % of looks", view.limit("blocked_percent")
         return Phase(
-            "it waits for files", Evidence(text=text, value=blocked, unit="%", limit=limit), _files(process.pid)
+            "it waits for files", Evidence(text=text, value=blocked, unit="%", limit=limit), _files(view, process)
         )
     store = any(name.startswith("pt_tcpstore") for name in names)
     if (process.world_size or 1) > 1 and view.below(trainer.cores, "asleep_cores"):
@@ -101,10 +102,11 @@ def _phase(view: View, trainer: Trainer) -> Phase:
     return Phase("what it does does not show", cores, ())
 
 
-def _files(pid: int) -> tuple[Step, ...]:
+def _files(view: View, process: Process) -> tuple[Step, ...]:
+    trace, root = f"strace -f -e trace=openat -p {process.pid}", closed(view, process)
     return (
         Step(text="thousands of small files over the network: put the Python environment on a local disk"),
-        Step(text="see which files it opens", command=f"strace -f -e trace=openat -p {pid}"),
+        Step(text="see which files it opens", command=f"sudo {trace}" if root else trace, needs_root=root),
     )
 
 

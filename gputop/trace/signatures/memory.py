@@ -58,7 +58,7 @@ def churn(view: View, limit: Limits) -> Iterator[Verdict]:
             Number(text="their time", value=100 * time, unit="%", limit=100 * limit["time"]),
         ),
         steps=(
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
             "Pad or bucket batches to few shapes; no empty_cache() in the loop.",
         ),
         lost_share=time,

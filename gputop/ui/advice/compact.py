@@ -18,9 +18,11 @@ from gputop.words import amount
 TEXT = 11  # where evidence and steps begin
 _HEAD = 10
 _BETWEEN = Run(" · ", "dim")
-_LINES = {1: (0, 0), 2: (1, 1), 3: (1, 2), 4: (2, 2), 5: (2, 3)}  # by level of detail: lines of evidence, steps
+_LINES = {1: (0, 0), 2: (1, 1), 3: (1, 2), 4: (2, 2), 5: (2, 3), 6: (2, 3)}  # by level of detail: evidence, steps
+_UNFOLDED = 6  # from here on a command that does not fit beside its text has a line of its own
 _ROOMY = 60  # cells
-_LEAST_COMMAND = 30  # cells of a command beside its text
+_LEAST_TEXT = 8  # cells of a text beside its command, if that is whole then
+_LEAST_COMMAND = 30  # cells of a command beside its text, if it is not
 
 
 def one_line(scene: Scene, width: int) -> list[Strip]:
@@ -98,7 +100,7 @@ def _blocks(scene: Scene, width: int, height: int) -> list[Line]:
         (2, order[:1]),
         (1, order[1:]),
         (2, order[1:]),
-        *((level, order) for level in (3, 4, 5)),
+        *((level, order) for level in (3, 4, 5, _UNFOLDED)),
     ):
         for finding in some:
             block, before = _block(finding, scene, width, level), blocks.get(id(finding), [])
@@ -114,7 +116,8 @@ def _block(finding: Finding, scene: Scene, width: int, level: int) -> list[Line]
     for number, step in enumerate(finding.steps[:steps], 1):
         label = "" if number > 1 else "try"
         several = steps > 1 and len(finding.steps) > 1
-        lines.append(_step(step, scene, width, f"{label:4}{number if several else ''}", first=number == 1))
+        label = f"{label:4}{number if several else ''}"
+        lines += _step(step, scene, width, label, first=number == 1, unfolded=level >= _UNFOLDED)
     return lines
 
 
@@ -174,19 +177,33 @@ def clipped(runs: Sequence[Run], room: int, more: str) -> list[Run]:
     return kept
 
 
-def _step(step: Step, scene: Scene, width: int, label: str, *, first: bool) -> Line:
+def _step(step: Step, scene: Scene, width: int, label: str, *, first: bool, unfolded: bool) -> list[Line]:
     line, more = scene.line().add(f"  {label}", "dim").to(TEXT), scene.look.glyphs.more
+    after = _after(step, scene, first)
+    room = max(0, width - TEXT - 1 - draw.cells(after))
+    command, text = clean(step.command or ""), clean(step.text)
+    if command and unfolded and len(text) + 2 + len(command) > room:
+        line.add(draw.cut_words(text, max(0, width - TEXT - 1), more), "text")
+        return [line, scene.line().to(TEXT).add(draw.cut_words(command, room, more), "command").runs(after)]
+    line.add(draw.cut_words(text, _beside(text, command, room), more), "text")
+    if command and room - line.cells + TEXT > 4:
+        line.add("  ").add(draw.cut_words(command, room - line.cells + TEXT, more), "command")
+    return [line.runs(after)]
+
+
+def _beside(text: str, command: str, room: int) -> int:
+    """Cells of a text beside its command: it yields to one that is whole then, else it says what that is for."""
+    if not command:
+        return room
+    left = room - len(command) - 2
+    return min(room, left if left >= min(len(text), _LEAST_TEXT) else min(len(text), room - _LEAST_COMMAND))
+
+
+def _after(step: Step, scene: Scene, first: bool) -> list[Run]:
+    """What somebody must know before doing it, and the keys that copy or do it."""
     after = [Run(f"   {warnings}", "dim")] if (warnings := told.warnings(step)) else []
     if step.command and first and (keys := scene.pressed("copy", "copies it" if scene.focused else "copies")):
         after += [Run("   "), *keys] if scene.focused else []
     if step.action and (keys := scene.pressed(step.action, "")):
         after += [Run("   "), *keys]
-    room = max(0, width - TEXT - 1 - draw.cells(after))
-    command = clean(step.command or "")
-    text = clean(step.text)
-    # of both the text says what it is for; the key copies the whole command
-    beside = max(min(len(text), room - _LEAST_COMMAND), room - len(command) - 2) if command else room
-    line.add(draw.cut_words(text, min(room, beside), more), "text")
-    if command and room - line.cells + TEXT > 4:
-        line.add("  ").add(draw.cut_words(command, room - line.cells + TEXT, more), "command")
-    return line.runs(after)
+    return after

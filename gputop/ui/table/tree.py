@@ -130,6 +130,11 @@ class _Maker:
         view = self.view
         return (bool(uses) or view.every_process or view.filter is not None or busy(process)) and self._wanted(process)
 
+    def _rests(self, uuid: str) -> float | None:
+        """For how long a GPU has been idle; of one that does not say what it does, as a MIG instance, nobody knows."""
+        gpu = self.frame.by_uuid.get(uuid)
+        return None if gpu is None or gpu.busy_percent is None else self.idle(uuid)
+
     def _leaf(self, process: Process, number: int | None = None) -> Row:
         kind: Kind = "loader" if process.role is Role.LOADER else "process"
         return Row(process_key(process), kind, str(process.pid), self.frame, [process], process, number)
@@ -144,7 +149,7 @@ class _Maker:
         row = Row(("job", job.key), "job", job.name, self.frame, wanted, user=job.user)
         loaders = sum(map(len, kin.loaders.values()))
         made_of = words.job(job, kin.ranks, loaders, len(processes))
-        row.said = _held(made_of, wanted, row.sums, self.idle)
+        row.said = _held(made_of, wanted, row.sums, self._rests)
         for rank in kin.ranks:
             child = self._leaf(rank)
             below = self._loaders(kin.loaders.get(rank.identity, []), child.key)
