@@ -47,6 +47,12 @@ def test_about_a_process_with_pytorch() -> None:
     assert said["torch-trace"]["value"]["route"] == ("remote_exec" if sys.version_info >= (3, 14) else None)
 
 
+def test_a_process_that_has_not_loaded_numpy_is_said_to_have_not() -> None:
+    with python("import _ctypes; print('ready', flush=True); import time; time.sleep(60)") as child:
+        said = told("--no-nvml", "--pid", str(child.pid))["blas"]
+    assert (said["status"], said["what"]) == ("unknown", f"process {child.pid} has not loaded NumPy")
+
+
 def test_about_a_process_that_is_no_python() -> None:
     with running("sleep", "60") as child:
         said = told("--no-nvml", "--pid", str(child.pid))
