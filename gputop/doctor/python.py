@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator
 
@@ -91,7 +93,7 @@ def threads(machine: Machine) -> Iterator[Line]:
     """OMP_NUM_THREADS and its like; unset, every process starts as many threads as it sees CPUs."""
     got, settings = share(machine), machine.settings
     if settings is None:
-        raise PermissionError(f"/proc/{machine.pid}/environ")
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"/proc/{machine.pid}/environ")
     chosen = {name: settings[name] for name in _THREADS if settings.get(name)}
     value = {"set": chosen, "suggested": got.threads}
     unlock = f"export OMP_NUM_THREADS={got.threads}"
