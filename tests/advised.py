@@ -80,7 +80,7 @@ def server() -> Frame:
 def update(*findings: Finding, shown: Frame | None = None) -> Update:
     """These findings, a rule that could not judge, a class."""
     shown = shown or server()
-    lacks = Missing(metric="io_wait_percent", reason="denied", unlock="sudo sysctl kernel.task_delayacct=1")
+    lacks = Missing(metric="io_wait_percent", reason="denied", unlock="sudo sysctl -w kernel.task_delayacct=1")
     silent = Abstained(rule="neighbour", subject=Subject(kind="host"), missing=(lacks,), unlock=lacks.unlock)
     path = (
         ("compute, memory or overhead?", "compute-bound"),

@@ -100,7 +100,7 @@ def test_a_process_that_is_not_there(proc: OpenProc) -> None:
 )
 def test_a_process_only_the_driver_knows_has_no_details(unseen: str, reason: str, word: str) -> None:
     only = Process(pid=7, started_ticks=0, unseen=unseen)  # type: ignore[arg-type]
-    missing = Inspector(lambda: [only]).inspect(Identity(7, 0))
+    missing = Inspector(lambda: [only], uid=1001).inspect(Identity(7, 0))
     assert isinstance(missing, Missing)
     assert (missing.metric, missing.reason) == ("details", reason)
     assert word in (missing.unlock or "")

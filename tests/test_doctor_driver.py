@@ -25,14 +25,15 @@ from gputop.doctor import as_json, examine
 from tests.doctored import machine
 root, files = Path(sys.argv[1]), json.loads(sys.argv[2])
 environ = {"PATH": "/x", "VIRTUAL_ENV": f"{root}/env"}
-print(json.dumps(as_json(examine(machine(root, files, nvml=True, environ=environ), "box"))))
+asked = machine(root, files, nvml=True, environ=environ, uid=int(sys.argv[3]))
+print(json.dumps(as_json(examine(asked, "box"))))
 """
 
 
-def seen(fake: Fake, root: Path, files: Mapping[str, str | None] | None = None) -> dict[str, Any]:
+def seen(fake: Fake, root: Path, files: Mapping[str, str | None] | None = None, uid: int = 1000) -> dict[str, Any]:
     """What a machine with this driver is told, by check."""
     done = subprocess.run(
-        [sys.executable, "-c", CODE, str(root), json.dumps(files or {})],
+        [sys.executable, "-c", CODE, str(root), json.dumps(files or {}), str(uid)],
         cwd=ROOT, env=fake.env(), capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     return {line["check"]: line for line in reversed(json.loads(done.stdout)["lines"])}
@@ -106,6 +107,12 @@ def test_n02_n04_a_driver_that_does_not_open(
     if code != 999:  # whose container is known by the real mark
         said = seen(fake, tmp_path / "box", {".dockerenv": ""})["driver"]
         assert (said["status"], said["unlock"]) == ("missing", in_container)
+
+
+def test_root_whom_the_driver_refuses_is_not_told_to_use_sudo(fake: Fake, tmp_path: Path) -> None:
+    fake.fail(INIT, 4)
+    said = seen(fake, tmp_path, uid=0)["driver"]
+    assert (said["status"], said["unlock"]) == ("missing", None)
 
 
 def test_n05_n06_no_gpu_a_silent_one_and_one_that_is_hidden(fake: Fake, tmp_path: Path) -> None:

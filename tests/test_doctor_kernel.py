@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from gputop.collect.kernel import Kernel
+from gputop.collect.processes.readings import UNLOCK_DELAYS
 from tests.doctored import ALL, FILES, line, machine
 
 YAMA = "proc/sys/kernel/yama/ptrace_scope"
@@ -19,7 +21,7 @@ CAPABLE = FILES[STATUS].replace("CapEff:\t0000000000000000", f"CapEff:\t{ALL}")
     [
         ("0", {}, {}, "ok", "your processes can be read", None),
         (None, {}, {}, "ok", "your processes can be read", None),
-        ("0", {}, {"uid": 0}, "ok", "processes of root in this container", None),
+        ("0", {}, {"uid": 0}, "ok", "processes of root can be read", None),
         ("1", {}, {}, "limited", "ptrace_scope=1", "sudo sysctl -w kernel.yama.ptrace_scope=0"),
         ("2", {}, {}, "limited", "only root may", "sudo sysctl -w kernel.yama.ptrace_scope=0"),
         ("1", {".dockerenv": ""}, {}, "limited", "ptrace_scope=1", "docker run --cap-add SYS_PTRACE IMAGE"),
@@ -100,6 +102,7 @@ def test_p11_pressure(tmp_path: Path, tool: str, unlock: str | None) -> None:
 def test_p09_delays(tmp_path: Path, files: dict[str, str | None], status: str) -> None:
     said = line(machine(tmp_path, files), "delays")
     assert (said.status, said.unlock) == (status, None if status == "ok" else "sudo sysctl -w kernel.task_delayacct=1")
+    assert said.unlock in (None, UNLOCK_DELAYS), "another command than the details"
     assert ("IO% is an estimate, the share of looks in state D" in said.what) == (status == "limited")
     assert "unknown" not in said.what
 
@@ -116,3 +119,40 @@ def test_p09_what_processes_read(tmp_path: Path) -> None:
     assert line(machine(tmp_path / "b", {STATUS: CAPABLE}), "io").status == "ok"
     assert line(machine(tmp_path / "c", {"proc/self/io": None}), "io").status == "missing"
     assert line(machine(tmp_path / "d", {"proc/7/io": "rchar: 1\n"}, pid=7), "io").what.startswith("what process 7")
+
+
+@pytest.mark.parametrize(
+    ("options", "files", "whose", "unlock"),
+    [
+        ({}, {}, "may not be read by you", "sudo gputop doctor --pid 7"),
+        ({"uid": 0}, {}, "may not be read by root without CAP_SYS_PTRACE", None),
+        (
+            {"uid": 0},
+            {".dockerenv": ""},
+            "may not be read by root without CAP_SYS_PTRACE",
+            "docker run --cap-add SYS_PTRACE IMAGE",
+        ),
+        ({"uid": 0}, {STATUS: CAPABLE, ".dockerenv": ""}, "may not be read even by root", None),
+    ],
+)
+def test_root_is_not_told_to_use_sudo_for_another_users_process(
+    tmp_path: Path, options: Any, files: dict[str, str], whose: str, unlock: str | None
+) -> None:
+    kernel = Kernel(f"{tmp_path}/proc", f"{tmp_path}/sys", read=refuse)
+    said = line(machine(tmp_path, files, pid=7, kernel=kernel, **options), "io")
+    assert (said.status, said.what, said.unlock) == ("unknown", f"{whose}: Permission denied", unlock)
+
+
+def refuse(path: str, limit: int = 0) -> bytes:
+    """The read fails, not the open: the error names no file."""
+    raise PermissionError(13, "Permission denied")
+
+
+def test_root_without_the_capability_is_not_told_to_use_sudo(tmp_path: Path) -> None:
+    told = "others' may not be read by root without CAP_SYS_PTRACE"
+    for place, files, unlock in (
+        ("host", {}, None), ("container", {".dockerenv": ""}, "docker run --cap-add SYS_PTRACE IMAGE"),
+    ):  # fmt: skip
+        here = machine(tmp_path / place, files, uid=0)
+        said = [line(here, name) for name in ("ptrace", "io")]
+        assert [(one.what.endswith(told), one.unlock) for one in said] == [(True, unlock)] * 2

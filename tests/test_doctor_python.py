@@ -10,7 +10,7 @@ import pytest
 from gputop import blas
 from gputop.doctor.interpreter import in_use
 from gputop.safe.terminal import problem
-from tests.doctored import line, machine
+from tests.doctored import FILES, line, machine
 from tests.judged import found
 from tests.test_rules_cpu import blas as openblas
 
@@ -116,6 +116,12 @@ def test_r16_threads(tmp_path: Path, environ: dict[str, str], status: str, says:
     assert says in said.what
     jobs = 4 if "CUDA_VISIBLE_DEVICES" in environ else 1
     assert said.unlock == (f"export OMP_NUM_THREADS={32 // jobs}" if status == "limited" else None)
+
+
+def test_an_environment_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    files = {"proc/7/status": FILES["proc/self/status"], "proc/7/cgroup": FILES["proc/self/cgroup"]}
+    said = line(machine(tmp_path, files, pid=7), "threads")
+    assert (said.what, said.unlock) == ("may not be read by you: /proc/7/environ", "sudo gputop doctor --pid 7")
 
 
 @pytest.mark.parametrize(("quota", "cores", "suggested"), [("50000", "0.5", 1), ("800000", "8", 8)])

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gputop.safe import attach
+from gputop.safe.identity import in_container
+from tests.acting import until
 from tests.doctored import told
 from tests.watching import isolated, need_namespaces, python, running
 
@@ -47,6 +50,12 @@ def test_about_a_process_with_pytorch() -> None:
     assert said["torch-trace"]["value"]["route"] == ("remote_exec" if sys.version_info >= (3, 14) else None)
 
 
+def test_a_process_that_has_not_loaded_numpy_is_said_to_have_not() -> None:
+    with python("import _ctypes; print('ready', flush=True); import time; time.sleep(60)") as child:
+        said = told("--no-nvml", "--pid", str(child.pid))["blas"]
+    assert (said["status"], said["what"]) == ("unknown", f"process {child.pid} has not loaded NumPy")
+
+
 def test_about_a_process_that_is_no_python() -> None:
     with running("sleep", "60") as child:
         said = told("--no-nvml", "--pid", str(child.pid))
@@ -72,6 +81,21 @@ assert own["io"].status == "limited" and own["io"].unlock == "sudo gputop" , own
 assert own["cpus"].status != "unknown" and own["loader"].status == "ok", own
 """
         isolated(code)
+
+
+@needs_root
+def test_root_without_the_capability_is_told_which_one_not_to_use_sudo(tmp_path: Path) -> None:
+    """As in a container that was given nothing: root, and yet another user's process is closed."""
+    without = ("setpriv", "--bounding-set", "-sys_ptrace,-sys_admin", "--inh-caps", "-all")
+    with running("setpriv", "--reuid", str(OTHER), "--regid", str(OTHER), "--clear-groups", "sleep", "60") as child:
+        until(lambda: os.stat(f"/proc/{child.pid}").st_uid == OTHER)
+        said = told("--no-nvml", "--pid", str(child.pid), wrapper=without)
+    unlock = attach.CAPABILITY if in_container() else None
+    for name in ("ptrace", "io", "python", "torch", "blas", "shm", "torch-trace"):
+        assert (name, said[name]["status"] != "ok", said[name]["unlock"]) == (name, True, unlock)
+        assert "Errno" not in said[name]["what"], "an exception's text"
+    for name, line in told("--no-nvml", wrapper=without).items():
+        assert name not in ("io", "ptrace") or ("sudo" not in line["what"] and line["unlock"] == unlock), line
 
 
 @needs_root

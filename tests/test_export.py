@@ -16,7 +16,8 @@ from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
 from gputop.export import codec
 from gputop.export.columns import Column, cells, cut, layout
 from gputop.export.formats import FORMATS
-from gputop.model import Frame, Gpu, GpuShare, Host, Missing, Process
+from gputop.export.log import COLUMNS
+from gputop.model import Frame, Gpu, GpuShare, Host, Job, Missing, Process
 from gputop.monitor import Update
 from tests.hostile import STRINGS
 
@@ -191,6 +192,17 @@ def test_jsonl_is_a_header_and_a_line_for_each_frame() -> None:
     assert [line["type"] for line in lines] == ["header", "frame", "frame"]
     assert (lines[0]["version"], lines[0]["host"]) == (1, "dgx-07")
     assert codec.decode(Frame, lines[2]["frame"]) == frame("idle")
+
+
+def test_jobs_of_one_name_are_told_apart_in_a_log() -> None:
+    seen = frame()
+    held = (GpuShare(uuid=seen.gpus[0].uuid),)
+    processes = tuple(Process(pid=pid, started_ticks=1, name="python", job=f"j{pid}", gpus=held) for pid in (4, 5, 6))
+    jobs = tuple(
+        Job(key=f"j{one.pid}", name="bert" if one.pid == 6 else "llama", ranks=(one.identity,)) for one in processes
+    )
+    cell = COLUMNS["jobs"](replace(seen, processes=processes, jobs=jobs), seen.gpus[0])
+    assert cell == "llama pid 4 llama pid 5 bert"
 
 
 @pytest.mark.parametrize("format", sorted(FORMATS))

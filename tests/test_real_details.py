@@ -172,3 +172,29 @@ assert detail.memory.anonymous_bytes and detail.memory.pss_bytes is None
 assert detail.overview.exe is None and detail.overview.policy == "other"
 """
     isolated(code)
+
+
+@root_only
+def test_root_without_the_capability_is_not_told_to_use_sudo() -> None:
+    code = """
+from gputop.collect.details.inspector import Inspector
+from gputop.collect.processes.notes import denied_io
+from gputop.model import Identity
+from gputop.safe.attach import CAPABILITY
+from gputop.safe.identity import identity, in_container
+victim = subprocess.Popen(["setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups", "sleep", "60"])
+deadline = time.monotonic() + 30
+while os.stat(f"/proc/{victim.pid}").st_uid != 12345:
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
+who, inspector = Identity(*identity(victim.pid)), Inspector(lambda: [])
+inspector.inspect(who)
+assert inspector.settled(time.monotonic() + 20)
+missing = {one.metric: one.unlock for one in inspector.inspect(who).missing if one.reason == "denied"}
+unlock = CAPABILITY if in_container() else "it may not be read by root without CAP_SYS_PTRACE"
+victim.kill()
+for name in ("io", "exe", "folder", "system_call"):  # what may be opened is refused when it is read, too
+    assert missing.get(name) == unlock, (name, missing)
+assert "sudo" not in " ".join(denied_io(1).help)
+"""
+    isolated(code, "setpriv", "--bounding-set", "-sys_ptrace,-sys_admin", "--inh-caps", "-all")

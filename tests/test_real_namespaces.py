@@ -150,7 +150,7 @@ def test_p09_delay_accounting_that_is_off_is_named(watch: Watch) -> None:
     if not path.exists() or path.read_text().strip() != "0":
         pytest.skip("not covered: delay accounting is on here, or the kernel has no switch for it")
     process = watch.until(lambda table: one(table, os.getpid()), os.getpid())
-    missing = Missing(metric="io_wait_percent", reason="unsupported", unlock="sudo sysctl kernel.task_delayacct=1")
+    missing = Missing(metric="io_wait_percent", reason="unsupported", unlock="sudo sysctl -w kernel.task_delayacct=1")
     assert process.io_wait_percent is None
     assert missing in process.missing
 

@@ -292,3 +292,11 @@ def test_neighbour_abstains_where_the_io_of_others_is_hidden() -> None:
     assert one is not None
     assert one.unlock is not None
     assert "sudo gputop" in one.unlock
+
+
+def test_root_from_whom_the_io_of_others_is_hidden_is_not_told_to_use_sudo() -> None:
+    frame = shared({}, DISK, refused("read_bytes_per_s"), STUCK)
+    one = silent(after(lambda t: replace(frame(t), viewer_uid=0)), "neighbour")
+    assert one is not None
+    assert "CAP_SYS_PTRACE" in (one.unlock or "")
+    assert "sudo" not in (one.unlock or "")

@@ -32,6 +32,8 @@ from gputop.actions.signals import SIGNAL
 from gputop.actions.renice import RENICE
 from gputop.actions.renice import Niceness
 victim = subprocess.Popen(["sleep", "15"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+nice = subprocess.Popen(["sleep", "15"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+os.setpriority(os.PRIO_PROCESS, nice.pid, 19)
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
 seen = row(victim.pid, user="root")
 why = "it belongs to root: only root may do that"
@@ -41,6 +43,9 @@ result = send(held, "KILL", confirmed=True)
 assert (result.text, result.outcomes[0].kind) == (f"nothing sent to {victim.pid}: {why}", "denied"), result
 result = finished(RENICE, held, Niceness(10))
 assert result.text == f"no change to {victim.pid}: {why}", result
+assert os.getpriority(os.PRIO_PROCESS, nice.pid) == 19
+result = finished(RENICE, hold(row(nice.pid, user="root")), Niceness(19))
+assert result.text == f"no change to {nice.pid}: {why}", "as if done, since it has nice 19 already: " + result.text
 own = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 mine = hold(row(own.pid))
 assert finished(RENICE, mine, Niceness(5)).text == f"{own.pid} has nice 5"

@@ -125,6 +125,27 @@ def test_no_secret_survives(secret: str, argv: tuple[str, ...]) -> None:
         assert secret not in redact(f"before {' '.join(argv)} after")
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("mysql", "-uroot", "-phunter2", "db"),
+        ("/usr/bin/mysqldump", "-u", "root", "-phunter2", "--all-databases"),
+        ("sudo", "-E", "mariadb-admin", "-phunter2", "status"),
+        ("docker", "exec", "db", "mysql", "-phunter2"),
+        ("bash", "-c", "sleep 1; mysql -phunter2 db"),
+        ("sshpass", "-phunter2", "ssh", "node07"),
+        ("sshpass", "-p", "hunter2", "ssh", "-p2222", "node07"),
+        ("7z", "a", "-phunter2", "runs.7z", "runs"),
+    ],
+)
+def test_a_password_glued_to_p_is_masked_for_programs_that_take_it_so(argv: tuple[str, ...]) -> None:
+    shown = redact_argv(argv)
+    for text in (" ".join(shown), redact(" ".join(argv))):
+        assert "hunter2" not in text
+        assert ("-p2222" in text) == ("-p2222" in argv)
+    assert redact_argv(shown) == shown
+
+
 VALUES = st.text(st.characters(categories=["L", "N"], include_characters="-_+.!%"), min_size=12, max_size=80)
 CARRIERS = (
     "--password={}",
@@ -161,6 +182,11 @@ HARMLESS = (
     ("apptainer", "exec", "--nv", "--pwd", "/workspace", "pytorch.sif", "python", "train.py"),
     ("git", "clone", "https://github.com/someone-with-a-long-name/a-project@v1"),
     ("wget", "https://example.org/d.tar?signal=1&design=2"),
+    ("docker", "run", "--name", "mysql", "-p3306:3306", "mysql:8"),
+    ("uvicorn", "app:app", "-p8080"),
+    ("sshpass", "-e", "ssh", "-p2222", "me@node07"),
+    ("mysqldump", "db", "|", "nc", "-p9000", "node07"),
+    ("mysql", "-u", "root", "-p", "db"),
 )
 
 

@@ -98,7 +98,7 @@ def test_the_first_thing_to_read_is_what_it_does_or_waits_for(known: dict[str, A
 
 @pytest.mark.parametrize("whose", ["process", "loader"])
 def test_time_blocked_on_storage_is_called_an_estimate_where_it_is_not_measured(whose: str) -> None:
-    unlock = Missing(metric="io_wait_percent", reason="unsupported", unlock="sudo sysctl kernel.task_delayacct=1")
+    unlock = Missing(metric="io_wait_percent", reason="unsupported", unlock="sudo sysctl -w kernel.task_delayacct=1")
     mine = RANK.pid if whose == "process" else RANK.pid + 8
 
     def told(measured: float | None) -> str:
@@ -113,7 +113,9 @@ def test_time_blocked_on_storage_is_called_an_estimate_where_it_is_not_measured(
 
     assert "estimate" not in told(7.0)
     assert re.search(r" time blocked on storage \d+% \d+% an estimate ", told(None))
-    assert "an estimate, the share of looks in state D; from then on it is measured: sudo sysctl kernel" in told(None)
+    assert "an estimate, the share of looks in state D; from then on it is measured: sudo sysctl -w kernel" in told(
+        None
+    )
 
 
 def hostile(text: str) -> tuple[Process, Detail]:

@@ -156,6 +156,21 @@ def test_what_cannot_be_seen_has_its_reason(found: Missing, says: str) -> None:
     play(scene, RUNNING)
 
 
+def test_what_is_hidden_as_another_users_is_said_to_be_so() -> None:
+    hidden = Missing(metric="details", reason="denied", unlock="sudo gputop")
+
+    async def scene(stage: Stage) -> None:
+        stage.feed.details[RANK.identity] = hidden
+        await stage.press("enter")
+        for tab in "467":
+            await stage.press(tab)
+            assert "not shown, as it is another user's: sudo gputop" in stage.text, tab
+
+    mine = replace(RANK, uid=1000)
+    others = tuple(mine if one.identity == RANK.identity else one for one in RUNNING.processes)
+    play(scene, replace(RUNNING, viewer_uid=1001, processes=others))
+
+
 def test_t14_details_that_cannot_be_drawn_leave_the_program() -> None:
     async def scene(stage: Stage) -> None:
         failed: list[str] = []

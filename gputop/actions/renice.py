@@ -114,9 +114,9 @@ def set_thread(target: Target, thread: int, nice: int) -> bool:
     """
     try:
         before = os.getpriority(os.PRIO_PROCESS, thread)
-        if before == nice or target.ended():
+        if target.ended():
             return False
-        os.setpriority(os.PRIO_PROCESS, thread, nice)
+        os.setpriority(os.PRIO_PROCESS, thread, nice)  # of who has it already, too: whether we may, the kernel says
     except ProcessLookupError:
         return False
     except PermissionError as error:
@@ -125,7 +125,7 @@ def set_thread(target: Target, thread: int, nice: int) -> bool:
         raise
     if not os.path.exists(f"/proc/{target.pid}/task/{thread}") or target.ended():
         _undo(thread, before)
-    return True
+    return before != nice
 
 
 def _undo(thread: int, before: int) -> None:

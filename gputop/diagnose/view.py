@@ -15,6 +15,7 @@ from gputop.diagnose.subjects import Thing, subject_of
 from gputop.diagnose.trainer import Trainer
 from gputop.history import History
 from gputop.model import Frame, Identity, Missing
+from gputop.safe import attach
 
 _T = TypeVar("_T")
 _NO_CPUS = "how many CPUs the machine has: in a recording by hand, cpus_total of its host"
@@ -95,6 +96,11 @@ class View(Numbers):
         self.abstained.append(
             Abstained(rule=self._rule, subject=subject_of(thing), missing=tuple(missing), unlock=unlock)
         )
+
+    def unlock(self, what: str, sudo: str = "run gputop as the same user, or with sudo") -> str:
+        """What is hidden, and who sees it: sudo gives nothing to who is root already."""
+        root = f"root sees it with CAP_SYS_PTRACE (in a container: {attach.CAPABILITY})"
+        return f"{what}: {root if self.frame.viewer_uid == 0 else sudo}"
 
     def cpus(self) -> int | None:
         """CPUs of the machine; where they are not known this rule, which needs them, says that it cannot judge."""

@@ -17,7 +17,7 @@ _CONTAINER = "docker run --gpus all IMAGE"
 _CURES: dict[str, tuple[str | None, str | None]] = {
     "no-library": (_CONTAINER, None),
     "not-loaded": (_CONTAINER, "sudo modprobe nvidia"),
-    "no-permission": (_CONTAINER, as_root("doctor")),
+    "no-permission": (_CONTAINER, None),  # on a host by who asks
     "lost-access": ("docker restart CONTAINER", LOG),
     "unknown-error": (LOG, LOG),
     "off": ("gputop doctor", "gputop doctor"),
@@ -95,6 +95,8 @@ def _closed(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
     text = _TOLD_ELSEWHERE.get(note.key, note.text).rstrip(".")
     if machine.in_container:
         return "missing", text, _CURES.get(note.key, (None, None))[0]
+    if note.key == "no-permission":
+        return "missing", text, as_root("doctor") if machine.uid != 0 else None
     if note.key != "no-library":
         return "missing", text, _CURES.get(note.key, (None, None))[1]
     if not facts.in_sys:

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterator
 
 from gputop.collect import mountinfo
+from gputop.collect.processes.readings import UNLOCK_DELAYS
 from gputop.collect.processes.scale import delays_on
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
-from gputop.program import as_root
 from gputop.safe import attach
 
 _HIDING = {"1", "2", "4", "noaccess", "invisible", "ptraceable"}
@@ -63,7 +63,7 @@ def delays(machine: Machine) -> Iterator[Line]:
     else:
         what = "waits for storage are not counted: IO% is an estimate, the share of looks in state D"
         then = "once on, it is measured of what starts from then on"
-        yield Line("limited", f"{what}; {then}", "sudo sysctl -w kernel.task_delayacct=1", value)
+        yield Line("limited", f"{what}; {then}", UNLOCK_DELAYS, value)
 
 
 @check("run-delay", "Is it known how long a thread waits for a CPU?")
@@ -93,8 +93,10 @@ def io(machine: Machine) -> Iterator[Line]:
         elif machine.may_trace_all:
             yield Line("ok", "what every process reads and writes is known", value={"io": "all"})
         else:
-            what = "what your processes read and write is known, others' is not"
-            yield Line("limited", what, as_root(), {"io": "own"})
+            why, what = machine.hidden(), "what your processes read and write is known, others' is not"
+            if machine.uid == 0:
+                what = f"what processes of root read and write is known, others' {why.text}"
+            yield Line("limited", what, why.unlock, {"io": "own"})
 
 
 def _in_general(machine: Machine) -> Line:
@@ -108,8 +110,10 @@ def _in_general(machine: Machine) -> Line:
     if machine.may_trace_all:
         return Line("ok", "any process in sight can be read", value=value)
     if level == 0:
-        whom = "processes of root in this container" if machine.uid == 0 else "your processes"
-        return Line("ok", f"{whom} can be read; for others' sudo is needed", value=value)
+        if machine.uid != 0:
+            return Line("ok", "your processes can be read; for others' sudo is needed", value=value)
+        why = machine.hidden()
+        return Line("ok", f"processes of root can be read; others' {why.text}", why.unlock, value)
     who = "the children of the reader" if level == 1 else "root"
     unlock = attach.CAPABILITY if machine.in_container else attach.ALLOW
     return Line("limited", f"running jobs cannot be read: only {who} may (ptrace_scope={level})", unlock, value)

@@ -14,11 +14,10 @@ from pathlib import Path
 from gputop.collect.kernel import Kernel
 from gputop.declare import record
 from gputop.doctor.nvidia import Driver
-from gputop.safe import plain
+from gputop.safe import attach, plain
 from gputop.safe.identity import in_container
 from gputop.safe.text import decode
 
-_SYS_PTRACE = 19  # capability.h
 _LONGEST = 1 << 20
 
 
@@ -50,10 +49,11 @@ class Machine:
     @cached_property
     def may_trace_all(self) -> bool:
         """Whether we have CAP_SYS_PTRACE."""
-        try:
-            return bool(int(self.status("self")["CapEff"], 16) >> _SYS_PTRACE & 1)
-        except (OSError, KeyError, ValueError):
-            return False
+        return attach.traces_all(self.kernel.proc_root)
+
+    def hidden(self, *arguments: str) -> attach.Barred:
+        """Why we may not read what the owner of a process may, and what unlocks it."""
+        return attach.hidden(*arguments, uid=self.uid, confined=self.in_container, proc=self.kernel.proc_root)
 
     @property
     def who(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator
 
@@ -17,6 +19,7 @@ _UPGRADE = "pip install --upgrade torch"
 # the first release whose wheels have kernels for a compute capability, by its major number: PyTorch's release notes
 _FIRST_FOR = {8: (1, 7), 9: (2, 0), 10: (2, 7), 12: (2, 7)}
 _BLAS_IN_USE = re.compile(r"/lib(mkl_rt|scipy_openblas|openblas|blis)[^/\n]*\.so")
+_LOADED = re.compile(r"/numpy/[^\n]*\.so")
 _BLAS_OF_BUILD = re.compile(r"""["']blas["']:\s*\{\s*["']name["']:\s*["']([\w.-]+)["']""")
 _BLAS_OF_CONDA = re.compile(r"(?:libblas|blas)-\d[^_]*?(?:_[^_]+)*?[-_](mkl|openblas|blis|netlib)\.json")
 _VENDORS = {"mkl": "MKL", "openblas": "OpenBLAS", "blis": "BLIS", "accelerate": "Accelerate"}
@@ -72,7 +75,9 @@ def blas(machine: Machine) -> Iterator[Line]:
     vendor = _vendor(found) if found else None
     intel = mkl.intel(machine.kernel.proc("cpuinfo").decode("utf-8", "replace"))
     value = {"blas": vendor, "intel": intel}
-    if found is None or vendor is None:
+    if found is not None and found.mapped is not None and not _LOADED.search(found.mapped):
+        yield Line("unknown", f"process {machine.pid} has not loaded NumPy", value=value)
+    elif found is None or vendor is None:
         yield Line("unknown", "no NumPy whose BLAS is known in that Python", value=value)
     elif vendor == "openblas" and intel:
         what = "NumPy uses OpenBLAS on an Intel CPU: if all cores are busy and the GPU is not, this may be why"
@@ -88,7 +93,7 @@ def threads(machine: Machine) -> Iterator[Line]:
     """OMP_NUM_THREADS and its like; unset, every process starts as many threads as it sees CPUs."""
     got, settings = share(machine), machine.settings
     if settings is None:
-        raise PermissionError(f"/proc/{machine.pid}/environ")
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"/proc/{machine.pid}/environ")
     chosen = {name: settings[name] for name in _THREADS if settings.get(name)}
     value = {"set": chosen, "suggested": got.threads}
     unlock = f"export OMP_NUM_THREADS={got.threads}"

@@ -12,7 +12,6 @@ from gputop import __version__
 from gputop.declare import record
 from gputop.doctor.check import Check, Line, checks
 from gputop.doctor.machine import Machine
-from gputop.program import as_root
 from gputop.safe.text import clean
 
 VERSION = 1  # of the JSON
@@ -66,8 +65,8 @@ class _Exam:
             self._result = Result(self._check, lines)
         except PermissionError as error:
             pid = self._machine.pid
-            unlock = as_root("doctor", *(["--pid", str(pid)] if pid is not None else []))
-            self._result = self._unknown(f"may not be read by you: {error.filename or error}", unlock)
+            why = self._machine.hidden("doctor", *(["--pid", str(pid)] if pid is not None else []))
+            self._result = self._unknown(f"{why.text}: {error.filename or error.strerror}", why.unlock)
         except OSError as error:
             self._result = self._unknown(f"cannot be read: {error.filename}: {os.strerror(error.errno or 0)}")
         except Exception as error:  # one broken check costs its own line

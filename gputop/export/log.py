@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from gputop.export.csv import text
 from gputop.export.private import redacted
-from gputop.model import Frame, Gpu, Host, metrics
+from gputop.model import Frame, Gpu, Host, Job, metrics
 from gputop.monitor import Update
 from gputop.safe.appended import Appended
 from gputop.safe.files import Refused
@@ -45,9 +46,15 @@ def _of_host(name: str) -> Cell:
 
 
 def _jobs(frame: Frame, gpu: Gpu) -> str:
-    """The jobs that hold the GPU, by name."""
+    """The jobs that hold the GPU, by name; with a pid where others are called the same."""
     held = {process.job for process in frame.processes for share in process.gpus if share.uuid == gpu.uuid}
-    return " ".join(job.name for job in frame.jobs if job.key in held)
+    many = Counter(job.name for job in frame.jobs)
+
+    def name(job: Job) -> str:
+        first = next(iter((*job.ranks, *job.members)), None)
+        return job.name if many[job.name] == 1 or first is None else f"{job.name} pid {first.pid}"
+
+    return " ".join(name(job) for job in frame.jobs if job.key in held)
 
 
 _FIRST: Mapping[str, Cell] = {

@@ -12,6 +12,7 @@ from gputop.safe.text import decode
 YAMA = "sys/kernel/yama/ptrace_scope"
 ALLOW = "sudo sysctl -w kernel.yama.ptrace_scope=0"
 CAPABILITY = "docker run --cap-add SYS_PTRACE IMAGE"
+_SYS_PTRACE = 19  # capability.h
 
 
 class Barred(NamedTuple):
@@ -24,6 +25,31 @@ class Barred(NamedTuple):
     def line(self) -> str:
         """Both in one line."""
         return f"{self.text}: {self.unlock}" if self.unlock else self.text
+
+
+def hidden(*arguments: str, uid: int | None = None, confined: bool | None = None, proc: str = "/proc") -> Barred:
+    """Why we may not read what the kernel shows to the owner of a process, and what unlocks it: sudo, `gputop` with
+    these arguments. It gives root nothing: who is root lacks a capability, which in a container can be added."""
+    if (os.geteuid() if uid is None else uid) != 0:
+        return Barred("may not be read by you", as_root(*arguments))
+    if traces_all(proc):
+        return Barred("may not be read even by root")
+    confined = in_container(proc) if confined is None else confined
+    return Barred("may not be read by root without CAP_SYS_PTRACE", CAPABILITY if confined else None)
+
+
+def unlock(*, uid: int | None = None, proc: str = "/proc") -> str:
+    """What shows what is hidden from us, or why nothing does."""
+    why = hidden(uid=uid, proc=proc)
+    return why.unlock or f"it {why.text}"
+
+
+def traces_all(proc: str = "/proc") -> bool:
+    """Whether we have CAP_SYS_PTRACE."""
+    try:
+        return bool(int(_fields("self", proc)[b"CapEff"], 16) >> _SYS_PTRACE & 1)
+    except (KeyError, ValueError):
+        return False
 
 
 def scope(proc: str = "/proc") -> int | None:
@@ -49,8 +75,12 @@ def barred(pid: int, command: str, proc: str = "/proc") -> Barred | None:
         return why(pid, as_root(command, str(pid)), uid=os.geteuid(), confined=in_container(proc), proc=proc)
 
 
-def why(pid: int, unlock: str, *, uid: int, confined: bool, proc: str = "/proc") -> Barred:
-    """Why the kernel refuses a reader with this uid: whose it is, that it hides, Yama, a container."""
+def why(pid: int, command: str, *, uid: int, confined: bool, proc: str = "/proc") -> Barred:
+    """Why the kernel refuses a reader with this uid: whose it is, that it hides, Yama, a container.
+
+    `command` is what helps who is not root.
+    """
+    unlock = command if uid != 0 else hidden(uid=0, confined=confined, proc=proc).unlock
     level = scope(proc) or 0
     owner = _owner(pid, proc)
     if level >= 3:
@@ -62,7 +92,7 @@ def why(pid: int, unlock: str, *, uid: int, confined: bool, proc: str = "/proc")
     if level > 0:
         return Barred(f"process {pid} cannot be read (ptrace_scope={level})", CAPABILITY if confined else ALLOW)
     if confined:
-        return Barred(f"this container may not read process {pid}", CAPABILITY)
+        return Barred(f"this container may not read process {pid}", unlock if uid == 0 else CAPABILITY)
     return Barred(f"the kernel forbids to read process {pid}", unlock)
 
 
@@ -102,7 +132,7 @@ def _owner(pid: int, proc: str) -> int | None:
     return int(words[1]) if len(words) > 1 else None  # the effective one: whose rights count
 
 
-def _fields(pid: int, proc: str) -> dict[bytes, bytes]:
+def _fields(pid: int | str, proc: str) -> dict[bytes, bytes]:
     try:
         with open(f"{proc}/{pid}/status", "rb") as file:
             return {key: value.strip() for key, _, value in (line.partition(b":") for line in file)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -53,6 +53,14 @@ _ALONE: dict[Place, frozenset[str]] = {
 }
 _COUNTED = frozenset({"token", "key", "auth", "id"})  # words that also stand for what has numbers
 
+# programs of which -pVALUE is a password; of those apart -p VALUE is, too
+_LETTERED = re.compile(
+    r"mysql(?:dump|admin|import|show|check|slap|binlog|pump|sh|_\w+)?|mariadb(?:-[\w-]+)?"
+    r"|(?P<apart>sshpass|mongo(?:sh|dump|restore|import|export|stat|top)?)|7z[arz]?|(?:un)?rar"
+)
+_STARTED = frozenset({"ssh", "scp", "sftp", "rsync"})  # by sshpass: of these -p is a port again
+_JOINTS = (";", "|", "&")  # where a shell begins another command
+
 _SWITCH = re.compile(r"[01]|true|false|yes|no|on|off|none|null", re.IGNORECASE)
 _NUMBER = re.compile(r"(?=.{1,7}\Z)-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 
@@ -65,6 +73,27 @@ def is_secret(name: str, value: str, place: Place) -> bool:
     if said == "pwd" and value.startswith("/"):  # what containers call the folder they work in
         return False
     return not (said in _COUNTED and _NUMBER.fullmatch(value))
+
+
+def lettered(words: Iterable[str]) -> Iterator[int | None]:
+    """For each word where the password begins that `mysql -pVALUE`, or `sshpass -p VALUE`, is given; None without one.
+
+    Of everybody else -p is a port, a path, a pid.
+    """
+    program, before = None, ""
+    for word in words:
+        name = word.rpartition("/")[2].strip("\"'`($")
+        if program and word.startswith("-p") and len(word) > 2:
+            yield 2
+        elif program and program["apart"] and before == "-p":
+            yield 0
+        else:
+            yield None
+            if name in _STARTED or word.endswith(_JOINTS):
+                program = None
+            elif not before.startswith("--"):  # --name mysql
+                program = _LETTERED.fullmatch(name) or program
+        before = word
 
 
 @lru_cache(maxsize=4096)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 
-from gputop.safe.telling import Place, is_secret
+from gputop.safe.telling import Place, is_secret, lettered
 
 LIMIT = 4096
 MASK = "***"
@@ -93,12 +94,17 @@ _SHAPES = re.compile(
     r"|[0-9a-fA-F]{40}(?![0-9a-zA-Z])"
     r")"
 )
+_WORDS = re.compile(r"([\s·]+)")
 _OPTION_NAME = re.compile(rf"--?{_NAME}")
 _OPTION_AND_VALUE = re.compile(rf"(?P<dashes>--?)?{_NAME}=(?P<value>.+)", re.DOTALL)
 
 
 def redact(text: str) -> str:
     """The text with whatever looks like a password, key or token replaced by a mask that does not tell its length."""
+    if "-p" in text:
+        words = _WORDS.split(text)  # at odd places what is between them
+        words[::2] = _unlettered(words[::2])
+        text = "".join(words)
     for pattern in (_SIGNATURE, _HOOK, _HEADER):
         text = pattern.sub(rf"\1{MASK}", text)
     text = _masked(_GIVEN_BY_OPTION, "option", text)
@@ -107,6 +113,11 @@ def redact(text: str) -> str:
     text = _USER.sub(rf"\1{MASK}", text)
     text = _USER_PASSWORD.sub(f":{MASK}", text)
     return _SHAPES.sub(MASK, text)
+
+
+def _unlettered(words: Sequence[str]) -> list[str]:
+    places = zip(words, lettered(words), strict=True)
+    return [word if start is None else word[:start] + MASK for word, start in places]
 
 
 def _masked(given: re.Pattern[str], place: Place, text: str) -> str:
@@ -127,7 +138,7 @@ def redact_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
     """A command line with its secrets masked, those too that stand in the entry after their option."""
     out: list[str] = []
     option = ""  # of which the next entry may be the value
-    for entry in argv:
+    for entry in _unlettered(argv):
         if option and is_secret(option, entry, "option"):
             out.append(MASK)
             option = ""

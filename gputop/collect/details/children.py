@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable
 
 from gputop.collect.details.files import OpenFiles, file_now
 from gputop.collect.files import why
-from gputop.collect.processes.readings import UNLOCK_DENIED, Values
+from gputop.collect.processes.readings import Values
 from gputop.model import File, Identity, Missing, Process, Relative
+from gputop.safe import attach
 from gputop.safe.identity import identity as identity_of
 
 FILLS = ("children",)
@@ -48,7 +49,7 @@ class Children:
         files = {identity: self._file(identity, self._parent.files, denied) for identity in looked}
         return {
             "children": tuple(Relative(identity=one, name=name, file=files.get(one)) for one, name in born),
-            "missing": (Missing(metric="file", reason="denied", unlock=UNLOCK_DENIED),) if denied else (),
+            "missing": (Missing(metric="file", reason="denied", unlock=attach.unlock()),) if denied else (),
         }
 
     def measure(self) -> None:

@@ -6,15 +6,15 @@ import os
 from collections.abc import Collection
 
 from gputop.collect.files import slurp, slurp_all
-from gputop.collect.processes.readings import UNLOCK_DENIED, Values, line
+from gputop.collect.processes.readings import Values, line
 from gputop.model import Identity, Missing, Variable
+from gputop.safe import attach
 from gputop.safe.identity import parse_stat
 from gputop.safe.text import LIMIT, clean, decode, redact, redact_variable
 from gputop.source import OTHERS_ENVIRONMENT
 
 FILLS, OTHERS = ("environment",), "others"
 MOST_BYTES, MOST_VARIABLES, LONGEST = 1 << 20, 2000, 1 << 16
-_DENIED = Missing(metric="environment", reason="denied", unlock=UNLOCK_DENIED)
 
 
 class Environment:
@@ -30,7 +30,8 @@ class Environment:
         """The variables by name, and whether they are another user's; OSError when they may not be read."""
         others, revealed = not self._own(), self.revealed
         if others and not (self._uid == 0 and self.others):
-            return {"missing": (OTHERS_ENVIRONMENT if self._uid == 0 else _DENIED,)}
+            denied = Missing(metric="environment", reason="denied", unlock=attach.unlock(uid=self._uid))
+            return {"missing": (OTHERS_ENVIRONMENT if self._uid == 0 else denied,)}
         stat = parse_stat(slurp(f"{self._folder}/stat"))
         if stat is None or stat.kernel_thread or stat.state in "ZX":  # its file is empty, which says nothing
             return {"missing": (Missing(metric="environment", reason="absent"),)}

@@ -10,8 +10,9 @@ from gputop.collect.details import children, environment, files, limits, memory,
 from gputop.collect.files import slurp, why
 from gputop.collect.fills import check
 from gputop.collect.lane import Lane
-from gputop.collect.processes.readings import UNLOCK_DENIED, Values
+from gputop.collect.processes.readings import Values
 from gputop.model import PARTS, Detail, Identity, Missing, Part, Process, Reason
+from gputop.safe import attach
 from gputop.safe.identity import parse_stat
 from gputop.source import Wish
 
@@ -73,7 +74,7 @@ class _Section:
         self._lane.stop()
 
     def _none(self, reason: Reason) -> Values:
-        unlock = UNLOCK_DENIED if reason == "denied" else None
+        unlock = attach.unlock() if reason == "denied" else None
         return {"missing": (Missing(metric=self.name, reason=reason, unlock=unlock),)}
 
     def _answer(self) -> _Answer:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 
 from gputop.collect.details.inspection import Inspection
 from gputop.model import Detail, Identity, Missing, Process
-from gputop.program import as_root
+from gputop.safe import attach
 from gputop.source import EVERYTHING, Wish
 
 CLOSED_AFTER_S = 30.0
 MOST_OPEN = 8
 UNLOCK_FOREIGN = "run gputop on the host, or start the container with --pid=host"
-UNLOCK_HIDDEN = as_root()
 
 
 class Inspector:
@@ -57,7 +56,7 @@ class Inspector:
             return None
         if known.unseen == "exited":
             return Missing(metric="details", reason="lost")
-        unlock = UNLOCK_FOREIGN if known.unseen == "foreign" else UNLOCK_HIDDEN
+        unlock = UNLOCK_FOREIGN if known.unseen == "foreign" else attach.unlock(uid=self._uid)
         return Missing(metric="details", reason="denied", unlock=unlock)
 
     def _close_others(self) -> None:

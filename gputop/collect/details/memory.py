@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gputop.collect.files import slurp, slurp_all, why
-from gputop.collect.processes.readings import UNLOCK_DENIED, Values, line
+from gputop.collect.processes.readings import Values, line
 from gputop.model import Identity, Io, Memory, Missing, Reason
+from gputop.safe import attach
 
 IO_FILLS, FILLS = ("io",), ("memory",)
 WEIGH_EVERY_S, WEIGH_SHARE = 15.0, 0.01  # the kernel walks every page, and the process may not map any meanwhile
@@ -92,7 +93,7 @@ def nodes(raw: bytes) -> tuple[tuple[int, int], ...] | None:
 def _refused(names: tuple[str, ...], error: OSError) -> list[Missing]:
     known = why(error)
     reason: Reason = "unsupported" if known == "gone" else known  # the process's own end is noticed elsewhere
-    unlock = UNLOCK_DENIED if reason == "denied" else None
+    unlock = attach.unlock() if reason == "denied" else None
     return [Missing(metric=name, reason=reason, unlock=unlock) for name in names]
 
 

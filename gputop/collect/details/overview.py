@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from gputop.collect.files import slurp, why
-from gputop.collect.processes.readings import UNLOCK_DENIED, Values, line
+from gputop.collect.processes.readings import Values, line
 from gputop.model import Identity, Missing, Overview, Relative
+from gputop.safe import attach
 from gputop.safe.identity import ours, parse_stat, read_stat
 from gputop.safe.text import decode
 
@@ -54,7 +55,7 @@ class Situation:
 
     def _note(self, metric: str, error: OSError) -> None:
         if why(error) == "denied":
-            self._missing.append(Missing(metric=metric, reason="denied", unlock=UNLOCK_DENIED))
+            self._missing.append(Missing(metric=metric, reason="denied", unlock=attach.unlock()))
 
     def _number(self, name: str) -> int | None:
         try:

@@ -9,16 +9,15 @@ from collections.abc import Callable
 
 from gputop.collect.details.calls import system_call
 from gputop.collect.files import slurp
-from gputop.collect.processes.readings import UNLOCK_DENIED, Values, run_and_wait, sleeps_in, switches, waited_percent
+from gputop.collect.processes.readings import Values, run_and_wait, sleeps_in, switches, waited_percent
 from gputop.collect.rates import Counters
 from gputop.model import Identity, Missing, Thread
-from gputop.program import as_root
+from gputop.safe import attach
 from gputop.safe.identity import Stat, parse_stat
 
 FILLS = ("threads", "threads_count")
 MOST = 1024  # threads that are read; of a process that has more, the oldest
 REFUSED_S = 30.0  # a file that was denied is asked for again after this
-UNLOCK_CALLS = f"{as_root()}, or sudo sysctl kernel.yama.ptrace_scope=0"
 
 
 class _Task:
@@ -111,11 +110,13 @@ class Tasks:
     def _missing(self, threads: list[Thread]) -> tuple[Missing, ...]:
         missing = []
         if self._refusal in (errno.EACCES, errno.EPERM):
-            unlock = UNLOCK_DENIED if self._refusal == errno.EACCES else UNLOCK_CALLS
+            unlock = attach.unlock()
+            if self._refusal == errno.EPERM and os.geteuid() != 0:  # root would need the capability all the same
+                unlock += f", or {attach.ALLOW}"
             missing.append(Missing(metric="system_call", reason="denied", unlock=unlock))
             asleep = [thread for thread in threads if thread.state in ("S", "D")]
             if self._refusal == errno.EACCES and asleep and not any(thread.waiting_in for thread in asleep):
-                missing.append(Missing(metric="waiting_in", reason="denied", unlock=UNLOCK_DENIED))
+                missing.append(Missing(metric="waiting_in", reason="denied", unlock=attach.unlock()))
         elif self._refusal:
             missing.append(Missing(metric="system_call", reason="unsupported"))
         return tuple(missing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from gputop.collect.nvml import pci
@@ -83,10 +84,11 @@ def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str
     if code == MISMATCH:
         return _mismatch(kernel_version(sys_root, proc_root), library_version(gate))
     if code == NO_PERMISSION:
+        ask = "" if os.geteuid() == 0 else f"; ask for the group, or `{as_root()}`"
         return note(
             "no-permission",
             "This user may not ask the NVIDIA driver.",
-            _pair("on a host", f"`ls -l /dev/nvidia*`: who may use them; ask for the group, or `{as_root()}`"),
+            _pair("on a host", f"`ls -l /dev/nvidia*`: who may use them{ask}"),
             _CONTAINER,
         )
     if code == SHADOWED:
@@ -146,8 +148,9 @@ TWINS = note("twins", "Two GPUs have the same uuid: told apart by index.")
 
 def denied(count: int) -> Note:
     """GPUs that exist and may not be read."""
+    given = "container that was given all of them"
     return note(
         "no-permission",
         f"{count} GPUs of this machine may not be read by this user or container.",
-        f"`{as_root()}`, or a container that was given all of them, shows them.",
+        f"A {given} shows them." if os.geteuid() == 0 else f"`{as_root()}`, or a {given}, shows them.",
     )

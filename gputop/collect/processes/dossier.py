@@ -8,9 +8,10 @@ from collections.abc import Callable
 from gputop.collect.files import slurp_all, why
 from gputop.collect.processes import facts
 from gputop.collect.processes.cgroup import Place, place
-from gputop.collect.processes.readings import UNLOCK_DENIED, Values
+from gputop.collect.processes.readings import Values
 from gputop.collect.shm import shared_memory
 from gputop.model import Identity, Missing, Reason
+from gputop.safe import attach
 from gputop.safe.identity import Stat, read_stat
 
 PSS_FILLS, SHM_FILLS = ("pss_bytes",), ("shm_total_bytes", "shm_used_bytes")
@@ -89,7 +90,7 @@ class Dossier:
         except OSError as error:
             reason = why(error)
             known: Reason = gone if reason == "gone" else reason
-            unlock = UNLOCK_DENIED if reason == "denied" else None
+            unlock = attach.unlock() if reason == "denied" else None
             self._answers.pop(what, None)
             self._missing[what] = tuple(Missing(metric=name, reason=known, unlock=unlock) for name in names)
         self._sum()

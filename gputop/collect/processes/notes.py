@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputop.model import Note
-from gputop.program import as_root
+from gputop.safe import attach
 
 
 def denied_io(count: int) -> Note:
@@ -15,17 +15,25 @@ def denied_io(count: int) -> Note:
         "(/proc/PID/io is readable by the owner only).",
         help=(
             "Their READ/s, WRITE/s, PSS and files show '·', not 0; their environment is closed too.",
-            f"`{as_root()}` shows them.",
+            f"{_shown()}.",
         ),
     )
 
 
-HIDDEN = Note(
-    subject="processes",
-    key="hidden-pids",
-    text="Processes of other users are not listed: /proc is mounted with hidepid.",
-    help=(f"`{as_root()}` shows them; so does membership of the group that the mount option gid= names.",),
-)
+def unlisted() -> Note:
+    """Whole processes are not for us to see."""
+    return Note(
+        subject="processes",
+        key="hidden-pids",
+        text="Processes of other users are not listed: /proc is mounted with hidepid.",
+        help=(f"{_shown()}; membership of the group that the mount option gid= names shows them, too.",),
+    )
+
+
+def _shown() -> str:
+    """What shows them, or why nothing does."""
+    why = attach.hidden()
+    return f"`{why.unlock}` shows them" if why.unlock else f"They {why.text}"
 
 
 def lost(problem: str) -> Note:

@@ -16,7 +16,7 @@ from gputop.collect.processes.closely import Closely
 from gputop.collect.processes.dossier import WEIGHT_FILLS
 from gputop.collect.processes.followed import RETRY_S
 from gputop.collect.processes.names import Names, Wanted
-from gputop.collect.processes.notes import HIDDEN, denied_io, lost
+from gputop.collect.processes.notes import denied_io, lost, unlisted
 from gputop.collect.processes.readings import READINGS, STAT_FILLS
 from gputop.collect.processes.scale import Scale
 from gputop.collect.processes.seen import Seen
@@ -296,5 +296,5 @@ class ProcessReader:
         own = os.geteuid()
         others = [seen.followed for seen in self._tracked.values() if seen.uid != own]
         denied = sum(followed is not None and followed.troubles.get("io") == "denied" for followed in others)
-        hidden = (HIDDEN,) if 1 not in self._seen else ()
+        hidden = (unlisted(),) if 1 not in self._seen else ()
         return (*hidden, *((denied_io(denied),) if denied else ()), *((lost(self._lost),) if self._lost else ()))

@@ -11,15 +11,14 @@ from gputop.collect.processes.scale import Scale
 from gputop.collect.rates import Counters
 from gputop.declare import record
 from gputop.model import Missing, Reason
-from gputop.program import as_root
+from gputop.safe import attach
 from gputop.safe.identity import Stat
 from gputop.safe.text import decode
 
 Values = dict[str, Any]  # fields of a Process
 When = Literal["tick", "slow", "seen"]  # slow: every few seconds; seen: so, but only while somebody looks at it
 
-UNLOCK_DENIED = as_root()
-UNLOCK_DELAYS = "sudo sysctl kernel.task_delayacct=1"
+UNLOCK_DELAYS = "sudo sysctl -w kernel.task_delayacct=1"
 
 
 @record(frozen=True, slots=True)
@@ -197,4 +196,4 @@ def missing(troubles: tuple[tuple[str, Reason], ...]) -> tuple[Missing, ...]:
 def _unlock(name: str, reason: Reason) -> str | None:
     if name == "io_wait_percent":
         return UNLOCK_DELAYS
-    return UNLOCK_DENIED if reason == "denied" else None
+    return attach.unlock() if reason == "denied" else None

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import ClassVar
 
 from gputop import units
-from gputop.collect.processes.notes import HIDDEN
+from gputop.collect.processes.notes import unlisted
 from gputop.declare import record
 from gputop.model import Cgroup, GpuShare, Note, Process, Unseen
 from gputop.model.changed import changed
@@ -109,7 +109,7 @@ def _notes(unseen: list[Process], known: int, private: bool) -> list[Note]:
                 subject="processes",
                 key="hidden-pids",
                 text=f"{hidden} of {known} GPU processes belong to other users, and /proc is mounted with hidepid.",
-                help=("vram and GPU% by process are known, names and CPU are not.", *HIDDEN.help),
+                help=("vram and GPU% by process are known, names and CPU are not.", *unlisted().help),
             )
         )
     return notes

@@ -13,7 +13,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Missing
 
-_UNLOCK = "the libraries of a process are shown to its owner: run gputop as the same user, or with sudo"
+_HIDDEN = "the libraries of a process are shown to its owner"
 
 
 @rule(
@@ -37,7 +37,7 @@ def openblas_on_intel(view: View) -> Iterator[Finding]:
             continue
         using = {name for process in trainer.tree for name in process.libraries}
         missing = [Missing(metric="cpu_model", reason="absent")] if model is None else []
-        missing += [] if using else [Missing(metric="libraries", reason="denied", unlock=_UNLOCK)]
+        missing += [] if using else [Missing(metric="libraries", reason="denied", unlock=view.unlock(_HIDDEN))]
         if missing:
             view.abstain(trainer, *missing)
         elif slow(using, model or "") and _pools(view, trainer):

@@ -17,7 +17,7 @@ from gputop.model import Missing, Process
 
 _NICED = 8  # processes of a job that are named in a command
 _MOVED = ("read_bytes_per_s", "write_bytes_per_s")
-_DENIED = "the I/O of other users is hidden: sudo gputop shows who uses the disk"
+_HIDDEN = "the I/O of other users is hidden"
 
 
 class Consumer(NamedTuple):
@@ -120,7 +120,8 @@ def _by_disk(view: View, trainer: Trainer) -> Iterator[Finding]:
     other = max(others, key=lambda one: one.used, default=None)
     large = other is not None and view.above(other.used / total if total else None, "share")
     if hidden and (other is None or not large or whole is None or other.used <= total - seen):
-        view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=_DENIED))
+        unlock = view.unlock(_HIDDEN, sudo="sudo gputop shows who uses the disk")
+        view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=unlock))
     elif other is not None and large and other.used > mine:
         busy, disk = _busiest(view) or (0.0, "a disk")
         wait = 100 * (trainer.loader_blocked or 0.0)

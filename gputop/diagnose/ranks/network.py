@@ -11,7 +11,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.view import View
 from gputop.model import Missing, Network
 
-_UNLOCK = "how many ranks a job has is in its environment: run gputop as the same user, or with sudo"
+_HIDDEN = "how many ranks a job has is in its environment"
 _LESS = (
     Step(text="send less often: gradient accumulation, with no_sync() for all but the last part",
          command="with model.no_sync(): loss.backward()"),
@@ -54,7 +54,7 @@ def network_bound(view: View) -> Iterator[Finding]:
         full = _full(view, links)
         if team.world is None:
             if full is not None or (idle and carrier is not None):
-                view.abstain(team.job, Missing(metric="world_size", reason="denied", unlock=_UNLOCK))
+                view.abstain(team.job, Missing(metric="world_size", reason="denied", unlock=view.unlock(_HIDDEN)))
         elif idle and carrier is not None:
             yield _over_tcp(view, team, carrier, idle)
         elif full is not None:

@@ -18,7 +18,7 @@ from gputop.model import Missing
 from gputop.units import ago, size
 
 _COST = 0.01  # share of the time that nobody minds
-_DENIED = "what a process writes is shown to its owner: run gputop as the same user, or with sudo"
+_HIDDEN = "what a process writes is shown to its owner"
 
 
 @rule(
@@ -46,7 +46,7 @@ def checkpoint_stall(view: View) -> Iterator[Finding]:
         if len(saves) >= view.limit("saves") and len(saves) >= view.limit("share") * len(long):
             yield from _judged(view, trainer, saves)
         elif len(long) >= view.limit("saves") and _hidden(trainer) and _regular(view, long):
-            view.abstain(trainer, Missing(metric="write_chars_per_s", reason="denied", unlock=_DENIED))
+            view.abstain(trainer, Missing(metric="write_chars_per_s", reason="denied", unlock=view.unlock(_HIDDEN)))
 
 
 def saved(view: View, pauses: Pauses, one: Pause) -> bool:

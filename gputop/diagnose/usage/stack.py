@@ -30,7 +30,7 @@ _RELEASED = {
 }  # fmt: skip
 _AMPERE = 8
 _YEAR_S, _EPOCH = 365.25 * 86400, 1970
-_UNLOCK = "what a process has loaded is shown to its owner: run gputop as the same user, or with sudo"
+_HIDDEN = "what a process has loaded is shown to its owner"
 _INSTALL = Step(text="install a build for this GPU and driver as https://pytorch.org/get-started says")
 
 
@@ -61,7 +61,7 @@ def stack_vs_gpu(view: View) -> Iterator[Finding]:
         if process.torch_version is None:
             why = {one.metric for one in process.missing if one.reason == "denied"}
             if why & {"libraries", "torch_version"}:
-                view.abstain(trainer, Missing(metric="torch_version", reason="denied", unlock=_UNLOCK))
+                view.abstain(trainer, Missing(metric="torch_version", reason="denied", unlock=view.unlock(_HIDDEN)))
             continue
         gpus = (gpu for gpu in trainer.gpus if view.knows(gpu, "compute_capability"))
         misfits = [one for gpu in gpus if (one := _misfit(view, trainer, gpu))]

@@ -103,7 +103,7 @@ def _below(opened: Opened, width: int) -> list[Sequence[Run]]:
         measured = f"; from then on it is measured: {unlock}" if unlock else ""
         why.append(f"time blocked on storage is an estimate, the share of looks in state D{measured}")
     if detail.io is None:
-        why.append(f"since it started: {said(opened.why('io'))}")
+        why.append(f"since it started: {said(opened, 'io')}")
     lines += [[Run(line, "dim")] for text in why for line in wrap(text, max(20, width - 4))]
     if file := detail.file_now:
         lines.append([Run("reads now  ", "dim"), Run(file.path, "bright")])

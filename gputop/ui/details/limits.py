@@ -46,7 +46,7 @@ def body(opened: Opened, width: int) -> Body:
     """A line for each limit; the program, its folder, its place and rights."""
     limits, grid = opened.detail.limits, Grid(COLUMNS, width, opened.look)
     if limits is None:
-        entries = plain(opened, width, [[Run(f"limits: {said(opened.why('limits'))}", "dim")]], first=-1)
+        entries = plain(opened, width, [[Run(f"limits: {said(opened, 'limits')}", "dim")]], first=-1)
     else:
         entries = [_entry(grid, limit) for limit in limits]
     return Body([*entries, *plain(opened, width, [[], *_place(opened)])], [grid.titles()] if limits else ())
@@ -68,7 +68,7 @@ def _place(opened: Opened) -> list[Sequence[Run]]:
         ("memory from nodes", process.memory_nodes),
     ]
     if overview is None:
-        return [*map(_line, facts), [Run(f"rights: {said(opened.why('overview'))}", "dim")]]
+        return [*map(_line, facts), [Run(f"rights: {said(opened, 'overview')}", "dim")]]
     return [_line(fact) for fact in (*_program(overview), *facts, *_rights(overview))]
 
 

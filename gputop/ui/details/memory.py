@@ -27,7 +27,7 @@ def body(opened: Opened, width: int) -> Body:
     bar = BAR if width >= 100 else 0
     lines = [_line(opened, name, value, top, bar, told[name]) for name, value in rows]
     if memory is None:
-        lines.append([Run(f"the rest: {said(opened.why('memory'))}", "dim")])
+        lines.append([Run(f"the rest: {said(opened, 'memory')}", "dim")])
     elif memory.nodes is not None:
         nodes = "   ".join(f"node {number} {units.size(size)}" for number, size in memory.nodes)
         lines.append([Run(f"{'NUMA':{LABEL}}  ", "dim"), Run(nodes or "none")])

@@ -38,6 +38,11 @@ class Opened:
         given = (missing for missing in self.detail.missing if missing.metric == part)
         return next(given, Missing(metric=part, reason="stale"))
 
+    @property
+    def others(self) -> bool:
+        """Whether it is known to be of another user than who looks."""
+        return None not in (self.process.uid, self.frame.viewer_uid) and self.process.uid != self.frame.viewer_uid
+
     @cached_property
     def job(self) -> Job | None:
         """The job it belongs to."""

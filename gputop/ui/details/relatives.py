@@ -108,9 +108,9 @@ def _unknown(opened: Opened, children: Sequence[Kin]) -> list[str]:
     """What neither the details nor the frame tell, and why."""
     found, (outermost, *_) = [], [*reversed(opened.parents), opened.process]
     if opened.detail.overview is None and outermost.pid > KERNELS:
-        found.append(f"parents of {outermost.pid}: {said(opened.why('overview'))}")
+        found.append(f"parents of {outermost.pid}: {said(opened, 'overview')}")
     if opened.detail.children is None and children:
-        found.append(f"files of the children: {said(opened.why('children'))}")
+        found.append(f"files of the children: {said(opened, 'children')}")
     return found
 
 

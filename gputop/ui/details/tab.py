@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from textual.strip import Strip
 
 from gputop.declare import record
-from gputop.model import Missing, Part
+from gputop.model import Part
 from gputop.source import OTHERS_ENVIRONMENT, UNRECORDED
 from gputop.ui.details.opened import Opened
 from gputop.ui.draw import Line, Run, wrap
@@ -66,16 +66,20 @@ def plain(opened: Opened, width: int, lines: Iterable[Sequence[Run]], first: int
 def without(opened: Opened, width: int, part: Part, facts: str = "", known: Sequence[str] = ()) -> Body:
     """A tab whose part of the details is not there: why, and below it what the frame has of it."""
     room = max(20, width - 4)
-    lines = [[Run(line, "dim")] for line in wrap(said(opened.why(part)), room)]
+    lines = [[Run(line, "dim")] for line in wrap(said(opened, part), room)]
     lines += [[]] if known else []
     lines += [[Run(line)] for text in known for line in wrap(text, room)]
     return Body(plain(opened, width, lines), facts=facts)
 
 
-def said(missing: Missing) -> str:
-    """Why something is missing, and what would unlock it."""
+def said(opened: Opened, part: Part) -> str:
+    """Why a part is missing, and what would unlock it."""
+    missing = opened.why(part)
     if missing == OTHERS_ENVIRONMENT:
         return "not shown: it is another user's; the last line names the key that shows it"
     if missing.unlock == UNRECORDED.unlock:
         return f"not in this recording: {missing.unlock}"
-    return f"{_WHY[missing.reason]}: {missing.unlock}" if missing.unlock else _WHY[missing.reason]
+    why = _WHY[missing.reason]
+    if missing.reason == "denied" and opened.others:
+        why += ", as it is another user's"
+    return f"{why}: {missing.unlock}" if missing.unlock else why
