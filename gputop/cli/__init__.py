@@ -46,7 +46,9 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line, as --help and the shell completions show it."""
     everywhere = {interval: common(interval) for interval in {INTERVAL, *(one.interval for one in COMMANDS.values())}}
     top = Parser(
-        "gputop", description="Why is training slow? GPUs, jobs and processes on one screen.", parents=[everywhere[INTERVAL]]
+        "gputop",
+        description="Why is training slow? GPUs, jobs and processes on one screen.",
+        parents=[everywhere[INTERVAL]],
     )
     top.add_argument("--version", action="version", version=f"gputop {__version__}")
     top.add_argument("--once", action="store_true", help="print one table and exit (snapshot)")
