@@ -80,6 +80,8 @@ def test_when_nothing_is_wrong_it_says_so_and_that_it_looked() -> None:
     assert "1 could not judge, a says why" in lines[1]
     assert "keeps its GPUs busy" in lines[2]
     assert drawn(update(), (80, 24), watched=False) == [" looking   a first verdict takes a minute"]
+    short = drawn(update(), (80, 24), watched=False, ended=True)
+    assert short == [" too short to judge   rules look back half a minute"], "nobody looks any more"
 
 
 def test_a_suspicion_is_told_only_to_who_asks() -> None:

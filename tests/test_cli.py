@@ -140,6 +140,12 @@ def test_the_declarations_print_themselves(topic: str) -> None:
     assert run(topic).stdout == docs.read(topic)
 
 
+def test_help_says_how_often_a_command_looks_if_nobody_says_so() -> None:
+    assert "seconds between samples (1)" in run("record", "--help").stdout
+    assert "seconds between samples (1)" in run("--help").stdout
+    assert "seconds between samples (5)" in run("log", "--help").stdout
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completions_are_those_of_the_command_line(shell: str) -> None:
     import shtab

@@ -116,6 +116,8 @@ def test_t05_a_pipe_that_nobody_reads_stops_nothing_and_the_gap_is_said() -> Non
         (("record", "/nonexistent/run.jsonl", "--source", "demo:idle"), "No such file or directory"),
         (("record", "/dev/null", "--source", "demo:idle"), "not a regular file"),
         (("record", "/etc/passwd", "--source", "demo:idle"), "not a recording"),
+        (("record", "", "--source", "demo:idle"), "the name of the file is missing"),
+        (("log", "", "--source", "demo:idle"), "the name of the file is missing"),
         (("log", "/etc/passwd", "--source", "demo:idle"), "other columns"),
         (("replay", "-"), "standard input ended"),
         (("--once", "--source", "-"), "standard input ended"),
@@ -170,8 +172,10 @@ def test_log_has_the_agreed_columns_first_and_is_gone_on_with(tmp_path: Path) ->
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", rows[0]["timestamp"])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.write_text(text + "2026-11-19T22:0")  # as a crash leaves it
+    path.chmod(0o644)
     assert run("log", str(path), "--source", str(recorded), "--interval", "20", "--for", "5").returncode == 0
     assert path.read_text().startswith(text)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600, "an older log that others may read is no longer for them"
     assert len(list(csv.DictReader(path.read_text().splitlines()))) == 6 * len(gpus)
 
 

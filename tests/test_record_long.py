@@ -121,6 +121,7 @@ def test_f04_what_is_printed_of_a_damaged_recording_is_told_as_such(tmp_path: Pa
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0
     assert done.stderr.startswith("gputop: the recording is damaged in 1 place: not JSON")
+    assert "damaged" not in done.stdout, "a terminal shows both: it is told once"
 
 
 def test_f04_the_screen_says_at_the_end_that_a_recording_is_cut(cut: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,23 @@ def test_f07_what_is_no_recording_of_ours_is_refused_and_untouched(tmp_path: Pat
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
+def test_an_older_recording_that_others_may_read_is_no_longer_for_them(tmp_path: Path, name: str) -> None:
+    record(tmp_path / name, SOME)
+    (tmp_path / name).chmod(0o644)
+    record(tmp_path / name, SOME)
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("kind", ["text", "json", "gzip"])
+def test_who_may_read_what_is_no_recording_stays(tmp_path: Path, kind: str) -> None:
+    path = place(kind, tmp_path)
+    path.chmod(0o644)
+    with pytest.raises(Refused):
+        Recorder(str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not covered: only root can make a file of somebody else")

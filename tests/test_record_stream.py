@@ -7,13 +7,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from threading import Event, Thread
 
 import pytest
 
+from gputop.demo import SCENARIOS, Demo
 from gputop.export import codec
 from gputop.export.lines import Lines
 from gputop.model import Frame
+from gputop.monitor import Monitor
 from gputop.record.stream import Stream
 from gputop.safe.files import Refused
 from tests.record_child import frames
@@ -37,7 +40,7 @@ def changes() -> bytes:
     return "".join(text for text, _ in lines[1:]).encode()
 
 
-def stream(data: bytes) -> Stream:
+def stream(data: bytes, *, pace: bool = False) -> Stream:
     """What a pipe says that ends after some bytes."""
     reading, writing = os.pipe()
 
@@ -46,7 +49,21 @@ def stream(data: bytes) -> Stream:
             pipe.write(data)
 
     Thread(target=write, daemon=True).start()
-    return Stream(reading, pace=False)
+    return Stream(reading, pace=pace)
+
+
+def test_every_frame_that_waits_in_the_pipe_is_in_history_and_known_to_the_rules() -> None:
+    demo = Demo(SCENARIOS["io-bound"], pace=False)
+    many = [demo.frame(demo.at_s + second) for second in range(90)]
+    source = stream(HEADER + b"".join(map(whole, many)), pace=True)
+    time.sleep(0.3)  # who looks on is slower than who writes
+    monitor = Monitor(source)
+    updates = list(monitor.updates())
+    assert [plain(update.frame) for update in updates[:-1]] == [plain(frame) for frame in many]
+    assert updates[-1].frame.note("stream-ended")
+    known = monitor.history.values("host", "cpu_percent", 60.0)
+    assert None not in known
+    assert "io-bound" in {finding.rule for finding in updates[-1].findings}
 
 
 EMPTY = {

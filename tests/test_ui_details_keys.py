@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from textual.events import MouseScrollDown
 
-from gputop.ui.keys.declared import KEYS
+from gputop.ui.keys.declared import KEYS, key
+from gputop.ui.tape.player import IDS
 from tests.keyscenes import ASKED_OF_MAIN, BOTH, LLAMA, OPENING, Scene, Scenes, elsewhere
 from tests.opened import asked, full, of_another_user, thread
 from tests.screens import Stage, play
@@ -15,7 +16,17 @@ RANK = next(process for process in BOTH.processes if process.pid == 41100)
 MANY = tuple(thread(41100 + number, f"t{number}") for number in range(60))
 SCENES = Scenes()
 does = SCENES.does
-SHARED = {"up", "down", "page-up", "page-down", "home", "end", "freeze", "help"}
+SHARED = {
+    "up",
+    "down",
+    "page-up",
+    "page-down",
+    "home",
+    "end",
+    "freeze",
+    "help",
+    *IDS,
+}  # how those of IDS go through a recording is in test_ui_replay
 
 
 def test_every_key_is_tried() -> None:
@@ -229,6 +240,19 @@ async def left(stage: Stage) -> None:
     await right(stage)
     await stage.press(*["left"] * 9)
     assert "  /aaa" in stage.text
+
+
+def of_time(id: str) -> Scene:
+    async def scene(stage: Stage) -> None:
+        await stage.press("enter", key(id).keys[0])
+        assert "not now: this is no recording" in stage.lines[-1]
+        await stage.press("f1")
+        assert "| < > [ ] { } 0 this is no recording" in " ".join(stage.text.split())
+
+    return scene
+
+
+SCENES.update({id: of_time(id) for id in IDS})
 
 
 @does("freeze")

@@ -6,7 +6,7 @@ import pytest
 
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import KEYS
-from gputop.ui.main import replaying
+from gputop.ui.tape.player import IDS
 from tests.keyscenes import ADVISING, BOTH, FOLDED, LLAMA, OPENING, PANES, SD3, Scenes, elsewhere
 from tests.screens import Stage, play
 from tests.scripted import frame, process
@@ -21,7 +21,7 @@ ELSEWHERE = elsewhere(
     "ACT",
     "DETAILS",
     "RESULT",
-    also=PANES | ADVISING | OPENING | bindings.EVERYWHERE | replaying.IDS | {"record"},
+    also=PANES | ADVISING | OPENING | bindings.EVERYWHERE | IDS | {"record"},
 )
 
 

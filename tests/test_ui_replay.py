@@ -17,8 +17,7 @@ from gputop.record.recording import Recording
 from gputop.source import Mark
 from gputop.ui.keys.declared import KEYS, key
 from gputop.ui.look import ASCII, PLAIN, Look
-from gputop.ui.main import replaying
-from gputop.ui.tape.player import SPEEDS, Player
+from gputop.ui.tape.player import IDS, SPEEDS, Player
 from gputop.ui.tape.replaybar import replay_bar
 from tests.screens import Stage, play
 
@@ -110,8 +109,8 @@ def test_a_recording_on_the_screen(
 
 
 def test_every_key_of_a_recording_is_declared_and_told() -> None:
-    assert {key.id for key in KEYS} > replaying.IDS
-    assert all("replay: " in key(id).help for id in replaying.IDS)
+    assert {key.id for key in KEYS} > IDS
+    assert all("replay: " in key(id).help for id in IDS)
 
 
 def test_keys_go_anywhere(path: Path) -> None:

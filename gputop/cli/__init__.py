@@ -28,7 +28,7 @@ from gputop.cli import (
     shell,
     tracing,
 )
-from gputop.cli.line import FAILED, USAGE, Command, Failure, Parser, common
+from gputop.cli.line import FAILED, INTERVAL, USAGE, Command, Failure, Parser, common
 from gputop.safe import files, identity
 
 if TYPE_CHECKING:
@@ -44,17 +44,20 @@ COMMANDS: dict[str, Command] = {
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line, as --help and the shell completions show it."""
-    everywhere = common()
+    everywhere = {interval: common(interval) for interval in {INTERVAL, *(one.interval for one in COMMANDS.values())}}
     top = Parser(
-        "gputop", description="Why is training slow? GPUs, jobs and processes on one screen.", parents=[everywhere]
+        "gputop",
+        description="Why is training slow? GPUs, jobs and processes on one screen.",
+        parents=[everywhere[INTERVAL]],
     )
     top.add_argument("--version", action="version", version=f"gputop {__version__}")
     top.add_argument("--once", action="store_true", help="print one table and exit (snapshot)")
     top.add_argument("--json", action="store_true", help="print one JSON object and exit (snapshot --format json)")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for command in COMMANDS.values():
+        flags = everywhere[command.interval]
         command.arguments(
-            commands.add_parser(command.name, help=command.help, description=command.help, parents=[everywhere])
+            commands.add_parser(command.name, help=command.help, description=command.help, parents=[flags])
         )
     return top
 

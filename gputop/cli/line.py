@@ -82,12 +82,15 @@ def duration(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def common() -> Parser:
-    """The flags that every command takes, before or after its name."""
+INTERVAL = "1"  # seconds, where a command has no other
+
+
+def common(interval: str = INTERVAL) -> Parser:
+    """The flags that every command takes, before or after its name; `interval` is what help says that one is."""
     common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     group = common.add_argument_group("everywhere")
     file(group, "--source", metavar="live|demo:NAME|FILE|-", help="where the numbers come from")
-    group.add_argument("--interval", type=duration, metavar="S", help="seconds between samples (1)")
+    group.add_argument("--interval", type=duration, metavar="S", help=f"seconds between samples ({interval})")
     group.add_argument("--readonly", action="store_true", help="nothing that changes a process or a file")
     group.add_argument("--ascii", action="store_const", const="on", help="draw with ASCII characters only")
     group.add_argument("--no-mouse", dest="mouse", action="store_false", help="leave the mouse to the terminal")
@@ -111,4 +114,5 @@ class Command:
     help: str
     run: Callable[[argparse.Namespace, Settings], int]  # the exit code
     arguments: Callable[[argparse.ArgumentParser], None] = _nothing
+    interval: str = INTERVAL  # seconds between samples if nobody says so
     screen: bool = False  # it opens the full-screen monitor; the others print

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gputop.monitor import Monitor
 
 LOG_INTERVAL_S = 5.0
+_LOG = "log every GPU to a CSV file"
 
 
 def record(args: argparse.Namespace, settings: Settings) -> int:
@@ -118,5 +119,5 @@ def _replay_arguments(parser: argparse.ArgumentParser) -> None:
 COMMANDS = (
     Command(name="record", help="record what is seen, for replay", run=record, arguments=_record_arguments),
     Command(name="replay", help="the monitor on a recording", run=replay, arguments=_replay_arguments, screen=True),
-    Command(name="log", help="log every GPU to a CSV file", run=log, arguments=_log_arguments),
+    Command(name="log", help=_LOG, run=log, arguments=_log_arguments, interval=f"{LOG_INTERVAL_S:g}"),
 )

@@ -206,7 +206,7 @@ _shtab_gputop_keys_defaults_added=0
 _shtab_gputop_log_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
-  "--interval[seconds between samples (1)]:S:"
+  "--interval[seconds between samples (5)]:S:"
   "--readonly[nothing that changes a process or a file]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"

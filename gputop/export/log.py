@@ -102,6 +102,8 @@ class Log:
                 raise Refused(f"the end of {path} is damaged: not appended to; choose another file")
         except OSError as error:
             raise Refused(f"{self.name} cannot be written: {error.strerror}; choose another file") from None
+        if isinstance(self._file, Appended):
+            self._file.withhold()
 
     @property
     def size_bytes(self) -> int:

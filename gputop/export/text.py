@@ -66,7 +66,7 @@ def render(frame: Frame, width: int) -> str:
     elif frame.gpus:
         lines += ["", "no process uses a GPU"]
     for note in frame.notes:
-        if note.subject != "driver":
+        if note.subject != "driver" and note.key != "recording-damaged":  # who prints says these on standard error
             lines += ["", *_wrapped(note.text.split(), width, " ")]
     return "\n".join(lines) + "\n"
 

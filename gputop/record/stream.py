@@ -1,15 +1,16 @@
-"""A recording that arrives on a pipe as a source: frames as they come, the newest wins where somebody looks on."""
+"""A recording that arrives on a pipe as a source: every frame as it comes, for history and rules need all of them.
+
+Who falls behind lets the pipe fill up: a recorder at its other end goes on, and says which frames it could not write.
+"""
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from threading import Event as Signal
-from threading import Thread
 
 from gputop.model import Frame, Identity, Missing, Note
 from gputop.record.lines import Damage, Splitter
@@ -22,12 +23,11 @@ from gputop.safe.packed import Bomb, Unpacker
 from gputop.source import EVERYTHING, RECORDED, UNRECORDED, Interest, Wish
 
 _CHUNK = 1 << 16
-_NOTICE_S = 0.1
 _USE = "use it as in gputop record - | gputop replay -"
 
 
 class Stream:
-    """Frames from a descriptor. With pace a slow screen misses some; without, every one is yielded."""
+    """Frames from a descriptor. With pace somebody looks on, and is told at the last one that it is the last."""
 
     def __init__(self, fd: int, *, pace: bool = True) -> None:
         """Waits for the first frame; Refused says in one line why there is none."""
@@ -54,7 +54,7 @@ class Stream:
     def frames(self, stop: Signal) -> Iterator[Frame]:
         """Frames until the stream ends; who looks on then sees the last one with a note."""
         last: Frame | None = None
-        for step in self._newest(stop) if self._pace else self._steps:
+        for step in self._steps:
             if stop.is_set():
                 return
             frame = shown(step, self._damage)
@@ -70,27 +70,6 @@ class Stream:
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Missing:  # noqa: ARG002
         """Details are read of what somebody looks at, and do not travel."""
         return UNRECORDED
-
-    def _newest(self, stop: Signal) -> Iterator[Step]:
-        arrived, some, ended = deque[Step](maxlen=1), Signal(), Signal()
-
-        def run() -> None:
-            for step in self._steps:
-                arrived.append(step)
-                some.set()
-            ended.set()
-            some.set()
-
-        Thread(target=run, name="stream", daemon=True).start()
-        while not stop.is_set():
-            over = ended.is_set()
-            some.clear()
-            if arrived:
-                yield arrived.pop()
-            elif over:
-                return
-            else:
-                some.wait(_NOTICE_S)
 
     def _begun(self, arriving: Iterator[Step]) -> Iterator[Step]:
         """All from the first frame on that can be read."""

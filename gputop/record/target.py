@@ -69,13 +69,15 @@ def open_target(path: str) -> Target:
     """
     file = Appended(path)
     try:
-        return Target(file, _mended(file) if file.size else path.endswith(".gz"))
+        target = Target(file, _mended(file) if file.size else path.endswith(".gz"))
+        file.withhold()
     except OSError as error:
         file.close()
         raise Refused(f"{path}: {os.strerror(error.errno or 0)}: not recorded there; choose another file") from None
     except Refused:
         file.close()
         raise
+    return target
 
 
 def _mended(file: Appended) -> bool:

@@ -14,10 +14,12 @@ _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class Appended:
-    """A file of mode 0600, or one that was there and is ours, locked against a second writer."""
+    """A new file of mode 0600, or one that was there and is ours, locked against a second writer."""
 
     def __init__(self, path: str) -> None:
         """Refused says in one line what cannot be written to and why."""
+        if not path:
+            raise Refused("the name of the file is missing: give one, or - to print")
         self.path = path
         try:
             self._fd = _open(path)
@@ -28,6 +30,11 @@ class Appended:
         except Refused:
             os.close(self._fd)
             raise
+
+    def withhold(self) -> None:
+        """What was there before, and is gone on with, is from here on for nobody else's eyes: mode 0600."""
+        with contextlib.suppress(OSError):  # a file system without modes
+            os.fchmod(self._fd, 0o600)
 
     def read(self, size: int, place: int) -> bytes:
         """Bytes from a place on, as many as there are; OSError if the disk says no."""

@@ -58,6 +58,8 @@ def rule(scene: Scene, width: int) -> Strip:
 
 def calm(scene: Scene, width: int) -> list[Line]:
     """What is said while nothing is wrong; before anybody could know, that."""
+    if not scene.watched and scene.ended:
+        return [scene.line().add(" ").add("too short to judge", "text").add("   rules look back half a minute", "dim")]
     if not scene.watched:
         return [scene.line().add(" ").add("looking", "text").add("   a first verdict takes a minute", "dim")]
     frame, silent = scene.update.frame, {one.rule for one in scene.update.abstained}

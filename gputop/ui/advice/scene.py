@@ -33,6 +33,7 @@ class Scene:
     keys: Names = field(default_factory=dict)
     focused: bool = False  # the arrows choose a finding
     watched: bool = True  # long enough for a verdict
+    ended: bool = False  # no frame comes after this one
     cleared: Sequence[Cleared] = ()  # what is over
     leaving: Callable[[str], Leaving] = lambda _: (0.0, {})  # what makes a finding of a rule leave
     together: Callable[[], Together] | None = None  # the experiments side by side, worked out when asked

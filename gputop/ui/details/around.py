@@ -11,6 +11,8 @@ from gputop.ui.dialogs.palette import Deed
 from gputop.ui.dialogs.saving import Shot
 from gputop.ui.profiling.errands import Errands
 from gputop.ui.profiling.tools import ToolId
+from gputop.ui.tape.player import Player
+from gputop.ui.tape.replaybar import ReplayBar
 
 
 class Program(program.Program, Protocol):
@@ -19,7 +21,28 @@ class Program(program.Program, Protocol):
     errands: Errands
 
 
-class Main(Protocol):
+class Replaying(Protocol):
+    """What it does where a recording is played."""
+
+    player: Player | None  # of the recording, where there is one
+
+    def action_hold(self) -> None:
+        """Have the recording stand still, or go on."""
+
+    def action_hurry(self, steps: int) -> None:
+        """Play it faster, or slower."""
+
+    def action_step(self, seconds: int) -> None:
+        """Go so many seconds on in it, or back."""
+
+    def action_end_of_recording(self) -> None:
+        """Go to its last frame."""
+
+    def sought(self, message: ReplayBar.Sought) -> None:
+        """Go to where its bar was clicked."""
+
+
+class Main(Replaying, Protocol):
     """What the main screen does for this one."""
 
     def ask_signal(self, frame: Frame, process: Process) -> None:

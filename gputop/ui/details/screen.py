@@ -20,6 +20,7 @@ from gputop.ui.details.around import Main, Program
 from gputop.ui.details.inquiry import Inquiry
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.picture import Picture, picture
+from gputop.ui.details.replaying import Replaying
 from gputop.ui.details.saving import numbers, private
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.window import Window
@@ -30,23 +31,23 @@ from gputop.ui.draw import Line
 from gputop.ui.gpus.state import Past
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import Key
-from gputop.ui.keys.keyed import Keyed
 from gputop.ui.look import Look
 from gputop.ui.panes.keybar import KeyBar
 from gputop.ui.panes.lines import Lines
 from gputop.ui.profiling.line import ErrandLine, height
 from gputop.ui.profiling.tools import ToolId
 from gputop.ui.table.widget import SHIFT, WHEEL
+from gputop.ui.tape.replaybar import ReplayBar
 
 AGAIN_S, AGAIN_TIMES = 0.1, 10  # what is read the first time is asked for soon
 TabId = Literal["threads", "io", "gpu", "environment", "children", "files", "limits", "memory"]
 
 
-class Details(Keyed, inherit_bindings=False):
+class Details(Replaying, inherit_bindings=False):
     """One process, for as long as somebody looks at it: never another one with the same pid."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.on("details")
-    CSS = "Details #keys { height: 1; } Details #errands { height: 0; }"
+    CSS = "Details #keys { height: 1; } Details #errands, Details #replay { height: 0; }"
     typing = False  # what has ended may open over it
 
     def __init__(
@@ -65,6 +66,7 @@ class Details(Keyed, inherit_bindings=False):
         self.keys = keys
         self.inquiry = Inquiry(program.source, identity, update.frame)
         self.bar = KeyBar(look, ())
+        self.replay = ReplayBar(main.player, program.source.label, keys, look) if main.player else None
         self.errand_line = ErrandLine(lambda: program.errands, look)
         self._update = update
         self._tab = tabs.BY_ID[tab]
@@ -76,8 +78,10 @@ class Details(Keyed, inherit_bindings=False):
         self._interest = program.source.interest.pids
 
     def compose(self) -> ComposeResult:
-        """One pane, what is under way, the keys."""
+        """One pane, where a recording stands, what is under way, the keys."""
         yield Lines(id="details")
+        if self.replay:
+            yield self.replay
         yield self.errand_line
         yield self.bar
 
@@ -105,6 +109,8 @@ class Details(Keyed, inherit_bindings=False):
         """Draw it with other colours or glyphs."""
         self.look = look
         self.bar.restyle(look)
+        if self.replay:
+            self.replay.restyle(look)
         self.errand_line.look = look
         self.redraw()
 
@@ -138,15 +144,14 @@ class Details(Keyed, inherit_bindings=False):
 
     def _draw(self) -> None:
         width, tall = self.app.size
-        taken = height(self.program.errands, width)
-        self.errand_line.styles.height = taken
+        taken = self.errand_line.styles.height = height(self.program.errands, width)
         self.errand_line.redraw()
-        self._picture = self._pictured(self.opened, (width, max(0, tall - taken - 1)))
+        self._picture = self._pictured(self.opened, (width, max(0, tall - taken - self.place_bar() - 1)))
         self.query_one("#details", Lines).show(self._picture.strips)
         self.bar.offer(self._here())
 
     def _pictured(self, opened: Opened, size: tuple[int, int]) -> Picture:
-        status, now_s = self.program.status(), time.monotonic()
+        status, now_s = self.status(), time.monotonic()
         return picture(opened, self._update.frame, self._tab, self.window, size, status, self._shift, now_s)
 
     def _here(self) -> list[Key]:
@@ -160,11 +165,6 @@ class Details(Keyed, inherit_bindings=False):
         if key.id == "take":
             return bool(self._tab.takes) and not self.inquiry.withheld
         return key.id != "others" or self.inquiry.withheld
-
-    async def action_press(self, id: str) -> None:
-        """Do what a key does, unless it was for the news of what has ended."""
-        if not self.program.errands.press(id):
-            await super().action_press(id)
 
     def action_back(self) -> None:
         """Back to where it was opened, once: a second Esc may be on its way."""
@@ -260,7 +260,8 @@ class Details(Keyed, inherit_bindings=False):
 
     def action_palette(self) -> None:
         """Choose what to do."""
-        self.app.push_screen(Palette(self.look, [*of_keys(self._here(), self.act), *self.main.themes()]), do)
+        deeds = [*of_keys(self._here(), self.act, self.why_not), *self.main.themes()]
+        self.app.push_screen(Palette(self.look, deeds), do)
 
     def action_freeze(self) -> None:
         """Hold the picture."""
@@ -269,7 +270,7 @@ class Details(Keyed, inherit_bindings=False):
 
     def action_help(self) -> None:
         """Help, at the keys of this screen."""
-        self.app.push_screen(Help(self.look, (), self.keys, page=1))
+        self.app.push_screen(Help(self.look, (), self.keys, page=1, why_not=self.why_not))
 
     @on(events.Click, "#details")
     def click(self, event: events.Click) -> None:

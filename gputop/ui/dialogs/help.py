@@ -45,7 +45,7 @@ def pages(
     """
     main = [key for key in keys if "main" in key.on]
     found = {"keys": _keys(look, width, main, why_not, asked)}
-    found["details"] = _keys(look, width, [key for key in keys if "details" in key.on], asked=asked)
+    found["details"] = _keys(look, width, [key for key in keys if "details" in key.on], why_not, asked)
     found["results"] = _keys(look, width, [key for key in keys if "result" in key.on], asked=asked)
     found |= {"columns": _columns(look, width, asked), "metrics": _metrics(look, width, asked)}
     found["rules"] = _rules(look, width, asked)

@@ -276,6 +276,7 @@ class Board(Screen[None], inherit_bindings=False):
         return Scene(
             update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
             keys=self.names, watched=len(known) >= WATCHED_S / 2,
+            ended=self.program.status().ended or bool(self.player and self.player.ended),
             cleared=self.clearing.cleared, leaving=self.program.monitor.leaving,
             together=lambda: _together(update.frame, self.past, self.program.monitor.limits),
         )  # fmt: skip

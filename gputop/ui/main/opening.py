@@ -5,10 +5,11 @@ from __future__ import annotations
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.doing import Doing
 from gputop.ui.main.profiling import Profiling
+from gputop.ui.main.replaying import Replaying
 from gputop.ui.main.taking import Taking
 
 
-class Opening(Profiling, Doing, Taking):
+class Opening(Profiling, Doing, Taking, Replaying):
     """What Enter, `e` and `l` do on the line under the cursor."""
 
     def action_open(self, tab: str = "") -> None:

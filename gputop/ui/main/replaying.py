@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual import on
 
+from gputop.monitor import Update
 from gputop.source import RECORDED
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.board import Board
 from gputop.ui.main.changing import TAKEN
+from gputop.ui.panes.arrange import Panes
+from gputop.ui.panes.parts import Parts
+from gputop.ui.table.row import Row
+from gputop.ui.tape.player import stands, why_not
 from gputop.ui.tape.replaybar import ReplayBar
-
-IDS = frozenset({"pause", "slower", "faster", "second-back", "second-on", "minute-back", "minute-on", "recording-end"})
 
 
 class Replaying(Board):
@@ -18,11 +23,18 @@ class Replaying(Board):
 
     def why_not(self, key: Key) -> str:
         """Why a key does nothing now; empty if it does."""
-        if key.id in IDS and not self.player:
-            return "this is no recording"
+        if reason := why_not(key.id, self.player):
+            return reason
         if key.id == "delay" and self.program.source.elsewhere == RECORDED:
             return TAKEN
         return super().why_not(key)
+
+    def parts(self, update: Update, panes: Panes, selected: Row | None) -> Parts:
+        """What the panes around the table are drawn from; the header says that time stands where no bar does."""
+        parts = super().parts(update, panes, selected)
+        if not self.player or panes.replay:
+            return parts
+        return replace(parts, status=replace(parts.status, stands=stands(self.player)))
 
     def redraw(self, *only: str) -> None:
         """Draw everything around the table again, or these panes alone."""

@@ -15,7 +15,7 @@ Pane = Literal["gpus", "host", "processes", "advice"]
 
 WIDTH_FOR_PROCESSES, HEIGHT_FOR_PROCESSES = ROOM_FOR_PROCESSES
 WIDTH_FOR_HOST = 160
-_HEIGHT_FOR_REPLAY = 6
+HEIGHT_FOR_REPLAY = 6
 GPU_SHARE = 0.45  # of the height, at most
 _NOT_GPUS = 14  # lines that stay: 8 for processes, and header, note, advice, replay, prompt, keys
 HEIGHT_FOR_PREVIEW, PREVIEW_LINES = 50, 12
@@ -153,7 +153,7 @@ def _edges(width: int, height: int, replay: bool, errands: int) -> tuple[int, in
     errands = min(errands, max(0, bottom - top - 1))
     bottom -= errands
     around["errands"] = _rect(0, bottom, width, errands)
-    if replay and height >= _HEIGHT_FOR_REPLAY:
+    if replay and height >= HEIGHT_FOR_REPLAY:
         bottom -= 1
         around["replay"] = _rect(0, bottom, width, 1)
     return top, bottom, around

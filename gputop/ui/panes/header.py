@@ -39,6 +39,7 @@ class Status:
     frozen: bool = False
     slow_link_s: float | None = None  # the terminal is behind: drawn only this often
     replay: bool = False  # the time shown is one of the past
+    stands: str = ""  # why that time does not move, where no bar of it says so
     taped: Taped | None = None
     ended: bool = False  # this frame is the last one
     readonly: bool = False  # nothing is changed from here
@@ -111,7 +112,8 @@ def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
     if status.ended:
         pieces.append((94, [Run(" ended ", "warn", True, True)]))
     if status.replay:
-        pieces.append((94, [Run(" REPLAY ", "memory", True, True)]))
+        stands = [Run(f" {status.stands}", "bright", True)] if status.stands else []
+        pieces.append((94, [Run(" REPLAY ", "memory", True, True), *stands]))
         pieces.append((88, [Run(time.strftime("%Y-%m-%d", time.localtime(frame.wall_s)), "dim")]))
     else:
         pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {_seconds(status.interval_s)}s", "dim")]))

@@ -17,7 +17,7 @@ from gputop.ui.draw import Line, Run
 from gputop.ui.keys.declared import Key
 from gputop.ui.look import Look, Token
 from gputop.ui.panes.lines import Lines
-from gputop.ui.tape.player import Player
+from gputop.ui.tape.player import Player, stands
 
 _LOOK_S = 0.5  # between two looks at what may have changed without a frame: marks that are still being found
 _NAME_CELLS = 40
@@ -100,8 +100,8 @@ def _state(player: Player, look: Look) -> Run:
     token: Token = "busy"
     if player.seeking:
         word, token = "seeking", "dim"
-    elif player.ended or player.held:
-        word, token = "the end" if player.ended else "paused", "bright"
+    elif standing := stands(player):
+        word, token = standing, "bright"
     speed = f"{player.speed:g}{look.glyphs.times}"
     return Run(draw.fit(f"{word} {speed}", _WORD_CELLS + 1 + len(speed)), token, token != "dim")
 
