@@ -55,7 +55,8 @@ class Subjects:
         if job is None and process is None:
             return subject
         user = (job.user if job else None) or (process.user if process else None)
-        return replace(subject, name=self.called(process) if process else job and job.name, user=user)
+        name = self.called(process) if process else job.name if job else None
+        return replace(subject, name=name, user=user)
 
     def called(self, process: Process) -> str:
         """What people call what it is of: its job, else what it runs."""

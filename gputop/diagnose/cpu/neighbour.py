@@ -126,7 +126,9 @@ def _by_disk(view: View, trainer: Trainer) -> Iterator[Finding]:
         busy, disk = _busiest(view) or (0.0, "a disk")
         wait = 100 * (trainer.loader_blocked or 0.0)
         evidence = (
-            Evidence(text=f"{_who(view, trainer, other)} moves {other.used / 1e6:.0f} MB/s", value=other.used, unit="B/s"),
+            Evidence(
+                text=f"{_who(view, trainer, other)} moves {other.used / 1e6:.0f} MB/s", value=other.used, unit="B/s"
+            ),
             Evidence(text=f"{disk} {busy:.0f} % busy", value=busy, unit="%"),
             Evidence(text=f"loaders of this job wait for it {wait:.0f} % of their time", value=wait, unit="%"),
         )
