@@ -149,6 +149,15 @@ def test_pictures(size: tuple[int, int], keys: tuple[str, ...], name: str, golde
     play(scene, BOTH, size=size)
 
 
+def test_the_way_back_from_a_filter_that_hides_all_is_not_cut_on_a_narrow_screen() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("backslash", *"user=alcie", "enter")
+        assert "    nearest user: alice (37 processes)." in stage.text
+        assert "Esc clears the filter" in stage.text
+
+    play(scene, BOTH, size=(60, 20))
+
+
 def test_a_user_who_does_nothing_here_is_told_so() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("u", "end", "enter")

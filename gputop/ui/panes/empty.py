@@ -93,8 +93,8 @@ def _at_rest(gpus: Sequence[Gpu]) -> str:
     """How many are idle and what these draw, and what the others are."""
     idle = [gpu for gpu in gpus if _does(gpu) == "idle"]
     watts = [gpu.power_watts for gpu in idle if gpu.power_watts is not None]
-    counts = Counter(_does(gpu) for gpu in gpus if gpu not in idle)
-    others = ", ".join(f"{count} {what}" for what, count in counts.items())
+    counts = Counter(map(_does, gpus))
+    others = ", ".join(f"{count} {what}" for what, count in counts.items() if what != "idle")
     if not idle:
         return f"No process is seen on a GPU now. {amount(len(gpus), 'GPU')}: {others}."
     rest = f"{amount(len(idle), 'GPU')} idle" + (f", {sum(watts):.0f} W at rest" if watts else "")
@@ -110,8 +110,12 @@ def nothing_matches(frame: Frame, asked: Filter, user: str | None, width: int, l
     if nearest := asked.nearest(frame):
         kind, name, count = nearest
         second.add(f"nearest {kind}: ", "dim").add(name, "text").add(f" ({amount(count, 'process')}).    ", "dim")
-    second.runs(pressed(names, "back", "clears the filter"))
-    return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
+    back = pressed(names, "back", "clears the filter")
+    lines = [first, Line(look), second]
+    if second.cells + draw.cells(back) > width and nearest:
+        lines.append(Line(look).add("    "))
+    lines[-1].runs(back)
+    return [draw.blank(width, look), *(line.strip(width) for line in lines)]
 
 
 def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> list[Strip]:
