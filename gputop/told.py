@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from gputop import units, words
@@ -25,14 +24,16 @@ class Part(NamedTuple):
 
 
 def whom(about: Subject, frame: Frame) -> str:
-    """The name of a subject: a job, a rank of it, a program, GPUs, or the machine."""
+    """The name of a subject: a job, a rank of it, a program, GPUs, or the machine. Who has ended keeps it."""
     if about.kind == "host":
         return clean(frame.hostname, _LONGEST)
     if about.kind == "gpu" or not (about.job or about.processes):
         return gpus(about.gpus, frame) or "a GPU"
     if about.job is not None:
         job = _job(about.job, frame)
-        return clean(job.name if job else about.job, _LONGEST)
+        return clean(job.name if job else about.name or about.job, _LONGEST)
+    if about.name and about.processes[0] not in frame.by_identity:
+        return clean(about.name, _LONGEST)
     return program(about.processes[0], frame)
 
 
@@ -43,17 +44,9 @@ def program(identity: Identity, frame: Frame) -> str:
         return f"process {identity.pid}"
     job = _job(process.job, frame)
     if job is None:
-        return clean(_script(process), _LONGEST)
+        return clean(words.script(process), _LONGEST)
     ranked = process.rank is not None and len(job.ranks) > 1
     return clean(f"{job.name} rank{process.rank}" if ranked else job.name, _LONGEST)
-
-
-def _script(process: Process) -> str:
-    """What it runs, as people call it: the script, else the module, else the program."""
-    for before, argument in zip(process.command, process.command[1:], strict=False):
-        if argument.endswith(".py") or before == "-m":
-            return PurePosixPath(argument).name
-    return process.name
 
 
 def _job(key: str | None, frame: Frame) -> Job | None:
@@ -69,7 +62,7 @@ def whose(about: Subject, frame: Frame) -> str:
         return ", ".join(clean(name, _LONGEST) for name in users)
     known = [frame.by_identity[one] for one in about.processes if one in frame.by_identity]
     job = _job(about.job, frame)
-    user = (job.user if job else None) or next((one.user for one in known), None)
+    user = (job.user if job else None) or next((one.user for one in known), about.user)
     pid = f"pid {about.processes[0].pid}" if about.kind == "process" and about.processes else ""
     return ", ".join(clean(part, _LONGEST) for part in (user, pid, gpus(about.gpus, frame)) if part)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from gputop import units
 from gputop.model import Job, Process, Role
@@ -54,6 +55,14 @@ def job(job: Job, ranks: Sequence[Process], loaders: int, others: int) -> str:
 def amount(number: float, noun: str) -> str:
     """`1 rank`, `32 loaders`, `2 processes`, `0.5 CPUs`."""
     return f"{units.cpus(number)} {plural(number, noun)}"
+
+
+def script(process: Process) -> str:
+    """What it runs, as people call it: the script, else the module, else the program."""
+    for before, argument in zip(process.command, process.command[1:], strict=False):
+        if argument.endswith(".py") or before == "-m":
+            return PurePosixPath(argument).name
+    return process.name
 
 
 def plural(number: float, noun: str) -> str:

@@ -27,6 +27,15 @@ def test_columns_yield_the_least_important_first() -> None:
     assert ids(140) == [column.id for column in of("main")]
 
 
+def test_the_column_that_sorts_is_shown_where_others_yield() -> None:
+    for preset in PRESETS:
+        for column, width in itertools.product(of(preset), (60, 80, 100, 120)):
+            shown = [place.column.id for place in fit(width, preset, column.id)]
+            assert column.id in shown, (preset, width)
+            assert sum(BY_ID[id].width for id in shown) < width
+    assert [place.column.id for place in fit(80, "main", "rss")] == [*ids(80)[:-2], "rss", "command"]
+
+
 @pytest.mark.parametrize(
     ("preset", "titles"),
     [

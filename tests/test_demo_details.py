@@ -100,7 +100,7 @@ def test_who_may_see_sees_every_part_and_who_may_not_is_told(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_loaders_read_a_file_of_the_jobs_data_at_the_pace_of_the_frame(name: str) -> None:
     demo, frame = opened(name)
-    data = {job.name: job.data for job in demo.scenario.server.jobs}
+    data = {job.key: job.data for job in demo.scenario.server.jobs}
     for process in frame.processes:
         if process.role is Role.TRAINER and seen_by(demo, process):
             loaders = {one.identity: one for one in frame.processes if one.parent_pid == process.pid}

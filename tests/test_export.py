@@ -138,7 +138,7 @@ _FINDINGS = [
             "kind": "job",
             "gpus": ["0", "GPU-gone"],
             "pids": [41207, 41208, 41209, 41210],
-            "job": "llama-7b",
+            "job": "41207.4476200",
             "host": "dgx-07",
         },
         "headline": "waits",

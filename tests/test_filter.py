@@ -61,7 +61,8 @@ def found(text: str) -> set[int]:
         ("name=bash", {7}),
         ("41100", {41100}),
         ("user=alice", ALICE),
-        ("user=al", ALICE),
+        ("user=al", set()),  # another user
+        ("user=bo,alice", ALICE),
         ("user=bob,root", {52000, 52100, 52101, 7}),
         ("user!=alice", EVERYBODY - ALICE - {8}),
         ("!user=alice", EVERYBODY - ALICE),

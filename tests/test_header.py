@@ -13,7 +13,7 @@ from gputop.collect.nvml import trouble
 from gputop.collect.nvml.gate import LIBRARY_NOT_FOUND, Gate
 from gputop.collect.nvml.pace import Costs
 from gputop.history import History
-from gputop.model import Cgroup, Host, Note
+from gputop.model import Cgroup, Host, Network, Note
 from gputop.ui.keys.declared import KEYS
 from gputop.ui.keys.hints import names
 from gputop.ui.look import ASCII, PLAIN, Look
@@ -188,6 +188,30 @@ def test_no_gpu_process() -> None:
     assert records in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, NAMES, records=True))
     assert records not in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, NAMES, 17))
     assert records not in text(*no_gpu_process(frame(), 80, READABLE, NAMES, records=True)), "where no job comes"
+
+
+def test_a_gpu_that_is_lost_hung_or_not_known_is_not_called_idle() -> None:
+    odd = (
+        idle(0, busy_percent=None, power_watts=410.0),
+        idle(1, condition="lost"),
+        gpu(2, condition="hung"),
+        idle(3, age_s=9.0),
+    )
+    said = text(*no_gpu_process(frame((*odd, idle(4))), 120, READABLE, NAMES))
+    assert "No process is seen on a GPU now. 1 GPU idle, 71 W at rest; 2 not known, 1 lost, 1 hung." in said
+    said = text(*no_gpu_process(frame(odd), 120, READABLE, NAMES))
+    assert "No process is seen on a GPU now. 4 GPUs: 2 not known, 1 lost, 1 hung." in said
+    split = idle(0, busy_percent=None, mig_mode=True)
+    assert "1 GPU: 1 in MIG mode." in text(*no_gpu_process(frame((split,)), 120, READABLE, NAMES))
+    narrow = text(*no_gpu_process(frame((*odd, idle(4))), 60, READABLE, NAMES))
+    assert "1 hung." in narrow, "no count is cut off"
+
+
+def test_a_port_whose_rates_are_unknown_is_not_called_idle() -> None:
+    ports = tuple(Network(name=f"mlx5_{number}", kind="infiniband") for number in range(3))
+    rest = tuple(replace(port, receive_bytes_per_s=0.0, send_bytes_per_s=0.0) for port in ports)
+    assert "idle" not in text(*host(frame(host=replace(HOST, networks=ports)), History(), 90, 40, READABLE))
+    assert "3 idle" in text(*host(frame(host=replace(HOST, networks=rest)), History(), 90, 40, READABLE))
 
 
 def test_a_note_is_one_line(no_library: Note) -> None:

@@ -95,11 +95,24 @@ def test_enter_does_not_take_what_is_wrong() -> None:
         await stage.press("backslash", *"bob", "space", *"gpuu=1", "enter")
         assert stage.lines[-2].startswith(" filter  bob gpuu=1")
         assert stage.lines[-1] == " " * 13 + "^^^^ no field gpuu: did you mean gpu?"
-        assert "0 of 47 processes match  bob gpuu" in stage.text, "the filter is what was understood last"
+        assert " bob  10 of 47 " in stage.text, "the filter is the parts before it"
         await stage.press(*["backspace"] * 7)
         assert stage.lines[-1].strip() == HINT
         await stage.press("enter")
         assert stage.lines[-1].startswith(" F1 Help")
+
+    play(scene, BOTH)
+
+
+def test_while_what_is_typed_is_wrong_nothing_that_it_was_on_the_way_there_is_in_force() -> None:
+    async def scene(stage: Stage) -> None:
+        for text in ("usr=alice", "time>12:30", '"bob'):
+            await stage.press("backslash", *text)
+            assert stage.app.main.table.listing.view.filter is None, text
+            assert " of 47 " not in stage.text
+            await stage.press("escape")
+        await stage.press("backslash", *"user=bob", "enter", "backslash", "space", *"rank=x")
+        assert " user=bob  10 of 47 " in stage.text
 
     play(scene, BOTH)
 
@@ -134,6 +147,15 @@ def test_pictures(size: tuple[int, int], keys: tuple[str, ...], name: str, golde
         golden(f"{name}.txt", "\n".join(stage.lines[1:]) + "\n")
 
     play(scene, BOTH, size=size)
+
+
+def test_the_way_back_from_a_filter_that_hides_all_is_not_cut_on_a_narrow_screen() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("backslash", *"user=alcie", "enter")
+        assert "    nearest user: alice (37 processes)." in stage.text
+        assert "Esc clears the filter" in stage.text
+
+    play(scene, BOTH, size=(60, 20))
 
 
 def test_a_user_who_does_nothing_here_is_told_so() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.diagnose.engine import Verdict
-from gputop.model import Frame, Identity, Process
+from gputop.model import Frame, Identity, Job, Process
 from tests.judged import after, refused, silent
 from tests.test_rules_cpu_place import DISK, FULL, STUCK, WAITS, shared
 
@@ -58,6 +58,19 @@ def test_a_neighbour_is_held_against_all_ranks_of_the_job(
 ) -> None:
     said = after(ranks(shared(WAITS, host, other, loader), count))
     assert named(said) == fires
+
+
+def test_another_job_is_named_and_not_its_key() -> None:
+    seen = shared(WAITS, FULL, {"cpu_percent": 1200.0, "job": "991.9"}, {})
+
+    def frame(t: float) -> Frame:
+        one = seen(t)
+        job = Job(key="991.9", name="pack/train", user="bob", members=(Identity(991, 9),))
+        return replace(one, jobs=(*one.jobs, job))
+
+    (told,) = (one for one in after(frame).findings if "neighbour" in (one.rule, *one.causes))
+    assert "shares the CPUs with pack/train of user bob" in told.headline
+    assert "991.9" not in " ".join(item.text for item in told.evidence)
 
 
 @pytest.mark.parametrize(

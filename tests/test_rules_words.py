@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gputop.model import Disk, Pressure
+from gputop.diagnose import Subject
+from gputop.model import Disk, Frame, Identity, Pressure, Process
+from gputop.told import sentence, whom, whose
 from gputop.words import amount
-from tests.judged import Machine, after, found
+from tests.judged import Machine, after, found, judged
 from tests.teams import of, team
 
 ONE = re.compile(r"(?<![\d.])1 (loaders|CPUs|cores|CPU cores|ranks|compute threads)\b(?! only)")
 DISK = Disk(name="nvme0n1", busy_percent=99.0, read_bytes_per_s=1e9)
+OTHER = Process(pid=7, started_ticks=7, name="bash")
 CALM = {"cpu_percent": 20.0, "main_thread_percent": 20.0}
 POOL = {"busy_threads": 8, "run_wait_percent": 70.0, "voluntary_switches_per_s": 0.0, "cpu_percent": 100.0}
 
@@ -70,3 +74,19 @@ def test_a_job_of_which_one_rank_is_here_says_so() -> None:
 )  # fmt: skip
 def test_an_amount(number: float, noun: str, said: str) -> None:
     assert amount(number, noun) == said
+
+
+def test_who_has_ended_keeps_the_name_it_had_while_its_finding_lasts() -> None:
+    machine = Machine(gpu={"busy_percent": 40.0}, trainer={"read_chars_per_s": 40e6, "user": "alice", "job": "100.1"})
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        job = replace(one.jobs[0], key="100.1", name="llama/train", user="alice")
+        return replace(one, jobs=(job,)) if t < 200 else replace(one, processes=(OTHER,))
+
+    for now, said in list(judged(frame(float(t)) for t in range(0, 204, 2)))[-3:]:
+        told = found(said, "loader-in-main")
+        assert told is not None
+        assert sentence(told, now).startswith("llama/train (alice, pid 100, GPU 0) ")
+    loose = Subject(kind="process", processes=(Identity(9, 9),), name="train.py", user="bob")
+    assert f"{whom(loose, now)} of {whose(loose, now)}" == "train.py of bob, pid 9"

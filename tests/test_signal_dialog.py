@@ -238,3 +238,15 @@ def test_any_size(size: tuple[int, int]) -> None:
             assert "•" not in stage.text
 
         play(scene, named(frame), look=Look(glyphs=ASCII))
+
+
+def test_what_a_signal_does_is_not_cut_on_a_narrow_screen() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("k")
+        rows = [line for line in stage.lines if " KILL " in line or " INT " in line]
+        assert [row.split("  ")[-1].strip() for row in rows] == [
+            "stop politely; most save a checkpoint", "no checkpoint; /dev/shm may stay full",
+        ]  # fmt: skip
+
+    demo = Demo(SCENARIOS["showcase"])
+    play(scene, demo.frame(demo.at_s), size=(60, 20), past=demo.past())

@@ -12,9 +12,10 @@ from gputop.model import GpuShare, Process, Role
 from gputop.ui.table import tree
 from gputop.ui.table.kin import below
 from gputop.ui.table.row import Key, Row, process_key
+from gputop.ui.table.rows import weight
 from gputop.ui.table.tree import View
 from tests.hostile import STRINGS
-from tests.scripted import GIB, MIB, frame, notebook, process, training
+from tests.scripted import GIB, MIB, frame, notebook, process, training, uuid
 
 LLAMA = training("llama", 41000, ranks=4, loaders=8)
 SD3 = training("sd3", 52000, ranks=3, loaders=2, first_gpu=4, user="bob")
@@ -103,6 +104,13 @@ def test_unknown_figures_are_left_out_of_sums_and_alone_stay_unknown() -> None:
     assert rows[0].figures.read_bytes_per_s == round(58 * MIB)
     hidden = [replace(member, read_bytes_per_s=None) for member in members]
     assert tree.build(frame((job, hidden)), View())[0].figures.read_bytes_per_s is None
+
+
+def test_a_process_whose_gpu_use_is_unknown_is_not_drawn_as_one_that_rests() -> None:
+    for percent, token in ((None, "text"), (0.0, "dim"), (3.0, "text")):
+        holder = process(7, gpus=(GpuShare(uuid=uuid(0), busy_percent=percent, vram_bytes=GIB),))
+        (row,) = tree.build(frame(loose=(holder,)), View())
+        assert weight(row) == token
 
 
 def test_waiting_counts_by_the_time_each_wanted_to_run() -> None:

@@ -56,6 +56,16 @@ def test_a_sort_key_sorts_as_help_says() -> None:
     play(scene, BOTH)
 
 
+def test_a_column_that_a_narrow_screen_dropped_comes_back_to_sort_by_it() -> None:
+    async def scene(stage: Stage) -> None:
+        for key, title in (("M", "RSS▼"), ("T", "TIME▼"), ("w", "WRITE/s▼"), ("comma", "READ/s▼"), ("P", "CPU%▼")):
+            await stage.press(key)
+            assert f" · {title} · " in stage.text
+            assert title in next(line for line in stage.lines if line.startswith(" PID"))
+
+    play(scene, BOTH, size=(80, 24))
+
+
 def test_that_ranks_stay_in_order_is_said_where_there_are_any() -> None:
     async def scene(stage: Stage) -> None:
         before = stage.pids

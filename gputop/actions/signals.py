@@ -39,6 +39,7 @@ class Choice:
     text: str
     effect: Effect
     confirm: bool = False  # ask a second time
+    brief: str = ""  # the same where the text does not fit
 
     @property
     def number(self) -> int:
@@ -47,9 +48,20 @@ class Choice:
 
 
 CHOICES = (
-    Choice("INT", "stop politely; most trainers save a checkpoint", "interrupt"),
+    Choice(
+        "INT",
+        "stop politely; most trainers save a checkpoint",
+        "interrupt",
+        brief="stop politely; most save a checkpoint",
+    ),
     Choice("TERM", "ask to end", "end"),
-    Choice("KILL", "end now; no checkpoint, shared memory may stay in /dev/shm", "kill", confirm=True),
+    Choice(
+        "KILL",
+        "end now; no checkpoint, shared memory may stay in /dev/shm",
+        "kill",
+        confirm=True,
+        brief="no checkpoint; /dev/shm may stay full",
+    ),
     Choice("USR1", "many launchers: checkpoint now", "none"),
     Choice("STOP", "freeze; its GPU memory stays in use", "freeze"),
     Choice("CONT", "thaw", "none"),

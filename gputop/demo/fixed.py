@@ -86,7 +86,7 @@ def _of_job(server: Server, job: Job) -> dict[str, Any]:
         "slurm_job": job.slurm_job,
         "slurm_name": job.name if job.slurm_job else None,
         "folder": job.name,
-        "job": job.name,
+        "job": job.key,
         "omp_threads": job.omp_threads,
         "shm_total_bytes": job.shm_bytes,
         "visible_gpus": job.visible or ",".join(str(card) for rank in job.ranks for card in rank) or None,

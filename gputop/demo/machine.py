@@ -158,7 +158,7 @@ def _read_so_far(server: Server, t: float) -> float:
 
 def _asked(server: Server, store: Store, processes: tuple[Process, ...]) -> tuple[float, float]:
     """Bytes and calls a second that jobs ask of a store."""
-    keys = {job.name for job in server.jobs if job.data == store.path}
+    keys = {job.key for job in server.jobs if job.data == store.path}
     asking = [process for process in processes if process.job in keys] if keys else []
     calls = sum((process.read_bytes_per_s or 0.0) / (process.mean_read_bytes or 1.0) for process in asking)
     return _sum(process.read_bytes_per_s for process in asking), calls

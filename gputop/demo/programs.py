@@ -49,7 +49,7 @@ class Crew:
         job = self.job
         root = (self._identity(self._root, 0.0),) if self._many else ()
         return model.Job(
-            key=job.name,
+            key=job.key,
             name=job.name,
             user=job.user,
             launcher=job.launcher,

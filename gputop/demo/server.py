@@ -112,6 +112,11 @@ class Job:
     quota: float | None = None  # CPUs
     shm_bytes: int | None = None  # size of its own /dev/shm
 
+    @property
+    def key(self) -> str:
+        """What identifies it, as on a real server: not what people call it."""
+        return f"{self.pid}.{abs(round(100 * self.started_s))}"
+
     def phase(self, t: float) -> tuple[float, Work]:
         """The work it does at t, and since when."""
         work = self.work

@@ -134,7 +134,7 @@ class Demo:
         process = frame.by_identity.get(identity)
         if process is None:
             return Missing(metric="details", reason="lost")
-        job = next((job for job in self.scenario.server.jobs if job.name == process.job), None)
+        job = next((job for job in self.scenario.server.jobs if job.key == process.job), None)
         return detail(self.scenario.server, frame, process, job, t, wish)
 
     def _enter(self) -> None:

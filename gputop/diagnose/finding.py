@@ -19,6 +19,8 @@ class Subject:
     gpus: tuple[str, ...] = ()  # uuids
     processes: tuple[Identity, ...] = ()
     job: str | None = None  # key of a Job
+    name: str | None = None  # what people called it when it was found: what is told of may be gone by now
+    user: str | None = None  # whose it was then
 
 
 def told_apart(subject: Subject) -> object:

@@ -57,7 +57,7 @@ def _joined(same: list[Finding], job: str, ranks: int) -> Finding:
     many = Evidence(text=where, value=float(len(same)), limit=float(ranks) if processes else None)
     return replace(
         worst,
-        subject=Subject(kind="job", gpus=tuple(gpus), processes=tuple(processes), job=job),
+        subject=replace(worst.subject, kind="job", gpus=tuple(gpus), processes=tuple(processes), job=job),
         evidence=(*worst.evidence, many),
         since_s=max(finding.since_s for finding in same),
         lost_share=sum(shares) / len(shares) if shares else None,

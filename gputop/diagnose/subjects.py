@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from gputop import words
 from gputop.diagnose import features
 from gputop.diagnose.finding import Subject, told_apart
 from gputop.diagnose.limits import Tables
@@ -44,6 +46,22 @@ class Subjects:
         self._shown: Collection[object] = ()
         # 1 while the subject has a finding on the screen: its limits give way a little; -1 in `against`
         self._lenient = 0
+
+    def named(self, thing: Thing) -> Subject:
+        """What a finding about this is about, with the name it has now."""
+        subject = subject_of(thing)
+        process = thing.process if isinstance(thing, Trainer) else thing if isinstance(thing, Process) else None
+        job = self._jobs.get(subject.job or "")
+        if job is None and process is None:
+            return subject
+        user = (job.user if job else None) or (process.user if process else None)
+        name = self.called(process) if process else job.name if job else None
+        return replace(subject, name=name, user=user)
+
+    def called(self, process: Process) -> str:
+        """What people call what it is of: its job, else what it runs."""
+        job = self._jobs.get(process.job or "")
+        return job.name if job else words.script(process)
 
     def turn_to(self, rule: str, state: str = "", shown: Collection[object] = ()) -> None:
         """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen."""

@@ -11,7 +11,7 @@ from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severit
 from gputop.diagnose.limits import Tables
 from gputop.diagnose.numbers import Numbers
 from gputop.diagnose.remembered import Remembered
-from gputop.diagnose.subjects import Thing, subject_of
+from gputop.diagnose.subjects import Thing
 from gputop.diagnose.trainer import Trainer
 from gputop.history import History
 from gputop.model import Frame, Identity, Missing
@@ -94,7 +94,7 @@ class View(Numbers):
         """Say that this rule cannot judge a subject, and what would let it."""
         unlock = unlock or next((one.unlock for one in missing if one.unlock), None)
         self.abstained.append(
-            Abstained(rule=self._rule, subject=subject_of(thing), missing=tuple(missing), unlock=unlock)
+            Abstained(rule=self._rule, subject=self.named(thing), missing=tuple(missing), unlock=unlock)
         )
 
     def unlock(self, what: str, sudo: str = "run gputop as the same user, or with sudo") -> str:
@@ -142,7 +142,7 @@ class View(Numbers):
 
         `gpus`: uuids of those of a job, or of the machine, that it is about; `processes`: those of the machine.
         """
-        subject = subject_of(thing)
+        subject = self.named(thing)
         if gpus:
             subject = replace(subject, gpus=tuple(dict.fromkeys(gpus)))
         if processes:

@@ -95,7 +95,7 @@ def _by_cpu(view: View, trainer: Trainer) -> Iterator[Finding]:
         wait = 100 * max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
         evidence = (
             Evidence(
-                text=f"{_who(trainer, other)} uses {cores:.1f} of {total} CPUs",
+                text=f"{_who(view, trainer, other)} uses {cores:.1f} of {total} CPUs",
                 value=cores,
                 unit="cores",
                 limit=view.limit("share") * total,
@@ -126,7 +126,9 @@ def _by_disk(view: View, trainer: Trainer) -> Iterator[Finding]:
         busy, disk = _busiest(view) or (0.0, "a disk")
         wait = 100 * (trainer.loader_blocked or 0.0)
         evidence = (
-            Evidence(text=f"{_who(trainer, other)} moves {other.used / 1e6:.0f} MB/s", value=other.used, unit="B/s"),
+            Evidence(
+                text=f"{_who(view, trainer, other)} moves {other.used / 1e6:.0f} MB/s", value=other.used, unit="B/s"
+            ),
             Evidence(text=f"{disk} {busy:.0f} % busy", value=busy, unit="%"),
             Evidence(text=f"loaders of this job wait for it {wait:.0f} % of their time", value=wait, unit="%"),
         )
@@ -166,10 +168,10 @@ def _others(view: View, trainer: Trainer, *metrics: str) -> list[Consumer]:
     ]
 
 
-def _who(trainer: Trainer, other: Consumer) -> str:
+def _who(view: View, trainer: Trainer, other: Consumer) -> str:
     """Of other users no more than who they are and what runs."""
     process = other.largest
-    name = process.job or process.name or "a program"
+    name = (view.called(process) if process.job else process.name) or "a program"
     if process.uid is not None and process.uid == trainer.process.uid:
         return f"{name} (pid {process.pid})"
     return f"{name} of user {process.user}" if process.user else name
@@ -186,7 +188,7 @@ def _found(
     return view.found(
         trainer,
         "warn",
-        f"shares {what} with {_who(trainer, other)}, which takes most",
+        f"shares {what} with {_who(view, trainer, other)}, which takes most",
         evidence=(*evidence, busy(view, trainer)),
         steps=(
             Step(text="run heavy jobs on different machines, or one after the other"),

@@ -80,8 +80,8 @@ def _io(opened: Opened, seconds: int) -> Chart:
 
 
 def _first(room: int, *texts: str) -> str:
-    """The first that fits beside a title, or the last."""
-    return next((text for text in texts if len(text) <= room), texts[-1])
+    """The first that fits beside a title, or nothing: the charts tell what they are, and half a word tells nothing."""
+    return next((text for text in texts if len(text) <= room), "")
 
 
 def _moved(opened: Opened, identity: Identity, seconds: int) -> Values:

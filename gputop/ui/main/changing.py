@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -70,7 +69,7 @@ class Changing(Board):
         """Let what is on the screen follow."""
         settings, listing = self.settings, self.table.listing
         if setting.field in _VIEW:
-            listing.look(replace(listing.view, **{setting.field: getattr(settings, setting.field)}), time.monotonic())
+            self.table.see(**{setting.field: getattr(settings, setting.field)})
             self.look_closer()
         elif setting.field in ("theme", "ascii"):
             look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)

@@ -13,7 +13,7 @@ from gputop.ui.keys.hints import hint
 from gputop.ui.main.board import Board
 from gputop.ui.panes.prompt import pointing
 from gputop.ui.table.compare import Wrong
-from gputop.ui.table.filter import HINT, parse
+from gputop.ui.table.filter import HINT, parse, until
 from gputop.ui.table.row import Key, Row
 from gputop.words import searched
 
@@ -69,6 +69,7 @@ class Seeking(Board):
             asked = parse(text)
         except Wrong as wrong:
             self._wrong = True
+            self._show_only(filter=until(text, wrong))
             self.prompt.tell("", (wrong.start, wrong.end))
             cells = self.prompt.column(wrong.start), self.prompt.column(wrong.end)
             self.bar.lend(pointing(cells, str(wrong), self.app.size.width, self.look))

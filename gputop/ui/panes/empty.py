@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,9 +12,10 @@ from textual.strip import Strip
 
 from gputop import units
 from gputop.ended import Ended
-from gputop.model import Frame, Note
+from gputop.model import Frame, Gpu, Note
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
+from gputop.ui.gpus.state import IDLE_BELOW
 from gputop.ui.keys.hints import Names, hint, pressed
 from gputop.ui.look import Look
 from gputop.ui.table.filter import Filter
@@ -28,7 +30,6 @@ _NO_GPUS = Note(
 )
 _ASIDE = frozenset({"slow", "old-driver", "dcgm", "twins"})  # not why there is no GPU
 _WIDEST = 140  # prose is not read wider
-_BUSY_PERCENT = 1.0
 
 
 def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
@@ -60,16 +61,15 @@ def no_gpu_process(
     `hidden` is how many others could be shown; with `records` it says how to have the next job on file.
     """
     gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
-    busy = [gpu.index for gpu in gpus if (gpu.busy_percent or 0) >= _BUSY_PERCENT]
-    watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
+    busy = [gpu.index for gpu in gpus if _does(gpu) == "busy"]
     if busy:
-        text = f"  The driver names no process, yet {_gpus(len(busy))} busy: {', '.join(busy)}."
+        text = f"The driver names no process, yet {_gpus(len(busy))} busy: {', '.join(busy)}."
     elif gpus:
-        rest = f", {sum(watts):.0f} W at rest" if watts else ""
-        text = f"  No process uses a GPU now. {len(gpus)} GPU{'s' * (len(gpus) != 1)} idle{rest}."
+        text = _at_rest(gpus)
     else:
-        text = "  No training job, and no other process takes more than a core."
-    strips = [draw.blank(width, look), Line(look).add(draw.cut(text, width)).strip(width)]
+        text = "No training job, and no other process takes more than a core."
+    said = (Line(look).add(f"  {part}") for part in wrap(text, width - 4))
+    strips = [draw.blank(width, look), *(line.strip(width) for line in said)]
     if last_job:
         parts = wrap(_farewell(last_job), width - 6)  # a number is never cut
         strips += [draw.blank(width, look), *(Line(look).add(f"    {part}", "dim").strip(width) for part in parts)]
@@ -78,6 +78,27 @@ def no_gpu_process(
         ways.append(pressed(names, "record", "records, so that the next job is on file"))
     told = [Line(look).add("    ").runs(way).strip(width) for way in ways if way]
     return [*strips, draw.blank(width, look), *told] if told else strips
+
+
+def _does(gpu: Gpu) -> str:
+    """What a card does, as far as it can be asked: one that does not answer, or does not tell, is not idle."""
+    if gpu.condition != "ok":
+        return gpu.condition
+    if gpu.busy_percent is None or gpu.age_s > 0:
+        return "in MIG mode" if gpu.mig_mode else "not known"
+    return "idle" if gpu.busy_percent < IDLE_BELOW else "busy"
+
+
+def _at_rest(gpus: Sequence[Gpu]) -> str:
+    """How many are idle and what these draw, and what the others are."""
+    idle = [gpu for gpu in gpus if _does(gpu) == "idle"]
+    watts = [gpu.power_watts for gpu in idle if gpu.power_watts is not None]
+    counts = Counter(map(_does, gpus))
+    others = ", ".join(f"{count} {what}" for what, count in counts.items() if what != "idle")
+    if not idle:
+        return f"No process is seen on a GPU now. {amount(len(gpus), 'GPU')}: {others}."
+    rest = f"{amount(len(idle), 'GPU')} idle" + (f", {sum(watts):.0f} W at rest" if watts else "")
+    return f"No process is seen on a GPU now. {rest}; {others}." if others else f"No process uses a GPU now. {rest}."
 
 
 def nothing_matches(frame: Frame, asked: Filter, user: str | None, width: int, look: Look, names: Names) -> list[Strip]:
@@ -89,8 +110,12 @@ def nothing_matches(frame: Frame, asked: Filter, user: str | None, width: int, l
     if nearest := asked.nearest(frame):
         kind, name, count = nearest
         second.add(f"nearest {kind}: ", "dim").add(name, "text").add(f" ({amount(count, 'process')}).    ", "dim")
-    second.runs(pressed(names, "back", "clears the filter"))
-    return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
+    back = pressed(names, "back", "clears the filter")
+    lines = [first, Line(look), second]
+    if second.cells + draw.cells(back) > width and nearest:
+        lines.append(Line(look).add("    "))
+    lines[-1].runs(back)
+    return [draw.blank(width, look), *(line.strip(width) for line in lines)]
 
 
 def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> list[Strip]:

@@ -215,12 +215,16 @@ def _networks(column: Column) -> list[Row]:
     rows: list[Row] = []
     for label, kind in (("net", "ethernet"), ("ib", "infiniband")):
         ports = [port for port in column.host.networks if port.kind == kind]
-        quiet = [port for port in ports if max(port.receive_bytes_per_s or 0, port.send_bytes_per_s or 0) < 1024]
+        quiet = [port for port in ports if _quiet(port.receive_bytes_per_s) and _quiet(port.send_bytes_per_s)]
         shown = [port for port in ports if port not in quiet or len(quiet) == 1][:_MOST_ROWS]
         rows += [_port(column, label, port) for port in shown]
         if len(quiet) > 1:
             rows.append([_label(label), Run(f"{len(quiet)} {'more ' if shown else ''}idle", "dim")])
     return rows
+
+
+def _quiet(bytes_per_s: float | None) -> bool:
+    return bytes_per_s is not None and bytes_per_s < 1024
 
 
 def _port(column: Column, label: str, port: Network) -> Row:

@@ -86,7 +86,9 @@ class SignalPaper(Paper):
         line.add(self.mark(picked), "busy" if picked or here else "dim", bold=picked)
         token: Token = "bright" if picked or here else "text"
         line.add(f" {choice.number:>2} {choice.name:6}", token, bold=picked)
-        line.add(self.cut(choice.text, line.cells), token if picked else "dim")
+        whole = self.cut(choice.text, line.cells)
+        text = whole if whole == choice.text else self.cut(choice.brief or choice.text, line.cells)
+        line.add(text, token if picked else "dim")
         return _Part(line, Keep.MUST if here or picked else Keep.CHOICE, [(0, self.width, choice)])
 
     def _said(self) -> list[_Part]:

@@ -169,7 +169,7 @@ FIELDS: dict[str, Field] = {
     "command": _COMMAND,
     "gpu": Numbers(_cards, _plain, "gpu=0-3"),
     "rank": Numbers(_rank, _plain, "rank=0"),
-    "user": Words(lambda subject: subject.process.user, str.startswith, "user=alice"),
+    "user": Words(lambda subject: subject.process.user, str.__eq__, "user=alice"),
 }
 # what others call them: ps, htop, nvitop, or whoever types the first word that comes to mind
 ALIASES: dict[str, tuple[str, ...]] = {

@@ -54,6 +54,12 @@ def parse(text: str) -> Filter | None:
     return Filter(text.strip(), tuple(terms)) if terms else None
 
 
+def until(text: str, wrong: Wrong) -> Filter | None:
+    """The parts before the one that is wrong: of that nothing is asked, nor of what it was while it was typed."""
+    ends = [match.end() for match in _TOKEN.finditer(text) if match.end() <= wrong.start]
+    return parse(text[: ends[-1]]) if ends else None
+
+
 def _term(token: str, start: int) -> Term:
     if token == '"':
         raise Wrong("a quote that does not end", start, start + 1)

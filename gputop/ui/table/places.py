@@ -15,11 +15,14 @@ class Place:
     width: int
 
 
-def fit(width: int, preset: Preset = "main") -> tuple[Place, ...]:
-    """Which columns of a preset a table of this width shows, and where; the command gets what is left."""
+def fit(width: int, preset: Preset = "main", sort: str = "pid") -> tuple[Place, ...]:
+    """Which columns of a preset a table of this width shows, and where; the command gets what is left.
+
+    The column that sorts is the last to yield: an order whose reason cannot be seen looks like none.
+    """
     columns = of(preset)
     command = 24 if preset != "main" else 32 if width >= 100 else 25  # besides its gap
-    chosen = sorted(columns, key=lambda column: -column.keep)
+    chosen = sorted(columns, key=lambda column: (column.id not in ("pid", "command", sort), -column.keep))
     while len(chosen) > 2 and sum(column.width for column in chosen) + command > width:
         chosen.pop()
     spare = width - sum(column.width for column in chosen) - command

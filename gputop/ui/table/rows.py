@@ -110,8 +110,8 @@ def weight(row: Row) -> Token:
     if row.kind != "process" or row.context:
         return "dim"
     figures = row.figures
-    quiet = not figures.gpu_percent and (figures.cpu_percent or 0) < 1
-    return "dim" if quiet and figures.cpu_percent is not None else "text"
+    rests = figures.gpu_percent == 0 if figures.gpus else True
+    return "dim" if rests and figures.cpu_percent is not None and figures.cpu_percent < 1 else "text"
 
 
 def fold_cell(row: Row) -> int | None:

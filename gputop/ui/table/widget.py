@@ -204,7 +204,8 @@ class Table(Lines, can_focus=True):
         return frozenset([*own, *folded][:SIGHT])
 
     def _fit(self) -> None:
-        self._places = fit(self.size.width, self.listing.view.preset)
+        view = self.listing.view
+        self._places = fit(self.size.width, view.preset, view.sort)
         self._drawn.clear()
 
     def preset(self, preset: Preset) -> None:
@@ -235,6 +236,8 @@ class Table(Lines, can_focus=True):
     def see(self, **changes: Any) -> None:
         """Look at the same frame in another way, sorted anew: fields of the view."""
         self.listing.look(replace(self.listing.view, **changes), self._clock())
+        if "sort" in changes:
+            self._fit()
         self.redraw()
 
     def reverse(self) -> None:
