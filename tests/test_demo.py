@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from threading import Event
 
@@ -236,7 +237,8 @@ def test_idle_begins_with_a_job_and_ends_at_rest() -> None:
     assert {gpu.throttle_reasons for gpu in at_rest.gpus} == {frozenset({"idle"})}
 
 
-def test_sixteen_gpus_hide_the_io_of_the_other_user() -> None:
+def test_sixteen_gpus_hide_the_io_of_the_other_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)  # the viewer is not root
     frame = opened("16gpu").frame(300)
     roles = [process.role for process in frame.processes]
     assert (roles.count(Role.TRAINER), roles.count(Role.LOADER)) == (16, 64)

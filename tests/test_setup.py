@@ -195,7 +195,9 @@ def test_where_a_setting_comes_from() -> None:
         "/x", {"GPUTOP_SORT": "pid", "GPUTOP_TREE": ""}, {"mouse": False, "interval": 2.0}, lambda _: b""
     )
     assert found.origin == Origin(
-        path="/x", overruled={"sort": "GPUTOP_SORT", "mouse": "--no-mouse", "interval": "--interval"}
+        path="/x",
+        given=frozenset({"sort", "mouse", "interval"}),
+        overruled={"sort": "GPUTOP_SORT", "mouse": "--no-mouse", "interval": "--interval"},
     )
     assert config.load("/x", {}, {}, lambda _: b"x")[0].origin.trouble
     assert config.load(None, {}, {}, lambda _: None)[0].origin.path is None

@@ -9,7 +9,6 @@ import pytest
 
 from gputop.history import History
 from gputop.model import Process
-from gputop.model.detail import File
 from gputop.ui.details.head import head
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.picture import Picture, picture
@@ -110,11 +109,3 @@ def test_what_stands_beside_the_title_of_a_chart_is_whole_or_not_there(width: in
     shown = lines("threads", width)
     (titles,) = [line for line in shown if line.lstrip().startswith("gpu 0 ")]
     assert "…" not in titles
-
-
-def test_of_a_path_that_does_not_fit_the_end_is_shown() -> None:
-    log = File(fd=1, path="/home/alice/llama-7b/runs/2026-11-24/rank0/train.log", kind="file", mode="w")
-    found = replace(full(OLD, RUNNING), files=(log,))
-    opened = Opened(process=OLD, frame=RUNNING, found=found, past=History(), look=Look())
-    shown = picture(opened, RUNNING, BY_ID["files"], Window(BY_ID["files"].cursor), (60, 30), Status(), 0, 0.0).strips
-    assert any(strip.text.rstrip().endswith("rank0/train.log") for strip in shown)

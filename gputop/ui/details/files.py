@@ -19,7 +19,7 @@ COLUMNS: tuple[Column[File], ...] = (
     Column("AT", 6, lambda file: _size(file, file.position_bytes), keep=4),
     Column("SIZE", 6, lambda file: _size(file, file.size_bytes), keep=5),
     Column("MOVES/s", 7, lambda file: _size(file, file.moved_bytes_per_s, units.rate), keep=6),
-    Column("PATH", 20, lambda file: f"{file.path}{' (deleted)' if file.deleted else ''}", right=False, tail=True),
+    Column("PATH", 20, lambda file: f"{file.path}{' (deleted)' if file.deleted else ''}", right=False),
 )
 
 
