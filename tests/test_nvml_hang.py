@@ -135,6 +135,15 @@ def test_n36_one_gpu_that_starts_slowly_is_asked_once(fake: Fake, child: Child) 
     assert fake.counts(0)["nvmlDeviceGetHandleByIndex_v2"] == 1
 
 
+def test_n36_a_gpu_that_was_initialised_is_starting_until_it_is_read(fake: Fake, child: Child) -> None:
+    fake.set("gpus", 1)
+    slow(fake, 3, 0)
+    fake.set("delay_us.nvmlDeviceGetName", 500_000)
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 1 and seen.gpu(0)["condition"] == "starting")
+    child.until(lambda seen: fresh(seen, 0), seconds=6)  # it is an error if it is not there meanwhile
+
+
 def test_one_gpu_alone_needs_no_substitute(fake: Fake, child: Child) -> None:
     fake.set("gpus", 1)
     child.start()

@@ -7,7 +7,7 @@ from typing import Any
 
 from gputop.collect.nvml import pci
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, Gate, Late, Lost, Unanswered
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, DriverGone, Gate, Late, Lost, Unanswered
 from gputop.collect.nvml.pci import Slot
 
 START_S = 30.0  # where nothing keeps the driver loaded, the first call about a GPU initialises it: seconds, each
@@ -35,7 +35,7 @@ class Fleet:
         self.denied = 0  # GPUs this user may not read
         self.twins = False  # two GPUs gave the same uuid
         self.counted = False  # since the driver was opened
-        self.starting: dict[int, float] = {}  # by index: since when its first call is under way, or to be asked again
+        self.starting: dict[int, float] = {}  # by index: since when it is being initialised, until it is read
         self._known: dict[str, Card] = {}
         self._sys_root = sys_root
         self._slots: tuple[Slot, ...] = ()  # in /sys
@@ -90,17 +90,24 @@ class Fleet:
         return True
 
     def _identify(self, index: int, gate: Gate, tick: int) -> None:
-        since_s = gate.clock()
+        since_s, handle = gate.clock(), None
+        self.starting.setdefault(index, since_s)
         try:
-            handle = self._handle(index, gate)
+            handle = gate.call("nvmlDeviceGetHandleByIndex", index, gpu=index, allowed_s=START_S)
             uuid = _ask(gate, "nvmlDeviceGetUUID", handle, gpu=index) or f"GPU-{index}"
             self._settle(index, uuid, handle, gate, tick)
         except Late as late:
-            if index not in self.starting:
+            # who was replaced while it initialised the GPU leaves it to who is asked next: at once, then
+            if handle is not None or gate.clock() - late.since_s > START_S:
+                self.started(index)
                 self.rows[index].hang(late.since_s)
             if gate.superseded:
                 raise
+        except DriverGone:
+            self.started(index)
+            raise
         except Unanswered as silent:
+            self.started(index)
             if silent.no.reason == "denied":
                 self.denied += 1
                 self.unknown.discard(index)
@@ -108,18 +115,9 @@ class Fleet:
             else:
                 self.rows[index].lose(since_s)
 
-    def _handle(self, index: int, gate: Gate) -> Any:
-        """The call that initialises a GPU. Who was replaced meanwhile leaves it to who is asked next: at once, then."""
-        self.starting.setdefault(index, gate.clock())
-        over = True
-        try:
-            return gate.call("nvmlDeviceGetHandleByIndex", index, gpu=index, allowed_s=START_S)
-        except Late as late:
-            over = gate.clock() - late.since_s > START_S
-            raise
-        finally:
-            if over:
-                self.starting.pop(index, None)
+    def started(self, index: int) -> None:
+        """There is something to be said of it: it was read for the first time, or cannot be."""
+        self.starting.pop(index, None)
 
     def _settle(self, index: int, uuid: str, handle: Any, gate: Gate, tick: int) -> None:
         uuid = self._distinct(uuid, index, gate, tick)

@@ -157,6 +157,7 @@ class Reader:
             self.fleet.unknown.add(card.index)
         except Late as late:
             card.hang(late.since_s)
+            self.fleet.started(card.index)
             if gate.superseded:
                 raise
         else:
@@ -195,6 +196,7 @@ class Reader:
             **card.identity,
             **values,
         )
+        self.fleet.started(card.index)
 
     def _finish(self, gate: Gate, avoid: frozenset[int]) -> None:
         rows = list(self.fleet.rows.values())
