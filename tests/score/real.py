@@ -12,6 +12,7 @@ from gputop.model import Frame
 from tests.score import followed
 from tests.score.marks import LOOKED_S, Result, Truth, marked
 from tests.score.tools import TOOLS
+from tests.score.truths import WELL
 from tests.workloads.cases import CASES, Case
 from tests.workloads.confine import NotCovered
 from tests.workloads.stage import Cast, Performance, Play, perform, staged, watched
@@ -79,7 +80,8 @@ def _seen(plays: Sequence[Play], seconds: float, kept: Path | None) -> list[Perf
 
 def _judged(play: Play, frames: Sequence[tuple[float, Frame]]) -> dict[str, Result]:
     case = play.case
-    never = (*case.must_not, case.plants) if play.healthy else case.must_not
+    # what must not be said of the fault may be what is so of its twin: that it is well
+    never = tuple({*case.must_not, case.plants} - {WELL}) if play.healthy else case.must_not
     rule = None if play.healthy else case.plants
     truth = Truth(rule=rule, well=play.healthy, due_s=float(case.seconds), never=never)
     return {tool: marked(list(judge(iter(frames))), truth) for tool, judge in TOOLS.items()}
