@@ -106,6 +106,13 @@ def test_n09_hangs_at_the_start(fake: Fake, child: Child) -> None:
     assert seen.gpu(2)["condition"] == "hung"  # it rests
 
 
+def test_n09_hangs_at_the_call_after_the_first(fake: Fake, child: Child) -> None:
+    fake.hang("nvmlDeviceGetName", gpu=2)
+    child.start()
+    seen = child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 3) and seen.gpu(2)["condition"] == "hung")
+    assert lanes(seen) == 2
+
+
 def slow(fake: Fake, seconds: float, *gpus: int) -> None:
     """The first call about each of these GPUs, which initialises it, takes so long."""
     for gpu in gpus:

@@ -21,6 +21,9 @@ ROOTLESS = f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID
         (f"/machine.slice/libpod-{ID}.scope/container", 1000, "sudo podman update --cpus 8 0123456789ab", True),
         (ROOTLESS, 1000, "podman update --cpus 8 0123456789ab", False),
         (ROOTLESS, 1002, None, False),
+        (ROOTLESS, 0, None, False),  # root has one of its own
+        (ROOTLESS.replace("libpod", "docker"), 1000, "docker update --cpus 8 0123456789ab", False),
+        (ROOTLESS.replace("libpod", "docker"), 0, None, False),
         (f"/kubepods.slice/kubepods-pod1.slice/cri-containerd-{ID}.scope", 1000, None, False),
         (f"/kubepods/burstable/pod1/{ID}", 1000, None, False),
         ("/lxc/box", 1000, None, False),

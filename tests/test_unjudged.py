@@ -71,6 +71,7 @@ def test_a_gpu_in_use_that_nobody_can_judge_is_not_called_healthy(frame: Frames,
         Machine(gpu={"busy_percent": 0.0}).frame,
         seen(busy_percent=0.0),
         seen(busy_percent=4.0),
+        seen(busy_percent=lambda t: 95.0 if t < 110 else 0.0),  # who worked on it has just ended
         seen(unseen("exited"), busy_percent=0.0),
         seen(replace(unseen("foreign"), gpus=(replace(SHARE, kind="graphics"),)), busy_percent=40.0),
         young(0.0),

@@ -10,7 +10,7 @@ from threading import Event, Lock, Thread
 from gputop.collect.lane import pause
 from gputop.collect.nvml import trouble
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.fleet import START_S
+from gputop.collect.nvml.fleet import FIRST, START_S
 from gputop.collect.nvml.gate import HANG_S, Call, Gate, Late
 from gputop.collect.nvml.reader import Reader
 from gputop.declare import record
@@ -102,9 +102,14 @@ class GpuLane:
         return some and self._reader.connection.is_open
 
     def _starting(self, now_s: float) -> dict[int, float]:
-        """The GPUs that the driver initialises, and since when; after too long a time it is a call that hangs."""
+        """The GPUs that the driver initialises, and since when.
+
+        After too long a time it is a call that hangs, and so is a later one that takes long.
+        """
         starting = dict(self._reader.fleet.starting)
-        return {index: since_s for index, since_s in starting.items() if now_s - since_s <= START_S}
+        stuck = [call for worker in list(self._workers) if (call := worker.stuck(now_s))]
+        hung = {call.gpu for call in stuck if call.name != FIRST}
+        return {at: since_s for at, since_s in starting.items() if now_s - since_s <= START_S and at not in hung}
 
     def stop(self) -> None:
         """Let the thread end after the call it is in; nobody waits for that."""

@@ -21,12 +21,13 @@ def widened(view: View, process: Process, text: str, setting: str, in_kubernetes
     group, container = process.cgroup or "", quote(process.container or "")
     if "kubepods" in group:
         return Step(text=f"{text}, in Kubernetes by {in_kubernetes}")
-    if _DOCKER.search(group):
-        return Step(text=text, command=f"sudo docker update {setting} {container}", needs_root=True)
-    if not _PODMAN.search(group):
+    made_by = "docker" if _DOCKER.search(group) else "podman" if _PODMAN.search(group) else ""
+    if not made_by:
         return Step(text=text)
+    command = f"{made_by} update {setting} {container}"
     if not _OF_A_USER.search(group):
-        return Step(text=text, command=f"sudo podman update {setting} {container}", needs_root=True)
-    if closed(view, process):  # root has a podman of its own, which does not know it
+        return Step(text=text, command=f"sudo {command}", needs_root=True)
+    # root and others have one of their own, which does not know it
+    if view.frame.viewer_uid == 0 or closed(view, process):
         return Step(text=f"{text}, which is for its user to do")
-    return Step(text=text, command=f"podman update {setting} {container}")
+    return Step(text=text, command=command)

@@ -12,7 +12,7 @@ from gputop.program import as_root
 
 _ON_THE_HOST = "run gputop on the host, or start the container with --pid=host"
 _FOREIGN = f"who works on it is outside this container: {_ON_THE_HOST}"
-_HIDDEN = f"who works on it is hidden, as /proc is mounted with hidepid: {as_root()}"
+_HIDDEN = "who works on it is hidden, as /proc is mounted with hidepid"
 _NAMELESS = f"it is at work, and the driver names no process on it: {_ON_THE_HOST}"
 _NO_TRAINER = "who works on it does not train, as far as anybody can see"
 
@@ -22,10 +22,12 @@ def unjudged(view: View) -> Iterator[tuple[Gpu, Missing]]:
     of = {one.identity: trainer for trainer in view.vectors() for one in trainer.tree}
     listed = {share.uuid for process in view.frame.processes for share in process.gpus}
     for gpu in view.gpus():
-        at_work = (view.mean(gpu, "busy_percent") or 0.0) >= view.limit("no-cuda-context.nameless_percent")
+        least = view.limit("no-cuda-context.nameless_percent")
+        at_work = (view.mean(gpu, "busy_percent") or 0.0) >= least
         there = [one for one in view.tenants(gpu) if one.unseen != "exited"]
         reasons = [_lacks(view, gpu, one, of.get(one.identity), at_work) for one in there]
-        if at_work and gpu.uuid not in listed:
+        # and still is: who has just ended is named no more
+        if at_work and gpu.uuid not in listed and (gpu.busy_percent or 0.0) >= least:
             reasons = [_untold(gpu)]
         if reasons and None not in reasons:
             yield gpu, next(reason for reason in reasons if reason)
@@ -34,7 +36,8 @@ def unjudged(view: View) -> Iterator[tuple[Gpu, Missing]]:
 def _lacks(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, at_work: bool) -> Missing | None:
     """Why a process on a GPU cannot be judged; None where it can, or where there is nothing to judge."""
     if process.unseen is not None:
-        return Missing(metric="gpus", reason="denied", unlock=_HIDDEN if process.unseen == "hidden" else _FOREIGN)
+        hidden = view.unlock(_HIDDEN, sudo=as_root())
+        return Missing(metric="gpus", reason="denied", unlock=hidden if process.unseen == "hidden" else _FOREIGN)
     if trainer is None:
         return Missing(metric="gpus", reason="absent", unlock=_NO_TRAINER) if at_work else None
     if mute := next((one for one in gpu.missing if one.metric == "busy_percent"), None):

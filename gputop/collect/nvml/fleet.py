@@ -10,6 +10,7 @@ from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, DriverGone, Gate, Late, Lost, Unanswered
 from gputop.collect.nvml.pci import Slot
 
+FIRST = "nvmlDeviceGetHandleByIndex"  # the call that initialises a GPU
 START_S = 30.0  # where nothing keeps the driver loaded, the first call about a GPU initialises it: seconds, each
 _LINK_COUNT = 91
 _ARCHITECTURES = {  # nvmlDeviceArchitecture_t; rules know them by these names
@@ -93,7 +94,7 @@ class Fleet:
         since_s, handle = gate.clock(), None
         self.starting.setdefault(index, since_s)
         try:
-            handle = gate.call("nvmlDeviceGetHandleByIndex", index, gpu=index, allowed_s=START_S)
+            handle = gate.call(FIRST, index, gpu=index, allowed_s=START_S)
             uuid = _ask(gate, "nvmlDeviceGetUUID", handle, gpu=index) or f"GPU-{index}"
             self._settle(index, uuid, handle, gate, tick)
         except Late as late:
@@ -174,7 +175,7 @@ def _old_count(gate: Gate) -> int:
     """How many indexes have a GPU behind them, on a driver that does not count them."""
     for index in range(64):
         try:
-            gate.call("nvmlDeviceGetHandleByIndex", index, gpu=index, allowed_s=START_S)
+            gate.call(FIRST, index, gpu=index, allowed_s=START_S)
         except Lost:
             continue
         except Unanswered:

@@ -48,8 +48,9 @@ def limited(view: View, trainer: Trainer, table: str = "") -> bool:
 
 def in_use(mine: Share) -> Evidence:
     """CPUs in use by all who have these together: its own use says little of them."""
-    used = sum(one.cores or 0.0 for one in mine.who)
-    text = f"{used:.1f} of {amount(mine.total, 'CPU core')} in use by {_whose(mine.who)}"
+    known = [one.cores for one in mine.who if one.cores is not None]  # of who has just begun it is not
+    used, at_least = sum(known), "at least " if len(known) < len(mine.who) else ""
+    text = f"{at_least}{used:.1f} of {amount(mine.total, 'CPU core')} in use by {_whose(mine.who)}"
     return Evidence(text=text, value=used, unit="cores")
 
 
