@@ -123,7 +123,7 @@ class Clock:
 
 
 def main() -> None:
-    from gputop.collect.gpus import GpuLane
+    from gputop.collect.gpus import GpuLane, Worker
     from gputop.collect.nvml.gate import Gate
 
     clock = Clock()
@@ -140,7 +140,12 @@ def main() -> None:
             lane._reader.sweep(gate, frozenset())
 
     def advance(seconds: float) -> None:
+        while calls(lane._workers[-1]):  # or that call would have taken so long
+            time.sleep(0.001)
         clock.added_s += seconds
+
+    def calls(worker: Worker) -> bool:
+        return worker.gate.at is not None and not worker.stuck(clock())
 
     acts = {"sweep": sweep, "advance": advance, "latest": lambda: None}
     for line in sys.stdin:

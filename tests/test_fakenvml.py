@@ -64,7 +64,6 @@ CALLS = {  # H is the GPU's handle
     "pcie_gpu_max_gen": "GpuMaxPcieLinkGeneration(H)",
     "pcie_width": "CurrPcieLinkWidth(H)",
     "pcie_max_width": "MaxPcieLinkWidth(H)",
-    "pcie_speed": "PcieSpeed(H)",
     "pcie_replays": "PcieReplayCounter(H)",
     "ecc_mode": "EccMode(H)[0]",
     "ecc_mode_pending": "EccMode(H)[1]",

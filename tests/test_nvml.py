@@ -219,7 +219,7 @@ GARBAGE = {  # key: (value, the metrics that must not believe it)
     "pstate": (32, "performance_state"),
     "fan_percent": (4294967295, "fan_percent"),
     "pcie_width": (4294967295, "pcie_width"),
-    "pcie_speed": (4294967295, "pcie_lane_bytes_per_s"),
+    "pcie_gen": (4294967295, "pcie_lane_bytes_per_s"),
     "boost_graphics_clock": (4294967295, "boost_clock_max_mhz"),
     "power_limit_requested_mw": (4294967295, "power_requested_limit_watts"),
     "gpu_max_temperature": (4294967295, "gpu_max_celsius"),

@@ -82,7 +82,7 @@ def test_one_call_a_look_after_the_first(fake: Fake, child: Child) -> None:
     child.sweep()
     assert fake.counts()["nvmlDeviceGetSamples"] == 6 * 2  # the size of each buffer once
     child.sweep(10)
-    assert fake.counts()["nvmlDeviceGetSamples"] == 6 * 2 + 10 + 5
+    assert fake.counts()["nvmlDeviceGetSamples"] == 6 * 2 + 10 + 2 + 4
 
 
 def test_a_kind_that_is_refused_is_refused_alone(fake: Fake, child: Child) -> None:

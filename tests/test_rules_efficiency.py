@@ -239,7 +239,6 @@ LINK = {"pcie_lane_bytes_per_s": 3.94e9, "pcie_width": 16}
     [
         ({**LINK, "pcie_rx_bytes_per_s": 38.5e9}, ("warn", 0.6)),
         ({**LINK, "pcie_rx_bytes_per_s": 37e9}, None),
-        ({"pcie_generation": 5, "pcie_width": 16, "pcie_rx_bytes_per_s": 38.5e9}, ("warn", 0.6)),
         ({**LINK, "pcie_rx_bytes_per_s": 38.5e9, "pcie_tx_bytes_per_s": 8e9}, None),  # offloading
         ({**LINK, "pcie_rx_bytes_per_s": 38.5e9, "pcie_tx_bytes_per_s": 7e9}, ("warn", 0.6)),
         ({**LINK, "pcie_rx_bytes_per_s": 38.5e9, "busy_percent": 91.0}, None),

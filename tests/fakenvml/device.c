@@ -91,7 +91,6 @@ UINT(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_max_gen")
 UINT(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie_gpu_max_gen")
 UINT(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
 UINT(nvmlDeviceGetMaxPcieLinkWidth, "pcie_max_width")
-UINT(nvmlDeviceGetPcieSpeed, "pcie_speed")
 UINT(nvmlDeviceGetPcieReplayCounter, "pcie_replays")
 
 #define MASK(function, name)                  \

@@ -187,7 +187,6 @@ static const Key GPU_KEYS[] = {
     {"pcie_gpu_max_gen", "5", 0},
     {"pcie_width", "16", 0},
     {"pcie_max_width", "16", 0},
-    {"pcie_speed", "32000", 0},              /* Mbit/s a lane */
     {"pcie_tx_bytes", "51000000000000", 0},
     {"pcie_tx_bytes_per_s", "1200000000", 10000000},
     {"pcie_rx_bytes", "93000000000000", 0},

@@ -39,7 +39,6 @@ _SELDOM = (  # every ten seconds, thirty, once
     Call("nvmlDeviceGetDecoderUtilization"),
     Call("nvmlDeviceGetCurrPcieLinkGeneration"),
     Call("nvmlDeviceGetCurrPcieLinkWidth"),
-    Call("nvmlDeviceGetPcieSpeed"),
     Call("nvmlDeviceGetPcieReplayCounter"),
     Call("nvmlDeviceGetFieldValues", (list(PCIE),), "PCIe"),
     Call("nvmlDeviceGetFieldValues", (list(LINKS),), "NVLinks"),

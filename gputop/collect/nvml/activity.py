@@ -76,9 +76,9 @@ def busy(card: Card) -> Answers:
     }
 
 
-@probe(every_s=2, fills=("memory_busy_percent",))
-def memory_busy(card: Card) -> Answers:
-    """Time device memory was read or written: one call, where the sample buffer of it takes two."""
+@probe(every_s=2, backs=("memory_busy_percent",))
+def memory_busy_now(card: Card) -> Answers:
+    """Time device memory was read or written lately, where there is no buffer of it."""
     return {"memory_busy_percent": percent(card.call("nvmlDeviceGetUtilizationRates").memory)}
 
 

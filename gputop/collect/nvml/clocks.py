@@ -33,9 +33,9 @@ def sm_clock(card: Card) -> Answers:
     return {"sm_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _SM))}
 
 
-@probe(every_s=10, fills=("memory_clock_mhz",))
-def memory_clock(card: Card) -> Answers:
-    """Memory clock."""
+@probe(every_s=10, backs=("memory_clock_mhz",))
+def memory_clock_now(card: Card) -> Answers:
+    """Memory clock where there is no buffer of it."""
     return {"memory_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _MEMORY))}
 
 

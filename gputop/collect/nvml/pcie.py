@@ -14,7 +14,6 @@ from gputop.model import PcieErrors
 
 _MOST_LANES = 32
 _NEWEST_GENERATION = 10
-_FASTEST_LANE = 2_000_000  # Mbit/s
 _LANE_BYTES_PER_S = {1: 0.3125e9, 2: 0.625e9, 3: 1e9, 4: 2e9, 5: 4e9, 6: 8e9, 7: 16e9}  # by generation, raw
 _MOST_BYTES_PER_S = 4e12
 _WRAPS = No("unsupported", "GPM: the driver's counter begins anew too often")
@@ -24,10 +23,14 @@ def _small(value: int, high: int) -> int | None:
     return value if 0 < value <= high else None
 
 
-@probe(every_s=10, fills=("pcie_generation",))
+@probe(every_s=10, fills=("pcie_generation", "pcie_lane_bytes_per_s"))
 def pcie_generation(card: Card) -> Answers:
-    """PCIe generation now; it drops while the GPU idles."""
-    return {"pcie_generation": _small(card.call("nvmlDeviceGetCurrPcieLinkGeneration"), _NEWEST_GENERATION)}
+    """PCIe generation now, and how fast it makes a lane; both drop while the GPU idles."""
+    generation: int = card.call("nvmlDeviceGetCurrPcieLinkGeneration")
+    return {
+        "pcie_generation": _small(generation, _NEWEST_GENERATION),
+        "pcie_lane_bytes_per_s": _LANE_BYTES_PER_S.get(generation),
+    }
 
 
 @probe(every_s=10, fills=("pcie_width",))
@@ -53,13 +56,6 @@ def pcie_generation_device_max(card: Card) -> Answers:
     """Highest generation of the device alone, in whatever slot."""
     newest: int = card.call("nvmlDeviceGetGpuMaxPcieLinkGeneration")
     return {"pcie_generation_device_max": _small(newest, _NEWEST_GENERATION)}
-
-
-@probe(every_s=10, fills=("pcie_lane_bytes_per_s",))
-def pcie_speed(card: Card) -> Answers:
-    """Speed of one lane now; the driver says it in Mbit/s."""
-    speed: int = card.call("nvmlDeviceGetPcieSpeed")
-    return {"pcie_lane_bytes_per_s": speed * 125_000.0 if 0 < speed < _FASTEST_LANE else None}
 
 
 def moved(card: Card, name: str, answer: Answer) -> float | No | None:

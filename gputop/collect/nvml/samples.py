@@ -17,6 +17,8 @@ POWER, BUSY, MEMORY_BUSY, SM_CLOCK, MEMORY_CLOCK, MODULE_POWER = 0, 1, 2, 5, 6, 
 _FUNCTION = "nvmlDeviceGetSamples"
 # nvmlSample_t: the driver's time in microseconds, a value of eight bytes; by type of the value
 _SAMPLES = tuple(map(Struct, ("=Qd", "=QI4x", "=QQ", "=QQ", "=Qq", "=Qi4x", "=QH6x")))
+_MOST_MW, _MOST_MHZ = 1e7, 1e4
+_MEAN_S = 5  # of so many seconds, whenever they are asked for
 _GAP = 3  # times the usual step: what lies before it is not of the same series
 
 Stamped = tuple[int, float]  # the driver's time in microseconds, a value
@@ -54,7 +56,7 @@ def wall_us(newest_us: int) -> int:
     return newest_us if 0 <= now_us - newest_us < BUFFER_S * 1e6 else now_us
 
 
-def series(samples: list[Stamped], scale: float) -> Series | None:
+def series(samples: list[Stamped], scale: float = 1.0) -> Series | None:
     """Samples at an even step; what lies before a gap is left out. Fewer than two have no step."""
     steps = [after[0] - before[0] for before, after in pairwise(samples)]
     if not steps:
@@ -71,40 +73,46 @@ def series(samples: list[Stamped], scale: float) -> Series | None:
     )
 
 
-def _since(card: Card, name: str, kind: int, high: float, scale: float = 1.0) -> Answers:
-    """What was measured since this was asked last, of a buffer that is deeper than the time between two looks."""
+def _new(card: Card, kind: int, most: float) -> list[Stamped]:
+    """What was measured since this was asked last, but what cannot be; the buffer is deeper than between two looks."""
     key = f"newest {kind}"
     found = fresh(card, kind, card.kept.get(key, 0))
     if found:
         card.kept[key] = found[-1][0]
-    return {name: series([one for one in found if 0 <= one[1] * scale <= high], scale)}
+    return [one for one in found if 0 <= one[1] <= most]
 
 
-@probe(every_s=10, fills=("memory_busy_series",))
-def memory_busy_series(card: Card) -> Answers:
-    """Time device memory was read or written, some times a second."""
-    return _since(card, "memory_busy_series", MEMORY_BUSY, 100)
+@probe(every_s=_MEAN_S, fills=("memory_busy_percent", "memory_busy_series"))
+def memory_busy(card: Card) -> Answers:
+    """Time device memory was read or written: some times a second, and the mean of the newest seconds."""
+    found = _new(card, MEMORY_BUSY, 100)
+    newest = [value for stamp, value in found if stamp > found[-1][0] - _MEAN_S * 1e6]
+    return {
+        "memory_busy_percent": sum(newest) / len(newest) if newest else None,
+        "memory_busy_series": series(found),
+    }
 
 
 @probe(every_s=10, fills=("power_series",))
 def power_series(card: Card) -> Answers:
     """Board power, some times a second: for its peaks; the sensor looks away too often to sum it up."""
-    return _since(card, "power_series", POWER, 10_000, 1e-3)
+    return {"power_series": series(_new(card, POWER, _MOST_MW), 1e-3)}
 
 
 @probe(every_s=10, fills=("power_module_series",))
 def power_module_series(card: Card) -> Answers:
     """The same of a superchip, its CPU included."""
-    return _since(card, "power_module_series", MODULE_POWER, 10_000, 1e-3)
+    return {"power_module_series": series(_new(card, MODULE_POWER, _MOST_MW), 1e-3)}
 
 
 @probe(every_s=10, fills=("sm_clock_series",))
 def sm_clock_series(card: Card) -> Answers:
     """Clock of the multiprocessors, some times a second."""
-    return _since(card, "sm_clock_series", SM_CLOCK, 10_000)
+    return {"sm_clock_series": series(_new(card, SM_CLOCK, _MOST_MHZ))}
 
 
-@probe(every_s=10, fills=("memory_clock_series",))
-def memory_clock_series(card: Card) -> Answers:
-    """Memory clock, some times a second."""
-    return _since(card, "memory_clock_series", MEMORY_CLOCK, 10_000)
+@probe(every_s=10, fills=("memory_clock_mhz", "memory_clock_series"))
+def memory_clock(card: Card) -> Answers:
+    """Memory clock, some times a second, and now."""
+    found = _new(card, MEMORY_CLOCK, _MOST_MHZ)
+    return {"memory_clock_mhz": found[-1][1] or None if found else None, "memory_clock_series": series(found)}

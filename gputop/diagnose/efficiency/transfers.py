@@ -16,7 +16,6 @@ from gputop.model import Gpu
 
 _TABLE = "h2d-transfer-bound"
 _COPY = "x = x.to('cuda', non_blocking=True)"
-_LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}  # by generation [DCGM]
 
 
 def transfers(view: View, trainer: Trainer) -> bool:
@@ -64,8 +63,8 @@ def _copies(view: View, trainer: Trainer) -> bool:
 
 def capacity(gpu: Gpu) -> float | None:
     """What its PCIe link carries, bytes a second each way; None where its width or its speed is not known."""
-    lane = gpu.pcie_lane_bytes_per_s or _LANE_BYTES_PER_S.get(gpu.pcie_generation or 0)
-    return lane * gpu.pcie_width if lane and gpu.pcie_width else None
+    lane, width = gpu.pcie_lane_bytes_per_s, gpu.pcie_width
+    return lane * width if lane and width else None
 
 
 @rule(
