@@ -38,10 +38,9 @@ def hidden(*arguments: str, uid: int | None = None, confined: bool | None = None
     return Barred("may not be read by root without CAP_SYS_PTRACE", CAPABILITY if confined else None)
 
 
-def unlock(*, uid: int | None = None, proc: str = "/proc") -> str:
-    """What shows what is hidden from us, or why nothing does."""
-    why = hidden(uid=uid, proc=proc)
-    return why.unlock or f"it {why.text}"
+def unlock(*, uid: int | None = None, proc: str = "/proc") -> str | None:
+    """What shows what is hidden from us; None where nothing does: a security module denies it even to root."""
+    return hidden(uid=uid, proc=proc).unlock
 
 
 def traces_all(proc: str = "/proc") -> bool:
