@@ -11,7 +11,7 @@ from gputop.diagnose.answers import Answers
 from gputop.diagnose.finding import Class
 from gputop.diagnose.flow import flow
 from gputop.diagnose.regime import regime
-from gputop.diagnose.starved import starved
+from gputop.diagnose.starved import gaps, starved
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
@@ -118,12 +118,12 @@ def _pulses(facts: Facts, limit: Limit) -> list[Answer]:
     """Whether it runs empty between steps, seen or told by busy loaders."""
     return either(
         [
-            truth("are its steps long enough to see?", facts.slow_steps),
+            truth("are its gaps long enough to see?", facts.slow_steps),
             at_least("does it peak?", facts.peak / 100, limit("peak")),
             at_least("does it run empty between its steps?", facts.empty, limit("empty")),
         ],
         [
-            truth("are its steps too short to see?", not facts.slow_steps),
+            truth("are its gaps too short to see?", not facts.slow_steps),
             at_least("is it used?", facts.duty, limit("least")),
             at_most("does it have gaps?", facts.duty, limit("gaps")),
             truth("are the loaders busy?", facts.loaders_busy),
@@ -184,7 +184,7 @@ def _facts(view: View, trainer: Trainer, answers: Answers) -> Facts | None:
         low=shape.low,
         peak=shape.high,
         empty=shape.empty,
-        slow_steps=not trainer.flat,
+        slow_steps=gaps(view, trainer),
         cores=cores,
         allowed=trainer.allowed,
         loaders_busy=loaders_busy,

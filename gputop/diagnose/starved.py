@@ -15,12 +15,16 @@ _NAMED = "pt_data_w"  # how torch names a loader, from 2.5 on
 
 
 def starved(view: View, trainer: Trainer) -> bool:
-    """Whether the GPUs of a trainer run empty between its steps."""
+    """Whether the GPUs of a trainer run empty between its steps: their mean tells, whatever of it a sample shows."""
     if trainer.compiling or trainer.duty is None or trainer.duty < view.limit("starved.least"):
         return False
-    if not view.below(trainer.duty, "starved.duty") or shared(view, trainer):
-        return False
-    return trainer.flat or trainer.shape is None or view.above(trainer.shape.empty, "starved.empty")
+    return view.below(trainer.duty, "starved.duty") and not shared(view, trainer)
+
+
+def gaps(view: View, trainer: Trainer) -> bool:
+    """Whether its GPUs are seen to run empty: gaps that are shorter than a sample show in no sample."""
+    seen = trainer.shape is not None and trainer.shape.empty >= view.limit("starved.empty")
+    return seen and not trainer.flat
 
 
 def shared(view: View, trainer: Trainer) -> bool:
@@ -125,14 +129,14 @@ def waits_for_network(view: View) -> bool:
 
 def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
     """How busy its GPUs are, and in what rhythm."""
-    gaps = ""
-    if trainer.shape and not trainer.flat:
-        long = f"of {trainer.step_s:.1f} s" if trainer.step_s else "too short to measure"
-        gaps = f" in steps {long}, empty {100 * trainer.shape.empty:.0f} % of the time"
-    elif trainer.shape and trainer.shape.high - trainer.shape.low <= 50:
-        gaps = ", evenly: its steps are too short to see"
+    how, shape = "", trainer.shape
+    if shape and not trainer.flat:
+        how = f" in steps of {trainer.step_s:.1f} s" if trainer.step_s else " in steps too short to measure"
+        how += f", empty {100 * shape.empty:.0f} % of the time" if gaps(view, trainer) else ""
+    elif shape and shape.high - shape.low <= 50:
+        how = ", evenly: its steps are too short to see"
     duty = 100 * (trainer.duty or 0.0)
-    return Evidence(text=f"GPU busy {duty:.0f} %{gaps}", value=duty, unit="%", limit=100 * view.limit(limit))
+    return Evidence(text=f"GPU busy {duty:.0f} %{how}", value=duty, unit="%", limit=100 * view.limit(limit))
 
 
 def cores(view: View, trainer: Trainer, limit: str | None = "saturation") -> Evidence:
