@@ -116,7 +116,7 @@ def sure(confidence: float) -> str:
 
 def grade(finding: Finding) -> str:
     """What it rests on."""
-    said = {"driver": "the driver says so", "correlation": "seen from outside", "profile": "seen in a profile"}
+    said = {"driver": "told by driver or kernel", "correlation": "seen from outside", "profile": "seen in a profile"}
     return said[finding.grade]
 
 

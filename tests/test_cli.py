@@ -197,11 +197,19 @@ def test_t12_without_utf8_everything_prints(args: list[str], encoding: str) -> N
     assert done.stdout.isascii() or args[0] == "docs"
 
 
-@pytest.mark.parametrize("args", [["docs"], ["metrics"], ["--json", "--source", "demo:healthy"]])
-def test_a_full_disk_is_one_line(args: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["docs"], 1),
+        (["metrics"], 1),
+        (["--json", "--source", "demo:healthy"], 1),
+        (["diagnose", "--source", "demo:healthy"], 3),  # where 1 is a warning
+    ],
+)
+def test_a_full_disk_is_one_line(args: list[str], code: int) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*GPUTOP, *args], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-    assert done.returncode == 1
+    assert done.returncode == code
     assert done.stderr == "gputop: not everything could be written: No space left on device\n"
 
 

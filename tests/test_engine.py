@@ -71,6 +71,16 @@ def test_it_leaves_after_the_off_window_and_not_before() -> None:
     assert one.run(5, False) == []
 
 
+def test_one_bad_look_makes_nothing_worse() -> None:
+    """Where looks are rare, one of them may stand for most of a window."""
+    steady, shown = Steady(), []
+    for look in range(30):
+        severity: Severity = "crit" if look == 14 else "warn"
+        shown = steady.take([(finding("thermal", severity), 30.0)], 5.0 * look, 5.0)
+        assert {one.severity for one in shown} <= {"warn"}
+    assert shown
+
+
 def test_it_is_shown_for_a_quarter_of_a_minute_at_least() -> None:
     one = Steadied(on_s=2)
     first = one.run(4)[0]

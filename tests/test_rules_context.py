@@ -36,7 +36,7 @@ def on_cpu(gpu: dict[str, Any] | None = None, loaders: int = 0, **trainer: Any) 
         (on_cpu(read_chars_per_s=11e6, loaders=1), "info"),
         (on_cpu(read_chars_per_s=9e6, write_chars_per_s=9e6), "warn"),
         (on_cpu(write_chars_per_s=lambda t: 60e6 if t % 60 < 20 else 0.0), "info"),  # every now and then
-        (on_cpu(write_chars_per_s=20e6, age_s=lambda t: 1060 + t), "warn"),
+        (on_cpu(write_chars_per_s=20e6, age_s=lambda t: 1100 + t), "warn"),
         (on_cpu(command=("python", "train.py", "--cpu", "--num-workers", "1"), loaders=1, age_s=170.0), "warn"),
         (on_cpu(command=("python", "train.py", "--data", "/data/shards"), loaders=1), "warn"),
         (on_cpu(command=("python", "train_cached.py"), loaders=1), "warn"),

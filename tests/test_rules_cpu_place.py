@@ -236,11 +236,13 @@ def test_a_neighbour_is_named_by_user_only_and_what_it_takes() -> None:
     assert told.evidence[0].text == "tar of user bob uses 12.0 of 16 CPUs"
     assert "991" not in str(told)
     assert told.steps[1].text == "ask user bob to let it have what is left over: renice -n 19, ionice -c 3"
-    assert [step.command for step in told.steps] == [None, None, "taskset -c 0-7 python train.py"]
+    assert [step.command for step in told.steps] == [None, None, "taskset -c 0-7 python train.py", None]
+    assert told.steps[3].text.startswith("and ask its owner to keep the other to CPUs 8-15")
     own = found(after(shared(WAITS, FULL, {"cpu_percent": 1200.0, "uid": 1}, {})), "neighbour")
     assert own is not None
     assert own.headline == "shares the CPUs with tar (pid 991), which takes most"
     assert own.steps[1].command == "renice -n 19 -p 991; ionice -c 3 -p 991"
+    assert own.steps[3].command == "for p in 991; do taskset -acp 8-15 $p; done"
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ def test_blind_spots_are_told_with_the_rules_they_silence() -> None:
     assert not told.primary
     hidden = "read_chars_per_s is denied: io-bound, network-fs-bound cannot judge"
     assert hidden in [item.text for item in told.evidence]
-    assert any("sudo" in step.text for step in told.steps)
+    (root,) = [step for step in told.steps if step.command]
+    assert (root.command, root.needs_root) == ("sudo gputop", True)
 
 
 def test_nobody_names_what_is_in_a_blind_spot() -> None:

@@ -32,7 +32,7 @@ SMALL = Machine(
         ("sync-log-stall", writing({"write_calls_per_s": 60.0, "write_chars_per_s": 6e3}, busy=70.0, loaders=0), 130),
         ("loader-in-main", alone(gpu={"busy_percent": lambda t: 90.0 if int(t) % 8 < 5 else 0.0}), 150),
         ("starved-cpu-saturated", READS_ALONE, 150),
-        ("small-job", SMALL, 490),
+        ("small-job", SMALL, 960),
         ("h2d-transfer-bound", Machine(gpu={"busy_percent": 60.0, **LINK, "pcie_rx_bytes_per_s": 38.5e9}), 150),
     ],
 )

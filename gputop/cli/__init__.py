@@ -28,7 +28,7 @@ from gputop.cli import (
     shell,
     tracing,
 )
-from gputop.cli.line import FAILED, INTERVAL, USAGE, Command, Failure, Parser, common
+from gputop.cli.line import FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, drop_output
 from gputop.safe import files, identity
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failure.code
     except OSError as error:  # a full disk; nothing of what is left is tried again at exit
         sys.stderr.write(f"gputop: not everything could be written: {error.strerror}\n")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        drop_output()
         return FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

@@ -26,6 +26,11 @@ class Failure(Exception):
         self.code = code
 
 
+def drop_output() -> None:
+    """What is left to be written goes nowhere: it is not tried again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with one line for wrong usage, and our exit code for it; a flag is spelled out: another may come."""
 

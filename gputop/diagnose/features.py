@@ -98,6 +98,7 @@ def _of_phase(now_s: float, known: Known) -> dict[str, Any]:
     return {
         "compiling": now_s - known.compiled_s < _COMPILED_S,
         "phase_s": now_s - known.phase_s,
+        "seen_s": now_s - max(known.phase_s, known.first_s),
         "work_s": known.work_s,
     }
 

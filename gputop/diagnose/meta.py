@@ -130,12 +130,19 @@ def blind_spots(view: View) -> Iterator[Finding]:
                 Evidence(text=f"{metric} is {reason}: {', '.join(rules)} cannot judge")
                 for (metric, reason), rules in spots.items()
             ),
-            steps=tuple(Step(text=unlock) for unlock in unlocks),
+            steps=tuple(map(_unlocking, unlocks)),
             confidence=1.0,
             grade="driver",
         )
     for gpu, missing in unjudged(view):
         view.abstain(gpu, missing)
+
+
+def _unlocking(unlock: str) -> Step:
+    """A command as one that can be copied, the rest as it is said."""
+    if unlock.startswith("sudo "):
+        return Step(text="look as root: what is hidden is shown to it", command=unlock, needs_root=True)
+    return Step(text=unlock)
 
 
 def _unlock(one: Abstained) -> str | None:

@@ -36,7 +36,8 @@ class Known:
     work_s: float = 0.0  # in which it worked on any of its GPUs
     worked_s: dict[str, float] = field(default_factory=dict)  # how much of that there was at its last work on each
     works_on: frozenset[str] = frozenset()  # those that it does not leave unused, by uuid; none before its first work
-    phase_s: float = 0.0  # mono time at which its phase began
+    phase_s: float = 0.0  # mono time at which its phase began, as far as is known
+    first_s: float = 0.0  # mono time at which it was seen first
     compiled_s: float = -math.inf  # when a compiler worked for it
     recent: deque[tuple[float, float, float]] = field(default_factory=deque)  # (when, busy, seconds it stands for)
     mean: float | None = None  # busy, of this phase before them
@@ -169,7 +170,7 @@ class Remembered:
     def _known(self, now_s: float, trainer: Process) -> Known:
         known = self.trainers.get(trainer.identity)
         if known is None:
-            known = self.trainers[trainer.identity] = Known(phase_s=now_s)
+            known = self.trainers[trainer.identity] = Known(phase_s=now_s, first_s=now_s)
             if not self.looked:
                 # it was there before anybody looked: it does what it does since it started
                 known.phase_s = now_s - (trainer.age_s or 0.0)

@@ -21,10 +21,11 @@ class Level(IntEnum):
     STARVED = 4  # the input pipeline is too slow
     RANKS = 5  # the ranks wait for each other
     DEVICE = 6  # heat, power and clocks: primary only where they cost enough
-    EFFICIENCY = 7  # busy, but not with much
-    BESIDE = 8  # a subject of its own, such as memory: primary where nothing else is
-    HEALTHY = 9  # nothing to do
-    NEVER = 10  # never primary
+    LINK = 7  # the way to the card
+    EFFICIENCY = 8  # busy, but not with much
+    BESIDE = 9  # a subject of its own, such as memory: primary where nothing else is
+    HEALTHY = 10  # nothing to do
+    NEVER = 11  # never primary
 
 
 @record(frozen=True, slots=True)

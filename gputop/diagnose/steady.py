@@ -23,13 +23,17 @@ class Candidate:
 
     on_s: float
     newest: Finding
-    hits: deque[tuple[float, float]] = field(default_factory=deque)  # (when, seconds it stands for)
+    hits: deque[tuple[float, float, int]] = field(default_factory=deque)  # (when, seconds it stands for, how bad)
     first_s: float = 0.0  # since when it holds
     last_s: float = 0.0  # when it held last
     shown_s: float | None = None  # since when it is on the screen
     rank: int = 0
     moved_s: float = 0.0  # when its severity changed last
     higher_s: float = 0.0  # when it was last as bad as shown
+
+    def held(self, on_s: float, rank: int) -> bool:
+        """Whether it was as bad for most of the on-window."""
+        return sum(seconds for _, seconds, as_bad in self.hits if as_bad >= rank) >= HELD_SHARE * on_s - 1e-6
 
 
 class Steady:
@@ -53,7 +57,7 @@ class Steady:
                 (finding.rule, told_apart(finding.subject)), Candidate(on_s, finding, first_s=now_s - stands_for_s)
             )
             one.newest, one.last_s = finding, now_s
-            one.hits.append((now_s, stands_for_s))
+            one.hits.append((now_s, stands_for_s, RANKS[finding.severity]))
         shown = []
         for key, one in list(self._known.items()):
             self._step(one, now_s, max(one.on_s, _LEAST_LOOKS * stands_for_s))
@@ -75,24 +79,24 @@ class Steady:
     def _step(self, one: Candidate, now_s: float, on_s: float) -> None:
         while one.hits and one.hits[0][0] <= now_s - on_s:
             one.hits.popleft()
-        wanted = RANKS[one.newest.severity]
         if one.shown_s is None:
             if one.hits:
                 one.first_s = max(one.first_s, one.hits[0][0] - one.hits[0][1])
-            if one.last_s == now_s and sum(seconds for _, seconds in one.hits) >= HELD_SHARE * on_s - 1e-6:
+            if one.last_s == now_s and one.held(on_s, 0):
                 one.shown_s = one.moved_s = one.higher_s = now_s
-                one.rank = wanted
+                one.rank = max(rank for rank in RANKS.values() if one.held(on_s, rank))
         elif now_s - one.last_s >= OFF_FACTOR * one.on_s and now_s - one.shown_s >= LEAST_SHOWN_S:
             one.shown_s = None
             one.hits.clear()
         else:
-            self._move(one, wanted, now_s)
+            self._move(one, RANKS[one.newest.severity], now_s, on_s)
 
-    def _move(self, one: Candidate, wanted: int, now_s: float) -> None:
-        """Severity rises by one level an on-window at most, and falls when nothing was as bad for the off-window."""
+    def _move(self, one: Candidate, wanted: int, now_s: float, on_s: float) -> None:
+        """Severity rises by one level an on-window at most, if it held so long, and falls when nothing was as bad for
+        the off-window."""
         if one.last_s == now_s and wanted >= one.rank:
             one.higher_s = now_s
-        if wanted > one.rank and now_s - one.moved_s >= one.on_s:
+        if one.held(on_s, one.rank + 1) and now_s - one.moved_s >= one.on_s:
             one.rank, one.moved_s = one.rank + 1, now_s
         elif wanted < one.rank and now_s - one.higher_s >= OFF_FACTOR * one.on_s:
             one.rank, one.moved_s, one.higher_s = wanted, now_s, now_s

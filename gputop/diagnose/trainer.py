@@ -33,7 +33,8 @@ class Trainer:
     warm: bool  # so it is, and it has used its GPU as far as anybody can tell
     compiling: bool  # torch.compile or a JIT works for it
     context_s: float | None  # age of its first CUDA context; None without one
-    phase_s: float  # since when it does what it does now
+    phase_s: float  # for how long it does what it does now
+    seen_s: float  # and for how long of that it was watched
     work_s: float  # for how long it has worked on its GPUs while we looked
     missing: tuple[Missing, ...]  # what of it, its loaders and its GPUs could not be read
 

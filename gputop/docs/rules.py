@@ -22,6 +22,7 @@ LEVELS = {
     Level.STARVED: "the input is too slow",
     Level.RANKS: "the ranks wait for each other",
     Level.DEVICE: "heat, power and clocks: primary only where they cost a tenth",
+    Level.LINK: "the way to the card is slow",
     Level.EFFICIENCY: "busy, but not with much",
     Level.BESIDE: "a subject of its own, such as memory: primary where nothing else is",
     Level.HEALTHY: "nothing to do",

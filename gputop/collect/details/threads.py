@@ -111,7 +111,7 @@ class Tasks:
         missing = []
         if self._refusal in (errno.EACCES, errno.EPERM):
             unlock = attach.unlock()
-            if unlock and self._refusal == errno.EPERM and os.geteuid() != 0:  # root would need the capability all the same
+            if unlock and self._refusal == errno.EPERM and os.geteuid() != 0:  # root needs the capability too
                 unlock += f", or {attach.ALLOW}"
             missing.append(Missing(metric="system_call", reason="denied", unlock=unlock))
             asleep = [thread for thread in threads if thread.state in ("S", "D")]

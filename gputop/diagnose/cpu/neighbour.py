@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gputop import units
 from gputop.diagnose.cpu.apart import apart, bound, usable
 from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.room import parsed
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, starved, stolen
 from gputop.diagnose.strangers import strangers
@@ -193,7 +194,7 @@ def _found(
         steps=(
             Step(text="run heavy jobs on different machines, or one after the other"),
             _nice(other) if own else _ask(other),
-            *_apart(view, trainer),
+            *_apart(view, trainer, other, own),
         ),
         confidence=view.confidence(0.65, view.mean("host", "cpu_pressure"), confirmed=together),
         lost_share=trainer.lost,
@@ -212,11 +213,17 @@ def _ask(other: Consumer) -> Step:
     return Step(text=f"ask {owner} to let it have what is left over: renice -n 19, ionice -c 3")
 
 
-def _apart(view: View, trainer: Trainer) -> Iterator[Step]:
-    """Half of the CPUs that it may use, for it alone."""
-    half = len(usable(view, trainer)) // 2
-    for own in apart(view, [trainer], half) if half else ():
-        yield bound(view, trainer, "or give each CPUs of its own", own)
+def _apart(view: View, trainer: Trainer, other: Consumer, own: bool) -> Iterator[Step]:
+    """Half of the CPUs that it may use for it alone: that takes both, and who takes most must be moved by its owner."""
+    every = usable(view, trainer)
+    for mine in apart(view, [trainer], len(every) // 2) if len(every) > 1 else ():
+        rest = units.ranges(tuple(sorted(every - parsed(mine))))
+        yield bound(view, trainer, "or give each CPUs of its own: this one", mine)
+        if own:
+            pids = " ".join(str(process.pid) for process in other.processes[:_NICED])
+            yield Step(text="and the other", command=f"for p in {pids}; do taskset -acp {rest} $p; done")
+        else:
+            yield Step(text=f"and ask its owner to keep the other to CPUs {rest}: without that the first helps nobody")
 
 
 def _stolen(view: View, trainer: Trainer) -> Finding:

@@ -25,7 +25,7 @@ _PROVIDER = Step(
 @rule(
     "pcie-degraded",
     "Is the PCIe link of a GPU slower than it could be?",
-    level=Level.DEVICE,
+    level=Level.LINK,
     state="pcie",
     short="PCIE",
     number="R43",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from shlex import quote
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
@@ -138,7 +139,10 @@ def _parts(view: View, gpu: Gpu, instances: Sequence[Gpu], blind: Sequence[Gpu],
     if large:
         steps.append(Step(text="a smaller profile would do", command=f"nvidia-smi mig -i {gpu.index} -lgip"))
     steps.append(
-        Step(text="a program sees an instance by its name only", command="export CUDA_VISIBLE_DEVICES=MIG-...")
+        Step(
+            text=f"a program sees an instance by its name only: {instances[0].index} is",
+            command=f"export CUDA_VISIBLE_DEVICES={quote(instances[0].uuid)}",
+        )
     )
     headline = "is cut in instances that do not tell how busy they are" if blind else "has instances larger than needed"
     return view.found(

@@ -47,7 +47,7 @@ def small_job(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if not view.knows(trainer, "duty") or not view.below(trainer.duty, "duty"):
             continue
-        if trainer.phase_s < view.limit("for_s") or not view.knows(trainer, "cores", "allowed", "power_share"):
+        if trainer.seen_s < view.limit("for_s") or not view.knows(trainer, "cores", "allowed", "power_share"):
             continue
         if not view.above(trainer.duty, "least") or partitioned(trainer) or notebook(trainer) or serves(trainer):
             continue
@@ -75,7 +75,7 @@ def _little(view: View, trainer: Trainer, busy: float) -> Finding:
         "is a small job for its GPU: there is little to win in it",
         evidence=(
             duty(trainer, busy, view.limit("busy_percent")),
-            Evidence(text=f"for {units.ago(trainer.phase_s)} or longer", value=trainer.phase_s, unit="s",
+            Evidence(text=f"for {units.ago(trainer.seen_s)} or longer", value=trainer.seen_s, unit="s",
                      limit=view.limit("for_s")),
             Evidence(text=f"holds {held:.0f} % of its memory", value=held, unit="%", limit=100 * view.limit("vram")),
             Evidence(text=f"uses {cpus:.0f} % of its CPUs", value=cpus, unit="%", limit=100 * view.limit("saturation")),

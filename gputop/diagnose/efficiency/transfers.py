@@ -15,6 +15,7 @@ from gputop.diagnose.view import View
 from gputop.model import Gpu
 
 _TABLE = "h2d-transfer-bound"
+_BY_UNITS = "only Hopper and newer tell what their units do (GPM); a torch trace tells it on every card"
 _COPY = "x = x.to('cuda', non_blocking=True)"
 
 
@@ -88,7 +89,7 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
             continue
         if not _down(view, trainer):
             if _much(view, trainer) and view.knows(trainer, "main") and view.above(trainer.main, "main"):
-                view.knows(trainer, "sm")  # without it, who copies looks like who computes
+                view.knows(trainer, "sm", unlock=_BY_UNITS)  # without it, who copies looks like who computes
             continue
         if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not shared(view, trainer):
             yield _waits(view, trainer)

@@ -115,7 +115,8 @@ def _again(view: View, trainer: Trainer, restarts: Restarts) -> Iterator[Finding
         "starts its loaders anew again and again: every epoch, or for an evaluation",
         evidence=(
             Evidence(
-                text=f"{amount(len(restarts.team), 'loader')} replaced {len(times)} times, every {units.ago(every_s)}",
+                text=f"{amount(len(restarts.team), 'loader')} replaced {len(times)} times,"
+                f" every {units.ago(round(every_s))}",
                 value=float(len(times)),
                 limit=view.limit("times"),
             ),

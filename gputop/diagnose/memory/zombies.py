@@ -74,7 +74,7 @@ def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity,
     idle_s = idle.get(process.identity)
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
-    since = f", idle for {units.ago(idle_s)}"
+    since = f", idle for {units.ago(idle_s)} or longer"
     return Nothing(held, who, tuple(_wake(view, process)), meant=not _forgotten(view, process), since=since)
 
 

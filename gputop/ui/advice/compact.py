@@ -26,16 +26,19 @@ _LEAST_COMMAND = 30  # cells of a command beside its text, if it is not
 
 
 def one_line(scene: Scene, width: int) -> list[Strip]:
-    """The worst finding where there is no room for more, and the key to all of it."""
+    """The worst finding, or the chosen one, where there is no room for more, and the key to all of it."""
     bad = troubles(scene.sheet.told) or [finding for finding in scene.sheet.told if not finding.healthy]
-    if not bad or (scene.cleared and scene.sheet.calm):
+    chosen = scene.sheet.chosen if scene.focused else None
+    if chosen is None and (not bad or (scene.cleared and scene.sheet.calm)):
         return [next(iter([*over(scene, width), *calm(scene, width)])).strip(width)]
-    more = [Run(f"+{len(bad) - 1}  ", "dim")] if len(bad) > 1 else []
+    one = chosen or bad[0]
+    others = len({id(finding) for finding in bad} - {id(one)})
+    more = [Run(f"+{others}  ", "dim")] if others else []
     right = [*more, *(scene.pressed("advice", "why, what to do") if width >= _ROOMY else [])]
-    mark = sign(bad[0], scene.look)
-    line = scene.line().add(scene.cursor(bad[0])).add(f"{mark.text} ", mark.token, bold=True)
+    mark = sign(one, scene.look)
+    line = scene.line().add(scene.cursor(one)).add(f"{mark.text} ", mark.token, bold=True)
     room = width - line.cells - draw.cells(right) - 3
-    line.runs(_sentence(bad[0], scene, room))
+    line.runs(_sentence(one, scene, room))
     return [line.to(width - draw.cells(right) - 1).runs(right).strip(width)]
 
 
