@@ -11,9 +11,10 @@ from gputop.model import Gpu, Host
 from tests.judged import Machine
 from tests.score import told
 from tests.score.__main__ import HOW
+from tests.score.disturbed import PLAIN, VARIANTS, bent, no_units
 from tests.score.marks import Result, Said, Truth, marked, total
 from tests.score.moved import moved
-from tests.score.runs import PLAIN, VARIANTS, bent, no_units, played, truth_of
+from tests.score.runs import played, truth_of
 from tests.score.tools import TOOLS
 from tests.score.truths import WELL
 

@@ -1,6 +1,7 @@
 """Real training runs with a planted fault, and their healthy twins: gputop measures what the rules go by.
 
-All play at the same time, watched by one `gputop record`; `python -m tests.workloads` plays every case by itself.
+All play at the same time, watched by one `gputop record` and one `gputop diagnose`; `python -m tests.workloads` plays
+every case by itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tests.score.marks import Said
 from tests.score.real import alone
 from tests.score.tools import gputop
 from tests.workloads.cases import CASES, Bounds
+from tests.workloads.command import Diagnosed, Watch, configured
 from tests.workloads.confine import NotCovered
 from tests.workloads.signals import Signals, outside, shown, signals
 from tests.workloads.stage import Play, perform
@@ -41,14 +43,24 @@ class Seen:
 
     signals: dict[str, float | None]
     said: list[Said]
+    told: Diagnosed  # of it, by the command at its end
+
+
+@dataclass(frozen=True)
+class Evening:
+    """All of them at once: each case, faulty and healthy, and what the command said of the machine."""
+
+    seen: dict[tuple[str, bool], Seen]
+    told: Diagnosed
 
 
 @pytest.fixture(scope="module")
-def seen() -> dict[tuple[str, bool], Seen]:
-    """Each case, faulty and healthy."""
+def evening(tmp_path_factory: pytest.TempPathFactory) -> Evening:
+    """What rules and command are asked about."""
     plays = [Play(case, healthy) for case in CASES if case.name in NAMES for healthy in (False, True)]
     try:
-        played = perform(*plays, seconds=SECONDS)
+        watch = Watch(SECONDS, configured(tmp_path_factory.mktemp("site"), SOON))
+        played = perform(*plays, seconds=SECONDS, watch=watch)
     except (NoCompiler, NotCovered) as why:
         pytest.skip(f"not covered: {why}")
     for one in played:
@@ -56,10 +68,19 @@ def seen() -> dict[tuple[str, bool], Seen]:
             assert not Path(f"/proc/{root}").exists(), "it is still there"
     limits, unused = thresholds.merged(SOON)
     assert not unused
-    return {
-        (play.case.name, play.healthy): Seen(shown(signals(one)), list(gputop(alone(one, played), lambda: limits)))
+    seen = {
+        (play.case.name, play.healthy): Seen(
+            shown(signals(one)), list(gputop(alone(one, played), lambda: limits)), watch.said.about(one.gpus)
+        )
         for play, one in zip(plays, played, strict=True)
     }
+    return Evening(seen, watch.said)
+
+
+@pytest.fixture
+def seen(evening: Evening) -> dict[tuple[str, bool], Seen]:
+    """Each case, faulty and healthy."""
+    return evening.seen
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,6 +103,22 @@ def test_the_verdict_names_the_planted_fault_and_is_silent_on_its_twin(
     assert case.plants in last.primary
     assert not {rule for one in seen[name, False].said for rule in one.named & set(case.must_not)}
     assert {rule for one in seen[name, True].said for rule in one.alarms} == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_names_the_planted_fault_and_is_silent_on_its_twin(
+    seen: dict[tuple[str, bool], Seen], name: str
+) -> None:
+    (case,) = [case for case in CASES if case.name == name]
+    assert case.plants in seen[name, False].told.primary
+    assert not seen[name, False].told.named & set(case.must_not)
+    assert seen[name, True].told.alarms == set()
+
+
+def test_the_command_ends_as_what_it_said_is_bad(evening: Evening) -> None:
+    told = evening.told
+    assert (told.code, told.due_code) in ((1, 1), (2, 2)), told.errors
+    assert not told.errors
 
 
 def _but_duty(bounds: Bounds) -> Bounds:
