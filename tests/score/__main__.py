@@ -25,9 +25,9 @@ way it is held; a share above one half goes up by 30 % of what is left to the wh
 early or late by a clock that is not quite right; and what cannot be read: activity of the units of a GPU, pressure,
 and what /proc shows of a process to its owner only."""
 _REAL = """Real processes with a planted fault each and their healthy twins, on two CPUs and a fake driver. Made by
-`python -m tests.score --tier real`, which needs an idle machine for two and a half hours; with `--kept FOLDER` it can
-be done in parts, and what was recorded is judged anew when rules change. In one of the runs gputop's advice is
-followed, which the other tools have none of, and which is not disturbed.
+`make score`, which needs an idle machine for two and a half hours; with `python -m tests.score --tier real --kept
+FOLDER` it can be done in parts, and what was recorded is judged anew when rules change, in two minutes. In one of the
+runs gputop's advice is followed, which the other tools have none of, and which is not disturbed.
 
 Disturbed are the recordings, as those of simulated servers are, but for the faults, which are as bad as they were. A
 look that comes early or late sees what was recorded by then."""

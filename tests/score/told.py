@@ -50,6 +50,10 @@ was said that would mislead. healthy min: minutes that were watched while nothin
 at warn or above in them. What counts is the last half minute of a fault. Times are seconds, the median and the 95th of
 a hundred. A fault is taken away where that can be done, to see when it is no longer named."""
 
+_COMMAND = """What is counted is what the rules say when a test asks them. The command was asked, too: at the end of a
+recording `gputop diagnose --source FILE --json` led with the same, told and warned of the same, and its exit code was
+that of the worst of it, in"""
+
 
 def _each(runs: Runs, place: int) -> list[str]:
     return list(dict.fromkeys(key[place] for key in runs))
@@ -63,7 +67,7 @@ def _well(which: str, results: Sequence[Result]) -> str:
     """In how many somebody was sent away, though there was something to find."""
     count, of = sum(one.well for one in results), sum(one.mark is not None for one in results)
     return (
-        f"In {count} of {which} {of} runs gputop led with its verdict that the GPU is well, though a fault was planted."
+        f"In {count} of {which} {of} runs gputop led with the verdict that the GPU is well, though a fault was planted."
     )
 
 
@@ -71,11 +75,8 @@ def _commands(runs: Runs) -> Iterator[str]:
     """Whether the command says what the rules do, where it was asked; then each run in which it does not."""
     asked = {name: one.command for (name, _, _), one in runs.items() if one.command is not None}
     if asked:
-        yield (
-            "What is counted are the rules inside a test. `gputop diagnose --source FILE --json` was asked, too: at the "
-            "end of\na recording it led with the same, told and warned of the same, and its exit code was that of the "
-            f"worst, in {sum(not said for said in asked.values())} of\n{len(asked)} runs, healthy twins included."
-        )
+        same = sum(not said for said in asked.values())
+        yield f"{_COMMAND} {same} of {len(asked)} runs, healthy twins included."
     if otherwise := [(name, said) for name, said in asked.items() if said]:
         yield table(("run", "the command and the rules differ in"), otherwise)
 
