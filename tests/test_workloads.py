@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from gputop import thresholds
+from gputop.export.diagnosis import LEAST_S
 from tests.fakenvml import NoCompiler
 from tests.score.marks import Said
 from tests.score.real import alone
 from tests.score.tools import gputop
+from tests.workloads import command
 from tests.workloads.cases import CASES, Bounds
 from tests.workloads.command import Diagnosed, Watch, configured
 from tests.workloads.confine import NotCovered
@@ -124,6 +126,25 @@ def test_the_command_ends_as_what_it_said_is_bad(evening: Evening) -> None:
 def _but_duty(bounds: Bounds) -> Bounds:
     """How busy a device is depends on what else wants the CPUs, five other runs here: only twins can be compared."""
     return {name: bound for name, bound in bounds.items() if name != "duty"}
+
+
+def test_a_watch_begins_anew_where_the_programs_took_too_long_to_get_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, begun = [0.0], []
+
+    class Silent:
+        def __init__(self, environment: dict[str, str], *options: str) -> None:
+            begun.append(now_s[0])
+
+        def kill(self) -> None:
+            pass
+
+    monkeypatch.setattr(command, "Diagnosis", Silent)
+    monkeypatch.setattr(command, "monotonic", lambda: now_s[0])
+    watch = Watch(SECONDS, Path("/nowhere"))
+    with watch.over({}):
+        for now_s[0] in (LEAST_S - SECONDS, LEAST_S - SECONDS + 1):
+            watch.ready()
+    assert begun == [0, LEAST_S - SECONDS + 1]
 
 
 def test_every_case_is_told_apart_from_its_twin_by_a_signal() -> None:

@@ -20,12 +20,14 @@ def page(runs: Runs, plain: str, how: str) -> str:
         how,
         "As they are, by gputop and by simpler rules written anew from what their authors publish:",
         _table(runs, {tool: [key for key in runs if key[1:] == (plain, tool)] for tool in _each(runs, 2)}),
-        _well("these", [runs[key] for key in runs if key[1:] == (plain, "gputop")]),
+        _well("these {} runs", [runs[key] for key in runs if key[1:] == (plain, "gputop")]),
     ]
     if len(variants := _each(runs, 1)) > 1:
         rows = {name: [key for key in runs if key[1:] == (name, "gputop")] for name in variants}
         parts += [f"gputop on the same runs, disturbed{_pooled(runs, plain)}:", _table(runs, rows)]
-        parts.append(_well("the disturbed", [runs[key] for name in variants if name != plain for key in rows[name]]))
+        parts.append(
+            _well("the {} disturbed runs", [runs[key] for name in variants if name != plain for key in rows[name]])
+        )
     parts += [*_commands(runs), _LEGEND]
     if rest := list(_rest(runs)):
         parts += ["What gputop did not lead with, though it was so:", table(("run", "mark", "said instead"), rest)]
@@ -66,9 +68,8 @@ def _table(runs: Runs, rows: Mapping[str, Sequence[tuple[str, str, str]]]) -> st
 def _well(which: str, results: Sequence[Result]) -> str:
     """In how many somebody was sent away, though there was something to find."""
     count, of = sum(one.well for one in results), sum(one.mark is not None for one in results)
-    return (
-        f"In {count} of {which} {of} runs gputop led with the verdict that the GPU is well, though a fault was planted."
-    )
+    runs = which.format(of)
+    return f"In {count} of {runs} gputop led with the verdict that the GPU is well, though a fault was planted."
 
 
 def _commands(runs: Runs) -> Iterator[str]:

@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from gputop.export.diagnosis import LEAST_S
@@ -112,7 +112,7 @@ class Watch:
 
     def ready(self) -> None:
         """All of them train. Where that took too long, it begins anew."""
-        if time.monotonic() - self._began_s > LEAST_S - self._least_s:
+        if monotonic() - self._began_s > LEAST_S - self._least_s:
             self._running.kill()
             self._start()
 
@@ -121,7 +121,7 @@ class Watch:
         self.said = self._running.end(LEAST_S + LATE_S)
 
     def _start(self) -> None:
-        self._began_s = time.monotonic()
+        self._began_s = monotonic()
         self._running = Diagnosis(self._environment, "--for", f"{LEAST_S:.0f}s")
 
 
