@@ -56,7 +56,7 @@ completions: $(VENV)/test  ## write the shell completions anew from the command 
 
 score: $(VENV)/test  ## how often the diagnosis is right: labelled runs, disturbed; then real processes, for two and a half hours
 	$(BIN)/python -m tests.score --land
-	$(BIN)/python -m tests.score --tier real
+	$(BIN)/python -m tests.score --tier real --land
 
 gpu-check: $(VENV)/test  ## on a machine with a GPU: what the driver really answers, and what it costs
 	$(BIN)/python -m tests.gpu_check

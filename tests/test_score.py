@@ -11,9 +11,10 @@ from gputop.model import Gpu, Host
 from tests.judged import Machine
 from tests.score import told
 from tests.score.__main__ import HOW
+from tests.score.disturbed import PLAIN, VARIANTS, bent, no_units
 from tests.score.marks import Result, Said, Truth, marked, total
 from tests.score.moved import moved
-from tests.score.runs import PLAIN, VARIANTS, bent, no_units, played, truth_of
+from tests.score.runs import played, truth_of
 from tests.score.tools import TOOLS
 from tests.score.truths import WELL
 
@@ -84,6 +85,15 @@ def test_a_healthy_run_is_right_where_it_is_said_to_be_well() -> None:
     calm = [one._replace(alarms=frozenset()) for one in run(io_bound=(60, 500))]
     assert (marked(calm, well).mark, marked(calm, well).detect_s, marked(calm, well).false_alarms) == ("right", None, 0)
     assert marked([one._replace(primary=frozenset()) for one in calm], well).mark == "secondary"
+
+
+def test_that_all_is_well_is_counted_where_a_fault_was_planted() -> None:
+    well = [one._replace(primary=frozenset({WELL}), named=one.named | {WELL}) for one in run()]
+    assert (marked(well, FAULT).mark, marked(well, FAULT).well) == ("abstained", True)
+    assert not marked(run(), FAULT).well
+    assert not marked(well, Truth(rule=WELL, well=True, due_s=460)).well
+    beside = [one._replace(named=frozenset({"io-bound", WELL})) for one in well]
+    assert (marked(beside, replace(FAULT, beside=True)).well, marked(beside, FAULT).well) == (False, True)
 
 
 def test_what_was_always_so_is_not_detected_late() -> None:
@@ -164,6 +174,7 @@ def test_the_table_has_a_row_for_each_and_its_place_in_the_manual() -> None:
     text = told.page(runs, "as it is", "How.")
     assert text.count("| gputop ") == 1
     assert "disturbed" not in text
+    assert "In 0 of these 1 runs gputop led with the verdict that the GPU is well" in text
     lossy = {
         ("io-bound", f"{number} lost", "gputop"): Result(mark=mark) for number, mark in enumerate(("right", "wrong"))
     }

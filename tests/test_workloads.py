@@ -1,6 +1,7 @@
 """Real training runs with a planted fault, and their healthy twins: gputop measures what the rules go by.
 
-All play at the same time, watched by one `gputop record`; `python -m tests.workloads` plays every case by itself.
+All play at the same time, watched by one `gputop record` and one `gputop diagnose`; `python -m tests.workloads` plays
+every case by itself.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from gputop import thresholds
+from gputop.export.diagnosis import LEAST_S
 from tests.fakenvml import NoCompiler
 from tests.score.marks import Said
 from tests.score.real import alone
 from tests.score.tools import gputop
+from tests.workloads import command
 from tests.workloads.cases import CASES, Bounds
+from tests.workloads.command import Diagnosed, Watch, configured
 from tests.workloads.confine import NotCovered
 from tests.workloads.signals import Signals, outside, shown, signals
 from tests.workloads.stage import Play, perform
@@ -41,14 +45,24 @@ class Seen:
 
     signals: dict[str, float | None]
     said: list[Said]
+    told: Diagnosed  # of it, by the command at its end
+
+
+@dataclass(frozen=True)
+class Evening:
+    """All of them at once: each case, faulty and healthy, and what the command said of the machine."""
+
+    seen: dict[tuple[str, bool], Seen]
+    told: Diagnosed
 
 
 @pytest.fixture(scope="module")
-def seen() -> dict[tuple[str, bool], Seen]:
-    """Each case, faulty and healthy."""
+def evening(tmp_path_factory: pytest.TempPathFactory) -> Evening:
+    """What rules and command are asked about."""
     plays = [Play(case, healthy) for case in CASES if case.name in NAMES for healthy in (False, True)]
     try:
-        played = perform(*plays, seconds=SECONDS)
+        watch = Watch(SECONDS, configured(tmp_path_factory.mktemp("site"), SOON))
+        played = perform(*plays, seconds=SECONDS, watch=watch)
     except (NoCompiler, NotCovered) as why:
         pytest.skip(f"not covered: {why}")
     for one in played:
@@ -56,10 +70,19 @@ def seen() -> dict[tuple[str, bool], Seen]:
             assert not Path(f"/proc/{root}").exists(), "it is still there"
     limits, unused = thresholds.merged(SOON)
     assert not unused
-    return {
-        (play.case.name, play.healthy): Seen(shown(signals(one)), list(gputop(alone(one, played), lambda: limits)))
+    seen = {
+        (play.case.name, play.healthy): Seen(
+            shown(signals(one)), list(gputop(alone(one, played), lambda: limits)), watch.said.about(one.gpus)
+        )
         for play, one in zip(plays, played, strict=True)
     }
+    return Evening(seen, watch.said)
+
+
+@pytest.fixture
+def seen(evening: Evening) -> dict[tuple[str, bool], Seen]:
+    """Each case, faulty and healthy."""
+    return evening.seen
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -84,9 +107,44 @@ def test_the_verdict_names_the_planted_fault_and_is_silent_on_its_twin(
     assert {rule for one in seen[name, True].said for rule in one.alarms} == set()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_names_the_planted_fault_and_is_silent_on_its_twin(
+    seen: dict[tuple[str, bool], Seen], name: str
+) -> None:
+    (case,) = [case for case in CASES if case.name == name]
+    assert case.plants in seen[name, False].told.primary
+    assert not seen[name, False].told.named & set(case.must_not)
+    assert seen[name, True].told.alarms == set()
+
+
+def test_the_command_ends_as_what_it_said_is_bad(evening: Evening) -> None:
+    told = evening.told
+    assert (told.code, told.due_code) in ((1, 1), (2, 2)), told.errors
+    assert not told.errors
+
+
 def _but_duty(bounds: Bounds) -> Bounds:
     """How busy a device is depends on what else wants the CPUs, five other runs here: only twins can be compared."""
     return {name: bound for name, bound in bounds.items() if name != "duty"}
+
+
+def test_a_watch_begins_anew_where_the_programs_took_too_long_to_get_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, begun = [0.0], []
+
+    class Silent:
+        def __init__(self, environment: dict[str, str], *options: str) -> None:
+            begun.append(now_s[0])
+
+        def kill(self) -> None:
+            pass
+
+    monkeypatch.setattr(command, "Diagnosis", Silent)
+    monkeypatch.setattr(command, "monotonic", lambda: now_s[0])
+    watch = Watch(SECONDS, Path("/nowhere"))
+    with watch.over({}):
+        for now_s[0] in (LEAST_S - SECONDS, LEAST_S - SECONDS + 1):
+            watch.ready()
+    assert begun == [0, LEAST_S - SECONDS + 1]
 
 
 def test_every_case_is_told_apart_from_its_twin_by_a_signal() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.score import real, runs
+from tests.score.disturbed import PLAIN, RECORDED, VARIANTS
 from tests.score.together import synthetic
 from tests.score.told import Runs, land, page
 
@@ -23,9 +25,12 @@ way it is held; a share above one half goes up by 30 % of what is left to the wh
 early or late by a clock that is not quite right; and what cannot be read: activity of the units of a GPU, pressure,
 and what /proc shows of a process to its owner only."""
 _REAL = """Real processes with a planted fault each and their healthy twins, on two CPUs and a fake driver. Made by
-`python -m tests.score --tier real`, which needs an idle machine for two and a half hours; with `--kept FOLDER` it can
-be done in parts, and what was recorded is judged anew when rules change. In one of the runs gputop's advice is
-followed, which the other tools have none of."""
+`make score`, which needs an idle machine for two and a half hours; with `python -m tests.score --tier real --kept
+FOLDER` it can be done in parts, and what was recorded is judged anew when rules change, in two minutes. In one of the
+runs gputop's advice is followed, which the other tools have none of, and which is not disturbed.
+
+Disturbed are the recordings, as those of simulated servers are, but for the faults, which are as bad as they were. A
+look that comes early or late sees what was recorded by then."""
 HOW = {"synthetic": _SYNTHETIC, "real": _REAL}
 
 
@@ -36,21 +41,37 @@ def main() -> int:
     parser.add_argument("--plain", action="store_true", help="not disturbed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="runs at a time")
     parser.add_argument("--kept", type=Path, metavar="FOLDER", help="real: goes on with what is there")
-    parser.add_argument("--land", action="store_true", help="write the table into the manual")
+    parser.add_argument("--no-play", action="store_true", help="real: only what is in that folder")
+    parser.add_argument("--land", action="store_true", help="write the tables into the manual if all was played")
     options = parser.parse_args()
     tier = real if options.tier == "real" else runs
     wanted = [name for name in tier.names() if not options.scenario or any(part in name for part in options.scenario)]
     if not wanted:
         parser.error("no scenario has such a name")
-    variants = [runs.PLAIN.name] if options.plain else list(runs.VARIANTS)
-    made: Runs = dict(
-        real.all_played(wanted, options.kept) if tier is real else synthetic(wanted, variants, options.jobs)
-    )
-    text = page(made, runs.PLAIN.name, HOW[options.tier])
+    how = HOW[options.tier]
+    made: Runs
+    if tier is real:
+        made = real.all_played(wanted, _variants(options, RECORDED), options.kept, plays=not options.no_play)
+        how = f"{how}\n\n{real.twins(made)}"
+    else:
+        made = dict(synthetic(wanted, _variants(options, VARIANTS), options.jobs))
+    text = page(made, PLAIN.name, how)
     print(text)
-    if options.land:
+    if options.land and (part := lacking(made, tier.names(), options.plain)):
+        print(f"not landed, as only a part was played: it lacks {part}", file=sys.stderr)
+    elif options.land:
         land(options.tier, text)
     return 0
+
+
+def _variants(options: argparse.Namespace, all_of: Iterable[str]) -> list[str]:
+    return [PLAIN.name] if options.plain else list(all_of)
+
+
+def lacking(made: Runs, names: Iterable[str], plain: bool) -> str:
+    """What of a tier was not played; a healthy twin may lack, as the page says how many were."""
+    parts = ["the disturbances"] if plain else []
+    return ", ".join((*parts, *(name for name in names if (name, PLAIN.name, "gputop") not in made)))
 
 
 if __name__ == "__main__":

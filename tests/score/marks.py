@@ -10,6 +10,8 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from tests.score.truths import WELL
+
 LOOKED_S = 30.0  # after the truth is due, the mark is what was said for most of these
 SETTLE_S = 10.0  # after a fault ends, until what is said of it counts as late
 MARKS = ("right", "secondary", "symptom", "wrong", "abstained", "silent")
@@ -46,6 +48,8 @@ class Result:
     """One run by one tool."""
 
     mark: str | None = None  # one of MARKS; None where nothing needed to be said
+    well: bool = False  # what leads says that the GPU is well, though something was planted and is not told as due
+    command: str | None = None  # what `gputop diagnose` said otherwise of the recording; None: it was not asked
     said: str = ""  # alarms and what leads, where the mark is not right; of a healthy run all alarms
     misled: tuple[str, ...] = ()  # what must not have been said
     false_alarms: int = 0
@@ -78,6 +82,7 @@ def marked(seen: Sequence[Said], truth: Truth) -> Result:
     cleared = truth.ends_s is not None and last_said is not None and truth.ends_s <= last_said < last_s - SETTLE_S
     return Result(
         mark=mark,
+        well=mark != "right" and truth.rule != WELL and 2 * sum(WELL in one.primary for one in due) > len(due),
         said="" if mark == "right" or not due else ", ".join(sorted(due[-1].alarms | due[-1].primary)) or "nothing",
         detect_s=spans[0][0] - truth.onset_s if spans and not before else None,
         clear_s=last_said - truth.ends_s if cleared and last_said is not None and truth.ends_s is not None else None,

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import json
+import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 from gputop.diagnose.rules import RULES
 from gputop.model import Frame
 from tests.score import followed
+from tests.score.asked import otherwise
+from tests.score.disturbed import PLAIN, RECORDED, disturbed
+from tests.score.kept import TWIN, Kept, NotKept
 from tests.score.marks import LOOKED_S, Result, Truth, marked
-from tests.score.tools import TOOLS
-from tests.score.truths import WELL
+from tests.score.tools import TOOLS, gputop
+from tests.score.truths import BESIDE, WELL
 from tests.workloads.cases import CASES, Case
 from tests.workloads.confine import NotCovered
-from tests.workloads.stage import Cast, Performance, Play, perform, staged, watched
+from tests.workloads.stage import Performance, Play, watched
 
-PLAIN, TWIN = "as it is", "healthy twin"
 LONG_S = 600  # calm cases of at least this are not held up by short ones, nor these by them
-Runs = dict[tuple[str, str, str], Result]  # by workload, variant, tool
+Key = tuple[str, str, str]  # workload or its twin, variant, tool
+Runs = dict[Key, Result]
 
 
 def names() -> list[str]:
@@ -27,64 +31,90 @@ def names() -> list[str]:
     return [*(case.name for case in CASES if case.plants in RULES), followed.NAME]
 
 
-def all_played(wanted: Sequence[str], kept: Path | None = None) -> Runs:
+def all_played(
+    wanted: Sequence[str], variants: Collection[str], folder: Path | None = None, *, plays: bool = True
+) -> Runs:
     """One after the other, as each needs the machine for itself; those that do not, at the same time.
 
-    What was recorded into the folder `kept` is judged anew, not played again: that takes hours.
+    What was recorded into the folder is judged anew, not played again: that takes hours.
     """
-    cases = [case for case in CASES if case.name in wanted]
-    calm = [case for case in cases if case.calm]
-    together = [[case for case in calm if (case.seconds >= LONG_S) is long] for long in (False, True)]
-    groups = [[case] for case in cases if not case.calm] + together
-    runs = {key: result for group in groups if group for key, result in _played(group, kept)}
-    if followed.NAME in wanted:
-        found = _read(kept, followed.NAME) or {(followed.NAME, PLAIN, "gputop"): followed.played()}
-        _write(kept, followed.NAME, found)
-        runs |= found
+    with tempfile.TemporaryDirectory(prefix="recorded-") as scratch:
+        kept = Kept(folder or Path(scratch), plays=plays)
+        runs = dict(_all(wanted, [name for name in RECORDED if name in variants], kept))
+        if followed.NAME in wanted:
+            try:
+                runs[followed.NAME, PLAIN.name, "gputop"] = kept.followed()
+            except NotKept as why:
+                _lacks(followed.NAME, why)
     return runs
 
 
-def _played(cases: Sequence[Case], kept: Path | None) -> Iterator[tuple[tuple[str, str, str], Result]]:
-    """Faulty ones and their twins, by tool; nothing of what this machine cannot play."""
-    both = [Play(case, healthy) for case in cases for healthy in (False, True)]
-    for plays in [both] if len(cases) > 1 else [[play] for play in both]:
-        seconds = max(play.case.seconds for play in plays) + LOOKED_S
-        try:
-            seen = _seen(plays, seconds, kept)
-        except NotCovered as why:
-            if len(cases) == 1:
-                print(f"not covered: {plays[0].case.name}: {why}", flush=True)
-            else:  # one of them is not: the others are played without it
-                for case in cases:
-                    yield from _played([case], kept)
-            return
-        for play, one in zip(plays, seen, strict=True):
-            for tool, result in _judged(play, alone(one, seen)).items():
-                print(f"{play.case.name}, {TWIN if play.healthy else PLAIN}, {tool}: {result}", flush=True)
-                yield (play.case.name, TWIN if play.healthy else PLAIN, tool), result
+def twins(runs: Runs) -> str:
+    """How many of the healthy ones were judged."""
+    all_of = [name for name in names() if name != followed.NAME]
+    judged = {name for name, _, _ in runs}
+    return f"Of the {len(all_of)} healthy twins {sum(_title(name, True) in judged for name in all_of)} were judged."
 
 
-def _seen(plays: Sequence[Play], seconds: float, kept: Path | None) -> list[Performance]:
-    """What is seen of these plays, or was when they were recorded."""
-    if kept is None:
-        return perform(*plays, seconds=seconds)
-    kept.mkdir(parents=True, exist_ok=True)
-    variants = dict.fromkeys(TWIN if play.healthy else PLAIN for play in plays)
-    name = ", ".join((*dict.fromkeys(play.case.name.replace("/", "-") for play in plays), *variants))
-    file, casts = kept / f"{name}.jsonl.gz", kept / f"{name}.json"
-    if not casts.exists():
-        file.unlink(missing_ok=True)
-        casts.write_text(json.dumps(staged(*plays, seconds=seconds, file=file)))
-    return watched(file, [Cast(*cast) for cast in json.loads(casts.read_text())])
+def _all(wanted: Sequence[str], variants: Sequence[str], kept: Kept) -> Iterator[tuple[Key, Result]]:
+    cases = [case for case in CASES if case.name in wanted]
+    calm = [case for case in cases if case.calm]
+    together = [[case for case in calm if (case.seconds >= LONG_S) is long] for long in (False, True)]
+    for group in [*([case] for case in cases if not case.calm), *filter(None, together)]:
+        both = [Play(case, healthy) for case in group for healthy in (False, True)]
+        for plays in [both] if len(group) > 1 else [[play] for play in both]:
+            yield from _played(plays, variants, kept)
 
 
-def _judged(play: Play, frames: Sequence[tuple[float, Frame]]) -> dict[str, Result]:
-    case = play.case
+def _played(plays: Sequence[Play], variants: Sequence[str], kept: Kept) -> Iterator[tuple[Key, Result]]:
+    """These at the same time; nothing of what this machine cannot play."""
+    try:
+        file, casts = kept.recording(plays, max(play.case.seconds for play in plays) + LOOKED_S)
+    except (NotCovered, NotKept) as why:
+        if len(plays) == 1:
+            _lacks(_title(plays[0].case.name, plays[0].healthy), why)
+        else:  # one of them cannot be: the others are played without it
+            for play in plays:
+                yield from _played([play], variants, kept)
+        return
+    seen = watched(file, casts)
+    command = otherwise(file, [update.frame for update in seen[0].updates])
+    for play, one in zip(plays, seen, strict=True):
+        title, frames = _title(play.case.name, play.healthy), alone(one, seen)
+        for (variant, tool), result in _judged(play, frames, variants):
+            if variant == PLAIN.name:
+                print(f"{title}, {tool}: {result}", flush=True)
+            asked = (variant, tool) == (PLAIN.name, "gputop")
+            yield (title, variant, tool), replace(result, command=command) if asked else result
+
+
+def _judged(
+    play: Play, frames: Sequence[tuple[float, Frame]], variants: Sequence[str]
+) -> Iterator[tuple[tuple[str, str], Result]]:
+    """By variant and tool: gputop judges all of them, the others what is as it was."""
+    truth = truth_of(play.case, play.healthy)
+    for name in variants:
+        how = RECORDED[name]
+        for tool in TOOLS if how is PLAIN else ("gputop",):
+            looks = disturbed(frames, how, Random(f"{_title(play.case.name, play.healthy)} {name}"))
+            said = gputop(looks, how.limits) if tool == "gputop" else TOOLS[tool](looks)
+            yield (name, tool), marked(list(said), truth)
+
+
+def truth_of(case: Case, healthy: bool) -> Truth:
+    """What is so of a workload, or of its twin."""
     # what must not be said of the fault may be what is so of its twin: that it is well
-    never = tuple({*case.must_not, case.plants} - {WELL}) if play.healthy else case.must_not
-    rule = None if play.healthy else case.plants
-    truth = Truth(rule=rule, well=play.healthy, due_s=float(case.seconds), never=never)
-    return {tool: marked(list(judge(iter(frames))), truth) for tool, judge in TOOLS.items()}
+    never = tuple({*case.must_not, case.plants} - {WELL}) if healthy else case.must_not
+    rule = None if healthy else case.plants
+    return Truth(rule=rule, well=healthy, beside=rule in BESIDE, due_s=float(case.seconds), never=never)
+
+
+def _title(name: str, healthy: bool) -> str:
+    return f"{name}, {TWIN}" if healthy else name
+
+
+def _lacks(title: str, why: Exception) -> None:
+    print(f"not {'played' if isinstance(why, NotCovered) else 'judged'}: {title}: {why}", flush=True)
 
 
 def alone(one: Performance, played: Sequence[Performance]) -> list[tuple[float, Frame]]:
@@ -110,23 +140,3 @@ def _without(others: set[int], frame: Frame, gpus: Collection[str]) -> Frame:
         processes=stay,
         jobs=tuple(job for job in frame.jobs if known & {*job.ranks, *job.members}),
     )
-
-
-def _file(kept: Path, name: str) -> Path:
-    return kept / f"{name.replace('/', '-')}.json"
-
-
-def _read(kept: Path | None, name: str) -> Runs:
-    if kept is None or not _file(kept, name).exists():
-        return {}
-    return {
-        (name, variant, tool): Result(**{**result, "misled": tuple(result["misled"])})
-        for variant, tool, result in json.loads(_file(kept, name).read_text())
-    }
-
-
-def _write(kept: Path | None, name: str, runs: Runs) -> None:
-    if kept and runs:
-        kept.mkdir(parents=True, exist_ok=True)
-        rows = [(variant, tool, asdict(result)) for (_, variant, tool), result in runs.items()]
-        _file(kept, name).write_text(json.dumps(rows))

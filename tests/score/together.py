@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from tests.score import runs
+from tests.score.disturbed import PLAIN
 from tests.score.marks import Result
 from tests.score.tools import TOOLS
 
@@ -28,7 +29,7 @@ def synthetic(wanted: list[str], variants: list[str], at_once: int) -> Iterator[
 
 def _one(asked: tuple[str, str]) -> list[tuple[Key, Result]]:
     name, variant = asked
-    tools = TOOLS if variant == runs.PLAIN.name else ("gputop",)
+    tools = TOOLS if variant == PLAIN.name else ("gputop",)
     return [((name, variant, tool), result) for tool, result in runs.played(name, variant, tools).items()]
 
 

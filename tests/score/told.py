@@ -20,11 +20,15 @@ def page(runs: Runs, plain: str, how: str) -> str:
         how,
         "As they are, by gputop and by simpler rules written anew from what their authors publish:",
         _table(runs, {tool: [key for key in runs if key[1:] == (plain, tool)] for tool in _each(runs, 2)}),
+        _well("these {} runs", [runs[key] for key in runs if key[1:] == (plain, "gputop")]),
     ]
     if len(variants := _each(runs, 1)) > 1:
         rows = {name: [key for key in runs if key[1:] == (name, "gputop")] for name in variants}
         parts += [f"gputop on the same runs, disturbed{_pooled(runs, plain)}:", _table(runs, rows)]
-    parts.append(_LEGEND)
+        parts.append(
+            _well("the {} disturbed runs", [runs[key] for name in variants if name != plain for key in rows[name]])
+        )
+    parts += [*_commands(runs), _LEGEND]
     if rest := list(_rest(runs)):
         parts += ["What gputop did not lead with, though it was so:", table(("run", "mark", "said instead"), rest)]
     return "\n\n".join(parts) + "\n"
@@ -40,10 +44,17 @@ def land(tier: str, text: str) -> None:
 
 _LEGEND = """right: the cause that was planted leads, or is told where it never leads; of a healthy server it is said
 that it is well. secondary: it is named, but something else leads. symptom: it is only said that the GPU waits, or what
-was planted with it and says less: slow input without its cause, a hot card without whom it delays. must not: runs in
-which something was said that would mislead. healthy min: minutes that were watched while nothing was wrong. False
-alarms are findings at warn or above in them. What counts is the last half minute of a fault. Times are seconds, the
-median and the 95th of a hundred. A fault is taken away where that can be done, to see when it is no longer named."""
+was planted with it and says less: slow input without its cause, a hot card without whom it delays. wrong: something
+else is told at warn or above, and the cause that was planted is not. abstained: nothing is told at warn or above, and
+the rule that should speak says what it lacks. silent: nothing is told at warn or above, and that rule does not say why.
+Beside both it may be told that the GPU is well, which is counted below each table. must not: runs in which something
+was said that would mislead. healthy min: minutes that were watched while nothing was wrong. False alarms are findings
+at warn or above in them. What counts is the last half minute of a fault. Times are seconds, the median and the 95th of
+a hundred. A fault is taken away where that can be done, to see when it is no longer named."""
+
+_COMMAND = """What is counted is what the rules say when a test asks them. The command was asked, too: at the end of a
+recording `gputop diagnose --source FILE --json` led with the same, told and warned of the same, and its exit code was
+that of the worst of it, in"""
 
 
 def _each(runs: Runs, place: int) -> list[str]:
@@ -52,6 +63,23 @@ def _each(runs: Runs, place: int) -> list[str]:
 
 def _table(runs: Runs, rows: Mapping[str, Sequence[tuple[str, str, str]]]) -> str:
     return table(HEAD, (_row(name, total([runs[key] for key in keys])) for name, keys in rows.items() if keys))
+
+
+def _well(which: str, results: Sequence[Result]) -> str:
+    """In how many somebody was sent away, though there was something to find."""
+    count, of = sum(one.well for one in results), sum(one.mark is not None for one in results)
+    runs = which.format(of)
+    return f"In {count} of {runs} gputop led with the verdict that the GPU is well, though a fault was planted."
+
+
+def _commands(runs: Runs) -> Iterator[str]:
+    """Whether the command says what the rules do, where it was asked; then each run in which it does not."""
+    asked = {name: one.command for (name, _, _), one in runs.items() if one.command is not None}
+    if asked:
+        same = sum(not said for said in asked.values())
+        yield f"{_COMMAND} {same} of {len(asked)} runs, healthy twins included."
+    if otherwise := [(name, said) for name, said in asked.items() if said]:
+        yield table(("run", "the command and the rules differ in"), otherwise)
 
 
 def _pooled(runs: Runs, plain: str) -> str:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +19,11 @@ from gputop.monitor import Monitor, Update
 from gputop.record.recording import Recording
 from tests.fakenvml import Fake
 from tests.workloads.cases import Case
+from tests.workloads.command import ROOT, Watch, put_first
 from tests.workloads.device import ACCOUNTS
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 CPUS = 2
-PRIORITY = -10
 START_S = 90.0  # importing torch four times on two busy CPUs
 HOG = "while True: pass"
 # a command that is held to the first CPUs this process may use
@@ -60,11 +59,11 @@ class Performance:
     since_s: float
 
 
-def perform(*plays: Play, seconds: float) -> list[Performance]:
+def perform(*plays: Play, seconds: float, watch: Watch | None = None) -> list[Performance]:
     """Plays them at the same time, each on its own GPUs, and watches. NotCovered where this machine cannot."""
     with tempfile.TemporaryDirectory(prefix="recorded-") as folder:
         file = Path(folder) / "recorded.jsonl"
-        return watched(file, staged(*plays, seconds=seconds, file=file))
+        return watched(file, staged(*plays, seconds=seconds, file=file, watch=watch))
 
 
 def watched(file: Path, casts: Iterable[Cast]) -> list[Performance]:
@@ -73,8 +72,8 @@ def watched(file: Path, casts: Iterable[Cast]) -> list[Performance]:
     return [Performance(updates, *cast) for cast in casts]
 
 
-def staged(*plays: Play, seconds: float, file: Path) -> list[Cast]:
-    """Plays them at the same time, each on its own GPUs, while gputop records them into a new file."""
+def staged(*plays: Play, seconds: float, file: Path, watch: Watch | None = None) -> list[Cast]:
+    """Plays them at the same time, each on its own GPUs, while gputop records them into a new file, and a watch."""
     with tempfile.TemporaryDirectory(prefix="workload-") as name:
         folder, started, first = Path(name), [], 0
         fake = Fake(folder / "driver", gpus=sum(play.case.gpus for play in plays))
@@ -82,14 +81,19 @@ def staged(*plays: Play, seconds: float, file: Path) -> list[Cast]:
             for play in plays:
                 gpus = range(first, first := first + play.case.gpus)
                 started.append((start(play, seconds, folder, {gpu: fake.lend(gpu) for gpu in gpus}, stack), gpus))
+            stack.enter_context(watch.over(fake.env()) if watch else nullcontext())
             for roots, _ in started:
                 ready(roots)
+            if watch:
+                watch.ready()
             if any(play.case.neighbour and not play.healthy for play in plays):
                 for _ in range(2 * CPUS):
                     command = (sys.executable, "-c", _PINNED, sys.executable, "-S", "-c", HOG)
                     stack.enter_context(_process(command, folder, dict(os.environ), []))
             since_s = time.time()
             _record(fake, seconds, file)
+            if watch:
+                watch.end()
         return [Cast([root.pid for root in roots], list(map(str, gpus)), since_s) for roots, gpus in started]
 
 
@@ -135,7 +139,7 @@ def _process(
             command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=sink, start_new_session=True
         )
     started.append(process)
-    _put_first(process.pid)
+    put_first(process.pid)
     try:
         yield
         if process.poll() is not None:
@@ -149,13 +153,6 @@ def _process(
                 pass
         process.wait()
         process.stdout.close()
-
-
-def _put_first(pid: int) -> None:
-    """Whoever else works on this machine shall not change what is measured, where that is permitted."""
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, PRIORITY)
-        Path(f"/proc/{pid}/autogroup").write_text(str(PRIORITY))
 
 
 def _descendants(pid: int) -> list[int]:
@@ -183,7 +180,7 @@ def _record(fake: Fake, seconds: float, file: Path) -> None:
     command = [sys.executable, "-m", "gputop", "record", "--gpm", "on", "--for", f"{seconds:.0f}s", str(file)]
     unheard = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, env=fake.env(), start_new_session=True, **unheard) as recorder:
-        _put_first(recorder.pid)
+        put_first(recorder.pid)
         try:
             _, errors = recorder.communicate(timeout=seconds + 60)
         finally:
