@@ -27,24 +27,18 @@ def _turned(job: Job, dials: dict[str, Any]) -> Job:
     return replace(job, work=(*reversed(before), (from_s, replace(work, **dials))))
 
 
-def served(name: str, **parameters: Any) -> Scenario:
-    """A scenario with other parameters of `Server`."""
-    scenario = SCENARIOS[name]
-    return replace(scenario, server=replace(scenario.server, **parameters))
-
-
 def looks(
     scenario: Scenario,
     until_s: float,
     from_s: float = FROM_S,
     each_s: int = EACH_S,
-    seen: Callable[[Frame], Frame] = lambda frame: frame,
+    seen: Callable[[Frame], Frame] | None = None,
 ) -> Iterator[tuple[float, Verdict]]:
-    """What is said at each look, and when on the scenario's clock. `seen`: what of a frame is to be seen."""
+    """What is said at each look, and when on the scenario's clock. `seen`: what of a frame is seen, if not all."""
     demo = Demo(scenario, pace=False, anchor_s=1_795_185_127.0, at_s=0.0)
     times = range(int(from_s), int(until_s), each_s)
-    frames = (seen(demo.frame(float(t))) for t in times)
-    for frame, verdict in judged(frames):
+    frames = (demo.frame(float(t)) for t in times)
+    for frame, verdict in judged(map(seen, frames) if seen else frames):
         yield frame.mono_s - scenario.server.uptime_s, verdict
 
 

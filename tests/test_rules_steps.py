@@ -23,7 +23,7 @@ SETTLED_S, END_S = 216.0, 250.0  # the last to speak does so 45 s + 30 s after t
 def play(scenario: Scenario, period_s: float, *, rough: bool = False) -> Seen:
     """Each look. The simulated driver tells of one second: of longer steps, frames 2 s apart would see too little."""
     each_s = 1 if rough or period_s > 1 else 2
-    return tuple(looks(scenario, END_S, each_s=each_s, **({"seen": coarse} if rough else {})))
+    return tuple(looks(scenario, END_S, each_s=each_s, seen=coarse if rough else None))
 
 
 def held_to(wanted: set[str], seen: Seen, about: object) -> None:
