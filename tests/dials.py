@@ -52,6 +52,11 @@ def alarms(verdict: Verdict) -> set[str]:
     return {one.rule for one in verdict.findings if one.severity != "info"}
 
 
+def leading(verdict: Verdict) -> set[str]:
+    """The rules that lead, with what they come from."""
+    return {rule for one in verdict.findings if one.primary for rule in (one.rule, *one.causes)}
+
+
 def coarse(frame: Frame) -> Frame:
     """Of a driver without a buffer: how busy its GPUs are it tells once a second."""
     return replace(frame, gpus=tuple(replace(gpu, busy_samples=()) for gpu in frame.gpus))

@@ -9,7 +9,7 @@ import pytest
 
 from gputop import thresholds
 from gputop.demo.server import Scenario
-from tests.dials import alarms, coarse, looks, said, turned
+from tests.dials import alarms, coarse, leading, looks, said, turned
 from tests.judged import Seen
 
 CAUSES = ("starved-cpu-idle", "starved-cpu-saturated", "loader-in-main", "io-bound", "starved-cause-unknown")
@@ -17,13 +17,17 @@ PERIODS_S = (0.1, 0.17, 0.22, 0.25, 0.3, 0.4, 0.5, 0.8, 1.3, 2.0)
 DUTIES = (0.45, 0.6, 0.75)
 JITTERS = (0.02, 0.1)
 HARDLY = 0.86  # a duty that no rule minds: findings leave at less
-SETTLED_S, END_S = 216.0, 250.0  # the last to speak does so 45 s + 30 s after the onset at 120 s
+OTHERS = (
+    "openblas-on-intel", "cpu-quota", "cpu-slow", "neighbour", "threads-process", "io-small-files", "network-fs-bound",
+    "head-of-line", "sync-log-stall", "memory-pressure", "seen-inside",
+)  # fmt: skip
+START_S, SETTLED_S, END_S = 90.0, 220.0, 246.0  # the last to speak does so 45 s + 30 s after the onset at 120 s
 
 
 def play(scenario: Scenario, period_s: float, *, rough: bool = False) -> Seen:
     """Each look. The simulated driver tells of one second: of longer steps, frames 2 s apart would see too little."""
     each_s = 1 if rough or period_s > 1 else 2
-    return tuple(looks(scenario, END_S, each_s=each_s, seen=coarse if rough else None))
+    return tuple(looks(scenario, END_S, START_S, each_s=each_s, seen=coarse if rough else None))
 
 
 def held_to(wanted: set[str], seen: Seen, about: object) -> None:
@@ -53,6 +57,15 @@ def test_nothing_is_named_where_next_to_nothing_is_lost(rule: str, period_s: flo
     assert thresholds.shipped()["starved"]["duty_exit"] < HARDLY
     jitter = JITTERS[PERIODS_S.index(period_s) % 2]
     held_to(set(), play(turned(rule, period_s=period_s, duty=HARDLY, jitter=jitter), period_s), jitter)
+
+
+@pytest.mark.parametrize("rule", OTHERS)
+@pytest.mark.parametrize("period_s", PERIODS_S[1:-1:2])
+def test_other_causes_lead_in_steps_of_any_length(rule: str, period_s: float) -> None:
+    """They lead, or are what the one that leads comes from."""
+    seen = play(turned(rule, period_s=period_s, duty=0.65), period_s)
+    late = [(t, verdict) for t, verdict in seen if t >= SETTLED_S]
+    assert all(rule in leading(verdict) for _, verdict in late), said(late, leading)
 
 
 @pytest.mark.parametrize("period_s", PERIODS_S)
