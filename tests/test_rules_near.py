@@ -61,7 +61,7 @@ def _waits(percent: float) -> Pressure:
     return Pressure(some_percent=percent, full_percent=0.0, some_avg10_percent=percent)
 
 
-SHORT: dict[str, Any] = {"period_s": 0.1}  # steps that a sample of the driver cannot tell from a constant load
+SHORT: dict[str, Any] = {"period_s": 0.1}  # ten steps in each second: all seconds are alike
 FEW_WAIT: dict[str, Any] = {
     "loader_read": 30e6,
     "loader_blocked": 25,
@@ -72,7 +72,7 @@ USAGE = (
     Near("gpu-idle-cpu-busy", "cores", ABOVE, work("gpu-idle-cpu-busy", "main_cpu", 100), until_s=260),
     Near("gpu-idle-cpu-busy", "busy_percent", BELOW, work("gpu-idle-cpu-busy", "duty", 0.01, **SHORT), until_s=280),
     Near("stack-vs-gpu", "years", ABOVE, jobs.aged),
-    Near("gpu-unused-in-job", "others_percent", ABOVE, work("gpu-unused-in-job", "duty", 0.01), 0.1, 1100, 0, 5),
+    Near("gpu-unused-in-job", "others_percent", ABOVE, jobs.unused, until_s=1100, from_s=0, each_s=5),
 )
 FEED = (
     Near("loader-in-main", "main", ABOVE, work("loader-in-main", "main_cpu", 100)),

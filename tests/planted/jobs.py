@@ -103,8 +103,13 @@ def starting(age_s: float) -> Scenario:
     return of_job(scenario, work=((began_s, job.work[0][1]),), started_s=began_s - 11)
 
 
+def unused(percent: float) -> Scenario:
+    """A job on two of its four GPUs, and these busy for so much of the time."""
+    return turned("gpu-unused-in-job", duty=percent / 100)
+
+
 def aged(years: float) -> Scenario:
-    """A PyTorch that came out so long ago, at the time that the simulated server has."""
+    """A PyTorch that is so old at the time of the simulated server; there is none of every age."""
     versions = {2.2: "2.5.1+cu124", 1.8: "2.6.0+cu124"}
     return of_job(SCENARIOS["stack-vs-gpu"], torch=(versions[round(years, 1)], "12.4"))
 

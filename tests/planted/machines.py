@@ -1,4 +1,4 @@
-"""The same of what is around a job: CPUs, stores, memory, cards, and the monitor."""
+"""What is around a job, with one dial at a threshold: CPUs, stores, memory, cards, and the monitor."""
 
 from __future__ import annotations
 
@@ -49,11 +49,8 @@ def far_server(rtt_s: float) -> Scenario:
 def small_reads(mean: float) -> Scenario:
     """Reads of that size, so many that the disk can no more."""
     scenario = turned("io-small-files", read_size=mean)
-    (first, *others) = (
-        replace(one, calls_per_s=8 * 11.25e6 / mean / 0.9) if one.path == "/scratch" else one
-        for one in scenario.server.stores
-    )
-    return replace(scenario, server=replace(scenario.server, stores=(first, *others)))
+    disk = replace(scenario.server.stores[0], calls_per_s=8 * 11.25e6 / mean / 0.9)
+    return replace(scenario, server=replace(scenario.server, stores=(disk, DATA, ROOT)))
 
 
 def saving(written: float) -> Scenario:
