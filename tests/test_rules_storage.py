@@ -86,6 +86,14 @@ def test_io_bound_says_what_waits_for_what_and_where_to_put_the_data() -> None:
     assert finding.steps[-1].command == "iostat -x 1 nvme0n1"
 
 
+def test_pressure_is_told_by_what_decided() -> None:
+    pressure = Pressure(some_percent=20.0, full_percent=12.0)
+    finding = found(machine(host={**calm(29.0), "io_pressure": pressure}).verdict(42), "io-bound")
+    assert finding is not None
+    told = [(item.text, item.value, item.limit) for item in finding.evidence if item.text.startswith("every task")]
+    assert told == [("every task waits for storage 12 % of the time", 12.0, 10)]
+
+
 def test_the_disk_that_is_read_from_is_the_one_of_the_window_not_of_the_moment() -> None:
     def disks(t: float) -> tuple[Disk, ...]:
         system = replace(QUIET, name="sda", read_bytes_per_s=1e4, busy_percent=1.0)

@@ -150,11 +150,12 @@ def _fills(view: View, trainer: Trainer, share: float | None) -> Iterator[Eviden
 
 def _around(view: View) -> Iterator[Evidence]:
     some, full = view.mean("host", "io_pressure", WINDOW_S), view.mean("host", "io_pressure_full", WINDOW_S)
-    if some is not None and (
-        view.above(some, "storage.pressure_percent") or view.above(full, "storage.full_pressure_percent")
-    ):
+    if some is not None and view.above(some, "storage.pressure_percent"):
         limit = view.limit("storage.pressure_percent")
         yield Evidence(text=f"io pressure {some:.0f} %", value=some, unit="%", limit=limit)
+    elif full is not None and view.above(full, "storage.full_pressure_percent"):
+        limit = view.limit("storage.full_pressure_percent")
+        yield Evidence(text=f"every task waits for storage {full:.0f} % of the time", value=full, unit="%", limit=limit)
     drive = sources.drive(view)
     if drive is None:
         return

@@ -1,0 +1,1 @@
+"""Scenarios with one dial at the value of a threshold."""
