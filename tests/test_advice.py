@@ -282,19 +282,6 @@ def test_keys_choose_mute_copy_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     play(scene, ALL.frame, past=minute(ALL.frame))
 
 
-def test_where_there_is_one_line_it_is_of_the_finding_that_keys_act_on() -> None:
-    async def scene(stage: Stage) -> None:
-        stage.app.main.show(ALL)
-        await stage.press("a")
-        first = [line for line in stage.lines if line.startswith(">")]
-        await stage.press("down")
-        second = [line for line in stage.lines if line.startswith(">")]
-        assert (len(first), len(second)) == (1, 1)
-        assert first != second
-
-    play(scene, ALL.frame, size=(40, 12), past=minute(ALL.frame))
-
-
 def test_whom_the_chosen_finding_is_about_is_marked() -> None:
     async def scene(stage: Stage) -> None:
         stage.app.main.show(ALL)

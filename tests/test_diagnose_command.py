@@ -25,7 +25,7 @@ from gputop.model import Frame, Note
 from gputop.monitor import Update
 from tests.fakenvml import Fake, NoCompiler
 from tests.judged import Machine, refused
-from tests.score.runs import STRANGER, no_units
+from tests.score.disturbed import STRANGER, no_units
 from tests.watching import running
 
 pytestmark = pytest.mark.waits
@@ -81,20 +81,6 @@ def test_the_exit_code_says_how_bad_it_is(recorded: Recorded, busy: float, code:
     (of,) = told["classes"]
     assert list(of) == ["pid", "class", "margin", "path"]
     assert of["path"][0] == {"question": "is its GPU used?", "answer": f"yes, {busy:.0f}% busy"}
-
-
-@pytest.mark.parametrize("denied", [False, True])
-def test_a_gpu_of_which_nothing_is_said_for_want_of_a_signal_is_not_well(recorded: Recorded, denied: bool) -> None:
-    """Hardly any of it works, and whether that is waiting for other ranks may not be read."""
-    trainer = refused("world_size") if denied else {}
-    units = {"sm_active_percent": 1.0, "tensor_percent": 0.0, "dram_percent": 0.0}
-    done = diagnose("--source", recorded(Machine(gpu=units, trainer=trainer).frame, 180))
-    if denied:
-        assert done.returncode == 3
-        assert "GPU 0 could not be judged" in done.stdout
-    else:
-        assert done.returncode == 1
-        assert "busy-not-effective" in done.stdout
 
 
 def test_text_and_markdown_are_as_they_were(recorded: Recorded, golden: Callable[[str, str], None]) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -33,79 +32,6 @@ def finding(name: str, severity: Severity = "warn", subject: Subject = GPU, **mo
 def of_process(name: str, identity: Identity = A, job: str | None = "j", **more: object) -> Finding:
     gpus = (f"G{identity.pid}",)
     return finding(name, subject=Subject(kind="process", gpus=gpus, processes=(identity,), job=job), **more)
-
-
-class Steadied:
-    """A rule's answers, second by second."""
-
-    def __init__(self, on_s: float = 30.0) -> None:
-        self.steady, self.on_s, self.now_s = Steady(), on_s, 0.0
-
-    def run(self, seconds: int, holds: Callable[[int], bool] | bool = True, severity: Severity = "warn") -> list[float]:
-        """The seconds at which it was on the screen."""
-        shown = []
-        for second in range(seconds):
-            self.now_s += 1
-            yes = holds if isinstance(holds, bool) else holds(second)
-            self.last = self.steady.take([(finding("thermal", severity), self.on_s)] if yes else [], self.now_s, 1.0)
-            shown += [self.now_s] if self.last else []
-        return shown
-
-
-def test_it_comes_when_it_held_for_most_of_the_on_window() -> None:
-    one = Steadied()
-    assert one.run(23) == []
-    assert one.run(1) == [24]
-    assert one.last[0].since_s == 24
-
-
-@pytest.mark.parametrize(("missed", "comes"), [(7, True), (4, False)])
-def test_now_and_then_is_not_most_of_the_time(missed: int, comes: bool) -> None:
-    assert bool(Steadied().run(300, lambda second: second % missed != 0)) is comes
-
-
-def test_it_leaves_after_the_off_window_and_not_before() -> None:
-    one = Steadied()
-    one.run(60)
-    assert one.run(44, False) == [60 + second for second in range(1, 45)]
-    assert one.run(5, False) == []
-
-
-def test_one_bad_look_makes_nothing_worse() -> None:
-    """Where looks are rare, one of them may stand for most of a window."""
-    steady, shown = Steady(), []
-    for look in range(30):
-        severity: Severity = "crit" if look == 14 else "warn"
-        shown = steady.take([(finding("thermal", severity), 30.0)], 5.0 * look, 5.0)
-        assert {one.severity for one in shown} <= {"warn"}
-    assert shown
-
-
-def test_it_is_shown_for_a_quarter_of_a_minute_at_least() -> None:
-    one = Steadied(on_s=2)
-    first = one.run(4)[0]
-    left = one.run(30, False)[-1]
-    assert left - first == pytest.approx(15, abs=1)
-
-
-def test_a_flicker_in_the_middle_does_not_begin_anew() -> None:
-    one = Steadied()
-    one.run(60)
-    one.run(20, False)
-    one.run(1)
-    assert one.last[0].since_s == 81
-
-
-def test_severity_rises_a_level_an_on_window_and_falls_after_the_off_window() -> None:
-    one = Steadied()
-    one.run(40, severity="info")
-    levels = [one.last[0].severity for _ in range(80) if one.run(1, severity="crit")]
-    assert [(now, then) for now, then in pairwise(levels) if now != then] == [("info", "warn"), ("warn", "crit")]
-    assert levels.index("crit") - levels.index("warn") == 30
-    one.run(44, severity="info")
-    assert one.last[0].severity == "crit"
-    one.run(2, severity="info")
-    assert one.last[0].severity == "info"
 
 
 def test_a_change_of_phase_begins_anew_what_is_not_shown() -> None:

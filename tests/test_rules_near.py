@@ -16,9 +16,9 @@ from gputop.demo.server import GIB
 from gputop.diagnose.rules import RULES
 from gputop.model import Pressure
 from tests.dials import looks, named, said
-from tests.planted import jobs, machines
-from tests.planted.machines import VRAM
-from tests.planted.makers import Made, always, gpus, machine, work
+from tests.near import jobs, machines
+from tests.near.machines import VRAM
+from tests.near.makers import Made, always, gpus, machine, work
 
 ABOVE, BELOW = 1, -1
 LATE_S = 14.0  # of the end, in which what was planted is told all the time

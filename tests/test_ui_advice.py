@@ -96,3 +96,16 @@ def test_beside_the_advice_alone_a_hint_names_keys_that_show_the_processes() -> 
 )
 def test_a_limit_reads_as_the_number_beside_it(limit: float, text: str, said: str) -> None:
     assert told.limit(Evidence(text=text, value=1.0, unit="B/s", limit=limit)) == said
+
+
+def test_where_there_is_one_line_it_is_of_the_finding_that_keys_act_on() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.app.main.show(ALL)
+        await stage.press("a")
+        first = [line for line in stage.lines if line.startswith(">")]
+        await stage.press("down")
+        second = [line for line in stage.lines if line.startswith(">")]
+        assert (len(first), len(second)) == (1, 1)
+        assert first != second
+
+    play(scene, ALL.frame, size=(40, 12), past=minute(ALL.frame))

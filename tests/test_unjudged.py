@@ -126,3 +126,13 @@ def test_a_finding_of_a_demo_is_no_older_than_what_was_judged() -> None:
     assert monitor.judged_s < demo.scenario.server.uptime_s + demo.at_s, "its past is judged, too"
     oldest_s = max(finding.since_s for finding in last.findings)
     assert oldest_s <= last.frame.mono_s - monitor.judged_s + EVERY_S
+
+
+@pytest.mark.parametrize("denied", [False, True])
+def test_a_gpu_of_which_nothing_is_said_for_want_of_a_signal_is_not_well(denied: bool) -> None:
+    """Hardly any of it works, and whether that is waiting for other ranks may not be read."""
+    trainer = refused("world_size") if denied else {}
+    units = {"sm_active_percent": 1.0, "tensor_percent": 0.0, "dram_percent": 0.0}
+    found = told(Machine(gpu=units, trainer=trainer).frame, 180)
+    assert found.doubt == ("GPU 0 could not be judged" if denied else "")
+    assert found.code == (0 if denied else 1)

@@ -17,7 +17,7 @@ MOST_FRAMES = 200_000
 _PY_SPY = re.compile(r'(?:Process (\d+) )?Thread (\S+)(?: "(.*)")?', re.DOTALL)
 _PROCESS, _THREAD = re.compile(r"process (\d+):"), re.compile(r"thread \((\S+)\)(?:: ?(.*))?", re.DOTALL)
 _OURS = re.compile(r"(.*) \((\d+)(?: of (\d+))?\)", re.DOTALL)
-_JSON = re.compile(r'[\ufeff\s]*(?:\{\s*(?:["}]|\Z)|\[\s*(?:[{\]]|\Z))')
+_JSON = re.compile(r'[\ufeff\s]*(?:\{\s*(?:"[^"\n]*(?:"\s*:|\Z)|\}\s*\Z|\Z)|\[\s*(?:\{|\]\s*\Z|\Z))')
 _MILLISECONDS = {"seconds": 1e3, "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6}
 
 

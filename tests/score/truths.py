@@ -78,6 +78,7 @@ EXPECTED = {
     "thermal": Expected("thermal", "warn", ("power", "clocks-low")),
     "power": Expected("power", "warn", ("thermal", "clocks-low")),
     "clocks-low": Expected("clocks-low", "warn", ("thermal", "power")),
+    "pcie-degraded": Expected("pcie-degraded", "warn", ("h2d-transfer-bound", "hw-errors")),
     "seen-inside": Expected("seen-inside", "warn", ("loader-in-main", "overhead-bound", "small-job", "head-of-line")),
 }
 # what is told beside whatever leads, and never leads itself
@@ -85,7 +86,6 @@ BESIDE = {
     "cold-cache": Expected("cold-cache", "info", ("starved-cpu-idle",), mild=("io-bound",), over_s=400.0),
     "workers-oversized": Expected("workers-oversized", "info", ("starved-cpu-saturated", "head-of-line")),
     "persistence-off": Expected("persistence-off", "info", ("hw-errors",)),
-    "pcie-degraded": Expected("pcie-degraded", "warn", ("h2d-transfer-bound", "hw-errors")),
     "mig-visibility": Expected("mig-visibility", "info", ("no-cuda-context", "zombie-memory")),
     "self-overhead": Expected("self-overhead", "info", ("neighbour",)),
     "blind-spots": Expected("blind-spots", "info", ("openblas-on-intel", "io-bound", "starved-cpu-idle")),
