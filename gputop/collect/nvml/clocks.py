@@ -27,7 +27,7 @@ def mhz(value: int) -> float | None:
     return float(value) if 0 <= value < 10_000 else None
 
 
-@probe(every_s=1, fills=("sm_clock_mhz",))
+@probe(every_s=2, fills=("sm_clock_mhz",))
 def sm_clock(card: Card) -> Answers:
     """Clock of the multiprocessors."""
     return {"sm_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _SM))}
