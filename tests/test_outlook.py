@@ -40,6 +40,7 @@ def test_whatever_makes_a_rule_surer_has_a_key_that_looks_for_it(rule: str) -> N
 
 def test_it_says_for_how_long_and_by_which_limits_it_must_not_hold() -> None:
     limits = {"saturation": (0.6, 0.66), "starved.duty": (0.8, 0.85), "loader_cpu": (0.8, 0.72)}
+    limits |= {"starved-cpu-idle.loader_cpu": (0.8, 0.72)}  # the same, as somebody else asks for it
     said = lines(found(), leaving=lambda rule: (45.0, limits if rule == "starved-cpu-idle" else {}))
     at = said.index("it leaves after 45s in which it does not hold")
     assert [line.split()[:5] for line in said[at + 1 :] if "until" in line] == [

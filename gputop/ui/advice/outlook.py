@@ -37,9 +37,11 @@ def _confirming(finding: Finding) -> frozenset[str]:
 def limits(rule: str, known: Mapping[str, tuple[float, float]]) -> Iterator[list[Run]]:
     """What a rule holds numbers against: each limit, where it is for leaving, and, from `MEANING` on, what it means."""
     written = thresholds.written()
-    for name, (limit, leaving) in known.items():
+    # a rule asks for a number of its own by its name, what serves several rules by that of its table, too
+    once = {name if "." in name else f"{rule}.{name}": both for name, both in known.items()}
+    for name, (limit, leaving) in once.items():
         table, _, short = name.rpartition(".")
-        number = next((one for one in written.get(table or rule, ()) if one.name == short), None)
+        number = next((one for one in written.get(table, ()) if one.name == short), None)
         if number is None:
             continue
         until = f"until {'above' if leaving > limit else 'below'} {leaving:.4g}"
