@@ -244,6 +244,7 @@ def test_n32_asleep_is_not_woken(fake: Fake, tmp_path: Path) -> None:
         assert (seen.conditions, seen.gpu(0)["busy_percent"]) == ({"0": "ok"}, 58)
         assert (seen.gpu(0)["numa_node"], seen.gpu(0)["local_cpus"]) == (1, "48-95")
         (tmp_path / "bus/pci/devices/0000:1b:00.0/power/runtime_status").write_text("suspended\n")
+        fake.wait_for("nvmlEventSetWait_v2")  # who listens for its errors has begun meanwhile
         before = fake.counts(0)
         assert child.sweep(5).conditions == {"0": "asleep"}
         assert fake.counts(0) - before == {}
