@@ -28,7 +28,7 @@ from gputop.cli import (
     shell,
     tracing,
 )
-from gputop.cli.line import FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, drop_output
+from gputop.cli.line import FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, unwritten
 from gputop.safe import files, identity
 
 if TYPE_CHECKING:
@@ -120,9 +120,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Failure as failure:
         sys.stderr.write(f"gputop: {failure}\n")
         return failure.code
-    except OSError as error:  # a full disk; nothing of what is left is tried again at exit
-        sys.stderr.write(f"gputop: not everything could be written: {error.strerror}\n")
-        drop_output()
+    except OSError as error:
+        sys.stderr.write(f"gputop: {unwritten(error)}\n")
         return FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

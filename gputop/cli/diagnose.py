@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.cli.following import follow
-from gputop.cli.line import FAILED, USAGE, Command, Failure, drop_output, duration, json_flag, plain
+from gputop.cli.line import FAILED, USAGE, Command, Failure, duration, json_flag, plain, unwritten
 from gputop.cli.opening import open_source
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
         _print(found, args, settings)
         sys.stdout.flush()
     except OSError as error:  # as an exit code, 1 is a warning
-        drop_output()
-        raise Failure(f"not everything could be written: {error.strerror}", UNMEASURED) from None
+        raise unwritten(error, UNMEASURED) from None
     return ended or _code(found)
 
 

@@ -26,9 +26,10 @@ class Failure(Exception):
         self.code = code
 
 
-def drop_output() -> None:
-    """What is left to be written goes nowhere: it is not tried again at exit."""
+def unwritten(error: OSError, code: int = FAILED) -> Failure:
+    """That a disk is full; what is left to be written goes nowhere, or it would be tried again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return Failure(f"not everything could be written: {error.strerror}", code)
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,8 +7,10 @@ from types import MappingProxyType
 
 from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
+from gputop.model import Gpu
 
 TENSOR_TOP, DRAM_TOP = 0.93, 0.8  # what is reached in practice [DCGM]
+BY_UNITS = "only Hopper and newer tell what their units do (GPM); a torch trace tells it on every card"
 
 
 def tensor_of_top(trainer: Trainer) -> float | None:
@@ -24,6 +26,12 @@ def dram_of_top(trainer: Trainer) -> float | None:
 def partitioned(trainer: Trainer) -> bool:
     """Whether it runs on a slice of a card: power and clocks are those of the whole one."""
     return any(gpu.parent_uuid is not None or gpu.mig_mode for gpu in trainer.gpus)
+
+
+def capacity(gpu: Gpu) -> float | None:
+    """What its PCIe link carries, bytes a second each way; None where its width or its speed is not known."""
+    lane, width = gpu.pcie_lane_bytes_per_s, gpu.pcie_width
+    return lane * width if lane and width else None
 
 
 def at_work(

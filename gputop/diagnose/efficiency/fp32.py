@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.diagnose.efficiency.chip import duty
+from gputop.diagnose.efficiency.chip import BY_UNITS, duty
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
 
-_UNLOCK = "only Hopper and newer tell what their units do (GPM); a torch trace tells it on every card"
 # how other frameworks are told TF32 and bfloat16
 _OTHERS = {
     "tensorflow": (
@@ -42,7 +41,7 @@ def tensor_cores_idle(view: View) -> Iterator[Finding]:
             continue
         if not _has_them(view, trainer) or trainer.peers or serves(trainer):
             continue
-        if not view.knows(trainer, "fp32", "tensor", unlock=_UNLOCK) or not view.above(trainer.fp32, "fp32"):
+        if not view.knows(trainer, "fp32", "tensor", unlock=BY_UNITS) or not view.above(trainer.fp32, "fp32"):
             continue
         double = [view.mean(gpu, "fp64_percent") or 0.0 for gpu in trainer.gpus]
         if max(double, default=0.0) > view.limit("fp64_percent"):

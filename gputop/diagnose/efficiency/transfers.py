@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop.diagnose.dataloader import pins
-from gputop.diagnose.efficiency.chip import at_work
+from gputop.diagnose.efficiency.chip import BY_UNITS, at_work, capacity
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import at_most, busy, shared, waits_for_cpu, waits_for_storage
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
-from gputop.model import Gpu
 
 _TABLE = "h2d-transfer-bound"
-_BY_UNITS = "only Hopper and newer tell what their units do (GPM); a torch trace tells it on every card"
 _COPY = "x = x.to('cuda', non_blocking=True)"
 
 
@@ -62,12 +60,6 @@ def _copies(view: View, trainer: Trainer) -> bool:
     )
 
 
-def capacity(gpu: Gpu) -> float | None:
-    """What its PCIe link carries, bytes a second each way; None where its width or its speed is not known."""
-    lane, width = gpu.pcie_lane_bytes_per_s, gpu.pcie_width
-    return lane * width if lane and width else None
-
-
 @rule(
     "h2d-transfer-bound",
     "Does a GPU wait for copies from the host?",
@@ -89,7 +81,7 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
             continue
         if not _down(view, trainer):
             if _much(view, trainer) and view.knows(trainer, "main") and view.above(trainer.main, "main"):
-                view.knows(trainer, "sm", unlock=_BY_UNITS)  # without it, who copies looks like who computes
+                view.knows(trainer, "sm", unlock=BY_UNITS)  # without it, who copies looks like who computes
             continue
         if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not shared(view, trainer):
             yield _waits(view, trainer)

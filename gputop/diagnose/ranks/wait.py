@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gputop.diagnose.efficiency.chip import capacity
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import stack
 from gputop.diagnose.ranks.team import Team, blocked, does, listed, teams
@@ -84,10 +85,9 @@ def _spins(view: View, one: Trainer, gpu: Gpu) -> bool:
 
 def _sent(view: View, gpu: Gpu) -> float | None:
     """How much of its links a GPU uses (0-1); None where nobody counts that."""
-    lane, width = gpu.pcie_lane_bytes_per_s, gpu.pcie_width
     links = (
         ("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s", gpu.nvlink_max_bytes_per_s),
-        ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", lane * width if lane and width else None),
+        ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", capacity(gpu)),
     )
     used = [rate / top for *names, top in links if top for name in names if (rate := view.mean(gpu, name)) is not None]
     return max(used, default=None)
