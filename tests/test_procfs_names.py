@@ -122,7 +122,7 @@ def test_p04_a_zombie_is_not_asked(proc: FakeProc) -> None:
 
 
 def test_p08_a_command_line_that_never_comes(proc: FakeProc) -> None:
-    before = {thread.ident for thread in threading.enumerate()}
+    before = set(threading.enumerate())  # not their numbers, which the next thread may get
     for pid in (42, 43):
         proc.add(pid)
         proc.more(pid)
@@ -138,7 +138,7 @@ def test_p08_a_command_line_that_never_comes(proc: FakeProc) -> None:
     named(proc, 43, lambda process: process.command == ("healthy",), 42, 43)
     for _ in range(5):
         proc.look(42, 43, after_s=3.0)
-    fresh = [thread for thread in threading.enumerate() if thread.ident not in before and thread.name == "names"]
+    fresh = [thread for thread in threading.enumerate() if thread not in before and thread.name == "names"]
     assert len(fresh) == 1, "one substitute, never another"
     with open(proc.proc / "42/cmdline", "wb") as pipe:  # it answers after all
         pipe.write(b"late\0")
