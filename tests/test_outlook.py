@@ -8,6 +8,7 @@ import pytest
 
 from gputop import thresholds
 from gputop.demo import SCENARIOS, Demo
+from gputop.diagnose.limits import Tables
 from gputop.diagnose.rules import RULES
 from gputop.monitor import Monitor
 from gputop.ui.advice.full import leaving, whole
@@ -39,13 +40,13 @@ def test_whatever_makes_a_rule_surer_has_a_key_that_looks_for_it(rule: str) -> N
 
 
 def test_it_says_for_how_long_and_by_which_limits_it_must_not_hold() -> None:
-    limits = {"saturation": (0.6, 0.66), "starved.duty": (0.8, 0.85), "loader_cpu": (0.8, 0.72)}
-    limits |= {"starved-cpu-idle.loader_cpu": (0.8, 0.72)}  # the same, as somebody else asks for it
+    own = {"saturation": (0.6, 0.66), "loader_cpu": (0.8, 0.72)}
+    limits = {"starved.duty": (0.8, 0.85), **{f"starved-cpu-idle.{name}": both for name, both in own.items()}}
     said = lines(found(), leaving=lambda rule: (45.0, limits if rule == "starved-cpu-idle" else {}))
     at = said.index("it leaves after 45s in which it does not hold")
     assert [line.split()[:5] for line in said[at + 1 :] if "until" in line] == [
-        ["saturation", "0.6", "until", "above", "0.66"],
         ["duty", "0.8", "until", "above", "0.85"],
+        ["saturation", "0.6", "until", "above", "0.66"],
         ["loader_cpu", "0.8", "until", "below", "0.72"],
     ]
     assert "leaves" not in " ".join(lines(found())), "nothing is known of its limits"
@@ -54,14 +55,24 @@ def test_it_says_for_how_long_and_by_which_limits_it_must_not_hold() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_every_rule_has_room_for_its_limits(width: int) -> None:
     for rule in RULES:
-        limits = {name: (value, value) for name, value in LIMITS.get(rule, {}).items() if name[-5:] != "_exit"}
+        own = {name: value for name, value in LIMITS.get(rule, {}).items() if name[-5:] != "_exit"}
+        limits = {f"{rule}.{name}": (value, value) for name, value in own.items()}
         told = update(found(rule=rule))
         scene = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES, leaving=lambda _, it=limits: (45.0, it))
         said = [line.strip(width).text.rstrip() for line in leaving(found(rule=rule), scene, width)[1:]]
-        assert [line.split()[0] for line in said if line[5:6].strip()] == list(limits), "columns do not run together"
+        assert [line.split()[0] for line in said if line[5:6].strip()] == list(own), "columns do not run together"
         told_whole = " ".join(" ".join(said).split())
         for number in thresholds.written().get(rule, ()):
-            assert number.name not in limits or number.help in told_whole, "what it means is never cut"
+            assert number.name not in own or number.help in told_whole, "what it means is never cut"
+
+
+def test_a_limit_is_one_whether_a_rule_or_what_serves_several_asks_for_it() -> None:
+    numbers = Tables({"starved-cpu-idle": {"loader_cpu": 0.8}, "starved": {"duty": 0.8}})["starved-cpu-idle"]
+    numbers.held |= {"loader_cpu": 1, "starved.duty": -1, "starved-cpu-idle.loader_cpu": 1}
+    assert numbers.leaving() == {
+        "starved-cpu-idle.loader_cpu": pytest.approx((0.8, 0.72)),
+        "starved.duty": pytest.approx((0.8, 0.88)),
+    }
 
 
 def test_the_limits_are_those_that_the_rule_held_values_against() -> None:
@@ -74,6 +85,6 @@ def test_the_limits_are_those_that_the_rule_held_values_against() -> None:
     seconds, limits = monitor.leaving("starved-cpu-idle")
     assert seconds == 45
     assert limits["starved.duty"] == pytest.approx((0.8, 0.85)), "it holds where the GPU is less busy"
-    assert limits["loader_cpu"][1] < limits["loader_cpu"][0], "and its loaders more"
-    assert "more" not in limits, "a factor of the advice"
-    assert "window_s" not in limits
+    loader_cpu, until = limits["starved-cpu-idle.loader_cpu"]
+    assert until < loader_cpu, "and its loaders more"
+    assert {"starved-cpu-idle.more", "starved-cpu-idle.window_s"}.isdisjoint(limits), "a factor of the advice, a span"

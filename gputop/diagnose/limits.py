@@ -21,7 +21,7 @@ class Numbers(dict[str, tuple[float, float]]):
 
     def __init__(self, rule: str, limits: Limits) -> None:
         super().__init__()
-        self._table, self._limits = {**DEFAULTS, **limits.get(rule, {})}, limits
+        self._rule, self._table, self._limits = rule, {**DEFAULTS, **limits.get(rule, {})}, limits
         self.held: dict[str, int] = {}
 
     def __missing__(self, name: str) -> tuple[float, float]:
@@ -31,9 +31,13 @@ class Numbers(dict[str, tuple[float, float]]):
         return found
 
     def leaving(self) -> dict[str, tuple[float, float]]:
-        """By name each limit that values were held against, and where it is for leaving."""
-        held = {name: (self[name], sign) for name, sign in list(self.held.items())}
-        return {name: (limit, limit - sign * slack) for name, ((limit, slack), sign) in held.items()}
+        """By table and name each limit that values were held against, and where it is for leaving."""
+        # a rule asks for a number of its own by its name, what serves several rules by that of its table, too
+        found = {}
+        for name, sign in list(self.held.items()):
+            limit, slack = self[name]
+            found[name if "." in name else f"{self._rule}.{name}"] = limit, limit - sign * slack
+        return found
 
 
 class Tables(dict[str, Numbers]):

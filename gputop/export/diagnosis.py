@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,9 +11,8 @@ from gputop import __version__, told, units, words
 from gputop.declare import record
 from gputop.diagnose import Abstained, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
+from gputop.diagnose.doubt import BLIND, doubtful
 from gputop.diagnose.reading import choice, guides
-from gputop.diagnose.rule import Level
-from gputop.diagnose.rules import RULES
 from gputop.export import verdicts
 from gputop.model import Frame
 from gputop.monitor import Update
@@ -22,8 +21,6 @@ from gputop.safe.text import redact
 
 VERSION = 1
 LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
-BLIND = "blind-spots"  # it finds what the notes say of every rule; it cannot judge a GPU that nobody can
-_PACE = (Level.CAUSE, Level.STARVED, Level.RANKS, Level.EFFICIENCY)
 _CODES: Mapping[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 
 
@@ -65,8 +62,7 @@ class Diagnosis:
     @property
     def unjudged(self) -> tuple[Abstained, ...]:
         """GPUs in use of which no rule could say anything, or none did and one might have, had it been let."""
-        spoken = {uuid for found in _likely(self.update.findings) for uuid in found.subject.gpus}
-        return tuple(one for one in self.update.abstained if one.rule == BLIND or _gagged(one, spoken))
+        return doubtful(_likely(self.update.findings), self.update.abstained)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -140,12 +136,6 @@ def _seen(frame: Frame) -> Iterator[str]:
     for note in frame.notes:
         if note.subject in ("driver", "processes"):
             yield redact(note.text)
-
-
-def _gagged(one: Abstained, spoken: Collection[str]) -> bool:
-    """Whether a rule about the pace of GPUs of which nothing is said lacks what this user may not read, or a trace."""
-    lacks = any(missing.reason == "denied" or missing.metric == "facts" for missing in one.missing)
-    return lacks and RULES[one.rule].level in _PACE and not any(uuid in spoken for uuid in one.subject.gpus)
 
 
 def _likely(findings: Sequence[Finding]) -> list[Finding]:

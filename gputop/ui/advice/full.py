@@ -126,7 +126,7 @@ def leaving(finding: Finding, scene: Scene, width: int) -> list[Line]:
         return []
     lines = _title(f"it leaves after {units.ago(seconds)} in which it does not hold", scene)
     hang = _TEXT + (outlook.MEANING if width >= _ROOMY else 2)
-    for row in outlook.limits(finding.rule, limits):
+    for row in outlook.limits(limits):
         lines += flow(scene, width, [Run(" " * _TEXT), *row], hang)
     return lines
 

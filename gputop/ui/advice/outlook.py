@@ -34,12 +34,10 @@ def _confirming(finding: Finding) -> frozenset[str]:
     return frozenset(name for rule in rules for name in rule.confirmed_by)
 
 
-def limits(rule: str, known: Mapping[str, tuple[float, float]]) -> Iterator[list[Run]]:
+def limits(known: Mapping[str, tuple[float, float]]) -> Iterator[list[Run]]:
     """What a rule holds numbers against: each limit, where it is for leaving, and, from `MEANING` on, what it means."""
     written = thresholds.written()
-    # a rule asks for a number of its own by its name, what serves several rules by that of its table, too
-    once = {name if "." in name else f"{rule}.{name}": both for name, both in known.items()}
-    for name, (limit, leaving) in once.items():
+    for name, (limit, leaving) in known.items():
         table, _, short = name.rpartition(".")
         number = next((one for one in written.get(table, ()) if one.name == short), None)
         if number is None:
