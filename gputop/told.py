@@ -13,6 +13,7 @@ from gputop.safe.text import clean
 
 LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so
 _UNIT = r"(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?"
+_TIMED = re.compile(r"\b\d+[smhd]\b")
 _LONGEST = 40  # characters of a name
 
 
@@ -103,10 +104,9 @@ def named(about: Subject, frame: Frame) -> str:
     return f"{whom(about, frame)}{f' ({aside})' if aside else ''}"
 
 
-def lately(seconds: float) -> str:
-    """Elapsed time so roughly that it seldom changes: 40s, 6m, 2h 10m."""
-    step = 10 if seconds < 60 else 60 if seconds < 3600 else 600
-    return units.ago(seconds - seconds % step)
+def lasting(finding: Finding, so_long: str) -> str:
+    """For how long it has been so; nothing of what is well, and where the headline has a time of its own."""
+    return "" if finding.healthy or _TIMED.search(finding.headline) else f", for {so_long}"
 
 
 def sure(confidence: float) -> str:
@@ -134,7 +134,9 @@ def limit(item: Evidence) -> str:
     if item.limit is None:
         return ""
     if item.unit == "B":
-        return units.size(item.limit)
+        return _size(item.limit)
+    if item.unit == "s" and item.limit >= 60:
+        return _said_once(units.ago(item.limit), item)
     if item.unit == "B/s":
         return _said_once(_per_second(item.limit), item)
     number = f"{item.limit:.0f}" if abs(item.limit) >= 10 or item.limit == int(item.limit) else f"{item.limit:.2g}"
@@ -143,6 +145,14 @@ def limit(item: Evidence) -> str:
 
 def _said_once(limit: str, item: Evidence) -> str:
     return "" if limit in item.text else limit
+
+
+def _size(amount: float) -> str:
+    """A threshold as it is written, in steps of a thousand (64 kB, 100 MB); what was worked out as sizes are told."""
+    for step, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if amount >= step and amount % step == 0:
+            return f"{amount / step:.0f} {name}"
+    return units.size(amount)
 
 
 def _per_second(rate: float) -> str:

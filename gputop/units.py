@@ -77,6 +77,12 @@ def ago(seconds: float | None) -> str:
     return f"{whole}s"
 
 
+def roughly(seconds: float) -> str:
+    """Elapsed time so roughly that it seldom changes: 40s, 6m, 2h 10m."""
+    step = 10 if seconds < 60 else 60 if seconds < 3600 else 600
+    return ago(seconds - seconds % step)
+
+
 def duration(text: str) -> float:
     """Seconds from `90`, `60s`, `5m`, `8h`; ValueError says what is wrong."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)\s*", text)

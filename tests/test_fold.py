@@ -27,3 +27,9 @@ def test_a_card_stays_well_while_another_of_its_job_is_in_trouble(trouble: Findi
     tenants = {uuid: [Process(pid=1, started_ticks=1, job="j")] for uuid in "GH"}
     full = finding("power", "info", healthy=True)
     assert ("power" in [one.rule for one in told(full, trouble, tenants=tenants)]) is stays
+
+
+def test_what_cannot_be_judged_is_told_after_what_was() -> None:
+    blind = finding("blind-spots", "info", confidence=1.0, subject=Subject(kind="host"))
+    cut = finding("mig-visibility", "info", confidence=0.9)
+    assert [one.rule for one in told(blind, cut)] == ["mig-visibility", "blind-spots"]

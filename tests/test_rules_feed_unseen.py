@@ -177,7 +177,7 @@ def test_a_main_thread_that_is_not_alone_is_no_more_than_suspected(
 ) -> None:
     finding = found(Machine(gpu={"busy_percent": 60.0, **gpu}, trainer=trainer).verdict(150), "starved-cause-unknown")
     assert finding is not None
-    assert finding.headline == "waits, and no rule is sure what for"
+    assert finding.headline == "waits for something that no rule can name"
     texts = [item.text.removeprefix("not ruled out: ") for item in finding.evidence if "not ruled" in item.text]
     assert texts[0] == "its main thread 100 % of a core"
     assert texts[1:] == suspected
@@ -195,7 +195,7 @@ def test_a_program_of_several_gpus_may_wait_for_each_of_them() -> None:
 
     finding = found(after(frame, 150), "starved-cause-unknown")
     assert finding is not None
-    assert finding.headline == "waits, and no rule is sure what for"
+    assert finding.headline == "waits for something that no rule can name"
     assert "not ruled out: it waits for other ranks or stages" in [item.text for item in finding.evidence]
 
 

@@ -55,7 +55,7 @@ def test_gmem_leak_says_how_fast_and_until_when() -> None:
     told = found(hours(held(lambda t: 6 * t).frame, 18), "gmem-leak")
     assert told is not None
     assert told.primary
-    assert told.headline == "takes 21.1G more device memory every hour: out of memory in about 2h 32m"
+    assert told.headline == "is out of device memory in about 2h 30m: it takes 21.1G more every hour"
     assert [item.text for item in told.evidence] == [
         "+5.2G in 15m, in thirds +1.7G, +1.8G, +1.8G: 6.0M/s",
         "53.8G of GPU 0 left",

@@ -93,7 +93,7 @@ def test_nobody_says_that_no_cause_shows_where_one_is_hidden() -> None:
     hidden = Machine(gpu={"busy_percent": 60.0}, trainer=trainer).verdict(150)
     finding = found(hidden, "starved-cause-unknown")
     assert finding is not None
-    assert finding.headline == "waits, and what for may be in what this user cannot read"
+    assert finding.headline == "waits for something that may be in what this user cannot read"
     assert finding.evidence[1].text == "not judged: sync-log-stall, for want of read_chars_per_s"
     assert finding.steps[0].text.startswith("look again as its user or as root")
     shown = {name: value for name, value in trainer.items() if name not in (*IO, "missing")}

@@ -264,3 +264,10 @@ def test_what_a_gpu_does_is_unknown_and_not_idle_where_it_does_not_tell(busy: fl
     seen = replace(seen, gpus=tuple(replace(gpu, busy_percent=busy) for gpu in seen.gpus))
     row = find(tree.build(seen, View(), idle=lambda _: 5.0), "jupyter")
     assert row.said[0] == f"notebook · 1 process{said}"
+
+
+@pytest.mark.parametrize(("age_s", "idle"), [(540.0, "idle 9m"), (420.0, "idle 7m")])
+def test_a_job_is_not_idle_for_longer_than_it_is_there(age_s: float, idle: str) -> None:
+    job, (kernel,) = notebook("jupyter", 100, 0)
+    row = find(tree.build(frame((job, [replace(kernel, age_s=age_s)])), View(), idle=lambda _: 540.0), "jupyter")
+    assert row.said[0].endswith(idle)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gputop import told
-from gputop.diagnose import Evidence, Subject
-from tests.advised import fine, found, hot, update
+from gputop.diagnose import Subject
+from gputop.ui.advice.states import states
+from tests.advised import drawn, fine, found, hot, server, update
 from tests.screens import Stage, play
 from tests.scripted import minute
 
@@ -84,18 +84,17 @@ def test_beside_the_advice_alone_a_hint_names_keys_that_show_the_processes() -> 
     play(scene, ALL.frame, past=minute(ALL.frame))
 
 
-@pytest.mark.parametrize(
-    ("limit", "text", "said"),
-    [
-        (1_040_073_472.0, "it reads 0.30 GB/s", "1.04 GB/s"),
-        (50e6, "reads 12 MB/s", "50 MB/s"),
-        (1_500_000.0, "reads 0.2 MB/s", "1.5 MB/s"),
-        (20e3, "writes nothing", "20 kB/s"),
-        (50e6, "below 50 MB/s", ""),
-    ],
-)
-def test_a_limit_reads_as_the_number_beside_it(limit: float, text: str, said: str) -> None:
-    assert told.limit(Evidence(text=text, value=1.0, unit="B/s", limit=limit)) == said
+def test_what_is_only_worth_knowing_is_the_word_of_a_gpu_that_has_no_other() -> None:
+    remark = found(rule="cold-cache", severity="info", primary=False, state="cold cache")
+    assert {state.word for state in states([remark], server()).gpus.values()} == {"cold cache"}
+    assert {state.word for state in states([remark, fine(subject=remark.subject)], server()).gpus.values()} == {
+        "healthy"
+    }
+
+
+def test_that_something_is_worth_knowing_is_not_called_nothing() -> None:
+    remark = found(rule="cold-cache", severity="info", primary=False)
+    assert drawn(update(remark), (120, 40))[1].startswith(" nothing to warn of   ")
 
 
 def test_where_there_is_one_line_it_is_of_the_finding_that_keys_act_on() -> None:

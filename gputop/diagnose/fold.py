@@ -30,7 +30,13 @@ def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Li
         told += _told(group, host, numbers)
     used = {cause for finding in told for cause in finding.causes}
     told += _alone([finding for finding in host if finding.rule not in used])
-    return sorted(told, key=lambda finding: (not finding.primary, -RANKS[finding.severity], _order(finding)))
+    return sorted(told, key=_urgency)
+
+
+def _urgency(finding: Finding) -> tuple[object, ...]:
+    """What leads first, then the worst; what gputop says of itself comes last of its kind."""
+    of_itself = RULES[finding.rule].group == "meta"
+    return not finding.primary, -RANKS[finding.severity], of_itself, _order(finding)
 
 
 def _together(findings: Sequence[Finding], frame: Frame, tenants: Tenants) -> list[Finding]:

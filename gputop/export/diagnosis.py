@@ -150,7 +150,7 @@ def _summary(shown: Sequence[Finding], found: Diagnosis) -> str:
 
 
 def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:
-    since = "" if finding.healthy else f", for {units.ago(finding.since_s)}"
+    since = told.lasting(finding, units.ago(finding.since_s))
     sure = f"{told.sure(finding.confidence)}, {finding.confidence:.2f}"
     severity: Literal["crit", "warn", "info", "fine"] = "fine" if finding.healthy else finding.severity
     return Point(

@@ -61,8 +61,8 @@ def scenarios() -> Iterator[Scenario]:
     yield from busy()
     yield from waiting()
     little = fault(
-        "small-job", "a model that is small for its GPU", loaders=0, length_s=1200.0,
+        "small-job", "a model that is small for its GPU", loaders=0, length_s=1500.0,
         period_s=0.05, duty=0.28, jitter=0.1, sm=22, tensor=4, dram=6, watts=190, main_cpu=55, vram_bytes=3 * GIB,
     )  # fmt: skip
-    yield replace(little, open_at_s=1150)
+    yield replace(little, open_at_s=1200)
     yield profiled()

@@ -101,7 +101,7 @@ def _stops(view: View, trainer: Trainer) -> Finding:
     return view.found(
         trainer,
         "warn",
-        "stops to write: logs or pictures at every step, perhaps",
+        "stops to write, perhaps logs or pictures at every step",
         evidence=(
             busy(view, trainer, "duty"),
             Evidence(text=f"its process writes {written / 1e6:.1f} MB/s in {calls:.0f} calls a second", value=written,

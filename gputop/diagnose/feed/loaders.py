@@ -29,7 +29,6 @@ from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
 
 _LESS_WORK = (
-    Step(text="do less for each sample: decode and augment on the GPU (DALI, torchvision.transforms.v2, kornia)"),
     Step(text="cache what is the same in every epoch: decoded, resized, tokenised"),
     Step(text="resize before anything else; a faster decoder (turbojpeg, pillow-simd)"),
     Step(text="more CPU cores for this job, or a host with more; more loaders would not help"),
@@ -37,6 +36,7 @@ _LESS_WORK = (
 
 
 _LOOK = "see what its main thread waits for: the DataLoader, or environments that step"
+_ON_THE_GPU = "decode and augment on the GPU (DALI, torchvision.transforms.v2, kornia)"
 _IF = "if they are loaders: "
 
 
@@ -78,7 +78,7 @@ def _too_slow(view: View, trainer: Trainer, severity: Severity, full_with: Fille
             *_look(view, trainer, unsure),
             *full_with.first,
             *(_one_thread(view, trainer, using) if several else ()),
-            Step(text=f"{_IF if unsure else ''}make the input cheaper: {at_most(trainer)}"),
+            Step(text=f"{_IF if unsure else ''}do less for each sample, {at_most(trainer)}: {_ON_THE_GPU}"),
             *(_LESS_WORK[:-1] if full_with.first else _LESS_WORK),
             *full_with.last,
         ),

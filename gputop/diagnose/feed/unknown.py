@@ -17,8 +17,8 @@ from gputop.diagnose.usage.programs import notebook, plays_a_part, torchlike, tr
 from gputop.diagnose.view import View
 from gputop.words import amount
 
-_SUSPECTS = "waits, and no rule is sure what for"
-_HIDDEN = "waits, and what for may be in what this user cannot read"
+_SUSPECTS = "waits for something that no rule can name"
+_HIDDEN = "waits for something that may be in what this user cannot read"
 
 
 class Cause(NamedTuple):

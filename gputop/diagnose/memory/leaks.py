@@ -66,7 +66,7 @@ def _until_full(trainer: Trainer, growth: Growth) -> float | None:
 
 
 def _gmem(view: View, trainer: Trainer, growth: Growth, left_s: float | None) -> Finding:
-    end = "" if left_s is None else f": out of memory in about {units.ago(left_s)}"
+    hourly = units.size(growth.per_s * 3600)
     evidence = [*_growth(growth)]
     if left_s is not None:
         (gpu,) = trainer.gpus
@@ -76,7 +76,9 @@ def _gmem(view: View, trainer: Trainer, growth: Growth, left_s: float | None) ->
     return view.found(
         trainer,
         "warn",
-        f"takes {units.size(growth.per_s * 3600)} more device memory every hour{end}",
+        f"takes {hourly} more device memory every hour"
+        if left_s is None
+        else f"is out of device memory in about {units.roughly(left_s)}: it takes {hourly} more every hour",
         evidence=tuple(evidence),
         steps=(
             Step(
@@ -178,11 +180,12 @@ def _read(view: View, trainer: Trainer, growth: Growth) -> float | None:
 def _host(
     view: View, trainer: Trainer, growth: Growth, room: Room, left_s: float, severity: Severity, read: float | None
 ) -> Finding:
+    hourly = units.size(growth.per_s * 3600)
     loaders = change(view.past(trainer, "loader_pss_bytes", growth.window_s)) or 0.0
     in_loaders = trainer.loaders > 0 and loaders >= view.limit("loaders_share") * growth.total
     where = f", in its {amount(trainer.loaders, 'loader')}" if in_loaders else ""
     left = Evidence(
-        text=f"{units.size(room.left)} {room.of} left: full in about {units.ago(left_s)}",
+        text=f"{units.size(room.left)} {room.of} left: full in about {units.roughly(left_s)}",
         value=left_s,
         unit="s",
         limit=view.limit("warn_s"),
@@ -193,7 +196,7 @@ def _host(
     return view.found(
         trainer,
         severity,
-        f"takes {units.size(growth.per_s * 3600)} more host memory every hour{where}{caches}",
+        f"is out of host memory in about {units.roughly(left_s)}: it takes {hourly} more every hour{where}{caches}",
         evidence=(*_growth(growth), left, *reads, *((share,) if trainer.loaders else ())),
         steps=(*_cached(room, read), *(_LOADERS if in_loaders else _MAIN)),
         confidence=0.6,

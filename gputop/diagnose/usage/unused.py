@@ -14,6 +14,7 @@ from gputop.diagnose.usage.programs import notebook, plays_a_part
 from gputop.diagnose.view import View
 from gputop.diagnose.visible import given, names
 from gputop.model import Gpu, Job, Missing
+from gputop.words import plural
 
 
 @rule(
@@ -88,6 +89,10 @@ def _worked(view: View, gpu: Gpu) -> bool:
     return any((percent or 0.0) >= view.limit("busy_percent") for percent in since_last)
 
 
+def _cards(names: Sequence[str]) -> str:
+    return f"{plural(len(names), 'GPU')} {', '.join(names)}"
+
+
 def _unused(
     view: View, job: Job, trainers: Sequence[Trainer], unused: Sequence[tuple[Gpu, float]], worked: Sequence[Gpu]
 ) -> Finding:
@@ -103,12 +108,12 @@ def _unused(
         f"leaves {len(idle)} of its {total} GPUs unused",
         evidence=(
             Evidence(
-                text=f"GPU {', '.join(idle)} without work for {units.ago(longest_s)}",
+                text=f"{_cards(idle)} without work for {units.ago(longest_s)}",
                 value=longest_s,
                 unit="s",
                 limit=view.limit("info_s"),
             ),
-            Evidence(text=f"GPU {', '.join(used)} busy {spread(means)}", value=min(means), unit="%"),
+            Evidence(text=f"{_cards(used)} busy {spread(means)}", value=min(means), unit="%"),
         ),
         steps=(
             Step(text="one process for each GPU", command=started_for_each_gpu(trainers[0].process, total)),

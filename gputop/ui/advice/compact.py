@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from gputop import told
+from gputop import told, units
 from gputop.diagnose import Evidence, Finding, Step
 from gputop.safe.text import clean
 from gputop.ui import draw
@@ -66,8 +66,10 @@ def calm(scene: Scene, width: int) -> list[Line]:
     if not scene.watched:
         return [scene.line().add(" ").add("looking", "text").add("   a first verdict takes a minute", "dim")]
     frame, silent = scene.update.frame, {one.rule for one in scene.update.abstained}
+    # what is only worth knowing is not nothing
+    said = "no trouble found" if all(finding.healthy for finding in scene.sheet.told) else "nothing to warn of"
     but = " but what is muted" if troubles(scene.sheet.muted) else ""
-    line = scene.line().add(" ").add(f"no trouble found{but}", "text")
+    line = scene.line().add(" ").add(f"{said}{but}", "text")
     gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
     about = f"{amount(len(gpus), 'GPU')}, {amount(len(frame.jobs), 'job')}"
     asked = f"   the rules looked at {about}"
@@ -83,7 +85,7 @@ def over(scene: Scene, width: int) -> list[Line]:
     """A line for each finding that is over: what it was, and what is better since."""
     lines, more = [], scene.look.glyphs.more
     for one in scene.cleared:
-        ago = told.lately(max(0.0, scene.update.frame.mono_s - one.at_s))
+        ago = units.roughly(max(0.0, scene.update.frame.mono_s - one.at_s))
         line = scene.line().add("  ").add("cleared", "busy", bold=True).to(_HEAD)
         runs = [Run(f"{one.name}: {one.rules}", "text"), Run(f"   {one.said}" if one.said else "", "bright")]
         line.runs(clipped([*runs, Run(f"   {ago} ago", "dim")], width - line.cells - 1, more))
@@ -129,10 +131,13 @@ def _block(finding: Finding, scene: Scene, width: int, level: int) -> list[Line]
 def head(finding: Finding, scene: Scene, width: int) -> Line:
     """Its badge, whom it is about, what it says, for how long, and what it costs."""
     line = scene.line().add(scene.cursor(finding)).runs(badge(finding, scene.look)).to(_HEAD)
-    line.runs(_sentence(finding, scene, width - line.cells - 1))
-    since = f" for {told.lately(finding.since_s)}" if finding.since_s >= 10 and not finding.healthy else ""
+    said = _sentence(finding, scene, width - line.cells - 1)
+    line.runs(said)
+    if said[-1].text.endswith(scene.look.glyphs.more):
+        return line
+    since = told.lasting(finding, units.roughly(finding.since_s)) if finding.since_s >= 10 else ""
     cost = told.cost(finding)
-    for text in (since, f": {cost}" if cost and since else ""):
+    for text in (since, f": {cost}" if cost else ""):
         if line.cells + len(text) < width:
             line.add(text, "dim")
     return line

@@ -85,7 +85,7 @@ def _about(finding: Finding, scene: Scene, width: int) -> list[Line]:
     """Whose it is, since when, what it costs, how sure it is."""
     frame = scene.update.frame
     began = time.strftime("%H:%M", time.localtime(frame.wall_s - finding.since_s))
-    since = f"since {began} ({told.lately(finding.since_s)})" if finding.since_s >= 10 else ""
+    since = f"since {began} ({units.roughly(finding.since_s)})" if finding.since_s >= 10 else ""
     sure = f"{told.sure(finding.confidence)} ({finding.confidence:.2f}), {told.grade(finding)}"
     pieces = [told.whose(finding.subject, frame), since, told.cost(finding), sure]
     text = f" {scene.look.glyphs.dot} ".join(piece for piece in pieces if piece)

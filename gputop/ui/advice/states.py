@@ -36,7 +36,7 @@ def states(findings: Iterable[Finding], frame: Frame) -> States:
     jobs: dict[str, State] = {}
     processes: dict[Identity, State] = {}
     for finding in sorted(findings, key=_weight):
-        if not (finding.state and (finding.primary or finding.healthy or finding.severity != "info")):
+        if not finding.state:
             continue
         said, subject = word(finding), finding.subject
         if subject.kind == "host":
@@ -65,10 +65,11 @@ def _rule(finding: Finding) -> Rule | None:
 
 
 def _weight(finding: Finding) -> tuple[object, ...]:
-    """The worst first; of what is well that which says more: a GPU at its power limit is also a busy one."""
+    """The worst first, mere remarks last; of what is well that which says more: at its limit a GPU is busy, too."""
     rule = _rule(finding)
     level = rule.level if rule and finding.healthy else 0
-    return *urgency(finding)[:2], level, not finding.primary
+    remark = not (finding.primary or finding.healthy or finding.severity != "info")
+    return remark, *urgency(finding)[:2], level, not finding.primary
 
 
 def _spread(said: State, frame: Frame, gpus: dict[str, State], jobs: dict[str, State]) -> None:

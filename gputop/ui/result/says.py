@@ -7,7 +7,7 @@ from typing import Literal
 
 from textual.strip import Strip
 
-from gputop import told
+from gputop import units
 from gputop.declare import record
 from gputop.diagnose import Finding
 from gputop.diagnose.rules import RULES
@@ -112,7 +112,7 @@ def _findings(said: str, found: Sequence[Finding], how: str, look: Look) -> Line
     line = Line(look).to(_INDENT).add(said, "dim")
     for place, finding in enumerate(found[:_MOST_LIVE]):
         line.add(", " if place else "", "dim").add(finding.rule, _TOKENS[finding.severity], bold=True)
-        line.add(f"{f'  {how}' if how else ''} for {told.lately(finding.since_s)}", "dim")
+        line.add(f"{f'  {how}' if how else ''} for {units.roughly(finding.since_s)}", "dim")
     return line
 
 

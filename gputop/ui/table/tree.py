@@ -192,7 +192,9 @@ def _held(made_of: str, processes: list[Process], figures: Figures, idle: Idle) 
     known = [age for age in ages if age is not None]
     if not known or len(known) < len(ages):
         return (made_of,)
-    holds, rests = words.holding(figures.vram_bytes, min(known)), words.holding(None, min(known))
+    # a GPU may have been so before the job came
+    idle_s = min(*known, figures.age_s) if figures.age_s is not None else min(known)
+    holds, rests = words.holding(figures.vram_bytes, idle_s), words.holding(None, idle_s)
     return f"{made_of} · {holds}", holds, rests
 
 
