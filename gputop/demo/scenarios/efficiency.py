@@ -64,5 +64,5 @@ def scenarios() -> Iterator[Scenario]:
         "small-job", "a model that is small for its GPU", loaders=0, length_s=1500.0,
         period_s=0.05, duty=0.28, jitter=0.1, sm=22, tensor=4, dram=6, watts=190, main_cpu=55, vram_bytes=3 * GIB,
     )  # fmt: skip
-    yield replace(little, open_at_s=1200)
+    yield replace(little, open_at_s=1200, past_s=1000)
     yield profiled()

@@ -36,7 +36,7 @@ _LESS_WORK = (
 
 
 _LOOK = "see what its main thread waits for: the DataLoader, or environments that step"
-_ON_THE_GPU = "decode and augment on the GPU (DALI, torchvision.transforms.v2, kornia)"
+_ON_THE_GPU = "decode and augment on the GPU (DALI, torchvision v2)"
 _IF = "if they are loaders: "
 
 
