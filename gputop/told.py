@@ -14,6 +14,7 @@ from gputop.safe.text import clean
 LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so
 _UNIT = r"(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?"
 _TIMED = re.compile(r"\b\d+[smhd]\b")
+_RATES = {"1/s": "a second", "1/min": "a minute"}
 _LONGEST = 40  # characters of a name
 
 
@@ -140,7 +141,13 @@ def limit(item: Evidence) -> str:
     if item.unit == "B/s":
         return _said_once(_per_second(item.limit), item)
     number = f"{item.limit:.0f}" if abs(item.limit) >= 10 or item.limit == int(item.limit) else f"{item.limit:.2g}"
-    return _said_once(f"{number} {item.unit}".rstrip(), item)
+    return _said_once(f"{number} {_spoken(item.unit, number)}".rstrip(), item)
+
+
+def _spoken(unit: str, number: str) -> str:
+    """A unit as it is said: 1000 a second, 1 core."""
+    counted = unit in ("cores", "loaders", "threads", "years")
+    return unit[:-1] if counted and number == "1" else _RATES.get(unit, unit)
 
 
 def _said_once(limit: str, item: Evidence) -> str:

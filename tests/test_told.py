@@ -23,6 +23,9 @@ from tests.advised import fine, found
         ("B", 427_819_008.0, "+5.2G in 15m", "408M"),
         ("s", 900.0, "without work for 32m 30s", "15m"),
         ("s", 21600.0, "full in about 46m", "6h"),
+        ("cores", 1.0, "7.9 of 16 CPU cores in use", "1 core"),
+        ("cores", 14.0, "15 of 16 CPU cores in use", "14 cores"),
+        ("1/s", 1000.0, "9300 pages a second go to swap and back", "1000 a second"),
         ("s", 5.0, "threads are looked at every 16 s", "5 s"),
     ],
 )
