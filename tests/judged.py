@@ -75,11 +75,11 @@ class Machine:
         share = GpuShare(uuid="G", busy_percent=97.0, vram_bytes=30 * 2**30)
         job = Job(key="j", name="j", ranks=(Identity(100, 1),))
         own = {"pid": 100, "started_ticks": 1, "gpus": (share,)}
-        trainer = Process(**{**own, **_TRAINER, **_now(self.trainer, t)})
-        child = {"started_ticks": 1, "parent_pid": 100, **_LOADER, **_now(self.loader, t)}
+        trainer = Process(**{**own, **TRAINER, **_now(self.trainer, t)})
+        child = {"started_ticks": 1, "parent_pid": 100, **LOADER, **_now(self.loader, t)}
         loaders = tuple(Process(**{"pid": 200 + n, **child}) for n in range(self.loaders))
-        gpu = Gpu(**{"uuid": "G", "index": "0", "name": "H100", **_GPU, **_now(self.gpu, t)})
-        host = Host(**{**_HOST, **_now(self.host, t)})
+        gpu = Gpu(**{"uuid": "G", "index": "0", "name": "H100", **GPU, **_now(self.gpu, t)})
+        host = Host(**{**HOST, **_now(self.host, t)})
         return Frame(
             wall_s=t, mono_s=1000 + t, hostname="h", host=host, gpus=(gpu,), processes=(trainer, *loaders), jobs=(job,)
         )
@@ -129,7 +129,7 @@ def silent(said: Verdict, rule: str) -> Abstained | None:
     return next((one for one in said.abstained if one.rule == rule), None)
 
 
-_HOST: dict[str, Any] = {
+HOST: dict[str, Any] = {
     "cpus_total": 16,
     "cpus_allowed": 16.0,
     "cpu_percent": 10.0,
@@ -138,7 +138,7 @@ _HOST: dict[str, Any] = {
     "swap_in_per_s": 0.0,
     "swap_out_per_s": 0.0,
 }
-_TRAINER: dict[str, Any] = {
+TRAINER: dict[str, Any] = {
     "name": "python",
     "command": ("python", "train.py"),
     "role": Role.TRAINER,
@@ -163,14 +163,14 @@ _TRAINER: dict[str, Any] = {
     "major_faults_per_s": 0.0,
     "pss_bytes": 2**33,
 }
-_LOADER: dict[str, Any] = _TRAINER | {
+LOADER: dict[str, Any] = TRAINER | {
     "name": "pt_data_worker",
     "role": Role.LOADER,
     "cpu_percent": 10.0,
     "main_thread_percent": 10.0,
     "busy_threads": 0,
 }
-_GPU: dict[str, Any] = {
+GPU: dict[str, Any] = {
     "architecture": "hopper",
     "compute_capability": (9, 0),
     "busy_percent": 97.0,

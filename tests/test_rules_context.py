@@ -108,6 +108,15 @@ def test_no_cuda_context_abstains_where_the_driver_names_nobody(gpu: dict[str, A
     assert found(said, "no-cuda-context") is None
 
 
+def test_no_cuda_context_does_not_say_of_a_gpu_what_it_does_not_tell() -> None:
+    told = found(on_cpu({"busy_percent": None}).verdict(), "no-cuda-context")
+    assert told is not None
+    assert told.evidence[1].text == "no CUDA context on the GPU"
+    dumb = on_cpu({"busy_percent": None, "vram_used_bytes": None}).verdict()
+    assert found(dumb, "no-cuda-context") is None
+    assert silent(dumb, "no-cuda-context") is not None
+
+
 def test_no_cuda_context_abstains_where_the_driver_lists_nobody() -> None:
     said = on_cpu({"missing": (Missing(metric="processes", reason="unsupported"),)}).verdict()
     one = silent(said, "no-cuda-context")

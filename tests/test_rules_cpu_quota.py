@@ -96,6 +96,19 @@ def test_cpu_quota_shares_it_among_ranks_and_asks_for_what_there_is(dials: dict[
     assert all(part in (step.command or "") for step, part in zip(finding.steps, told, strict=True))
 
 
+@pytest.mark.parametrize(("launcher", "cpus"), [("torchrun", 8), ("slurm", 2)])
+def test_what_one_launcher_starts_is_one_task_of_slurm(launcher: str, cpus: int) -> None:
+    both = confined(2.4, 4, throttled_percent=63.0, ranks=4, slurm_job="7")
+
+    def frame(t: float) -> Frame:
+        one = both(t)
+        return replace(one, jobs=tuple(replace(job, launcher=launcher) for job in one.jobs))
+
+    finding = found(after(frame), "cpu-quota")
+    assert finding is not None
+    assert finding.steps[0].command == f"#SBATCH --cpus-per-task={cpus}"
+
+
 def test_ranks_in_containers_of_their_own_have_a_quota_each() -> None:
     both = confined(2.4, 8, 2, quota=8.0, throttled_percent=63.0, container="abc")
 
@@ -131,7 +144,8 @@ def test_an_affinity_of_one_cpu(trainer: dict[str, Any], fires: bool) -> None:
     assert bool(told) == fires
     if told:
         assert told[0].headline.endswith("because it may run on 1 of 16 CPUs only")
-        assert told[0].steps[0].command == "taskset -acp 0-15 100"
+        whom = "for p in 100 $(pgrep -P 100); do taskset -acp 0-15 $p; done"
+        assert told[0].steps[0].command == whom, "its loaders share that CPU"
 
 
 def test_cpu_quota_abstains_where_the_group_cannot_be_read() -> None:

@@ -181,6 +181,25 @@ def test_hw_errors(gpu: dict[str, object], severity: str | None) -> None:
     assert finding is None or severity == "info" or finding.primary
 
 
+@pytest.mark.parametrize(
+    ("asks", "commands"),
+    [
+        ("reset", ["nvidia-smi -r"]),
+        ("drain and reset", ["nvidia-smi -r"]),
+        ("reboot", ["systemctl reboot"]),
+        ("reboot system", ["systemctl reboot"]),
+        ("recover domain", []),
+        ("reset bus", []),
+        ("drain peers", []),
+    ],
+)
+def test_what_the_driver_asks_for_is_what_is_advised(asks: str, commands: list[str]) -> None:
+    told = found(machine(recovery_action=asks).verdict(100), "hw-errors")
+    assert told is not None
+    ends = [step.command or "" for step in told.steps if step.destroys]
+    assert [any(part in one for one in ends) for part in commands] == [True] * len(commands) == [True] * len(ends)
+
+
 @pytest.mark.parametrize(("again_per_min", "fires"), [(1.2, True), (0.8, False)])
 def test_links_that_fail_now_and_then_are_counted_for_minutes(again_per_min: float, fires: bool) -> None:
     finding = found(hours(machine(**flaky(again_per_min=again_per_min)).frame, 9), "hw-errors")

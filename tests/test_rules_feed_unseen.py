@@ -125,6 +125,12 @@ def test_starved_cause_unknown(machine: Machine, fires: bool) -> None:
         assert (finding.severity, finding.steps[0].action) == ("warn", "stack")
 
 
+def test_starved_cause_unknown_knows_no_cores_where_nobody_does() -> None:
+    told = found(unexplained(trainer={"allowed_cpus": None}).verdict(150), "starved-cause-unknown")
+    assert told is not None
+    assert "cores" not in " ".join(item.text for item in told.evidence)
+
+
 @pytest.mark.parametrize(
     ("trainer", "told"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputop.model import Frame, Gpu, GpuShare, Identity, Job, Process
+from gputop.model import Frame, Gpu, GpuShare, Identity, Job, Process, Role
 from tests.judged import Machine, after, found, hours, judged, silent
 
 GIB = 2**30
@@ -101,6 +101,30 @@ def test_zombie_memory_of_the_dead_and_of_orphans(process: Process, words: str) 
     assert told is not None
     assert words in told.evidence[0].text
     assert "held for nothing by" in told.headline
+
+
+@pytest.mark.parametrize(("trains", "gone"), [(True, False), (False, True)])
+def test_zombie_memory_knows_a_trainer_that_is_the_first_process_of_its_container(trains: bool, gone: bool) -> None:
+    """Its loaders have the parent that orphans have."""
+    busy = parked({"vram_used_bytes": 62 * GIB, "busy_percent": 97.0}, command=("python", "train.py"), cpu_percent=90.0)
+    loader = Process(pid=27, started_ticks=2, parent_pid=1, name="pt_data_worker", gpus=(PARKED,), state="S")
+
+    def frame(t: float) -> Frame:
+        one = busy.frame(t)
+        (trainer,) = one.processes
+        first = replace(trainer, pid=1) if trains else replace(trainer, pid=1, role=Role.OTHER, name="tini", gpus=())
+        return replace(one, processes=(first, loader), jobs=())
+
+    told = found(hours(frame, 3), "zombie-memory")
+    assert bool(told and "whose trainer is gone" in told.headline) is gone
+
+
+def test_zombie_memory_does_not_call_what_nobody_knows_nothing() -> None:
+    unknown = Process(pid=7, started_ticks=0, unseen="exited", gpus=(GpuShare(uuid="G", vram_bytes=None),))
+    machine = parked({"vram_used_bytes": 62 * GIB}, cpu_percent=90.0)
+    said = hours(lambda t: replace(one := machine.frame(t), processes=(*one.processes, unknown)), 3)
+    assert found(said, "zombie-memory") is None
+    assert silent(said, "zombie-memory") is not None
 
 
 def test_zombie_memory_abstains_where_it_cannot_tell() -> None:

@@ -59,6 +59,7 @@ PARTLY = {
     ("io-small-files", "read_calls_per_s"): Stage("io-small-files", also=("disks",)),
     ("checkpoint-stall", "write_chars_per_s"): Stage("worker-respawn", 420),
     ("shm-nearly-full", "shm_used_bytes"): Stage("cpu-quota"),
+    ("no-cuda-context", "busy_percent"): Stage("no-cuda-context", 490, also=("vram_used_bytes",)),
     ("hw-errors", "ecc_uncorrected"): Stage("healthy", also=("recovery_action",)),
 }
 NEEDS = [(rule.id, need) for rule in RULES.values() for need in rule.needs]

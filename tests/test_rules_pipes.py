@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Frame, Mount, Network, Process, Role
-from tests.judged import _TRAINER, Machine, after, found
+from tests.judged import TRAINER, Machine, after, found
 
 Made = Callable[[float], Frame]
 HUNGRY: dict[str, Any] = {
@@ -21,7 +21,7 @@ GAPS: dict[str, Any] = {**HUNGRY, "busy_percent": lambda t: 100.0 * (t % 8 < 4)}
 def beside(machine: Machine, count: int, cpu: float, **dials: Any) -> Made:
     """The same, with so many children that are no loaders."""
     child = {
-        **_TRAINER,
+        **TRAINER,
         "role": Role.OTHER,
         "cpu_percent": cpu,
         "main_thread_percent": cpu,

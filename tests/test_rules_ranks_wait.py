@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -176,15 +178,29 @@ def test_straggler_names_loaders_that_are_too_slow() -> None:
     assert lines(told)[1] == "its loaders use of a core 98 %, the others 50 %"
 
 
+def _bound(command: str, rank: int, allowed: Iterable[int]) -> list[int]:
+    """The CPUs that a rank asks for by that line, as it is printed."""
+    asked: list[list[int]] = []
+    machine = SimpleNamespace(
+        environ={"LOCAL_RANK": str(rank)},
+        sched_getaffinity=lambda _: set(allowed),
+        sched_setaffinity=lambda _, cpus: asked.append(cpus),
+    )
+    exec(command, {"os": machine})
+    return asked[0]
+
+
 def test_a_rank_that_waits_for_a_cpu_is_given_cpus_of_its_own() -> None:
     late = of({2: {"run_wait_percent": 70.0}}, {"run_wait_percent": 1.0})
     told = found(after(team(of({2: {"busy_percent": 60.0}}, {"busy_percent": 100.0}), late), 100), "straggler")
     assert told is not None
     assert told.headline == "waits for rank 2 (GPU 2), which waits for a CPU"
     assert told.steps[0].text == "give each rank 4 CPUs of its own, before the DataLoader is made", "16 for 4 ranks"
-    assert (told.steps[0].command or "").endswith(
-        "os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[4 * rank:4 * (rank + 1)])"
-    )
+    assert [_bound(told.steps[0].command or "", rank, range(16)) for rank in range(4)] == [
+        [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15],
+    ]  # fmt: skip
+    halves = [range(8), range(8), range(8, 16), range(8, 16)]  # who has been given a part stays in it
+    assert [_bound(told.steps[0].command or "", rank, halves[rank])[0] for rank in range(4)] == [0, 4, 8, 12]
 
 
 def test_straggler_abstains_where_a_gpu_does_not_tell() -> None:

@@ -66,6 +66,21 @@ def test_stack_vs_gpu_says_what_does_not_fit_and_leads_only_if_it_must() -> None
     assert not old.primary
 
 
+@pytest.mark.parametrize(("driver", "pip"), [("13.0", True), ("12.9", False), (None, False)])
+def test_stack_vs_gpu_advises_what_the_driver_can_run(driver: str | None, pip: bool) -> None:
+    """What pip installs by itself is built for CUDA 13."""
+    old = built("2.4.1+cu121", "12.1")
+
+    def frame(t: float) -> Frame:
+        now = old(t)
+        return replace(now, host=replace(now.host, cuda_version=driver))
+
+    told = found(after(frame, 90), "stack-vs-gpu")
+    assert told is not None
+    assert ("pip install" in (told.steps[0].command or "")) is pip
+    assert "pytorch.org/get-started" in told.steps[-1].text
+
+
 def test_stack_vs_gpu_says_with_what_the_wheels_of_a_release_begin() -> None:
     told = found(after(built("2.10.0+cu128", "12.8", capability=(6, 1)), 90), "stack-vs-gpu")
     assert told is not None

@@ -121,6 +121,25 @@ def test_gpu_unused_in_job_says_which() -> None:
     ]
 
 
+def test_gpu_unused_in_job_leaves_it_those_that_work_a_little() -> None:
+    """Three GPUs: one at work, one that does little, one that does nothing."""
+
+    def frame(t: float) -> Frame:
+        now = pair()(t)
+        little = replace(now.gpus[0], uuid="L", index="2", busy_percent=12.0)
+        (trainer,) = now.processes
+        shares = (*trainer.gpus, GpuShare(uuid="L", vram_bytes=2**35))
+        return replace(now, gpus=(*now.gpus, little), processes=(replace(trainer, gpus=shares),))
+
+    told = found(after(frame, 54, 1), "gpu-unused-in-job")
+    assert told is not None
+    assert told.headline == "leaves 1 of its 3 GPUs unused"
+    assert told.lost_share == pytest.approx(1 / 3)
+    assert told.evidence[1].text == "GPUs 0, 2 busy 12-97 %"
+    assert told.steps[0].command == "torchrun --nproc_per_node=3 train.py"
+    assert told.steps[1].command == "export CUDA_VISIBLE_DEVICES=0,2"
+
+
 @pytest.mark.parametrize(("worked", "fires"), [(True, False), (False, True)])
 def test_gpu_unused_in_job_is_no_gpu_that_worked_between_two_looks(worked: bool, fires: bool) -> None:
     rest, work = pair(), pair(busy=30.0)

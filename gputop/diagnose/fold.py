@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gputop.diagnose.finding import Abstained, Evidence, Finding, Subject
+from gputop.diagnose.finding import Abstained, Evidence, Finding, Step, Subject
 from gputop.diagnose.limits import Limits, Table
 from gputop.diagnose.rule import RULES, Level
 from gputop.diagnose.steady import RANKS
@@ -27,7 +28,7 @@ def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Li
     host = groups.pop(("host", None), [])
     told = []
     for group in groups.values():
-        told += _told(group, host, numbers)
+        told += _told(group, [one for one in host if _concerns(one, group)], numbers)
     used = {cause for finding in told for cause in finding.causes}
     told += _alone([finding for finding in host if finding.rule not in used])
     return sorted(told, key=_urgency)
@@ -39,22 +40,30 @@ def _urgency(finding: Finding) -> tuple[object, ...]:
     return not finding.primary, -RANKS[finding.severity], of_itself, _order(finding)
 
 
+def _concerns(host: Finding, group: Sequence[Finding]) -> bool:
+    """Whether what is so of the machine is so of this group: of the programs it names, where it names any."""
+    named = host.subject.processes
+    return not named or any(identity in named for finding in group for identity in finding.subject.processes)
+
+
 def _together(findings: Sequence[Finding], frame: Frame, tenants: Tenants) -> list[Finding]:
     """Ranks, or cards, of one job with the same finding: one finding on the job, told by the worst of them."""
-    same: dict[tuple[str, str, object], list[Finding]] = {}
+    same: dict[tuple[str, str, object, str], list[Finding]] = {}
     for finding in findings:
         kind = finding.subject.kind
         owner, job = _group(finding.subject, tenants)
         alone = owner != "job" or kind not in ("process", "gpu")
-        same.setdefault((finding.rule, kind, finding.subject if alone else job), []).append(finding)
+        # cards break in their own ways
+        how = finding.headline if RULES[finding.rule].level is Level.HARDWARE else ""
+        same.setdefault((finding.rule, kind, finding.subject if alone else job, how), []).append(finding)
     ranks = {job.key: len(job.ranks) for job in frame.jobs}
     return [
-        group[0] if len(group) == 1 else _joined(group, str(job), max(len(group), ranks.get(str(job), 0)))
-        for (_, _, job), group in same.items()
+        group[0] if len(group) == 1 else _joined(group, str(job), max(len(group), ranks.get(str(job), 0)), frame)
+        for (_, _, job, _), group in same.items()
     ]
 
 
-def _joined(same: list[Finding], job: str, ranks: int) -> Finding:
+def _joined(same: list[Finding], job: str, ranks: int, frame: Frame) -> Finding:
     worst = max(same, key=lambda finding: (RANKS[finding.severity], finding.lost_share or 0.0, finding.confidence))
     shares = [finding.lost_share for finding in same if finding.lost_share is not None]
     gpus = dict.fromkeys(uuid for finding in same for uuid in finding.subject.gpus)
@@ -65,9 +74,23 @@ def _joined(same: list[Finding], job: str, ranks: int) -> Finding:
         worst,
         subject=replace(worst.subject, kind="job", gpus=tuple(gpus), processes=tuple(processes), job=job),
         evidence=(*worst.evidence, many),
+        steps=worst.steps if processes else _for_all(worst, same, frame),
         since_s=max(finding.since_s for finding in same),
         lost_share=sum(shares) / len(shares) if shares else None,
     )
+
+
+def _for_all(worst: Finding, same: Sequence[Finding], frame: Frame) -> tuple[Step, ...]:
+    """The steps of one card, with the commands that are the same for other cards naming all of these."""
+    cards = [frame.by_uuid[one.subject.gpus[0]].index for one in same if one.subject.gpus[0] in frame.by_uuid]
+    return tuple(replace(step, command=_naming(step.command, worst, cards, frame)) for step in worst.steps)
+
+
+def _naming(command: str | None, worst: Finding, cards: Sequence[str], frame: Frame) -> str | None:
+    card = frame.by_uuid.get(worst.subject.gpus[0])
+    if command is None or card is None:
+        return command
+    return re.sub(rf"(?<= -i ){re.escape(card.index)}(?!\S)", ",".join(cards), command)
 
 
 def _group(subject: Subject, tenants: Tenants) -> _Group:

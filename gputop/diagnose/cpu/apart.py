@@ -37,11 +37,14 @@ def usable(view: View, trainer: Trainer) -> frozenset[int]:
 def bound(view: View, trainer: Trainer, text: str, cpus: str, by: str | None = None) -> Step:
     """Started there, `by` another command than taskset if need be. What others start is moved there while it runs,
     with its loaders: its own command line would start something else."""
-    process = trainer.process
-    if starts_all(process, trainer.job):
-        return Step(text=text, command=f"{by or f'taskset -c {cpus}'} {started(process)}")
-    root = closed(view, process)
+    if starts_all(trainer.process, trainer.job):
+        return Step(text=text, command=f"{by or f'taskset -c {cpus}'} {started(trainer.process)}")
+    return moved(view, trainer, f"{text}, as it runs", cpus)
+
+
+def moved(view: View, trainer: Trainer, text: str, cpus: str) -> Step:
+    """Put there while it runs, with its loaders."""
+    pid, root = trainer.process.pid, closed(view, trainer.process)
     move = f"{'sudo ' if root else ''}taskset -acp {cpus}"
-    whom = f"{process.pid} $(pgrep -P {process.pid})"
-    command = f"for p in {whom}; do {move} $p; done" if trainer.loaders else f"{move} {process.pid}"
-    return Step(text=f"{text}, as it runs", command=command, needs_root=root)
+    command = f"for p in {pid} $(pgrep -P {pid}); do {move} $p; done" if trainer.loaders else f"{move} {pid}"
+    return Step(text=text, command=command, needs_root=root)

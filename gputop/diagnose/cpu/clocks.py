@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.view import View
-from gputop.model import Host
+from gputop.model import Host, Identity
 
 _SAVING = frozenset({"powersave", "conservative"})
 # with these drivers "powersave" is the usual governor, and the preference decides
@@ -34,7 +34,8 @@ def cpu_slow(view: View) -> Iterator[Finding]:
     low = _low(view, host)
     if not why and low is None:
         return
-    severity: Severity = "warn" if why and _matters(view) else "info"
+    held_up = _held_up(view) if why else []
+    severity: Severity = "warn" if held_up else "info"
     clock = Evidence(
         text=f"clock {host.cpu_mhz:.0f} of {host.cpu_max_mhz:.0f} MHz, mean of the cores",
         value=host.cpu_mhz,
@@ -48,6 +49,7 @@ def cpu_slow(view: View) -> Iterator[Finding]:
         evidence=tuple(item for item in (*(text for text, _ in why), clock, low) if item),
         steps=tuple(dict.fromkeys(step for _, step in why)) or (_LOOK,),
         confidence=0.75 if why else 0.5,
+        processes=held_up,
     )
 
 
@@ -104,12 +106,13 @@ def _low(view: View, host: Host) -> Evidence | None:
     return Evidence(text=f"while {busy or 0:.0f} % busy", value=busy, unit="%", limit=view.limit("busy_percent"))
 
 
-def _matters(view: View) -> bool:
-    """Whether a GPU waits for a CPU that is busy: all that its trainer may use, or its main thread."""
-    return any(
-        trainer.warm
+def _held_up(view: View) -> list[Identity]:
+    """Trainers whose GPU waits for a CPU that is busy: all that they may use, or their main thread's."""
+    return [
+        trainer.identity
+        for trainer in view.vectors()
+        if trainer.warm
         and trainer.duty is not None
         and trainer.duty < view.limit("starved.duty")
         and ((trainer.saturation or 0.0) >= view.limit("full") or (trainer.main or 0.0) >= view.limit("main"))
-        for trainer in view.vectors()
-    )
+    ]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from gputop.diagnose.container import widened
+from gputop.diagnose.cpu.apart import moved
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import affinity, idle, sharing
 from gputop.diagnose.rule import Level, rule
@@ -87,8 +88,10 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
     process, total = trainer.process, view.frame.host.cpus_total or 0
     wanted = max(int(quota) + 1, min(2 * math.ceil(quota), int(quota + (idle(view) or 0.0))))
     wanted = min(wanted, len(affinity(process)) or total)
-    each = wanted // ranks
-    if wanted <= quota or (process.slurm_job and each <= quota / ranks):
+    # one launcher is one task, whatever it starts
+    tasks = 1 if trainer.job and trainer.job.steps else ranks
+    each = wanted // tasks
+    if wanted <= quota or (process.slurm_job and each <= quota / tasks):
         return
     if process.slurm_job:
         yield Step(text=f"ask Slurm for {amount(each, 'CPU')} a task", command=f"#SBATCH --cpus-per-task={each}")
@@ -144,10 +147,7 @@ def _few(view: View, trainer: Trainer) -> Finding:
             Evidence(text=f"{trainer.cores or 0:.1f} cores in use", value=trainer.cores, unit="cores", limit=len(here)),
         ),
         steps=(
-            Step(
-                text="let all its threads run everywhere, where its cpuset allows it",
-                command=f"taskset -acp 0-{total - 1} {trainer.process.pid}",
-            ),
+            moved(view, trainer, "let all of it run everywhere, where its cpuset allows it", f"0-{total - 1}"),
             Step(
                 text="and in the program, before the loaders start: some BLAS and OpenMP builds pin their parent",
                 command=f"os.sched_setaffinity(0, range({total}))",

@@ -131,8 +131,7 @@ def threads_host(view: View) -> Iterator[Finding]:
     host = view.host()
     contended = view.above(view.mean("host", "cpu_pressure"), "pressure_percent") or view.above(waited, "run_wait")
     if contended and view.above(crowd.threads / crowd.cpus, "threads"):
-        pools = {trainer.key for trainer in crowd.trainers}
-        work = [trainer for trainer in warm if trainer.key in pools or not rests(view, trainer)]
+        work = [trainer for trainer in warm if _shares(view, trainer, crowd)]
         each, cpus = int(crowd.cpus // len(work)), amount(crowd.cpus, "CPU")
         yield view.found(
             host,
@@ -145,6 +144,15 @@ def threads_host(view: View) -> Iterator[Finding]:
             gpus=[uuid for trainer in crowd.trainers for uuid in trainer.uuids],
             processes=[trainer.identity for trainer in crowd.trainers],
         )
+
+
+def _shares(view: View, trainer: Trainer, crowd: Crowd) -> bool:
+    """Whether it is one of the crowd, or works on their CPUs, too, as far as anybody knows."""
+    if any(trainer.key == one.key for one in crowd.trainers):
+        return True
+    here, theirs = affinity(trainer.process), [affinity(one.process) for one in crowd.trainers]
+    meets = not here or any(not cpus or here & cpus for cpus in theirs)
+    return meets and not rests(view, trainer)
 
 
 class Crowd(NamedTuple):

@@ -15,7 +15,8 @@ from gputop.model import Gpu, Xid
 from gputop.words import amount
 
 _UNREPAIRED = 64  # of which the card has no spare row left
-_DRAINS = ("drain peers",)
+# what the driver may ask for, where a command does it; buses and domains are for who runs the machine
+_RESETS, _REBOOTS, _LATER = ("reset", "drain and reset"), ("reboot", "reboot system"), ("drain peers",)
 
 
 class Fault(NamedTuple):
@@ -25,6 +26,7 @@ class Fault(NamedTuple):
     text: str  # follows the GPU's name
     evidence: Evidence
     reset: bool = False  # helps
+    reboot: bool = False  # does
     replace: bool = False  # the card is to be exchanged
 
 
@@ -103,10 +105,11 @@ def _memory(view: View, gpu: Gpu) -> Iterator[Fault]:
 
 def _wish(gpu: Gpu) -> Iterator[Fault]:
     if gpu.recovery_action not in (None, "none"):
-        drains = gpu.recovery_action in _DRAINS
-        evidence = Evidence(text=f"recovery action: {gpu.recovery_action}", value=1.0, limit=0.0)
-        text = f"asks for this to work again: {gpu.recovery_action}"
-        yield Fault("warn" if drains else "crit", text, evidence, reset=not drains)
+        asked = gpu.recovery_action
+        evidence = Evidence(text=f"recovery action: {asked}", value=1.0, limit=0.0)
+        severity: Severity = "warn" if asked in _LATER else "crit"
+        text = f"asks for this to work again: {asked}"
+        yield Fault(severity, text, evidence, reset=asked in _RESETS, reboot=asked in _REBOOTS)
 
 
 def _links(view: View, gpu: Gpu) -> Sequence[Fault]:
@@ -185,6 +188,9 @@ def _told(view: View, gpu: Gpu, faults: Sequence[Fault]) -> Finding:
                 destroys=True,
             )
         )
+    if any(fault.reboot for fault in faults):
+        reboot, text = "sudo systemctl reboot", "restart the machine as soon as nothing runs on it"
+        steps.append(Step(text=text, command=reboot, needs_root=True, destroys=True))
     if faults[0].severity != "info":
         test = f"sudo dcgmi diag -r 2 -i {gpu.index}"
         steps.append(Step(text="test it afterwards, idle", command=test, needs_root=True))

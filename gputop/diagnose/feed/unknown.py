@@ -115,8 +115,8 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     def share(text: str, value: float | None, limit: str) -> Cause:
         return Cause(text, None if value is None else 100 * value, 100 * view.limit(limit))
 
-    cores = amount(trainer.allowed or 0.0, "core")
-    yield share(f"CPU {{}} of {cores}", trainer.saturation, "starved-cpu-saturated.saturation")
+    of = "" if trainer.allowed is None else f" of {amount(trainer.allowed, 'core')}"
+    yield share(f"CPU {{}}{of}", trainer.saturation, "starved-cpu-saturated.saturation")
     machine, full = view.mean("host", "cpu_percent"), view.limit("starved-cpu-saturated.host_percent")
     yield Cause("the CPUs of the machine {}", machine, full)
     yield share("its main thread {} of a core", trainer.main, "loader-in-main.main")

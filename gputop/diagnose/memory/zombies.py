@@ -14,7 +14,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, serves, trains
 from gputop.diagnose.view import View
-from gputop.model import Gpu, GpuShare, Identity, Missing, Process
+from gputop.model import Gpu, GpuShare, Identity, Missing, Process, Role
 
 _LOADER = "pt_data_w"
 _UNSEEN = "run gputop on the host, or start the container with --pid=host"
@@ -58,6 +58,8 @@ def zombie_memory(view: View) -> Iterator[Finding]:
 def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity, float]) -> Nothing | None:
     """What one process holds for nothing."""
     held, who = share.vram_bytes or 0, named(process)
+    if process.unseen == "exited" and share.vram_bytes is None:
+        return None  # below: what belongs to nobody cannot be told
     if process.unseen == "exited":
         return Nothing(held, f"process {process.pid}, which has ended", _GONE)
     if process.unseen is not None or held < view.limit("least_bytes"):
@@ -87,8 +89,11 @@ def _orphan(view: View, process: Process) -> bool:
     """Whether it is a loader whose trainer has ended: init has taken it over, or the init of a user."""
     if not process.name.startswith(_LOADER):
         return False
-    parents = (one.name for one in view.frame.processes if one.pid == process.parent_pid)
-    return process.parent_pid == 1 or next(parents, "") == "systemd"
+    parent = next((one for one in view.frame.processes if one.pid == process.parent_pid), None)
+    if parent is None:
+        return process.parent_pid == 1
+    # in a container the trainer may be the first process itself
+    return parent.name == "systemd" or (parent.pid == 1 and parent.role is not Role.TRAINER)
 
 
 def _idle_s(view: View) -> Mapping[Identity, float]:

@@ -22,10 +22,11 @@ _ALIKE = Step(text="give each rank samples that cost as much, or more loaders")
 
 def _own_cpus(view: View, one: Trainer) -> Step:
     each = max(1, int(share_of_cpus(view, one)))
-    own = f"sorted(os.sched_getaffinity(0))[{each} * rank:{each} * (rank + 1)]"
+    # ranks may have been given parts of the machine already: each counts within its own
+    at = f"at = {each} * int(os.environ['LOCAL_RANK']) % len(cpus)"
     return Step(
         text=f"give each rank {amount(each, 'CPU')} of its own, before the DataLoader is made",
-        command=f"rank = int(os.environ['LOCAL_RANK']); os.sched_setaffinity(0, {own})",
+        command=f"cpus = sorted(os.sched_getaffinity(0)); {at}; os.sched_setaffinity(0, cpus[at : at + {each}])",
     )
 
 

@@ -54,6 +54,7 @@ _UNLOCK = "run gputop on the host, or start the container with --pid=host"
     number="R01",
     rows=(2,),
     needs=("gpus", "cpu_percent"),
+    partly=("busy_percent",),
 )
 def no_cuda_context(view: View) -> Iterator[Finding]:
     """It trains, its CPUs are busy, and no GPU's driver knows it or any process below it."""
@@ -86,9 +87,12 @@ def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
         named = [share for process in view.frame.processes for share in process.gpus if share.uuid == gpu.uuid]
         held = sum(share.vram_bytes or 0 for share in named)
         nameless = gpu.vram_used_bytes is not None and gpu.vram_used_bytes - held >= view.limit("nameless_bytes")
-        at_work = (view.mean(gpu, "busy_percent") or 0.0) >= view.limit("nameless_percent")
+        percent = view.mean(gpu, "busy_percent")
+        at_work = percent is not None and percent >= view.limit("nameless_percent")
         if (nameless and all(share.vram_bytes is not None for share in named)) or (at_work and not named):
             return nameless_here
+        if percent is None and gpu.vram_used_bytes is None:
+            return Missing(metric="busy_percent", reason="unsupported")  # there may be one that nobody sees
     return None
 
 
@@ -113,17 +117,19 @@ def _moves(view: View, trainer: Trainer) -> bool:
     return any(view.against.above(one, "files_bytes_per_s") for one in moved)
 
 
-def _without_context(gpus: int, busiest: float) -> str:
-    if gpus < 2:
-        return f"no CUDA context on the GPU, which is {busiest:.0f} % busy"
-    return f"no CUDA context on any of {gpus} GPUs, of which the busiest is {busiest:.0f} % busy"
+def _without_context(gpus: int, busiest: float | None) -> str:
+    said = "no CUDA context on the GPU" if gpus < 2 else f"no CUDA context on any of {gpus} GPUs"
+    if busiest is None:
+        return said
+    return f"{said}, {'which' if gpus < 2 else 'of which the busiest'} is {busiest:.0f} % busy"
 
 
 def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     hidden, prepares = trainer.process.visible_gpus in ("", "-1"), _prepares(view, trainer)
     cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
     of = f"{cores:.1f} of {amount(allowed, 'CPU core')}" if allowed else f"{cores:.1f} CPU cores"
-    busiest = max((view.mean(gpu, "busy_percent") or 0.0 for gpu in gpus), default=0.0)
+    means = [mean for gpu in gpus if (mean := view.mean(gpu, "busy_percent")) is not None]
+    busiest = max(means) if len(means) == len(gpus) and means else None
     age_s = trainer.process.age_s
     evidence = [
         Evidence(

@@ -29,6 +29,7 @@ _RELEASED = {
     (2, 5): 2024.8, (2, 6): 2025.1, (2, 7): 2025.3, (2, 8): 2025.6, (2, 9): 2025.8,
 }  # fmt: skip
 _AMPERE = 8
+_OF_PYPI = (13, 0)  # since PyTorch 2.11 what pip installs needs a driver for this CUDA: pytorch#177975
 _YEAR_S, _EPOCH = 365.25 * 86400, 1970
 _HIDDEN = "what a process has loaded is shown to its owner"
 _INSTALL = Step(text="install a build for this GPU and driver as https://pytorch.org/get-started says")
@@ -116,14 +117,14 @@ def _told(view: View, trainer: Trainer, misfit: Misfit) -> Finding:
     evidence = [misfit.evidence]
     if driver:
         evidence.append(Evidence(text=f"this driver can run builds for up to CUDA {driver}"))
-    upgrade = Step(
-        text="newer releases are faster on such GPUs, at no work of yours: upgrade",
-        command="pip install --upgrade torch",
-    )
+    newer = "newer releases are faster on such GPUs, at no work of yours"
+    upgrades: tuple[Step, ...] = (Step(text=f"{newer}: {_INSTALL.text}"),)
+    if (_pair(driver) or (0, 0)) >= _OF_PYPI:
+        upgrades = (Step(text=f"{newer}: upgrade", command="pip install --upgrade torch"), _INSTALL)
     steps = (
         _INSTALL,
         Step(text="it may fail with 'no kernel image is available', or compile every kernel at its first use"),
-    ) if warns else (upgrade, _INSTALL)  # fmt: skip
+    ) if warns else upgrades  # fmt: skip
     return view.found(
         trainer,
         misfit.severity,

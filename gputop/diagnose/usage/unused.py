@@ -39,9 +39,8 @@ def gpu_unused_in_job(view: View) -> Iterator[Finding]:
         gpus = [gpu for gpu in held if _fresh(gpu) and view.knows(gpu, "busy_percent")]
         idle_s = _idle_s(view, job, held)
         unused = [(gpu, idle_s[gpu.uuid]) for gpu in gpus if idle_s.get(gpu.uuid, 0.0) >= view.limit("info_s")]
-        worked = [gpu for gpu in gpus if view.above(view.mean(gpu, "busy_percent", 60), "others_percent")]
-        if unused and worked:
-            yield _unused(view, job, trainers, unused, worked)
+        if unused and any(view.above(view.mean(gpu, "busy_percent", 60), "others_percent") for gpu in gpus):
+            yield _unused(view, job, trainers, unused, held)
         elif hidden := _hidden(view, trainers):
             view.abstain(job, hidden)
 
@@ -94,14 +93,14 @@ def _cards(names: Sequence[str]) -> str:
 
 
 def _unused(
-    view: View, job: Job, trainers: Sequence[Trainer], unused: Sequence[tuple[Gpu, float]], worked: Sequence[Gpu]
+    view: View, job: Job, trainers: Sequence[Trainer], unused: Sequence[tuple[Gpu, float]], held: Sequence[Gpu]
 ) -> Finding:
     longest_s = max(idle_s for _, idle_s in unused)
     severity: Severity = "warn" if longest_s >= view.limit("warn_s") else "info"
-    idle, used = [gpu.index for gpu, _ in unused], [gpu.index for gpu in worked]
-    means = [view.mean(gpu, "busy_percent", 60) or 0.0 for gpu in worked]
-    total = len(idle) + len(used)
-    kept = names(view, worked, [trainer.process for trainer in trainers])
+    idle, total = [gpu.index for gpu, _ in unused], len(held)
+    others = [gpu for gpu in held if gpu.index not in idle]
+    busy = {gpu.index: mean for gpu in others if (mean := view.mean(gpu, "busy_percent", 60)) is not None}
+    kept = names(view, others, [trainer.process for trainer in trainers])
     return view.found(
         job,
         severity,
@@ -113,7 +112,7 @@ def _unused(
                 unit="s",
                 limit=view.limit("info_s"),
             ),
-            Evidence(text=f"{_cards(used)} busy {spread(means)}", value=min(means), unit="%"),
+            Evidence(text=f"{_cards([*busy])} busy {spread([*busy.values()])}", value=min(busy.values()), unit="%"),
         ),
         steps=(
             Step(text="one process for each GPU", command=started_for_each_gpu(trainers[0].process, total)),

@@ -49,7 +49,7 @@ def states(findings: Iterable[Finding], frame: Frame) -> States:
             gpus.setdefault(uuid, said)
     for finding in troubles(tuple(findings)):
         if finding.subject.kind == "host" and finding.primary and finding.state:
-            _spread(word(finding), frame, gpus, jobs)
+            _spread(finding, frame, gpus, jobs)
     # a job of which one rank is in trouble is: that is what a folded line has to say
     for process in frame.processes:
         if process.job and (own := processes.get(process.identity)) and own.sign:
@@ -72,10 +72,11 @@ def _weight(finding: Finding) -> tuple[object, ...]:
     return remark, *urgency(finding)[:2], level, not finding.primary
 
 
-def _spread(said: State, frame: Frame, gpus: dict[str, State], jobs: dict[str, State]) -> None:
-    """What is wrong with the machine is the word of every trainer that has none of its own."""
+def _spread(finding: Finding, frame: Frame, gpus: dict[str, State], jobs: dict[str, State]) -> None:
+    """What is wrong with the machine is the word of every trainer, or of those named, that has none of its own."""
+    said, whom = word(finding), finding.subject.processes
     for process in frame.processes:
-        if process.role is Role.TRAINER and process.gpus:
+        if process.role is Role.TRAINER and process.gpus and (not whom or process.identity in whom):
             jobs.setdefault(process.job or "", said)
             for share in process.gpus:
                 gpus.setdefault(share.uuid, said)
