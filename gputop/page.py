@@ -14,6 +14,7 @@ WIDTH = 100
 _LONGEST = 58  # characters of the first cell of a row, as text
 _SIGNS = {"crit": "▲ CRIT", "warn": "! WARN", "info": "- INFO", "fine": "- OK"}
 _ACTIVE = re.compile(r"([\\`*_\[\]<>|#&~!])")  # what Markdown would obey
+_LINKS = re.compile(r"@|(?<=\w):(?=//)|(?<=\bwww)\.", re.IGNORECASE)  # what forges make mentions and links of
 
 
 class Do(NamedTuple):
@@ -127,7 +128,7 @@ def _said(table: Table) -> Iterator[str]:
 
 
 def _escaped(words: str) -> str:
-    return _ACTIVE.sub(r"\\\1", words)
+    return _LINKS.sub(lambda found: f"&#{ord(found[0])};", _ACTIVE.sub(r"\\\1", words))
 
 
 def _code(words: str) -> str:

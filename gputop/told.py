@@ -13,7 +13,7 @@ from gputop.safe.text import clean
 
 LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so
 _UNIT = r"(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?"
-_TIMED = re.compile(r"\b\d+[smhd]\b")
+_TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
 _RATES = {"1/s": "a second", "1/min": "a minute"}
 _LONGEST = 40  # characters of a name
 
@@ -126,7 +126,7 @@ def cost(finding: Finding) -> str:
     lost = finding.lost_share
     if lost is None or finding.healthy or not 0.01 <= lost <= 1:
         return ""
-    gain = f", at most {1 / (1 - lost):.1f}x faster" if lost <= 0.9 else ""
+    gain = f", {words.at_most(lost)}" if lost <= 0.9 else ""
     return f"{100 * lost:.0f} % of GPU time lost{gain}"
 
 
@@ -151,7 +151,8 @@ def _spoken(unit: str, number: str) -> str:
 
 
 def _said_once(limit: str, item: Evidence) -> str:
-    return "" if limit in item.text else limit
+    around = "".join(part.text for part in parts(item) if not part.strong)
+    return "" if re.search(rf"(?<![\d.]){re.escape(limit)}(?!\d)", around) else limit
 
 
 def _size(amount: float) -> str:

@@ -75,6 +75,11 @@ def numbers(names: Sequence[str]) -> str:
     return units.ranges(tuple(map(int, names))) if all(map(str.isdecimal, names)) else ",".join(names)
 
 
+def at_most(lost_share: float) -> str:
+    """What can be had back of a share that is lost, a bound and no promise; below 1."""
+    return f"at most {1 / (1 - lost_share):.1f} times as fast"
+
+
 def holding(vram_bytes: float | None, idle_s: float) -> str:
     """What is said of a job whose GPUs do nothing: `holds 2.1G, idle 2h 11m`."""
     held = "" if vram_bytes is None else f"holds {units.size(vram_bytes)}, "

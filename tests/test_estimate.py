@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gputop.demo.generator import WINDOW_S, Pulse, shares
-from gputop.diagnose.estimate import attenuation, change_point, leak, period, shape, slope, spacing, swing
+from gputop.diagnose.estimate import change_point, leak, period, shape, slope, spacing, swing
 
 MIB, GIB = 2.0**20, 2.0**30
 MINUTES_15 = 900
@@ -64,11 +64,6 @@ def test_noise_has_no_period() -> None:
     rng = random.Random(7)
     found = [period([rng.gauss(50, 10) for _ in range(180)], WINDOW_S) for _ in range(20)]
     assert sum(one is not None for one in found) <= 1
-
-
-@pytest.mark.parametrize(("windows", "left"), [(1, 0.0), (2, 0.64), (4, 0.9), (100, 1.0)])
-def test_attenuation(windows: float, left: float) -> None:
-    assert attenuation(windows, 1.0) == pytest.approx(left, abs=0.01)
 
 
 @pytest.mark.parametrize("duty", [0.3, 0.45, 0.6])

@@ -106,7 +106,7 @@ def test_loaders_fit_into_the_part_of_the_quota_that_is_left() -> None:
 def test_the_experiments_page_divides_it_too() -> None:
     made = sweep(2, 3, host=12.0, trainer=CONTAINER, **CONTAINER)
     page = seen([made(float(t)) for t in range(40)])
-    assert [one.fit.threads for one in page.experiments if one.fit] == [1, 1], "four CPUs, less three loaders"
+    assert [one.fit.threads for one in page.experiments if one.fit] == [4, 4], "four CPUs each"
 
 
 def test_too_few_loaders_is_not_said_of_who_has_used_up_its_quota() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gputop.demo import SCENARIOS
-from gputop.model import Gpu, Host
+from gputop.model.host import Pressure
 from tests.judged import Machine
 from tests.score import told
 from tests.score.__main__ import HOW
@@ -138,8 +138,9 @@ def test_disturbances_do_what_they_say() -> None:
     assert weaker.duty == pytest.approx(healthy.duty + 0.7 * (faulty.duty - healthy.duty))
     frame = Machine().frame(0)
     assert no_units(frame).gpus[0].tensor_percent is None
-    assert isinstance(no_units(frame).gpus[0], Gpu)
-    assert replace(VARIANTS["no pressure"].frame(frame).host, cpus_total=None).io_pressure is Host().io_pressure
+    felt = Pressure(some_percent=9.0, full_percent=1.0)
+    pressed = replace(frame, host=replace(frame.host, cpu_pressure=felt, io_pressure=felt, memory_pressure=felt))
+    assert VARIANTS["no pressure"].frame(pressed) == frame, "and nothing else is away"
     assert truth_of("starved-cpu-idle", plain=True).ends_s == 450
     assert truth_of("thermal", plain=True).ends_s is None
     assert (truth_of("healthy", plain=True).rule, truth_of("healthy", plain=True).well) == (WELL, True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gputop import told
@@ -16,7 +18,7 @@ from tests.advised import fine, found
         ("B/s", 50e6, "reads 12 MB/s", "50 MB/s"),
         ("B/s", 1_500_000.0, "reads 0.2 MB/s", "1.5 MB/s"),
         ("B/s", 20e3, "writes nothing", "20 kB/s"),
-        ("B/s", 50e6, "below 50 MB/s", ""),
+        ("B/s", 50e6, "reads 12 MB/s, below 50 MB/s", ""),
         ("B", 64e3, "a read is 9 kB", "64 kB"),
         ("B", 1e8, "12.1G are written", "100 MB"),
         ("B", 67108864.0, "+192M in 3m", "64.0M"),
@@ -26,11 +28,16 @@ from tests.advised import fine, found
         ("cores", 1.0, "7.9 of 16 CPU cores in use", "1 core"),
         ("cores", 14.0, "15 of 16 CPU cores in use", "14 cores"),
         ("1/s", 1000.0, "9300 pages a second go to swap and back", "1000 a second"),
+        ("%", 5.0, "uses 7.5 % of a core", "5 %"),
+        ("%", 80.0, "GPU busy 80 %", "80 %"),
+        ("C", 90.0, "90 C, slows down at 90 C", ""),
         ("s", 5.0, "threads are looked at every 16 s", "5 s"),
     ],
 )
 def test_a_limit_reads_as_the_number_beside_it(unit: str, limit: float, text: str, said: str) -> None:
-    assert told.limit(Evidence(text=text, value=1.0, unit=unit, limit=limit)) == said
+    number = re.search(r"\d+(?:\.\d+)?", text)
+    item = Evidence(text=text, value=float(number[0]) if number else None, unit=unit, limit=limit)
+    assert told.limit(item) == said
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,10 @@ def test_a_limit_reads_as_the_number_beside_it(unit: str, limit: float, text: st
     [
         ("waits for something that no rule can name", ", for 6m"),
         ("runs 64 compute threads on 16 CPUs", ", for 6m"),
+        ("shares the CPUs with unet-3d of user bob", ", for 6m"),
+        ("waits for /data/7d", ", for 6m"),
+        ("has 31.0G held by python 7 of carol, idle for over 10m", ""),
+        ("is out of device memory in about 2h: it takes 21.1G more every hour", ""),
         ("became 21 % slower 7m 45s ago, for a reason inside the program", ""),
         ("stands still for 24s every 5m, while a checkpoint is written", ""),
     ],

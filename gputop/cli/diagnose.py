@@ -65,19 +65,15 @@ class Look:
 
     def gone(self) -> tuple[Gone, ...]:
         """What was found and is no more, the oldest first."""
-        from gputop.diagnose.finding import told_apart
+        from gputop.diagnose.over import goes_on
         from gputop.export.diagnosis import Gone
 
-        now = {rule for one in self._findings() for rule in (one.rule, *one.causes)}
-        there = {(one.rule, told_apart(one.subject)) for one in self._findings()}
+        now = self.last.findings if self.last else ()
         return tuple(
             Gone(finding=finding, sentence=said, from_s=from_s, to_s=to_s)
-            for key, (finding, said, from_s, to_s) in self.seen.items()
-            if key not in there and finding.rule not in now
+            for finding, said, from_s, to_s in self.seen.values()
+            if not goes_on(finding, now)
         )
-
-    def _findings(self) -> tuple[Finding, ...]:
-        return self.last.findings if self.last else ()
 
 
 def diagnose(args: argparse.Namespace, settings: Settings) -> int:

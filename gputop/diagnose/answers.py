@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputop.diagnose.concerns import concerns
 from gputop.diagnose.finding import Abstained, Finding, Subject
 from gputop.diagnose.trainer import Trainer
 
@@ -30,19 +31,14 @@ class Answers:
 
     def _answer(self, trainer: Trainer, rule: str) -> str:
         for finding in self._findings:
-            if finding.rule == rule and _concerns(finding.subject, trainer):
+            if finding.rule == rule and _decides(finding.subject, trainer):
                 return ", ".join(("yes", *(item.text for item in finding.evidence[:1])))
         for silent in self._abstained:
-            if silent.rule == rule and _concerns(silent.subject, trainer):
+            if silent.rule == rule and _decides(silent.subject, trainer):
                 return "not known" + "".join(f", no {missing.metric}" for missing in silent.missing[:1])
         return _NO
 
 
-def _concerns(subject: Subject, trainer: Trainer) -> bool:
-    if subject.kind == "host":
-        return True
-    if subject.kind == "job":
-        return subject.job is not None and subject.job == trainer.process.job
-    if subject.kind == "gpu":
-        return any(gpu.uuid in subject.gpus for gpu in trainer.gpus)
-    return trainer.identity in subject.processes
+def _decides(subject: Subject, trainer: Trainer) -> bool:
+    # what is asked of the machine has one answer, whoever suffers from it; what other ranks do is not its own
+    return subject.kind == "host" or concerns(subject, (trainer.identity,), trainer.uuids)

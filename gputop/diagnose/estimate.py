@@ -103,12 +103,6 @@ def _correlation(flat: list[float], power: float, lag: int) -> float:
     return like / power * count / (count - lag)
 
 
-def attenuation(period_s: float, window_s: float) -> float:
-    """What is left (0-1) of the amplitude of an on-off rhythm seen through a window: |sin(pi W/P) / (pi W/P)|."""
-    turn = math.pi * window_s / period_s
-    return abs(math.sin(turn) / turn) if turn else 1.0
-
-
 def swing(duty: float, windows: float) -> float:
     """How far samples lie apart (0-1) of steps that are so many windows long, and on for so much of each."""
     return max(0.0, min(1.0, duty * windows) + min(1.0, (1 - duty) * windows) - 1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 
+from gputop.diagnose.concerns import concerns
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Step, Subject
 from gputop.diagnose.limits import Limits, Table
 from gputop.diagnose.rule import RULES, Level
@@ -28,7 +30,8 @@ def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Li
     host = groups.pop(("host", None), [])
     told = []
     for group in groups.values():
-        told += _told(group, [one for one in host if _concerns(one, group)], numbers)
+        members = {identity for finding in group for identity in finding.subject.processes}
+        told += _told(group, [one for one in host if concerns(one.subject, members, ())], numbers)
     used = {cause for finding in told for cause in finding.causes}
     told += _alone([finding for finding in host if finding.rule not in used])
     return sorted(told, key=_urgency)
@@ -38,12 +41,6 @@ def _urgency(finding: Finding) -> tuple[object, ...]:
     """What leads first, then the worst; what gputop says of itself comes last of its kind."""
     of_itself = RULES[finding.rule].group == "meta"
     return not finding.primary, -RANKS[finding.severity], of_itself, _order(finding)
-
-
-def _concerns(host: Finding, group: Sequence[Finding]) -> bool:
-    """Whether what is so of the machine is so of this group: of the programs it names, where it names any."""
-    named = host.subject.processes
-    return not named or any(identity in named for finding in group for identity in finding.subject.processes)
 
 
 def _together(findings: Sequence[Finding], frame: Frame, tenants: Tenants) -> list[Finding]:
@@ -90,7 +87,7 @@ def _naming(command: str | None, worst: Finding, cards: Sequence[str], frame: Fr
     card = frame.by_uuid.get(worst.subject.gpus[0])
     if command is None or card is None:
         return command
-    return re.sub(rf"(?<= -i ){re.escape(card.index)}(?!\S)", ",".join(cards), command)
+    return re.sub(rf"(?<= -i ){re.escape(quote(card.index))}(?!\S)", ",".join(map(quote, cards)), command)
 
 
 def _group(subject: Subject, tenants: Tenants) -> _Group:

@@ -1,4 +1,7 @@
-"""How many CPUs a trainer may count on beside all others of the machine, and how many loaders fit into those."""
+"""How many CPUs a trainer may count on beside all others of the machine, and what fits into those.
+
+What takes plain values is for the page of experiments too, which has no view: both are to say the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -66,10 +69,16 @@ class Share(NamedTuple):
 def share(view: View, trainer: Trainer) -> Share:
     """The smaller one: beside the ranks of its job on this machine, or beside all that train on the same CPUs."""
     allowed, mates = trainer.allowed or 1.0, sharing(view, trainer)
-    own = Share(allowed / len(mates), allowed, mates)
     total = len(affinity(trainer.process)) or view.frame.host.cpus_total
     beside = _beside(view, trainer)
-    return Share(total / len(beside), total, beside) if total and total / len(beside) < own.cpus else own
+    cpus = least_share(allowed, len(mates), total, len(beside))
+    return Share(cpus, total, beside) if total and cpus < allowed / len(mates) else Share(cpus, allowed, mates)
+
+
+def least_share(allowed: float, sharers: int, total: int | None, beside: int) -> float:
+    """CPUs for each of those who share what is allowed, or for each of those on all of them: the smaller number."""
+    own = allowed / sharers
+    return min(own, total / beside) if total else own
 
 
 def share_of_cpus(view: View, trainer: Trainer) -> float:
@@ -100,13 +109,22 @@ def idle_cpus(view: View, trainer: Trainer) -> float | None:
         sum(one is trainer or not fed(view, one) for one in some)
         for some in (_beside(view, trainer), sharing(view, trainer))
     )
-    return max(0.0, min(free / rivals, _left(view, trainer) / sharers))
+    return least_idle(free, rivals, _left(view, trainer), sharers)
+
+
+def least_idle(free: float, rivals: int, left: float, sharers: int) -> float:
+    """Of the idle CPUs of the machine, or of those that are left of a quota, the part for each: the smaller one."""
+    return max(0.0, min(free / rivals, left / sharers))
 
 
 def idle(view: View) -> float | None:
     """CPUs of the machine that nobody uses. None: not known."""
-    total, used = view.frame.host.cpus_total, view.mean("host", "cpu_percent")
-    return None if not total or used is None else max(0.0, 1 - used / 100) * total
+    return idle_of(view.frame.host.cpus_total, view.mean("host", "cpu_percent"))
+
+
+def idle_of(total: int | None, used_percent: float | None) -> float | None:
+    """The same of so many CPUs."""
+    return None if not total or used_percent is None else max(0.0, 1 - used_percent / 100) * total
 
 
 def _left(view: View, trainer: Trainer) -> float:
@@ -131,29 +149,43 @@ def most_loaders(cpus: float) -> int:
     return max(1, math.floor(cpus) - 1)
 
 
+def fitting_threads(cpus: float) -> int:
+    """Compute threads for so many CPUs: one for each, and one where there is less than that."""
+    return max(1, math.floor(cpus))
+
+
 def rests(view: View, trainer: Trainer) -> bool:
     """Whether its GPUs have nothing to do, as those of a notebook that nobody uses: then it needs no CPUs."""
-    return trainer.duty is not None and trainer.duty < view.limit("starved.least")
+    return resting(trainer.duty, view.limit("starved.least"))
+
+
+def resting(duty: float | None, least: float) -> bool:
+    """The same by how busy its GPUs are, 0-1."""
+    return duty is not None and duty < least
 
 
 def _beside(view: View, trainer: Trainer) -> Sequence[Trainer]:
     """Who trains on the same CPUs, itself among them."""
     own = affinity(trainer.process)
     return [
-        one for one in view.vectors() if one is trainer or (not rests(view, one) and _meet(own, affinity(one.process)))
+        one for one in view.vectors() if one is trainer or (not rests(view, one) and meet(own, affinity(one.process)))
     ]
 
 
 def sharing(view: View, trainer: Trainer) -> Sequence[Trainer]:
-    """Who has its CPUs together with it, itself among them: the ranks of its job, and who is under the same quota.
+    """Who has its CPUs together with it, itself among them."""
+    mates = {mate.key for mate in view.mates(trainer)}
+    return [one for one in _beside(view, trainer) if shares_quota(trainer.process, one.process, one.key in mates)]
+
+
+def shares_quota(some: Process, other: Process, mates: bool) -> bool:
+    """Whether they have their CPUs together: the ranks of a job do, its `mates`, and who is under the same quota.
 
     Ranks in containers of their own have quotas of their own.
     """
-    own, group = trainer.process.container, part(trainer.process).group
-    mates = {mate.key for mate in view.mates(trainer) if mate.process.container == own}
-    return [one for one in _beside(view, trainer) if one.key in mates or part(one.process).group == group]
+    return (mates and some.container == other.container) or part(some).group == part(other).group
 
 
-def _meet(some: frozenset[int], others: frozenset[int]) -> bool:
+def meet(some: frozenset[int], others: frozenset[int]) -> bool:
     """Whether some CPUs are in both; where they are not known they may be."""
     return not some or not others or not some.isdisjoint(others)

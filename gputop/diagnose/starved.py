@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputop import words
 from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -167,7 +168,7 @@ def each_loader(trainer: Trainer) -> str:
 
 def at_most(trainer: Trainer) -> str:
     """What could be won, as a bound and no promise."""
-    return f"at most {1 / trainer.duty:.1f} times as fast" if trainer.duty else "faster"
+    return words.at_most(1 - trainer.duty) if trainer.duty else "faster"
 
 
 def spread(values: Sequence[float], unit: str = "%") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 
 from gputop.diagnose.view import View
 from gputop.model import Gpu, Process
@@ -31,7 +32,7 @@ def given(view: View, process: Process) -> list[Gpu]:
 def names(view: View, gpus: Sequence[Gpu], users: Iterable[Process]) -> str:
     """These GPUs for CUDA_VISIBLE_DEVICES of such programs: their numbers where they hold there, else their uuids."""
     by_uuid = any(map(counts_its_own, users)) or any(gpu.parent_uuid for gpu in gpus)
-    return ",".join(_uuid(view, gpu) if by_uuid else gpu.index for gpu in gpus)
+    return ",".join(quote(_uuid(view, gpu) if by_uuid else gpu.index) for gpu in gpus)
 
 
 def _uuid(view: View, gpu: Gpu) -> str:

@@ -11,6 +11,7 @@ from gputop import __version__, told, units, words
 from gputop.declare import record
 from gputop.diagnose import Abstained, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
+from gputop.diagnose.concerns import concerns
 from gputop.diagnose.doubt import BLIND, doubtful
 from gputop.diagnose.reading import choice, guides
 from gputop.export import verdicts
@@ -211,7 +212,7 @@ def _paths(found: Diagnosis) -> Iterator[Table]:
 
 
 def about(found: Diagnosis, pid: int) -> Diagnosis:
-    """What of it is about one process, its job, its GPUs, or the machine."""
+    """What of it is about one process, its job, its GPUs, or the machine as far as it concerns them."""
     frame = found.update.frame
     of = [process for process in frame.processes if process.pid == pid]
     jobs = {process.job for process in of if process.job}
@@ -219,18 +220,14 @@ def about(found: Diagnosis, pid: int) -> Diagnosis:
     mine = {process.identity for process in of} | ranks
     gpus = {share.uuid for process in frame.processes if process.identity in mine for share in process.gpus}
 
-    def concerns(subject: Subject) -> bool:
-        if subject.kind == "host":
-            return True
-        if subject.kind == "gpu":
-            return bool(gpus.intersection(subject.gpus))
-        return subject.job in jobs or bool(mine.intersection(subject.processes))
+    def its(subject: Subject) -> bool:
+        return concerns(subject, mine, gpus, jobs)
 
     pids = {identity.pid for identity in mine}
     update = replace(
         found.update,
-        findings=tuple(each for each in found.update.findings if concerns(each.subject)),
-        abstained=tuple(each for each in found.update.abstained if concerns(each.subject)),
+        findings=tuple(each for each in found.update.findings if its(each.subject)),
+        abstained=tuple(each for each in found.update.abstained if its(each.subject)),
         classes=tuple(each for each in found.update.classes if each.pid in pids),
     )
-    return replace(found, update=update, gone=tuple(one for one in found.gone if concerns(one.finding.subject)))
+    return replace(found, update=update, gone=tuple(one for one in found.gone if its(one.finding.subject)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gputop.diagnose.container import widened
 from gputop.diagnose.cpu.apart import moved
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.room import affinity, idle, sharing
+from gputop.diagnose.room import affinity, fitting_threads, idle, most_loaders, sharing
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer
@@ -34,13 +34,20 @@ def cpu_quota(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         group = _group(view, trainer)
         waiting = _waiting(view, group)
-        little = waiting is not None and waiting < view.limit("least_waiting")
-        if not little and (view.above(trainer.throttled, "throttled") or view.above(waiting, "waiting")):
+        if held(trainer.throttled, waiting, view.limit("least_waiting"), view.above):
             yield _throttled(view, trainer, group, waiting)
         elif _crowded(view, trainer):
             yield _few(view, trainer)
         elif trainer.throttled is None:
             view.knows(trainer, "throttled")
+
+
+def held(
+    throttled: float | None, waiting: float | None, least: float, above: Callable[[float | None, str], bool]
+) -> bool:
+    """Whether a quota runs out, or stops much work; not where what it stops is less than the least that counts."""
+    little = waiting is not None and waiting < least
+    return not little and (above(throttled, "throttled") or above(waiting, "waiting"))
 
 
 def _group(view: View, trainer: Trainer) -> Cgroup | None:
@@ -105,8 +112,8 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
 
 def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     """Loaders and threads that the quota has room for."""
-    few, torch = max(1, int(quota / ranks)), torchlike(trainer)
-    loaders, whose = max(1, few - 1), " a rank" if ranks > 1 else ""
+    few, torch = fitting_threads(quota / ranks), torchlike(trainer)
+    loaders, whose = most_loaders(few), " a rank" if ranks > 1 else ""
     if trainer.loaders > loaders:
         yield Step(
             text=f"as it is, loaders for no more than {amount(few, 'CPU')}{whose}",

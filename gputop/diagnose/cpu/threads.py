@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gputop import units
 from gputop.diagnose.cpu.apart import apart, bound
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.room import affinity, part, rests, share_of_cpus, together
+from gputop.diagnose.room import affinity, fitting_threads, part, rests, share_of_cpus, together
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, spread
 from gputop.diagnose.trainer import Trainer
@@ -57,7 +57,7 @@ def threads_process(view: View) -> Iterator[Finding]:
 def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, certain: bool) -> Finding:
     allowed, room = trainer.allowed or 1.0, trainer.room or 1.0
     waited = 100 * (trainer.run_wait or 0.0)
-    each = max(1, int(share_of_cpus(view, trainer)))
+    each = fitting_threads(share_of_cpus(view, trainer))
     seen = len(affinity(trainer.process))
     evidence = [
         Evidence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from gputop import units
@@ -183,7 +184,7 @@ def _told(view: View, gpu: Gpu, faults: Sequence[Fault]) -> Finding:
         steps.append(
             Step(
                 text="reset it as soon as nothing runs on it; NVLink partners must rest too",
-                command=f"sudo nvidia-smi -r -i {gpu.index}",
+                command=f"sudo nvidia-smi -r -i {quote(gpu.index)}",
                 needs_root=True,
                 destroys=True,
             )
@@ -192,7 +193,7 @@ def _told(view: View, gpu: Gpu, faults: Sequence[Fault]) -> Finding:
         reboot, text = "sudo systemctl reboot", "restart the machine as soon as nothing runs on it"
         steps.append(Step(text=text, command=reboot, needs_root=True, destroys=True))
     if faults[0].severity != "info":
-        test = f"sudo dcgmi diag -r 2 -i {gpu.index}"
+        test = f"sudo dcgmi diag -r 2 -i {quote(gpu.index)}"
         steps.append(Step(text="test it afterwards, idle", command=test, needs_root=True))
         log = "sudo dmesg | grep -E 'NVRM|Xid'"
         steps.append(Step(text="keep what the kernel said of it, for the vendor", command=log, needs_root=True))

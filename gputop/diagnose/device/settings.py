@@ -111,10 +111,10 @@ def _empty(view: View, gpu: Gpu) -> Finding:
         "is set up to be cut in instances and has none: no program can use it",
         evidence=(Evidence(text="MIG mode is on, and there is no instance", value=0.0),),
         steps=(
-            Step(text="see which there can be", command=f"nvidia-smi mig -i {gpu.index} -lgip"),
+            Step(text="see which there can be", command=f"nvidia-smi mig -i {quote(gpu.index)} -lgip"),
             Step(
                 text="or use it as a whole again; nothing may run on it meanwhile",
-                command=f"sudo nvidia-smi -i {gpu.index} -mig 0",
+                command=f"sudo nvidia-smi -i {quote(gpu.index)} -mig 0",
                 needs_root=True,
                 destroys=True,
             ),
@@ -137,7 +137,7 @@ def _parts(view: View, gpu: Gpu, instances: Sequence[Gpu], blind: Sequence[Gpu],
         text = f"{one.index} ({one.name}) uses {memory} and {sm:.0f} % of its units"
         evidence.append(Evidence(text=text, value=sm, unit="%", limit=view.limit("sm_percent")))
     if large:
-        steps.append(Step(text="a smaller profile would do", command=f"nvidia-smi mig -i {gpu.index} -lgip"))
+        steps.append(Step(text="a smaller profile would do", command=f"nvidia-smi mig -i {quote(gpu.index)} -lgip"))
     steps.append(
         Step(
             text=f"a program sees an instance by its name only: {instances[0].index} is",

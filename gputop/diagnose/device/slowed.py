@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from shlex import quote
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
@@ -115,7 +116,7 @@ def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
     if lower < limit and (drawn is None or drawn > lower):
         yield Step(
             text=f"until then less heat at little cost: limit its power to {lower} W",
-            command=f"sudo nvidia-smi -i {gpu.index} -pl {lower}",
+            command=f"sudo nvidia-smi -i {quote(gpu.index)} -pl {lower}",
             needs_root=True,
         )
 
@@ -177,7 +178,7 @@ def _hardware(view: View, gpu: Gpu) -> Finding:
             ),
             Step(
                 text="and its heat, where the driver has no number for it",
-                command=f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {gpu.index}",
+                command=f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {quote(gpu.index)}",
             ),
         ),
         confidence=0.8,
@@ -222,7 +223,7 @@ def _capped(view: View, gpu: Gpu, capped: float) -> Finding:
     else:
         step = Step(
             text=f"give it back its {default:.0f} W, if power and cooling of the server allow",
-            command=f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}",
+            command=f"sudo nvidia-smi -i {quote(gpu.index)} -pl {default:.0f}",
             needs_root=True,
         )
     return view.found(
@@ -268,6 +269,7 @@ def clocks_low(view: View) -> Iterator[Finding]:
             continue
         if view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
             lost, least = slowed(view, gpu), view.limit("clock_share") * (highest or 0.0)
+            card = f"sudo nvidia-smi -i {quote(gpu.index)}"
             yield view.found(
                 gpu,
                 "warn",
@@ -276,7 +278,7 @@ def clocks_low(view: View) -> Iterator[Finding]:
                 steps=(
                     Step(
                         text="let it choose its clocks again",
-                        command=f"sudo nvidia-smi -i {gpu.index} -rgc && sudo nvidia-smi -i {gpu.index} -rac",
+                        command=f"{card} -rgc && {card} -rac",
                         needs_root=True,
                     ),
                 ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gputop import units
 from gputop.diagnose.experiments.fitting import fits, room
 from gputop.diagnose.experiments.loads import Load, Past, loads, mean
 from gputop.diagnose.experiments.slowing import Scene, slowed
@@ -20,7 +19,7 @@ def together(frame: Frame, past: Past, limits: Limits) -> Together:
     wanting = [load.wanting for load in scene.loads if load.wanting is not None]
     crowded = cpus is not None and sum(wanting) > limits["threads-host"]["threads"] * cpus
     hindered = {key for key, many in slowers.items() if crowded or any(one.resource == "cpu" for one in many)}
-    fitting = fits(frame, limits, scene.loads, len(programs), hindered)
+    fitting = fits(frame, past, limits, scene.loads, len(programs), hindered)
     asked = [load.asked for load in scene.loads if load.asked is not None]
     return Together(
         experiments=tuple(_told(scene, load, slowers[load.job.key], fitting.get(load.job.key)) for load in scene.loads),
@@ -34,11 +33,10 @@ def together(frame: Frame, past: Past, limits: Limits) -> Together:
 
 
 def _told(scene: Scene, load: Load, slowers: tuple[Slower, ...], fit: Fit | None) -> Experiment:
-    total, moved = scene.frame.host.cpus_total, scene.moved
+    moved = scene.moved
     return Experiment(
         key=load.job.key,
         name=load.job.name,
-        user=load.job.user,
         trainers=tuple(one.identity for one in load.trainers),
         gpus=tuple(gpu.uuid for gpu in load.gpus),
         gpu_busy_percent=load.busy_percent,
@@ -46,9 +44,7 @@ def _told(scene: Scene, load: Load, slowers: tuple[Slower, ...], fit: Fit | None
         threads_wanting=load.wanting,
         loaders=load.loaders,
         cpus_allowed=load.allowed,
-        affinity=units.ranges(tuple(load.cpus)) if load.cpus else None,
         cores=load.cores,
-        cpu_share=None if load.cores is None or not total else min(1.0, load.cores / total),
         cpu_wait_percent=None if load.wait is None else 100 * load.wait,
         read_bytes_per_s=load.read,
         write_bytes_per_s=load.write,

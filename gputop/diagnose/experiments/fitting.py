@@ -1,21 +1,22 @@
-"""Values with which experiments fit on one machine: CPUs of its own for each, loaders and threads that share those.
+"""Values with which experiments fit on one machine: CPUs of its own for each, and threads and loaders for those.
 
-Of the CPUs of a trainer its loaders come first, with what they use; compute threads get what those leave, rounded, and
-at least one: threads + loaders x CPUs of a loader <= CPUs. 8 CPUs and 2 loaders that rest: 8 threads; 8 CPUs and 5
-loaders at work: 3 threads. Nobody is told of more threads than it asks for now, and fewer loaders are for who has
-them to spare, or whose CPUs are short: a GPU that waits for its loaders needs all of them.
+They are the values of the rules, by the functions of `diagnose.room`: what is read on one page holds on the other. Only
+what is to be changed is said: fewer threads where it has more and somebody is hindered; more loaders where the GPU
+waits for loaders that work as fast as they can; fewer where there are more than CPUs, or a quota runs out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from gputop import units
-from gputop.diagnose.experiments.loads import Load
+from gputop.diagnose.cpu.quota import held
+from gputop.diagnose.experiments.loads import Load, Past
+from gputop.diagnose.experiments.shares import Own, owned
 from gputop.diagnose.experiments.types import Fit
 from gputop.diagnose.limits import Limits
-from gputop.diagnose.room import part, together
+from gputop.diagnose.room import fitting_loaders, fitting_threads, most_loaders, parsed, part, together
 from gputop.model import Frame
 
 
@@ -34,113 +35,75 @@ def _numbers(frame: Frame, loads: Sequence[Load]) -> frozenset[int]:
 
 
 def fits(
-    frame: Frame, limits: Limits, loads: Sequence[Load], programs: int, hindered: Container[str]
+    frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], programs: int, hindered: Container[str]
 ) -> Mapping[str, Fit]:
     """By the key of the job; nothing where the CPUs are not known.
 
     `programs`: how many others need CPUs too; `hindered`: keys of those who should get CPUs of their own.
     """
-    count = room(frame, loads)
-    if count is None:
+    if room(frame, loads) is None:
         return {}
-    counts, numbers = _counts(loads, count, programs), _numbers(frame, loads)
-    own = _own(loads, numbers, counts)
-    found = {}
-    for load in loads:
+    numbers, found = _numbers(frame, loads), {}
+    free = set(numbers)
+    for load, own in owned(frame, past, limits, loads, programs):
         key = load.job.key
-        pinned = own[key] if key in hindered and {*own[key]} != (load.cpus or numbers) else ()
-        found[key] = _fit(limits, load, own[key], counts[key], pinned, key in hindered)
+        chosen = _chosen(load, free, math.floor(own.cpus) * len(load.trees))
+        free -= {*chosen}
+        pinned = chosen if key in hindered and {*chosen} != (load.cpus or numbers) else ()
+        found[key] = _fit(limits, load, own, pinned, key in hindered)
     return found
 
 
-def _counts(loads: Sequence[Load], cpus: int, programs: int) -> dict[str, int]:
-    """CPUs for each, by its trainers; what one may not use goes to the others."""
-    left, weight, found = cpus, sum(len(load.trees) for load in loads) + programs, {}
-    for load in sorted(loads, key=lambda load: (load.allowed or math.inf) / len(load.trees)):
-        trainers = len(load.trees)
-        most = math.floor(load.allowed) if load.allowed else cpus
-        found[load.job.key] = min(most, left * trainers // weight)
-        left, weight = left - found[load.job.key], weight - trainers
-    return found
-
-
-def _own(loads: Sequence[Load], cpus: frozenset[int], counts: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+def _chosen(load: Load, free: set[int], count: int) -> tuple[int, ...]:
     """Which CPUs: those near its GPUs first."""
-    free, found = set(cpus), {}
-    for load in loads:
-        near, usable = _near(load), free & (load.cpus or free)
-        chosen = sorted(sorted(usable, key=lambda cpu: (cpu not in near, cpu))[: counts[load.job.key]])
-        free -= set(chosen)
-        found[load.job.key] = tuple(chosen)
-    return found
+    near = frozenset[int]().union(*(parsed(gpu.local_cpus) for gpu in load.gpus))
+    usable = free & (load.cpus or free)
+    return tuple(sorted(sorted(usable, key=lambda cpu: (cpu not in near, cpu))[:count]))
 
 
-def _near(load: Load) -> frozenset[int]:
-    found: Iterable[int] = ()
-    for gpu in load.gpus:
-        try:
-            found = (*found, *units.listed(gpu.local_cpus or ""))
-        except ValueError:
-            continue
-    return frozenset(found)
-
-
-def _fit(limits: Limits, load: Load, cpus: tuple[int, ...], count: int, pinned: tuple[int, ...], hindered: bool) -> Fit:
-    trainers = len(load.trees)
-    each = max(1, count // trainers)
-    loaders = _loaders(limits, load, each)
-    threads = _threads(load, each, loaders)
-    fewer = max(load.asked or 0, load.wanting or 0.0) > threads * trainers
-    names = [f"OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads}"] if fewer and (hindered or loaders) else []
+def _fit(limits: Limits, load: Load, own: Own, pinned: tuple[int, ...], hindered: bool) -> Fit:
+    stopped = _held(limits, load)
+    loaders, threads = _loaders(limits, load, own, stopped), fitting_threads(own.cpus)
+    fewer = max(load.asked or 0, load.wanting or 0.0) > threads * len(load.trees)
+    said = fewer and (hindered or stopped or loaders is not None)
+    names = [f"OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads}"] if said else []
     return Fit(
-        cpus=units.ranges(cpus) if cpus else None,
-        cpus_count=len(cpus),
         threads=threads,
         loaders=loaders,
         prefix=" ".join([*names, *([f"taskset -c {units.ranges(pinned)}"] if pinned else [])]),
     )
 
 
-def _threads(load: Load, cpus: int, loaders: int | None) -> int:
-    """What so many loaders leave of the CPUs, and no more than it has now, where that is known."""
-    rest = max(1, cpus - round(_busy(load, loaders)))
-    if load.asked is None:
-        return rest
-    return max(1, min(rest, math.ceil(max(load.asked, load.wanting or 0.0) / len(load.trees))))
+def _held(limits: Limits, load: Load) -> bool:
+    """Whether its quota holds it back."""
+    table = limits["cpu-quota"]
+
+    def above(value: float | None, name: str) -> bool:
+        return value is not None and value >= table[name]
+
+    return held(load.throttled, load.stopped, table["least_waiting"], above)
 
 
-def _busy(load: Load, loaders: int | None = None) -> float:
-    """CPUs that the loaders of a trainer use, or so many would: fewer have to do the work of all."""
-    have, each = load.loaders // len(load.trees), _cores(load)
-    if loaders is None or loaders >= have:
-        return (loaders or have) * each
-    return min(have * each, loaders * max(1.0, each))
-
-
-def _cores(load: Load) -> float:
-    """CPUs that one loader uses; one where nobody knows."""
-    return 1.0 if load.loader_cores is None else load.loader_cores
-
-
-def _loaders(limits: Limits, load: Load, cpus: int) -> int | None:
-    """As many as would feed the GPU where all it has work as fast as they can, and no more than there are CPUs.
-
-    None where that is as many as it has, or fewer while its GPU waits for them and the CPUs have room for all.
-    """
+def _loaders(limits: Limits, load: Load, own: Own, stopped: bool) -> int | None:
+    """How many to change to; None where it has none, or all it has are fine."""
     have = load.loaders // len(load.trees)
-    if not have:
-        return None
+    most = most_loaders(own.cpus)
+    if have > most:
+        return most if stopped or _in_the_way(limits, load, own) else None
     table, duty = limits["starved-cpu-idle"], (load.busy_percent or 0.0) / 100
-    waits = 0 < duty < limits["starved"]["duty"]
-    short = waits and (load.loader_cores or 0.0) >= table["loader_cpu"]
-    most = max(1, math.floor((cpus - 1) / max(1.0, _cores(load))))  # and a CPU that is left for who trains
-    wanted = min(math.ceil(have * table["more"] / duty) if short else have, most)
-    if wanted < have and waits and not _crowded(limits, load, cpus):
+    short = 0 < duty < limits["starved"]["duty"] and (load.loader_cores or 0.0) >= table["loader_cpu"]
+    if not have or not short or stopped or (own.idle is not None and own.idle < table["spare"]):
         return None
+    wanted = fitting_loaders(have * table["more"] / duty, own.cpus)
+    if own.idle is not None:
+        wanted = min(wanted, have + max(1, math.floor(own.idle)))
+    # what is left of CPUs that nobody else has is room for one, though it would be the trainer's
+    wanted = max(wanted, have + 1) if own.alone else wanted
     return None if wanted == have else wanted
 
 
-def _crowded(limits: Limits, load: Load, cpus: int) -> bool:
-    """Whether its loaders and its threads are in each other's way on that many CPUs."""
-    wanting = (load.wanting or 0.0) / len(load.trees)
-    return _busy(load) + wanting > limits["starved"]["threads"] * cpus
+def _in_the_way(limits: Limits, load: Load, own: Own) -> bool:
+    """Whether there are more than CPUs; not where they sleep and may be there for the sake of what they wait for."""
+    fed = (load.busy_percent or 0.0) >= limits["gpu-bound-healthy"]["busy_percent"]
+    asleep = load.loader_cores is not None and load.loader_cores < limits["workers-oversized"]["asleep"]
+    return own.crowded and (fed or not asleep)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from gputop import known
@@ -46,6 +46,8 @@ class Load:
     wait: float | None  # for a CPU, 0-1
     blocked: float | None  # loaders that wait for storage, 0-1
     loader_cores: float | None  # of one
+    throttled: float | None  # share of periods in which its CPU quota ran out, 0-1
+    stopped: float | None  # CPUs' worth of work that was stopped meanwhile
     read: float | None
     write: float | None
 
@@ -89,6 +91,7 @@ def _load(frame: Frame, past: Past, job: Job, trees: tuple[tuple[Process, ...], 
     uuids = {share.uuid for one in trainers for share in one.gpus if share.kind != "graphics"}
     keys = [key(one.identity) for one in trainers]
     waits = [mean(past, about, name) for about in keys for name in ("run_wait", "loader_wait")]
+    groups = {one.cgroup for one in trainers if one.cgroup}
     return Load(
         job=job,
         trees=trees,
@@ -99,12 +102,18 @@ def _load(frame: Frame, past: Past, job: Job, trees: tuple[tuple[Process, ...], 
         busy_percent=known.mean([mean(past, about, "busy_percent") for about in keys]),
         cores=known.total(mean(past, about, "cores") for about in keys),
         wanting=known.total(mean(past, about, "compute_threads") for about in keys),
-        wait=max((wait for wait in waits if wait is not None), default=None),
+        wait=_most(waits),
         blocked=known.mean([mean(past, about, "loader_blocked") for about in keys]),
         loader_cores=known.mean([mean(past, about, "loader_cpu") for about in keys]),
+        throttled=_most(mean(past, about, "throttled") for about in keys),
+        stopped=_most(mean(past, f"cgroup {path}", "throttled_cpus") for path in groups),
         read=known.total(mean(past, about, "read_bytes_per_s") for about in keys),
         write=known.total(mean(past, about, "write_bytes_per_s") for about in keys),
     )
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _cpus(trainers: Sequence[Process]) -> frozenset[int]:

@@ -8,6 +8,7 @@ from gputop.declare import record
 from gputop.diagnose.experiments.loads import Load, Past, beside, mean
 from gputop.diagnose.experiments.types import Resource, Slower
 from gputop.diagnose.limits import Limits
+from gputop.diagnose.room import meet
 from gputop.model import Frame
 
 
@@ -44,7 +45,7 @@ def _on_cpus(scene: Scene, load: Load) -> Iterator[Slower]:
     if not (full or pressed) or (load.wait or 0.0) < limits["run_wait"] or not total:
         return
     for other in scene.loads:
-        if other is not load and other.cores and _meet(load, other):
+        if other is not load and other.cores and meet(load.cpus, other.cpus):
             yield from _taken(scene, other.job.name, other.job.key, "cpu", other.cores, total)
     for program in beside(scene.frame, load):
         yield from _taken(scene, program.name, None, "cpu", program.cores, total)
@@ -80,9 +81,4 @@ def _taken(
 ) -> Iterator[Slower]:
     share = min(1.0, taken / total)
     if share >= scene.limits["experiments"]["share"]:
-        yield Slower(name=name, experiment=key, resource=resource, taken=taken, share=share)
-
-
-def _meet(one: Load, other: Load) -> bool:
-    """Whether they may run on the same CPUs."""
-    return not one.cpus or not other.cpus or bool(one.cpus & other.cpus)
+        yield Slower(name=name, experiment=key, resource=resource, share=share)

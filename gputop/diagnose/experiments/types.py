@@ -17,17 +17,14 @@ class Slower:
     name: str  # of the other experiment, or of a program with its user, for people
     experiment: str | None  # key of that experiment; None for a program that is none
     resource: Resource
-    taken: float  # cpu: cores; disk: bytes a second; gpu: percent of its time
     share: float  # of all there is, 0-1: CPUs of the machine, bytes that it moves, time of the GPU
 
 
 @record(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Settings with which an experiment leaves the others alone. Each is for one trainer, `cpus` for all of them."""
+    """Settings with which an experiment leaves the others alone, as the rules advise them, for one trainer."""
 
-    cpus: str | None  # CPUs of its own, near its GPUs, for `taskset -c`; None where there are fewer than experiments
-    cpus_count: int  # how many those are; 0 where there are none
-    threads: int  # OMP_NUM_THREADS and torch.set_num_threads: what its loaders leave of the CPUs
+    threads: int  # OMP_NUM_THREADS and torch.set_num_threads: that its share of the CPUs has room for
     loaders: int | None  # num_workers; None where it has no loaders, or all it has are fine
     prefix: str  # what to start it with: OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 taskset -c 0-7; empty where that is as now
 
@@ -41,7 +38,6 @@ class Experiment:
 
     key: str  # of its Job
     name: str
-    user: str | None
     trainers: tuple[Identity, ...]  # by rank
     gpus: tuple[str, ...]  # uuids of those it computes on, in the order of the frame
     gpu_busy_percent: float | None  # mean of its trainers; its own part where a GPU is shared
@@ -50,9 +46,7 @@ class Experiment:
     threads_wanting: float | None  # compute threads that run or want to run
     loaders: int  # loader processes
     cpus_allowed: float | None  # CPUs it may use: affinity and quota
-    affinity: str | None  # those CPUs as a list of ranges, without the quota
     cores: float | None  # CPUs in use
-    cpu_share: float | None  # of the CPUs of the machine, 0-1
     cpu_wait_percent: float | None  # time that its threads waited for a CPU, of waiting and running
 
     read_bytes_per_s: float | None  # from storage, page cache excluded
@@ -61,7 +55,7 @@ class Experiment:
     io_wait_percent: float | None  # looks at which its loaders waited for storage
 
     slowed_by: tuple[Slower, ...]  # who takes what it waits for, the worst first; empty where nothing is lost
-    fit: Fit | None  # None where it is not known which CPUs there are
+    fit: Fit | None  # None where it rests, or it is not known which CPUs there are
 
 
 @record(frozen=True, slots=True, kw_only=True)

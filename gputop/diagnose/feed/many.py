@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.room import affinity, part, together
+from gputop.diagnose.room import affinity, most_loaders, part, together
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, shared, waits_for_network, waits_for_storage
 from gputop.diagnose.trainer import Trainer
@@ -59,7 +59,7 @@ def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
 
 
 def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
-    wanted, seen = max(1, math.floor(cpus / len(ranks)) - 1), len(affinity(trainer.process))
+    wanted, seen = most_loaders(cpus / len(ranks)), len(affinity(trainer.process))
     each, few = amount(trainer.loaders, "loader"), units.cpus(cpus)
     counted = f"{len(ranks)} ranks with {each} each, {total}" if len(ranks) > 1 else f"{total}"
     text = f"{counted} loaders on {amount(cpus, 'allowed CPU')}"

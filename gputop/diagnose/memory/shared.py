@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.memory.holders import Held, holders, named
@@ -122,7 +123,7 @@ def _side_by_side(gpu: Gpu) -> Iterator[Step]:
     if gpu.architecture in ("ampere", "hopper", "blackwell"):
         yield Step(
             text="or cut the GPU in instances, where the card can; it must be idle for that",
-            command=f"sudo nvidia-smi -i {gpu.index} -mig 1",
+            command=f"sudo nvidia-smi -i {quote(gpu.index)} -mig 1",
             needs_root=True,
             destroys=True,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from gputop import units
@@ -208,7 +209,7 @@ def _nobodys_steps(gpu: Gpu) -> tuple[Step, ...]:
         ),
         Step(
             text="nobody: the driver did not notice an end. Once nothing runs on it, reset it",
-            command=f"sudo nvidia-smi -r -i {gpu.index}",
+            command=f"sudo nvidia-smi -r -i {quote(gpu.index)}",
             needs_root=True,
             destroys=True,
         ),

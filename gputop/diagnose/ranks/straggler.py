@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from shlex import quote
 from statistics import median
 from typing import NamedTuple
 
@@ -127,7 +128,7 @@ def _slow_clock(view: View, team: Team) -> _Late | None:
     )
     steps = (
         Step(text=f"see what holds the clock of GPU {gpu.index} down: heat, power or a fixed clock",
-             command=f"nvidia-smi -i {gpu.index} -q -d PERFORMANCE,CLOCK,TEMPERATURE"),
+             command=f"nvidia-smi -i {quote(gpu.index)} -q -d PERFORMANCE,CLOCK,TEMPERATURE"),
         Step(text="until it is repaired leave it out at the next start",
              command=f"export CUDA_VISIBLE_DEVICES={_without(view, team, one)}"),
     )  # fmt: skip

@@ -83,4 +83,4 @@ def cache(view: View) -> Iterator[Step]:
 
 def look(drive: Drive | None) -> Step:
     """See for oneself."""
-    return Step(text="see it happen", command=f"iostat -x 1{f' {drive.name}' if drive else ''}")
+    return Step(text="see it happen", command=f"iostat -x 1{f' {quote(drive.name)}' if drive else ''}")

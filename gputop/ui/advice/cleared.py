@@ -9,7 +9,7 @@ from typing import Literal
 from gputop import told, units
 from gputop.declare import record
 from gputop.diagnose import Finding
-from gputop.diagnose.finding import told_apart
+from gputop.diagnose.over import goes_on
 from gputop.known import mean
 from gputop.model import Frame, Identity, Process, Role
 from gputop.monitor import Update
@@ -117,19 +117,25 @@ class Clearing:
         self._cases: dict[Key, Case] = {}
         self._at_s = -math.inf
 
-    def feed(self, update: Update, past: Past) -> None:
-        """Take in an update; `past` ends at its frame."""
+    def feed(self, update: Update, past: Past, muted: Iterable[Finding] = ()) -> None:
+        """Take in an update; `past` ends at its frame. What was never told, or is muted, cannot be over."""
         now_s, frame = update.frame.mono_s, update.frame
         if not 0 <= now_s - self._at_s <= _LONGEST_S:
             self._cases, self.cleared = {}, ()
         self._at_s = now_s
-        bad = {key(finding): finding for finding in troubles(update.findings)}
+        silent = {key(finding) for finding in muted}
+        # what was told once may be less sure now
+        bad = {
+            name: finding
+            for finding in troubles(update.findings)
+            if (name := key(finding)) not in silent and (finding.confidence >= told.POSSIBLE or name in self._cases)
+        }
         gone = [case for name, case in self._cases.items() if name not in bad]
-        fresh = [_over(case, now_s, frame, past) for case in gone if not _goes_on(case.finding, update.findings)]
+        fresh = [_over(case, now_s, frame, past) for case in gone if not goes_on(case.finding, update.findings)]
         recent = [
             _over(one.case, one.at_s, frame, past) if one.became and not one.changes else one
             for one in self.cleared
-            if now_s - one.at_s < TOLD_S and key(one.finding) not in bad
+            if now_s - one.at_s < TOLD_S and not goes_on(one.finding, update.findings)
         ]
         self.cleared = (*fresh, *recent)
         # the numbers are those of when it was seen first, its words the newest
@@ -182,17 +188,3 @@ def _better(case: Case, after: Sequence[float | None], frame: Frame) -> list[Cha
             where = f"{told.gpus(case.gpus, frame)} " if number.of == "gpus" else ""
             changes.append(Change(f"{where}{number.name}", old, new, number.unit))
     return changes
-
-
-def _goes_on(finding: Finding, findings: Iterable[Finding]) -> bool:
-    """Whether it is only told otherwise: as a cause, of more or fewer subjects, or as less than a warning."""
-    about = finding.subject
-    for now in findings:
-        if finding.rule in now.causes:
-            return True
-        same = told_apart(now.subject) == told_apart(about) or (
-            set(now.subject.processes) & set(about.processes) or set(now.subject.gpus) & set(about.gpus)
-        )
-        if now.rule == finding.rule and same:
-            return True
-    return False

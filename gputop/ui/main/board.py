@@ -154,7 +154,7 @@ class Board(Screen[None], inherit_bindings=False):
         if self.program.source.label != self._label:  # another server: nothing of it is news, or over
             self._label, self.clearing, self.alarm = self.program.source.label, Clearing(), Alarm()
         self.sheet.feed(update)
-        self.clearing.feed(update, self.past)
+        self.clearing.feed(update, self.past, self.sheet.muted)
         news = self.alarm.news(self.sheet, update.frame)
         if news and self.settings.alert != "off" and not self.player:
             self.program.ring(sequence(self.settings.alert, news, update.frame))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from textual.strip import Strip
 
-from gputop import units
+from gputop import units, words
 from gputop.declare import record
 from gputop.diagnose import Finding
 from gputop.diagnose.rules import RULES
@@ -122,9 +122,8 @@ def _gain(saying: Saying | None, width: int, look: Look) -> Iterator[Line]:
         return
     line = Line(look).to(_INDENT)
     share = saying.lost_share
-    if share is not None and share < 0.99 and (gain := 1 / (1 - share)) >= _LEAST_GAIN:
-        line.add("at most ", "dim").add(f"{gain:.1f}{look.glyphs.times} faster", "bright", bold=True)
-        line.add(" without it.  ", "dim")
+    if share is not None and share < 0.99 and 1 / (1 - share) >= _LEAST_GAIN:
+        line.add(words.at_most(share), "bright", bold=True).add(" without it.  ", "dim")
     if saying.steps:
         line.add("Next: ", "dim")
         line.add(draw.cut(saying.steps[0], max(0, width - line.cells - 1), look.glyphs.more), "text")
