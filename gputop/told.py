@@ -11,6 +11,7 @@ from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
 from gputop.model import Frame, Identity, Job, Process
 from gputop.safe.text import clean
 
+LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
 LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so
 _UNIT = r"(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?"
 _TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")

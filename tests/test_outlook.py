@@ -8,6 +8,7 @@ import pytest
 
 from gputop import thresholds
 from gputop.demo import SCENARIOS, Demo
+from gputop.diagnose import Step
 from gputop.diagnose.limits import Tables
 from gputop.diagnose.rules import RULES
 from gputop.monitor import Monitor
@@ -88,3 +89,15 @@ def test_the_limits_are_those_that_the_rule_held_values_against() -> None:
     loader_cpu, until = limits["starved-cpu-idle.loader_cpu"]
     assert until < loader_cpu, "and its loaders more"
     assert {"starved-cpu-idle.more", "starved-cpu-idle.window_s"}.isdisjoint(limits), "a factor of the advice, a span"
+
+
+@pytest.mark.parametrize("width", range(60, 100))
+def test_what_ends_something_is_said_whole(width: int) -> None:
+    let_go = Step(text="carol alone may end it: what it has in memory is lost", destroys=True, needs_root=True)
+    look = Step(text="see", command="sudo gputop stack 41207", action="stack", needs_root=True)
+    finding = found(steps=(let_go, look))
+    told = update(finding)
+    made = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES)
+    said = [line.strip(width).text.rstrip() for line in whole(finding, made, width)]
+    assert sum("needs root, ends or deletes something" in line for line in said) == 1
+    assert sum(line.endswith("s does it") for line in said) == 1

@@ -100,12 +100,27 @@ def experiments(count: int = 2, host: dict[str, Any] | None = None, **trainer: A
         (2, {"run_wait_percent": 29.0}, {"cpu_pressure": Pressure(some_percent=49.0)}, None),
         (32, {"busy_threads": 1}, {}, None),  # single threads are no pools
         (4, {"busy_threads": 11, "omp_threads": 1}, {}, None),
+        (4, {"busy_threads": 16, "omp_threads": 1}, {}, "crit"),  # the program has set itself one for each CPU
         (2, {"affinity": "0-31", "allowed_cpus": 32.0, "busy_threads": 19}, {"cpus_total": 32}, None),
     ],
 )
 def test_threads_host(count: int, trainer: dict[str, Any], host: dict[str, Any], severity: str | None) -> None:
     finding = found(after(experiments(count, host, **trainer)), "threads-host")
     assert (finding and finding.severity) == severity
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        (None, "export OMP_NUM_THREADS=4 "),
+        (16, "export OMP_NUM_THREADS=4 "),
+        (1, "torch.set_num_threads(4)"),  # it does not do as its environment says
+    ],
+)
+def test_threads_host_begins_with_what_the_program_heeds(asked: int | None, first: str) -> None:
+    finding = found(after(experiments(4, busy_threads=16, omp_threads=asked)), "threads-host")
+    assert finding is not None
+    assert (finding.steps[0].command or "").startswith(first)
 
 
 def test_threads_host_divides_the_cpus() -> None:

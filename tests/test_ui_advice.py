@@ -108,3 +108,14 @@ def test_where_there_is_one_line_it_is_of_the_finding_that_keys_act_on() -> None
         assert first != second
 
     play(scene, ALL.frame, size=(40, 12), past=minute(ALL.frame))
+
+
+@pytest.mark.parametrize(("seen_s", "said"), [(38, "looking   a first verdict"), (41, "no trouble found")])
+def test_nothing_is_called_well_before_a_rule_could_have_spoken(seen_s: int, said: str) -> None:
+    shown = update().frame
+
+    async def scene(stage: Stage) -> None:
+        stage.app.main.show(update())
+        assert said in stage.text
+
+    play(scene, shown, past=minute(shown)[-seen_s:])

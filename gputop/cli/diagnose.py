@@ -78,9 +78,9 @@ class Look:
 
 def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     """Look, then print what the rules say; the exit code tells how bad it is, or that nothing could be measured."""
-    from gputop.export.diagnosis import LEAST_S
     from gputop.monitor import Monitor
     from gputop.source import Interest
+    from gputop.told import LEAST_S
 
     if args.as_json and args.format == "md":
         raise Failure("--json and --format md are two formats: use one", USAGE)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gputop import __version__, told, units, words
 from gputop.declare import record
-from gputop.diagnose import Abstained, Finding, Severity, Step, Subject
+from gputop.diagnose import Abstained, Evidence, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
 from gputop.diagnose.concerns import concerns
 from gputop.diagnose.doubt import BLIND, doubtful
@@ -21,7 +21,6 @@ from gputop.page import Do, Page, Point, Table
 from gputop.safe.text import redact
 
 VERSION = 1
-LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
 _CODES: Mapping[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 
 
@@ -58,7 +57,7 @@ class Diagnosis:
     @property
     def short(self) -> bool:
         """Whether it was looked at for too short a time; by the seconds that are told, as looks come early or late."""
-        return round(self.seconds) < LEAST_S
+        return round(self.seconds) < told.LEAST_S
 
     @property
     def unjudged(self) -> tuple[Abstained, ...]:
@@ -152,17 +151,23 @@ def _summary(shown: Sequence[Finding], found: Diagnosis) -> str:
 
 def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:
     since = told.lasting(finding, units.ago(finding.since_s))
+    cost = told.cost(finding)
     sure = f"{told.sure(finding.confidence)}, {finding.confidence:.2f}"
     severity: Literal["crit", "warn", "info", "fine"] = "fine" if finding.healthy else finding.severity
     return Point(
         severity=severity,
-        text=redact(f"{told.sentence(finding, found.update.frame)}{since}"),
-        facts=tuple(redact(item.text) for item in finding.evidence),
+        text=redact(f"{told.sentence(finding, found.update.frame)}{since}{f': {cost}' if cost else ''}"),
+        facts=tuple(redact(_fact(item)) for item in finding.evidence),
         steps=tuple(_step(step, finding, commands) for step in finding.steps),
         source=f"{', '.join((finding.rule, *finding.causes))}; {sure}",
         choice=choice(finding),
         reading=tuple(guides(finding)),
     )
+
+
+def _fact(item: Evidence) -> str:
+    limit = told.limit(item)
+    return f"{item.text} (limit {limit})" if limit else item.text
 
 
 def _step(step: Step, finding: Finding, commands: Sequence[str]) -> str | Do:

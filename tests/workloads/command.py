@@ -13,8 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from gputop.export.diagnosis import LEAST_S
-from gputop.told import POSSIBLE
+from gputop.told import LEAST_S, POSSIBLE
 
 ROOT = Path(__file__).parents[2]
 PRIORITY = -10

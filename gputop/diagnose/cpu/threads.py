@@ -84,21 +84,37 @@ def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, c
         "warn" if certain and not fed(view, trainer) else "info",
         f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {amount(allowed, 'CPU')}",
         evidence=tuple(evidence),
-        steps=limit_threads(each),
+        steps=limit_threads(each, by_itself=_sets_them(trainer, each)),
         confidence=0.75 if certain else 0.5,
         lost_share=None if trainer.duty is None else trainer.lost,
     )
 
 
-def limit_threads(each: int, whom: str = "it") -> tuple[Step, ...]:
-    """How a process is told to start this many threads."""
+def _sets_them(trainer: Trainer, each: int) -> bool:
+    """Whether it was started to compute with no more threads than that: then it starts more by itself."""
+    asked = trainer.process.omp_threads
+    return asked is not None and asked <= each
+
+
+def _limited(crowd: Crowd, each: int) -> Sequence[Step]:
+    by_itself = all(_sets_them(trainer, each) for trainer in crowd.trainers)
+    return limit_threads(each, "each of them", by_itself=by_itself)[:2]
+
+
+def limit_threads(each: int, whom: str = "it", *, by_itself: bool = False) -> tuple[Step, ...]:
+    """How a process is told to start this many threads. `by_itself`: it starts others than its environment says."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    start = Step(
+        text=f"start {whom} with {amount(each, 'compute thread')}",
+        command=f"export {' '.join(f'{name}={each}' for name in names)}",
+    )
+    where = "in the program, before the first computation"
+    program = Step(
+        text=f"it sets a number of its own: set {each} {where}" if by_itself else f"or set it {where}",
+        command=f"torch.set_num_threads({each})",
+    )
     return (
-        Step(
-            text=f"start {whom} with {amount(each, 'compute thread')}",
-            command=f"export {' '.join(f'{name}={each}' for name in names)}",
-        ),
-        Step(text="or set it in the program, before the first computation", command=f"torch.set_num_threads({each})"),
+        *((program, start) if by_itself else (start, program)),
         Step(text="in loaders that use OpenCV, in worker_init_fn", command="cv2.setNumThreads(0)"),
     )
 
@@ -138,7 +154,7 @@ def threads_host(view: View) -> Iterator[Finding]:
             _severity(view, crowd.trainers),
             f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {cpus}",
             evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, waited)),
-            steps=(*limit_threads(max(1, each), "each of them")[:2], *_pin(view, work, each)),
+            steps=(*_limited(crowd, max(1, each)), *_pin(view, work, each)),
             confidence=view.confidence(0.8, waited),
             lost_share=_lost(crowd.trainers),
             gpus=[uuid for trainer in crowd.trainers for uuid in trainer.uuids],
@@ -166,13 +182,19 @@ class Crowd(NamedTuple):
 def crowded(view: View) -> Crowd | None:
     """All trainers with a pool, where there are two or more; many single threads are none."""
     least = view.limit("threads-host.pool")
-    warm = [trainer for trainer in view.vectors() if trainer.warm and trainer.process.omp_threads != 1]
+    warm = [trainer for trainer in view.vectors() if trainer.warm and not _single(trainer)]
     pools = [trainer for trainer in warm if (trainer.compute_threads or 0.0) >= least]
     if len(pools) < 2:
         return None
     cpus = together([part(trainer.process) for trainer in pools], view.frame.host.cpus_total)
     threads = sum(trainer.compute_threads or 0.0 for trainer in pools)
     return Crowd(pools, threads, None if cpus is None else max(1.0, cpus))
+
+
+def _single(trainer: Trainer) -> bool:
+    """Whether it was started to compute with one thread, and has not set itself one for each CPU since."""
+    each_cpu = len(affinity(trainer.process)) or trainer.allowed or 0.0
+    return trainer.process.omp_threads == 1 and not 1 < each_cpu <= (trainer.compute_threads or 0.0)
 
 
 def _severity(view: View, trainers: Sequence[Trainer]) -> Severity:

@@ -117,12 +117,15 @@ def _summary(found: Together, scene: Scene, width: int) -> list[Line]:
     parts = [f"{amount(len(found.experiments), 'experiment')}{here}"]
     parts += [f"{found.cpu_percent:.0f} % of all CPUs used"] if found.cpu_percent is not None else []
     parts += [f"{amount(found.threads_asked, 'compute thread')} asked for"] if found.threads_asked is not None else []
-    parts += [f"{found.threads_wanting:.0f} of them want to run"] if found.threads_wanting is not None else []
+    wanting, asked = found.threads_wanting, found.threads_asked
+    of_them = " of them" if asked is not None and wanting is not None and wanting <= asked else ""
+    parts += [f"{wanting:.0f}{of_them} want to run"] if wanting is not None else []
     moved = found.moved_bytes_per_s
     parts += [f"{units.rate(moved)}/s to and from storage"] if moved is not None else []
     runs = [Run("   "), Run(f" {scene.look.glyphs.dot} ".join(parts), "text")]
     if found.crowded:
-        runs.append(Run("   they are in each other's way", "warn", True))
+        who = "they" if len(found.experiments) > 1 else "its threads"
+        runs.append(Run(f"   {who} are in each other's way", "warn", True))
     return flow(scene, width, runs, 3)
 
 

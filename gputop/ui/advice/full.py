@@ -98,16 +98,20 @@ def _item(item: Evidence, scene: Scene, width: int) -> list[Line]:
 
 def _step(step: Step, number: int, scene: Scene, width: int) -> list[Line]:
     lines = flow(scene, width, [Run(f"{number:>{_TEXT}} ", "dim"), Run(clean(step.text), "text")], _TEXT + 1)
-    after = f"   {warnings}" if (warnings := told.warnings(step)) else ""
-    keys = scene.pressed(step.action, "does it") if step.action else []
-    if step.command:
-        command = clean(step.command)
-        lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(command, "command"), Run(after, "dim")], _TEXT + 3)
-    elif after:
-        lines[-1].add(after, "dim")
-    if keys:
-        lines[-1].add("   ").runs(keys)
+    command, warnings = clean(step.command or ""), told.warnings(step)
+    if command:
+        lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(command, "command")], _TEXT + 3)
+    _beside(lines, [Run(warnings, "dim")] if warnings else [], scene, width)
+    _beside(lines, scene.pressed(step.action, "does it") if step.action else [], scene, width)
     return lines
+
+
+def _beside(lines: list[Line], runs: Sequence[Run], scene: Scene, width: int) -> None:
+    """Behind what was said, where there is room, else below it: what ends something is never cut."""
+    if runs and lines[-1].cells + 3 + draw.cells(runs) >= width:
+        lines.append(scene.line().add(" " * _TEXT))
+    if runs:
+        lines[-1].add("   ").runs(runs)
 
 
 def _surer(finding: Finding, scene: Scene, width: int) -> list[Line]:

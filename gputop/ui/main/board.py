@@ -17,6 +17,7 @@ from gputop.history import History
 from gputop.model import Frame
 from gputop.monitor import Monitor, Update
 from gputop.source import Seekable
+from gputop.told import LEAST_S
 from gputop.ui import program
 from gputop.ui.advice.alarm import Alarm, sequence
 from gputop.ui.advice.cleared import Clearing
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from gputop.diagnose.experiments import Together
 
 AROUND = ("header", "gpus", "note", "host", "preview", "advice", "notice")  # the panes around the table
-WATCHED_S = 60.0  # before there is half of it no rule can have said anything
+WATCHED_S = 60.0  # so far back is looked for what was seen
 _UNUSED_S = 20.0
 _DENSITIES = ("auto", "card", "row", "cell")
 CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
@@ -275,7 +276,7 @@ class Board(Screen[None], inherit_bindings=False):
         known = [value for value in self.past.values("host", "cpu_percent", WATCHED_S) if value is not None]
         return Scene(
             update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
-            keys=self.names, watched=len(known) >= WATCHED_S / 2,
+            keys=self.names, watched=len(known) >= LEAST_S,
             ended=self.program.status().ended or bool(self.player and self.player.ended),
             cleared=self.clearing.cleared, leaving=self.program.monitor.leaving,
             together=lambda: _together(update.frame, self.past, self.program.monitor.limits),
