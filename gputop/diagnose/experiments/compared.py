@@ -20,15 +20,18 @@ def together(frame: Frame, past: Past, limits: Limits) -> Together:
     crowded = cpus is not None and sum(wanting) > limits["threads-host"]["threads"] * cpus
     hindered = {key for key, many in slowers.items() if crowded or any(one.resource == "cpu" for one in many)}
     fitting = fits(frame, past, limits, scene.loads, len(programs), hindered)
+    cpu_percent, loading = mean(past, "host", "cpu_percent"), sum(load.loaders > 0 for load in scene.loads)
+    most = limits["starved-cpu-saturated"]["host_percent"]
     asked = [load.asked for load in scene.loads if load.asked is not None]
     return Together(
         experiments=tuple(_told(scene, load, slowers[load.job.key], fitting.get(load.job.key)) for load in scene.loads),
         cpus=cpus,
-        cpu_percent=mean(past, "host", "cpu_percent"),
+        cpu_percent=cpu_percent,
         threads_asked=sum(asked) if asked else None,
         threads_wanting=sum(wanting) if wanting else None,
         moved_bytes_per_s=scene.moved,
         crowded=crowded,
+        full=not crowded and loading > 1 and cpu_percent is not None and cpu_percent >= most,
     )
 
 

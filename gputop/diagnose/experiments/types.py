@@ -69,3 +69,4 @@ class Together:
     threads_wanting: float | None
     moved_bytes_per_s: float | None  # to and from storage, by everybody
     crowded: bool  # more compute threads want to run than CPUs can take: they are in each other's way
+    full: bool  # loaders of several use all CPUs: no numbers make them fit

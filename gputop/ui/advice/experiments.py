@@ -126,6 +126,8 @@ def _summary(found: Together, scene: Scene, width: int) -> list[Line]:
     if found.crowded:
         who = "they" if len(found.experiments) > 1 else "its threads"
         runs.append(Run(f"   {who} are in each other's way", "warn", True))
+    elif found.full:
+        runs.append(Run("   their loaders use all CPUs: run fewer experiments at a time", "warn", True))
     return flow(scene, width, runs, 3)
 
 
