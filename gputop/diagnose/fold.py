@@ -78,16 +78,13 @@ def _joined(same: list[Finding], job: str, ranks: int, frame: Frame) -> Finding:
 
 
 def _for_all(worst: Finding, same: Sequence[Finding], frame: Frame) -> tuple[Step, ...]:
-    """The steps of one card, with the commands that are the same for other cards naming all of these."""
-    cards = [frame.by_uuid[one.subject.gpus[0]].index for one in same if one.subject.gpus[0] in frame.by_uuid]
-    return tuple(replace(step, command=_naming(step.command, worst, cards, frame)) for step in worst.steps)
-
-
-def _naming(command: str | None, worst: Finding, cards: Sequence[str], frame: Frame) -> str | None:
+    """The steps of one card, whose commands name all of them: each needs what the worst does."""
     card = frame.by_uuid.get(worst.subject.gpus[0])
-    if command is None or card is None:
-        return command
-    return re.sub(rf"(?<= -i ){re.escape(quote(card.index))}(?!\S)", ",".join(map(quote, cards)), command)
+    if card is None:
+        return worst.steps
+    cards = [frame.by_uuid[one.subject.gpus[0]].index for one in same if one.subject.gpus[0] in frame.by_uuid]
+    this, all_of = re.compile(rf"(?<= -i ){re.escape(quote(card.index))}(?!\S)"), ",".join(map(quote, cards))
+    return tuple(replace(step, command=step.command and this.sub(all_of, step.command)) for step in worst.steps)
 
 
 def _group(subject: Subject, tenants: Tenants) -> _Group:

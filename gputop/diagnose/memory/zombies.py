@@ -59,10 +59,10 @@ def zombie_memory(view: View) -> Iterator[Finding]:
 def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity, float]) -> Nothing | None:
     """What one process holds for nothing."""
     held, who = share.vram_bytes or 0, named(process)
-    if process.unseen == "exited" and share.vram_bytes is None:
-        return None  # below: what belongs to nobody cannot be told
     if process.unseen == "exited":
-        return Nothing(held, f"process {process.pid}, which has ended", _GONE)
+        # of a size that nobody knows it cannot be said that it is held
+        known = share.vram_bytes is not None
+        return Nothing(held, f"process {process.pid}, which has ended", _GONE) if known else None
     if process.unseen is not None or held < view.limit("least_bytes"):
         return None
     if process.state == "Z":
