@@ -150,3 +150,18 @@ def test_but_only_where_it_names_the_card() -> None:
     tenants = {f"G{n}": [Process(pid=1, started_ticks=1, job="j")] for n in range(2)}
     (one,) = fold([held(0, "watch -i 00 -n 0 -i 0"), held(1, "watch")], frame, tenants, LIMITS)
     assert one.steps[0].command == "watch -i 00 -n 0 -i 0,1"
+
+
+def test_a_number_that_somebody_made_up_breaks_nothing() -> None:
+    gpus = tuple(card(n, index=f"\\{n + 1}") for n in range(2))
+    frame = Frame(wall_s=0, mono_s=0, hostname="h", host=Host(), gpus=gpus)
+    tenants = {f"G{n}": [Process(pid=1, started_ticks=1, job="j")] for n in range(2)}
+    held = [
+        Finding(
+            rule="power", severity="warn", headline="is held", subject=Subject(kind="gpu", gpus=(f"G{n}",)),
+            steps=(Step(text="", command=f"nvidia-smi -i '\\{n + 1}' -pl 700"),),
+        )
+        for n in range(2)
+    ]  # fmt: skip
+    (one,) = fold(held, frame, tenants, LIMITS)
+    assert one.steps[0].command == "nvidia-smi -i '\\1','\\2' -pl 700"

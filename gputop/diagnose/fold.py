@@ -84,7 +84,11 @@ def _for_all(worst: Finding, same: Sequence[Finding], frame: Frame) -> tuple[Ste
         return worst.steps
     cards = [frame.by_uuid[one.subject.gpus[0]].index for one in same if one.subject.gpus[0] in frame.by_uuid]
     this, all_of = re.compile(rf"(?<= -i ){re.escape(quote(card.index))}(?!\S)"), ",".join(map(quote, cards))
-    return tuple(replace(step, command=step.command and this.sub(all_of, step.command)) for step in worst.steps)
+
+    def naming_all(command: str) -> str:
+        return this.sub(lambda _: all_of, command)  # a made-up number is no pattern
+
+    return tuple(replace(step, command=step.command and naming_all(step.command)) for step in worst.steps)
 
 
 def _group(subject: Subject, tenants: Tenants) -> _Group:
