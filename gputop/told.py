@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from gputop import units, words
@@ -13,10 +14,12 @@ from gputop.safe.text import clean
 
 LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
 LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so
-_UNIT = r"(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?"
+_NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?")
+_LONGER = re.compile(r"[\w.]\d")  # behind what looks like a number: a version or a name
 _TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
 _RATES = {"1/s": "a second", "1/min": "a minute"}
 _LONGEST = 40  # characters of a name
+_ASKED = 512  # a screen asks every second, and the rules say something else now and then
 
 
 class Part(NamedTuple):
@@ -107,8 +110,9 @@ def named(about: Subject, frame: Frame) -> str:
 
 
 def lasting(finding: Finding, so_long: str) -> str:
-    """For how long it has been so; nothing of what is well, and where the headline has a time of its own."""
-    return "" if finding.healthy or _TIMED.search(finding.headline) else f", for {so_long}"
+    """For how long it has been so; nothing of what is well, what happened once, and beside a headline with a time."""
+    once = any(item.text.endswith(" ago") for item in finding.evidence[:1])
+    return "" if finding.healthy or once or _TIMED.search(finding.headline) else f", for {so_long}"
 
 
 def sure(confidence: float) -> str:
@@ -131,6 +135,7 @@ def cost(finding: Finding) -> str:
     return f"{100 * lost:.0f} % of GPU time lost{gain}"
 
 
+@lru_cache(maxsize=_ASKED)
 def limit(item: Evidence) -> str:
     """The limit it was held against, with its unit; nothing where there is none, or its text names it."""
     if item.limit is None:
@@ -172,17 +177,24 @@ def _per_second(rate: float) -> str:
     return f"{rate / 1e3:.0f} kB/s"
 
 
-def parts(item: Evidence) -> list[Part]:
+@lru_cache(maxsize=_ASKED)
+def parts(item: Evidence) -> Sequence[Part]:
     """Its text; the number that it rests on is strong, with its unit."""
     text = clean(item.text)
     if item.value is None:
-        return [Part(text)]
-    spelled = {f"{item.value:.0f}", f"{item.value:.1f}", f"{item.value:.2f}", f"{item.value:g}", f"{item.value:,.0f}"}
-    for spelling in sorted(spelled, key=len, reverse=True):
-        if found := re.search(rf"(?<![\w.]){re.escape(spelling)}(?![\w.]\d){_UNIT}", text):
-            before, after = text[: found.start()], text[found.end() :]
-            return [part for part in (Part(before), Part(found.group(), True), Part(after)) if part.text]
-    return [Part(text)]
+        return (Part(text),)
+    told = {found[1]: found for found in _numbers(text)}
+    spelled = (f"{item.value:,.0f}", f"{item.value:g}", *(f"{item.value:.{places}f}" for places in (2, 1, 0)))
+    number = next((told[spelling] for spelling in sorted(spelled, key=len, reverse=True) if spelling in told), None)
+    if number is None:
+        return (Part(text),)
+    cut = Part(text[: number.start()]), Part(number.group(), True), Part(text[number.end() :])
+    return tuple(part for part in cut if part.text)
+
+
+def _numbers(text: str) -> list[re.Match[str]]:
+    """Those it names, the first last."""
+    return [found for found in _NUMBER.finditer(text) if not _LONGER.match(text, found.end(1))][::-1]
 
 
 def warnings(step: Step) -> str:

@@ -59,3 +59,26 @@ def test_how_long_it_has_been_so_is_not_told_beside_another_time(headline: str, 
 
 def test_nor_of_what_is_well() -> None:
     assert told.lasting(fine(), "6m") == ""
+
+
+def test_nor_of_what_happened_once() -> None:
+    assert told.lasting(found(evidence=(Evidence(text="Xid 79 6s ago", value=79.0),)), "10s") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "strong"),
+    [
+        ("uses 3.2 cores of 16", 3.2, "3.2 cores"),
+        ("rank 31 of 32 is one of 3", 3.0, "3"),
+        ("1,024 threads want to run", 1024.0, "1,024"),
+        ("PyTorch 2.13.0, at least 2.13", 2.13, "2.13"),
+        ("83 C, limit of 83.5 C", 83.2, "83 C"),
+        ("it is -3 C there", -3.0, "-3 C"),
+        ("no number of this kind: 8", 7.0, ""),
+        ("GPU busy 12 %, 12 times", 12.0, "12 %"),
+    ],
+)
+def test_the_number_that_it_rests_on_is_strong(text: str, value: float, strong: str) -> None:
+    parts = told.parts(Evidence(text=text, value=value))
+    assert "".join(part.text for part in parts) == text
+    assert [part.text for part in parts if part.strong] == [strong] * bool(strong)

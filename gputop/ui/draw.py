@@ -46,14 +46,13 @@ class Line:
         self.cells += len(text) if text.isascii() else cell_len(text)
         last = self._runs[-1] if self._runs else None
         if last and not last[3] and not reverse:
-            inked = text.lstrip(" ")
-            last[0] = f"{last[0]}{text[: len(text) - len(inked)]}"
-            if not inked:
+            inked = text.lstrip(" ") if text[0] == " " else text
+            if not inked or (last[1] == token and last[2] == bold):
+                last[0] = f"{last[0]}{text}"
                 return self
-            if last[1:] == [token, bold, reverse]:
-                last[0] = f"{last[0]}{inked}"
-                return self
-            text = inked
+            if inked is not text:
+                last[0] = f"{last[0]}{text[: len(text) - len(inked)]}"
+                text = inked
         self._runs.append([text, token, bold, reverse])
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import platform
 import sys
@@ -117,9 +118,9 @@ def lines(plan: Plan) -> Iterator[Figure]:
     """What goes over the line, and how soon a key is answered."""
     with population(0) as fake:
         for size, most in (((120, 40), 5000), ((200, 60), 9000)):
-            run = measure(GPUTOP, fake, seconds=plan.seconds, size=size, args=["demo", "showcase"])
+            run = measure(GPUTOP, fake, seconds=plan.seconds, size=size, args=["demo", "showcase"], settle_s=16)
             yield Figure(f"bytes a second, demo showcase, {size[0]}x{size[1]}", run.bytes_per_s, most)
-        run = measure(GPUTOP, fake, seconds=plan.seconds, args=["demo", "idle"])
+        run = measure(GPUTOP, fake, seconds=plan.seconds, args=["demo", "idle"], settle_s=16)
         yield Figure("bytes a second, nothing changing", run.bytes_per_s, 300)
     with population(4000) as fake:
         yield Figure("key to its effect, 4,000 processes, p99 ms", latency.keys(fake), 50)
@@ -150,6 +151,7 @@ def main() -> int:
     options.add_argument("--only", choices=("crowds", "drivers", "lines", "recorders", "engines"), help="one part")
     args = options.parse_args()
     plan = Plan(args.seconds, args.rounds)
+    compileall.compile_dir("gputop", quiet=1)  # as pip does when it installs: the peers were
     peers = [peer for peer in PEERS if peer.installed]
     missing = [peer.name for peer in PEERS if not peer.installed]
     print(f"gputop bench: {os.cpu_count()} cores, {platform.release()}, Python {platform.python_version()}")

@@ -26,6 +26,7 @@ class Program:
     name: str
     argv: tuple[str, ...]
     whole: bytes  # {pid} is a trainer's
+    settle_s: float = 16.0  # after the first frame, until what it costs is what it will go on to cost
 
     @property
     def installed(self) -> bool:
@@ -33,7 +34,8 @@ class Program:
         return shutil.which(self.argv[0]) is not None
 
 
-GPUTOP = Program("gputop", (sys.executable, "-m", "gputop"), b"Quit")
+# a minute: its rules look back half of one, and what they say must hold for some seconds before it is on the screen
+GPUTOP = Program("gputop", (sys.executable, "-m", "gputop"), b"Quit", settle_s=60.0)
 NVITOP = Program("nvitop", (str(Path(sys.executable).parent / "nvitop"), "--interval", "1"), b"PID")
 HTOP = Program("htop", ("htop", "-d", "10"), b"Quit")
 BTOP = Program("btop", ("btop", "--utf-force"), b"mem")
@@ -57,9 +59,10 @@ def measure(
     seconds: float,
     size: tuple[int, int] = (120, 40),
     args: Sequence[str] = (),
-    settle_s: float = 16.0,  # sleepers are told from others by then; before, it is the start that is measured
+    settle_s: float | None = None,
 ) -> Run:
-    """Run a program and measure `seconds` of its steady state."""
+    """Run a program and measure `seconds` of its steady state, `settle_s` after its first frame: its own by default."""
+    settle_s = program.settle_s if settle_s is None else settle_s
     started = time.monotonic()
     with Terminal([*program.argv, *args], size=size, env=environment(fake)) as terminal:
         while program.whole not in _ESCAPES.sub(b"", bytes(terminal.output)):

@@ -16,6 +16,8 @@ from gputop.model.changed import changed
 _PASSING = {"state", "missing", "thread_names", "gpus"}  # changes without telling anything about jobs
 _lasting = attrgetter(*(f.name for f in fields(Process) if "unit" not in f.metadata and f.name not in _PASSING))
 
+_pid = attrgetter("pid")
+
 Part = tuple[Role, str | None, int | None]
 Key = tuple[int, int]  # pid and start: an Identity, without the cost of making one
 
@@ -35,13 +37,14 @@ class Jobs:
 
     def of(self, processes: Sequence[Process], gpus: tuple[str, ...]) -> tuple[tuple[Process, ...], tuple[Job, ...]]:
         """The processes with role, job and rank, and the jobs; `gpus` are uuids in the order people count them."""
-        if gpus != self._gpus or not self._as_before(processes):
+        ids = list(map(id, processes))
+        known = list(map(self._placed.get, ids))  # of a thousand nearly all are the same as before
+        if gpus != self._gpus or not self._as_before(processes, known):
             self._learn(processes, gpus)
-        old, self._placed = self._placed, {}
-        for process in processes:
-            known = old.get(id(process))
-            self._placed[id(process)] = known or (process, self._place(process))
-        return tuple([placed for _, placed in self._placed.values()]), self._found
+            known = [None] * len(ids)
+        placed = [before or (process, self._place(process)) for process, before in zip(processes, known, strict=True)]
+        self._placed = dict(zip(ids, placed, strict=True))
+        return tuple([after for _, after in placed]), self._found
 
     def _place(self, process: Process) -> Process:
         part = self._parts.get((process.pid, process.started_ticks))
@@ -53,7 +56,6 @@ class Jobs:
     def _learn(self, processes: Sequence[Process], gpus: tuple[str, ...]) -> None:
         told, self._found = jobs(processes, gpus)
         self._gpus = gpus
-        self._placed = {}
         self._parts = {(p.pid, p.started_ticks): (p.role, p.job, p.rank) for p in told if p.job}
         matter = hints(processes)
         parents = {process.pid: process.parent_pid for process in processes}
@@ -63,20 +65,18 @@ class Jobs:
         self._lost = {parents[pid] for pid in self._kin if pid in parents} - parents.keys()
         self._signs = {(p.pid, p.started_ticks): _sign(p) for p in processes if p.pid in self._kin}
 
-    def _as_before(self, processes: Sequence[Process]) -> bool:
-        """Whether all that matter are there as they were, and nobody came who might."""
-        placed, signs, pids = self._placed, self._signs, self._pids
-        for process in processes:
-            if id(process) in placed:
-                continue
+    def _as_before(self, processes: Sequence[Process], known: Sequence[object]) -> bool:
+        """Whether all that matter are there as they were, and nobody came who might; `known` are the same as before."""
+        signs, pids = self._signs, self._pids
+        for process in [process for process, before in zip(processes, known, strict=True) if not before]:
             sign = signs.get((process.pid, process.started_ticks))
             if sign is None:
-                known = process.pid in self._kin or process.pid in self._lost
-                if known or process.parent_pid in pids or hints((process,)):
+                awaited = process.pid in self._kin or process.pid in self._lost
+                if awaited or process.parent_pid in pids or hints((process,)):
                     return False
             elif sign != _sign(process):
                 return False
-        return self._kin <= {process.pid for process in processes}
+        return self._kin.issubset(map(_pid, processes))
 
 
 def _sign(process: Process) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from operator import attrgetter
 from typing import ClassVar
 
 from gputop import units
@@ -12,6 +13,7 @@ from gputop.declare import record
 from gputop.model import Cgroup, GpuShare, Note, Process, Unseen
 from gputop.model.changed import changed
 
+_pid = attrgetter("pid")
 LIST_AGE_S = 2.5  # the driver's list is read every two seconds: who ended since then it does not list wrongly
 
 
@@ -47,13 +49,10 @@ def with_shares(
     if not shares:
         return table
     left = {pid: _once(found) for pid, found in shares.items() if found}
-    processes = []
-    for process in table.processes:
-        found = left.get(process.pid)
-        if found and (not table.private or "cuda" in process.libraries):
-            process = changed(process, gpus=found)
-            del left[process.pid]
-        processes.append(process)
+    processes = list(table.processes)
+    for place, pid in [(place, pid) for place, pid in enumerate(map(_pid, processes)) if pid in left]:
+        if pid in left and (not table.private or "cuda" in processes[place].libraries):
+            processes[place] = changed(processes[place], gpus=left.pop(pid))
     unseen = [_unseen(pid, found, table, listed_s) for pid, found in sorted(left.items())]
     shown = [process for process in unseen if process is not None]
     notes = _notes(shown, len(shares), table.private)

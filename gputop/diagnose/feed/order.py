@@ -72,7 +72,7 @@ def _may_fetch(view: View, trainer: Trainer) -> bool:
 
 
 def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str) -> Finding:
-    slow, fetches = _slowest(view, loaders), _may_fetch(view, trainer)
+    slow, fetches = _slowest(view, trainer, loaders), _may_fetch(view, trainer)
     each, main, blocked = (
         100 * (value or 0.0) for value in (trainer.loader_cpu, trainer.main, trainer.loader_blocked)
     )  # fmt: skip
@@ -136,9 +136,11 @@ _STEPS = (
 )
 
 
-def _slowest(view: View, loaders: list[Process]) -> tuple[Process, float] | None:
+def _slowest(view: View, trainer: Trainer, loaders: list[Process]) -> tuple[Process, float] | None:
     """The loader that works for a minute while the others do not, and its CPU in percent of a core."""
-    if len(loaders) < view.limit("skewed_loaders"):
+    each = view.mean(trainer, "loader_cpu", 60, whole=True)
+    little = each is not None and each * len(loaders) < view.limit("skewed_cpu")  # all together: no need to ask each
+    if little or len(loaders) < view.limit("skewed_loaders"):
         return None
     means = [(view.mean(process, "cpu_percent", 60) or 0.0, process) for process in loaders]
     most, busiest = max(means, key=lambda one: one[0])

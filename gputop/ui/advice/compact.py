@@ -109,7 +109,7 @@ def _blocks(scene: Scene, width: int, height: int) -> list[Line]:
         (2, order[1:]),
         *((level, order) for level in (3, 4, 5, _UNFOLDED)),
     ):
-        for finding in some:
+        for finding in some if height > 0 else ():
             block, before = _block(finding, scene, width, level), blocks.get(id(finding), [])
             if len(block) - len(before) <= height:
                 blocks[id(finding)], height = block, height - len(block) + len(before)

@@ -39,7 +39,7 @@ class Tags:
     def keep(self, frame: Frame) -> None:
         """Forget who has ended."""
         if self._tagged:
-            self._tagged &= frame.by_identity.keys()
+            self._tagged = {one for one in self._tagged if one in frame.by_identity}
 
     def processes(self, frame: Frame) -> list[Process]:
         """The tagged processes as they are now."""

@@ -99,13 +99,21 @@ class _Maker:
         jobs = {job.key: job for job in self.frame.jobs}
         by_job: dict[str, list[Process]] = {key: [] for key in jobs}
         rows = []
-        for process in self.frame.processes:
+        for process in self._awake():
             if process.job in by_job:
                 by_job[process.job].append(process)
             elif self._shows(process):
                 rows.append(self._leaf(process))
         made = (self._job(jobs[key], members) for key, members in by_job.items())
         return rows + [row for row in made if row is not None]
+
+    def _awake(self) -> Iterable[Process]:
+        """Those that may get a line: of a thousand most are at rest, and are not looked at again."""
+        everybody = self.view.every_process or self.view.filter is not None
+        return self.frame.processes if everybody else [
+            one for one in self.frame.processes
+            if one.job or one.gpus or one.cpu_percent or one.read_bytes_per_s or one.write_bytes_per_s or one.libraries
+        ]  # fmt: skip
 
     def flat(self) -> list[Row]:
         """A line for each process."""
