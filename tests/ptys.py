@@ -203,11 +203,13 @@ class Terminal:
         return Path(f"/proc/{self.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
     def _read(self) -> None:
+        readable = select.poll()  # select.select refuses numbers from 1024 on
+        readable.register(self.master, select.POLLIN)
         while not self._closed:
             if not self.reading.wait(0.1):
                 continue
             try:
-                if not select.select([self.master], [], [], 0.05)[0]:
+                if not readable.poll(50):
                     continue
                 most = 65536 if self.bytes_per_s is None else max(1, int(self.bytes_per_s * 0.1))
                 data = os.read(self.master, most)

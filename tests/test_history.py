@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gputop.history import FINE_SLOTS, History, Window
@@ -166,18 +166,22 @@ _steps = st.lists(
 
 
 @given(_steps, st.integers(1, 60), st.integers(-5, 5))
+@example([(2, 1, set(), 9), (1, 2, {"a"}, 0)], 1, -1)  # taken back to before it began
 def test_a_table_is_a_dictionary_of_slots_and_subjects(steps, count: int, beyond: int) -> None:
     """Whatever comes, goes, is held, left out or taken back: the same as a dictionary of all that was written."""
     table, told, slot, newest, latest = Table(2, limit=50, keep=50), {}, 100, None, 0
+    first = 0  # since it began, or began anew
     for number, (later, hold, keys, back) in enumerate(steps):
         slot += later
         order = sorted(keys, reverse=number % 2 == 1)
         table.put(slot, order, [(number, ord(key)) for key in order], hold)
         begin = slot - hold + 1 if newest is None else max(newest + 1, slot - hold + 1)
+        first = begin if newest is None or begin - newest > 50 else first
         told |= {(key, held): (number, ord(key)) for key in keys for held in range(begin, slot + 1)}
         newest, latest = slot, max(latest, slot)
         if back == 9:
-            slot = newest = slot - later // 2
+            slot -= later // 2
+            newest = slot if slot >= first else None  # before that nobody knows anything
             table.rewind(slot)
             told = {(key, at): values for (key, at), values in told.items() if at <= slot}
     last = slot + beyond

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from gputop.actions.readable import readable
 from gputop.monitor import Monitor, Update
 from gputop.record.recording import Recording
 from tests.fakenvml import Fake
@@ -170,8 +170,7 @@ def _descendants(pid: int) -> list[int]:
 def ready(programs: Iterable[subprocess.Popen[bytes]]) -> None:
     """The first step of each is done."""
     for process in programs:
-        readable, _, _ = select.select([process.stdout], [], [], START_S)
-        if not readable or process.stdout.readline() != b"ready\n":
+        if not readable([process.stdout], START_S) or process.stdout.readline() != b"ready\n":
             raise RuntimeError(f"process {process.pid} did not start to train")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import select
 import socket
 import stat
 import struct
@@ -16,6 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from gputop.actions.readable import readable
 from gputop.actions.target import Target
 from gputop.safe.identity import ours
 from gputop.safe.text import clean, decode
@@ -43,7 +43,7 @@ class Agent:
         self.hello = next(self.wait(_CONNECT_S), {})
 
     def fileno(self) -> int:
-        """For select."""
+        """For who waits for several."""
         return self._socket.fileno()
 
     def ask(self, op: str, **fields: Any) -> None:
@@ -65,7 +65,7 @@ class Agent:
         """What it says within so many seconds, as it comes."""
         deadline_s = time.monotonic() + seconds
         while (left_s := deadline_s - time.monotonic()) > 0:
-            if select.select([self._socket], [], [], left_s)[0]:
+            if readable([self._socket], left_s):
                 yield from self.read()
 
     def read(self) -> list[dict[str, Any]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import select
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from gputop import words
 from gputop.actions.action import Run
+from gputop.actions.readable import readable
 from gputop.actions.target import Target
 from gputop.actions.tracing.agent import Agent, Lost, NoAgent, connect, root
 from gputop.actions.tracing.notes import marked, told
@@ -139,8 +139,7 @@ def shoot(targets: Sequence[Target], order: Order, run: Run) -> list[Shot]:
         shot.ask(order, at)
     began_s = time.monotonic()
     while waited := {shot.agent: shot for shot in shots if shot.agent is not None}:
-        ready, _, _ = select.select(list(waited), [], [], _LOOK_S)
-        for agent in ready:
+        for agent in readable(waited, _LOOK_S):
             waited[agent].look()
         passed_s = time.monotonic() - began_s
         run.say(_line(shots, order, passed_s))

@@ -116,6 +116,11 @@ def _blocks(scene: Scene, width: int, height: int) -> list[Line]:
     return [line for finding in findings for line in blocks.get(id(finding), ())]
 
 
+def brief(finding: Finding, scene: Scene, width: int) -> list[Line]:
+    """Why, and what to do: a line each, where it has them."""
+    return _block(finding, scene, width, 2)[1:]
+
+
 def _block(finding: Finding, scene: Scene, width: int, level: int) -> list[Line]:
     evidence, steps = _LINES[level]
     lines = [head(finding, scene, width)]

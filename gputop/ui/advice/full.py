@@ -21,7 +21,7 @@ from gputop.ui.draw import Line, Run
 WIDEST = 140  # prose is not read wider
 _ROOMY = 100  # what a number means is a column of its own
 _INDENT, _TEXT = 3, 5
-_STEPS = (3, 1, 0)  # of a finding as there is room for its other lines
+_STEPS = (3, 1)  # of a finding as there is room for its other lines
 _WORD = re.compile(r"\s+|\S+")
 
 
@@ -35,18 +35,35 @@ def column(scene: Scene, width: int, height: int) -> list[Strip]:
     rests = sum(map(len, heads.values()))
     lines = [[*compact.calm(scene, width), scene.line()]] if scene.sheet.calm else []
     lines += over
-    spare = height - 1 - rests - sum(map(len, lines))
+    below = _below(findings, first, scene, width, height - 1 - rests - sum(map(len, lines)))
     for finding in findings:
-        block = heads[id(finding)]
-        for steps in _STEPS:
-            rest = _rest(finding, scene, width, steps)
-            if finding is first or len(rest) + 1 <= spare:
-                spare -= len(rest) + 1
-                block = [*block, *rest, scene.line()]
-                break
-        lines.append(block)
+        rest = below.get(id(finding))
+        lines.append([*heads[id(finding)], *rest, scene.line()] if rest is not None else heads[id(finding)])
     drawn = [line for block in lines for line in block][: max(0, height - 1)]
     return [compact.rule(scene, width), *(line.strip(width) for line in drawn)]
+
+
+def _below(
+    findings: Sequence[Finding], first: Finding | None, scene: Scene, width: int, spare: int
+) -> dict[int, list[Line]]:
+    """What stands below each head, with an empty line after it: of others why and what to do, before more of one."""
+    below: dict[int, list[Line]] = {}
+    if first:
+        below[id(first)] = _rest(first, scene, width, _STEPS[0])
+        spare -= len(below[id(first)]) + 1
+    others = [finding for finding in findings if finding is not first]
+    for finding in others:
+        brief = compact.brief(finding, scene, width)
+        if len(brief) + 1 <= spare:
+            below[id(finding)], spare = brief, spare - len(brief) - 1
+    for finding in filter(lambda one: id(one) in below, others):
+        for steps in _STEPS:
+            rest = _rest(finding, scene, width, steps)
+            more = len(rest) - len(below[id(finding)])
+            if more <= spare:
+                below[id(finding)], spare = rest, spare - more
+                break
+    return below
 
 
 def whole(finding: Finding, scene: Scene, width: int) -> list[Line]:

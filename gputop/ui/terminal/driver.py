@@ -144,8 +144,9 @@ class TerminalDriver(LinuxDriver):
         with contextlib.suppress(OSError):
             os.write(self._wake_write, b"x")
         super().disable_input()
-        ready, _, _ = select.select([self._wake_read], [], [], 0)
-        if ready:
+        poll = select.poll()  # select.select refuses numbers from 1024 on, and files of /proc may have all before
+        poll.register(self._wake_read, select.POLLIN)
+        if poll.poll(0):
             os.read(self._wake_read, 512)
 
     def process_message(self, message: Message) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import time
 from collections.abc import Sequence
 
 from gputop.actions.action import Run
+from gputop.actions.readable import readable
 from gputop.actions.target import Target
 from gputop.actions.tracing.agent import environment
 from gputop.actions.tracing.kineto import gate, wire
@@ -130,7 +130,7 @@ def _serve(shots: Sequence[Wanted], endpoints: dict[str, Endpoint], run: Run) ->
     ahead_s = WARM_UP_S + (_ALONE_S if len(shots) == 1 else _TOGETHER_S)
     by_pid = {shot.target.pid: shot for shot in shots}
     while waited := [shot for shot in shots if shot.pending]:
-        for endpoint in select.select(list(endpoints.values()), [], [], _LOOK_S)[0]:
+        for endpoint in readable(endpoints.values(), _LOOK_S):
             poll = endpoint.heard()
             shot = by_pid.get(poll.pid) if poll else None
             if poll and shot and endpoints.get(shot.folder) is endpoint:
