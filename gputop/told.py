@@ -17,6 +17,7 @@ LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?")
 _LONGER = re.compile(r"[\w.]\d")  # behind what looks like a number: a version or a name
 _TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
+_AGO = re.compile(r"\d[smhd] ago$")
 _RATES = {"1/s": "a second", "1/min": "a minute"}
 _LONGEST = 40  # characters of a name
 _ASKED = 512  # a screen asks every second, and the rules say something else now and then
@@ -111,7 +112,7 @@ def named(about: Subject, frame: Frame) -> str:
 
 def lasting(finding: Finding, so_long: str) -> str:
     """For how long it has been so; nothing of what is well, what happened once, and beside a headline with a time."""
-    once = any(item.text.endswith(" ago") for item in finding.evidence[:1])
+    once = any(_AGO.search(item.text) for item in finding.evidence[:1])
     return "" if finding.healthy or once or _TIMED.search(finding.headline) else f", for {so_long}"
 
 

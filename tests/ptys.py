@@ -21,6 +21,7 @@ import pyte
 
 ROOT = Path(__file__).parent.parent
 FRAME_S = 0.02
+_LAST_WORDS_S = 0.5
 
 KEYS = {
     "up": "\x1b[A",
@@ -102,7 +103,8 @@ class Terminal:
             preexec_fn=lambda: _in_child(before_exec),
         )
         os.close(slave)
-        threading.Thread(target=self._read, name="terminal-reader", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, name="terminal-reader", daemon=True)
+        self._reader.start()
 
     def __enter__(self) -> Terminal:
         return self
@@ -164,11 +166,14 @@ class Terminal:
         wait_until(true, timeout, lambda: f"{what!r}, exit code {self.process.poll()}, on the screen:\n{self.text()}")
 
     def wait_exit(self, timeout: float = 60.0) -> int:
-        """The exit code; fails if the program is still there after `timeout` seconds."""
+        """The exit code, once all that it wrote is here; fails if it is still there after `timeout` seconds."""
         try:
-            return self.process.wait(timeout)
+            code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {timeout} s, on the screen:\n{self.text()}") from None
+        if self.reading.is_set():
+            self._reader.join(_LAST_WORDS_S)  # it ends with the line, unless somebody else has that open too
+        return code
 
     def wait_quiet(self, quiet: float = 0.3, timeout: float = 60.0) -> None:
         """Waits until nothing has been written for `quiet` seconds."""

@@ -63,6 +63,8 @@ def test_nor_of_what_is_well() -> None:
 
 def test_nor_of_what_happened_once() -> None:
     assert told.lasting(found(evidence=(Evidence(text="Xid 79 6s ago", value=79.0),)), "10s") == ""
+    old = Evidence(text="PyTorch 2.0 came out 3.2 years ago", value=3.2)
+    assert told.lasting(found(evidence=(old,)), "10s") == ", for 10s"
 
 
 @pytest.mark.parametrize(

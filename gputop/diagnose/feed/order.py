@@ -138,8 +138,8 @@ _STEPS = (
 
 def _slowest(view: View, trainer: Trainer, loaders: list[Process]) -> tuple[Process, float] | None:
     """The loader that works for a minute while the others do not, and its CPU in percent of a core."""
-    each = view.mean(trainer, "loader_cpu", 60, whole=True)
-    little = each is not None and each * len(loaders) < view.limit("skewed_cpu")  # all together: no need to ask each
+    cores = view.mean(trainer, "cores", 60, whole=True)
+    little = cores is not None and cores < view.limit("skewed_cpu")  # all together: no need to ask each
     if little or len(loaders) < view.limit("skewed_loaders"):
         return None
     means = [(view.mean(process, "cpu_percent", 60) or 0.0, process) for process in loaders]

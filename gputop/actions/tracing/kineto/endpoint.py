@@ -42,7 +42,7 @@ class Endpoint:
             raise Refused(f"{self.path}: {error.strerror}") from None
 
     def fileno(self) -> int:
-        """For select."""
+        """For who waits for several."""
         return self._socket.fileno()
 
     def heard(self) -> Poll | None:
