@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from gputop.declare import record
-from gputop.known import mean
+from gputop.known import added, mean
 from gputop.model import Frame, GpuShare, Node, Process, Role
 
 Plain = TypeVar("Plain", int, str)
@@ -126,8 +126,8 @@ def waited(processes: Iterable[Process]) -> float | None:
 
 def add(values: Iterable[float | None]) -> int | None:
     """The sum of what is known, rounded; None when nothing is."""
-    known = [value for value in values if value is not None]
-    return round(sum(known)) if known else None
+    total = added(values)
+    return None if total is None else round(total)
 
 
 def same(values: Iterable[Plain | None]) -> Plain | None:

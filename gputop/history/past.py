@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 from gputop.history.table import Table, Values
 from gputop.history.track import CGROUP, DISK, GPU, HOST, MOUNT, NETWORK, PROCESS, SHARES, Key, Track
 from gputop.history.window import Window
 from gputop.model import Frame
+from gputop.model.process import identity_of
 
 FINE_S, FINE_SLOTS = 1.0, 900
 COARSE_S, COARSE_SLOTS = 15.0, 960
 STALE_S = 3.0  # an older value is a gap: a GPU that does not answer draws no line
 FORGET_S = 60.0  # after a process is gone
 _EACH = int(COARSE_S / FINE_S)
-_identity = attrgetter("pid", "started_ticks")  # equal to it, and made in a third of the time
 Keys = Sequence[Hashable]
 
 
@@ -144,8 +143,8 @@ def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Track, Ke
     mounts = [mount for mount in host.mounts if mount.network]
     yield HOST, ["host"], (host,)
     yield GPU, [gpu.uuid for gpu in gpus], gpus
-    yield PROCESS, list(map(_identity, processes)), processes
-    yield SHARES, list(map(_identity, users)), [one.gpus for one in users]
+    yield PROCESS, list(map(identity_of, processes)), processes
+    yield SHARES, list(map(identity_of, users)), [one.gpus for one in users]
     yield CGROUP, [f"cgroup {group.path}" for group in frame.cgroups], frame.cgroups
     yield DISK, [f"disk {disk.name}" for disk in host.disks], host.disks
     yield MOUNT, [f"mount {mount.path}" for mount in mounts], mounts

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from operator import attrgetter
 from typing import Annotated, Literal, cast
 
 from gputop.declare import record
 from gputop.model.fact import Fact
 from gputop.model.gpu import Gpu
 from gputop.model.host import Cgroup, Host
-from gputop.model.process import Identity, Job, Process
-
-_identity = attrgetter(*Identity._fields)
+from gputop.model.process import Identity, Job, Process, identity_of
 
 Subject = Literal["driver", "processes", "host", "monitor"]
 
@@ -54,8 +51,7 @@ class Frame:
     @cached_property
     def by_identity(self) -> Mapping[Identity, Process]:
         """Processes by pid and start time."""
-        # by what is equal to an Identity, and made in a third of the time
-        found = dict(zip(map(_identity, self.processes), self.processes, strict=True))
+        found = dict(zip(map(identity_of, self.processes), self.processes, strict=True))
         return cast("Mapping[Identity, Process]", found)
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from operator import attrgetter
 from typing import Annotated, Literal, NamedTuple
 
 from gputop.declare import record
@@ -19,6 +20,10 @@ class Identity(NamedTuple):
 
     pid: int
     started_ticks: int
+
+
+# of many processes, without a call into Python for each: what is equal to an Identity takes a third of the time
+pid_of, identity_of = attrgetter("pid"), attrgetter(*Identity._fields)
 
 
 class Role(str, Enum):

@@ -12,11 +12,10 @@ from gputop.collect.jobs.kin import Tree
 from gputop.collect.jobs.trainers import at_work, hints
 from gputop.model import Job, Process, Role
 from gputop.model.changed import changed
+from gputop.model.process import pid_of
 
 _PASSING = {"state", "missing", "thread_names", "gpus"}  # changes without telling anything about jobs
 _lasting = attrgetter(*(f.name for f in fields(Process) if "unit" not in f.metadata and f.name not in _PASSING))
-
-_pid = attrgetter("pid")
 
 Part = tuple[Role, str | None, int | None]
 Key = tuple[int, int]  # pid and start: an Identity, without the cost of making one
@@ -76,7 +75,7 @@ class Jobs:
                     return False
             elif sign != _sign(process):
                 return False
-        return self._kin.issubset(map(_pid, processes))
+        return self._kin.issubset(map(pid_of, processes))
 
 
 def _sign(process: Process) -> tuple[Any, ...]:

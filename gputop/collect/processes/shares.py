@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from operator import attrgetter
 from typing import ClassVar
 
 from gputop import units
@@ -12,8 +11,8 @@ from gputop.collect.processes.notes import unlisted
 from gputop.declare import record
 from gputop.model import Cgroup, GpuShare, Note, Process, Unseen
 from gputop.model.changed import changed
+from gputop.model.process import pid_of
 
-_pid = attrgetter("pid")
 LIST_AGE_S = 2.5  # the driver's list is read every two seconds: who ended since then it does not list wrongly
 
 
@@ -50,7 +49,7 @@ def with_shares(
         return table
     left = {pid: _once(found) for pid, found in shares.items() if found}
     processes = list(table.processes)
-    for place, pid in [(place, pid) for place, pid in enumerate(map(_pid, processes)) if pid in left]:
+    for place, pid in enumerate(map(pid_of, table.processes)):
         if pid in left and (not table.private or "cuda" in processes[place].libraries):
             processes[place] = changed(processes[place], gpus=left.pop(pid))
     unseen = [_unseen(pid, found, table, listed_s) for pid, found in sorted(left.items())]
