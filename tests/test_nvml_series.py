@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from random import Random
 
 import pytest
 
+from gputop.collect.gpus import _before
+from gputop.collect.nvml.activity import Buffer
 from gputop.collect.nvml.samples import series
 from tests.fakenvml import Fake, square
 from tests.nvml_child import Child, Seen
@@ -53,6 +57,26 @@ def test_who_looks_every_five_seconds_is_told_of_all_of_them(fake: Fake, child: 
     child.sweep(2, 5.0)
     for _ in range(3):
         assert child.sweep(1, 5.0).gpu(0)["busy_percent"] == pytest.approx(50, abs=8)
+
+
+def test_the_mean_of_a_look_leaves_out_no_sample_of_the_driver() -> None:
+    """A look every 1.2 s or so, and samples every 0.17 s: a second of them is not all that is new."""
+    buffer, clock, taken = Buffer(began_s=0.0, looked_s=0.0), Random(4), set[float]()
+    now_s, last = 0.0, 0
+    for _ in range(60):
+        now_s += 0.9 + 0.6 * clock.random()
+        before, last = last, math.floor(now_s * 6)
+        new = [(round(number / 6 * 1e6), float(number)) for number in range(before + 1, last + 1)]
+        told = buffer.add(new, now_s)
+        assert len(told) >= 6 or before == 0
+        taken.update(told)
+    assert len(taken) == last
+
+
+def test_samples_are_as_old_as_the_frame_says_that_they_are_in() -> None:
+    samples = ((1.0, 10.0), (0.5, 20.0), (0.1, 30.0))
+    assert _before(samples, 0.7) == ((1.7, 10.0), (1.2, 20.0), (0.8, 30.0))
+    assert _before(samples, -0.25) == ((0.75, 10.0), (0.25, 20.0))
 
 
 def test_a_first_look_finds_the_whole_buffer(child: Child) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from random import Random
 
 import pytest
 
 from gputop.demo import SCENARIOS, Demo
+from gputop.demo.generator import Pulse
 from gputop.diagnose.card import Card
 from gputop.diagnose.engine import Engine
 from gputop.diagnose.remembered import Known, Remembered
@@ -112,6 +114,52 @@ def test_the_rhythm_of_a_card_without_samples_is_known_though_frames_are_uneven(
     card.describe(120.0)
     assert card.period is not None
     assert card.period.seconds == pytest.approx(20, rel=0.1)
+
+
+SAMPLE_S = 1 / 6
+
+
+def sampled(at_s: float, behind_s: float, busy: Callable[[int], float], reach_s: float = 5.0) -> Gpu:
+    """A GPU in a frame of that time, with the driver's samples up to some moment before it."""
+    last = math.floor((at_s - behind_s) / SAMPLE_S)
+    taken = range(max(0, last - round(reach_s / SAMPLE_S)), last + 1)
+    samples = tuple((at_s - number * SAMPLE_S, busy(number)) for number in taken)
+    return Gpu(uuid="G", index="0", name="H100", busy_percent=60.0, busy_samples=samples)
+
+
+def jittered(seconds: int, step_s: float = 1.0) -> Iterator[tuple[float, float]]:
+    """Times of frames that are late by up to 0.2 s, and how old the newest sample may be at each."""
+    clock = Random(3)
+    for tick in range(round(seconds / step_s)):
+        yield 100 + tick * step_s + 0.2 * clock.random(), 0.3 * clock.random()
+
+
+@pytest.mark.parametrize("step_s", [0.3, 1.0, 4.5])
+def test_each_sample_of_the_driver_counts_once_whatever_the_clock_of_the_frames(step_s: float) -> None:
+    card, looks = Card(), list(jittered(24, step_s))
+    for at_s, behind_s in looks:
+        card.add(sampled(at_s, behind_s, float), at_s)
+    taken = list(card._samples)
+    assert taken == [float(number) for number in range(int(taken[0]), int(taken[0]) + len(taken))]
+    assert len(taken) == pytest.approx((looks[-1][0] - looks[0][0] + 5) / SAMPLE_S, abs=4)
+
+
+@pytest.mark.parametrize("step_s", [0.5, 0.8, 1.7])
+def test_steps_are_as_long_as_they_are_whatever_the_clock_of_the_frames(step_s: float) -> None:
+    """On for 60 % of each step, as samples of a sixth of a second see it."""
+    work = Pulse(step_s, 0.6)
+    card = Card()
+
+    def busy(number: int) -> float:
+        return 100 * (work.busy_s(number * SAMPLE_S) - work.busy_s((number - 1) * SAMPLE_S)) / SAMPLE_S
+
+    for at_s, behind_s in jittered(60):
+        card.add(sampled(at_s, behind_s, busy), at_s)
+    card.describe(160.0)
+    assert card.period is not None
+    assert card.period.seconds == pytest.approx(step_s, rel=0.03)
+    assert card.shape is not None
+    assert card.shape.mean == pytest.approx(60, abs=3)
 
 
 def test_a_frame_that_is_shown_twice_harms_nothing() -> None:

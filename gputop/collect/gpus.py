@@ -14,7 +14,7 @@ from gputop.collect.nvml.fleet import FIRST, START_S
 from gputop.collect.nvml.gate import HANG_S, Call, Gate, Late
 from gputop.collect.nvml.reader import Reader
 from gputop.declare import record
-from gputop.model import Condition, Gpu, GpuShare, Note
+from gputop.model import Condition, Gpu, GpuShare, Note, Samples
 
 LOOK_S = 0.1  # how often who waits for the GPUs looks whether they are there
 PRIME_S = 0.12  # the second sweep follows soon: rates need two looks, GPM samples 100 ms apart
@@ -132,9 +132,13 @@ class GpuLane:
         """Open the driver again."""
         self._released.clear()
 
-    def latest(self) -> Gpus:
-        """What is known now, values that are not fresh with their age; replaces a thread that is stuck."""
+    def latest(self, frame_s: float | None = None) -> Gpus:
+        """What is known now, values that are not fresh with their age; replaces a thread that is stuck.
+
+        `frame_s`: of the frame that they are for, now where there is none. The ages of samples are relative to it.
+        """
         now_s = self._clock()
+        frame_s = now_s if frame_s is None else frame_s
         with self._watching:
             self._watch(now_s)
         workers = list(self._workers)
@@ -145,7 +149,7 @@ class GpuLane:
         unwell |= {index: ("starting", since_s) for index, since_s in starting if now_s - since_s > WAIT_S}
         cards = list(self._reader.cards())
         every_s = self.interval_s * self._reader.pace.factor
-        aged = (_aged(card, now_s, unwell.get(card.index), every_s) for card in cards)
+        aged = (_aged(card, now_s, frame_s, unwell.get(card.index), every_s) for card in cards)
         connection = self._reader.connection
         return Gpus(
             taken_s=max((card.read_s for card in cards), default=now_s),
@@ -237,15 +241,27 @@ class GpuLane:
             yield self._broken
 
 
-def _aged(card: Card, now_s: float, unwell: tuple[Condition, float] | None, every_s: float) -> Gpu | None:
+def _aged(
+    card: Card, now_s: float, frame_s: float, unwell: tuple[Condition, float] | None, every_s: float
+) -> Gpu | None:
     """A card's last values as of now: fresh ones as they are, others with their age and condition."""
     # a MIG instance is lost, hung or asleep with its GPU
     told = card.parent if card.parent and card.parent.condition != "ok" else card
     condition, since_s = unwell or (told.condition, told.since_s)
     age_s = now_s - card.read_s
     gpu = card.gpu
-    if condition == "ok" and (gpu is None or age_s < 2 * every_s + WAIT_S):
+    if condition == "ok" and gpu is None:
+        return None
+    if gpu is not None:
+        gpu = replace(gpu, busy_samples=_before(gpu.busy_samples, frame_s - card.read_s))
+    if gpu is not None and condition == "ok" and age_s < 2 * every_s + WAIT_S:
         return gpu
     if gpu is None:
         gpu = Gpu(uuid=card.uuid, index=card.label, name=card.name, pci_bus_id=card.bus_id)
     return replace(gpu, condition=condition, condition_s=now_s - since_s, age_s=age_s)
+
+
+def _before(samples: Samples, since_s: float) -> Samples:
+    """Samples of a sweep as of a frame, which comes at its own time; what was taken after it is for the next one."""
+    moved = (1000 * ago_s + 1000 * since_s for ago_s, _ in samples)
+    return tuple([(round(ms) / 1000, value) for ms, (_, value) in zip(moved, samples, strict=True) if ms >= 0])

@@ -122,7 +122,7 @@ class Live:
         self._host.settled(until_s)
 
     def _compose(self, now_s: float, late_s: float) -> Frame:
-        driver, hosted = self._gpus.latest(), self._host.latest
+        driver, hosted = self._gpus.latest(now_s), self._host.latest
         table = with_shares(self._processes.latest, driver.shares, driver.taken_s)
         processes, found = self._jobs.of(table.processes, tuple(gpu.uuid for gpu in driver.gpus))
         return Frame(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from itertools import takewhile
 
@@ -11,6 +12,7 @@ from gputop.model import Gpu
 KEPT = 180  # samples: half a minute at six a second, three minutes at one
 FRESH_S = 5.0  # after which shape and rhythm are worked out anew
 LEAST_S = 0.05  # between two frames: one may be shown twice
+_UNSURE_S = 0.25  # by which the time of a sample may be told differently in two frames
 QUIET_S = 5.0  # of no work, after which the power is that of an idle card
 _IDLE_WATTS = {"volta": 50.0, "turing": 20.0, "ampere": 60.0, "ada": 30.0, "hopper": 70.0, "blackwell": 130.0}
 _IDLE_SHARE = 0.1  # of the power limit, for any other card
@@ -25,18 +27,25 @@ class Card:
         self.spacing_s = 1.0
         self.shaped_s = -FRESH_S  # when shape and rhythm were worked out
         self._samples: deque[float] = deque(maxlen=KEPT)
-        self._seen_s: float | None = None
+        self._seen_s: float | None = None  # mono time of the last frame
+        self._newest_s: float | None = None  # and of the newest sample that was taken
         self._worked_s: float | None = None
         self._idle_watts: float | None = None
 
     def add(self, gpu: Gpu, now_s: float) -> None:
-        """Take in what the driver sampled since the last look."""
+        """Take in what the driver sampled since its last sample that we have."""
         since_s = KEPT if self._seen_s is None else now_s - self._seen_s
         self._seen_s = now_s
         if gpu.busy_samples:
-            fresh = list(takewhile(lambda sample: sample[0] < since_s - 1e-6, reversed(gpu.busy_samples)))
-            self._resample(spacing([ago_s for ago_s, _ in gpu.busy_samples[-8:]]) or 1.0)
-            self._samples.extend(value for _, value in reversed(fresh))
+            spacing_s = spacing([ago_s for ago_s, _ in gpu.busy_samples[-8:]]) or 1.0
+            # a frame repeats samples of the one before, and its newest may be a moment old: what tells them apart is
+            # when each was taken, which is known to less than half of the spacing
+            last_s = -math.inf if self._newest_s is None else self._newest_s + min(0.5 * spacing_s, _UNSURE_S)
+            fresh = list(takewhile(lambda sample: now_s - sample[0] > last_s, reversed(gpu.busy_samples)))
+            self._resample(spacing_s)
+            if fresh:
+                self._newest_s = now_s - fresh[0][0]
+                self._samples.extend(value for _, value in reversed(fresh))
         elif gpu.busy_percent is not None and since_s >= LEAST_S:
             self._resample(min(since_s, 60.0))
             self._samples.append(gpu.busy_percent)

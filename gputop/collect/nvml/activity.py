@@ -35,13 +35,15 @@ class Buffer:
     def add(self, fresh: list[Stamped], now_s: float) -> list[float]:
         """Append what is new, drop what is old; the values since the last look, of a second at least."""
         self.passed_s, self.looked_s = now_s - self.looked_s, now_s
-        since_s = max(1.0, min(BUFFER_S, self.passed_s))
+        since_s, before_us = max(1.0, min(BUFFER_S, self.passed_s)), self.newest_us
         self.samples += fresh
         if not self.samples:
             return []
         self.newest_us = self.samples[-1][0]
         del self.samples[: self._later(self.newest_us - BUFFER_S * 1e6)]
-        return [value for _, value in self.samples[self._later(self.newest_us - since_s * 1e6) :]]
+        since_us = self.newest_us - since_s * 1e6
+        # looks and samples have clocks of their own: whatever time has passed, nothing that is new is left out
+        return [value for _, value in self.samples[self._later(min(since_us, before_us or since_us)) :]]
 
     def _later(self, than_us: float) -> int:
         return bisect_right(self.samples, (than_us, inf))
