@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.diagnose.card import LEAST_S, Card
+from gputop.diagnose.pauses import Pauses, pieces
 from gputop.diagnose.sums import Followed, Sums
 from gputop.diagnose.tree import TREE, added_up, compiles, key, members
 from gputop.history import GPU, HOST, History, Key
@@ -43,6 +44,7 @@ class Known:
     mean: float | None = None  # busy, of this phase before them
     square: float = 0.0  # mean square of the distance from it
     seconds: float = 0.0  # that this mean is of
+    pauses: Pauses = field(default_factory=Pauses)  # in which its GPUs had no work
 
     def work(self, values: Mapping[str, float | None], seconds: float) -> bool:
         """Take in how busy its GPUs are; whether it leaves one from now on. Who opens all of them may work on one."""
@@ -153,19 +155,25 @@ class Remembered:
     def _busy(self, frame: Frame, trainer: Process, stands_for_s: float) -> float | None:
         """How busy the GPUs are that it works on, percent; None where one of all that it holds does not tell."""
         values: dict[str, float | None] = {}
+        own = True  # whether what its GPUs do is its work alone
         for share in trainer.gpus:
             gpu = frame.by_uuid.get(share.uuid)
             if gpu is None or share.kind == "graphics":
                 continue
             alone = len(self.tenants.get(share.uuid, ())) <= 1
             values[share.uuid] = gpu.busy_percent if alone else share.busy_percent
+            own = own and alone
         known = self._known(frame.mono_s, trainer)
         if known.work(values, stands_for_s):
             known.begin(frame.mono_s)  # means of before are those of more GPUs
             self.restarted.add(trainer.identity)
         counted = known.works_on or values.keys()
         added = total([value for uuid, value in values.items() if value is None or uuid in counted])
-        return added / len(counted) if values and added is not None else None
+        mean = added / len(counted) if values and added is not None else None
+        gpus = [frame.by_uuid[uuid] for uuid in values if uuid in counted] if own else []
+        for piece in pieces(gpus, mean, known.pauses.seen_s, frame.mono_s, stands_for_s):
+            known.pauses.take(piece)
+        return mean
 
     def _known(self, now_s: float, trainer: Process) -> Known:
         known = self.trainers.get(trainer.identity)

@@ -10,6 +10,7 @@ from gputop import words
 from gputop.diagnose import features
 from gputop.diagnose.finding import Subject, told_apart
 from gputop.diagnose.limits import Tables
+from gputop.diagnose.pauses import Pauses
 from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.sums import Means
 from gputop.diagnose.trainer import Trainer
@@ -104,6 +105,10 @@ class Subjects:
     def mates(self, trainer: Trainer) -> Sequence[Trainer]:
         """The trainers of its job on this machine, itself among them."""
         return self._mates[trainer.process.job] if trainer.process.job else (trainer,)
+
+    def pauses(self, trainer: Trainer) -> Pauses:
+        """When its GPUs had no work, of all the time it was watched."""
+        return self._remembered.trainers[trainer.identity].pauses
 
     def ranks(self, job: Job) -> tuple[Trainer, ...]:
         """The trainers of a job on this machine, by rank."""
