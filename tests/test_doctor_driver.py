@@ -142,16 +142,17 @@ def test_n32_sleeping_gpus_are_not_woken(fake: Fake, tmp_path: Path) -> None:
     assert sum(fake.counts().values()) == 0
 
 
+REPLACE = "pip uninstall -y torch && pip install torch --index-url https://download.pytorch.org/whl"
+
+
 @pytest.mark.parametrize(
     ("version", "cuda", "state", "status", "unlock"),
     [
-        ("2.8.0+cpu", None, {}, "missing", "pip install --force-reinstall torch"),
-        (
-            "2.9.0+cu130", "13.0", {"cuda_version": 12040}, "missing",
-            "pip install torch --index-url https://download.pytorch.org/whl/cu126",
-        ),
+        ("2.8.0+cpu", None, {}, "missing", f"{REPLACE}/cu130"),
+        ("2.8.0+cpu", None, {"cuda_version": 12040}, "missing", f"{REPLACE}/cu126"),
+        ("2.9.0+cu130", "13.0", {"cuda_version": 12040}, "missing", f"{REPLACE}/cu126"),
         ("2.4.0+cu124", "12.4", {"cuda_version": 12020}, "ok", None),
-        ("1.13.1+cu117", "11.7", {}, "limited", "pip install --upgrade torch"),
+        ("1.13.1+cu117", "11.7", {"cuda_version": 12080}, "limited", f"{REPLACE}/cu126"),
         ("2.0.1+cu118", "11.8", {}, "ok", None),
     ],
 )  # fmt: skip

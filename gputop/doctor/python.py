@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterator
 
 from gputop import blas as mkl
-from gputop import words
+from gputop import pytorch, words
 from gputop.collect.pytorch import build
 from gputop.doctor.check import Line, check
 from gputop.doctor.interpreter import Interpreter, in_use
 from gputop.doctor.machine import Machine, names
 from gputop.doctor.share import share
 
-_UPGRADE = "pip install --upgrade torch"
+_CHOOSE = "https://pytorch.org/get-started names the command for this driver"
 # the first release whose wheels have kernels for a compute capability, by its major number: PyTorch's release notes
 _FIRST_FOR = {8: (1, 7), 9: (2, 0), 10: (2, 7), 12: (2, 7)}
 _BLAS_IN_USE = re.compile(r"/lib(mkl_rt|scipy_openblas|openblas|blis)[^/\n]*\.so")
@@ -49,17 +49,19 @@ def torch(machine: Machine) -> Iterator[Line]:
         yield Line("unknown", "no PyTorch in that Python", value=value)
         return
     facts = machine.driver.facts()
-    newest = max((card.capability for card in facts.cards if card.capability), default=None)
+    capabilities = [card.capability for card in facts.cards if card.capability]
+    newest = max(capabilities, default=None)
+    replaced = pytorch.reinstall(facts.cuda, capabilities) or _CHOOSE
     first = _FIRST_FOR.get(newest[0]) if newest else None
     if cuda is None and (facts.cards or facts.in_sys):
         what = f"PyTorch {version} is built without CUDA: it cannot use a GPU"
-        yield Line("missing", what, "pip install --force-reinstall torch", value)
+        yield Line("missing", what, replaced, value)
     elif cuda and facts.cuda and _major(cuda) > _major(facts.cuda):
-        what = f"PyTorch {version} needs CUDA {cuda}, this driver ends at {facts.cuda}: upgrade the driver, or"
-        yield Line("missing", what, f"pip install torch --index-url {_wheels(facts.cuda)}", value)
+        what = f"PyTorch {version} needs CUDA {cuda}, this driver supports up to {facts.cuda}: upgrade the driver, or"
+        yield Line("missing", what, replaced, value)
     elif newest and first and _release(version) < first:
         what = f"PyTorch {version} is older than these GPUs (compute capability {newest[0]}.{newest[1]})"
-        yield Line("limited", what, _UPGRADE, value)
+        yield Line("limited", what, replaced, value)
     else:
         built = f"CUDA {cuda}" if cuda else "without CUDA"
         yield Line("ok", f"PyTorch {version}, {built}", value=value)
@@ -150,11 +152,6 @@ def _to_mkl(found: Interpreter) -> str:
     if found.listed("numpy.libs"):
         return mkl.AFTER_PIP
     return mkl.IN_CONDA_FORGE if any(name.startswith("libblas-") for name in records) else mkl.IN_DEFAULTS
-
-
-def _wheels(cuda: str) -> str:
-    """Where PyTorch keeps its builds for the CUDA of this driver: the last one of that major version."""
-    return f"https://download.pytorch.org/whl/{'cu118' if _major(cuda) <= 11 else 'cu126'}"
 
 
 def _major(version: str) -> int:
