@@ -198,7 +198,7 @@ def test_what_changed_is_told_in_shares() -> None:
 
 def test_waiting_for_the_loader_is_said_first() -> None:
     page = told.page(parse(RAW), "x")
-    assert page.points[0].severity == "crit"
+    assert page.points[0].severity == "warn"
     assert page.points[0].text.startswith("45%")
     assert told.page(parse(RAW.replace(" 45", " 4")), "x").points == ()
 

@@ -245,7 +245,7 @@ def test_what_a_signal_does_is_not_cut_on_a_narrow_screen() -> None:
         await stage.press("k")
         rows = [line for line in stage.lines if " KILL " in line or " INT " in line]
         assert [row.split("  ")[-1].strip() for row in rows] == [
-            "stop politely; most save a checkpoint", "no checkpoint; /dev/shm may stay full",
+            "as Ctrl+C; plain PyTorch saves nothing", "no checkpoint; /dev/shm may stay full",
         ]  # fmt: skip
 
     demo = Demo(SCENARIOS["showcase"])

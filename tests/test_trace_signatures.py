@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gputop.trace import told
 from gputop.trace.read import read
 from gputop.trace.signatures import SIGNATURES
 from gputop.trace.verdict import Verdict, View, judged
@@ -14,6 +17,9 @@ from tests import traces
 from tests.traces import ADD, FP32, GEMM, NCCL, PAGEABLE, PINNED, Made, busy, starved
 
 MS = 1000.0
+CAST = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)"
+)
 
 
 def said(made: Made, path: Path) -> dict[str, Verdict]:
@@ -210,6 +216,19 @@ def many(odd: int, share: float) -> Made:
     return made
 
 
+def casting(to: str, what: str) -> Made:
+    """A third of each step in the kernel of aten::copy_ between these types."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        dims = [[2048, 2048], [2048, 2048], []]
+        op = made.host("aten::copy_", at + 1, 20, **{"Input Dims": dims, "Input type": [to, what, "Scalar"]})
+        made.kernel(ADD, at, 33 * MS, launch=max(0, at - 20 * MS), **{"External id": op})
+        made.kernel(GEMM, at + 33 * MS, 66 * MS, launch=max(0, at - 20 * MS))
+    return made
+
+
 Case = Callable[[], Made]
 FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks like it
     ("T00", busy, starved),
@@ -243,6 +262,8 @@ FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks l
     ("T19", lambda: mixed(("cudnn::ops::nchwToNhwcKernel<float>", 0.1), (GEMM, 0.85)), lambda: mixed((GEMM, 0.9))),
     ("T21", lambda: growing(0, peak=75 * 10**9), lambda: growing(0, peak=60 * 10**9)),
     ("T22", lambda: paused(600), lambda: paused(100)),
+    ("T23", lambda: mixed((CAST, 0.4), (GEMM, 0.5)), lambda: mixed((CAST, 0.05), (GEMM, 0.9))),
+    ("T23", lambda: casting("c10::BFloat16", "float"), lambda: casting("float", "float")),
 ]
 
 
@@ -262,7 +283,7 @@ def test_a_healthy_trace_is_silent(tmp_path: Path) -> None:
 
 
 def test_all_signatures_are_declared_and_tried() -> None:
-    assert sorted(SIGNATURES) == [f"T{number:02}" for number in range(23)]
+    assert sorted(SIGNATURES) == [f"T{number:02}" for number in range(24)]
     assert set(SIGNATURES) - {rule for rule, _, _ in FIRES} == {"T20"}  # below
 
 
@@ -288,6 +309,44 @@ def test_the_shape_that_tensor_cores_cannot_use_is_named(tmp_path: Path) -> None
 
 def test_the_cpu_alone_is_judged_too(tmp_path: Path) -> None:
     found = said(waiting(30, "SingleProcess", gpu=False), tmp_path)
-    assert found["T03"].severity == "crit"
+    assert found["T03"].severity == "warn"
     assert "num_workers" in found["T03"].steps[0]
     assert set(found) == {"T03"}
+
+
+def test_what_all_ranks_show_is_told_once(tmp_path: Path) -> None:
+    """The ranks of one job wait alike for their data."""
+    views = []
+    for rank in range(3):
+        made = waiting(30 + rank, "SingleProcess")
+        made.head["distributedInfo"] = {"rank": rank, "world_size": 3}
+        views.append(View(read(made.write(tmp_path / f"{rank}.json"))))
+    for view in views:
+        view.ranks = views
+    together = told.ranks(views)
+    assert [point.source for point in together.points] == ["T03 input-bound", "T22 gaps"]
+    assert together.points[0].text.startswith("In all 3 ranks: 32% of the time")
+    assert all(point.source != "T03 input-bound" for view in views for point in told.page(view).points)
+    views[0].ranks = (views[0],)
+    assert "T03 input-bound" in [point.source for point in told.page(views[0]).points]
+
+
+CASTING_PROGRAM = """
+import sys, torch
+from torch.profiler import ProfilerActivity, profile
+
+model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(8)))
+batch = torch.rand(2, 512)  # so few rows that casting the weights takes longer than to use them
+with profile(activities=[ProfilerActivity.CPU]) as profiler:
+    for _ in range(5):
+        with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+            model(batch).float().mean()
+profiler.export_chrome_trace(sys.argv[1])
+"""
+
+
+def test_casts_of_a_real_autocast_without_its_cache_are_found(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", CASTING_PROGRAM, tmp_path / "cast.json"], check=True, capture_output=True)
+    verdicts = {one.rule: one for one in judged(View(read(tmp_path / "cast.json")))}
+    assert "T23 casts" in verdicts
+    assert "autocast" in verdicts["T23 casts"].steps[0]

@@ -50,9 +50,9 @@ class Choice:
 CHOICES = (
     Choice(
         "INT",
-        "stop politely; most trainers save a checkpoint",
+        "interrupt, as Ctrl+C does; plain PyTorch saves no checkpoint",
         "interrupt",
-        brief="stop politely; most save a checkpoint",
+        brief="as Ctrl+C; plain PyTorch saves nothing",
     ),
     Choice("TERM", "ask to end", "end"),
     Choice(
@@ -62,7 +62,7 @@ CHOICES = (
         confirm=True,
         brief="no checkpoint; /dev/shm may stay full",
     ),
-    Choice("USR1", "many launchers: checkpoint now", "none"),
+    Choice("USR1", "checkpoint, where the program handles it; else it ends", "none"),
     Choice("STOP", "freeze; its GPU memory stays in use", "freeze"),
     Choice("CONT", "thaw", "none"),
 )

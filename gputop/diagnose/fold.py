@@ -18,6 +18,7 @@ _CERTAIN = 0.5  # a finding less sure than that explains nothing
 Tenants = Mapping[str, Sequence[Process]]  # who computes on a GPU, by uuid
 # a rule that says that others cannot be judged yet
 _TOO_EARLY = {"cold-cache": frozenset({"io-bound", "io-small-files", "network-fs-bound"})}
+_REPLACES = ("conda ", "pip ")  # software that other programs may use as well
 _Group = tuple[str, object]  # a job, a process without one, a GPU without either, the host
 
 
@@ -180,11 +181,26 @@ def _because(starved: Finding, causes: list[Finding]) -> Finding:
         severity=worst.severity,
         headline=f"{starved.headline}{', because' if certain else ';'} {_who(starved, causes[0])} {causes[0].headline}",
         evidence=tuple(dict.fromkeys(item for part in parts for item in part.evidence)),
-        steps=tuple(dict.fromkeys(step for part in parts for step in part.steps)),
+        steps=_cheapest_first(dict.fromkeys(step for part in parts for step in part.steps)),
         causes=(*starved.causes, *(cause.rule for cause in causes)),
         confidence=max(starved.confidence, causes[0].confidence),
         grade="profile" if any(part.grade == "profile" for part in parts) else starved.grade,
     )
+
+
+def _cheapest_first(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """A variable to set before what changes the program, and last what replaces software or deletes something.
+
+    Each rule names its own steps with the likeliest first: within one effort that order stays.
+    """
+    return tuple(sorted(steps, key=_effort))
+
+
+def _effort(step: Step) -> int:
+    command = step.command or ""
+    if command.startswith("export ") and not step.needs_root:
+        return 0
+    return 2 if step.destroys or command.startswith(_REPLACES) else 1
 
 
 def _who(starved: Finding, cause: Finding) -> str:

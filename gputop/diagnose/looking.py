@@ -15,6 +15,11 @@ def stack(view: View, process: Process, text: str) -> Step:
     return _inside(view, process, text, "stack")
 
 
+def stacks_of_job(view: View, process: Process, text: str) -> Step:
+    """See where all ranks of its job are, side by side."""
+    return _inside(view, process, text, "stack", "--job")
+
+
 def profile(view: View, process: Process, text: str) -> Step:
     """See where its time goes, over some seconds."""
     return _inside(view, process, text, "profile")
@@ -32,7 +37,7 @@ def closed(view: View, process: Process) -> bool:
     return foreign or any(missing.reason == "denied" for missing in process.missing)
 
 
-def _inside(view: View, process: Process, text: str, how: Literal["stack", "profile"]) -> Step:
-    pid, root = str(process.pid), closed(view, process)
-    command = as_root(how, pid) if root else f"gputop {how} {pid}"
+def _inside(view: View, process: Process, text: str, how: Literal["stack", "profile"], *flags: str) -> Step:
+    words, root = (how, *flags, str(process.pid)), closed(view, process)
+    command = as_root(*words) if root else f"gputop {' '.join(words)}"
     return Step(text=text, command=command, action=how, needs_root=root)

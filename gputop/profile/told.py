@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from gputop.page import Page, Point, Table
 from gputop.profile.parts import loaders, main, phases, shares, worker
 from gputop.profile.stacks import Profile, diff
+from gputop.severity import by_lost_share
 
 _ROWS = 15
 _OWN_ROWS = 8
-_WARN, _CRIT = 0.10, 0.20  # TraceML's limits for waiting on input
+_SHARE = 0.10  # of the samples, from which a part is worth a point
 _TOLD = 0.05  # of the samples; smaller parts are not worth a word
 _IDLE = "waiting for the trainer to ask for a batch"
 
@@ -75,20 +76,20 @@ def _waits(stack: tuple[str, ...]) -> bool:
 
 def _points(seen: dict[str, float], others: Profile) -> Iterator[Point]:
     waits, loads = seen["waits-for-data"], seen["loads-in-main"]
-    if waits >= _WARN:
+    if waits >= _SHARE:
         profiled = "Its loaders are below: what they do most is what to make cheaper."
         elsewhere = "What the workers do is not in this process: profile one of them next."
         yield Point(
-            severity="crit" if waits >= _CRIT else "warn",
+            severity=by_lost_share(waits),
             text=f"{waits:.0%} of the samples wait for the DataLoader: the step is starved by its input.",
             steps=(
                 "More workers, pin_memory, prefetch_factor=4; gputop diagnose tells storage from CPU.",
                 profiled if others.stacks else elsewhere,
             ),
         )
-    if loads >= _WARN:
+    if loads >= _SHARE:
         yield Point(
-            severity="crit" if loads >= _CRIT else "warn",
+            severity=by_lost_share(loads, "warn"),
             text=f"{loads:.0%} of the samples load data in the main process: the GPU waits meanwhile.",
             steps=("Load in other processes: num_workers=4 and more.",),
         )
@@ -96,10 +97,18 @@ def _points(seen: dict[str, float], others: Profile) -> Iterator[Point]:
         ("logs", "write logs or draw", "Log every 50 steps and draw every few epochs, not each."),
         ("sync", "read results back or print them", "Read a loss every 50 steps: each time waits for the GPU."),
         ("saves", "save checkpoints", "Save less often, or in a thread."),
-        ("data-parallel", "copy the model and batches for DataParallel", "Use DistributedDataParallel (torchrun)."),
+        (
+            "data-parallel",
+            "copy the model and batches for DataParallel",
+            "Use DistributedDataParallel (torchrun); batch size and num_workers are per rank.",
+        ),
     ):
-        if seen[name] >= _WARN:
-            yield Point(severity="warn", text=f"{seen[name]:.0%} of the samples {text}.", steps=(step,))
+        if seen[name] >= _SHARE:
+            yield Point(
+                severity=by_lost_share(seen[name], "warn"),
+                text=f"{seen[name]:.0%} of the samples {text}.",
+                steps=(step,),
+            )
 
 
 def _tops(profile: Profile, total: float) -> Iterator[tuple[str, float]]:

@@ -71,6 +71,8 @@ TENSOR = re.compile(
 )
 FULL_PRECISION = re.compile(r"sgemm|scudnn|simt", re.IGNORECASE)
 STREAMING = re.compile(r"elementwise|reduce|norm|softmax|copy", re.IGNORECASE)  # bound by memory, not by arithmetic
+CAST = re.compile(r"float16(?:tofloat32)?_copy_kernel|(?:Load|Store)WithCast|float8_copy_kernel")
+CASTING = frozenset({"aten::to", "aten::_to_copy", "aten::copy_"})  # each calls the next one
 LAYOUT = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)
 FUSED = re.compile(r"multi_tensor_apply|fused", re.IGNORECASE)
 PAGEABLE = re.compile(r"Pageable")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gputop import units
 from gputop.page import Page, Point, Table
@@ -19,7 +20,8 @@ _SUMMED = 0.05  # of the window; smaller parts are not worth a clause
 
 def page(view: View) -> Page:
     """Everything that one trace says."""
-    found, said = view.found, tuple(verdict for verdict in view.verdicts if not verdict.all_ranks)
+    shared = {verdict.rule for verdict in common(view.ranks)}
+    found, said = view.found, tuple(one for one in view.verdicts if not one.all_ranks and one.rule not in shared)
     return Page(
         title=view.trace.name,
         about=about(view),
@@ -46,12 +48,28 @@ def ranks(views: Sequence[View]) -> Page:
             )
         )
     head = ("rank", "step", "GPU busy", "in collectives", "waits for data")
-    late = [verdict for verdict in views[0].verdicts if verdict.all_ranks]
+    of_all = [*(one for one in views[0].verdicts if one.all_ranks), *common(views)]
     return Page(
         title=f"{len(views)} ranks",
-        points=tuple(point(verdict) for verdict in late),
+        points=tuple(point(verdict) for verdict in of_all),
         tables=(Table("Ranks", head, tuple(rows)),),
     )
+
+
+def common(views: Sequence[View]) -> tuple[Verdict, ...]:
+    """What every rank of a job shows: told once, by the rank that loses most; nothing of a trace by itself."""
+    if len(views) < 2:
+        return ()
+    found = []
+    for verdict in views[0].verdicts:
+        same = [one for view in views for one in view.verdicts if one.rule == verdict.rule]
+        if verdict.all_ranks or verdict.healthy or len(same) < len(views):
+            continue
+        worst = max(same, key=lambda one: one.lost_share or 0.0)
+        least, most = (pick(one.lost_share or 0.0 for one in same) for pick in (min, max))
+        spread = f" ({least:.0%} to {most:.0%})" if most - least >= _SAME else ""
+        found.append(replace(worst, headline=f"In all {len(views)} ranks{spread}: {worst.headline}"))
+    return tuple(found)
 
 
 def compared(before: View, after: View) -> Page:

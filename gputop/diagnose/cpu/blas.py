@@ -93,11 +93,11 @@ def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
             busy(view, trainer),
         ),
         steps=(
+            Step(text="Start one BLAS thread per loader process, to see what it costs", command=mkl.UNTIL_THEN),
+            stack(view, trainer.process, "see whether its time is in numpy.linalg or dot"),
             Step(text="change to NumPy with MKL, in an environment of conda", command=mkl.IN_CONDA_FORGE),
             Step(text="where NumPy came with pip, as always with OpenBLAS", command=mkl.AFTER_PIP, destroys=True),
             Step(text="or from conda's own channel: some mirrors have OpenBLAS only", command=mkl.IN_DEFAULTS),
-            Step(text="until then one thread a loader", command=mkl.UNTIL_THEN),
-            stack(view, trainer.process, "see whether its time is in numpy.linalg or dot"),
         ),
         confidence=0.5,
         lost_share=trainer.lost,

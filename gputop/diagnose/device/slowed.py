@@ -97,7 +97,6 @@ def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: flo
         steps=(
             Step(text="give it air: fans, dust, blanking panels in empty slots, space between cards"),
             *_less_power(view, gpu),
-            Step(text="a stop-gap: pause after each batch", command="time.sleep(0.01)"),
         ),
         confidence=view.confidence(0.95, soft, hard),
         grade="driver",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop import units
+from gputop import pytorch, units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.memory.holders import holders, named
 from gputop.diagnose.memory.leaks import usable
@@ -65,7 +65,7 @@ def _full(view: View, gpu: Gpu, used: float, most: float, grown: float, severity
         severity,
         f"has {left} of memory left, and less by the minute" if severity == "warn" else "is nearly full, and calm",
         evidence=tuple(_figures(view, gpu, used, most, grown)),
-        steps=_SMALLER if severity == "warn" else (calm, *_SMALLER),
+        steps=(*(() if severity == "warn" else (calm,)), *_smaller(view, gpu)),
         confidence=0.8,
         grade="driver",
     )
@@ -83,14 +83,13 @@ def _figures(view: View, gpu: Gpu, used: float, most: float, grown: float) -> It
         yield Evidence(text=", ".join(names))
 
 
-_SMALLER = (
-    Step(text="a smaller batch, with more steps accumulated: the sums stay the same"),
-    Step(
-        text="recompute activations instead of keeping them",
+def _smaller(view: View, gpu: Gpu) -> Iterator[Step]:
+    """The cheapest first: a setting, then what changes the program."""
+    versions = [process.torch_version for process, _ in holders(view).get(gpu.uuid, ()) if process.torch_version]
+    setting = pytorch.allocator("expandable_segments:True", versions[0] if versions else None)
+    yield Step(text="Reduce fragmentation of PyTorch's cache", command=setting)
+    yield Step(text="Halve the batch and accumulate twice as many steps: gradients stay the same")
+    yield Step(
+        text="Recompute activations instead of storing them",
         command="torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
-    ),
-    Step(
-        text="less lost between blocks of different sizes",
-        command="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-    ),
-)
+    )

@@ -118,7 +118,11 @@ def _told(view: View, trainer: Trainer, cards: Sequence[_Card], *, certain: bool
                 text="in the program, after init_process_group and torch.cuda.set_device(local_rank)",
                 command="DistributedDataParallel(model.cuda(local_rank), device_ids=[local_rank])",
             ),
-            Step(text="and a DistributedSampler in its DataLoader, so that each rank has its own part of the data"),
+            Step(text="Shard the data with DistributedSampler, and call its set_epoch(epoch) at each epoch"),
+            Step(
+                text=f"Per rank: batch size and num_workers divided by {count}; the global batch, and so the learning "
+                "rate, stays",
+            ),
             stack(view, trainer.process, "to be sure look for data_parallel.py in its stack"),
         ),
         confidence=view.confidence(0.8 if certain or None in held else 0.6, trainer.process.libraries or None, *held),

@@ -18,8 +18,10 @@ _LESS = (
     Step(text="send half as much: gradients as bf16",
          command="model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
                  ".bf16_compress_hook)"),
-    Step(text="send while the GPU computes: larger buckets, or prefetching in FSDP",
-         command="DistributedDataParallel(..., bucket_cap_mb=100, gradient_as_bucket_view=True)"),
+    Step(text="Sweep bucket_cap_mb (default 25): smaller buckets overlap more with backward, larger ones fill the link",
+         command="DistributedDataParallel(..., bucket_cap_mb=25, gradient_as_bucket_view=True)"),
+    Step(text="FSDP: prefetch the next layers' weights",
+         command="FullyShardedDataParallel(..., forward_prefetch=True, limit_all_gathers=True)"),
 )  # fmt: skip
 
 _EFA = ("rdmap", "efa_")  # how udev, and before it the kernel, calls adapters of AWS

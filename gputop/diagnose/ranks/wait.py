@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gputop import pytorch
 from gputop.diagnose.efficiency.chip import capacity
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.looking import stack
+from gputop.diagnose.looking import stack, stacks_of_job
 from gputop.diagnose.ranks.team import Team, blocked, does, listed, teams
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import spread
@@ -19,7 +20,7 @@ from gputop.words import amount
 _DRAM_TOP = 0.8  # of the memory bandwidth is reached in practice [DCGM]
 _USUAL_S, _LOOK_S = 900.0, 60.0
 _PIPES = ("tensor_percent", "fp32_percent", "fp64_percent")
-_FLIGHT = "export TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
+_RAS_SINCE = (2, 7)  # the first PyTorch whose NCCL answers: 2.24 and later [NCCL user guide, RAS]
 
 
 @rule(
@@ -207,12 +208,23 @@ def _steps(view: View, waiting: Sequence[Trainer], late: Sequence[Trainer], away
     odd = (late or waiting)[0]
     if away:
         yield Step(text="look there: a rank on another machine may evaluate, save, or hang")
-    yield stack(view, odd.process, f"see where {'the rank is that the others wait for' if late else 'a rank waits'}")
+    version = odd.process.torch_version
+    if len(waiting) + len(late) > 1:
+        yield stacks_of_job(view, odd.process, "Compare the stacks of all ranks: the odd one out is marked")
+    else:
+        yield stack(view, odd.process, "See where the rank waits")
+    if any(map(blocked, late)):
+        pid = next(one for one in late if blocked(one)).process.pid
+        yield Step(text="See where the kernel blocks it", command=f"cat /proc/{pid}/wchan; sudo cat /proc/{pid}/stack",
+                   needs_root=True)  # fmt: skip
+    if (pytorch.release(version) or (0, 0)) >= _RAS_SINCE:
+        yield Step(text="Ask NCCL's RAS which ranks lag behind", command="echo verbose status | nc localhost 28028")
     if not hangs:
         yield Step(text="let no rank do alone what takes long: save, evaluate and log on all of them, or beside")
     yield Step(text="look for errors of its GPU and of the network", command="sudo dmesg | grep -iE 'xid|nvrm|mlx5'",
                needs_root=True)  # fmt: skip
-    yield Step(text="for the next time: let NCCL write down which collective each rank was in", command=_FLIGHT)
+    yield Step(text="For the next run: let the flight recorder dump each rank's collectives at a timeout, "
+               "then read them with torchfrtrace", command=pytorch.flight_recorder(version))  # fmt: skip
     if hangs:
         text = "end the job only if its stack does not change for minutes, then start it from its last checkpoint"
         yield Step(text=text, destroys=True)

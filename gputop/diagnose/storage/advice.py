@@ -81,6 +81,12 @@ def cache(view: View) -> Iterator[Step]:
         yield Step(text=f"data that fit into the page cache are read once: {size(free)} of memory are available for it")
 
 
-def look(drive: Drive | None) -> Step:
-    """See for oneself."""
-    return Step(text="see it happen", command=f"iostat -x 1{f' {quote(drive.name)}' if drive else ''}")
+def look(view: View) -> Step:
+    """See for oneself, where the data come from: iostat knows only disks of this machine."""
+    source = sources.source(view)
+    if isinstance(source, sources.Server):
+        if source.file_system.startswith("nfs"):
+            return Step(text="Watch the read latency of the mount", command=f"nfsiostat 1 {quote(source.name)}")
+        return Step(text="Watch what the client counts", command="lctl get_param llite.*.stats")
+    drive = sources.drive(view)
+    return Step(text="Watch await and aqu-sz", command=f"iostat -x 1{f' {quote(drive.name)}' if drive else ''}")

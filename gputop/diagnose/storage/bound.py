@@ -9,7 +9,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, cores
 from gputop.diagnose.storage import advice, sources
 from gputop.diagnose.storage.signs import either, idles, moved, remember, served, signs, unknown
-from gputop.diagnose.storage.sources import WINDOW_S, Drive
+from gputop.diagnose.storage.sources import WINDOW_S
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
@@ -78,19 +78,15 @@ def _of_states(view: View) -> Iterator[Step]:
     yield Step(text="states are swapped to NVMe: offload to CPU memory what fits there (offload_optimizer.device: cpu)")
     yield Step(text="offload fewer of them: optimizer states only, no weights; or share them among more GPUs")
     yield Step(text="more drives, striped: they add up")
-    yield advice.look(sources.drive(view))
+    yield advice.look(view)
 
 
 def _steps(view: View, trainer: Trainer) -> Iterator[Step]:
     drive = sources.drive(view)
     yield from advice.staged(view, sources.source(view))
     yield advice.SHARDS
-    if not _full(view, drive):
+    if not sources.saturated(view, drive):
         yield from advice.more_loaders(view, trainer)
     yield advice.SMALLER
     yield from advice.cache(view)
-    yield advice.look(drive)
-
-
-def _full(view: View, drive: Drive | None) -> bool:
-    return drive is not None and (drive.busy or 0.0) >= view.limit("storage.disk_percent")
+    yield advice.look(view)

@@ -163,9 +163,6 @@ def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
     if loaders > 1:
         text = f"fewer loaders{' in each rank' if len(ranks) > 1 else ''}, or fewer batches ahead"
         yield Step(text=text, command=f"DataLoader(..., num_workers={loaders // 2}, prefetch_factor=2)")
-    yield Step(
-        text="or hand over batches through files", command='torch.multiprocessing.set_sharing_strategy("file_system")'
-    )
 
 
 def _more(view: View, thing: Host | Trainer, total: float) -> int | None:

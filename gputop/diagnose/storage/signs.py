@@ -104,7 +104,7 @@ def served(view: View, trainer: Trainer, yes: bool = False) -> bool:
 
 def either(view: View) -> bool:
     """Whether a file server may be what somebody waits for, as no disk is at its limit."""
-    return sources.served(view) and not _saturated(view)
+    return sources.served(view) and not sources.saturated(view, sources.drive(view))
 
 
 def waits(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
@@ -143,7 +143,12 @@ def _fills(view: View, trainer: Trainer, share: float | None) -> Iterator[Eviden
     reads, total = sources.job_reads(view, trainer), view.mean("host", "read_bytes_per_s", WINDOW_S)
     part = reads / total if reads is not None and total else None
     idle = share is not None and share < view.limit("storage.hardly_blocked")
-    if part is not None and not idle and view.above(part, "storage.share") and _saturated(view):
+    if (
+        part is not None
+        and not idle
+        and view.above(part, "storage.share")
+        and sources.saturated(view, sources.drive(view))
+    ):
         part = min(1.0, part)
         yield Evidence(text=f"{100 * part:.0f} % of what is read from storage is for it", value=100 * part, unit="%")
 
@@ -159,9 +164,10 @@ def _around(view: View) -> Iterator[Evidence]:
     drive = sources.drive(view)
     if drive is None:
         return
-    if _saturated(view):
+    if sources.saturated(view, drive):
         request = f", {1000 * drive.await_s:.1f} ms a request" if drive.await_s is not None else ""
-        text = f"{drive.name} reads {moved(drive.read)}, {drive.busy or 0:.0f} % busy{request}"
+        queue = f", {drive.in_flight:.0f} reads in flight" if drive.parallel and drive.in_flight else ""
+        text = f"{drive.name} reads {moved(drive.read)}, {drive.busy or 0:.0f} % busy{queue}{request}"
         yield Evidence(text=text, value=drive.busy, unit="%", limit=view.limit("storage.disk_percent"))
     worked = (drive.busy or 0.0) >= view.limit("storage.best_busy_percent")
     if worked and drive.read is not None and drive.best and drive.best >= view.limit("storage.best_bytes_per_s"):
@@ -169,16 +175,6 @@ def _around(view: View) -> Iterator[Evidence]:
         if view.above(part, "storage.best"):
             text = f"{drive.name} gives {100 * part:.0f} % of the {moved(drive.best)} it gave at best"
             yield Evidence(text=text, value=drive.read, unit="B/s", limit=drive.best)
-
-
-def _saturated(view: View) -> bool:
-    """Whether requests keep the disk busy all the time, or take much longer than they usually do."""
-    drive = sources.drive(view)
-    if drive is None:
-        return False
-    times = drive.await_s / drive.usual_s if drive.await_s is not None and drive.usual_s else None
-    slow = view.above(times, "storage.await_times") and view.above(drive.await_s, "storage.await_least_s")
-    return slow or view.above(drive.busy, "storage.disk_percent")
 
 
 def moved(bytes_per_s: float | None) -> str:

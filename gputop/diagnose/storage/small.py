@@ -103,4 +103,4 @@ def _steps(view: View, trainer: Trainer) -> Iterator[Step]:
     yield from advice.more_loaders(view, trainer)
     yield from advice.staged(view, sources.source(view))
     yield from advice.cache(view)
-    yield advice.look(sources.drive(view))
+    yield advice.look(view)

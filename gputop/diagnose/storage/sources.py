@@ -37,6 +37,12 @@ class Drive(Source):
     await_s: float | None
     usual_s: float | None  # what a request takes when there is little to do
     best: float | None  # most bytes a second it was seen to give
+    parallel: bool = False  # flash that serves many requests at once: busy all the time is not saturated
+
+    @property
+    def in_flight(self) -> float | None:
+        """Reads in flight, mean: by Little's law their rate times the time of one."""
+        return self.reads * self.await_s if self.reads is not None and self.await_s is not None else None
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -65,13 +71,14 @@ def drive(view: View) -> Drive | None:
 
 
 def _drive(view: View) -> Drive | None:
-    disks = [(view.mean(f"disk {one.name}", "read_bytes_per_s", WINDOW_S), one.name) for one in view.frame.host.disks]
-    read, name = max(disks, key=lambda one: one[0] or 0.0, default=(None, None))
-    if name is None:
+    disks = [(view.mean(f"disk {one.name}", "read_bytes_per_s", WINDOW_S), one) for one in view.frame.host.disks]
+    read, disk = max(disks, key=lambda one: one[0] or 0.0, default=(None, None))
+    if disk is None:
         return None
-    key = f"disk {name}"
+    key = f"disk {disk.name}"
     return Drive(
-        name=name,
+        name=disk.name,
+        parallel=disk.rotational is False or disk.name.startswith("nvme"),
         read=read,
         reads=view.mean(key, "reads_per_s", WINDOW_S),
         busy=view.mean(key, "busy_percent", WINDOW_S),
@@ -83,6 +90,21 @@ def _drive(view: View) -> Drive | None:
 
 def _calm(values: Sequence[float]) -> float | None:
     return sorted(values)[int(_CALM * len(values))] if values else None
+
+
+def saturated(view: View, disk: Drive | None) -> bool:
+    """Whether a disk can take no more: requests keep it busy, or take much longer than they do when it is calm.
+
+    iostat's %util says only that some request was in flight. A disk that serves many at once is saturated when the
+    queue is deep as well [iostat(1)]; nobody can tell where the queue is not known.
+    """
+    if disk is None:
+        return False
+    times = disk.await_s / disk.usual_s if disk.await_s is not None and disk.usual_s else None
+    if view.above(times, "storage.await_times") and view.above(disk.await_s, "storage.await_least_s"):
+        return True
+    deep = not disk.parallel or view.above(disk.in_flight, "storage.in_flight")
+    return deep and view.above(disk.busy, "storage.disk_percent")
 
 
 def server(view: View) -> Server | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.severity import by_lost_share
 from gputop.trace.names import PAGEABLE, Kind
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
@@ -39,7 +40,7 @@ def in_the_way(view: View, limit: Limits) -> Iterator[Verdict]:
     if alone < limit["share"]:
         return
     yield Verdict(
-        severity="warn",
+        severity=by_lost_share(alone),
         headline=f"{alone:.0%} of the time the GPU does nothing but receive data.",
         numbers=(Number(text="copies that no kernel hides", value=100 * alone, unit="%", limit=100 * limit["share"]),),
         steps=(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.severity import by_lost_share
 from gputop.trace.intervals import union
 from gputop.trace.names import FUSED, Kind, Mark
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
@@ -17,7 +18,6 @@ from gputop.trace.verdict import Limits, Number, Verdict, View, signature
     delay_us=20,
     kernel_us=20,
     per_step=200,
-    crit=0.60,
 )
 def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     """Hundreds of small kernels and an empty queue; small kernels alone are in every trace."""
@@ -29,7 +29,7 @@ def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     if delay >= limit["delay_us"] or middle >= limit["kernel_us"]:
         return
     yield Verdict(
-        severity="crit" if wait >= limit["crit"] else "warn",
+        severity=by_lost_share(found.share(found.idle.host_us)),
         headline=f"The GPU waits for the CPU: {kernels:.0f} small kernels a step, each launched only when the one "
         "before is over.",
         numbers=(
@@ -47,25 +47,24 @@ def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     )
 
 
-@signature(
-    "T03", "input-bound", "Does the step wait for its DataLoader?", gpu=False, info=0.05, warn=0.10, crit=0.20, gap=0.60
-)
+@signature("T03", "input-bound", "Does the step wait for its DataLoader?", gpu=False, share=0.05, gap=0.60)
 def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     """The main thread waits for a batch, and the GPU for the main thread."""
     found, data = view.found, view.host(Mark.DATA)
     share = found.share(data)
-    if share < limit["info"]:
+    if share < limit["share"]:
         return
     idle = found.gaps.shared(data).total
     if found.of_gpu and (not len(found.gaps) or idle < limit["gap"] * found.gaps.total):
         return
     alone = view.loads_itself
-    numbers = [Number(text="step waits for data", value=100 * share, unit="%", limit=100 * limit["warn"])]
+    numbers = [Number(text="step waits for data", value=100 * share, unit="%", limit=100 * limit["share"])]
     if found.of_gpu:
         part = 100 * idle / found.gaps.total
         numbers.append(Number(text="of the GPU's idle time", value=part, unit="%", limit=100 * limit["gap"]))
+    lost = found.share(idle) if found.of_gpu else share
     yield Verdict(
-        severity="crit" if share >= limit["crit"] else "warn" if share >= limit["warn"] else "info",
+        severity=by_lost_share(lost, "warn" if alone else "crit"),
         headline=f"{share:.0%} of the time the step waits for its DataLoader"
         + (", which works in the main process." if alone else "."),
         numbers=tuple(numbers),
@@ -76,7 +75,7 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
             "pin_memory=True, persistent_workers=True, prefetch_factor=4.",
             "Decode and augment on the GPU, or once and for all; gputop diagnose tells storage from CPU.",
         ),
-        lost_share=found.share(idle) if found.of_gpu else share,
+        lost_share=lost,
     )
 
 

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
+from gputop import pytorch
 from gputop.trace.intervals import union
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
@@ -58,7 +59,7 @@ def churn(view: View, limit: Limits) -> Iterator[Verdict]:
             Number(text="their time", value=100 * time, unit="%", limit=100 * limit["time"]),
         ),
         steps=(
-            "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            pytorch.allocator("expandable_segments:True"),
             "Pad or bucket batches to few shapes; no empty_cache() in the loop.",
         ),
         lost_share=time,
@@ -74,7 +75,7 @@ def memory_limit(view: View, limit: Limits) -> Iterator[Verdict]:
         return
     share = memory.peak_bytes / total
     yield Verdict(
-        severity="warn",
+        severity="info",
         headline=f"Allocated memory reaches {share:.0%} of the GPU: the next larger batch fails.",
         numbers=(Number(text="most allocated", value=100 * share, unit="%", limit=100 * limit["share"]),),
         steps=("bfloat16, activation checkpointing, or a smaller batch with gradient accumulation.",),

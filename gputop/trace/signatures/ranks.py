@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from gputop.severity import by_lost_share
 from gputop.trace.names import Mark
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
 
-@signature("T08", "exposed-communication", "Does communication stand in the way?", warn=0.10, crit=0.20, overlap=0.50)
+@signature("T08", "exposed-communication", "Does communication stand in the way?", share=0.10, overlap=0.50)
 def exposed(view: View, limit: Limits) -> Iterator[Verdict]:
     """Communication while nothing computes; that it is exposed does not prove that it is what held the step up."""
     found = view.found
     share, overlap = found.exposed, found.overlap
-    if share < limit["warn"] or overlap is None:
+    if share < limit["share"] or overlap is None:
         return
     yield Verdict(
-        severity="crit" if share >= limit["crit"] else "warn",
+        severity=by_lost_share(share),
         headline=f"{share:.0%} of the time the GPU only communicates; at most that much can be won.",
         numbers=(
-            Number(text="communication that nothing hides", value=100 * share, unit="%", limit=100 * limit["warn"]),
+            Number(text="communication that nothing hides", value=100 * share, unit="%", limit=100 * limit["share"]),
             Number(text="communication hidden by compute", value=100 * overlap, unit="%", limit=100 * limit["overlap"]),
         ),
         steps=(
             "Compare the traces of all ranks: the one with the shortest collectives is late, the others wait for it.",
-            "DDP: larger bucket_cap_mb, gradient_as_bucket_view=True, no_sync() while accumulating, a bf16 hook.",
+            "DDP: no_sync() while accumulating, a bf16 hook; sweep bucket_cap_mb: smaller buckets overlap more.",
             "FSDP: forward_prefetch=True, backward prefetch.",
         ),
         lost_share=share,
@@ -43,7 +44,7 @@ def data_parallel(view: View, limit: Limits) -> Iterator[Verdict]:
         severity="warn",
         headline=f"nn.DataParallel copies the model to {view.found.devices} GPUs in every step, from one process.",
         numbers=(Number(text="GPUs in the trace", value=view.found.devices, limit=limit["devices"]),),
-        steps=("DistributedDataParallel, started by torchrun --nproc-per-node=gpu.",),
+        steps=("DistributedDataParallel by torchrun --nproc-per-node=gpu; batch size and num_workers are per rank.",),
     )
 
 
