@@ -274,7 +274,7 @@ def test_h2d_transfer_bound_abstains_without_a_count_of_bytes() -> None:
 @pytest.mark.parametrize(
     ("rule", "machine", "advised"),
     [
-        ("gpu-bound-healthy", Machine(), ("mixed precision", "torch.compile", "more GPUs")),
+        ("gpu-bound-healthy", Machine(), ("mixed precision", "torch.compile", "more GPUs with DDP")),
         ("tensor-cores-idle", Machine(gpu={"fp32_percent": 44.0, "tensor_percent": 0.0}),
          ("set_float32_matmul_precision", "torch.bfloat16", "multiples of 8", "less than a fifth more")),
         ("busy-not-effective", Machine(gpu={"sm_active_percent": 1.0, "tensor_percent": 0.0, "dram_percent": 0.0}),

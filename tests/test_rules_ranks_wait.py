@@ -70,7 +70,7 @@ def test_collective_wait_says_for_whom() -> None:
     assert told is not None
     assert told.headline == "keeps 3 ranks waiting in a collective for rank 0 (GPU 0)"
     assert "rank 0 (GPU 0) keeps its GPU 90 % busy" in lines(told)
-    assert told.steps[0].command == "gputop stack 41207"
+    assert told.steps[0].command == "gputop stack --job 41207"
     assert len(told.subject.gpus) == 4
 
 

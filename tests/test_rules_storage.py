@@ -80,7 +80,7 @@ def test_io_bound_says_what_waits_for_what_and_where_to_put_the_data() -> None:
         "96 % of what is read from storage is for it",
     ]
     assert "io pressure 65 %" in texts
-    assert "nvme0n1 reads 1.00 GB/s, 99 % busy, 4.0 ms a request" in texts
+    assert "nvme0n1 reads 1.00 GB/s, 99 % busy, 8 reads in flight, 4.0 ms a request" in texts
     assert finding.steps[0].command == "rsync -a DATASET/ /scratch/DATASET/"
     assert not [step for step in finding.steps if "num_workers" in (step.command or "")]  # the disk is full
     assert finding.steps[-1].command == "iostat -x 1 nvme0n1"
@@ -112,6 +112,36 @@ def test_cores_of_one_rank_are_not_taken_for_those_of_its_job() -> None:
     )
     assert alone.endswith(" of 16 CPU cores in use")
     assert ranked == f"{alone} by one rank"
+
+
+@pytest.mark.parametrize(
+    ("rotational", "await_s", "saturated"),
+    [(False, 0.004, True), (False, 0.0002, False), (True, 0.0002, True), (None, 0.0002, False), (False, None, False)],
+)
+def test_an_nvme_disk_that_is_always_busy_is_saturated_only_with_a_deep_queue(
+    rotational: bool | None, await_s: float | None, saturated: bool
+) -> None:
+    """2,000 reads a second of 0.2 ms keep it busy one at a time: it could serve many more."""
+    disk = replace(DISK, rotational=rotational, await_s=await_s, name="sda" if rotational else "nvme0n1")
+    finding = found(machine(host={"disks": (disk,)}).verdict(42), "io-bound")
+    assert finding is not None  # its loaders wait, and the pressure says so
+    assert any("99 % busy" in item.text for item in finding.evidence) == saturated
+    assert any("num_workers" in (step.command or "") for step in finding.steps) != saturated
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"), [("nfs4", "nfsiostat 1 /data"), ("lustre", "lctl get_param llite.*.stats")]
+)
+def test_data_of_a_file_server_are_watched_where_its_client_counts(kind: str, command: str) -> None:
+    mount = Mount(
+        path="/data", device="server:/data", file_system=kind, network=True, read_bytes_per_s=5e6, reads_per_s=600.0
+    )
+    host = {**calm(65.0), "disks": (replace(QUIET, read_bytes_per_s=1e5),), "mounts": (mount,)}
+    trainer = {"read_chars_per_s": 90e6, "read_calls_per_s": 11_000.0}
+    said = machine(trainer=trainer, host=host).verdict(42)
+    commands = [step.command for finding in said.findings for step in finding.steps if step.command]
+    assert command in commands
+    assert not [one for one in commands if one.startswith("iostat")]
 
 
 def test_a_disk_that_answers_later_than_it_used_to_is_full() -> None:

@@ -174,8 +174,8 @@ def test_the_machines_own_shm_is_made_larger_than_it_is(total: int, larger: int 
     commands = [step.command for step in finding.steps if step.needs_root]
     assert commands == ([] if larger is None else [f"sudo mount -o remount,size={larger}G /dev/shm"])
     assert "with 11 loaders" in finding.evidence[0].text
-    assert finding.steps[-2].text == "fewer loaders in each rank, or fewer batches ahead"
-    assert finding.steps[-2].command == "DataLoader(..., num_workers=3, prefetch_factor=2)"
+    assert finding.steps[-1].text == "fewer loaders in each rank, or fewer batches ahead"
+    assert finding.steps[-1].command == "DataLoader(..., num_workers=3, prefetch_factor=2)"
 
 
 def test_the_machines_own_shm_is_the_machines() -> None:

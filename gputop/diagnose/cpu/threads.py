@@ -16,6 +16,8 @@ from gputop.diagnose.view import View
 from gputop.model import Process
 from gputop.words import amount
 
+_POOLS = 2  # of OpenMP and of a BLAS that has one of its own
+
 
 def pool(process: Process) -> int | None:
     """Threads that its libraries start for one computation: as told, else one for each CPU they see, quota or not."""
@@ -84,27 +86,23 @@ def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, c
         "warn" if certain and not fed(view, trainer) else "info",
         f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {amount(allowed, 'CPU')}",
         evidence=tuple(evidence),
-        steps=limit_threads(each, by_itself=_sets_them(view, trainer, each)),
+        steps=limit_threads(each, by_itself=_sets_them(trainer, each)),
         confidence=0.75 if certain else 0.5,
         lost_share=None if trainer.duty is None else trainer.lost,
     )
 
 
-def _sets_them(view: View, trainer: Trainer, each: int) -> bool:
+def _sets_them(trainer: Trainer, each: int) -> bool:
     """Whether the program sets its number of threads, so that the variables of its environment do nothing.
 
-    It was started to compute with no more than `each`; or runs more than its environment, or each CPU one, explains.
+    It was started to compute with no more than `each`, or runs more than all pools of its environment's size explain.
     """
-    process, wanted = trainer.process, trainer.compute_threads or 0.0
-    asked = process.omp_threads or process.mkl_threads
-    if asked is not None and asked <= each:
-        return True
-    explained = asked or len(affinity(process)) or trainer.allowed
-    return explained is not None and wanted >= view.limit("threads-process.threads") * explained
+    asked, wanted = trainer.process.omp_threads, trainer.compute_threads or 0.0
+    return asked is not None and (asked <= each or wanted > _POOLS * asked)
 
 
-def _limited(view: View, crowd: Crowd, each: int) -> Sequence[Step]:
-    by_itself = all(_sets_them(view, trainer, each) for trainer in crowd.trainers)
+def _limited(crowd: Crowd, each: int) -> Sequence[Step]:
+    by_itself = all(_sets_them(trainer, each) for trainer in crowd.trainers)
     return limit_threads(each, "each of them", by_itself=by_itself)[:2]
 
 
@@ -115,9 +113,9 @@ def limit_threads(each: int, whom: str = "it", *, by_itself: bool = False) -> tu
         text=f"start {whom} with {amount(each, 'compute thread')}",
         command=f"export {' '.join(f'{name}={each}' for name in names)}",
     )
-    where = "in the program, before the first computation"
     ignores = f"It calls set_num_threads, which overrides OMP_NUM_THREADS: set {each} in that line"
-    program = Step(text=ignores if by_itself else f"or set it {where}", command=f"torch.set_num_threads({each})")
+    also = "If the program calls set_num_threads, which overrides these variables, change that line"
+    program = Step(text=ignores if by_itself else also, command=f"torch.set_num_threads({each})")
     return (
         *((program, start) if by_itself else (start, program)),
         Step(text="in loaders that use OpenCV, in worker_init_fn", command="cv2.setNumThreads(0)"),
@@ -159,7 +157,7 @@ def threads_host(view: View) -> Iterator[Finding]:
             _severity(view, crowd.trainers),
             f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {cpus}",
             evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, waited)),
-            steps=(*_limited(view, crowd, max(1, each)), *_pin(view, work, each)),
+            steps=(*_limited(crowd, max(1, each)), *_pin(view, work, each)),
             confidence=view.confidence(0.8, waited),
             lost_share=_lost(crowd.trainers),
             gpus=[uuid for trainer in crowd.trainers for uuid in trainer.uuids],

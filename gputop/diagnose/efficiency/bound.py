@@ -12,7 +12,7 @@ from gputop.diagnose.view import View
 
 _BIGGER = (
     Step(text="nothing is urgent; what is left to win: mixed precision if it is off, torch.compile, a larger batch"),
-    Step(text="Scale out with DDP; batch size and num_workers are per rank: divide them, or scale the learning rate"),
+    Step(text="Scale out to more GPUs with DDP; batch size and num_workers are per rank: divide them or scale the LR"),
 )
 
 

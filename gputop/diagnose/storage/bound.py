@@ -85,7 +85,7 @@ def _steps(view: View, trainer: Trainer) -> Iterator[Step]:
     drive = sources.drive(view)
     yield from advice.staged(view, sources.source(view))
     yield advice.SHARDS
-    if not sources.saturated(view, drive):
+    if not sources.full(view, drive):
         yield from advice.more_loaders(view, trainer)
     yield advice.SMALLER
     yield from advice.cache(view)

@@ -93,18 +93,23 @@ def _calm(values: Sequence[float]) -> float | None:
 
 
 def saturated(view: View, disk: Drive | None) -> bool:
-    """Whether a disk can take no more: requests keep it busy, or take much longer than they do when it is calm.
-
-    iostat's %util says only that some request was in flight. A disk that serves many at once is saturated when the
-    queue is deep as well [iostat(1)]; nobody can tell where the queue is not known.
-    """
+    """Whether a disk can take no more: its queue is full, or requests take much longer than when it is calm."""
     if disk is None:
         return False
     times = disk.await_s / disk.usual_s if disk.await_s is not None and disk.usual_s else None
-    if view.above(times, "storage.await_times") and view.above(disk.await_s, "storage.await_least_s"):
-        return True
-    deep = not disk.parallel or view.above(disk.in_flight, "storage.in_flight")
-    return deep and view.above(disk.busy, "storage.disk_percent")
+    slow = view.above(times, "storage.await_times") and view.above(disk.await_s, "storage.await_least_s")
+    return slow or full(view, disk)
+
+
+def full(view: View, disk: Drive | None) -> bool:
+    """Whether requests keep a disk busy, so that more of them at a time would only wait.
+
+    iostat's %util says only that some request was in flight. A disk that serves many at once is full when its queue is
+    deep as well [iostat(1)]; nobody can tell where the queue is not known.
+    """
+    if disk is None or not view.above(disk.busy, "storage.disk_percent"):
+        return False
+    return not disk.parallel or view.above(disk.in_flight, "storage.in_flight")
 
 
 def server(view: View) -> Server | None:
