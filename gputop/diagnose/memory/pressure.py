@@ -211,5 +211,5 @@ _LOOK = Step(
 )
 _STEPS = (
     Step(text="map the dataset instead of loading it: numpy.load(..., mmap_mode='r'), Arrow, safetensors"),
-    Step(text="pin_memory and copies in /dev/shm cannot be swapped: no more of them than the GPU needs"),
+    Step(text="Pinned memory cannot be swapped (/dev/shm can, slowly): pin no more than the GPU needs"),
 )
