@@ -115,7 +115,10 @@ def _unused(
             Evidence(text=f"{_cards([*busy])} busy {spread([*busy.values()])}", value=min(busy.values()), unit="%"),
         ),
         steps=(
-            Step(text="one process for each GPU", command=started_for_each_gpu(trainers[0].process, total)),
+            Step(
+                text="Start one DDP rank per GPU; batch size and num_workers are per rank",
+                command=started_for_each_gpu(trainers[0].process, total),
+            ),
             Step(text="or leave them to others", command=f"export CUDA_VISIBLE_DEVICES={kept}"),
         ),
         confidence=0.8,
