@@ -94,6 +94,7 @@ def test_it_names_what_changed_with_it() -> None:
     finding = told(said(Machine(gpu=gpu, trainer={"uid": 1}, host={"cpu_percent": turn(10, 66)}), more))
     assert finding.severity == "warn"
     assert finding.headline.startswith("became 12 % slower")
+    assert finding.since_s == pytest.approx(END_S - CHANGE_S, abs=30)
     assert finding.headline.endswith("when something else changed")
     assert [item.text for item in finding.evidence] == [
         "its GPU was busy 97 %, now 85 % (12 % less)",

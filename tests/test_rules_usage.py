@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gputop.model import Frame, Gpu, GpuShare, Job, Missing
-from tests.judged import Machine, after, found, judged, silent
+from tests.judged import Machine, after, found, hours, judged, silent
+from tests.test_rules_works_on import holds
 
 QUIET: dict[str, Any] = {"busy_percent": 0.0, "power_watts": 70.0, "sm_active_percent": 0.0, "tensor_percent": 0.0}
 
@@ -108,6 +109,16 @@ def pair(busy: float = 0.0, **trainer: Any) -> Callable[[float], Frame]:
 def test_gpu_unused_in_job(frame: Callable[[float], Frame], minutes: int, severity: str | None) -> None:
     finding = found(after(frame, minutes * 3, 1), "gpu-unused-in-job")
     assert (finding and finding.severity) == severity
+
+
+def test_what_is_told_late_is_told_with_when_it_began() -> None:
+    unused = found(hours(holds(97.0, 0.0, 0.0, 0.0), 25), "gpu-unused-in-job")
+    assert unused is not None
+    assert unused.since_s == pytest.approx(25 * 60, abs=60)
+    begins = Machine(gpu=QUIET, trainer={"age_s": lambda t: 10.0 + t, "read_chars_per_s": 9e7}, loaders=2)
+    starts = found(begins.verdict(420), "slow-start")
+    assert starts is not None
+    assert starts.since_s == pytest.approx(430, abs=5)
 
 
 def test_gpu_unused_in_job_says_which() -> None:

@@ -11,8 +11,9 @@ from gputop.diagnose import Finding, Severity, Subject
 from gputop.diagnose.steady import Steady
 
 
-def finding(severity: Severity) -> Finding:
-    return Finding(rule="thermal", severity=severity, subject=Subject(kind="gpu", gpus=("G",)), headline="is hot")
+def finding(severity: Severity, onset_s: float | None = None) -> Finding:
+    subject = Subject(kind="gpu", gpus=("G",))
+    return Finding(rule="thermal", severity=severity, subject=subject, headline="is hot", onset_s=onset_s)
 
 
 class Steadied:
@@ -83,3 +84,13 @@ def test_one_bad_second_makes_nothing_worse() -> None:
     one.run(60)
     one.run(1, severity="crit")
     assert one.last[0].severity == "warn"
+
+
+def test_what_its_rule_knows_to_have_begun_earlier_lasts_since_then() -> None:
+    steady = Steady()
+    for second in range(1, 31):
+        shown = steady.take([(finding("warn", 100.0 + second), 20.0)], second, 1.0)
+    assert shown[0].since_s == 130
+    for second in range(31, 41):  # it goes on while it is not found for a moment
+        shown = steady.take([], second, 1.0)
+    assert shown[0].since_s == 140

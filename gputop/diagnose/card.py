@@ -54,6 +54,10 @@ class Card:
         elif now_s - self._worked_s >= QUIET_S and gpu.power_watts is not None:
             self._idle_watts = min(gpu.power_watts, self._idle_watts or gpu.power_watts)
 
+    def lately(self, seconds: float) -> list[float]:
+        """The samples of the last seconds, oldest first."""
+        return list(self._samples)[-max(1, round(seconds / self.spacing_s)) :]
+
     def _resample(self, spacing_s: float) -> None:
         """Take in how far apart samples are now: a little uneven they always are."""
         if 0.5 < spacing_s / self.spacing_s < 2.0:

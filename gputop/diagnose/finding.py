@@ -68,6 +68,7 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     steps: tuple[Step, ...] = ()
     since_s: float = 0.0
+    onset_s: float | None = None  # seconds since its cause began, where the rule knows that; no detection is as early
     confidence: float = 1.0
     grade: Grade = "correlation"
     healthy: bool = False

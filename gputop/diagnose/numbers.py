@@ -84,6 +84,11 @@ class Numbers(Subjects):
             means = self._means(*asked)
         return means.get(metric)
 
+    def samples(self, gpu: Gpu, seconds: float | None = None) -> list[float]:
+        """How busy a GPU was over the rule's window, as finely as the driver tells."""
+        card = self._remembered.cards.get(gpu.uuid)
+        return card.lately(self._numbers["window_s"][0] if seconds is None else seconds) if card else []
+
     def told(self, thing: Trainer | Process, *names: str) -> Fact | None:
         """The first of these facts that a stack, a trace or the program itself told of a process lately."""
         of = thing.identity

@@ -25,6 +25,7 @@ class Candidate:
     newest: Finding
     hits: deque[tuple[float, float, int]] = field(default_factory=deque)  # (when, seconds it stands for, how bad)
     first_s: float = 0.0  # since when it holds
+    began_s: float | None = None  # since when its cause lasts, where the rule knows better
     last_s: float = 0.0  # when it held last
     shown_s: float | None = None  # since when it is on the screen
     rank: int = 0
@@ -57,12 +58,14 @@ class Steady:
                 (finding.rule, told_apart(finding.subject)), Candidate(on_s, finding, first_s=now_s - stands_for_s)
             )
             one.newest, one.last_s = finding, now_s
+            one.began_s = None if finding.onset_s is None else now_s - finding.onset_s
             one.hits.append((now_s, stands_for_s, RANKS[finding.severity]))
         shown = []
         for key, one in list(self._known.items()):
             self._step(one, now_s, max(one.on_s, _LEAST_LOOKS * stands_for_s))
             if one.shown_s is not None:
-                shown.append(replace(one.newest, severity=_BY_RANK[one.rank], since_s=max(0.0, now_s - one.first_s)))
+                since_s = max(0.0, now_s - (one.first_s if one.began_s is None else one.began_s))
+                shown.append(replace(one.newest, severity=_BY_RANK[one.rank], since_s=since_s))
             elif not one.hits:
                 del self._known[key]
         return sorted(shown, key=lambda finding: -finding.since_s)

@@ -135,11 +135,13 @@ class View(Numbers):
         healthy: bool = False,
         lost_share: float | None = None,
         state: str | None = None,
+        onset_s: float | None = None,
         gpus: Iterable[str] = (),
         processes: Iterable[Identity] = (),
     ) -> Finding:
         """A finding of this rule about a subject. The headline follows the subject's name: `waits for its loaders`.
 
+        `onset_s`: seconds since its cause began, where a rule speaks late: most windows are no delay worth telling.
         `gpus`: uuids of those of a job, or of the machine, that it is about; `processes`: those of the machine.
         """
         subject = self.named(thing)
@@ -150,5 +152,5 @@ class View(Numbers):
         return Finding(
             rule=self._rule, severity=severity, subject=subject, headline=headline, evidence=evidence,
             steps=steps, confidence=confidence, grade=grade, healthy=healthy, lost_share=lost_share,
-            state=state or self._state or None,
+            onset_s=onset_s, state=state or self._state or None,
         )  # fmt: skip

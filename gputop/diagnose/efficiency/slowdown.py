@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
@@ -64,10 +65,10 @@ def slowdown(view: View) -> Iterator[Finding]:
         elif now_s >= due_s and view.knows(trainer, "duty"):
             notes["due_s"] = max(due_s + _STEP_S, now_s + _STEP_S / 2)
             _note_step(trainer, notes.setdefault("steps", deque(maxlen=_KEPT)))
-            notes["found"] = _found(view, trainer, list(notes["steps"]))
+            notes["found"], notes["found_s"] = _found(view, trainer, list(notes["steps"])), now_s
         found = notes.get("found")
         if found is not None:
-            yield found
+            yield replace(found, onset_s=(found.onset_s or 0.0) + now_s - notes["found_s"])
 
 
 def _note_step(trainer: Trainer, steps: deque[float | None]) -> None:
@@ -207,6 +208,7 @@ def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidenc
         steps=(_OUTSIDE, see) if vouched else (see, *_INSIDE),
         confidence=view.confidence(0.6),
         lost_share=change.slower,
+        onset_s=change.ago_s,
     )
 
 
@@ -224,6 +226,7 @@ def _perhaps(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evid
             *_INSIDE,
         ),
         confidence=view.confidence(0.4),
+        onset_s=change.ago_s,
         state="less busy",
     )
 

@@ -60,7 +60,8 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
             continue
         if not trains(trainer):
             severity = "info"  # it may wait for whoever uses it
-        yield _waits(view, trainer, "warn" if severity == "crit" else severity)
+        found = _waits(view, trainer, "warn" if severity == "crit" else severity)
+        yield replace(found, onset_s=now_s - notes["since_s"])
 
 
 def _waits(view: View, trainer: Trainer, severity: Severity) -> Finding:

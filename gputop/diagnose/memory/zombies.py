@@ -29,6 +29,7 @@ class Nothing(NamedTuple):
     steps: tuple[Step, ...]
     meant: bool = False  # perhaps: a debugger stops it, or somebody comes back to it
     since: str = ""  # for how long it does nothing, where it could go on: to be put after the text
+    idle_s: float | None = None  # the same
 
 
 @rule(
@@ -78,7 +79,9 @@ def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity,
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
     since = f", idle for {units.ago(idle_s)} or longer"
-    return Nothing(held, who, tuple(_wake(view, process)), meant=not _forgotten(view, process), since=since)
+    return Nothing(
+        held, who, tuple(_wake(view, process)), meant=not _forgotten(view, process), since=since, idle_s=idle_s
+    )
 
 
 def _forgotten(view: View, process: Process) -> bool:
@@ -168,6 +171,7 @@ def _told(view: View, gpu: Gpu, found: Sequence[Nothing]) -> Finding:
         confidence=0.85,
         grade="driver",
         lost_share=None if busy is None else 1 - busy / 100,
+        onset_s=found[0].idle_s,
     )
 
 

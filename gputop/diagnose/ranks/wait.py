@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import pstdev
+from typing import NamedTuple
 
 from gputop import pytorch
 from gputop.diagnose.efficiency.chip import capacity
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import stack, stacks_of_job
+from gputop.diagnose.ranks.still import DRAM_TOP, PIPES, asks_a_server, idle, quiet, still_s, waits_s
 from gputop.diagnose.ranks.team import Team, blocked, does, listed, teams
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import spread
@@ -17,10 +20,15 @@ from gputop.model import Gpu
 from gputop.units import ago
 from gputop.words import amount
 
-_DRAM_TOP = 0.8  # of the memory bandwidth is reached in practice [DCGM]
 _USUAL_S, _LOOK_S = 900.0, 60.0
-_PIPES = ("tensor_percent", "fp32_percent", "fp64_percent")
 _RAS_SINCE = (2, 7)  # the first PyTorch whose NCCL answers: 2.24 and later [NCCL user guide, RAS]
+
+
+class _Times(NamedTuple):
+    """Seconds since ranks began to wait, and since anything at all moved; 0 where something does."""
+
+    waits_s: float
+    still_s: float
 
 
 @rule(
@@ -42,34 +50,39 @@ def collective_wait(view: View) -> Iterator[Finding]:
         if not any(view.knows(one, "duty") and view.above(one.duty, "near") for one in team.ranks):
             view.notes(team.job).clear()
             continue
-        waiting = tuple(one for one in team.ranks if _waits(view, one))
-        still_s = _still_s(view, team, waiting)
+        stopped = any(idle(view, one) for one in team.ranks)
+        waiting = tuple(one for one in team.ranks if _waits(view, one, stopped))
+        times = _times(view, team, waiting)
         if waiting and 2 * len(waiting) >= len(team.ranks):
-            yield _told(view, team, waiting, still_s)
+            yield _told(view, team, waiting, times)
 
 
-def _waits(view: View, one: Trainer) -> bool:
-    """Whether all its GPUs do no more than wait."""
+def _waits(view: View, one: Trainer, stopped: bool) -> bool:
+    """Whether all its GPUs do no more than wait; `stopped`: a rank does nothing at all, so that no step can end."""
     if not view.above(one.duty, "near") or (one.tensor is None and not view.knows(one, "power_share")):
         return False
-    if one.shape is not None and not view.below(one.shape.sigma, "sigma"):
-        return False
     works = view.limit("works_percent")
-    if any((getattr(gpu, pipe) or 0.0) > works for gpu in one.gpus for pipe in _PIPES):  # what is cheap comes first
+    if any((getattr(gpu, pipe) or 0.0) > works for gpu in one.gpus for pipe in PIPES):  # what is cheap comes first
         return False
-    return all(_spins(view, one, gpu) and not _worked(view, gpu) for gpu in one.gpus)
+    return all(_evenly(view, gpu) and _spins(view, one, gpu, stopped) and not _worked(view, gpu) for gpu in one.gpus)
+
+
+def _evenly(view: View, gpu: Gpu) -> bool:
+    """Whether it is as busy in every sample of the window: of what was before, nothing tells how it is now."""
+    samples = view.samples(gpu)
+    return len(samples) < 2 or view.below(pstdev(samples), "sigma")
 
 
 def _worked(view: View, gpu: Gpu) -> bool:
     """Whether it computed in any second of the window, however short that was."""
     works = view.limit("works_percent")
-    return any(view.window(gpu, pipe).share_above(works) for pipe in _PIPES)
+    return any(view.window(gpu, pipe).share_above(works) for pipe in PIPES)
 
 
-def _spins(view: View, one: Trainer, gpu: Gpu) -> bool:
+def _spins(view: View, one: Trainer, gpu: Gpu, stopped: bool) -> bool:
     if not view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
         return False
-    pipes, dram = [view.mean(gpu, pipe) for pipe in _PIPES], view.mean(gpu, "dram_percent")
+    pipes, dram = [view.mean(gpu, pipe) for pipe in PIPES], view.mean(gpu, "dram_percent")
     sent = _sent(view, gpu)
     quiet = sent is not None and view.below(sent, "sent")
     if sent is not None and not quiet:
@@ -77,11 +90,12 @@ def _spins(view: View, one: Trainer, gpu: Gpu) -> bool:
     low = one.power_share is None or view.below(one.power_share, "power_share")
     if pipes[0] is not None and dram is not None:
         rests = all(pipe is None or view.below(pipe, "pipe_percent") for pipe in pipes)
-        return rests and low and view.below(dram / _DRAM_TOP, "dram_percent") and (
+        return rests and low and view.below(dram / DRAM_TOP, "dram_percent") and (
             quiet or _less_than_usual(view, one, gpu)
         )  # fmt: skip
     memory = view.mean(gpu, "memory_busy_percent")
-    return low and (memory is None or view.below(memory, "memory_percent")) and _less_than_usual(view, one, gpu)
+    rests = memory is None or view.below(memory, "memory_percent")
+    return low and rests and ((stopped and quiet) or _less_than_usual(view, one, gpu))
 
 
 def _sent(view: View, gpu: Gpu) -> float | None:
@@ -110,52 +124,48 @@ def _usual_watts(view: View, one: Trainer, gpu: Gpu) -> float | None:
     return known[1] or None
 
 
-def _still_s(view: View, team: Team, waiting: Sequence[Trainer]) -> float:
-    """For how long nothing at all has moved: every rank waits, does nothing or is stuck, and nobody reads or writes."""
+def _times(view: View, team: Team, waiting: Sequence[Trainer]) -> _Times:
+    """Since when they wait, from the history: what is noted here goes on from there."""
     notes, now_s = view.notes(team.job), view.frame.mono_s
-    others = [one for one in team.ranks if one not in waiting]
-    idle = all(view.below(one.duty, "idle") and (blocked(one) or view.below(one.cores, "idle_cores")) for one in others)
-    if not waiting or not idle or len(team.ranks) < len(team.job.ranks) or not _quiet(view, team):
+    if not waiting:
         notes.clear()
-        return 0.0
-    since_s: float = notes.setdefault("since_s", now_s)
-    return now_s - since_s
-
-
-def _quiet(view: View, team: Team) -> bool:
-    """Whether no rank reads or writes, nor the machine for them.
-
-    Who syncs a file or closes it writes nothing itself: the kernel empties the page cache, to a disk or a server.
-    """
-    most, machine = view.limit("moved_bytes_per_s"), view.limit("machine_bytes_per_s")
-    moved = [value for one in team.ranks for value in (one.read_chars, one.write_chars)]
-    if not all(value is not None and value <= most for value in moved):
-        return False
-    if any(one.read_bytes is not None and one.read_bytes > most for one in team.ranks):
-        return False  # files that it has mapped: no call reads them
-    rates = [view.mean("host", name) for name in ("write_bytes_per_s", "receive_bytes_per_s", "send_bytes_per_s")]
-    return all(rate is None or rate <= machine for rate in rates)
+        return _Times(0.0, 0.0)
+    if "waits_s" not in notes:
+        watts = [value for one in waiting for gpu in one.gpus if (value := _usual_watts(view, one, gpu)) is not None]
+        notes["waits_s"] = now_s - waits_s(view, waiting, max(watts, default=None))
+    waits: float = now_s - notes["waits_s"]
+    late = [one for one in team.ranks if one not in waiting]
+    rests = all(idle(view, one) for one in late) and len(team.ranks) >= len(team.job.ranks)
+    if not rests or not quiet(view, team, late):
+        notes.pop("still_s", None)
+        return _Times(waits, 0.0)
+    if "still_s" not in notes:
+        notes["still_s"] = now_s - min(waits, still_s(view, team, late))
+    return _Times(waits, now_s - notes["still_s"])
 
 
 def _hangs(view: View, team: Team, late: Sequence[Trainer], still_s: float) -> bool:
     """Whether it stood still for longer than what a healthy job does.
 
     Not whenever all ranks of this machine stand still, as one could think: a rank elsewhere, which nobody sees from
-    here, may evaluate or save, and who sleeps may wait for a server that writes texts, until torch's own watchdog ends
-    the job.
+    here, may evaluate or save.
     """
     if team.elsewhere or (team.world is None and not late):
         return False
-    return still_s >= _long_s(view, late)
+    return still_s >= _long_s(view, team, late)
 
 
-def _long_s(view: View, late: Sequence[Trainer]) -> float:
-    return view.limit("hang_s" if all(map(blocked, late)) else "asleep_s")
+def _long_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
+    """How long that is. A rank that sleeps soundly in a healthy job waits for a server that writes texts; one that uses
+    a little CPU may still do something, until torch's own watchdog ends the job."""
+    stuck = all(blocked(one) for one in late)
+    sound = all(blocked(one) or view.below(one.cores, "asleep_cores") for one in late)
+    return view.limit("hang_s" if stuck or (sound and not asks_a_server(view, team)) else "asleep_s")
 
 
-def _told(view: View, team: Team, waiting: tuple[Trainer, ...], still_s: float) -> Finding:
+def _told(view: View, team: Team, waiting: tuple[Trainer, ...], times: _Times) -> Finding:
     late = tuple(one for one in team.ranks if one not in waiting)
-    hangs = _hangs(view, team, late, still_s)
+    hangs = _hangs(view, team, late, times.still_s)
     severity: Severity = "crit" if hangs else "warn"
     away = not late and team.elsewhere
     whom = f"for {listed(team, late)}" if late else "for a rank on another machine" if away else "in vain"
@@ -167,11 +177,12 @@ def _told(view: View, team: Team, waiting: tuple[Trainer, ...], still_s: float) 
         team.job,
         severity,
         f"{so}{' wait' if hangs else ''} in a collective {whom}",
-        evidence=tuple(_evidence(view, team, waiting, late, still_s)),
+        evidence=tuple(_evidence(view, team, waiting, late, times.still_s)),
         steps=tuple(_steps(view, waiting, late, away, hangs)),
         confidence=view.confidence(0.7 if detailed else 0.5),
         lost_share=len(waiting) / len(team.ranks),
         state="hang" if hangs else None,
+        onset_s=times.still_s or times.waits_s,
         gpus=[uuid for one in team.ranks for uuid in one.uuids],
     )
 
@@ -201,7 +212,7 @@ def _evidence(
     if still_s:
         here = " here" if team.elsewhere else ""
         text = f"nobody{here} has read, written or computed for {ago(still_s)}"
-        yield Evidence(text=text, value=still_s, unit="s", limit=_long_s(view, late))
+        yield Evidence(text=text, value=still_s, unit="s", limit=_long_s(view, team, late))
 
 
 def _steps(view: View, waiting: Sequence[Trainer], late: Sequence[Trainer], away: bool, hangs: bool) -> Iterator[Step]:

@@ -153,6 +153,7 @@ def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
         steps=(unset, *steps) if hidden else (*look, *steps, _named(view, trainer.process)),
         confidence=0.6 if prepares else 0.8,
         lost_share=None,
+        onset_s=age_s,
     )
 
 

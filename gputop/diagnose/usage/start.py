@@ -65,6 +65,7 @@ def slow_start(view: View) -> Iterator[Finding]:
             steps=(*phase.steps, stack(view, trainer.process, "see what its main thread does")),
             confidence=0.7,
             lost_share=None,
+            onset_s=age_s,
         )
 
 

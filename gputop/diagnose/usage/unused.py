@@ -123,5 +123,6 @@ def _unused(
         ),
         confidence=0.8,
         lost_share=len(idle) / total,
+        onset_s=longest_s,
         gpus=[gpu.uuid for gpu, _ in unused],
     )
