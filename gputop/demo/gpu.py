@@ -50,7 +50,7 @@ class Slot:
             if any(card.index in rank for rank in job.ranks)
         )
         # ranks step together; each card sees it a fraction of a step later
-        self._behind_s = 0.11 * (card.index % 4)
+        self._behind_s = server.behind_s * (card.index % 4)
         self._settings = settings(server, card)
         self._buffer: tuple[int, list[float]] = (0, [])  # its newest number, values
 

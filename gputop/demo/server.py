@@ -225,6 +225,7 @@ class Server:
     settings: tuple[tuple[float, str, Any], ...] = ()  # (from when, field of Host, value)
     ethernet_bytes_per_s: float = 100e9 / 8
     infiniband: bool = True  # a port for each card
+    behind_s: float = 0.11  # by which each card begins its part of a step after the one before
     monitor_percent: float = 0.9  # what gputop itself costs, of one core
 
 

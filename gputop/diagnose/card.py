@@ -27,6 +27,7 @@ class Card:
         self.spacing_s = 1.0
         self.shaped_s = -FRESH_S  # when shape and rhythm were worked out
         self._samples: deque[float] = deque(maxlen=KEPT)
+        self._times: deque[float] = deque(maxlen=KEPT)  # mono, of these
         self._seen_s: float | None = None  # mono time of the last frame
         self._newest_s: float | None = None  # and of the newest sample that was taken
         self._worked_s: float | None = None
@@ -46,13 +47,20 @@ class Card:
             if fresh:
                 self._newest_s = now_s - fresh[0][0]
                 self._samples.extend(value for _, value in reversed(fresh))
+                self._times.extend(now_s - ago_s for ago_s, _ in reversed(fresh))
         elif gpu.busy_percent is not None and since_s >= LEAST_S:
             self._resample(min(since_s, 60.0))
             self._samples.append(gpu.busy_percent)
+            self._times.append(now_s)
         if gpu.busy_percent is None or gpu.busy_percent > 0 or self._worked_s is None:
             self._worked_s = now_s
         elif now_s - self._worked_s >= QUIET_S and gpu.power_watts is not None:
             self._idle_watts = min(gpu.power_watts, self._idle_watts or gpu.power_watts)
+
+    @property
+    def series(self) -> list[tuple[float, float]]:
+        """When each sample was taken, and the sample."""
+        return list(zip(self._times, self._samples, strict=True))
 
     def lately(self, seconds: float) -> list[float]:
         """The samples of the last seconds, oldest first."""
@@ -88,4 +96,5 @@ class Card:
     def restart(self) -> None:
         """What it does now is something else: samples from before say nothing about it."""
         self._samples.clear()
+        self._times.clear()
         self.shape = self.period = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from gputop.diagnose.remembered import Known, Remembered
 from gputop.diagnose.sums import Means
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.tree import key
+from gputop.diagnose.turns import Turns
 from gputop.known import total
 from gputop.model import Frame, Gpu, Job, Process, Role
 
@@ -83,13 +85,13 @@ def trainer(
         **_of_phase(frame.mono_s, known),
         missing=sum((one.missing for one in tree[:2]), ()) + sum((gpu.missing for gpu in gpus), ()),
         duty=None if busy is None else busy / 100,
-        **_of_card(past.cards.get(at_work[0].uuid) if at_work else None),
+        **_of_card(known.turns or (past.cards.get(at_work[0].uuid) if at_work else None)),
         allowed=process.allowed_cpus,
         loaders=len(team),
         team=team,
         switches=switches / own if switches is not None and own else None,
         **_of_tree(sums),
-        **_of_gpus(past, at_work, [means(gpu.uuid, seconds, WINDOW_S) for gpu in at_work]),
+        **_of_gpus(past, _counted(frame, known, at_work), lambda gpu: means(gpu.uuid, seconds, WINDOW_S), known.turns),
     )
 
 
@@ -100,11 +102,12 @@ def _of_phase(now_s: float, known: Known) -> dict[str, Any]:
         "phase_s": now_s - known.phase_s,
         "seen_s": now_s - max(known.phase_s, known.first_s),
         "work_s": known.work_s,
+        "turns": known.turns,
     }
 
 
-def _of_card(card: Card | None) -> dict[str, Any]:
-    """How the first GPU that it works on is busy and not."""
+def _of_card(card: Card | Turns | None) -> dict[str, Any]:
+    """How the first GPU that it works on is busy and not; or all together, that work in turns."""
     if card is None:
         return {"shape": None, "period": None, "spacing_s": 1.0}
     return {"shape": card.shape, "period": card.period, "spacing_s": card.spacing_s}
@@ -126,14 +129,22 @@ def _of_tree(sums: Means) -> dict[str, Any]:
     return {name: sums.get(metric) for name, metric in _TREE_MEANS.items()}
 
 
-def _of_gpus(past: Remembered, gpus: Sequence[Gpu], cards: Sequence[Means]) -> dict[str, Any]:
-    """Means over GPUs; `cards` are those of each."""
-    values = {
-        "power_share": _mean([_power_share(past, gpu, means) for gpu, means in zip(gpus, cards, strict=True)]),
-        "clock_share": _mean([_clock_share(gpu, means) for gpu, means in zip(gpus, cards, strict=True)]),
-    }
+def _counted(frame: Frame, known: Known, at_work: Sequence[Gpu]) -> Sequence[Gpu]:
+    """Those whose figures are its own: of ranks that work in turns all of their job."""
+    return at_work if known.turns is None else [gpu for gpu in frame.gpus if gpu.uuid in known.turns.uuids]
+
+
+def _of_gpus(
+    past: Remembered, gpus: Sequence[Gpu], means_of: Callable[[Gpu], Means], in_turns: Turns | None
+) -> dict[str, Any]:
+    """Means over GPUs, of the means of each. Of those that work in turns what they do is the sum."""
+    cards = [means_of(gpu) for gpu in gpus]
+    powers = [_power_share(past, gpu, means) for gpu, means in zip(gpus, cards, strict=True)]
+    clocks = [_clock_share(gpu, means) for gpu, means in zip(gpus, cards, strict=True)]
+    over = _sum if in_turns else _mean
+    values = {"power_share": over(powers, 1.0), "clock_share": _mean(clocks)}
     for name, metric, unit in _GPU_MEANS:
-        mean = _mean([card.get(metric) for card in cards])
+        mean = over([card.get(metric) for card in cards], 100.0 if unit == 100.0 else math.inf)
         values[name] = None if mean is None else mean / unit
     return values
 
@@ -149,10 +160,16 @@ def _gpus(frame: Frame, process: Process) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in found if gpu is not None)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean(values: Sequence[float | None], _: float = 0.0) -> float | None:
     """The mean; unknown where one is."""
     added = total(values)
     return added / len(values) if values and added is not None else None
+
+
+def _sum(values: Sequence[float | None], whole: float) -> float | None:
+    """The sum, no more than the whole; unknown where one is."""
+    added = total(values) if values else None
+    return None if added is None else min(added, whole)
 
 
 def _power_share(past: Remembered, gpu: Gpu, means: Means) -> float | None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gputop.diagnose.card import LEAST_S, Card
+from gputop.diagnose.card import FRESH_S, LEAST_S, Card
 from gputop.diagnose.pauses import Pauses, pieces
 from gputop.diagnose.sums import Followed, Sums
 from gputop.diagnose.tree import TREE, added_up, compiles, key, members
+from gputop.diagnose.turns import Turns, turns
 from gputop.history import GPU, HOST, History, Key
 from gputop.known import total
 from gputop.model import Frame, Identity, Process
@@ -22,6 +23,8 @@ _PHASE_POINTS, _PHASE_LEAST_S, _PHASE_MOST_S = 30.0, 30.0, 300.0
 _SURE = 3.0  # standard errors of a mean over these looks: work with gaps of seconds varies that much by itself
 _WORK_PERCENT = 1.0  # busy: less is no work
 _LEFT_S, _LEFT_LOOKS = 30.0, 10  # of work on other GPUs alone, in so many looks at least: one is left unused
+_TURNS_S, _TURNS_MOST, _TURNS_LEAST = 30.0, 200.0, 90  # of the sum in percent; samples, in a series that is whole
+_FULLER = 1.15  # memory of the first GPU against any other
 _KEPT_S = 900.0  # notes of a rule about something that is gone
 _COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
 _STARTS_S = 10.0  # to start costs more than anything later
@@ -45,6 +48,8 @@ class Known:
     square: float = 0.0  # mean square of the distance from it
     seconds: float = 0.0  # that this mean is of
     pauses: Pauses = field(default_factory=Pauses)  # in which its GPUs had no work
+    turns: Turns | None = None  # its GPUs, or those of its job, where they work in turns
+    turned_s: float = -math.inf  # when that was looked at last
 
     def work(self, values: Mapping[str, float | None], seconds: float) -> bool:
         """Take in how busy its GPUs are; whether it leaves one from now on. Who opens all of them may work on one."""
@@ -141,6 +146,42 @@ class Remembered:
         due.sort(key=lambda card: (card.shape is not None, card.shaped_s))
         for card in due[: max(_DESCRIBED, round(since_s))]:
             card.describe(now_s)
+        for group in self._groups():
+            known = self.trainers[group[0]]
+            if now_s - known.turned_s >= FRESH_S:
+                known.turned_s = now_s
+                self._follow_turns(group, now_s)
+
+    def _groups(self) -> Iterator[Sequence[Identity]]:
+        """Who may share one model: a trainer with several GPUs, or the ranks of a job with one or more each."""
+        jobs: dict[str, list[Identity]] = {}
+        for identity, (trainer, *_) in self.trees.items():
+            if trainer.job is not None and (trainer.talks or (trainer.world_size or 1) > 1):
+                jobs.setdefault(trainer.job, []).append(identity)
+            elif len(self.trainers[identity].works_on) > 1:
+                yield (identity,)
+        yield from (ranks for ranks in jobs.values() if len(ranks) > 1)
+
+    def _follow_turns(self, group: Sequence[Identity], now_s: float) -> None:
+        """Whether the GPUs of these work in turns: then how busy they are is their sum from now on."""
+        before = self.trainers[group[0]].turns
+        uuids = sorted({uuid for one in group for uuid in self.trainers[one].works_on})
+        alone = all(len(self.tenants.get(uuid, ())) <= 1 for uuid in uuids)
+        means = [self.sums.means(uuid, _TURNS_S, _TURNS_S / 2).get("busy_percent") for uuid in uuids]
+        busy = sum(mean or 0.0 for mean in means)
+        found = None
+        if alone and len(uuids) > 1 and busy <= _TURNS_MOST and all(uuid in self.cards for uuid in uuids):
+            series = {uuid: self.cards[uuid].series for uuid in uuids}
+            short = len(group) == 1 and _in_pieces(self.trees[group[0]][0])
+            found = turns(series, before=before is not None, may_be_short=short)
+            if found is None and before is not None and min(map(len, series.values())) < _TURNS_LEAST:
+                return  # samples begin anew, which says nothing against it
+        for one in group:
+            known = self.trainers[one]
+            if (known.turns and known.turns.uuids) != (found and found.uuids):
+                known.begin(now_s)  # its means were of something else
+                self.restarted.add(one)
+            known.turns = found
 
     def note(self, rule: str, subject: Key, now_s: float) -> dict[str, Any]:
         """The notes of a rule about one subject, to be changed in place."""
@@ -167,10 +208,13 @@ class Remembered:
         if known.work(values, stands_for_s):
             known.begin(frame.mono_s)  # means of before are those of more GPUs
             self.restarted.add(trainer.identity)
-        counted = known.works_on or values.keys()
-        added = total([value for uuid, value in values.items() if value is None or uuid in counted])
-        mean = added / len(counted) if values and added is not None else None
-        gpus = [frame.by_uuid[uuid] for uuid in values if uuid in counted] if own else []
+        if known.turns is not None:
+            mean, gpus = _together(frame, known.turns), []
+        else:
+            counted = known.works_on or values.keys()
+            added = total([value for uuid, value in values.items() if value is None or uuid in counted])
+            mean = added / len(counted) if values and added is not None else None
+            gpus = [frame.by_uuid[uuid] for uuid in values if uuid in counted] if own else []
         for piece in pieces(gpus, mean, known.pauses.seen_s, frame.mono_s, stands_for_s):
             known.pauses.take(piece)
         return mean
@@ -214,6 +258,23 @@ class Remembered:
         values = [percent - known.mean for _, percent, _ in known.recent]
         newest = _mean(values)
         return abs(newest) > max(_PHASE_POINTS, chance) and not _pause(values, newest)
+
+
+def _together(frame: Frame, turns: Turns) -> float | None:
+    """How busy GPUs are of which one works at a time; None where one does not tell."""
+    gpus = [frame.by_uuid.get(uuid) for uuid in turns.uuids]
+    added = total([None if gpu is None else gpu.busy_percent for gpu in gpus])
+    return None if added is None else min(100.0, added)
+
+
+def _in_pieces(trainer: Process) -> bool:
+    """Whether one process with several GPUs may well hold a part of one model on each, and no copy of it.
+
+    With nn.DataParallel the first holds more, and other frameworks hold copies.
+    """
+    held = [share.vram_bytes or 0 for share in trainer.gpus]
+    fuller = len(held) > 1 and held[0] > _FULLER * max(held[1:]) > 0
+    return not fuller and (not trainer.libraries or "torch" in trainer.libraries)
 
 
 def _mean(values: Sequence[float]) -> float:

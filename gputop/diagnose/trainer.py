@@ -5,6 +5,7 @@ from __future__ import annotations
 from gputop.declare import record
 from gputop.diagnose.estimate import Period, Shape, swing
 from gputop.diagnose.finding import Subject
+from gputop.diagnose.turns import Turns
 from gputop.model import Gpu, Identity, Job, Missing, Process
 
 # points of 100: in steps of two samples and more, who idles a fifth of the time has samples that much lower
@@ -28,6 +29,7 @@ class Trainer:
     gpus: tuple[Gpu, ...]
     uuids: tuple[str, ...]  # of these
     works_on: tuple[Gpu, ...]  # those of them that it does not leave unused; all of them before its first work
+    turns: Turns | None  # its GPUs, or those of its ranks, work in turns: figures of GPUs are then sums
     peers: int  # other processes that compute on its GPUs
     settled: bool  # its context is old enough for judging what it does
     warm: bool  # so it is, and it has used its GPU as far as anybody can tell

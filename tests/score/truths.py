@@ -69,6 +69,9 @@ EXPECTED = {
     "gpu-shared": Expected("gpu-shared", "warn", ("zombie-memory", "starved-cpu-idle")),
     "hw-errors": Expected("hw-errors", "crit", ("pcie-degraded", "thermal"), by_s=20.0),
     "dataparallel": Expected("dataparallel", "warn", ("straggler", "gpu-unused-in-job")),
+    "model-parallel": Expected(
+        "model-parallel", "info", ("gpu-unused-in-job", "starved-cause-unknown", "loader-in-main", "dataparallel")
+    ),
     "network-bound": Expected("network-bound", "warn", ("collective-wait", "straggler")),
     "network-bound-tcp": Expected("network-bound", "warn", ("collective-wait", "straggler")),
     "collective-wait": Expected("collective-wait", "warn", ("straggler", "network-bound")),

@@ -34,6 +34,22 @@ def dataparallel() -> Scenario:
     return Scenario(name="dataparallel", title=title, length_s=LENGTH_S, server=dgx(4, job))
 
 
+def in_turns() -> Scenario:
+    """One process with a quarter of the layers on each of four GPUs."""
+    stage = replace(
+        HEALTHY, period_s=3.2, duty=0.25, jitter=0.0, watts=590, sm=88, tensor=52, dram=34, vram_bytes=31 * GIB,
+        nvlink=1e9, main_cpu=100, loader_cpu=15,
+    )  # fmt: skip
+    before = replace(PARKED, vram_bytes=31 * GIB)
+    job = replace(
+        llama(((0, 1, 2, 3),), (BEFORE_S, before), (ONSET_S, stage), loaders=2), name="llama-13b", launcher="python",
+        launcher_command=(), slurm_job=None, command=("python", "finetune.py", "--device_map", "auto"),
+    )  # fmt: skip
+    title = "a model in four stages, of which one works at a time"
+    server = replace(dgx(4, job), behind_s=stage.period_s / 4)
+    return Scenario(name="model-parallel", title=title, length_s=LENGTH_S, server=server)
+
+
 def _nodes(*work: tuple[float, Work]) -> Job:
     """A job on two machines with four ranks each."""
     return replace(llama(each(*range(4)), *work, loaders=2), nodes=2)
@@ -125,4 +141,4 @@ def slowdown() -> Scenario:
 
 def scenarios() -> Iterator[Scenario]:
     """Each plants the rule it is named after."""
-    yield from (dataparallel(), network(), network_tcp(), wait(), hang(), straggler(), slowdown())
+    yield from (dataparallel(), in_turns(), network(), network_tcp(), wait(), hang(), straggler(), slowdown())

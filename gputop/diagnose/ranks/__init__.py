@@ -1,5 +1,5 @@
 """Rules about trainers that work together: on several GPUs, in several processes, on several machines."""
 
-from gputop.diagnose.ranks import dataparallel, network, straggler, wait
+from gputop.diagnose.ranks import dataparallel, network, pipeline, straggler, wait
 
-__all__ = ["dataparallel", "network", "straggler", "wait"]
+__all__ = ["dataparallel", "network", "pipeline", "straggler", "wait"]

@@ -41,7 +41,7 @@ def dataparallel(view: View) -> Iterator[Finding]:
     """
     for trainer in view.trainers():
         others = trainer.ranked or trainer.process.talks or len(trainer.job.ranks if trainer.job else ()) > 1
-        if len(trainer.gpus) < 2 or trainer.peers or others or plays_a_part(trainer):
+        if len(trainer.gpus) < 2 or trainer.peers or trainer.turns or others or plays_a_part(trainer):
             continue
         libraries = trainer.process.libraries
         if not view.knows(trainer, "duty") or (libraries and "torch" not in libraries):
