@@ -133,7 +133,7 @@ def test_straggler_names_the_rank_and_what_is_wrong_with_it() -> None:
     assert told.headline == "waits for rank 2 (GPU 2), whose clock is low"
     assert lines(told) == [
         "GPU 2: SM clock 1290 MHz (hard heat), the others 1980 MHz",
-        "the other 3 ranks wait for it up to 35 % of the time",
+        "ranks 0, 1, 3 wait for it up to 35 % of the time",
     ]
     assert told.steps[1].command == "export CUDA_VISIBLE_DEVICES=0,1,3"
     assert told.subject.gpus == ("G2",)

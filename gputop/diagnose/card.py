@@ -10,6 +10,7 @@ from gputop.diagnose.estimate import LEAST_SAMPLES, Period, Shape, period, shape
 from gputop.model import Gpu
 
 KEPT = 180  # samples: half a minute at six a second, three minutes at one
+_POWERS = 360  # values of power: a minute at six a second
 FRESH_S = 5.0  # after which shape and rhythm are worked out anew
 LEAST_S = 0.05  # between two frames: one may be shown twice
 _UNSURE_S = 0.25  # by which the time of a sample may be told differently in two frames
@@ -28,6 +29,8 @@ class Card:
         self.shaped_s = -FRESH_S  # when shape and rhythm were worked out
         self._samples: deque[float] = deque(maxlen=KEPT)
         self._times: deque[float] = deque(maxlen=KEPT)  # mono, of these
+        self.powers: deque[float] = deque(maxlen=_POWERS)  # watts, as finely as the driver samples them
+        self._powers_s: float | None = None  # wall time of the newest
         self._seen_s: float | None = None  # mono time of the last frame
         self._newest_s: float | None = None  # and of the newest sample that was taken
         self._worked_s: float | None = None
@@ -52,6 +55,9 @@ class Card:
             self._resample(min(since_s, 60.0))
             self._samples.append(gpu.busy_percent)
             self._times.append(now_s)
+        if gpu.power_series is not None and gpu.power_series.wall_s != self._powers_s:
+            self._powers_s = gpu.power_series.wall_s
+            self.powers.extend(gpu.power_series.values)
         if gpu.busy_percent is None or gpu.busy_percent > 0 or self._worked_s is None:
             self._worked_s = now_s
         elif now_s - self._worked_s >= QUIET_S and gpu.power_watts is not None:

@@ -89,6 +89,16 @@ class Numbers(Subjects):
         card = self._remembered.cards.get(gpu.uuid)
         return card.lately(self._numbers["window_s"][0] if seconds is None else seconds) if card else []
 
+    def powers(self, gpu: Gpu) -> list[float]:
+        """What a GPU drew in the last minute or less, as finely as the driver samples it; empty where it does not."""
+        card = self._remembered.cards.get(gpu.uuid)
+        return list(card.powers) if card else []
+
+    def idle_watts(self, gpu: Gpu) -> float | None:
+        """What a GPU draws without work."""
+        card = self._remembered.cards.get(gpu.uuid)
+        return card.idle_watts(gpu) if card else None
+
     def told(self, thing: Trainer | Process, *names: str) -> Fact | None:
         """The first of these facts that a stack, a trace or the program itself told of a process lately."""
         of = thing.identity

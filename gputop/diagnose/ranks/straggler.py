@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from shlex import quote
 from statistics import median
 from typing import NamedTuple
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import stack
+from gputop.diagnose.ranks.spinning import Spins, spins
 from gputop.diagnose.ranks.team import Team, does, teams
 from gputop.diagnose.room import share_of_cpus
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.diagnose.visible import names
+from gputop.model import Identity
 from gputop.words import amount
 
 _FASTER_DISK = Step(text="put its part of the data on as fast a disk as the others'")
@@ -39,6 +41,7 @@ _REASONS: tuple[tuple[str, float, str, str, _Help], ...] = (
     ("run_wait", 0.2, "which waits for a CPU", "it waits for a CPU", _own_cpus),
 )
 _LEAST_TENSOR = 0.02
+_NAMED = 8  # ranks that are listed by their numbers
 _NORMAL = 0.6745  # of a normal distribution lies this many standard deviations around its median
 
 
@@ -77,7 +80,8 @@ def straggler(view: View) -> Iterator[Finding]:
             continue
         if not all(view.knows(one, "duty") for one in team.ranks):
             continue
-        late = _slow_clock(view, team) or _starved(view, team) or _more_work(view, team)
+        waits = _alternates(view, team)
+        late = _slow_clock(view, team, waits) or _starved(view, team) or _more_work(view, team) or waits
         if late is not None:
             yield _told(view, team, late)
 
@@ -106,7 +110,7 @@ def _odd(view: View, team: Team, value: Measure, sign: int) -> tuple[Trainer, fl
     return (team.ranks[place], middle) if alone and view.above(_NORMAL * far / max(apart, least), "score") else None
 
 
-def _slow_clock(view: View, team: Team) -> _Late | None:
+def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
     """Its clock is low, it never pauses, and it gets no more done: the others must wait while it computes."""
     found = _odd(view, team, lambda one: one.clock_share, -1)
     if found is None:
@@ -114,7 +118,10 @@ def _slow_clock(view: View, team: Team) -> _Late | None:
     one, usual = found
     effect = 1 - (one.clock_share or 0.0) / usual if usual else 0.0
     others = [other for other in team.ranks if other is not one]
-    if not view.above(effect, "effect") or not _never_waits(view, one) or _free(one, others, effect):
+    if not view.above(effect, "effect") or not _never_waits(view, one):
+        return None
+    seen = waits is not None and waits.one is one
+    if not seen and _free(one, others, effect):
         return None
     gpu = one.works_on[0]
     clock, highest = view.mean(gpu, "sm_clock_mhz") or 0.0, gpu.sm_clock_max_mhz or 0.0
@@ -132,7 +139,7 @@ def _slow_clock(view: View, team: Team) -> _Late | None:
         Step(text="until it is repaired leave it out at the next start",
              command=f"export CUDA_VISIBLE_DEVICES={_without(view, team, one)}"),
     )  # fmt: skip
-    return _Late(one, effect, "whose clock is low", (evidence,), steps)
+    return _Late(one, effect, "whose clock is low", (evidence, *(waits.evidence if waits and seen else ())), steps)
 
 
 def _free(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
@@ -171,20 +178,29 @@ def _in_step(view: View, team: Team, one: Trainer, others: Sequence[Trainer]) ->
     mine = work(one)
     if mine is None or not done or not median(done):
         return False
-    return abs(mine / median(done) - 1) <= view.limit("in_step")
+    # who spins for the rest of the time draws a little more for it
+    spin = view.limit("spins") * (median(other.duty or 0.0 for other in others) - (one.duty or 0.0))
+    usual = median(done)
+    least = usual - max(0.0, spin) if work is _power else usual
+    return (1 - view.limit("in_step")) * least <= mine <= (1 + view.limit("in_step")) * usual
 
 
 def _more_work(view: View, team: Team) -> _Late | None:
-    """All are busy without a pause, and one does more than the others: those spin for the rest of the time."""
-    work = _measure(team)
-    found = _odd(view, team, work, 1)
+    """All are busy without a pause, and one does more than the others: those spin for the rest of the time.
+
+    With as much work in each step a slow GPU has as much of its tensor cores in use; power shows who spins.
+    """
+    measures = (_measure(team), _power)
+    found = next(((work, odd) for work in measures if (odd := _odd(view, team, work, 1)) is not None), None)
     if found is None:
         return None
-    one, usual = found
+    work, (one, usual) = found
     most = work(one) or 0.0
     effect = 1 - usual / most if most else 0.0
     busy = all(view.above(other.duty, "busy") for other in team.ranks) and _exchanges(view, team, one)
-    if not busy or not view.above(effect, "effect") or usual < view.limit("progress") * most:
+    slow = work is _power and measures[0] is _tensor
+    enough = view.above(effect, "power_effect" if slow else "effect")
+    if not busy or not enough or usual < view.limit("progress") * most:
         return None
     name = "power above idle" if work is _power else "tensor cores"
     text = f"GPU {one.works_on[0].index}: {name} {100 * most:.0f} %, the others {100 * usual:.0f} %, all of them busy"
@@ -192,14 +208,67 @@ def _more_work(view: View, team: Team) -> _Late | None:
         text=text,
         value=100 * most,
         unit="%",
-        limit=100 * usual / (1 - view.limit("effect")),
+        limit=100 * usual / (1 - view.limit("power_effect" if slow else "effect")),
     )
-    steps = (
+    why = "which takes longer for the same work" if slow else "which has more to do in each step"
+    return _Late(one, effect, why, (evidence,), _slow_gpu(view, one) if slow else _uneven(view, one))
+
+
+def _uneven(view: View, one: Trainer) -> tuple[Step, ...]:
+    return (
         Step(text="give each rank as much to do: batches of the same number of tokens, samples sorted by length"),
         Step(text="collect garbage on all ranks at the same step", command="gc.disable(); gc.collect()  # every 1000"),
         stack(view, one.process, "see what it does besides training"),
     )
-    return _Late(one, effect, "which has more to do in each step", (evidence,), steps)
+
+
+def _slow_gpu(view: View, one: Trainer) -> tuple[Step, ...]:
+    index = quote(one.works_on[0].index)
+    return (
+        Step(text=f"See what slows GPU {one.works_on[0].index}: clocks, memory errors, its link",
+             command=f"nvidia-smi -i {index} -q -d PERFORMANCE,CLOCK,ECC"),
+        Step(text="Give each rank as much to do: batches of the same number of tokens, samples sorted by length"),
+        stack(view, one.process, "See what it does besides training"),
+    )  # fmt: skip
+
+
+def _alternates(view: View, team: Team) -> _Late | None:
+    """All are busy without a pause; the others work and then spin, in turn, while one works through the whole step."""
+    if not all(_never_waits(view, one) for one in team.ranks):
+        return None
+    for found in spins(view, team):
+        shares = {one.identity: each.share for one, each in zip(team.ranks, found, strict=True)}
+        odd = _odd(view, team, _of(shares), -1)
+        if odd is None:
+            continue
+        one, usual = odd
+        effect = (usual - shares[one.identity]) / (1 - shares[one.identity])
+        by_rank = list(zip(team.ranks, found, strict=True))
+        others = [each for other, each in by_rank if other is not one]
+        mine = next(each for other, each in by_rank if other is one)
+        swings = median(each.low for each in others) <= view.limit("alternates") * median(each.high for each in others)
+        if not view.above(effect, "effect") or not swings or not _exchanges(view, team, one):
+            continue
+        return _Late(one, effect, "which takes longer in each step", tuple(_moves(team, one, mine, others)),
+                     _slow_gpu(view, one))  # fmt: skip
+    return None
+
+
+def _of(values: Mapping[Identity, float]) -> Measure:
+    return lambda one: values.get(one.identity)
+
+
+def _moves(team: Team, one: Trainer, mine: Spins, others: Sequence[Spins]) -> Iterator[Evidence]:
+    cards = ", ".join(other.works_on[0].index for other in team.ranks if other is not one)
+    low, high = median(each.low for each in others), median(each.high for each in others)
+    many = f"GPUs {cards} alternate" if len(others) > 1 else f"GPU {cards} alternates"
+    yield Evidence(
+        text=f"{many} between work and spin: {mine.signal} {low:.0f}-{high:.0f} % at 100 % busy",
+        value=low,
+        unit="%",
+    )
+    steady = f"{mine.signal} {mine.low:.0f}-{mine.high:.0f} % (highest of the others {high:.0f} %)"
+    yield Evidence(text=f"GPU {one.works_on[0].index} works through: {steady}", value=mine.low, unit="%", limit=low)
 
 
 def _exchanges(view: View, team: Team, one: Trainer) -> bool:
@@ -254,7 +323,9 @@ def _without(view: View, team: Team, one: Trainer) -> str:
 def _told(view: View, team: Team, late: _Late) -> Finding:
     severity: Severity = "crit" if late.effect >= view.limit("crit_effect") else "warn"
     count = len(team.ranks)
-    others = f"the other {count - 1} ranks wait" if count > 2 else "the other rank waits"
+    numbers = [team.number(one) for one in team.ranks if one is not late.one]
+    others = f"ranks {', '.join(map(str, numbers))} wait" if len(numbers) > 1 else f"rank {numbers[0]} waits"
+    others = others if count <= _NAMED else f"the other {count - 1} ranks wait"
     known = late.one.tensor
     return view.found(
         team.job,
