@@ -131,6 +131,19 @@ def test_a_rank_whose_cpu_is_late_leaves_gaps_on_its_gpu_alone(period_s: float, 
     assert told[0].startswith("waits for rank 2 (GPU 2)")
 
 
+def test_a_main_thread_that_works_while_the_others_sleep_is_the_reason() -> None:
+    busy = of({2: {"main_thread_percent": 100.0}}, {"main_thread_percent": 30.0})
+    base, sleeps = steps(0.31, (0.6,) * 4, waits={2: 0.35}), team(nothing, busy)
+
+    def frame(t: float) -> Frame:
+        return replace(base(t), processes=sleeps(t).processes)
+
+    told = seen(frame)
+    assert told is not None
+    assert told[0] == "waits for rank 2 (GPU 2), whose main thread is the bottleneck"
+    assert told[1][1] == "its main thread uses of a core 100 %, the others 30 %"
+
+
 def test_a_low_clock_with_the_same_tensor_share_is_late_if_the_others_spin() -> None:
     slow = of({2: {"sm_clock_mhz": 1190.0, "throttle_reasons": frozenset({"hard heat"})}})
     told = seen(steps(2.2, SLOW, tensor=EQUAL, watts=DRAWN, dials=slow))

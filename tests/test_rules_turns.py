@@ -123,6 +123,7 @@ def test_turns_too_short_to_see_are_told_by_their_sum() -> None:
         single(lambda _, t: float(t % 2 < 0.5)),  # all of them at once
         single(lambda _, t: float(t % 2 < 0.5), samples=True, ranks=True),
         single(lambda *_: 0.25, ranks=True),  # ranks that step together, and starve
+        single(lambda card, t: float((t - 0.11 * card) % 0.44 < 0.11), samples=True, ranks=True),  # seen a little late
     ],
 )
 def test_gpus_that_work_at_the_same_time_are_no_stages(frame: Callable[[float], Frame]) -> None:

@@ -172,8 +172,9 @@ class Remembered:
         found = None
         if alone and len(uuids) > 1 and busy <= _TURNS_MOST and all(uuid in self.cards for uuid in uuids):
             series = {uuid: self.cards[uuid].series for uuid in uuids}
-            short = len(group) == 1 and _in_pieces(self.trees[group[0]][0])
-            found = turns(series, before=before is not None, may_be_short=short)
+            alone = len(group) == 1
+            short = alone and _in_pieces(self.trees[group[0]][0])
+            found = turns(series, before=before is not None, alone=alone, may_be_short=short)
             if found is None and before is not None and min(map(len, series.values())) < _TURNS_LEAST:
                 return  # samples begin anew, which says nothing against it
         for one in group:

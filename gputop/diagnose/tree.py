@@ -24,7 +24,9 @@ DEEPEST = 32  # parents of a process: a loop in what /proc said ends
 class Tree:
     """One trainer's tree. Sums are unknown where a part of them is; means are over those that are known."""
 
-    busy_percent: float | None = metric(_P, "GPUs it works on busy, mean; its own share where not alone", history=True)
+    busy_percent: float | None = metric(
+        _P, "GPUs it works on busy, mean, or sum where in turns; its own share where not alone", history=True
+    )
     vram_bytes: float | None = metric(Unit.BYTES, "device memory it holds", history=True)
     cores: float | None = metric(_N, "CPU cores in use, all processes", history=True)
     main: float | None = metric(_N, "cores its main thread uses, with those it takes turns with", history=True)

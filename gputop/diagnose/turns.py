@@ -42,10 +42,12 @@ class Turns:
         return sum(self.shares)
 
 
-def turns(samples: Mapping[str, Series], *, before: bool, may_be_short: bool) -> Turns | None:
-    """Whether these GPUs work in turns. `before`: so it was; `may_be_short`: a model in pieces is likely by itself.
+def turns(samples: Mapping[str, Series], *, before: bool, alone: bool, may_be_short: bool) -> Turns | None:
+    """Whether these GPUs work in turns.
 
-    Who works at the same time is busy together more often than by chance, who works in turns never is.
+    `before`: so it was; `alone`: one process drives them; `may_be_short`: a model in pieces is likely by itself.
+    Who works at the same time is busy together more often than by chance, who works in turns never is. Ranks that step
+    together may look as if in turns where their samples are not taken at the same moments.
     """
     known = {uuid: series for uuid, series in samples.items() if len(series) >= _LEAST}
     if len(known) < 2 or len(known) < len(samples):
@@ -63,7 +65,7 @@ def turns(samples: Mapping[str, Series], *, before: bool, may_be_short: bool) ->
         return None  # they would hardly ever have met
     over = sum(value > _WHOLE[1] for value in sums) / len(sums) <= (_OVER_LEAVES if before else _OVER)
     apart = _overlap(columns, shares, sums) <= (_OVERLAP_LEAVES if before else _OVERLAP)
-    seen = apart or (over and all(sorted(column)[int(0.97 * len(rows))] >= 100 * _PEAK for column in columns))
+    seen = apart or (alone and over and all(sorted(column)[int(0.97 * len(rows))] >= 100 * _PEAK for column in columns))
     if not seen and not (may_be_short and over and _short(shares, sums)):
         return None
     spacing_s = median(later - earlier for (earlier, _), (later, _) in pairwise(rows))

@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.looking import stack
+from gputop.diagnose.looking import profile, stack
 from gputop.diagnose.ranks.spinning import Spins, spins
 from gputop.diagnose.ranks.team import Team, does, teams
 from gputop.diagnose.room import share_of_cpus
@@ -33,12 +33,17 @@ def _own_cpus(view: View, one: Trainer) -> Step:
     )
 
 
+def _profile(view: View, one: Trainer) -> Step:
+    return profile(view, one.process, "See where its main thread spends its time")
+
+
 _Help = Callable[[View, Trainer], Step]
 # what may delay a rank: a feature, from where on it does, how that reads, and what helps
 _REASONS: tuple[tuple[str, float, str, str, _Help], ...] = (
     ("loader_blocked", 0.2, "whose loaders wait for storage", "its loaders wait for storage", lambda *_: _FASTER_DISK),
     ("loader_cpu", 0.8, "whose loaders are too slow", "its loaders use of a core", lambda *_: _ALIKE),
     ("run_wait", 0.2, "which waits for a CPU", "it waits for a CPU", _own_cpus),
+    ("main", 0.8, "whose main thread is the bottleneck", "its main thread uses of a core", _profile),
 )
 _LEAST_TENSOR = 0.02
 _NAMED = 8  # ranks that are listed by their numbers
