@@ -24,6 +24,7 @@ _WORK_PERCENT = 1.0  # busy: less is no work
 _LEFT_S, _LEFT_LOOKS = 30.0, 10  # of work on other GPUs alone, in so many looks at least: one is left unused
 _KEPT_S = 900.0  # notes of a rule about something that is gone
 _COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
+_BEGUN_S = 300.0  # age at which a trainer that was there before anybody looked has most likely begun to work
 _STARTS_S = 10.0  # to start costs more than anything later
 _RARE_S = 60.0  # between two frames: what is longer is a gap
 
@@ -183,6 +184,7 @@ class Remembered:
                 # it was there before anybody looked: it does what it does since it started
                 known.phase_s = now_s - (trainer.age_s or 0.0)
                 known.context_s = known.phase_s if trainer.gpus else None
+                known.pauses.begun = bool(trainer.gpus) and (trainer.age_s or 0.0) >= _BEGUN_S
         if known.context_s is None and trainer.gpus:
             known.context_s = now_s
         return known
