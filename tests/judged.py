@@ -110,6 +110,26 @@ def hours(frame: Callable[[float], Frame], minutes: float) -> Verdict:
     return said
 
 
+def seconds(value: Callable[[float], float], t: float, length_s: float = 1.0) -> float:
+    """The mean of something over the last second."""
+    return sum(value(t - length_s * (part + 0.5) / 60) for part in range(60)) / 60
+
+
+def sampled(busy: Callable[[float], float], each_s: float = 1.0) -> dict[str, Any]:
+    """Dials of a GPU that is as busy as that at each moment, as the driver samples it: six times a second.
+
+    `each_s`: between two frames.
+    """
+
+    def samples(t: float) -> tuple[tuple[float, float], ...]:
+        last = math.floor(6 * t)
+        return tuple(
+            (round(t - number / 6, 3), round(seconds(busy, number / 6, 1 / 6))) for number in range(last - 35, last + 1)
+        )
+
+    return {"busy_samples": samples, "busy_percent": lambda t: seconds(busy, t, each_s)}
+
+
 def refused(*names: str) -> dict[str, Any]:
     """Dials of metrics that may not be read."""
     return {"missing": tuple(Missing(metric=name, reason="denied") for name in names), **dict.fromkeys(names)}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gputop.diagnose.feed.respawn import Restarts
-from gputop.model import Frame, GpuShare, Identity, Missing, Pressure
+from gputop.diagnose.feed.respawn import Teams
+from gputop.model import Frame, GpuShare, Missing, Pressure, Process, Role
 from gputop.told import POSSIBLE
-from tests.judged import Machine, after, found, judged, silent
+from tests.judged import Machine, after, found, judged, sampled, silent
 from tests.test_rules_feed import alone, changed, few
 
 WAITING = {"busy_percent": 40.0}
@@ -30,13 +31,14 @@ def restarting(every_s: int, dip_s: int, **changes: dict[str, Any]) -> Machine:
         (restarting(40, 1), "info"),
         (restarting(40, 0), None),  # nothing is lost
         (restarting(40, 3, loader={"started_ticks": 1}), None),  # they are the same
-        (restarting(40, 3, trainer={"write_bytes_per_s": 21e6}), None),  # a checkpoint
+        (restarting(40, 3, trainer={"write_bytes_per_s": lambda t: 9e7 if t % 40 < 3 else 0.0}), None),  # a checkpoint
+        (restarting(40, 3, trainer={"write_bytes_per_s": 21e6}), "warn"),  # it writes all the time
         (restarting(40, 3, trainer={"write_chars_per_s": 21e6}), "warn"),  # through pipes to the new ones
         (restarting(40, 3, loader={"started_ticks": lambda t: 1 + int(t >= 40)}), None),  # once
     ],
 )
 def test_worker_respawn(machine: Machine, severity: str | None) -> None:
-    finding = found(machine.verdict(165), "worker-respawn")
+    finding = found(machine.verdict(205), "worker-respawn")
     assert (finding and finding.severity) == severity
     if finding:
         assert finding.steps[0].command == "DataLoader(..., persistent_workers=True)"
@@ -82,13 +84,110 @@ def test_an_evaluation_with_loaders_of_its_own_is_no_restart(every_s: float) -> 
     assert found(said, "worker-respawn") is None
 
 
-def test_a_team_that_is_still_growing_is_known_when_it_is_whole() -> None:
-    restarts = Restarts()
-    old, new = (frozenset(Identity(pid, 1) for pid in range(first, first + 8)) for first in (10, 30))
-    assert restarts.look(frozenset(list(old)[:3]), 100.0, 9.0) is None
-    assert restarts.look(old, 102.0, 9.0) is None
-    assert restarts.look(old, 120.0, 9.0) is None
-    assert restarts.look(new, 122.0, 9.0) == (120.0, 122.0)
+def worker(pid: int, age_s: float, parent: int = 100) -> Process:
+    return Process(pid=pid, started_ticks=pid, parent_pid=parent, age_s=age_s, name="pt_data_worker", role=Role.LOADER)
+
+
+def test_workers_that_start_one_after_the_other_are_one_team_and_the_next_epochs_are_another() -> None:
+    teams, first = Teams(), [worker(pid, 500.0) for pid in range(200, 208)]
+    teams.look(first, 100.0, 5.0)
+    teams.look([], 102.0, 5.0)
+    for look in range(1, 5):  # one every two seconds, seen in the middle
+        teams.look([worker(300 + n, 2.0 * (look - n) - 1.0) for n in range(look)], 102.0 + 2 * look, 5.0)
+    assert [(one.from_s, one.last_s, len(one.team)) for one in teams.starts] == [(103.0, 109.0, 4)]
+    teams.look([worker(400 + n, 1.0) for n in range(2)], 112.0, 5.0)  # the others are gone
+    teams.look([worker(400 + n, 3.0) for n in range(2)] + [worker(500, 0.5)], 114.0, 5.0)
+    assert [len(one.team) for one in teams.starts] == [4, 3]
+
+
+def epochs(
+    train_s: float, validate_s: float, start_s: float, teams: tuple[int, int], validating: float = 97.0
+) -> Callable[[float], Frame]:
+    """Training and validation take turns, each with its own workers, which take so long until the first batch.
+
+    No workers are there for two seconds before each; as on a real machine they tell how old they are.
+    """
+    period_s = train_s + validate_s
+
+    def busy(t: float) -> float:
+        into_s = t % period_s
+        since_s = into_s if into_s < train_s else into_s - train_s
+        return 0.0 if since_s < start_s else 97.0 if into_s < train_s else validating
+
+    machine = Machine(gpu=sampled(busy))
+
+    def frame(t: float) -> Frame:
+        one, into_s, epoch = machine.frame(t), t % period_s, int(t // period_s)
+        validates = into_s >= train_s
+        since_s = into_s - train_s if validates else into_s
+        count = 0 if since_s < 2 else teams[validates]
+        first = 1000 + 50 * (2 * epoch + validates)
+        workers = tuple(replace(worker(first + n, since_s - 2.0), job="j", cpu_percent=20.0) for n in range(count))
+        return replace(one, processes=(one.processes[0], *workers))
+
+    return frame
+
+
+@pytest.mark.parametrize("teams", [(8, 4), (8, 8), (8, 0)])
+@pytest.mark.parametrize(
+    ("train_s", "validate_s", "start_s", "seconds", "severity"),
+    [
+        (60.0, 25.0, 5.0, 200, "warn"),
+        (90.0, 40.0, 12.0, 290, "warn"),
+        (60.0, 30.0, 15.0, 200, "warn"),
+        (25.0, 12.0, 3.5, 120, "warn"),
+        (400.0, 60.0, 3.0, 900, None),  # that is nothing
+    ],
+)
+def test_teams_that_take_turns_are_seen_whatever_their_sizes(
+    teams: tuple[int, int], train_s: float, validate_s: float, start_s: float, seconds: int, severity: str | None
+) -> None:
+    if not teams[1]:  # validation loads in its own process, at once
+        frame = epochs(train_s + validate_s, 0.0, start_s, teams)
+    else:
+        frame = epochs(train_s, validate_s, start_s, teams)
+    said = after(frame, round(1.4 * seconds), 1)
+    finding = found(said, "worker-respawn")
+    assert (finding and finding.severity) == severity
+    if finding:
+        starts = 2 if teams[1] else 1
+        assert finding.primary
+        assert finding.lost_share == pytest.approx(starts * start_s / (train_s + validate_s), rel=0.25)
+        assert finding.steps[0].command == "DataLoader(..., persistent_workers=True)"
+        if teams == (8, 4):
+            assert "8 and 4 workers" in finding.evidence[0].text or "4 and 8 workers" in finding.evidence[0].text
+    rules = {one.rule for one in said.findings if one.severity != "info"}
+    assert rules <= {"worker-respawn"}
+
+
+def test_the_end_of_the_first_epoch_is_no_trouble() -> None:
+    """Validation starts its workers, training starts its own again: once, as in an epoch of hours."""
+    frame = epochs(300.0, 30.0, 6.0, (8, 4))
+    said = after(lambda t: frame(t + 100), 320, 2)
+    assert found(said, "worker-respawn") is None
+    assert found(said, "gpu-bound-healthy") is not None
+
+
+def test_a_checkpoint_before_workers_start_is_not_their_cost() -> None:
+    frame = epochs(60.0, 0.0, 9.0, (8, 8))
+
+    def saves(t: float) -> Frame:
+        one = frame(t)
+        rate = 400e6 if 1.0 <= t % 60.0 < 6.0 else 900.0
+        workers = [replace(each, age_s=(each.age_s or 0.0) - 4.0) for each in one.processes[1:]]
+        there = [each for each in workers if (each.age_s or 0.0) >= 0]
+        return replace(one, processes=(replace(one.processes[0], write_chars_per_s=rate), *there))
+
+    said = after(saves, 400, 1)
+    saving, starting = (
+        next(one for one in (found(said, rule), found(said, "worker-respawn")) if one)
+        for rule in ("checkpoint-stall", "worker-respawn")
+    )
+    assert "checkpoint-stall" in (*saving.causes, saving.rule)
+    assert starting.rule == "worker-respawn"
+    texts = " ".join(item.text for item in (*saving.evidence, *starting.evidence))
+    assert "GPU idle 6." in texts or "GPU idle 5." in texts
+    assert "GPU idle 3." in texts or "GPU idle 2." in texts
 
 
 def test_worker_respawn_abstains_where_the_gpu_does_not_say_how_busy_it_is() -> None:

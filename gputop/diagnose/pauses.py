@@ -26,6 +26,7 @@ _KEPT = 256
 _WORK_S = 60.0  # of the time between pauses, for what is usual there
 _LEAST_WORK_S = 5.0  # of work, before which a pause is a start
 _UNSURE_S = 0.02  # by which the time of a sample may be told differently in two frames
+_APART_S = 1.0  # between the begin of a pause and new workers, that tells what was before them from what they cost
 _LONGEST_S = 2.5  # that one sample stands for
 
 Cause = Literal["save", "workers", "evaluation"]
@@ -48,7 +49,8 @@ class Pause:
     idle_s: float = 0.0  # seconds of GPU time lost, by how busy the GPUs are between pauses; parts of a sample too
     busy_s: float = 0.0  # seconds of GPU time used in it
     ended: bool = False
-    written: float = 0.0  # bytes its job wrote because of it
+    written: float = 0.0  # bytes its job wrote because of it: more than it writes all the time
+    written_s: float | None = None  # up to when
     between: float | None = None  # bytes a second that its job wrote before it
     settled: bool = False  # whether that is final
     born_s: float | None = None  # when new workers of a loader came in it, or right before
@@ -58,6 +60,20 @@ class Pause:
     def length_s(self) -> float:
         """For how long, from its first moment to its last."""
         return self.end_s - self.start_s
+
+    @property
+    def saving_s(self) -> float:
+        """GPU time lost in it before new workers came: a save before the next epoch begins is over by then."""
+        if self.born_s is None or self.born_s - self.start_s < _APART_S:
+            return self.idle_s
+        return self.idle_s * min(1.0, (self.born_s - self.start_s) / max(self.length_s, _APART_S))
+
+    @property
+    def starting_s(self) -> float:
+        """GPU time lost in it because of new workers: all of it, unless a checkpoint was written before they came."""
+        if self.born_s is None:
+            return 0.0
+        return self.idle_s - self.saving_s if self.cause == "save" else self.idle_s
 
     @property
     def percent(self) -> float:
@@ -75,6 +91,7 @@ class Pauses:
     idle_percent: float = IDLE_PERCENT
     share: float = 0.0
     least_s: float = LEAST_S
+    begun: bool = False  # whether it has worked: what comes before is a start
     known: deque[Pause] = field(default_factory=deque)
     first_s: float | None = None  # since when it is followed
     seen_s: float | None = None  # up to when
@@ -101,11 +118,19 @@ class Pauses:
         else:
             self._works(piece, piece.percent)
 
-    def lately(self, seconds: float) -> list[Pause]:
-        """Those that began in the last seconds."""
-        since_s = (self.seen_s or 0.0) - seconds
-        newest = takewhile(lambda one: one.start_s >= since_s, reversed(self.known))
+    @property
+    def now(self) -> Pause | None:
+        """The one that goes on."""
+        return self.known[-1] if self._open and self.known[-1].length_s >= self.least_s else None
+
+    def since(self, from_s: float) -> list[Pause]:
+        """Those that ended after a time, or go on."""
+        newest = takewhile(lambda one: one.end_s > from_s, reversed(self.known))
         return [one for one in newest if one.ended or one.length_s >= self.least_s][::-1]
+
+    def lately(self, seconds: float) -> list[Pause]:
+        """Those of the last seconds."""
+        return self.since((self.seen_s or 0.0) - seconds)
 
     def watched_s(self, seconds: float) -> float:
         """For how much of the last seconds it was followed."""
@@ -129,8 +154,8 @@ class Pauses:
         return mean, math.sqrt(square), known_s
 
     def _pause(self, piece: Piece, percent: float) -> None:
-        if not self._open and self._worked_s < _LEAST_WORK_S:
-            return  # it has not begun
+        if not self.begun:
+            return
         if not self._open:
             self._open, edge = True, self._edge
             edge_s = (edge.end_s - edge.start_s) * self._part(edge.percent or 0.0) if edge else 0.0
@@ -150,6 +175,7 @@ class Pauses:
     def _works(self, piece: Piece, percent: float) -> None:
         length_s = piece.end_s - piece.start_s
         self._worked_s += length_s
+        self.begun = self.begun or self._worked_s >= _LEAST_WORK_S
         if not self._open:
             self._run_s += length_s
             if self._edge is not None:

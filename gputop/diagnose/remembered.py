@@ -27,6 +27,7 @@ _TURNS_S, _TURNS_MOST, _TURNS_LEAST = 30.0, 200.0, 90  # of the sum in percent; 
 _FULLER = 1.15  # memory of the first GPU against any other
 _KEPT_S = 900.0  # notes of a rule about something that is gone
 _COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
+_BEGUN_S = 300.0  # age at which a trainer that was there before anybody looked has most likely begun to work
 _STARTS_S = 10.0  # to start costs more than anything later
 _RARE_S = 60.0  # between two frames: what is longer is a gap
 
@@ -228,6 +229,7 @@ class Remembered:
                 # it was there before anybody looked: it does what it does since it started
                 known.phase_s = now_s - (trainer.age_s or 0.0)
                 known.context_s = known.phase_s if trainer.gpus else None
+                known.pauses.begun = bool(trainer.gpus) and (trainer.age_s or 0.0) >= _BEGUN_S
         if known.context_s is None and trainer.gpus:
             known.context_s = now_s
         return known

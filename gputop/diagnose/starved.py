@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop import words
+from gputop.diagnose.features import WINDOW_S
 from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -12,6 +13,7 @@ from gputop.model import Role
 from gputop.words import amount
 
 EITHER = "waits for its main thread, which loads data or launches small kernels: from outside both look the same"
+_LEAST_S = 5.0  # between pauses, of the window
 _NAMED = "pt_data_w"  # how torch names a loader, from 2.5 on
 
 
@@ -19,7 +21,24 @@ def starved(view: View, trainer: Trainer) -> bool:
     """Whether the GPUs of a trainer run empty between its steps: their mean tells, whatever of it a sample shows."""
     if trainer.compiling or trainer.duty is None or trainer.duty < view.limit("starved.least"):
         return False
-    return view.below(trainer.duty, "starved.duty") and not shared(view, trainer)
+    return view.below(duty_between(view, trainer), "starved.duty") and not shared(view, trainer)
+
+
+def duty_between(view: View, trainer: Trainer) -> float | None:
+    """The share of time its GPUs are busy between pauses that a rule explains; None where little is between them.
+
+    While a checkpoint is written, or workers start, a GPU waits for no input.
+    """
+    seconds = max(1.0, min(WINDOW_S, trainer.phase_s))
+    since_s = view.frame.mono_s - seconds
+    explained = [one for one in view.pauses(trainer).since(since_s) if one.cause in ("save", "workers")]
+    if not explained or trainer.duty is None:
+        return trainer.duty
+    shares = [(one.end_s - max(since_s, one.start_s), one.percent / 100) for one in explained]
+    left_s = seconds - sum(length_s for length_s, _ in shares)
+    if left_s < _LEAST_S:
+        return None
+    return (trainer.duty * seconds - sum(length_s * busy for length_s, busy in shares)) / left_s
 
 
 def gaps(view: View, trainer: Trainer) -> bool:

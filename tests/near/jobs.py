@@ -34,8 +34,8 @@ def crowd_of(share: float) -> Scenario:
 
 
 def restarts(cost_s: float) -> Scenario:
-    """Loaders that come anew twice a minute, and cost so much each time."""
-    return turned("worker-respawn", dip=Dip(every_s=30, for_s=cost_s, respawn=True), duty=1.0, jitter=0.0)
+    """Loaders that come anew four times a minute, and cost so much each time."""
+    return turned("worker-respawn", dip=Dip(every_s=15, for_s=cost_s, respawn=True), duty=1.0, jitter=0.0)
 
 
 def first_gpu(skew: float) -> Scenario:

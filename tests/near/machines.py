@@ -59,8 +59,8 @@ def saving(written: float) -> Scenario:
 
 
 def pausing(idle_s: float) -> Scenario:
-    """Such a pause every minute, in which a checkpoint is written."""
-    return turned("checkpoint-stall", dip=Dip(every_s=60, for_s=idle_s, write_bytes=2e9))
+    """A pause four times a minute, in which a checkpoint is written."""
+    return turned("checkpoint-stall", dip=Dip(every_s=15, for_s=idle_s, write_bytes=2e9), duty=1.0, jitter=0.0)
 
 
 def shm(used: float) -> Scenario:

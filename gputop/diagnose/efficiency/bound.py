@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.diagnose.card import KEPT
 from gputop.diagnose.efficiency.chip import at_work, dram_of_top, duty, tensor_of_top
-from gputop.diagnose.finding import Finding, Step
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.pauses import Pause
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.units import ago
 
+_RECUR, _OFTEN = 2, 3  # pauses
 _BIGGER = (
     Step(text="nothing is urgent; what is left to win: mixed precision if it is off, torch.compile, a larger batch"),
     Step(text="Scale out to more GPUs with DDP; batch size and num_workers are per rank: divide them or scale the LR"),
@@ -30,11 +34,14 @@ _BIGGER = (
 def gpu_bound_healthy(view: View) -> Iterator[Finding]:
     """Busy without gaps, and a second signal says that it gets something done."""
     for trainer in view.trainers():
-        busy = view.mean(trainer, "busy_percent")
+        busy, sigma = _between(view, trainer)
         if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
             continue
-        if trainer.shape is not None and not view.below(trainer.shape.sigma, "sigma"):
+        if sigma is not None and not view.below(sigma, "sigma"):
             continue
+        paused = _paused(view, trainer)
+        if any(not view.below(one.value, "paused_percent") for one in paused):
+            continue  # it stops again and again: that is no healthy run, whatever it does in between
         if len(trainer.works_on) < len(trainer.gpus):
             continue  # it may be there to use them all
         kind = _kind(view, trainer)
@@ -47,12 +54,42 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
             evidence=(
                 duty(trainer, busy, view.limit("busy_percent")),
                 *at_work(trainer),
+                *paused,
             ),
             steps=_BIGGER,
             confidence=0.6 if trainer.sm is None else 0.8,
             healthy=True,
             lost_share=0.0,
         )
+
+
+def _between(view: View, trainer: Trainer) -> tuple[float | None, float | None]:
+    """How busy it is, percent, and how far samples are from that: between its pauses, where there are any."""
+    pauses, window_s = view.pauses(trainer), view.limit("window_s")
+    if pauses.now is not None and pauses.now.length_s >= view.limit("pause_s"):
+        return None, None
+    if not _counted(view, trainer, max(window_s, KEPT * trainer.spacing_s)):
+        return view.mean(trainer, "busy_percent"), None if trainer.shape is None else trainer.shape.sigma
+    mean, sigma, known_s = pauses.between(window_s)
+    return (mean, sigma) if known_s >= window_s / 2 else (None, None)
+
+
+def _counted(view: View, trainer: Trainer, seconds: float) -> list[Pause]:
+    """Its pauses, without the gaps between its steps."""
+    return [one for one in view.pauses(trainer).lately(seconds) if one.idle_s >= view.limit("checkpoint-stall.idle_s")]
+
+
+def _paused(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
+    """What pauses cost that come back: lately, or of a longer time. One alone, as after an epoch, is no trouble."""
+    pauses, limit = view.pauses(trainer), view.limit("paused_percent")
+    found = []
+    for seconds, least in ((view.limit("often_s"), _OFTEN), (view.limit("paused_s"), _RECUR)):
+        counted = _counted(view, trainer, seconds)
+        if len(counted) >= least:
+            lost, of = 100 * pauses.lost(counted, seconds), ago(pauses.watched_s(seconds))
+            text = f"{len(counted)} pauses took {lost:.1f} % of the last {of} (healthy < {limit:.0f} %)"
+            found.append(Evidence(text=text, value=lost, unit="%", limit=limit))
+    return tuple(found[-1:] if all((one.value or 0.0) < limit for one in found) else found)
 
 
 def _kind(view: View, trainer: Trainer) -> str | None:

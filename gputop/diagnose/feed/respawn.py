@@ -1,63 +1,96 @@
-"""A rule about loaders that are started anew for every epoch."""
+"""A rule about DataLoader workers that start again and again, and what the GPU loses each time."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gputop import units
-from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.pauses import Pause, Pauses
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import shared
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.model import Identity
+from gputop.model import Identity, Process, Role
 from gputop.words import amount
 
-_BEFORE_S, _AFTER_S = 1.0, 10.0  # of a restart: the seconds around it that it may have cost, too
-_KNOWN_S = 5.0  # of time between restarts, to know how busy the GPU is then
-_KEPT = 32
-_LOOKS = 2.2  # one that falls into the change lies between the last of the old and the first of the new; uneven ones
+_AROUND_S = 1.0  # of a start, in which the GPU's pause may end before it, or begin after it
+_LATE_S = 10.0  # by which a worker may be recognized later than it started
+_KEPT = 64
 
 
 @dataclass(slots=True)
-class Restarts:
-    """What is remembered of one trainer's loaders."""
+class Start:
+    """Workers that started together: a team."""
 
-    team: frozenset[Identity] = frozenset()
-    since_s: float = 0.0  # when it was seen first
-    seen_s: float = 0.0  # when all of the team were there last
-    between: frozenset[Identity] = frozenset()  # others that came since then
-    pending: tuple[float, float] | None = None  # a restart that is not weighed yet: from when until when
-    last_s: float | None = None  # the end of the one before it
-    cost: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_KEPT))  # (when, seconds lost)
+    from_s: float  # the start of the first, at the earliest
+    last_s: float  # and of the last, at the latest
+    parent: int | None
+    team: set[Identity]
+    cost_s: float = 0.0  # GPU time
+    settled: bool = False
 
-    def look(self, here: frozenset[Identity], now_s: float, within_s: float) -> tuple[float, float] | None:
-        """From when until when a team has been replaced by another of the same size, where it just has."""
-        if self.team and self.team <= here:  # another loader, of an evaluation, may come and go beside them
-            if now_s - self.since_s <= within_s:
-                self.team = here  # it was still growing
-            self.seen_s, self.between = now_s, frozenset()
-            return None
-        if not self.team or now_s - self.seen_s > within_s:
-            self._begin(here, now_s)
-            return None
-        self.between |= here - self.team
-        if len(here) != len(self.team) or here & self.team:
-            return None
-        # had others come and gone meanwhile, it was an evaluation with loaders of its own
-        again = (self.seen_s, now_s) if self.between <= here else None
-        self._begin(here, now_s)
-        return again
 
-    def _begin(self, team: frozenset[Identity], now_s: float) -> None:
-        self.team, self.since_s, self.seen_s, self.between = team, now_s, now_s, frozenset()
+@dataclass(slots=True)
+class Teams:
+    """When workers started, by the time at which each was born: how many they are and what comes between is free."""
+
+    first_s: float | None = None  # since when they are watched
+    looked_s: float = 0.0
+    here: frozenset[Identity] = frozenset()
+    starts: deque[Start] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+    def look(self, workers: Sequence[Process], now_s: float, within_s: float) -> None:
+        """Take in those that are there now."""
+        here = frozenset(one.identity for one in workers)
+        if self.first_s is None:
+            self.first_s = now_s
+        else:
+            since_s = now_s - self.looked_s
+            born = [(self._born(one, now_s, since_s), one) for one in workers if one.identity not in self.here]
+            for (from_s, until_s), one in sorted(born, key=lambda each: each[0]):
+                self._add(one, from_s, until_s, here, within_s)
+        self.here, self.looked_s = here, now_s
+
+    def _born(self, one: Process, now_s: float, since_s: float) -> tuple[float, float]:
+        """When it started, at the earliest and at the latest: an age that cannot be is none."""
+        if one.age_s is not None and one.age_s <= since_s + _LATE_S:
+            return now_s - one.age_s, now_s - one.age_s
+        return self.looked_s, now_s
+
+    def _add(self, one: Process, from_s: float, until_s: float, here: frozenset[Identity], within_s: float) -> None:
+        last = self.starts[-1] if self.starts else None
+        near = last is not None and from_s - last.last_s <= within_s
+        if last is not None and near and last.parent == one.parent_pid and last.team <= here:
+            last.last_s = max(last.last_s, until_s)
+            last.team.add(one.identity)
+        else:
+            self.starts.append(Start(from_s, until_s, one.parent_pid, {one.identity}))
+
+    def weigh(self, pauses: Pauses) -> None:
+        """Work out what each start cost: the pauses of the GPU around it, each counted once."""
+        for start in self.starts:
+            if start.settled:
+                continue
+            around = [one for one in reversed(pauses.known) if _touches(start, one)]
+            for one in around:
+                if one.born_s is None:
+                    one.born_s = start.from_s
+                    one.cause = one.cause or "workers"
+            start.cost_s = sum(one.starting_s for one in around if one.born_s == start.from_s)
+            over = (pauses.seen_s or 0.0) > start.last_s + 3 * _AROUND_S
+            start.settled = over and all(one.settled for one in around)
+
+
+def _touches(start: Start, one: Pause) -> bool:
+    return one.start_s <= start.last_s + _AROUND_S and one.end_s >= start.from_s - _AROUND_S
 
 
 @rule(
     "worker-respawn",
-    "Are loaders started anew for every epoch?",
+    "Are DataLoader workers started again for every epoch?",
     level=Level.STARVED,
     state="restarts",
     short="WAIT",
@@ -66,71 +99,73 @@ class Restarts:
     needs=("busy_percent",),
 )
 def worker_respawn(view: View) -> Iterator[Finding]:
-    """All of them vanish and as many others come, again and again, and the GPU waits for them each time."""
+    """New workers come again and again, for training or for validation, and the GPU waits while they start."""
     for trainer in view.trainers():
         notes = view.notes(trainer)
-        restarts: Restarts = notes.get("restarts") or notes.setdefault("restarts", Restarts())
-        if not trainer.loaders and not restarts.team:
-            continue
-        now_s = view.frame.mono_s
-        again = restarts.look(trainer.team, now_s, view.limit("within_s") + _LOOKS * view.stands_for_s)
-        pending = restarts.pending
-        if pending is not None and (again or now_s - pending[1] >= _AFTER_S):
-            _weigh(view, trainer, restarts, pending, again[0] if again else now_s)
-        restarts.pending = again or restarts.pending
-        if restarts.last_s is None or not view.knows(trainer, "duty"):
-            continue
-        if len(restarts.cost) >= view.limit("times") and not shared(view, trainer):
-            yield from _again(view, trainer, restarts)
+        teams: Teams = notes.get("teams") or notes.setdefault("teams", Teams())
+        workers = [process for process in trainer.tree if process.role is Role.LOADER]
+        teams.look(workers, view.frame.mono_s, view.limit("within_s"))
+        pauses = view.pauses(trainer)
+        teams.weigh(pauses)
+        since_s = view.frame.mono_s - view.limit("window_s")
+        starts = [one for one in teams.starts if one.from_s >= since_s]
+        if len(starts) >= view.limit("times") and view.knows(trainer, "duty") and not shared(view, trainer):
+            yield from _again(view, trainer, starts, pauses)
 
 
-def _weigh(view: View, trainer: Trainer, restarts: Restarts, restart: tuple[float, float], until_s: float) -> None:
-    """The seconds of GPU time that a restart cost: what the GPU was less busy around it than between restarts."""
-    (from_s, at_s), before_s, now_s = restart, restarts.last_s, view.frame.mono_s
-    restarts.last_s, restarts.pending = at_s, None
-    since_s = 60.0 if before_s is None else min(60.0, now_s - before_s)
-    values = view.history.values(trainer.key, "busy_percent", since_s)
-    values = values[: len(values) - round(now_s - until_s)]  # the next one has begun since
-    count = min(len(values), round(until_s - from_s + _BEFORE_S))
-    near = [value for value in values[len(values) - count :] if value is not None]
-    settled = 0 if before_s is None else round(_AFTER_S)
-    rest = [value for value in values[settled : len(values) - count] if value is not None]
-    usual = sum(rest) / len(rest) if len(rest) >= _KNOWN_S else trainer.shape.high if trainer.shape else 100.0
-    written = view.history.values(trainer.identity, "write_bytes_per_s", now_s - from_s + _BEFORE_S)
-    if not near or not usual or sum(value or 0.0 for value in written) >= view.limit("written_bytes"):
-        return  # a checkpoint, which is another rule's subject; what goes to new loaders is not for storage
-    restarts.cost.append((at_s, max(0.0, sum(1 - value / usual for value in near))))
-
-
-def _again(view: View, trainer: Trainer, restarts: Restarts) -> Iterator[Finding]:
-    times = [at_s for at_s, _ in restarts.cost]
-    every_s = (times[-1] - times[0]) / (len(times) - 1)
-    cost_s = sum(seconds for _, seconds in restarts.cost) / len(times)
-    if view.frame.mono_s - times[-1] > view.limit("late") * every_s or not view.above(cost_s, "cost_s"):
+def _again(view: View, trainer: Trainer, starts: Sequence[Start], pauses: Pauses) -> Iterator[Finding]:
+    now_s, times = view.frame.mono_s, len(starts)
+    every_s = (starts[-1].from_s - starts[0].from_s) / (times - 1)
+    cost_s = sum(one.cost_s for one in starts) / times
+    if now_s - starts[-1].from_s > view.limit("late") * every_s or not view.above(cost_s, "cost_s"):
         return
-    lost = min(1.0, cost_s / every_s)
+    early = times <= view.limit("times")
+    if early:  # how often they come is not known: what they took of all that was seen is
+        lost = times * cost_s / max(every_s, pauses.watched_s(view.limit("window_s")))
+    else:
+        lost = sum(one.cost_s for one in starts[1:]) / (now_s - starts[0].from_s)
+    # the first epoch is over, and so is its validation: that alone is no trouble
+    if not view.above(lost, "lost" if times <= view.limit("times") + 1 else "least_lost"):
+        return
     yield view.found(
         trainer,
-        "warn" if lost >= view.limit("lost") else "info",
-        "starts its loaders anew again and again: every epoch, or for an evaluation",
+        "info" if early else _severity(view, lost),
+        f"restarts its DataLoader workers every {units.ago(round(every_s))} and waits for them",
         evidence=(
             Evidence(
-                text=f"{amount(len(restarts.team), 'loader')} replaced {len(times)} times,"
-                f" every {units.ago(round(every_s))}",
-                value=float(len(times)),
+                text=f"{_sizes(starts)} started {times} times, every {units.ago(round(every_s))}",
+                value=float(times),
                 limit=view.limit("times"),
             ),
             Evidence(
-                text=f"the GPU loses {cost_s:.1f} s each time ({100 * lost:.0f} %)",
+                text=f"GPU idle {cost_s:.1f} s per start: {100 * lost:.1f} % of GPU time lost"
+                f" (tolerable < {100 * view.limit('lost'):.0f} %)",
                 value=100 * lost,
                 unit="%",
                 limit=100 * view.limit("lost"),
             ),
         ),
-        steps=(
-            Step(text="keep them for the next epoch", command="DataLoader(..., persistent_workers=True)"),
-            Step(text="open large files and indexes in the loaders lazily: what is pickled to them is sent each time"),
-        ),
-        confidence=0.9 if every_s > _BEFORE_S + view.stands_for_s + _AFTER_S + _KNOWN_S else 0.75,
+        steps=tuple(_steps(starts)),
+        confidence=0.65 if early else 0.9 if every_s > 5 * _AROUND_S + 2 * view.stands_for_s else 0.75,
         lost_share=lost,
     )
+
+
+def _severity(view: View, lost: float) -> Severity:
+    if lost >= view.limit("engine.lost_crit"):
+        return "crit"
+    return "warn" if lost >= view.limit("lost") else "info"
+
+
+def _sizes(starts: Iterable[Start]) -> str:
+    """`8 workers`, or `8 and 4 workers` where training and validation have their own."""
+    *most, last = dict.fromkeys(len(one.team) for one in starts)
+    return f"{', '.join(map(str, most))} and {last} workers" if most else amount(last, "worker")
+
+
+def _steps(starts: Sequence[Start]) -> Iterator[Step]:
+    several = len({len(one.team) for one in starts}) > 1
+    which = " of training and of validation" if several else ""
+    yield Step(text=f"Keep the workers{which} between epochs", command="DataLoader(..., persistent_workers=True)")
+    yield Step(text="Create each DataLoader once, before the epoch loop, not in it")
+    yield Step(text="Open large files and indexes in the worker on first use: what the dataset holds is sent to each")

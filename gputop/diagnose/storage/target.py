@@ -6,9 +6,9 @@ import math
 from itertools import takewhile
 from typing import NamedTuple
 
+from gputop.diagnose.pauses import Pause, Pauses
 from gputop.diagnose.storage.advice import on
-from gputop.diagnose.storage.pauses import Pause, Pauses
-from gputop.diagnose.storage.saves import saved
+from gputop.diagnose.storage.saves import settle
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Mount
@@ -26,9 +26,9 @@ class Target(NamedTuple):
 
 def target(view: View, trainer: Trainer) -> Target | None:
     """It, as long as it is mounted; None where none was seen, or nothing tells where it went."""
-    pauses: Pauses | None = view.notes(trainer, of="checkpoint-stall").get("pauses")
-    notes = view.notes(trainer)
-    newest = _newest(view, pauses, notes.get("start_s", -math.inf)) if pauses else None
+    pauses, notes = view.pauses(trainer), view.notes(trainer)
+    settle(view, trainer, pauses)
+    newest = _newest(view, pauses, notes.get("start_s", -math.inf))
     if newest is not None:
         notes["start_s"] = newest.start_s
         path = _path(view, newest)
@@ -42,7 +42,7 @@ def _newest(view: View, pauses: Pauses, after_s: float) -> Pause | None:
     """The last checkpoint that is written, of those that began after a time: work may have paused again since."""
     now_s = view.frame.mono_s
     lately = takewhile(lambda one: one.start_s > after_s and one.end_s > now_s - _LATELY_S, reversed(pauses.known))
-    return next((one for one in lately if now_s - one.end_s > pauses.lag_s + 1 and saved(view, pauses, one)), None)
+    return next((one for one in lately if one.settled and one.cause == "save"), None)
 
 
 def _path(view: View, one: Pause) -> str | None:

@@ -1,0 +1,73 @@
+"""What pauses that come back mean for other rules: no healthy run, and no input that is too slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gputop.diagnose.engine import Verdict
+from tests.judged import Machine, found, judged, sampled
+
+CALM = {"main_thread_percent": 30.0, "cpu_percent": 30.0}
+
+
+def stops(every_s: float, for_s: float, first_s: float = 0.0) -> Callable[[float], float]:
+    return lambda t: 0.0 if t >= first_s and (t - first_s) % every_s < for_s else 97.0
+
+
+def healthy(said: Verdict) -> bool:
+    return any(one.healthy for one in said.findings)
+
+
+def looks(machine: Machine, seconds: int, each_s: int = 2) -> list[tuple[float, Verdict]]:
+    return [(frame.wall_s, said) for frame, said in judged(machine.frame(float(t)) for t in range(0, seconds, each_s))]
+
+
+@pytest.mark.parametrize("each_s", [1, 2])
+@pytest.mark.parametrize(("every_s", "for_s"), [(300.0, 42.0), (100.0, 14.0), (57.0, 8.0), (14.0, 2.0), (4.0, 0.6)])
+def test_a_run_that_loses_a_seventh_of_its_time_to_pauses_is_never_healthy(
+    every_s: float, for_s: float, each_s: int
+) -> None:
+    machine = Machine(gpu=sampled(stops(every_s, for_s, 60.0), each_s), trainer=CALM)
+    seen = looks(machine, round(60 + 3.9 * max(every_s, 70)), each_s)
+    settled_s = 60 + max(45.0, 1.2 * every_s) + 60  # they are known to come back, and what was said before has left
+    assert not [at_s for at_s, said in seen if at_s > settled_s and healthy(said)]
+
+
+@pytest.mark.parametrize("dials", [sampled, lambda busy: {"busy_percent": busy}], ids=["samples", "seconds"])
+@pytest.mark.parametrize("for_s", [2.0, 8.0, 24.0])
+def test_one_pause_leaves_a_run_healthy(
+    for_s: float, dials: Callable[[Callable[[float], float]], dict[str, object]]
+) -> None:
+    """The end of an epoch, or one checkpoint."""
+    machine = Machine(gpu=dials(stops(1e6, for_s, 200.0)))
+    seen = looks(machine, 420, 1)
+    assert all(healthy(said) for at_s, said in seen if at_s > 150)
+    assert not [one for _, said in seen for one in said.findings if one.severity != "info"]
+
+
+def test_a_healthy_run_tells_what_its_pauses_cost() -> None:
+    said = Machine(gpu=sampled(stops(120.0, 3.0, 60.0))).verdict(500, 1)
+    finding = found(said, "gpu-bound-healthy")
+    assert finding is not None
+    assert finding.evidence[-1].text.startswith("4 pauses took 2.4 % of the last 8m")
+
+
+def test_a_gpu_that_never_works_again_is_not_healthy_for_long() -> None:
+    machine = Machine(gpu=sampled(lambda t: 97.0 if t < 200 else 0.0))
+    assert not healthy(looks(machine, 270)[-1][1])
+
+
+@pytest.mark.parametrize("lasts", [7, 12, 16])
+def test_who_writes_a_checkpoint_or_starts_workers_waits_for_no_input(lasts: int) -> None:
+    def saves(t: float) -> bool:
+        return t >= 60 and (t - 60) % 40 < lasts
+
+    machine = Machine(
+        gpu={"busy_percent": lambda t: 0.0 if saves(t) else 97.0},
+        trainer=CALM | {"write_chars_per_s": lambda t: 2e8 if saves(t) else 900.0},
+    )
+    seen = looks(machine, 400, 1)
+    told = {one.rule for at_s, said in seen for one in said.findings if one.severity != "info" and at_s > 150}
+    assert told == {"checkpoint-stall"}
