@@ -36,6 +36,7 @@ class Kernel:
     sys_root: str = "/sys"
     shm: str = "/dev/shm"
     read: Read = read_file
+    listed: Callable[[str], list[str]] = os.listdir
 
     def proc(self, name: str) -> bytes:
         """A file of /proc; OSError where there is none."""
@@ -61,15 +62,14 @@ class Kernel:
 
     def names(self, name: str) -> tuple[str, ...]:
         """What a folder of /sys holds, sorted; nothing where it is not there."""
-        return _names(f"{self.sys_root}/{name}")
+        return self._names(f"{self.sys_root}/{name}")
 
     def proc_names(self, name: str) -> tuple[str, ...]:
         """The same of a folder of /proc."""
-        return _names(f"{self.proc_root}/{name}")
+        return self._names(f"{self.proc_root}/{name}")
 
-
-def _names(folder: str) -> tuple[str, ...]:
-    try:
-        return tuple(sorted(os.listdir(folder)))
-    except OSError:
-        return ()
+    def _names(self, folder: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(self.listed(folder)))
+        except OSError:
+            return ()
