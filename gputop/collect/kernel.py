@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 from gputop.collect.files import slurp_all, why
+from gputop.collect.gate import NoAnswer
 from gputop.declare import record
 from gputop.model import Reason
 from gputop.safe.text import decode
@@ -50,6 +51,8 @@ class Kernel:
         """The clean text of a small file of /sys; None where it has none."""
         try:
             return decode(self.sys(name).strip(), 256) or None
+        except NoAnswer:
+            raise
         except OSError:
             return None
 
@@ -57,6 +60,8 @@ class Kernel:
         """The number a small file of /sys holds; None where it holds none, or is not there."""
         try:
             return int(self.sys(name))
+        except NoAnswer:
+            raise
         except (OSError, ValueError):
             return None
 

@@ -14,7 +14,8 @@ from gputop import units
 from gputop.collect.gpus import GpuLane
 from gputop.collect.host.reader import HostReader
 from gputop.collect.jobs.memory import Jobs
-from gputop.collect.lane import Lane, pause
+from gputop.collect.lane import pause
+from gputop.collect.processes.lane import ProcessLane
 from gputop.collect.processes.names import Names
 from gputop.collect.processes.reader import ProcessReader, ProcessTable, with_shares
 from gputop.model import Detail, Frame, Identity, Missing, Note
@@ -59,7 +60,7 @@ class Live:
         self._clock, self._cpu_clock = clock, cpu_clock  # of what this program costs
         self._names = Names(proc)
         self._reader = ProcessReader(proc, names=self._names, sys=sys)
-        self._processes = Lane("processes", self._read_processes, ProcessTable.EMPTY)
+        self._processes = ProcessLane(self._reader, self._read_processes)
         self._host = HostReader(proc, sys)
         self._jobs = Jobs()
         self._spent: tuple[float, float] | None = None  # at the last frame: the time, and CPU time so far
@@ -110,7 +111,7 @@ class Live:
         # late: nobody looks into a process before the first frame
         from gputop.collect.details.inspector import Inspector
 
-        return Inspector(lambda: self._processes.latest.processes)
+        return Inspector(lambda: self._processes.latest().processes)
 
     def _read_processes(self) -> ProcessTable:
         return self._reader.read(self._gpus.latest().shares, self.interest)
@@ -127,7 +128,7 @@ class Live:
 
     def _compose(self, now_s: float, late_s: float) -> Frame:
         driver, hosted = self._gpus.latest(now_s), self._host.latest()
-        table = with_shares(self._processes.latest, driver.shares, driver.taken_s)
+        table = with_shares(self._processes.latest(), driver.shares, driver.taken_s)
         processes, found = self._jobs.of(table.processes, tuple(gpu.uuid for gpu in driver.gpus))
         return Frame(
             wall_s=time.time(),
@@ -162,6 +163,8 @@ class Live:
                 yield Note(subject="monitor", key=f"{name}-failed", text=text)
         if hangs := self._host.hangs():
             yield hanging("host", hangs)
+        if hangs := [*self._processes.hangs(), *self._names.hangs()]:
+            yield hanging("processes", hangs)
 
 
 def hanging(subject: Literal["host", "processes"], hangs: Sequence[tuple[str, float]]) -> Note:

@@ -236,7 +236,8 @@ def _unknown(value: Any) -> Any:
 def _bare(part: Any) -> Any:
     if not isinstance(part, _PARTS):
         return None
-    nothing: Any = {metric.name: None for metric in metrics(type(part))}
+    owner: Any = type(part)
+    nothing: Any = {metric.name: None for metric in metrics(owner)}
     return replace(part, **nothing)
 
 
