@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from threading import Event
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from gputop import units
 from gputop.collect.gpus import GpuLane
@@ -144,7 +144,7 @@ class Live:
             processes=processes,
             jobs=found,
             cgroups=table.cgroups,
-            notes=(*driver.notes, *table.notes, *self._broken()),
+            notes=(*driver.notes, *self._broken(), *table.notes),
             viewer_uid=os.geteuid(),
             late_s=late_s,
             cost_percent=self._cost_percent(),
@@ -161,20 +161,18 @@ class Live:
             if problem:
                 text = f"{name} could not be read: {clean(problem)}"
                 yield Note(subject="monitor", key=f"{name}-failed", text=text)
-        if hangs := self._host.hangs():
-            yield hanging("host", hangs)
-        if hangs := [*self._processes.hangs(), *self._names.hangs()]:
-            yield hanging("processes", hangs)
+        if hangs := [*self._host.hangs(), *self._processes.hangs(), *self._names.hangs()]:
+            yield hanging(hangs)
 
 
-def hanging(subject: Literal["host", "processes"], hangs: Sequence[tuple[str, float]]) -> Note:
+def hanging(hangs: Sequence[tuple[str, float]]) -> Note:
     """Files and mounts that do not answer, and for how long."""
     longest = sorted(hangs, key=lambda hang: -hang[1])
     named = ", ".join(f"{place} ({units.ago(seconds)})" for place, seconds in longest[:MOST_NAMED])
     more = f" and {len(hangs) - MOST_NAMED} more" if len(hangs) > MOST_NAMED else ""
     return Note(
-        subject=subject,
-        key=f"{subject}-hangs",
+        subject="host",
+        key="not-answering",
         text=f"Not answering: {named}{more}",
         help=("Metrics that are read from there are unknown (·) until it answers. All others are current.",),
     )

@@ -84,8 +84,8 @@ class Questions(Generic[T]):
                 question.answer = self._ask(key)
             except OSError as error:
                 question.answer = error
-            except ValueError as error:  # a path or a text that is none
-                question.answer = OSError(errno.EINVAL, str(error))
+            except Exception as error:  # what nobody foresaw costs this answer only
+                question.answer = OSError(errno.EIO, f"{type(error).__name__}: {error}")
             question.answered.set()
 
         try:

@@ -51,10 +51,16 @@ class Mounts:
     )
     every_s = 0.0
 
-    def __init__(self, kernel: Kernel, lustre: Lustre | None = None, sizes: Questions[Size] | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        lustre: Lustre | None = None,
+        sizes: Questions[Size] | None = None,
+        folders: Questions[bool] | None = None,
+    ) -> None:
         self._kernel = kernel
         self._sizes = sizes or Questions(size_of)
-        self._folders = Questions(is_folder, every_s=_FOLDERS_EVERY_S)
+        self._folders = folders or Questions(is_folder, every_s=_FOLDERS_EVERY_S)
         self._nfs, self._lustre = Nfs(), lustre or Lustre(kernel)
         self._mounts: tuple[Mounted, ...] = ()
         self._looked_s = -inf
