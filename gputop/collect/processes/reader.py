@@ -221,7 +221,7 @@ class ProcessReader:
         seen = self._seen.pop(pid, None)
         if seen is not None:
             seen.gone = True
-            seen.end()
+            seen.leave()
             self._tracked.pop(pid, None)
             self._names.forget(seen.identity)
             self._tree_changed = True

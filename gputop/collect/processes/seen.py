@@ -114,12 +114,8 @@ class Seen:
         return self.followed
 
     def leave(self) -> None:
-        """Forget what is only read of processes that are followed closely."""
+        """Forget what is only read of processes that are followed closely; no file of it stays open."""
         self._still = 0
-        self.end()
-
-    def end(self) -> None:
-        """It is gone: no file of it stays open."""
         if self.followed is not None:
             self.followed.close()
             self.followed = None
