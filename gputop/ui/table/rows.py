@@ -36,7 +36,7 @@ def header(places: Sequence[Place], view: View, width: int, look: Look) -> Strip
 
 def texts(row: Row, places: Sequence[Place], state: State | None = None) -> tuple[str, ...]:
     """What the line says, cell by cell; `state` is what stands at its end."""
-    figures, taken = row.figures, 2 + draw.cells(_ending(state))
+    figures, taken = row.figures, 2 + (draw.cells(_ending(state)) if state and state.sign else 0)
     return tuple(
         _wording(row, place.width - taken) if place.column.id == "command"
         else place.column.text(figures) if figures.count or place.column.id in _NAMES
@@ -75,6 +75,8 @@ def line(
             _name(drawn, row, place, look, even, tagged, marked)
         elif column.id == "command":
             ending = _ending(state, look)
+            if state and not state.sign and draw.cells([Run(text), *ending]) > place.width - 2:
+                ending = []  # its GPUs' rows say so, too
             room = max(0, place.width - 2 - draw.cells(ending))
             drawn.to(place.left + 1).add(draw.cut(text[shift:], room, more), token)
             drawn.runs(run._replace(token="text") if even else run for run in ending)
@@ -90,9 +92,11 @@ def line(
 
 
 def _ending(state: State | None, look: Look | None = None) -> list[Run]:
-    """What the rules say of a line that is in trouble."""
-    if state is None or not state.sign:
+    """What the rules say of a line that is in trouble, or that has no verdict yet."""
+    if state is None:
         return []
+    if not state.sign:
+        return [Run("   "), Run(state.word, state.token)] if state.token == "dim" else []
     sign = getattr(look.glyphs if look else UNICODE, state.sign)
     return [Run("   "), Run(f"{sign} {state.word}", state.token, True)]
 
