@@ -108,7 +108,7 @@ def _about(finding: Finding, job: str, identities: set[Identity], gpus: Sequence
     subject = finding.subject
     if subject.kind == "host" and not subject.processes:
         return False
-    return subject.job == job or names(subject, identities, gpus)
+    return job in subject.job_keys or names(subject, identities, gpus)
 
 
 _ORDER: tuple[Word, ...] = ("judging", "unknown", "healthy")

@@ -122,7 +122,7 @@ def standing(scene: Scene, width: int, most: int | None = None, *, due: bool | N
 def _tells(finding: Finding, one: JobState) -> bool:
     """Whether a finding that is told has what there is to say of a job."""
     subject = finding.subject
-    of_it = subject.job == one.key or names(subject, one.processes, one.gpus)
+    of_it = one.key in subject.job_keys or names(subject, one.processes, one.gpus)
     return of_it and (one.state == "found" if not finding.healthy else one.state == "healthy")
 
 
