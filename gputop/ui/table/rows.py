@@ -11,6 +11,7 @@ from gputop.ui import draw
 from gputop.ui.draw import Line, Run
 from gputop.ui.gpus.state import State
 from gputop.ui.look import UNICODE, Ground, Look, Token
+from gputop.ui.table.columns import Column
 from gputop.ui.table.places import Place
 from gputop.ui.table.row import Row
 from gputop.ui.table.tree import View
@@ -86,9 +87,23 @@ def line(
             )
         else:
             cell: Token = "dim" if text in _NOTHING and column.id != "gpu" and not even else token
-            drawn.to(place.left + place.width - len(text)).add(text, cell)
+            short, said = _alarm(column, row, text, place.width, look), text
+            if short:
+                said, cell = short.text, "text" if even else short.token
+            drawn.to(place.left + place.width - len(said)).add(said, cell, bold=bool(short))
     last = places[-1]
     return drawn.strip(last.left + last.width)
+
+
+def _alarm(column: Column, row: Row, text: str, width: int, look: Look) -> Run | None:
+    """The cell of a process that is short of something: with a sign where there is room for it."""
+    value = column.value(row.figures) if column.levels and text not in _NOTHING else None
+    if not column.levels or not isinstance(value, int | float) or row.context:
+        return None
+    (said,) = draw.alarmed(text, value, column.levels, look)
+    if not said.bold:
+        return None
+    return said if len(said.text) < width else said._replace(text=text)
 
 
 def _ending(state: State | None, look: Look | None = None) -> list[Run]:
