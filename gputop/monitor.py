@@ -19,6 +19,7 @@ from gputop.source import Remembering, Seekable, Source, Staged
 if TYPE_CHECKING:
     from gputop import thresholds
     from gputop.diagnose.engine import Engine
+    from gputop.diagnose.state import JobState
     from gputop.diagnose.told import Said
 
 
@@ -30,6 +31,8 @@ class Update:
     findings: tuple[Finding, ...] = ()
     abstained: tuple[Abstained, ...] = ()
     classes: tuple[Class, ...] = ()
+    jobs: tuple[JobState, ...] = ()
+    host: JobState | None = None
     last_job: Ended | None = None
 
 
@@ -99,6 +102,8 @@ class Monitor:
             findings=said.findings,
             abstained=said.abstained,
             classes=said.classes,
+            jobs=said.jobs,
+            host=said.host,
             last_job=self._departures.last,
         )
 

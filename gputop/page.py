@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from gputop.declare import record
@@ -53,6 +53,7 @@ class Page:
 
     title: str
     about: str = ""
+    before: tuple[Table, ...] = ()  # what stands above all words
     heading: str = "What it says"  # above the words and the points
     words: tuple[str, ...] = ()  # whole sentences
     points: tuple[Point, ...] = ()
@@ -80,6 +81,8 @@ def _text(page: Page) -> Iterator[str]:
     yield page.title
     if page.about:
         yield from _wrapped(page.about, "")
+    for table in page.before:
+        yield from ("", *(_said(table) if table.spoken else _aligned(table)))
     if page.words or page.points:
         yield ""
         yield page.heading
@@ -141,6 +144,7 @@ def _markdown(page: Page) -> Iterator[str]:
     yield f"# {_escaped(page.title)}"
     if page.about:
         yield from ("", _escaped(page.about))
+    yield from _tables(page.before)
     if page.words or page.points:
         yield from ("", f"## {page.heading}", "")
     if page.words:
@@ -159,13 +163,17 @@ def _markdown(page: Page) -> Iterator[str]:
             yield f"  * {_escaped(point.choice)}"
         if point.reading:
             yield f"  * read: {', '.join(f'[{_escaped(title)}]({address})' for title, address in point.reading)}"
-    for table in page.tables:
+    yield from _tables(page.tables)
+    if page.notes:
+        yield ""
+        for note in page.notes:
+            yield f"Note: {_escaped(note)}"
+
+
+def _tables(tables: Sequence[Table]) -> Iterator[str]:
+    for table in tables:
         yield from ("", f"## {_escaped(table.title)}", "")
         yield f"| {' | '.join(map(_escaped, table.head))} |"
         yield f"| --- |{(' --- |' if table.spoken else ' ---: |') * (len(table.head) - 1)}"
         for row in table.rows:
             yield f"| {' | '.join(map(_escaped, row))} |"
-    if page.notes:
-        yield ""
-        for note in page.notes:
-            yield f"Note: {_escaped(note)}"

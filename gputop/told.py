@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import units, words
 from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
+from gputop.diagnose.finding import LIKELY, POSSIBLE
 from gputop.model import Frame, Identity, Job, Process
 from gputop.safe.text import clean
 
+if TYPE_CHECKING:
+    from gputop.diagnose.state import JobState
+
 LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
-LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so
+NO_JOB = "no job is running on the GPUs"
+STATES = ("found", "judging", "unknown", "healthy")  # what asks for attention first
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?")
 _LONGER = re.compile(r"[\w.]\d")  # behind what looks like a number: a version or a name
 _TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
@@ -89,6 +94,29 @@ def gpus(uuids: Sequence[str], frame: Frame) -> str:
     found = frame.by_uuid
     names = [found[uuid].index if uuid in found else clean(uuid, 12) for uuid in uuids]
     return f"GPU {words.numbers(names)}" if names else ""
+
+
+def titled(one: JobState, frame: Frame) -> str:
+    """The name of a job, or of another user of GPUs, with what tells it from others of this name."""
+    numbered = gpus(one.gpus, frame)
+    aside = ", ".join(part for part in (clean(one.user or "", _LONGEST), numbered) if part and part != one.name)
+    return f"{clean(one.name, _LONGEST)}{f' ({aside})' if aside else ''}"
+
+
+def standing(one: JobState, frame: Frame) -> str:
+    """The state of a job and why, as one line."""
+    return f"{titled(one, frame)}: {one.state}: {clean(one.why)}"
+
+
+def counted(jobs: Sequence[JobState]) -> str:
+    """How many jobs are in which state: `2 jobs healthy`, `3 jobs: 1 healthy, 2 judging`."""
+    due = [one for one in jobs if one.due]
+    if not due:
+        return NO_JOB
+    by = {state: count for state in STATES if (count := sum(one.state == state for one in due))}
+    if len(by) == 1:
+        return f"{words.amount(len(due), 'job')} {next(iter(by))}"
+    return f"{words.amount(len(due), 'job')}: {', '.join(f'{count} {state}' for state, count in by.items())}"
 
 
 def severity(finding: Finding) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gputop.diagnose import Abstained, Class, Evidence, Finding, Step, Subject
-from gputop.model import Frame, Missing
+from gputop.diagnose.state import JobState
+from gputop.model import Frame, Job, Missing
 from gputop.monitor import Update
 from gputop.ui.advice.pane import advice
 from gputop.ui.advice.scene import Scene
@@ -91,7 +93,21 @@ def update(*findings: Finding, shown: Frame | None = None) -> Update:
         Class(pid=job.ranks[0].pid, name="large/simple", margin=0.3, path=path, regime="compute-bound")
         for job in shown.jobs[:1]
     ]
-    return Update(frame=shown, findings=findings, abstained=(silent,), classes=tuple(kinds))
+    of = tuple(state_of(job, findings, shown) for job in shown.jobs)
+    machine = JobState(key="host", name=shown.hostname, state="healthy", why="CPU 40 % in use", due=False)
+    return Update(frame=shown, findings=findings, abstained=(silent,), classes=tuple(kinds), jobs=of, host=machine)
+
+
+def state_of(job: Job, findings: Sequence[Finding], shown: Frame) -> JobState:
+    """What these findings make of a job, as the engine would have it."""
+    gpus = tuple(share.uuid for one in job.ranks for share in shown.by_identity[one].gpus)
+    about = [one for one in findings if one.subject.job == job.key or {*one.subject.gpus} & {*gpus}]
+    base: dict[str, Any] = {"key": job.key, "name": job.name, "user": job.user, "gpus": gpus, "processes": job.ranks}
+    if bad := next((one for one in about if not one.healthy), None):
+        return JobState(**base, state="found", why=bad.headline)
+    if well := next((one for one in about if one.healthy), None):
+        return JobState(**base, state="healthy", why=well.headline)
+    return JobState(**base, state="judging", judged_in_s=20.0, why="GPU busy 33 % so far, 40 of 60 s")
 
 
 def sheet(told: Update) -> Sheet:

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from gputop.export import codec
+from gputop.model import Frame
+from tests.diagnosed import Recorded
 from tests.fakenvml import Fake, NoCompiler
 from tests.fakenvml.remote import Remote
 from tests.faults import Matrix
@@ -81,3 +84,16 @@ def ask(fake: Fake) -> Iterator[Remote]:
     """A program with the real nvidia-ml-py under that driver."""
     with Remote(fake) as ask:
         yield ask
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Recorded:
+    """Writes down so many seconds of a machine; the path."""
+
+    def record(frame: Callable[[float], Frame], seconds: int = 120) -> str:
+        lines = [codec.header("node07"), *(codec.frame_line(frame(float(t))) for t in range(seconds))]
+        path = tmp_path / "run.jsonl"
+        path.write_text("".join(map(codec.line, lines)))
+        return str(path)
+
+    return record

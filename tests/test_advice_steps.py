@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gputop.diagnose import Step, Subject
@@ -17,7 +19,7 @@ LONG = Step(text="see what it does besides training", command=f"perf stat {'-e c
 
 
 def pane(step: Step, height: int, width: int = 80) -> list[str]:
-    told = update(found(subject=Subject(kind="host"), steps=(step,)), hot())
+    told = replace(update(found(subject=Subject(kind="host"), steps=(step,)), hot()), jobs=())
     scene = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES)
     return [strip.text.rstrip() for strip in compact.pane(scene, width, height)]
 

@@ -79,7 +79,7 @@ def test_demos_are_listed_with_a_line_each() -> None:
 def test_json_is_one_object(source: str) -> None:
     done = run("--json", "--no-nvml", "--source", source)
     assert done.returncode == 0, done.stderr
-    assert list(json.loads(done.stdout)) == ["version", "frame", "findings", "abstained"]
+    assert list(json.loads(done.stdout)) == ["version", "frame", "findings", "abstained", "jobs", "host_state"]
 
 
 def test_jsonl_is_a_line_each() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,9 +21,9 @@ from gputop.cli import COMMANDS
 from gputop.cli.diagnose import ACTIONS, Look
 from gputop.demo.bystanders import hide
 from gputop.diagnose.rules import RULES
-from gputop.export import codec
 from gputop.model import Frame, Note
 from gputop.monitor import Update
+from tests.diagnosed import FEW, Recorded, diagnose, gputop
 from tests.fakenvml import Fake, NoCompiler
 from tests.judged import Machine, refused
 from tests.score.disturbed import STRANGER, no_units
@@ -30,40 +31,10 @@ from tests.watching import running
 
 pytestmark = pytest.mark.waits
 
-FEW = Machine(
-    gpu={"busy_percent": 55.0},
-    trainer={"cpu_percent": 20.0, "main_thread_percent": 20.0},
-    loader={"cpu_percent": 97.0},
-    loaders=2,
-)
 FINDING = [
     "rule", "severity", "healthy", "primary", "causes", "confidence", "grade", "subject", "headline", "evidence",
     "steps", "since_s", "lost_share", "state",
 ]  # fmt: skip
-Recorded = Callable[..., str]
-
-
-def diagnose(*args: str, **how: Any) -> subprocess.CompletedProcess[str]:
-    return gputop("diagnose", *args, **how)
-
-
-def gputop(*args: str, **how: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gputop", *args]
-    env = {**os.environ, "TZ": "UTC", "PYTHONUTF8": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env, **how)
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> Recorded:
-    """Writes down so many seconds of a machine; the path."""
-
-    def record(frame: Callable[[float], Frame], seconds: int = 120) -> str:
-        lines = [codec.header("node07"), *(codec.frame_line(frame(float(t))) for t in range(seconds))]
-        path = tmp_path / "run.jsonl"
-        path.write_text("".join(map(codec.line, lines)))
-        return str(path)
-
-    return record
 
 
 @pytest.mark.parametrize(("busy", "code"), [(97.0, 0), (55.0, 1), (40.0, 2)])
@@ -72,7 +43,17 @@ def test_the_exit_code_says_how_bad_it_is(recorded: Recorded, busy: float, code:
     done = diagnose("--json", "--source", recorded(machine.frame))
     assert (done.returncode, done.stderr) == (code, "")
     told = json.loads(done.stdout)
-    assert list(told) == ["version", "gputop", "host", "seconds", "findings", "abstained", "classes"]
+    assert list(told) == [
+        "version",
+        "gputop",
+        "host",
+        "seconds",
+        "findings",
+        "abstained",
+        "classes",
+        "jobs",
+        "host_state",
+    ]
     assert (told["version"], told["host"], told["seconds"]) == (1, "h", 120)
     first = told["findings"][0]
     assert list(first) == FINDING
@@ -136,9 +117,13 @@ def test_too_little_is_not_called_healthy_and_a_stream_is_read_to_its_end(record
     with Path(recorded(Machine().frame, 20)).open() as stream:
         short = diagnose("--source", "-", stdin=stream)
     assert short.returncode == 3
-    assert short.stderr == "gputop: 20 s are too few to judge: rules look back half a minute\n"
-    assert "nothing is wrong" not in short.stdout
+    assert short.stderr == (
+        "gputop: 20 s are too few to judge: rules look back half a minute\n"
+        "gputop: j (GPU 0): judging: GPU busy 97 % so far, 18 of 60 s\n"
+    )
+    assert "healthy" not in short.stdout
     assert short.stdout.count("20 s are too few to judge") == 2
+    assert "j (GPU 0)  judging: GPU busy 97 % so far, 18 of 60 s" in short.stdout
     with Path(recorded(FEW.frame)).open() as stream:
         assert diagnose("--source", "-", stdin=stream).returncode == 1
 
@@ -211,7 +196,7 @@ def live() -> Iterator[dict[str, subprocess.CompletedProcess[str]]]:
         }
         done = {}
         for which, child in started.items():
-            out, errors = child.communicate(timeout=120)
+            out, errors = child.communicate(timeout=240)
             done[which] = subprocess.CompletedProcess(child.args, child.returncode, out, errors)
         yield done
 
@@ -231,14 +216,21 @@ def test_n26_in_a_private_pid_namespace_no_process_is_accused(
     assert one["unlock"].endswith(
         "outside this container: run gputop on the host, or start the container with --pid=host"
     )
-    assert "GPU 0 could not be judged: who works on it is outside this container" in live["namespace"].stderr
+    assert "(GPU 0): unknown: its process is outside this container" in live["namespace"].stderr
+    assert {job["state"] for job in told["jobs"]} == {"unknown"}
 
 
-def test_a_job_that_is_a_second_old_is_not_called_healthy(live: dict[str, subprocess.CompletedProcess[str]]) -> None:
+def test_a_job_that_is_a_second_old_is_waited_for_and_never_called_healthy(
+    live: dict[str, subprocess.CompletedProcess[str]],
+) -> None:
     done = live["young"]
-    assert done.returncode == 3
-    assert "its job has been on it for" in done.stderr
-    assert "it is judged from 1m 30s on" in done.stderr
+    assert "gputop: continues for up to 90 s: " in done.stderr
+    assert re.search(r"judging: GPU busy \d+ % so far, \d+ of 90 s", done.stderr)
+    told = json.loads(done.stdout)
+    assert 80 <= told["seconds"] <= 40 + 91, "until there was a verdict, or time enough for one"
+    (job,) = [one for one in told["jobs"] if one["user"]]
+    assert job["state"] != "healthy"
+    assert done.returncode in ((0, 1, 2) if job["state"] == "found" else (3,))
 
 
 def test_n01_without_a_driver_nothing_is_called_healthy(live: dict[str, subprocess.CompletedProcess[str]]) -> None:

@@ -181,7 +181,7 @@ def test_json_is_one_object_with_the_frame_and_the_verdicts() -> None:
     text = written("json", seen, findings=(found,), abstained=(silent,))
     assert text.isascii()
     data = json.loads(text)
-    assert list(data) == ["version", "frame", "findings", "abstained"]
+    assert list(data) == ["version", "frame", "findings", "abstained", "jobs", "host_state"]
     assert codec.decode(Frame, data["frame"]) == seen
     assert data["findings"] == _FINDINGS
     assert data["abstained"] == _ABSTAINED

@@ -172,7 +172,7 @@ async def zoom(stage: Stage) -> None:
     await stage.press("z")
     assert stage.lines[1].split()[0] == "#"
     await stage.press("tab", "z")
-    assert "jobs" not in stage.text
+    assert "jobs and processes" not in stage.text
     await stage.press("escape")
     assert stage.pids == FOLDED
 

@@ -17,11 +17,13 @@ from gputop.cli.opening import open_source
 if TYPE_CHECKING:
     from gputop.config import Settings
     from gputop.diagnose import Finding
+    from gputop.diagnose.state import JobState
     from gputop.export.diagnosis import Diagnosis, Gone
     from gputop.monitor import Update
 
 UNMEASURED = 3
 LIVE_S = 60.0
+LONGER_S = 90.0  # it goes on for so long while a job is being judged: as long as the rules need for one that just began
 DRIVER_S = 5.0  # a first look waits so long for a driver that opens slowly
 ACTIONS = ("stack", "profile", "trace")  # of steps, that a command of the same name takes
 
@@ -37,13 +39,36 @@ class Look:
     last: Update | None = None
     seen: dict[Any, tuple[Finding, str, float, float]] = field(default_factory=dict)
     without_gpus: Callable[[], None] | None = None  # called once, where there is none: only the machine is judged
+    pid: int | None = None  # only this process counts
+    goes_on: bool = False  # and that it does is said
     problem: str | None = None
     missed: int = 0
 
+    def longer(self, over_s: float) -> bool:
+        """Whether to go on after the time that was asked for: while a job is still being judged."""
+        from gputop import told
+
+        jobs = self.last.jobs if self.last else ()
+        waited = [one for one in jobs if one.due and one.state == "judging" and self._asked(one)]
+        if self.last is None or not waited or over_s >= LONGER_S:
+            return False
+        if not self.goes_on:
+            self.goes_on = True
+            some = f", and {len(waited) - 1} more" if len(waited) > 1 else ""
+            first = told.standing(waited[0], self.last.frame)
+            sys.stderr.write(f"gputop: continues for up to {LONGER_S:.0f} s: {first}{some}\n")
+        return True
+
+    def _asked(self, one: JobState) -> bool:
+        if self.pid is None or self.last is None:
+            return True
+        of = {process.job for process in self.last.frame.processes if process.pid == self.pid}
+        return one.key in of or any(identity.pid == self.pid for identity in one.processes)
+
     def take(self, update: Update) -> None:
         """One more."""
-        from gputop.diagnose.finding import told_apart
-        from gputop.told import POSSIBLE, sentence
+        from gputop.diagnose.finding import POSSIBLE, told_apart
+        from gputop.told import sentence
 
         now_s = update.frame.mono_s
         if self.last is None or now_s < self.last.frame.mono_s:
@@ -97,12 +122,12 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(str(failure), UNMEASURED if failure.code == FAILED else failure.code) from None
     source.interest = Interest(activity=True, pids=frozenset(() if args.pid is None else (args.pid,)))
     if live and sys.stderr.isatty():
-        sys.stderr.write(f"gputop: looking for {seconds:.0f} s; Ctrl+C ends it and tells what was found\n")
+        sys.stderr.write(f"gputop: sampling for {seconds:.0f} s; Ctrl+C ends it and reports what was found\n")
     monitor = Monitor(source, settings.thresholds)
     without = (lambda: _say_no_gpu(seconds)) if live else None
-    look = Look(judged=lambda: monitor.judged_s, without_gpus=without)
+    look = Look(judged=lambda: monitor.judged_s, without_gpus=without, pid=args.pid)
     try:
-        ended = follow(monitor, look, seconds)
+        ended = follow(monitor, look, seconds, longer=look.longer)
     except Failure as failure:
         raise Failure(str(failure), UNMEASURED) from None
     found = _found(look, source.label, args.pid)
@@ -151,7 +176,7 @@ def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> No
 
 
 def _code(found: Diagnosis) -> int:
-    """How bad it is; that nothing is wrong can only be said of what was seen, and for long enough."""
+    """How bad it is; 0 takes a verdict on each job that is seen, and time enough for one."""
     if found.code:
         return found.code
     for reason in found.reasons:

@@ -34,8 +34,17 @@ class Sink(Protocol):
         """Write an update down, now or soon."""
 
 
-def follow(monitor: Monitor, sink: Sink, seconds: float | None, apart_s: float = 0.0) -> int:
-    """Feed a sink for so many seconds of its source, or until it ends or a signal comes; the exit code."""
+def follow(
+    monitor: Monitor,
+    sink: Sink,
+    seconds: float | None,
+    apart_s: float = 0.0,
+    longer: Callable[[float], bool] = lambda _: False,
+) -> int:
+    """Feed a sink for so many seconds of its source, or until it ends or a signal comes; the exit code.
+
+    `longer` is asked once they are over, with the seconds since then: whether to go on for another frame.
+    """
     over: SimpleQueue[int | Exception | None] = SimpleQueue()
     on_ending(lambda number, _: over.put(128 + number))
     first_s: float | None = None
@@ -53,7 +62,8 @@ def follow(monitor: Monitor, sink: Sink, seconds: float | None, apart_s: float =
             due_s = frame.mono_s + apart_s
             sink.take(update)
         # a frame stands for the time until the next one
-        if seconds is not None and frame.mono_s - first_s >= seconds - monitor.source.interval_s - slack_s:
+        over_s = 0.0 if seconds is None else frame.mono_s - first_s - seconds + monitor.source.interval_s
+        if seconds is not None and over_s >= -slack_s and not longer(over_s):
             over.put(None)
             monitor.stop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gputop.declare import record
 from gputop.diagnose import told
@@ -19,6 +20,9 @@ from gputop.diagnose.steady import OFF_FACTOR, Steady
 from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame
+
+if TYPE_CHECKING:
+    from gputop.diagnose.state import JobState
 
 BROKEN = "this rule failed"
 EVERY_S = 2.0  # the least window is ten seconds: asking at every frame costs twice as much and shows nothing more
@@ -36,6 +40,8 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     abstained: tuple[Abstained, ...] = ()
     classes: tuple[Class, ...] = ()
+    jobs: tuple[JobState, ...] = ()
+    host: JobState | None = None
 
 
 class Engine:
@@ -97,10 +103,18 @@ class Engine:
         self._steady.restart(self._remembered.restarted)
         self._remembered.restarted.clear()
         shown = self._steady.take(found, frame.mono_s, stands_for_s)
+        from gputop.diagnose.job_states import Candidate, host_state, job_states  # late, as the rules are
+
+        findings = tuple(fold(shown, frame, self._remembered.tenants, self._tables.limits))
+        classes = self._classes(view, shown)
+        view.turn_to("job-states")
+        coming = [Candidate(*one) for one in self._steady.coming(frame.mono_s)]
         self._verdict = Verdict(
-            findings=tuple(fold(shown, frame, self._remembered.tenants, self._tables.limits)),
+            findings=findings,
             abstained=tuple(together(view.abstained)),
-            classes=self._classes(view, shown),
+            classes=classes,
+            jobs=job_states(view, findings, coming),
+            host=host_state(view, findings),
         )
         return self._verdict
 

@@ -9,6 +9,7 @@ from gputop.model import Identity, Missing
 
 Severity = Literal["info", "warn", "crit"]
 Grade = Literal["driver", "correlation", "profile"]
+LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so; below, it is a suspicion
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,14 @@ class Steady:
                 found.setdefault(rule, set()).add(about)
         return found
 
+    def coming(self, now_s: float) -> list[tuple[Finding, float]]:
+        """What held at the last look and is not shown yet, each with the seconds until it can be."""
+        return [
+            (one.newest, max(0.0, HELD_SHARE * one.on_s - sum(seconds for _, seconds, _ in one.hits)))
+            for one in self._known.values()
+            if one.shown_s is None and one.last_s == now_s
+        ]
+
     def take(self, found: Iterable[tuple[Finding, float]], now_s: float, stands_for_s: float) -> list[Finding]:
         """What holds now, each with its on-window; returns what is to be shown, the longest standing first."""
         for finding, on_s in found:

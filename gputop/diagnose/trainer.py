@@ -78,6 +78,11 @@ class Trainer:
     write_chars: float | None
 
     @property
+    def mute(self) -> bool:
+        """Whether none of its GPUs ever says how busy it is."""
+        return bool(self.gpus) and all(any(one.metric == "busy_percent" for one in gpu.missing) for gpu in self.gpus)
+
+    @property
     def saturation(self) -> float | None:
         """Cores used of cores allowed."""
         return self.cores / self.allowed if self.cores is not None and self.allowed else None

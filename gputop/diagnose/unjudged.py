@@ -11,35 +11,50 @@ from gputop.model import Gpu, Missing, Process
 from gputop.program import as_root
 
 _ON_THE_HOST = "run gputop on the host, or start the container with --pid=host"
-_FOREIGN = f"who works on it is outside this container: {_ON_THE_HOST}"
-_HIDDEN = "who works on it is hidden, as /proc is mounted with hidepid"
-_NAMELESS = f"it is at work, and the driver names no process on it: {_ON_THE_HOST}"
-_NO_TRAINER = "who works on it does not train, as far as anybody can see"
+_FOREIGN = f"its process is outside this container: {_ON_THE_HOST}"
+_HIDDEN = "its process is hidden: /proc is mounted with hidepid"
+NAMELESS = f"the driver names no process on it: {_ON_THE_HOST}"
+_NO_TRAINER = "no training job: its process is not one"
 
 
 def unjudged(view: View) -> Iterator[tuple[Gpu, Missing]]:
     """Each with the reason. One process that can be judged is enough; at rest, with nobody on it, it needs none."""
     of = {one.identity: trainer for trainer in view.vectors() for one in trainer.tree}
-    listed = {share.uuid for process in view.frame.processes for share in process.gpus}
     for gpu in view.gpus():
-        least = view.limit("no-cuda-context.nameless_percent")
-        at_work = (view.mean(gpu, "busy_percent") or 0.0) >= least
         there = [one for one in view.tenants(gpu) if one.unseen != "exited"]
-        reasons = [_lacks(view, gpu, one, of.get(one.identity), at_work) for one in there]
-        # and still is: who has just ended is named no more
-        if at_work and gpu.uuid not in listed and (gpu.busy_percent or 0.0) >= least:
-            reasons = [_untold(gpu)]
+        busy = at_work(view, gpu)
+        reasons = [_lacks(view, gpu, one, of.get(one.identity), busy) for one in there]
+        if untold := nameless(view, gpu):
+            reasons = [untold]
         if reasons and None not in reasons:
             yield gpu, next(reason for reason in reasons if reason)
 
 
-def _lacks(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, at_work: bool) -> Missing | None:
+def at_work(view: View, gpu: Gpu) -> bool:
+    """Whether something computes on a GPU."""
+    return (view.mean(gpu, "busy_percent") or 0.0) >= view.limit("no-cuda-context.nameless_percent")
+
+
+def nameless(view: View, gpu: Gpu) -> Missing | None:
+    """Why the driver names no process on a GPU that is at work; None where it names one, or the GPU is idle."""
+    if any(share.uuid == gpu.uuid for process in view.frame.processes for share in process.gpus):
+        return None
+    # at work now as well: a process that has just ended is listed no more
+    now = (gpu.busy_percent or 0.0) >= view.limit("no-cuda-context.nameless_percent")
+    return _untold(gpu) if now and at_work(view, gpu) else None
+
+
+def why_unseen(view: View, unseen: str) -> str:
+    """Why a process that the driver names cannot be judged."""
+    return view.unlock(_HIDDEN, sudo=as_root()) if unseen == "hidden" else _FOREIGN
+
+
+def _lacks(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, busy: bool) -> Missing | None:
     """Why a process on a GPU cannot be judged; None where it can, or where there is nothing to judge."""
     if process.unseen is not None:
-        hidden = view.unlock(_HIDDEN, sudo=as_root())
-        return Missing(metric="gpus", reason="denied", unlock=hidden if process.unseen == "hidden" else _FOREIGN)
+        return Missing(metric="gpus", reason="denied", unlock=why_unseen(view, process.unseen))
     if trainer is None:
-        return Missing(metric="gpus", reason="absent", unlock=_NO_TRAINER) if at_work else None
+        return Missing(metric="gpus", reason="absent", unlock=_NO_TRAINER) if busy else None
     if mute := next((one for one in gpu.missing if one.metric == "busy_percent"), None):
         return mute
     age_s = trainer.context_s or 0.0
@@ -55,5 +70,5 @@ def _untold(gpu: Gpu) -> Missing:
     """Why the driver names nobody on a GPU that is at work."""
     said = next((one for one in gpu.missing if one.metric == "processes"), None)
     return Missing(
-        metric="gpus", reason=said.reason if said else "denied", unlock=(said.unlock if said else None) or _NAMELESS
+        metric="gpus", reason=said.reason if said else "denied", unlock=(said.unlock if said else None) or NAMELESS
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gputop import __version__, told, units, words
 from gputop.declare import record
 from gputop.diagnose import Abstained, Evidence, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
 from gputop.diagnose.concerns import concerns
-from gputop.diagnose.doubt import BLIND, doubtful
+from gputop.diagnose.finding import POSSIBLE
 from gputop.diagnose.reading import choice, guides
 from gputop.export import verdicts
 from gputop.model import Frame
@@ -20,7 +20,11 @@ from gputop.monitor import Update
 from gputop.page import Do, Page, Point, Table
 from gputop.safe.text import redact
 
+if TYPE_CHECKING:
+    from gputop.diagnose.state import JobState
+
 VERSION = 1
+BLIND = "blind-spots"  # it finds what the notes say of every rule
 _CODES: Mapping[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 
 
@@ -46,13 +50,12 @@ class Diagnosis:
 
     @property
     def doubt(self) -> str:
-        """Why it cannot be said that nothing is wrong; empty where it can."""
+        """Why it cannot be said that all is well; empty where it can."""
         if not self.measured:
             return "no GPU could be measured"
         if self.short:
             return f"{self.seconds:.0f} s are too few to judge"
-        unjudged = {uuid: None for one in self.unjudged for uuid in one.subject.gpus}
-        return f"{told.gpus(tuple(unjudged), self.update.frame)} could not be judged" if unjudged else ""
+        return told.counted([one for one in self.update.jobs if one in self.undecided]) if self.undecided else ""
 
     @property
     def short(self) -> bool:
@@ -60,22 +63,17 @@ class Diagnosis:
         return round(self.seconds) < told.LEAST_S
 
     @property
-    def unjudged(self) -> tuple[Abstained, ...]:
-        """GPUs in use of which no rule could say anything, or none did and one might have, had it been let."""
-        return doubtful(_likely(self.update.findings), self.update.abstained)
+    def undecided(self) -> tuple[JobState, ...]:
+        """Those that a verdict is due of, and that have none."""
+        return tuple(one for one in self.update.jobs if one.open)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """The doubt in full, with what is behind it: a sentence for each reason."""
         if not self.measured:
             return (f"{self.doubt}; `gputop doctor` says why",)
-        if self.short:
-            return (f"{self.doubt}: rules look back half a minute",)
-        frame = self.update.frame
-        return tuple(
-            f"{told.gpus(one.subject.gpus, frame)} could not be judged: {one.unlock or told.lacks(one)}"
-            for one in self.unjudged
-        )
+        short = (f"{self.doubt}: rules look back half a minute",) if self.short else ()
+        return (*short, *(told.standing(one, self.update.frame) for one in self.undecided))
 
     @property
     def measured(self) -> bool:
@@ -99,6 +97,8 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "findings": [verdicts.finding(each, frame) for each in found.update.findings],
         "abstained": [verdicts.abstained(each, frame) for each in found.update.abstained],
         "classes": [verdicts.task(each) for each in found.update.classes],
+        "jobs": [verdicts.job(each, frame) for each in found.update.jobs],
+        "host_state": verdicts.host(found.update.host),
     }
 
 
@@ -115,6 +115,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     return Page(
         title=f"{frame.hostname}: {_summary(shown, found)}",
         about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {so_long} until {when}{who}",
+        before=(_states(found),),
         heading="What was found",
         words=tuple(_words(shown, found)),
         points=tuple(_point(each, found, commands) for each in shown),
@@ -124,11 +125,23 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
 
 
 def _words(shown: Sequence[Finding], found: Diagnosis) -> Iterator[str]:
-    """What is behind a doubt, whatever else was found; that nothing was where nothing was."""
+    """What is behind a doubt that the table of states does not have; that nothing was found where nothing was."""
+    doubt = found.reasons[0] if not found.measured or found.short else ""
     if not shown:
-        yield f"Nothing: {'; '.join(found.reasons) or 'no rule has anything to say'}."
-    else:
-        yield from (f"{reason}." for reason in found.reasons)
+        yield f"Nothing: {doubt}." if doubt else "Nothing yet." if found.undecided else "Nothing."
+    elif doubt:
+        yield f"{doubt}."
+
+
+def _states(found: Diagnosis) -> Table:
+    """A line for each job, for each other user of GPUs, and for the machine."""
+    frame, of = found.update.frame, found.update.jobs
+    rows = [(redact(told.titled(one, frame)), redact(f"{one.state}: {one.why}")) for one in of]
+    if not of:
+        rows.append(("GPUs", told.NO_JOB if found.pid is None else f"PID {found.pid} is in no job on a GPU"))
+    if found.update.host is not None:
+        rows.append((redact(found.update.host.name), redact(f"{found.update.host.state}: {found.update.host.why}")))
+    return Table("Jobs", ("job", "state"), tuple(rows), spoken=True)
 
 
 def _seen(frame: Frame) -> Iterator[str]:
@@ -139,14 +152,13 @@ def _seen(frame: Frame) -> Iterator[str]:
 
 
 def _likely(findings: Sequence[Finding]) -> list[Finding]:
-    return [finding for finding in findings if finding.confidence >= told.POSSIBLE]
+    return [finding for finding in findings if finding.confidence >= POSSIBLE]
 
 
 def _summary(shown: Sequence[Finding], found: Diagnosis) -> str:
     counts = {severity: sum(each.severity == severity for each in shown) for severity in ("crit", "warn")}
-    return (
-        " and ".join(f"{count} {name}" for name, count in counts.items() if count) or found.doubt or "nothing is wrong"
-    )
+    bad = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return ", ".join(part for part in (bad, found.doubt) if part) or told.counted(found.update.jobs)
 
 
 def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:
@@ -234,5 +246,6 @@ def about(found: Diagnosis, pid: int) -> Diagnosis:
         findings=tuple(each for each in found.update.findings if its(each.subject)),
         abstained=tuple(each for each in found.update.abstained if its(each.subject)),
         classes=tuple(each for each in found.update.classes if each.pid in pids),
+        jobs=tuple(each for each in found.update.jobs if each.key in jobs or mine.intersection(each.processes)),
     )
     return replace(found, update=update, gone=tuple(one for one in found.gone if its(one.finding.subject)))

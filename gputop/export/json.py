@@ -17,6 +17,8 @@ def snapshot(update: Update) -> dict[str, Any]:
         "frame": codec.encode(redacted(update.frame)),
         "findings": [verdicts.finding(found, update.frame) for found in update.findings],
         "abstained": [verdicts.abstained(silent, update.frame) for silent in update.abstained],
+        "jobs": [verdicts.job(one, update.frame) for one in update.jobs],
+        "host_state": verdicts.host(update.host),
     }
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputop.diagnose import Abstained, Class, Evidence, Finding, Step, Subject
 from gputop.model import Frame
 from gputop.safe.text import redact
+
+if TYPE_CHECKING:
+    from gputop.diagnose.state import JobState
 
 
 def finding(found: Finding, frame: Frame) -> dict[str, Any]:
@@ -64,6 +67,25 @@ def _step(step: Step) -> dict[str, Any]:
         "needs_root": step.needs_root,
         "destroys": step.destroys,
     }
+
+
+def job(one: JobState, frame: Frame) -> dict[str, Any]:
+    """The state of a job, or of another user of GPUs; its GPUs by index."""
+    gpus = frame.by_uuid
+    return {
+        "key": one.key,
+        "name": redact(one.name),
+        "user": one.user,
+        "gpus": [gpus[uuid].index if uuid in gpus else uuid for uuid in one.gpus],
+        "state": one.state,
+        "judged_in_s": one.judged_in_s,
+        "why": redact(one.why),
+    }
+
+
+def host(one: JobState | None) -> dict[str, Any] | None:
+    """The state of the machine; nothing before the rules were asked."""
+    return None if one is None else {"state": one.state, "judged_in_s": one.judged_in_s, "why": redact(one.why)}
 
 
 def task(found: Class) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 from textual.strip import Strip
 
+from gputop import saturation
 from gputop.safe.text import to_ascii
+from gputop.saturation import Levels
 from gputop.ui.look import ASCII, UNICODE, Ground, Look, Token
 
 _TO_ASCII = str.maketrans(
@@ -79,6 +81,15 @@ class Line:
 def blank(width: int, look: Look) -> Strip:
     """An empty line."""
     return Line(look).add(" " * width).strip(width)
+
+
+def alarmed(text: str, value: float | None, levels: Levels, look: Look, token: Token = "text") -> list[Run]:
+    """A value, with a sign and in amber or red where it has reached that level."""
+    if not (reached := saturation.level(value, levels)):
+        return [Run(text, token)]
+    sign = getattr(look.glyphs, reached)
+    # blanks that align it make room for the sign
+    return [Run(f"{sign}{text.lstrip()}".rjust(len(text)), reached, True)]
 
 
 def cells(runs: Iterable[Run]) -> int:

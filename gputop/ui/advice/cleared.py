@@ -9,6 +9,7 @@ from typing import Literal
 from gputop import told, units
 from gputop.declare import record
 from gputop.diagnose import Finding
+from gputop.diagnose.finding import POSSIBLE
 from gputop.diagnose.over import goes_on
 from gputop.known import mean
 from gputop.model import Frame, Identity, Process, Role
@@ -128,7 +129,7 @@ class Clearing:
         bad = {
             name: finding
             for finding in troubles(update.findings)
-            if (name := key(finding)) not in silent and (finding.confidence >= told.POSSIBLE or name in self._cases)
+            if (name := key(finding)) not in silent and (finding.confidence >= POSSIBLE or name in self._cases)
         }
         gone = [case for name, case in self._cases.items() if name not in bad]
         fresh = [_over(case, now_s, frame, past) for case in gone if not goes_on(case.finding, update.findings)]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from textual.strip import Strip
 
 from gputop import told, units
 from gputop.diagnose import Evidence, Finding, Step
+from gputop.diagnose.concerns import names
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice.scene import Scene, badge, counts, sign
 from gputop.ui.advice.sheet import troubles
 from gputop.ui.draw import Line, Run
+from gputop.ui.look import Token
 from gputop.words import amount
+
+if TYPE_CHECKING:
+    from gputop.diagnose.state import JobState
 
 TEXT = 11  # where evidence and steps begin
 _HEAD = 10
@@ -27,8 +34,12 @@ _LEAST_COMMAND = 30  # cells of a command beside its text, if it is not
 
 def one_line(scene: Scene, width: int) -> list[Strip]:
     """The worst finding, or the chosen one, where there is no room for more, and the key to all of it."""
-    bad = troubles(scene.sheet.told) or [finding for finding in scene.sheet.told if not finding.healthy]
+    bad = troubles(scene.sheet.told)
     chosen = scene.sheet.chosen if scene.focused else None
+    waits = any(one.open for one in scene.update.jobs)
+    if not bad and chosen is None and not scene.cleared and waits:
+        return [_one_state(scene, width)]
+    bad = bad or [finding for finding in scene.sheet.told if not finding.healthy]
     if chosen is None and (not bad or (scene.cleared and scene.sheet.calm)):
         return [next(iter([*over(scene, width), *calm(scene, width)])).strip(width)]
     one = chosen or bad[0]
@@ -42,12 +53,23 @@ def one_line(scene: Scene, width: int) -> list[Strip]:
     return [line.to(width - draw.cells(right) - 1).runs(right).strip(width)]
 
 
+def _one_state(scene: Scene, width: int) -> Strip:
+    """The first job that has no verdict yet, how many others there are, and the key to all of it."""
+    right = scene.pressed("advice", "says why") if width >= _ROOMY else []
+    room = width - draw.cells(right) - 3
+    return standing(scene, room, 1)[0].to(width - draw.cells(right) - 1).runs(right).strip(width)
+
+
 def pane(scene: Scene, width: int, height: int) -> list[Strip]:
     """A rule, then the findings; one that does not fit is counted on the rule."""
     strips = [rule(scene, width)]
     lines = calm(scene, width) if scene.sheet.calm else []
     lines += over(scene, width)[: max(0, (height - 1) // 3)]
-    lines += _blocks(scene, width, height - 1 - len(lines))
+    states = standing(scene, width, max(1, (height - 1 - len(lines)) // (2 if scene.sheet.calm else 4)), due=True)
+    lines += states if scene.sheet.calm else []
+    lines += _blocks(scene, width, height - 1 - len(lines) - (0 if scene.sheet.calm else len(states)))
+    lines += [] if scene.sheet.calm else states
+    lines += standing(scene, width, max(1, height - 1 - len(lines)), due=False)
     return [*strips, *(line.strip(width) for line in lines)][:height]
 
 
@@ -60,25 +82,55 @@ def rule(scene: Scene, width: int) -> Strip:
 
 
 def calm(scene: Scene, width: int) -> list[Line]:
-    """What is said while nothing is wrong; before anybody could know, that."""
-    if not scene.watched and scene.ended:
-        return [scene.line().add(" ").add("too short to judge", "text").add("   rules look back half a minute", "dim")]
-    if not scene.watched:
-        return [scene.line().add(" ").add("looking", "text").add("   a first verdict takes a minute", "dim")]
-    frame, silent = scene.update.frame, {one.rule for one in scene.update.abstained}
-    # what is only worth knowing is not nothing
-    said = "no trouble found" if all(finding.healthy for finding in scene.sheet.told) else "nothing to warn of"
-    but = " but what is muted" if troubles(scene.sheet.muted) else ""
-    line = scene.line().add(" ").add(f"{said}{but}", "text")
-    gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
-    about = f"{amount(len(gpus), 'GPU')}, {amount(len(frame.jobs), 'job')}"
-    asked = f"   the rules looked at {about}"
+    """What is said while there is nothing to act on: the states of all jobs, counted."""
+    update, silent = scene.update, {one.rule for one in scene.update.abstained}
+    if update.host is None:
+        return [scene.line().add(" judging", "text").add("   a first verdict takes a minute", "dim")]
+    bad = troubles(scene.sheet.muted)
+    line = scene.line().add(f" {told.counted(update.jobs)}{f', {len(bad)} muted' if bad else ''}", "text")
+    gpus = [gpu for gpu in update.frame.gpus if gpu.parent_uuid is None]
+    machine = f"   {amount(len(gpus), 'GPU')} · host {update.host.state}"
     more = scene.pressed("advice", "says why") if silent else []
-    cannot = f" · {len(silent)} could not judge, " if more else ""
-    for text, runs in ((asked, []), (cannot, more)):
+    cannot = f" · {amount(len(silent), 'rule')} could not judge, " if more else ""
+    for text, runs in ((machine, []), (cannot, more)):
         if line.cells + len(text) + draw.cells(runs) < width:
             line.add(text, "dim").runs(runs)
     return [line]
+
+
+def standing(scene: Scene, width: int, most: int | None = None, *, due: bool | None = None) -> list[Line]:
+    """A line for each job, and other user of GPUs, of which no finding is told; at most so many, the rest counted.
+
+    `due`: only those that a verdict is due of, or only the others.
+    """
+    said, of = scene.sheet.told, [one for one in scene.update.jobs if due is None or one.due == due]
+    untold = [one for one in of if not any(_tells(finding, one) for finding in said)]
+    untold.sort(key=lambda one: (not one.due, told.STATES.index(one.state)))
+    shown = untold if most is None or len(untold) <= most else untold[: max(1, most - 1)]
+    rest = untold[len(shown) :]
+    alone = f"  +{len(rest)}" if rest and most == 1 else ""
+    lines = [_standing(one, scene, width - len(alone)) for one in shown]
+    if alone:
+        lines[-1].add(alone, "dim")
+    elif rest:
+        counts = Counter(one.state for one in rest)
+        text = ", ".join(f"{count} {state}" for state, count in counts.items())
+        lines.append(scene.line().to(_HEAD).add(f"and {text}", "dim"))
+    return lines
+
+
+def _tells(finding: Finding, one: JobState) -> bool:
+    """Whether a finding that is told has what there is to say of a job."""
+    subject = finding.subject
+    of_it = one.key in subject.job_keys or names(subject, one.processes, one.gpus)
+    return of_it and (one.state == "found" if not finding.healthy else one.state == "healthy")
+
+
+def _standing(one: JobState, scene: Scene, width: int) -> Line:
+    token: Token = "bright" if one.open else "dim"
+    line = scene.line().add(f"  {one.state}", token).to(_HEAD).add(told.titled(one, scene.update.frame), token)
+    why = f"  {clean(one.why)}" + (", the recording ends here" if scene.ended and one.state == "judging" else "")
+    return line.add(draw.cut_words(why, max(0, width - line.cells - 1), scene.look.glyphs.more), "text")
 
 
 def over(scene: Scene, width: int) -> list[Line]:

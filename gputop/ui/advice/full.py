@@ -21,6 +21,7 @@ from gputop.ui.draw import Line, Run
 WIDEST = 140  # prose is not read wider
 _ROOMY = 100  # what a number means is a column of its own
 _INDENT, _TEXT = 3, 5
+_STATES_PART = 4  # of the height, the states of jobs get one part in so many at most
 _STEPS = (3, 1)  # of a finding as there is room for its other lines
 _WORD = re.compile(r"\s+|\S+")
 
@@ -33,13 +34,18 @@ def column(scene: Scene, width: int, height: int) -> list[Strip]:
     over = [[*compact.over(scene, width), scene.line()]] if scene.cleared else []
     heads = {id(finding): _head(finding, scene, width) for finding in findings}
     rests = sum(map(len, heads.values()))
-    lines = [[*compact.calm(scene, width), scene.line()]] if scene.sheet.calm else []
+    states = compact.standing(scene, width, max(1, height // _STATES_PART), due=True)
+    lines = [[*compact.calm(scene, width), *states, scene.line()]] if scene.sheet.calm else []
     lines += over
-    below = _below(findings, first, scene, width, height - 1 - rests - sum(map(len, lines)))
+    last = [states] if states and not scene.sheet.calm else []
+    below = _below(findings, first, scene, width, height - 1 - rests - sum(map(len, (*lines, *last))))
     for finding in findings:
         rest = below.get(id(finding))
         lines.append([*heads[id(finding)], *rest, scene.line()] if rest is not None else heads[id(finding)])
-    drawn = [line for block in lines for line in block][: max(0, height - 1)]
+    room = max(0, height - 1 - sum(map(len, last)))
+    drawn = [*[line for block in lines for line in block][:room], *(line for block in last for line in block)]
+    if len(drawn) < height - 1:
+        drawn += compact.standing(scene, width, height - 1 - len(drawn), due=False)
     return [compact.rule(scene, width), *(line.strip(width) for line in drawn)]
 
 

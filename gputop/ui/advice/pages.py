@@ -113,7 +113,7 @@ def _row(finding: Finding, scene: Scene, width: int) -> Line:
 def _findings(scene: Scene, width: int) -> list[Line]:
     chosen = scene.sheet.chosen
     if chosen is None:
-        return [scene.line(), *compact.calm(scene, width)]
+        return [scene.line(), *compact.calm(scene, width), *compact.standing(scene, width)]
     lines = full.whole(chosen, scene, width)
     keys = [
         *scene.pressed("advice-mute", "tell of it again  " if scene.sheet.is_muted(chosen) else "mute it  "),
@@ -121,7 +121,8 @@ def _findings(scene: Scene, width: int) -> list[Line]:
         *(scene.pressed("copy", "copy the command") if told.command(chosen) else []),
     ]
     over = compact.over(scene, width)
-    rest = [each for each in (over, full.leaving(chosen, scene, width)) if each]
+    states = compact.standing(scene, width)
+    rest = [each for each in (over, full.leaving(chosen, scene, width), states) if each]
     lines += [scene.line(), scene.line().add("   ").runs(keys)]
     return [*lines, *(line for each in rest for line in (scene.line(), *each))]
 

@@ -32,7 +32,6 @@ class Scene:
     look: Look
     keys: Names = field(default_factory=dict)
     focused: bool = False  # the arrows choose a finding
-    watched: bool = True  # long enough for a verdict
     ended: bool = False  # no frame comes after this one
     cleared: Sequence[Cleared] = ()  # what is over
     leaving: Callable[[str], Leaving] = lambda _: (0.0, {})  # what makes a finding of a rule leave

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 
 from gputop.diagnose import Finding
-from gputop.diagnose.finding import told_apart
+from gputop.diagnose.finding import POSSIBLE, told_apart
 from gputop.diagnose.steady import RANKS
 from gputop.monitor import Update
-from gputop.told import POSSIBLE
 
 CALM_S = 5.0  # for so long its numbers stand
 Key = tuple[str, object]  # the rule, and what tells its subject from others

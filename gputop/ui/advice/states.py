@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from gputop.declare import record
 from gputop.diagnose import Finding
@@ -13,8 +14,12 @@ from gputop.ui.advice.sheet import troubles, urgency
 from gputop.ui.gpus.state import State
 from gputop.ui.look import Token
 
+if TYPE_CHECKING:
+    from gputop.diagnose.state import JobState
+
 _HOT = frozenset({"thermal"})  # temperature and clock are what they rest on
 _TOKENS: Mapping[str, Token] = {"crit": "crit", "warn": "warn", "info": "busy"}
+_OPEN = {"judging": State("judging", "JUDG", "dim"), "unknown": State("unknown", "UNKN", "dim")}
 
 
 @record(frozen=True, slots=True)
@@ -30,8 +35,11 @@ class States:
         return self.processes.get(process.identity) or self.jobs.get(process.job or "")
 
 
-def states(findings: Iterable[Finding], frame: Frame) -> States:
-    """The words of an update: of several findings the worst gives the word, of equals the one that leads."""
+def states(findings: Iterable[Finding], frame: Frame, of: Sequence[JobState] = ()) -> States:
+    """The words of an update: of several findings the worst gives the word, of equals the one that leads.
+
+    `of` are the states of jobs: one that is judging, or unknown, says so in place of a word that is older.
+    """
     gpus: dict[str, State] = {}
     jobs: dict[str, State] = {}
     processes: dict[Identity, State] = {}
@@ -50,6 +58,13 @@ def states(findings: Iterable[Finding], frame: Frame) -> States:
     for finding in troubles(tuple(findings)):
         if finding.subject.kind == "host" and finding.primary and finding.state:
             _spread(finding, frame, gpus, jobs)
+    for one in of:
+        if one.open:
+            for uuid in one.gpus:
+                if uuid not in gpus or not gpus[uuid].sign:
+                    gpus[uuid] = _OPEN[one.state]
+            if not (known := jobs.get(one.key)) or not known.sign:
+                jobs[one.key] = _OPEN[one.state]
     # a job of which one rank is in trouble is: that is what a folded line has to say
     for process in frame.processes:
         if process.job and (own := processes.get(process.identity)) and own.sign:

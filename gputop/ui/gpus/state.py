@@ -66,6 +66,8 @@ def judged(seen: State, verdict: State | None) -> State:
     """
     if verdict is None or seen.stale or (not verdict.sign and (seen.sign or seen.token == "dim")):
         return seen
+    if verdict.token == "dim" and seen.word != "busy":  # that there is no verdict yet says less than a power cap
+        return seen
     return replace(verdict, hot=verdict.hot or seen.hot)
 
 

@@ -17,7 +17,6 @@ from gputop.history import History
 from gputop.model import Frame
 from gputop.monitor import Monitor, Update
 from gputop.source import Seekable
-from gputop.told import LEAST_S
 from gputop.ui import program
 from gputop.ui.advice.alarm import Alarm, sequence
 from gputop.ui.advice.cleared import Clearing
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from gputop.diagnose.experiments import Together
 
 AROUND = ("header", "gpus", "note", "host", "preview", "advice", "notice")  # the panes around the table
-WATCHED_S = 60.0  # so far back is looked for what was seen
 _UNUSED_S = 20.0
 _DENSITIES = ("auto", "card", "row", "cell")
 CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
@@ -159,7 +157,7 @@ class Board(Screen[None], inherit_bindings=False):
         news = self.alarm.news(self.sheet, update.frame)
         if news and self.settings.alert != "off" and not self.player:
             self.program.ring(sequence(self.settings.alert, news, update.frame))
-        self.states = states(update.findings, update.frame)
+        self.states = states(update.findings, update.frame, update.jobs)
         self.place()
         self.redraw()
         try:
@@ -273,10 +271,9 @@ class Board(Screen[None], inherit_bindings=False):
 
     def scene(self, update: Update) -> Scene:
         """What the advice is drawn from."""
-        known = [value for value in self.past.values("host", "cpu_percent", WATCHED_S) if value is not None]
         return Scene(
             update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
-            keys=self.names, watched=len(known) >= LEAST_S,
+            keys=self.names,
             ended=self.program.status().ended or bool(self.player and self.player.ended),
             cleared=self.clearing.cleared, leaving=self.program.monitor.leaving,
             together=lambda: _together(update.frame, self.past, self.program.monitor.limits),

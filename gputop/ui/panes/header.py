@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from textual.strip import Strip
 
-from gputop import units
+from gputop import saturation, units
 from gputop.declare import record
 from gputop.model import Frame, Host, Pressure
+from gputop.saturation import Levels
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
 from gputop.ui.gpus.models import inventory
@@ -47,7 +48,7 @@ class Status:
 
 def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
     """The header in one line: what does not fit goes, the least important first."""
-    return _joined(_left(frame, width), fresh(frame, status, look), width, look)
+    return _joined(_left(frame, width, look), fresh(frame, status, look), width, look)
 
 
 def trail(hostname: str, names: Sequence[str], right: list[Piece], width: int, look: Look) -> Strip:
@@ -74,7 +75,7 @@ def _joined(left: list[Piece], right: list[Piece], width: int, look: Look) -> St
     return line.strip(width)
 
 
-def _left(frame: Frame, width: int) -> list[Piece]:
+def _left(frame: Frame, width: int, look: Look) -> list[Piece]:
     host = frame.host
     pieces: list[Piece] = [(95, [Run(draw.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)])]
     if frame.gpus:
@@ -83,11 +84,14 @@ def _left(frame: Frame, width: int) -> list[Piece]:
         pieces.append((10, _said("driver", host.driver_version)))
     if host.cuda_version:
         pieces.append((9, _said("CUDA", host.cuda_version)))
-    pieces.append((70, _said("cpu", f"{units.percent(host.cpu_percent)}%", known=host.cpu_percent is not None)))
-    pieces.append((60, _memory(host)))
+    cpu = _said("cpu", f"{units.percent(host.cpu_percent)}%", known=host.cpu_percent is not None)
+    pieces.append((70, _alarmed(cpu, host.cpu_percent, saturation.CPU, look)))
+    pieces.append((60, _alarmed(_memory(host), _memory_percent(host), saturation.MEMORY, look)))
     pieces.append((40, _rates("io", ("r", host.read_bytes_per_s), ("w", host.write_bytes_per_s))))
     pieces.append((30, _rates("net", ("", _most(host.receive_bytes_per_s, host.send_bytes_per_s)))))
-    pieces.append((50, _said("psi io", units.percent(_some(host.io_pressure)), known=bool(_some(host.io_pressure)))))
+    stalled = _some(host.io_pressure)
+    psi = _said("psi io", units.percent(stalled), known=bool(stalled))
+    pieces.append((50, _alarmed(psi, stalled, saturation.PRESSURE, look)))
     if host.load:
         pieces.append((20, [*_said("load", f"{host.load[0]:.0f}"), Run(f"/{host.cpus_total or units.UNKNOWN}", "dim")]))
     return pieces
@@ -136,6 +140,18 @@ def _taped(taped: Taped, look: Look) -> list[Run]:
 
 def _said(label: str, value: str, *, known: bool = True) -> list[Run]:
     return [Run(f"{label} ", "dim"), Run(value if known else value.rstrip("%"), "bright" if known else "dim")]
+
+
+def _alarmed(runs: list[Run], value: float | None, levels: Levels, look: Look) -> list[Run]:
+    """A label and its value, the value with a sign and a colour where the machine is short of it."""
+    label, said, *rest = runs
+    return [label, *draw.alarmed(said.text, value, levels, look, said.token), *rest]
+
+
+def _memory_percent(host: Host) -> float | None:
+    if host.memory_used_bytes is None or not host.memory_total_bytes:
+        return None
+    return 100 * host.memory_used_bytes / host.memory_total_bytes
 
 
 def _memory(host: Host) -> list[Run]:

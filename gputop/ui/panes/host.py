@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from textual.strip import Strip
 
-from gputop import units
+from gputop import saturation, units
 from gputop.declare import record
 from gputop.model import Frame, Host, Mount, Network, Pressure
+from gputop.saturation import Levels
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
 from gputop.ui.gpus.state import Past
@@ -97,19 +98,27 @@ def _said(label: str, text: str) -> Row:
     return [Run(f"  {label} ", "dim"), _value(text)]
 
 
+def _waits(label: str, percent: float | None, levels: Levels, look: Look) -> Row:
+    said = _value(_percent(percent))
+    return [Run(f"  {label} ", "dim"), *draw.alarmed(said.text, percent, levels, look, said.token)]
+
+
 def _bar_width(column: Column) -> int:
     return max(6, min(30, column.width - _LABEL - 34))
 
 
 def _cpu(column: Column) -> list[Row]:
     host = column.host
-    bar = draw.bar(host.cpu_percent, 100, _bar_width(column), column.look)
+    full = saturation.level(host.cpu_percent, saturation.CPU)
+    bar = draw.bar(host.cpu_percent, 100, _bar_width(column), column.look, full or "busy")
     cores = f"{host.cpus_total or units.UNKNOWN} cores"
     if host.cpus_allowed is not None and host.cpus_allowed < (host.cpus_total or math.inf) - 0.5:
         cores = f"{host.cpus_allowed:g} of {cores}"
-    row = [_label("cpu"), *bar, Run(f"{_percent(host.cpu_percent):>5}", "bright"), Run(f"  {cores}", "dim")]
-    row += _said("iowait", _percent(host.iowait_percent))
-    return [[*row, *(_said("steal", _percent(host.steal_percent)) if (host.steal_percent or 0) >= 1 else [])]]
+    cpu = draw.alarmed(f"{_percent(host.cpu_percent):>5}", host.cpu_percent, saturation.CPU, column.look, "bright")
+    row = [_label("cpu"), *bar, *cpu, Run(f"  {cores}", "dim")]
+    row += _waits("iowait", host.iowait_percent, saturation.IO_WAIT, column.look)
+    steals = (host.steal_percent or 0) >= 1
+    return [[*row, *(_waits("steal", host.steal_percent, saturation.STEAL, column.look) if steals else [])]]
 
 
 def _cpu_chart(column: Column, height: int) -> list[Row]:
@@ -131,8 +140,9 @@ def _memory(column: Column) -> list[Row]:
     host = column.host
     used, total = host.memory_used_bytes, host.memory_total_bytes
     share = None if used is None or not total else 100 * used / total
-    bar = draw.bar(used, total, _bar_width(column), column.look, "memory")
-    row = [_label("mem"), *bar, Run(f"{_percent(share):>5}", "bright"), Run("  "), _value(units.size(used))]
+    bar = draw.bar(used, total, _bar_width(column), column.look, saturation.level(share, saturation.MEMORY) or "memory")
+    said = draw.alarmed(f"{_percent(share):>5}", share, saturation.MEMORY, column.look, "bright")
+    row = [_label("mem"), *bar, *said, Run("  "), _value(units.size(used))]
     return [[*row, Run(f"/{units.size(total)}", "dim"), *_said("cache", units.size(host.memory_cached_bytes))]]
 
 
@@ -146,7 +156,7 @@ def _cgroup(column: Column) -> list[Row]:
         row += [Run(f"/{units.size(group.memory_limit_bytes)}  ", "dim")]
     if group.cpu_quota:
         row += [Run("cpu ", "dim"), _value(f"{group.cpu_quota:g}"), Run(" cores", "dim")]
-        row += _said("throttled", _percent(group.throttled_percent))
+        row += _waits("throttled", group.throttled_percent, saturation.THROTTLED, column.look)
     return [row]
 
 
@@ -238,7 +248,10 @@ def _pressure(column: Column) -> list[Row]:
     row = [_label("psi")]
     named = (("cpu", host.cpu_pressure), ("io", host.io_pressure), ("mem", host.memory_pressure))
     for name, pressure in named:
-        row += [Run(f"{name} ", "dim"), _value(_stalled(pressure)), Run("   ", "dim")]
+        value = _value(_stalled(pressure))
+        some = pressure.some_percent if pressure else None
+        stalled = draw.alarmed(value.text, some, saturation.PRESSURE, column.look, value.token)
+        row += [Run(f"{name} ", "dim"), *stalled, Run("   ", "dim")]
     return [[*row, Run("% of time stalled", "dim")]]
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
-from gputop import units, words
+from gputop import saturation, units, words
 from gputop.declare import record
 from gputop.figures import Figures
+from gputop.saturation import Levels
 
 Value = float | str | None
 Preset = Literal["main", "io", "memory", "scheduling"]
@@ -32,6 +33,7 @@ class Column:
     presets: tuple[Preset, ...] = ("main",)
     kind: Kind = "number"  # how a person writes a value of it
     noisy: bool = False  # sorted by two digits: what is nearly equal does not change places
+    levels: Levels | None = None  # from where on a value is amber or red
 
 
 def _gpus(figures: Figures) -> str:
@@ -162,7 +164,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "wait", "WAIT%", 7, "time its threads waited for a free CPU, of waiting and running",
         lambda f: f.wait_percent, lambda f: units.percent(f.wait_percent), 55, noisy=True,
-        presets=("main", "scheduling"),
+        presets=("main", "scheduling"), levels=saturation.WAIT,
     ),
     Column(
         "asked", "VOL/s", 7, f"context switches a second that it asked for: it waited for something. {_LOOKED_AT}",
@@ -220,6 +222,7 @@ COLUMNS: tuple[Column, ...] = (
         "time blocked on storage: measured by delay accounting (sysctl kernel.task_delayacct=1), else the share of "
         "looks in which it was in state D. Of a job: its ranks or its loaders, whichever wait more",
         lambda f: f.io_percent, lambda f: units.percent(f.io_percent), 58, noisy=True, presets=("main", "io"),
+        levels=saturation.IO_WAIT,
     ),
     Column(
         "state", "STATE", 7,

@@ -11,6 +11,7 @@ from gputop.ui import draw
 from gputop.ui.draw import Line, Run
 from gputop.ui.gpus.state import State
 from gputop.ui.look import UNICODE, Ground, Look, Token
+from gputop.ui.table.columns import Column
 from gputop.ui.table.places import Place
 from gputop.ui.table.row import Row
 from gputop.ui.table.tree import View
@@ -36,7 +37,7 @@ def header(places: Sequence[Place], view: View, width: int, look: Look) -> Strip
 
 def texts(row: Row, places: Sequence[Place], state: State | None = None) -> tuple[str, ...]:
     """What the line says, cell by cell; `state` is what stands at its end."""
-    figures, taken = row.figures, 2 + draw.cells(_ending(state))
+    figures, taken = row.figures, 2 + (draw.cells(_ending(state)) if state and state.sign else 0)
     return tuple(
         _wording(row, place.width - taken) if place.column.id == "command"
         else place.column.text(figures) if figures.count or place.column.id in _NAMES
@@ -75,6 +76,8 @@ def line(
             _name(drawn, row, place, look, even, tagged, marked)
         elif column.id == "command":
             ending = _ending(state, look)
+            if state and not state.sign and draw.cells([Run(text), *ending]) > place.width - 2:
+                ending = []  # its GPUs' rows say so, too
             room = max(0, place.width - 2 - draw.cells(ending))
             drawn.to(place.left + 1).add(draw.cut(text[shift:], room, more), token)
             drawn.runs(run._replace(token="text") if even else run for run in ending)
@@ -84,15 +87,31 @@ def line(
             )
         else:
             cell: Token = "dim" if text in _NOTHING and column.id != "gpu" and not even else token
-            drawn.to(place.left + place.width - len(text)).add(text, cell)
+            short, said = _alarm(column, row, text, place.width, look), text
+            if short:
+                said, cell = short.text, "text" if even else short.token
+            drawn.to(place.left + place.width - len(said)).add(said, cell, bold=bool(short))
     last = places[-1]
     return drawn.strip(last.left + last.width)
 
 
+def _alarm(column: Column, row: Row, text: str, width: int, look: Look) -> Run | None:
+    """The cell of a process that is short of something: with a sign where there is room for it."""
+    value = column.value(row.figures) if column.levels and text not in _NOTHING else None
+    if not column.levels or not isinstance(value, int | float) or row.context:
+        return None
+    (said,) = draw.alarmed(text, value, column.levels, look)
+    if not said.bold:
+        return None
+    return said if len(said.text) < width else said._replace(text=text)
+
+
 def _ending(state: State | None, look: Look | None = None) -> list[Run]:
-    """What the rules say of a line that is in trouble."""
-    if state is None or not state.sign:
+    """What the rules say of a line that is in trouble, or that has no verdict yet."""
+    if state is None:
         return []
+    if not state.sign:
+        return [Run("   "), Run(state.word, state.token)] if state.token == "dim" else []
     sign = getattr(look.glyphs if look else UNICODE, state.sign)
     return [Run("   "), Run(f"{sign} {state.word}", state.token, True)]
 

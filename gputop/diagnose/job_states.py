@@ -1,0 +1,237 @@
+"""The state of each job, of each other user of GPUs, and of the machine: decided here, and shown everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gputop.diagnose.concerns import names
+from gputop.diagnose.finding import Abstained, Finding
+from gputop.diagnose.gpu_users import loose, nameless
+from gputop.diagnose.rule import RULES, Level
+from gputop.diagnose.state import JUDGING, JobState, Seen, Word, found, trouble, worst
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.usage.programs import serves, trains
+from gputop.diagnose.view import View
+from gputop.model import Identity, Job
+from gputop.saturation import CPU_PERCENT
+from gputop.words import amount
+
+_PACE = (Level.CAUSE, Level.STARVED, Level.RANKS, Level.EFFICIENCY)
+_LONG_S = 60.0  # over which a pause of some seconds does not contradict a healthy verdict
+
+
+class Candidate(NamedTuple):
+    """A finding that holds now and is not shown yet, and in how many seconds it can be."""
+
+    finding: Finding
+    left_s: float
+
+
+class _Clock(NamedTuple):
+    """Seconds that passed of those after which a verdict must be there."""
+
+    passed_s: float
+    of_s: float
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.of_s - self.passed_s)
+
+
+def job_states(view: View, findings: Sequence[Finding], candidates: Sequence[Candidate] = ()) -> tuple[JobState, ...]:
+    """One for each job, for each process on a GPU that is in none, and for each busy GPU without any process.
+
+    `findings` are those that are shown; `candidates` hold and are not shown yet.
+    """
+    jobs = tuple(_job(view, job, view.ranks(job), findings, candidates) for job in view.frame.jobs)
+    judged = {uuid for one in jobs for uuid in one.gpus}
+    return (*jobs, *loose(view, findings, judged), *nameless(view))
+
+
+def host_state(view: View, findings: Sequence[Finding]) -> JobState:
+    """The state of the machine itself."""
+    host, cpu = view.frame.host, view.mean("host", "cpu_percent", 30.0)
+    clock = _Clock(view.watched_s, view.limit("engine.judged_s"))
+    bad = worst(one for one in findings if one.subject.kind == "host" and trouble(one))
+    cpus = f" of {amount(host.cpus_total, 'CPU')}" if host.cpus_total else ""
+
+    def so(state: Word, why: str, left_s: float | None = None) -> JobState:
+        return JobState(key="host", name=view.frame.hostname, state=state, why=why, judged_in_s=left_s, due=False)
+
+    if bad is not None:
+        return so("found", bad.headline)
+    if full := _full(view):
+        return so("found", full)
+    if clock.left_s > 0:
+        so_far = "CPU" if cpu is None else f"CPU {cpu:.0f} %{cpus} so far"
+        return so("judging", f"{so_far}, {clock.passed_s:.0f} of {clock.of_s:.0f} s", clock.left_s)
+    if cpu is None:
+        return so("unknown", "CPU use cannot be read")
+    return so("healthy", f"CPU {cpu:.0f} %{cpus} in use, no rule found a problem")
+
+
+def _full(view: View) -> str:
+    """That the CPUs of the machine are all in use; empty where they are not, or nobody knows."""
+    host, cpu = view.frame.host, view.mean("host", "cpu_percent", 30.0)
+    if cpu is None or cpu < CPU_PERCENT:
+        return ""
+    cpus = f" of {amount(host.cpus_total, 'CPU')}" if host.cpus_total else ""
+    return f"CPU saturated: {cpu:.0f} %{cpus} in use (high ≥ {CPU_PERCENT:.0f} %)"
+
+
+def _job(
+    view: View, job: Job, ranks: Sequence[Trainer], findings: Sequence[Finding], candidates: Sequence[Candidate]
+) -> JobState:
+    identities = {rank.identity for rank in ranks} | {*job.ranks}
+    gpus = tuple(dict.fromkeys(uuid for rank in ranks for uuid in rank.uuids))
+    about = [one for one in findings if _about(one, job.key, identities, gpus)]
+    unseen = [] if ranks else [Seen("unknown", "its training processes cannot be seen")]
+    seen = found(about) or _together(unseen or [_rank(view, rank, job, about, candidates) for rank in ranks])
+    if seen.state == "unknown" and seen.due:  # what is wrong with the machine explains it, as far as anything does
+        seen = found([one for one in findings if one.subject.kind == "host" and trouble(one)]) or seen
+    return JobState(
+        key=job.key,
+        name=job.name,
+        user=job.user,
+        gpus=gpus,
+        processes=tuple(rank.identity for rank in ranks),
+        state=seen.state,
+        judged_in_s=seen.left_s,
+        why=seen.why,
+        due=seen.due,
+    )
+
+
+def _about(finding: Finding, job: str, identities: set[Identity], gpus: Sequence[str]) -> bool:
+    """Whether a finding is about a job: its own, of its processes or GPUs, or of the machine where that names them."""
+    subject = finding.subject
+    if subject.kind == "host" and not subject.processes:
+        return False
+    return job in subject.job_keys or names(subject, identities, gpus)
+
+
+_ORDER: tuple[Word, ...] = ("judging", "unknown", "healthy")
+
+
+def _together(ranks: Sequence[Seen]) -> Seen:
+    """The ranks of a job as one: judging while one of them is, healthy only where all are."""
+    first = min(ranks, key=lambda one: (_ORDER.index(one.state), not one.due, -(one.left_s or 0.0)))
+    same = sum(one.state == first.state for one in ranks)
+    some = f"{same} of {len(ranks)} ranks: " if same < len(ranks) else ""
+    return first._replace(why=f"{some}{first.why}", due=any(one.due for one in ranks))
+
+
+def _rank(view: View, trainer: Trainer, job: Job, about: Sequence[Finding], candidates: Sequence[Candidate]) -> Seen:
+    if well := _healthy(view, trainer, about):
+        return Seen("healthy", well)
+    clock = _clock(view, trainer)
+    use = _use(view, trainer)
+    early = next((one for one in about if one.state == JUDGING and not one.healthy), None)
+    left_s = max(clock.left_s, _pending(trainer, job, candidates) if clock.passed_s < 2 * clock.of_s else 0.0)
+    if serves(trainer):
+        return Seen("unknown", f"no training job: an inference server, {use}", due=False)
+    if early is not None and left_s > 0:
+        return Seen("judging", f"{early.headline}, {clock.passed_s:.0f} of {clock.of_s:.0f} s", left_s)
+    if left_s > 0:
+        waits = f"{clock.passed_s:.0f} of {clock.of_s:.0f} s" if clock.left_s > 0 else f"{left_s:.0f} s to go"
+        return Seen("judging", f"{use}{' so far' if trainer.gpus else ''}, {waits}", left_s)
+    return _unknown(view, trainer, use)
+
+
+def _healthy(view: View, trainer: Trainer, about: Sequence[Finding]) -> str | None:
+    """What a healthy rule says of it, or said of the same work, while nothing contradicts that."""
+    notes = view.notes(trainer)
+    said: str | None = next((one.headline for one in about if one.healthy and _covers(one, trainer)), None)
+    limit = 100 * view.limit("starved.duty")
+    if said is None:  # one pause in a minute makes that rule silent, and the job no less healthy
+        said, limit = notes.get("healthy"), view.limit("gpu-bound-healthy.busy_percent_exit")
+    if said is not None and (_left_over(view, trainer) or _contradicted(view, trainer, limit)):
+        said = None
+    notes["healthy"] = said
+    return said
+
+
+def _covers(finding: Finding, trainer: Trainer) -> bool:
+    if finding.subject.processes:
+        return trainer.identity in finding.subject.processes
+    return {gpu.uuid for gpu in trainer.works_on} <= {*finding.subject.gpus}
+
+
+def _left_over(view: View, trainer: Trainer) -> bool:
+    """Whether a verdict may be one of what it did before: a finding stays for a while after it held last."""
+    return trainer.seen_s < view.limit("on_s")
+
+
+def _contradicted(view: View, trainer: Trainer, limit_percent: float) -> bool:
+    """Whether its GPUs are less busy than a healthy verdict allows, or nobody knows how busy they are."""
+    busy = view.mean(trainer, "busy_percent", _LONG_S)
+    if busy is None:
+        busy = None if trainer.duty is None else 100 * trainer.duty
+    return not trainer.mute if busy is None else busy < limit_percent
+
+
+def _clock(view: View, trainer: Trainer) -> _Clock:
+    """The clock that runs longest: of what it does now, of its context, of its start without one."""
+    clocks = [_Clock(trainer.seen_s, view.limit("engine.judged_s"))]
+    if trainer.context_s is not None:
+        clocks.append(_Clock(trainer.context_s, view.limit("engine.warm_s") + view.limit("on_s")))
+    elif trains(trainer) and any(view.gpus()):
+        on_s = view.limit("no-cuda-context.on_s")
+        clocks.append(_Clock(max(0.0, trainer.process.age_s or 0.0), view.limit("no-cuda-context.age_s") + on_s))
+    return max(clocks, key=lambda one: one.left_s)
+
+
+def _pending(trainer: Trainer, job: Job, candidates: Sequence[Candidate]) -> float:
+    """Seconds until what holds of it now is shown, if it goes on."""
+    mine = [one.left_s for one in candidates if _about(one.finding, job.key, {trainer.identity}, trainer.uuids)]
+    return max(mine, default=0.0)
+
+
+def _use(view: View, trainer: Trainer) -> str:
+    """What its GPUs do, in a few words."""
+    if not trainer.gpus:
+        cores = "" if trainer.cores is None else f", {trainer.cores:.1f} CPU cores in use"
+        return f"no GPU in use{cores}"
+    busy = view.mean(trainer, "busy_percent", max(1.0, min(_LONG_S, trainer.seen_s)))
+    if busy is None:
+        return "GPU use cannot be read" if trainer.mute else "GPU not measured"
+    return f"GPU busy {busy:.0f} %"
+
+
+def _unknown(view: View, trainer: Trainer, use: str) -> Seen:
+    """Why there is no verdict though there was time for one, and what would give one."""
+    if not trainer.gpus:
+        return Seen("unknown", "no training job on a GPU" if any(view.gpus()) else "no GPU to measure", due=False)
+    if ill := next((gpu for gpu in trainer.gpus if gpu.condition != "ok"), None):
+        return Seen("unknown", f"GPU {ill.index} is {ill.condition}")
+    idle = view.mean(trainer, "busy_percent", _LONG_S)
+    if idle is not None and idle < 1 and (trainer.cores or 0.0) < view.limit("job-states.idle_cores"):
+        return Seen("unknown", f"idle: {use}, nothing runs", due=False)
+    if lacking := _lacking(view, trainer):
+        metrics = ", ".join(dict.fromkeys(missing.metric for missing in lacking.missing))
+        reasons = ", ".join(dict.fromkeys(missing.reason for missing in lacking.missing))
+        unlock = f": {lacking.unlock}" if lacking.unlock else ""
+        lacks = f"{metrics} is {reasons}" if trainer.mute else f"{use}, cannot read {metrics} ({reasons})"
+        return Seen("unknown", f"{lacks}{unlock}")
+    pid = trainer.process.pid
+    healthy = f"healthy ≥ {view.limit('gpu-bound-healthy.busy_percent'):.0f} %"
+    but = f", but {full}" if (full := _full(view)) else ""
+    look = f"gputop profile {pid} shows where its time goes"
+    return Seen("unknown", f"{use} ({healthy}), no rule names a cause{but}: {look}")
+
+
+def _lacking(view: View, trainer: Trainer) -> Abstained | None:
+    """The abstention about its pace that says most: one that a right or a setting would lift comes first."""
+    about = [
+        one
+        for one in view.abstained
+        if RULES[one.rule].level in (*_PACE, Level.HEALTHY) and names(one.subject, {trainer.identity}, trainer.uuids)
+    ]
+    reasons = ("denied", "unsupported")
+
+    def weight(one: Abstained) -> tuple[int, bool]:
+        first = one.missing[0].reason if one.missing else ""
+        return (reasons.index(first) if first in reasons else len(reasons)), one.unlock is None
+
+    return min(about, key=weight, default=None)

@@ -1,0 +1,37 @@
+"""From which values on the machine, or what runs on it, is short of something: the same for drawing and for judging.
+
+Each is a level for amber, and one for red where waiting of that kind can stop a job.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from gputop.declare import record
+
+CPU_PERCENT = 90.0  # of all CPUs, as the guides that gputop was made from have it
+
+
+@record(frozen=True, slots=True)
+class Levels:
+    """From where on a value is amber, and from where on it is red."""
+
+    warn: float
+    crit: float = math.inf
+
+
+CPU = Levels(CPU_PERCENT)  # all CPUs in use is full use: never red by itself
+MEMORY = Levels(90.0, 97.0)  # in use of all, percent
+WAIT = Levels(30.0, 80.0)  # time that threads wait for a CPU, of waiting and running
+IO_WAIT = Levels(20.0, 60.0)  # time blocked on storage
+PRESSURE = Levels(50.0)  # PSI: time in which some task was stalled; a busy machine is rarely at 0
+STEAL = Levels(5.0, 20.0)  # CPU time taken by other virtual machines
+THROTTLED = Levels(10.0, 50.0)  # periods in which a cgroup ran out of its CPU quota
+
+
+def level(value: float | None, levels: Levels) -> Literal["warn", "crit", ""]:
+    """Which of them a value has reached."""
+    if value is None or value < levels.warn:
+        return ""
+    return "crit" if value >= levels.crit else "warn"
