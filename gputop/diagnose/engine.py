@@ -15,7 +15,7 @@ from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import Limits, Tables
 from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.rule import Rule
-from gputop.diagnose.steady import OFF_FACTOR, Steady
+from gputop.diagnose.steady import OFF_FACTOR, Steady, crit_after
 from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame
@@ -51,7 +51,7 @@ class Engine:
 
     def forget(self) -> None:
         """Begin anew: what comes next is of another time."""
-        self._remembered, self._steady = Remembered(), Steady()
+        self._remembered, self._steady = Remembered(), Steady(self._window_s, self._crit_s)
         self._judged_s: float | None = None
         self._pace_s = EVERY_S  # between the last two looks
         self._classed_s = -_CLASSES_EVERY_S
@@ -94,7 +94,7 @@ class Engine:
                 view.abstain(frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
         if not frame.gpus:
             view.abstained += without_gpus(frame, _every_rule())
-        self._steady.restart(self._remembered.restarted)
+        self._steady.restart(self._remembered.restarted, frame.mono_s, stands_for_s)
         self._remembered.restarted.clear()
         shown = self._steady.take(found, frame.mono_s, stands_for_s)
         self._verdict = Verdict(
@@ -103,6 +103,12 @@ class Engine:
             classes=self._classes(view, shown),
         )
         return self._verdict
+
+    def _window_s(self, rule: str) -> float:
+        return self._tables[rule]["window_s"][0]
+
+    def _crit_s(self, rule: str) -> float:
+        return crit_after(rule, self._tables.limits)
 
     def _surer(self, rule: Rule, finding: Finding, frame: Frame) -> Finding:
         return told.confirmed(finding, rule.confirmed_by, frame.facts, self._tables.limits["engine"]["told_share"])

@@ -64,6 +64,7 @@ class Restarts:
     number="R48",
     rows=(45,),
     needs=("busy_percent",),
+    lasting=True,
 )
 def worker_respawn(view: View) -> Iterator[Finding]:
     """All of them vanish and as many others come, again and again, and the GPU waits for them each time."""

@@ -32,6 +32,7 @@ _HIDDEN = "what a process writes is shown to its owner"
     rows=(13,),
     needs=("busy_percent",),
     partly=("write_chars_per_s",),
+    lasting=True,
 )
 def checkpoint_stall(view: View) -> Iterator[Finding]:
     """The GPUs stop again and again, at even distances, and nearly every time a lot is written."""
