@@ -86,7 +86,7 @@ class Engine:
         on_screen = self._steady.shown()
         found: list[tuple[Finding, float]] = []
         for rule in _every_rule():
-            view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()))
+            view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()), view.evaluating if rule.of_phase else ())
             on_s, _ = self._tables[rule.id]["on_s"]
             try:
                 found += [(self._surer(rule, finding, frame), on_s) for finding in rule.judge(view)]
@@ -96,7 +96,7 @@ class Engine:
             view.abstained += without_gpus(frame, _every_rule())
         self._steady.restart(self._remembered.restarted, frame.mono_s, stands_for_s)
         self._remembered.restarted.clear()
-        shown = self._steady.take(found, frame.mono_s, stands_for_s)
+        shown = self._steady.take(found, frame.mono_s, stands_for_s, view.evaluating)
         self._verdict = Verdict(
             findings=tuple(fold(shown, frame, self._remembered.tenants, self._tables.limits)),
             abstained=tuple(together(view.abstained)),

@@ -269,10 +269,14 @@ class Remembered:
         turn = self._turned(known, now_s)
         if turn is not None:
             self.restarted[identity] = turn
-            known.begin(turn.at_s)
-            for share in self.trees[identity][0].gpus:
-                if share.uuid in self.cards:
-                    self.cards[share.uuid].restart()
+            self.begin(identity, turn.at_s)
+
+    def begin(self, identity: Identity, at_s: float) -> None:
+        """Begin another phase of a trainer."""
+        self.trainers[identity].begin(at_s)
+        for share in self.trees[identity][0].gpus:
+            if share.uuid in self.cards:
+                self.cards[share.uuid].restart()
 
     def _turned(self, known: Known, now_s: float) -> Turn | None:
         """Whether it does something else, as its GPUs tell: they wait no more, or do so much more or less."""

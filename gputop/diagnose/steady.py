@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, told_apart
@@ -19,6 +19,7 @@ LEAST_SHOWN_S = 15.0
 _STALE_S = 6.0  # for which a finding on the screen did not hold: from then on it says that its evidence is old
 _TO_JUDGE = 0.5  # of its window, that a rule must know of a phase
 _MORE_LOOKS = 3  # after that, in which it may still find the same
+_EVALUATES = "measured while it trained: not judged during the evaluation"
 _TAKEN_BACK, _WITHIN_S = 2, 240.0  # so often lately, and again on the screen: phases that alternate are its rhythm
 RANKS: dict[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 _BY_RANK: tuple[Severity, ...] = ("info", "warn", "crit")
@@ -37,11 +38,23 @@ class Candidate:
     rank: int = 0
     moved_s: float = 0.0  # when its severity changed last
     higher_s: float = 0.0  # when it was last as bad as shown
+    paused_s: float = 0.0  # for how long it has not been judged, as its trainer does something else for a while
     doubt_s: float | None = None  # until when it must hold again, as it is of an earlier phase
 
     def held(self, on_s: float, rank: int) -> bool:
         """Whether it was as bad for most of the on-window."""
         return sum(seconds for _, seconds, as_bad in self.hits if as_bad >= rank) >= HELD_SHARE * on_s - 1e-6
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass in which nobody can say whether it holds."""
+        self.last_s, self.moved_s, self.higher_s = (
+            self.last_s + seconds,
+            self.moved_s + seconds,
+            self.higher_s + seconds,
+        )
+        self.hits = deque((when + seconds, length_s, rank) for when, length_s, rank in self.hits)
+        self.paused_s += seconds
+        self.doubt_s = None
 
     def leave(self) -> None:
         """Take it from the screen."""
@@ -68,8 +81,17 @@ class Steady:
                 found.setdefault(rule, set()).add(about)
         return found
 
-    def take(self, found: Iterable[tuple[Finding, float]], now_s: float, stands_for_s: float) -> list[Finding]:
-        """What holds now, each with its on-window; returns what is to be shown, the longest standing first."""
+    def take(
+        self,
+        found: Iterable[tuple[Finding, float]],
+        now_s: float,
+        stands_for_s: float,
+        aside: Collection[Identity] = (),
+    ) -> list[Finding]:
+        """What holds now, each with its on-window; returns what is to be shown, the longest standing first.
+
+        `aside`: trainers that are not judged at the moment, by what they do: of these all stays as it is.
+        """
         for finding, on_s in found:
             one = self._known.setdefault(
                 (finding.rule, told_apart(finding.subject)), Candidate(on_s, finding, first_s=now_s - stands_for_s)
@@ -78,6 +100,10 @@ class Steady:
             one.hits.append((now_s, stands_for_s, RANKS[finding.severity]))
         shown = []
         for key, one in list(self._known.items()):
+            if aside and one.shown_s is not None and _of_phase(one.newest) and _only(one.newest, aside):
+                one.pause(stands_for_s)
+                shown.append(_told(one, now_s))
+                continue
             self._step(key, one, now_s, max(one.on_s, _LEAST_LOOKS * stands_for_s))
             if one.shown_s is not None:
                 shown.append(_told(one, now_s))
@@ -126,7 +152,8 @@ class Steady:
         elif now_s - one.last_s >= OFF_FACTOR * one.on_s and now_s - one.shown_s >= LEAST_SHOWN_S:
             one.leave()
         else:
-            one.doubt_s = None if one.last_s == now_s else one.doubt_s
+            if one.last_s == now_s:
+                one.doubt_s, one.paused_s = None, 0.0
             self._move(one, RANKS[one.newest.severity], now_s, on_s)
 
     def _most(self, one: Candidate, now_s: float) -> int:
@@ -156,11 +183,19 @@ def crit_after(rule: str, limits: Limits) -> float:
 def _told(one: Candidate, now_s: float) -> Finding:
     """As it is shown; evidence that is not of now says so first."""
     finding = replace(one.newest, severity=_BY_RANK[one.rank], since_s=max(0.0, now_s - one.first_s))
+    if one.paused_s:
+        return replace(finding, evidence=(Evidence(text=_EVALUATES), *finding.evidence))
     ago_s = now_s - one.last_s
     if ago_s < _STALE_S:
         return finding
     stale = Evidence(text=f"not confirmed for {ago_s:.0f} s; clears after {OFF_FACTOR * one.on_s:.0f} s")
     return replace(finding, evidence=(stale, *finding.evidence))
+
+
+def _only(finding: Finding, trainers: Collection[Identity]) -> bool:
+    """Whether it is about some of these alone."""
+    processes = finding.subject.processes
+    return bool(processes) and finding.subject.kind != "host" and all(one in trainers for one in processes)
 
 
 def _of_phase(finding: Finding) -> bool:
