@@ -26,8 +26,8 @@ ELSEWHERE = {
 }
 # troubles that the mission does not name: others have met them
 BEYOND = {
-    "blind-spots", "clocks-low", "cpu-slow", "evaluation-phase", "hw-errors", "memory-pressure", "mig-visibility", "numa-misplacement",
-    "pcie-degraded", "persistence-off", "self-overhead", "shm-nearly-full", "slowdown",
+    "blind-spots", "clocks-low", "cpu-slow", "evaluation-phase", "hw-errors", "memory-pressure", "mig-visibility",
+    "numa-misplacement", "pcie-degraded", "persistence-off", "self-overhead", "shm-nearly-full", "slowdown",
 }  # fmt: skip
 
 

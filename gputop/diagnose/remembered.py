@@ -254,6 +254,7 @@ class Remembered:
                 known.context_s = known.phase_s if trainer.gpus else None
         if known.context_s is None and trainer.gpus:
             known.context_s = now_s
+            self.restarted[trainer.identity] = Turn(-math.inf)  # whether it has one can be judged at once
         return known
 
     def _follow(self, identity: Identity, now_s: float, busy: float, stands_for_s: float) -> None:

@@ -46,9 +46,7 @@ def waiting() -> Iterator[Scenario]:
 def evaluating() -> Scenario:
     """Nothing is wrong: its validation uses the GPU less than its training does."""
     dip = Dip(every_s=110, for_s=24, duty=0.3)
-    scenario = fault(
-        "evaluation-phase", "training that evaluates every two minutes", length_s=900, duty=0.97, dip=dip
-    )
+    scenario = fault("evaluation-phase", "training that evaluates every two minutes", length_s=900, duty=0.97, dip=dip)
     return replace(scenario, open_at_s=600)
 
 
