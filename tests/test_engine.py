@@ -12,6 +12,7 @@ from gputop.diagnose import Evidence, Finding, Severity, Subject
 from gputop.diagnose.engine import BROKEN, Engine
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import lenient
+from gputop.diagnose.remembered import Turn
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules import RULES
 from gputop.diagnose.steady import Steady
@@ -38,7 +39,7 @@ def test_a_change_of_phase_begins_anew_what_is_not_shown() -> None:
     steady = Steady()
     for second in range(20):
         steady.take([(of_process("starved-cpu-idle"), 30.0)], second + 1.0, 1.0)
-    steady.restart([A])
+    steady.restart({A: Turn(10.0)}, 20.0, 1.0)
     shown = [steady.take([(of_process("starved-cpu-idle"), 30.0)], 21.0 + second, 1.0) for second in range(24)]
     assert [bool(one) for one in shown] == [False] * 23 + [True]
 
@@ -90,7 +91,7 @@ def _cause() -> Iterator[None]:
 @pytest.mark.usefixtures("_cause")
 def test_a_cause_is_told_with_what_it_causes() -> None:
     because = of_process("cause", severity="crit", confidence=0.9, evidence=(Evidence(text="quota"),))
-    (one,) = told(of_process("starved-cpu-idle", confidence=0.7), because)
+    (one,) = told(of_process("starved-cpu-idle", confidence=0.7, since_s=60.0), because)
     assert (one.rule, one.causes, one.severity, one.confidence) == ("starved-cpu-idle", ("cause",), "crit", 0.9)
     assert one.headline == "has starved-cpu-idle, because it has cause"
     assert one.evidence[0].text == "quota"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Frame, GpuShare, Missing, Process, Role
-from tests.judged import Machine, after, found, silent
+from tests.judged import Machine, after, found, judged, refused, silent
 
 QUIET: dict[str, Any] = {"busy_percent": 0.0, "power_watts": 70.0, "sm_active_percent": 0.0, "tensor_percent": 0.0}
 
@@ -19,14 +19,25 @@ def on_cpu(gpu: dict[str, Any] | None = None, loaders: int = 0, **trainer: Any) 
     return Machine(gpu=QUIET | {"vram_used_bytes": 5e8} | (gpu or {}), trainer=plain | trainer, loaders=loaders)
 
 
+POOL = {"cpu_percent": 1590.0, "busy_threads": 16}
+
+
 @pytest.mark.parametrize(
     ("machine", "severity"),
     [
         (on_cpu(), "warn"),
         (on_cpu(cpu_percent=101.0), "warn"),
         (on_cpu(cpu_percent=99.0), None),
-        (on_cpu(age_s=119.0), None),
+        (on_cpu(age_s=44.0), None),
+        (on_cpu(age_s=119.0), "info"),  # it may still start
+        (on_cpu(age_s=119.0, loaders=1), "info"),
         (on_cpu(age_s=299.0), "info"),  # it may still prepare its data
+        (on_cpu(age_s=121.0, **POOL), "warn"),  # a pool that computes
+        (on_cpu(age_s=119.0, **POOL), "info"),
+        (on_cpu(age_s=121.0, **POOL | {"cpu_percent": 1200.0}), "info"),  # of 16 cores
+        (on_cpu(age_s=121.0, **POOL | {"busy_threads": 1}), "info"),
+        (on_cpu(age_s=121.0, **POOL | {"read_chars_per_s": 2e6}), "info"),  # it may tokenise
+        (on_cpu(age_s=121.0, **POOL | refused("read_chars_per_s", "write_chars_per_s")), "info"),
         (on_cpu(age_s=121.0, loaders=1), "warn"),
         (on_cpu(command=("python", "main.py")), None),  # nothing says that it trains
         (on_cpu(command=("python", "main.py"), loaders=1), "info"),  # who only reads its data has loaders, too
@@ -70,8 +81,35 @@ def test_a_pool_that_prepares_its_data_is_no_training() -> None:
     told = found(after(frame, 200), "no-cuda-context")
     assert told is not None
     assert told.severity == "info"
-    assert told.headline == "prepares its data, or trains on the CPU: it has no CUDA context"
+    assert told.headline == "no CUDA context: preparing data, or running on CPU"
     assert told.steps[0].text == "see whether it still prepares its data"
+
+
+def shown(machine: Machine, seconds: int) -> list[tuple[int, str, str, str]]:
+    """When it is said of a program that starts at 0, how bad that is, in what words and with what last evidence."""
+    seen = [
+        (round(frame.mono_s - 1000), said) for frame, said in judged(machine.frame(float(t)) for t in range(seconds))
+    ]
+    told = [(t, one) for t, said in seen if (one := found(said, "no-cuda-context"))]
+    return [(t, one.severity, one.headline, one.evidence[-1].text) for t, one in told]
+
+
+def test_it_is_said_early_and_named_within_two_minutes() -> None:
+    said = shown(on_cpu(**POOL, age_s=lambda t: t), 200)
+    assert 45 <= said[0][0] <= 75
+    t, severity, headline, evidence = said[0]
+    assert (severity, headline) == ("info", "no CUDA context so far: starting, or running on CPU")
+    assert evidence == f"judging for {120 - t} s more: it may still be starting"
+    named = next(t for t, severity, *_ in said if severity == "warn")
+    assert 120 <= named <= 155
+    assert said[-1][1:3] == ("warn", "running on CPU: no CUDA context")
+
+
+def test_it_is_over_at_once_when_its_context_is_there() -> None:
+    share = GpuShare(uuid="G", busy_percent=0.0, vram_bytes=5e8)
+    machine = on_cpu(**POOL, age_s=lambda t: t)
+    machine.trainer["gpus"] = lambda t: (share,) if t >= 100 else ()
+    assert 100 <= shown(machine, 200)[-1][0] <= 108
 
 
 def test_no_cuda_context_says_how_to_move() -> None:

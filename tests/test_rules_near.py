@@ -145,6 +145,7 @@ STORAGE = (
     Near("cold-cache", "available", ABOVE, _available("cold-cache", 2015 * GIB), from_s=0),
     Near("io-small-files", "read_bytes", BELOW, machines.small_reads),
     Near("checkpoint-stall", "written_bytes", ABOVE, machines.saving, until_s=420, each_s=1),
+    Near("evaluation-phase", "share", BELOW, machines.validating, until_s=520, off=0.15),
     Near("checkpoint-stall", "idle_s", ABOVE, machines.pausing, until_s=420, each_s=1, off=0.15),
     Near("shm-nearly-full", "used", ABOVE, machines.shm),
 )

@@ -9,7 +9,8 @@ from gputop.diagnose.rules import RULES
 from gputop.docs.rules import rule_origin
 
 WRITTEN = {f"R{number:02}" for number in range(1, 52)} | {"R11b", "M1", "M2"}
-UNWRITTEN = {"seen-inside"}  # came later: it tells what a profile or a trace has seen, and no other rule can
+# came later: what a profile or a trace has seen, and what an evaluation looks like from outside
+UNWRITTEN = {"seen-inside", "evaluation-phase"}
 # what is diagnosed, of the 73 rows
 ASKED = {
     *range(2, 9), *range(10, 20), *range(21, 27), *range(30, 34), 35, *range(44, 61), 62, *range(65, 68), 70,
@@ -25,8 +26,8 @@ ELSEWHERE = {
 }
 # troubles that the mission does not name: others have met them
 BEYOND = {
-    "blind-spots", "clocks-low", "cpu-slow", "hw-errors", "memory-pressure", "mig-visibility", "numa-misplacement",
-    "pcie-degraded", "persistence-off", "self-overhead", "shm-nearly-full", "slowdown",
+    "blind-spots", "clocks-low", "cpu-slow", "evaluation-phase", "hw-errors", "memory-pressure", "mig-visibility",
+    "numa-misplacement", "pcie-degraded", "persistence-off", "self-overhead", "shm-nearly-full", "slowdown",
 }  # fmt: skip
 
 

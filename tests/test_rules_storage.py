@@ -65,7 +65,7 @@ def calm(pressure: float | None = 5.0, disk: Disk = QUIET) -> dict[str, Any]:
     ],
 )
 def test_io_bound(dials: dict[str, Any], fires: bool) -> None:
-    finding = found(machine(**dials).verdict(42), "io-bound")
+    finding = found(machine(**dials).verdict(96), "io-bound")
     assert (finding is not None) == fires
     if finding:
         assert (finding.severity, finding.primary, finding.lost_share) == ("crit", True, pytest.approx(0.7))
@@ -172,7 +172,7 @@ TINY = replace(DISK, read_bytes_per_s=8e3 * 1200, reads_per_s=1200.0)
 
 
 def of_files(disk: Disk = TINY, **loader: float | None) -> Verdict:
-    return machine(host={"disks": (disk,)}, loader=SMALL | loader).verdict(42)
+    return machine(host={"disks": (disk,)}, loader=SMALL | loader).verdict(96)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,9 @@ def pair(busy: float = 0.0, **trainer: Any) -> Callable[[float], Frame]:
     ("frame", "minutes", "severity"),
     [
         (pair(), 18, "info"),
-        (pair(), 14, None),
+        (pair(), 1, None),
+        (pair(), 4, "info"),
+        (pair(), 28, "info"),
         (pair(), 45, "warn"),
         (pair(busy=0.9), 18, "info"),
         (pair(busy=1.1), 45, None),

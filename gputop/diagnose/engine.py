@@ -16,7 +16,7 @@ from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import Limits, Tables
 from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.rule import Rule
-from gputop.diagnose.steady import OFF_FACTOR, Steady
+from gputop.diagnose.steady import OFF_FACTOR, Steady, crit_after
 from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame
@@ -57,7 +57,7 @@ class Engine:
 
     def forget(self) -> None:
         """Begin anew: what comes next is of another time."""
-        self._remembered, self._steady = Remembered(), Steady()
+        self._remembered, self._steady = Remembered(), Steady(self._window_s, self._crit_s)
         self._judged_s: float | None = None
         self._pace_s = EVERY_S  # between the last two looks
         self._classed_s = -_CLASSES_EVERY_S
@@ -92,7 +92,7 @@ class Engine:
         on_screen = self._steady.shown()
         found: list[tuple[Finding, float]] = []
         for rule in _every_rule():
-            view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()))
+            view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()), view.evaluating if rule.of_phase else ())
             on_s, _ = self._tables[rule.id]["on_s"]
             try:
                 found += [(self._surer(rule, finding, frame), on_s) for finding in rule.judge(view)]
@@ -100,9 +100,9 @@ class Engine:
                 view.abstain(frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
         if not frame.gpus:
             view.abstained += without_gpus(frame, _every_rule())
-        self._steady.restart(self._remembered.restarted)
+        self._steady.restart(self._remembered.restarted, frame.mono_s, stands_for_s)
         self._remembered.restarted.clear()
-        shown = self._steady.take(found, frame.mono_s, stands_for_s)
+        shown = self._steady.take(found, frame.mono_s, stands_for_s, view.evaluating)
         from gputop.diagnose.job_states import Candidate, host_state, job_states  # late, as the rules are
 
         findings = tuple(fold(shown, frame, self._remembered.tenants, self._tables.limits))
@@ -117,6 +117,12 @@ class Engine:
             host=host_state(view, findings),
         )
         return self._verdict
+
+    def _window_s(self, rule: str) -> float:
+        return self._tables[rule]["window_s"][0]
+
+    def _crit_s(self, rule: str) -> float:
+        return crit_after(rule, self._tables.limits)
 
     def _surer(self, rule: Rule, finding: Finding, frame: Frame) -> Finding:
         return told.confirmed(finding, rule.confirmed_by, frame.facts, self._tables.limits["engine"]["told_share"])

@@ -9,10 +9,10 @@ from shlex import quote
 
 from gputop.diagnose.alike import alike
 from gputop.diagnose.concerns import concerns
-from gputop.diagnose.finding import Abstained, Evidence, Finding, Step, Subject
+from gputop.diagnose.finding import Abstained, Evidence, Finding, Severity, Step, Subject
 from gputop.diagnose.limits import Limits, Table
 from gputop.diagnose.rule import RULES, Level
-from gputop.diagnose.steady import RANKS
+from gputop.diagnose.steady import RANKS, crit_after
 from gputop.model import Frame, Process
 
 _CERTAIN = 0.5  # a finding less sure than that explains nothing
@@ -25,7 +25,6 @@ _Group = tuple[str, object]  # a job, a process without one, a GPU without eithe
 
 def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Limits) -> list[Finding]:
     """The findings as they are told, the most urgent first."""
-    numbers = limits["engine"]
     groups: dict[_Group, list[Finding]] = {}
     for finding in _together(findings, frame, tenants):
         groups.setdefault(_group(finding.subject, tenants), []).append(finding)
@@ -33,7 +32,7 @@ def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Li
     told = []
     for group in groups.values():
         members = {identity for finding in group for identity in finding.subject.processes}
-        told += _told(group, [one for one in host if concerns(one.subject, members, ())], numbers)
+        told += _told(group, [one for one in host if concerns(one.subject, members, ())], limits)
     used = {cause for finding in told for cause in finding.causes}
     told += _alone([finding for finding in host if finding.rule not in used])
     return sorted(alike(told, {job.key: job for job in frame.jobs}), key=_urgency)
@@ -106,8 +105,9 @@ def _group(subject: Subject, tenants: Tenants) -> _Group:
     return ("process", subject.processes[0]) if subject.processes else ("host", None)
 
 
-def _told(group: list[Finding], host: list[Finding], numbers: Table) -> list[Finding]:
+def _told(group: list[Finding], host: list[Finding], limits: Limits) -> list[Finding]:
     """One group: its causes folded, its primary marked."""
+    numbers = limits["engine"]
     slight: list[Finding] = []
     known = any(_explains(finding) for finding in (*group, *host))
     group = [finding for finding in _settled(group, host) if not (known and RULES[finding.rule].last)]
@@ -117,10 +117,13 @@ def _told(group: list[Finding], host: list[Finding], numbers: Table) -> list[Fin
     causes += [one for one in host if RULES[one.rule].level is Level.CAUSE and one.severity != "info"]
     if starved and causes:
         first, *others = sorted(starved, key=_order)
+        most: Severity = "crit" if first.since_s >= crit_after(first.rule, limits) else "warn"
+        # a host that runs out of memory is critical, however short a GPU has waited
+        causes = [one for one in causes if most == "crit" or one.severity != "crit" or RULES[one.rule].of_phase]
         slight = [cause for cause in causes if _slight(cause, first, numbers["because"])]
         causes = sorted((cause for cause in causes if cause not in slight), key=_order)
         group = [finding for finding in group if finding not in starved and finding not in causes]
-        group += [_because(first, causes) if causes else first, *others]
+        group += [_because(first, causes, most) if causes else first, *others]
     group.sort(key=_order)
     troubles = [one for one in group if one.severity != "info" and not one.healthy and _may_lead(one, numbers)]
     group = [finding for finding in group if not (finding.healthy and _disproved(finding, troubles))]
@@ -172,14 +175,17 @@ def _slight(cause: Finding, starved: Finding, part: float) -> bool:
     return cause.lost_share < part * starved.lost_share
 
 
-def _because(starved: Finding, causes: list[Finding]) -> Finding:
-    """What starves and why, as one finding: what to do about the cause comes first, unless it is a mere suspicion."""
+def _because(starved: Finding, causes: list[Finding], most: Severity) -> Finding:
+    """What starves and why, as one finding: what to do about the cause comes first, unless it is a mere suspicion.
+
+    `most`: how bad it is shown, however bad a cause is that was there before it.
+    """
     worst = max((starved, *causes), key=lambda finding: RANKS[finding.severity])
     certain = causes[0].severity != "info"
     parts = [*causes, starved] if certain else [starved, *causes]
     return replace(
         starved,
-        severity=worst.severity,
+        severity=min(worst.severity, most, key=lambda severity: RANKS[severity]),
         headline=f"{starved.headline}{', because' if certain else ';'} {_who(starved, causes[0])} {causes[0].headline}",
         evidence=tuple(dict.fromkeys(item for part in parts for item in part.evidence)),
         steps=_cheapest_first(dict.fromkeys(step for part in parts for step in part.steps)),

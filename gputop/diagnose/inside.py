@@ -27,6 +27,7 @@ _TROUBLES = frozenset({LOADS_IN_MAIN, "waits-for-data", "data-parallel", "saves"
     rows=(31, 64, 65, 66, 67, 70),
     needs=(),
     alone=True,
+    lasting=True,
 )
 def seen_inside(view: View) -> Iterator[Finding]:
     """The worst that stacks or a trace said of a process, for as long as that is remembered."""

@@ -28,6 +28,9 @@ class Level(IntEnum):
     NEVER = 11  # never primary
 
 
+_OF_PHASE = {Level.USE, Level.CAUSE, Level.STARVED, Level.RANKS, Level.EFFICIENCY, Level.HEALTHY}
+
+
 @record(frozen=True, slots=True)
 class Rule:
     """The declaration of one rule."""
@@ -48,7 +51,14 @@ class Rule:
     instead_of: tuple[str, ...] = ()  # rules that are not told of a job while this one explains what they see
     last: bool = False  # told only where no other rule says why a GPU waits
     alone: bool = False  # it judges a machine without a GPU, too
+    first: bool = False  # it is asked before the others: what it finds changes what these are asked about
+    lasting: bool = False  # it is about what recurs, or stays as it is whatever a trainer does at the moment
     place: int = 0  # among all, once rules.py has loaded them
+
+    @property
+    def of_phase(self) -> bool:
+        """Whether it judges what a trainer does at the moment: what it does next takes such a finding back."""
+        return self.level in _OF_PHASE and not self.lasting
 
 
 RULES: dict[str, Rule] = {}  # by id; in the order of the groups in rules.py
@@ -70,12 +80,16 @@ def rule(
     instead_of: tuple[str, ...] = (),
     last: bool = False,
     alone: bool = False,
+    first: bool = False,
+    lasting: bool = False,
 ) -> Callable[[Judge], Judge]:
     """Declare a rule. Its numbers stand in the table of the same name in thresholds.toml.
 
     `needs`, `partly`: by their names in the manual, what it abstains for; `needs=()` where it judges by what there is.
     `confirmed_by`: facts of told.py. Where one was told of a process of a finding, the engine makes it surer.
     `last`: it has no reason to give, and is told only where no other rule has one.
+    `first`: it is asked before all others.
+    `lasting`: what it finds does not end with the phase of a trainer in which it was found.
     """
 
     def declare(judge: Judge) -> Judge:
@@ -84,7 +98,7 @@ def rule(
         group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
         RULES[id] = Rule(
             id, question, state, short, level, group, judge, number, rows, needs, partly,
-            confirmed_by, crit_level, instead_of, last, alone,
+            confirmed_by, crit_level, instead_of, last, alone, first, lasting,
         )  # fmt: skip
         return judge
 

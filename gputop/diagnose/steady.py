@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gputop.diagnose.finding import Finding, Severity, told_apart
+from gputop.diagnose.finding import Evidence, Finding, Severity, told_apart
+from gputop.diagnose.limits import DEFAULTS, Limits
+from gputop.diagnose.remembered import Turn
+from gputop.diagnose.rule import RULES, Level
 from gputop.model import Identity
 
 HELD_SHARE = 0.8  # of the on-window
 OFF_FACTOR = 1.5  # the off-window, in on-windows
 _LEAST_LOOKS = 1.5  # that an on-window is long: where looks are rare, one alone shows nothing
 LEAST_SHOWN_S = 15.0
+_STALE_S = 6.0  # for which a finding on the screen did not hold: from then on it says that its evidence is old
+_TO_JUDGE = 0.5  # of its window, that a rule must know of a phase
+_MORE_LOOKS = 3  # after that, in which it may still find the same
+_EVALUATES = "measured while it trained: not judged during the evaluation"
+_TAKEN_BACK, _WITHIN_S = 2, 240.0  # so often lately, and again on the screen: phases that alternate are its rhythm
 RANKS: dict[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 _BY_RANK: tuple[Severity, ...] = ("info", "warn", "crit")
 
@@ -31,16 +39,39 @@ class Candidate:
     rank: int = 0
     moved_s: float = 0.0  # when its severity changed last
     higher_s: float = 0.0  # when it was last as bad as shown
+    paused_s: float = 0.0  # for how long it has not been judged, as its trainer does something else for a while
+    doubt_s: float | None = None  # until when it must hold again, as it is of an earlier phase
 
     def held(self, on_s: float, rank: int) -> bool:
         """Whether it was as bad for most of the on-window."""
         return sum(seconds for _, seconds, as_bad in self.hits if as_bad >= rank) >= HELD_SHARE * on_s - 1e-6
 
+    def pause(self, seconds: float) -> None:
+        """Let time pass in which nobody can say whether it holds."""
+        self.last_s, self.moved_s, self.higher_s = (
+            self.last_s + seconds,
+            self.moved_s + seconds,
+            self.higher_s + seconds,
+        )
+        self.hits = deque((when + seconds, length_s, rank) for when, length_s, rank in self.hits)
+        self.paused_s += seconds
+        self.doubt_s = None
+
+    def leave(self) -> None:
+        """Take it from the screen."""
+        self.shown_s = self.doubt_s = None
+        self.hits.clear()
+
 
 class Steady:
-    """Every candidate of an engine."""
+    """Every candidate of an engine. `window_s` tells over which time a rule measures, `crit_s` for how long what it
+    finds must last before it is critical."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, window_s: Callable[[str], float] = lambda _: 30.0, crit_s: Callable[[str], float] = lambda _: 0.0
+    ) -> None:
+        self._window_s, self._crit_s = window_s, crit_s
+        self._taken_back: dict[tuple[str, object], deque[float]] = {}  # when, by what it was
         self._known: dict[tuple[str, object], Candidate] = {}  # by rule and what tells its subject from others
 
     def shown(self) -> dict[str, set[object]]:
@@ -59,8 +90,17 @@ class Steady:
             if one.shown_s is None and one.last_s == now_s
         ]
 
-    def take(self, found: Iterable[tuple[Finding, float]], now_s: float, stands_for_s: float) -> list[Finding]:
-        """What holds now, each with its on-window; returns what is to be shown, the longest standing first."""
+    def take(
+        self,
+        found: Iterable[tuple[Finding, float]],
+        now_s: float,
+        stands_for_s: float,
+        aside: Collection[Identity] = (),
+    ) -> list[Finding]:
+        """What holds now, each with its on-window; returns what is to be shown, the longest standing first.
+
+        `aside`: trainers that are not judged at the moment, by what they do: of these all stays as it is.
+        """
         for finding, on_s in found:
             one = self._known.setdefault(
                 (finding.rule, told_apart(finding.subject)), Candidate(on_s, finding, first_s=now_s - stands_for_s)
@@ -70,24 +110,43 @@ class Steady:
             one.hits.append((now_s, stands_for_s, RANKS[finding.severity]))
         shown = []
         for key, one in list(self._known.items()):
-            self._step(one, now_s, max(one.on_s, _LEAST_LOOKS * stands_for_s))
+            if aside and one.shown_s is not None and _of_phase(one.newest) and _only(one.newest, aside):
+                one.pause(stands_for_s)
+                shown.append(_told(one, now_s))
+                continue
+            self._step(key, one, now_s, max(one.on_s, _LEAST_LOOKS * stands_for_s))
             if one.shown_s is not None:
-                since_s = max(0.0, now_s - (one.first_s if one.began_s is None else one.began_s))
-                shown.append(replace(one.newest, severity=_BY_RANK[one.rank], since_s=since_s))
+                shown.append(_told(one, now_s))
             elif not one.hits:
                 del self._known[key]
         return sorted(shown, key=lambda finding: -finding.since_s)
 
-    def restart(self, trainers: Iterable[Identity]) -> None:
-        """These do something else now: what has not come in yet begins anew."""
-        fresh = set(trainers)
-        for one in self._known.values():
-            subject = one.newest.subject
-            # of the machine it is not over because one of many does something else
-            if one.shown_s is None and subject.kind != "host" and fresh.intersection(subject.processes):
-                one.hits.clear()
+    def restart(self, turns: Mapping[Identity, Turn], now_s: float, stands_for_s: float) -> None:
+        """These do something else now: what has not come in yet begins anew, and what is shown must hold again soon.
 
-    def _step(self, one: Candidate, now_s: float, on_s: float) -> None:
+        What cannot be true of what they do now leaves at once. Who changes again and again has a rhythm, of which it is
+        all part.
+        """
+        for key, one in self._known.items():
+            subject = one.newest.subject
+            turned = [turns[process] for process in subject.processes if process in turns]
+            # of the machine it is not over because one of many does something else
+            if not turned or subject.kind == "host":
+                continue
+            if one.shown_s is None:
+                one.hits.clear()
+            elif _of_phase(one.newest) and self._alternates(key, now_s):
+                self._taken_back[key].append(now_s)
+            elif _of_phase(one.newest):
+                judged_s = max(turn.at_s for turn in turned) + _TO_JUDGE * self._window_s(one.newest.rule)
+                impossible = any(_impossible(one.newest, turn) for turn in turned)
+                one.doubt_s = now_s if impossible else max(now_s, judged_s) + _MORE_LOOKS * stands_for_s
+
+    def _alternates(self, key: tuple[str, object], now_s: float) -> bool:
+        before = self._taken_back.get(key, ())
+        return sum(when > now_s - _WITHIN_S for when in before) >= _TAKEN_BACK
+
+    def _step(self, key: tuple[str, object], one: Candidate, now_s: float, on_s: float) -> None:
         while one.hits and one.hits[0][0] <= now_s - on_s:
             one.hits.popleft()
         if one.shown_s is None:
@@ -96,18 +155,71 @@ class Steady:
             if one.last_s == now_s and one.held(on_s, 0):
                 one.shown_s = one.moved_s = one.higher_s = now_s
                 one.rank = max(rank for rank in RANKS.values() if one.held(on_s, rank))
+                one.rank = min(one.rank, self._most(one, now_s))
+        elif one.doubt_s is not None and one.last_s < now_s >= one.doubt_s:
+            self._taken_back.setdefault(key, deque(maxlen=_TAKEN_BACK)).append(now_s)
+            one.leave()
         elif now_s - one.last_s >= OFF_FACTOR * one.on_s and now_s - one.shown_s >= LEAST_SHOWN_S:
-            one.shown_s = None
-            one.hits.clear()
+            one.leave()
         else:
+            if one.last_s == now_s:
+                one.doubt_s, one.paused_s = None, 0.0
             self._move(one, RANKS[one.newest.severity], now_s, on_s)
+
+    def _most(self, one: Candidate, now_s: float) -> int:
+        """How bad it may be shown: what has only begun is not critical yet."""
+        return RANKS["crit" if now_s - one.first_s >= self._crit_s(one.newest.rule) else "warn"]
 
     def _move(self, one: Candidate, wanted: int, now_s: float, on_s: float) -> None:
         """Severity rises by one level an on-window at most, if it held so long, and falls when nothing was as bad for
         the off-window."""
         if one.last_s == now_s and wanted >= one.rank:
             one.higher_s = now_s
-        if one.held(on_s, one.rank + 1) and now_s - one.moved_s >= one.on_s:
+        higher = one.rank + 1 <= self._most(one, now_s) and one.held(on_s, one.rank + 1)
+        if higher and now_s - one.moved_s >= one.on_s:
             one.rank, one.moved_s = one.rank + 1, now_s
         elif wanted < one.rank and now_s - one.higher_s >= OFF_FACTOR * one.on_s:
             one.rank, one.moved_s, one.higher_s = wanted, now_s, now_s
+
+
+def crit_after(rule: str, limits: Limits) -> float:
+    """For how long what a rule finds must last before it is critical: what a trainer does may be a short phase."""
+    known = RULES.get(rule)
+    if known is None or not known.of_phase or known.level is Level.RANKS:
+        return 0.0
+    return limits["engine"]["crit_windows"] * limits.get(rule, {}).get("window_s", DEFAULTS["window_s"])
+
+
+def _since(one: Candidate) -> float:
+    """Since when it is so: the onset where the rule knows that, which no detection is as early as."""
+    return one.first_s if one.began_s is None else one.began_s
+
+
+def _told(one: Candidate, now_s: float) -> Finding:
+    """As it is shown; evidence that is not of now says so first."""
+    finding = replace(one.newest, severity=_BY_RANK[one.rank], since_s=max(0.0, now_s - _since(one)))
+    if one.paused_s:
+        return replace(finding, evidence=(Evidence(text=_EVALUATES), *finding.evidence))
+    ago_s = now_s - one.last_s
+    if ago_s < _STALE_S:
+        return finding
+    stale = Evidence(text=f"not confirmed for {ago_s:.0f} s; clears after {OFF_FACTOR * one.on_s:.0f} s")
+    return replace(finding, evidence=(stale, *finding.evidence))
+
+
+def _only(finding: Finding, trainers: Collection[Identity]) -> bool:
+    """Whether it is about some of these alone."""
+    processes = finding.subject.processes
+    return bool(processes) and finding.subject.kind != "host" and all(one in trainers for one in processes)
+
+
+def _of_phase(finding: Finding) -> bool:
+    return finding.rule in RULES and RULES[finding.rule].of_phase
+
+
+def _impossible(finding: Finding, turn: Turn) -> bool:
+    """Whether it cannot hold of a phase, as its GPUs do: they wait for nothing, or are not as busy as they were."""
+    level = RULES[finding.rule].level
+    if level is Level.STARVED or (finding.lost_share and level is not Level.RANKS):
+        return turn.fed
+    return level in (Level.HEALTHY, Level.EFFICIENCY) and turn.down

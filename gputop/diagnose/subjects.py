@@ -15,7 +15,7 @@ from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.sums import Means
 from gputop.diagnose.trainer import Trainer
 from gputop.history import History, Key
-from gputop.model import Frame, Gpu, Host, Job, Process
+from gputop.model import Frame, Gpu, Host, Identity, Job, Process
 
 Thing = Gpu | Trainer | Process | Job | Host
 
@@ -45,6 +45,7 @@ class Subjects:
         self._mates: dict[str, list[Trainer]] = {}  # trainers by the key of their job
         self._known: dict[tuple[Key, float, float], Means] = {}
         self._shown: Collection[object] = ()
+        self._but: Collection[Identity] = ()
         # 1 while the subject has a finding on the screen: its limits give way a little; -1 in `against`
         self._lenient = 0
 
@@ -64,9 +65,14 @@ class Subjects:
         job = self._jobs.get(process.job or "")
         return job.name if job else words.script(process)
 
-    def turn_to(self, rule: str, state: str = "", shown: Collection[object] = ()) -> None:
-        """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen."""
-        self._rule, self._state, self._shown, self._lenient = rule, state, shown, 0
+    def turn_to(
+        self, rule: str, state: str = "", shown: Collection[object] = (), but: Collection[Identity] = ()
+    ) -> None:
+        """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen.
+
+        `but`: trainers that it does not judge at the moment.
+        """
+        self._rule, self._state, self._shown, self._but, self._lenient = rule, state, shown, but, 0
         self._numbers = self._tables[rule]
 
     def gpus(self, *, silent: bool = False) -> Iterator[Gpu]:
@@ -77,7 +83,7 @@ class Subjects:
 
     def trainers(self, *, cold: bool = False) -> Iterator[Trainer]:
         """Trainers past their start; `cold`: those too that only start, or have no GPU."""
-        found = (one for one in self.vectors() if cold or one.warm)
+        found = (one for one in self.vectors() if (cold or one.warm) and one.identity not in self._but)
         return map(self._at, found) if self._shown else found  # nearly always nothing is shown: leniency stays 0
 
     def jobs(self) -> Iterator[Job]:

@@ -50,6 +50,7 @@ class View(Numbers):
         super().__init__(frame, history, remembered, tables)
         self.stands_for_s = stands_for_s
         self.abstained: list[Abstained] = []
+        self.evaluating: set[Identity] = set()  # trainers in a phase that comes back: what they do says nothing
         self._once: dict[Hashable, Any] = {}
 
     def once(self, about: Hashable, work: Callable[[], _T]) -> _T:
@@ -73,6 +74,10 @@ class View(Numbers):
         while looks[0][0] < self.frame.mono_s - self.limit("window_s"):
             looks.popleft()
         return looks
+
+    def begin(self, trainer: Trainer, at_s: float) -> None:
+        """Have its phase begin at some time: what is measured of it is measured since then."""
+        self._remembered.begin(trainer.identity, at_s)
 
     def knows(self, thing: Thing, *names: str, unlock: str | None = None) -> bool:
         """Whether these are known of a subject; what cannot be read is an abstention, what is only early is none."""

@@ -63,6 +63,11 @@ def pausing(idle_s: float) -> Scenario:
     return turned("checkpoint-stall", dip=Dip(every_s=15, for_s=idle_s, write_bytes=2e9), duty=1.0, jitter=0.0)
 
 
+def validating(share: float) -> Scenario:
+    """Phases that take so much of the time."""
+    return turned("evaluation-phase", dip=Dip(every_s=110, for_s=110 * share, duty=0.3))
+
+
 def shm(used: float) -> Scenario:
     """So much of it is in use all the time: none of it is growth."""
     scenario = SCENARIOS["shm-nearly-full"]

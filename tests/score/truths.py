@@ -89,6 +89,7 @@ BESIDE = {
     "cold-cache": Expected("cold-cache", "info", ("starved-cpu-idle",), mild=("io-bound",), over_s=400.0),
     "workers-oversized": Expected("workers-oversized", "info", ("starved-cpu-saturated", "head-of-line")),
     "persistence-off": Expected("persistence-off", "info", ("hw-errors",)),
+    "evaluation-phase": Expected("evaluation-phase", "info", ("checkpoint-stall", "slowdown"), by_s=400.0),
     "mig-visibility": Expected("mig-visibility", "info", ("no-cuda-context", "zombie-memory")),
     "self-overhead": Expected("self-overhead", "info", ("neighbour",)),
     "blind-spots": Expected("blind-spots", "info", ("openblas-on-intel", "io-bound", "starved-cpu-idle")),

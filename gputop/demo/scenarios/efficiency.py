@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gputop.demo.scenarios.cpu import of_job
 from gputop.demo.scenarios.parts import ONSET_S, fault
-from gputop.demo.server import GIB, Scenario
+from gputop.demo.server import GIB, Dip, Scenario
 
 
 def busy() -> Iterator[Scenario]:
@@ -43,6 +43,13 @@ def waiting() -> Iterator[Scenario]:
     yield of_job(copying, pins=False)
 
 
+def evaluating() -> Scenario:
+    """Nothing is wrong: its validation uses the GPU less than its training does."""
+    dip = Dip(every_s=110, for_s=24, duty=0.3)
+    scenario = fault("evaluation-phase", "training that evaluates every two minutes", length_s=900, duty=0.97, dip=dip)
+    return replace(scenario, open_at_s=600)
+
+
 def profiled() -> Scenario:
     """Logs that go to a slow server: nothing of that shows from outside, but somebody has made a profile."""
     scenario = fault(
@@ -65,4 +72,5 @@ def scenarios() -> Iterator[Scenario]:
         period_s=0.05, duty=0.28, jitter=0.1, sm=22, tensor=4, dram=6, watts=190, main_cpu=55, vram_bytes=3 * GIB,
     )  # fmt: skip
     yield replace(little, open_at_s=1200, past_s=1000)
+    yield evaluating()
     yield profiled()

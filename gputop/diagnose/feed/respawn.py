@@ -97,6 +97,7 @@ def _touches(start: Start, one: Pause) -> bool:
     number="R48",
     rows=(45,),
     needs=("busy_percent",),
+    lasting=True,
 )
 def worker_respawn(view: View) -> Iterator[Finding]:
     """New workers come again and again, for training or for validation, and the GPU waits while they start."""

@@ -50,7 +50,9 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
     """The GPU waits and no other rule says why: what was ruled out, each with its value, and how to find out."""
     for trainer in view.trainers():
         notes, now_s = view.notes(trainer), view.frame.mono_s
-        if not view.knows(trainer, "duty") or not starved(view, trainer):
+        if not view.knows(trainer, "duty"):
+            continue  # in the first seconds of a phase: it may wait as before
+        if not starved(view, trainer):
             notes.pop("since_s", None)
             continue
         if now_s - notes.setdefault("since_s", now_s) < view.limit("after_s"):

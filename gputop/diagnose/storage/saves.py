@@ -43,6 +43,7 @@ class Saves(NamedTuple):
     rows=(13,),
     needs=("busy_percent",),
     partly=("write_chars_per_s",),
+    lasting=True,
 )
 def checkpoint_stall(view: View) -> Iterator[Finding]:
     """The GPUs stop again and again, and each time a checkpoint's worth of bytes is written because of that."""

@@ -62,7 +62,7 @@ def no_cuda_context(view: View) -> Iterator[Finding]:
     for trainer in view.trainers(cold=True) if gpus else ():
         if any(process.gpus for process in trainer.tree) or trainer.context_s is not None or trainer.compiling:
             continue
-        old = (trainer.process.age_s or 0.0) >= view.limit("age_s")
+        old = (trainer.process.age_s or 0.0) >= view.limit("early_s")
         if not old or not trains(trainer) or notebook(trainer) or serves(trainer):
             continue
         if not view.knows(trainer, "cores"):
@@ -100,21 +100,31 @@ def _prepares(view: View, trainer: Trainer) -> bool:
     """Whether it may still prepare its data.
 
     Only loaders say that it trains, others than these work for it, it has none yet and is young, or files pass through
-    it and it is not old.
+    it and it is not old. Young is less for a pool of threads that computes, and reads and writes nothing.
     """
     age_s, own = trainer.process.age_s or 0.0, trainer.own
     loaders = trainer.loaders * (trainer.loader_cpu or 0.0)
     helped = own is not None and (trainer.cores or 0.0) - own - loaders >= own
     if helped or not called_so(trainer):
         return True
-    young = not trainer.loaders and age_s < view.limit("sure_s")
-    return young or (age_s < view.limit("late_s") and _moves(view, trainer))
+    sure = trainer.loaders > 0 or _computes(view, trainer)
+    if age_s < view.limit("age_s" if sure else "sure_s"):
+        return True
+    return age_s < view.limit("late_s") and _moves(view, trainer, "files_s", "files_bytes_per_s")
 
 
-def _moves(view: View, trainer: Trainer) -> bool:
+def _computes(view: View, trainer: Trainer) -> bool:
+    """Whether threads of the trainer itself keep its CPUs busy, with nothing that goes through files."""
+    full = view.above(trainer.own, "cores") and (trainer.own or 0.0) >= view.limit("full") * (trainer.allowed or 0.0)
+    pool = view.above(trainer.compute_threads, "pool")
+    known = trainer.read_chars is not None and trainer.write_chars is not None
+    return full and pool and known and not _moves(view, trainer, "still_s", "still_bytes_per_s")
+
+
+def _moves(view: View, trainer: Trainer, seconds: str, limit: str) -> bool:
     """Whether so much goes through files that it may be a pass over its data."""
-    moved = (view.mean(trainer, name, view.limit("files_s")) for name in ("read_chars_per_s", "write_chars_per_s"))
-    return any(view.against.above(one, "files_bytes_per_s") for one in moved)
+    moved = (view.mean(trainer, name, view.limit(seconds)) for name in ("read_chars_per_s", "write_chars_per_s"))
+    return any(view.against.above(one, limit) for one in moved)
 
 
 def _without_context(gpus: int, busiest: float | None) -> str:
@@ -126,6 +136,7 @@ def _without_context(gpus: int, busiest: float | None) -> str:
 
 def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     hidden, prepares = trainer.process.visible_gpus in ("", "-1"), _prepares(view, trainer)
+    left_s = view.limit("age_s") - (trainer.process.age_s or 0.0)  # until more can be said
     cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
     of = f"{cores:.1f} of {amount(allowed, 'CPU core')}" if allowed else f"{cores:.1f} CPU cores"
     means = [mean for gpu in gpus if (mean := view.mean(gpu, "busy_percent")) is not None]
@@ -142,19 +153,27 @@ def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     ]
     if hidden:
         evidence.append(Evidence(text=f"CUDA_VISIBLE_DEVICES={trainer.process.visible_gpus} hides all GPUs from it"))
+    if left_s > 0:
+        evidence.append(Evidence(text=f"judging for {max(1.0, left_s):.0f} s more: it may still be starting"))
     steps = next((_ASKED[name] for name in _ASKED if name in trainer.process.libraries), _ASKED["torch"])
     look = (stack(view, trainer.process, "see whether it still prepares its data"),) if prepares else ()
     unset = Step(text="let it see the GPUs, unless this was meant", command="unset CUDA_VISIBLE_DEVICES")
     return view.found(
         trainer,
         "info" if hidden or prepares else "warn",
-        f"{'prepares its data, or trains' if prepares and not hidden else 'trains'} on the CPU: it has no CUDA context",
+        _headline(starts=left_s > 0, prepares=prepares and not hidden),
         evidence=tuple(evidence),
         steps=(unset, *steps) if hidden else (*look, *steps, _named(view, trainer.process)),
         confidence=0.6 if prepares else 0.8,
         lost_share=None,
         onset_s=age_s,
     )
+
+
+def _headline(*, starts: bool, prepares: bool) -> str:
+    if starts:
+        return "no CUDA context so far: starting, or running on CPU"
+    return "no CUDA context: preparing data, or running on CPU" if prepares else "running on CPU: no CUDA context"
 
 
 def _named(view: View, process: Process) -> Step:

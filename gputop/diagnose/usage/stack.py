@@ -52,6 +52,7 @@ class Misfit(NamedTuple):
     number="R46",
     rows=(18,),
     needs=("torch_version", "compute_capability"),
+    lasting=True,
 )
 def stack_vs_gpu(view: View) -> Iterator[Finding]:
     """The CUDA it was built with against the compute capability, both ways; and how old it is."""

@@ -29,7 +29,7 @@ from gputop.words import plural
     partly=("visible_gpus",),
 )
 def gpu_unused_in_job(view: View) -> Iterator[Finding]:
-    """No work for a quarter of an hour on some of its GPUs, while it works on others."""
+    """No work for some time on some of its GPUs, while it works on others."""
     for job in view.jobs():
         trainers = view.ranks(job)
         if not trainers or any(plays_a_part(one) or notebook(one) for one in trainers):

@@ -1,0 +1,181 @@
+"""A rule about evaluation: phases of less GPU work that come back at even distances, and write no checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import mean, pstdev
+from typing import NamedTuple
+
+from gputop.diagnose.dips import Dip, Dips
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.looking import stack
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.tree import key
+from gputop.diagnose.usage.programs import notebook, serves
+from gputop.diagnose.view import View
+from gputop.model import Identity
+from gputop.units import ago
+
+_SHORT_OF = ("loader_blocked", "loader_wait", "run_wait", "throttled")  # means over its tree: storage, and CPUs
+_BYTES = ("write_bytes_per_s", "write_chars_per_s", "read_chars_per_s")
+_FINE_S = 900.0  # for which the history keeps seconds
+
+
+class Around(NamedTuple):
+    """One dip, and what the trainer and its job did in it."""
+
+    dip: Dip
+    written: float  # bytes
+    others: bool  # other loaders than before it worked in it
+    short_of: bool  # CPUs or storage: then it is no work of another kind
+
+
+@rule(
+    "evaluation-phase",
+    "Does a training run evaluate now and then?",
+    level=Level.BESIDE,
+    state="evaluates",
+    short="EVAL",
+    number=None,
+    rows=(),
+    needs=("busy_percent",),
+    lasting=True,
+    first=True,
+)
+def evaluation_phase(view: View) -> Iterator[Finding]:
+    """Dips of its GPUs that come back, as saves do, but with work of another kind in them.
+
+    While one lasts, no rule judges the trainer by it.
+    """
+    for trainer in view.trainers():
+        if trainer.peers or notebook(trainer) or serves(trainer):
+            view.notes(trainer).clear()  # how busy the GPU is is of others, too
+            continue
+        view.knows(trainer, "duty")
+        notes = view.notes(trainer)
+        dips: Dips = notes.get("dips") or notes.setdefault("dips", Dips(view.limit("least_s")))
+        around: list[Around] = notes.setdefault("around", [])
+        teams: list[tuple[float, frozenset[Identity]]] = notes.setdefault("teams", [])
+        _note_team(teams, view.frame.mono_s, trainer)
+        around += [_around(view, trainer, ended, teams) for ended in _followed(view, trainer, dips)]
+        del around[: -int(view.limit("kept"))]
+        phases = _phases(view, around)
+        inside = dips.open is not None and _expected(view, phases, dips.open)
+        if inside or notes.get("inside"):
+            view.evaluating.add(trainer.identity)
+        if inside != bool(notes.get("inside")):
+            view.begin(trainer, dips.turned_s)
+        notes["inside"] = inside
+        if phases:
+            yield _told(view, trainer, phases)
+
+
+def _note_team(teams: list[tuple[float, frozenset[Identity]]], now_s: float, trainer: Trainer) -> None:
+    """Which loaders there were, and since when."""
+    if not teams or teams[-1][1] != trainer.team:
+        teams.append((now_s, trainer.team))
+        del teams[:-8]
+
+
+def _followed(view: View, trainer: Trainer, dips: Dips) -> Iterator[Dip]:
+    """The dips that ended since the last look."""
+    now_s = math.floor(view.frame.mono_s)
+    new = int(min(_FINE_S, now_s - dips.followed_s if dips.followed_s is not None else trainer.context_s or 0.0))
+    if new > 0:
+        busy = view.history.values(trainer.key, "busy_percent", new)
+        ended = dips.follow(now_s - new + 1, busy)
+        if ended is not None:
+            yield ended
+
+
+def _around(view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float, frozenset[Identity]]]) -> Around:
+    since_s = view.frame.mono_s - dip.start_s
+    length = max(1, round(dip.length_s))
+
+    def inside(about: str, metric: str) -> list[float]:
+        seconds = view.history.values(about, metric, min(_FINE_S, since_s))[:length]
+        return [value or 0.0 for value in seconds]
+
+    hidden = trainer.write_chars is None  # what others write is shown to their user: then it is all that is written
+    written = sum(inside("host", "write_bytes_per_s")) if hidden else 0.0
+    for one in () if hidden else trainer.job.ranks if trainer.job is not None else (trainer.identity,):
+        stored, chars, read = (inside(key(one), name) for name in _BYTES)
+        # what is for storage, or more than its processes may have read from each other
+        written += sum(max(kept, wrote - got) for kept, wrote, got in zip(stored, chars, read, strict=True))
+    before = [team for when, team in teams if when < dip.start_s]
+    during = [team for when, team in teams if dip.start_s <= when < (dip.end_s or math.inf)]
+    old = before[-1] if before else frozenset()
+    others = any(team - old for team in during)
+    short = any(mean(inside(trainer.key, name)) >= view.limit(name) for name in _SHORT_OF)
+    return Around(dip, written, others, short)
+
+
+def _phases(view: View, around: Sequence[Around]) -> list[Around]:
+    """The newest dips, where they are those of an evaluation; nothing where they are not, or it is over."""
+    since_s = view.frame.mono_s - view.limit("window_s")
+    found = [
+        one
+        for one in around
+        if one.dip.start_s >= since_s
+        and one.written < view.limit("checkpoint-stall.written_bytes")
+        and one.dip.busy >= view.limit("busy_percent")
+        and not one.short_of
+    ]
+    if len(found) < view.limit("times") or 2 * len(found) <= len(around):
+        return []
+    gaps = [after.dip.start_s - before.dip.start_s for before, after in pairwise(found)]
+    lengths = [one.dip.length_s for one in found]
+    even = pstdev(gaps) <= view.limit("variation") * mean(gaps)
+    alike = pstdev(lengths) <= view.limit("lengths") * mean(lengths)
+    share = view.limit("others_share" if all(one.others for one in found) else "share")
+    short = mean(lengths) <= share * mean(gaps) and min(gaps) >= view.limit("every_s")
+    over = view.frame.mono_s - found[-1].dip.start_s > view.limit("missed") * mean(gaps)
+    return found if even and alike and short and not over else []
+
+
+def _expected(view: View, phases: Sequence[Around], dip: Dip) -> bool:
+    """Whether a dip that goes on is the next of these: as late as they are, and not longer."""
+    if not phases:
+        return False
+    gap_s = mean(after.dip.start_s - before.dip.start_s for before, after in pairwise(phases))
+    since_s = dip.start_s - phases[-1].dip.start_s
+    longest_s = view.limit("longer") * mean(one.dip.length_s for one in phases)
+    return since_s >= gap_s / 2 and view.frame.mono_s - dip.start_s <= longest_s
+
+
+def _told(view: View, trainer: Trainer, phases: Sequence[Around]) -> Finding:
+    every_s = mean(after.dip.start_s - before.dip.start_s for before, after in pairwise(phases))
+    length_s, busy = mean(one.dip.length_s for one in phases), mean(one.dip.busy for one in phases)
+    usual, share = mean(one.dip.usual for one in phases), length_s / every_s
+    loaders = all(one.others for one in phases)
+    evidence = [
+        Evidence(
+            text=f"GPU busy {busy:.0f} % in these phases (training {usual:.0f} %)", value=busy, unit="%", limit=usual
+        ),
+        Evidence(
+            text=f"seen {len(phases)} times, {100 * share:.0f} % of the time; no checkpoint written meanwhile",
+            value=float(len(phases)),
+            limit=view.limit("times"),
+        ),
+    ]
+    if loaders:
+        evidence.append(Evidence(text="other DataLoader workers run in them"))
+    return view.found(
+        trainer,
+        "info",
+        f"periodic evaluation: {ago(round(length_s))} every {ago(round(every_s))}",
+        evidence=tuple(evidence),
+        steps=(
+            stack(view, trainer.process, "Confirm it during the next phase"),
+            Step(text="Raise the evaluation batch size: without gradients more fits into device memory"),
+            Step(
+                text="Give the validation loader workers that stay",
+                command="DataLoader(val, num_workers=4, persistent_workers=True)",
+            ),
+            Step(text=f"Evaluate less often, or on a subset: it takes {100 * share:.0f} % of the time"),
+        ),
+        confidence=view.confidence(0.8 if loaders else 0.6),
+    )
