@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from gputop.diagnose.alternation import by_turns
 from gputop.diagnose.dataloader import aside
 from gputop.diagnose.efficiency.small import small
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Severity, Step
@@ -83,7 +84,7 @@ def _either(view: View, trainer: Trainer) -> bool:
     """Whether one thread does all there is to do, for nobody but its own GPU."""
     busy_main = trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
     one_core = trainer.cores is not None and trainer.cores <= view.limit("loader-in-main.cores")
-    return busy_main and one_core and not trainer.loaders and lone(trainer)
+    return ((busy_main and one_core) or by_turns(view, trainer)) and not trainer.loaders and lone(trainer)
 
 
 def _hidden(view: View, trainer: Trainer) -> Iterator[Abstained]:
