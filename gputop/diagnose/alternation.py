@@ -107,12 +107,12 @@ def _correlation(view: View, trainer: Trainer) -> float | None:
     pairs = [(100 * one, other) for one, other in zip(main, busy, strict=True) if one is not None and other is not None]
     if len(pairs) < _LEAST:
         return None
-    some, others = zip(*pairs, strict=True)
+    some, others = [first for first, _ in pairs], [second for _, second in pairs]
     one, other = _deviation(some), _deviation(others)
     if min(one, other) < view.limit(f"{_TABLE}.sigma"):
         return None
     means = sum(some) / len(some), sum(others) / len(others)
-    together = sum((first - means[0]) * (second - means[1]) for first, second in pairs) / len(pairs)
+    together: float = sum((first - means[0]) * (second - means[1]) for first, second in pairs) / len(pairs)
     return together / (one * other)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator
 
 from gputop.diagnose.cpu.blas import several_threads, slow
+from gputop.diagnose.cpu.pinning import pinned
 from gputop.diagnose.dataloader import settings
 from gputop.diagnose.feed.filled import Filled, filled, in_use, limited, on_share
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
@@ -79,7 +80,7 @@ def _too_slow(view: View, trainer: Trainer, severity: Severity, full_with: Fille
             *full_with.first,
             *(_one_thread(view, trainer, using) if several else ()),
             Step(text=f"{_IF if unsure else ''}do less for each sample, {at_most(trainer)}: {_ON_THE_GPU}"),
-            *(_LESS_WORK[:-1] if full_with.first else _LESS_WORK),
+            *(_LESS_WORK[:-1] if full_with.first or pinned(view.against, trainer) else _LESS_WORK),
             *full_with.last,
         ),
         confidence=view.confidence(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.diagnose.cpu.pinning import pinned
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.looking import stack
 from gputop.diagnose.rule import Level, rule
@@ -48,7 +49,7 @@ def head_of_line(view: View) -> Iterator[Finding]:
         loaders = [process for process in trainer.tree if process.role is Role.LOADER]
         young = any((process.age_s or 0.0) < view.limit("window_s") for process in loaders)
         short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or waits_for_network(view)
-        short = short or _may_be_served(view, trainer)
+        short = short or _may_be_served(view, trainer) or pinned(view.against, trainer) is not None
         severity = view.by_share(trainer.lost)
         if not young and not short and severity is not None:
             yield _held_up(view, trainer, loaders, severity)
