@@ -20,6 +20,7 @@ from gputop.diagnose.starved import (
     workers,
 )
 from gputop.diagnose.storage import sources
+from gputop.diagnose.storage.latency import latency
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process, Role
@@ -49,7 +50,8 @@ def head_of_line(view: View) -> Iterator[Finding]:
         loaders = [process for process in trainer.tree if process.role is Role.LOADER]
         young = any((process.age_s or 0.0) < view.limit("window_s") for process in loaders)
         short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or waits_for_network(view)
-        short = short or _may_be_served(view, trainer) or pinned(view.against, trainer) is not None
+        short = short or _may_be_served(view, trainer) or latency(view.against, trainer) is not None
+        short = short or pinned(view.against, trainer) is not None
         severity = view.by_share(trainer.lost)
         if not young and not short and severity is not None:
             yield _held_up(view, trainer, loaders, severity)
