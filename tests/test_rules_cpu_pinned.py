@@ -42,6 +42,7 @@ BUSY = {"cpu_percent": 24.0, "run_wait_percent": 75.0, "main_run_wait_percent": 
         (ALL, BUSY | ONE, "has 4 loaders pinned to 1 of 16 CPUs"),  # worker_init_fn, or a pinned parent
         (ALL, BUSY | ONE | {"run_wait_percent": None}, "has 4 loaders pinned to 1 of 16 CPUs"),
         (ALL, {"cpu_percent": 97.0, "affinity": "0-3"}, "has 4 loaders pinned to 4 of 16 CPUs"),
+        (ONE, BUSY | ONE | {"affinity": None}, "is pinned to 1 of 16 CPUs"),  # as its parent
         (ALL, {"cpu_percent": 40.0, "affinity": "0-3"}, None),  # there is room
         (ALL, BUSY | ONE | {"cpu_percent": 15.0}, None),  # that CPU is not full
         (ALL, BUSY | ONE | {"last_cpu": 7}, None),  # it was moved since

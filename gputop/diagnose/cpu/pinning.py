@@ -40,8 +40,9 @@ def pinned(view: View, trainer: Trainer) -> Pinned | None:
     """The processes of a trainer's tree that fill the CPUs they may run on, with work for more; the fullest set."""
     total = view.frame.host.cpus_total
     groups: dict[frozenset[int], list[Process]] = {}
+    own = affinity(trainer.process)
     for one in trainer.tree:
-        if cpus := affinity(one):
+        if cpus := affinity(one) or own:  # children have that of their parent unless they change it
             groups.setdefault(cpus, []).append(one)
     narrow = [cpus for cpus in groups if not total or len(cpus) < total]
     if not narrow or trainer.cores is None or view.cpus() is None:
