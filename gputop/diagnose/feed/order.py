@@ -107,7 +107,7 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
         "warn" if severity == "crit" else severity,  # type: ignore[arg-type]
         f"waits for one of its {workers(trainer)}"
         if slow
-        else _asleep(view, trainer) + (_OR_NETWORK if fetches else ""),
+        else _asleep(view, trainer) + (_or_fetched(view, trainer) if fetches else ""),
         evidence=tuple(evidence),
         steps=steps,
         confidence=view.confidence(0.55, _reads(view, trainer), view.mean("host", "receive_bytes_per_s")),
@@ -115,7 +115,12 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
     )
 
 
-_OR_NETWORK = ", or data that comes over the network"
+def _or_fetched(view: View, trainer: Trainer) -> str:
+    """What it may be instead, by name where there is one mount only that it may read from."""
+    mounts, little = sources.silent_mounts(view), view.limit("starved.quiet_bytes_per_s")
+    if len(mounts) == 1 and (trainer.read_chars or 0.0) >= little:
+        return f", or reads from {mounts[0].path} ({mounts[0].file_system})"
+    return ", or data that comes over the network"
 
 
 def _asleep(view: View, trainer: Trainer) -> str:
