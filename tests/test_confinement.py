@@ -63,6 +63,23 @@ def test_memory_of_a_group_and_what_its_limit_did(tmp_path: Path) -> None:
     assert (second.oom_count, second.oom_kills) == (3, 2)
 
 
+@pytest.mark.parametrize(
+    ("files", "of", "mounts", "cpus"),
+    [
+        ({f"{V2}/job/cpuset.cpus.effective": "0-3\n"}, "0::/job/step_0\n", V2_MOUNTS, "0-3"),
+        ({f"{V2}/job/step_0/cpuset.cpus.effective": "2\n", f"{V2}/job/cpuset.cpus.effective": "0-3\n"},
+         "0::/job/step_0\n", V2_MOUNTS, "2"),
+        ({}, "0::/job\n", V2_MOUNTS, None),
+    ],
+)  # fmt: skip
+def test_the_cpuset_is_that_of_the_innermost_group_that_tells(
+    tmp_path: Path, files: dict[str, str], of: str, mounts: str, cpus: str | None
+) -> None:
+    write_tree(tmp_path, {**group(), **files})
+    (tmp_path / V2 / "job/step_0").mkdir(parents=True, exist_ok=True)
+    assert confined(tmp_path, of, mounts).read(100.0).cpus == cpus
+
+
 def test_p12_version_1_has_no_pressure_and_says_so(tmp_path: Path) -> None:
     write_tree(
         tmp_path,

@@ -143,7 +143,7 @@ def test_an_affinity_of_one_cpu(trainer: dict[str, Any], fires: bool) -> None:
     told = [finding for finding in machine.verdict().findings if "cpu-quota" in (finding.rule, *finding.causes)]
     assert bool(told) == fires
     if told:
-        assert told[0].headline.endswith("because it may run on 1 of 16 CPUs only")
+        assert told[0].headline.endswith("because it is pinned to 1 of 16 CPUs")
         whom = "for p in 100 $(pgrep -P 100); do taskset -acp 0-15 $p; done"
         assert told[0].steps[0].command == whom, "its loaders share that CPU"
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gputop.diagnose import Step
+from gputop.model import Pressure
 from tests.judged import Machine, after, found
 from tests.test_rules_cpu_neighbour import ranks
+from tests.test_rules_feed import few
 from tests.test_rules_feed_full import sweep
 
 
@@ -63,3 +67,24 @@ def test_all_jobs_share_the_cpus_unless_that_leaves_them_what_they_have(
 ) -> None:
     told = found(after(sweep(jobs, loaders, cpu_percent=60.0), 90), "workers-oversized")
     assert (told.steps[0].command if told else "nothing") == command
+
+
+@pytest.mark.parametrize(
+    ("loader", "host", "fires"),
+    [
+        ({"cpu_percent": 70.0, "blocked_percent": 25.0}, {}, True),  # decodes what it has just read
+        ({"cpu_percent": 50.0, "blocked_percent": 45.0}, {}, True),
+        ({"cpu_percent": 70.0, "blocked_percent": 12.0}, {}, False),  # a fifth of its time it has nothing to do
+        ({"cpu_percent": 30.0, "blocked_percent": 65.0}, {}, False),  # storage, more than anything
+        ({"cpu_percent": 60.0, "blocked_percent": 35.0}, {"io_pressure": Pressure(some_percent=50.0)}, False),
+    ],
+)
+def test_loaders_that_compute_and_wait_by_turns_are_too_few(
+    loader: dict[str, Any], host: dict[str, Any], fires: bool
+) -> None:
+    """Each alone is below what a rule looks for; added up, they never rest."""
+    finding = found(few(loader=loader, host=host).verdict(), "starved-cpu-idle")
+    assert (finding is not None) == fires
+    if finding:
+        assert "= 95 % of its time" in finding.evidence[1].text
+        assert "num_workers=" in (finding.steps[0].command or "")

@@ -75,7 +75,8 @@ USAGE = (
     Near("gpu-unused-in-job", "others_percent", ABOVE, jobs.unused, until_s=1100, from_s=0, each_s=5),
 )
 FEED = (
-    Near("loader-in-main", "main", ABOVE, work("loader-in-main", "main_cpu", 100)),
+    Near("loader-in-main", "main", ABOVE, work("loader-in-main", "main_cpu", 100, duty=0.6)),
+    Near("loader-in-main", "alternation.least", ABOVE, jobs.by_turns),
     Near("loader-in-main", "cores", BELOW, jobs.alone),
     Near("loader-in-main", "empty", ABOVE, jobs.gaps, each_s=1),
     Near("loader-in-main", "read_bytes_per_s", ABOVE, work("loader-in-main", "main_chars", **SHORT)),

@@ -27,6 +27,7 @@ class Confinement:
         self._cgroups, self._membership, self._path = cgroups, membership, path
         self._quotas: tuple[Limit, ...] = ()
         self._memory: Limit | None = None
+        self._cpus: str | None = None
         self._charged: Group | None = None
         self._limits_s = self._parts_s = -inf
         self._periods: Ledger[Group] = Ledger()
@@ -46,6 +47,7 @@ class Confinement:
         quota = smallest(self._quotas)
         return Cgroup(
             path=self._path,
+            cpus=self._cpus,
             cpu_quota=quota.value if quota else None,
             memory_limit_bytes=int(self._memory.value) if self._memory else None,
             **self._throttling(now_s),
@@ -56,6 +58,7 @@ class Confinement:
     def _find(self) -> None:
         cgroups, memory = self._cgroups, self._cgroups.groups(self._membership, "memory")
         self._quotas = cgroups.cpu_quotas(cgroups.groups(self._membership, "cpu"))
+        self._cpus = cgroups.cpuset(cgroups.groups(self._membership, "cpuset"))
         self._memory = smallest(cgroups.memory_limits(memory))
         # use and limit must be of one group, or their ratio means nothing
         charged = self._memory.group if self._memory else next(iter(memory), None)

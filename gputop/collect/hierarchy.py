@@ -19,6 +19,8 @@ Membership = Mapping[str, str]  # controller to path
 
 _UNLIMITED = 1 << 60  # version 1 says "no limit" as the largest page-aligned number
 _UNDER_SYS = "/sys/"
+_CPUSET = ("cpuset.cpus.effective",)
+_CPUSET_OLD = ("cpuset.effective_cpus", "cpuset.cpus")
 
 
 class Group(NamedTuple):
@@ -119,6 +121,14 @@ class Cgroups:
     def cpu_quotas(self, groups: Iterable[Group]) -> tuple[Limit, ...]:
         """The CPU quotas that are set, in cores, innermost first."""
         return _set((self._cores(group), group) for group in groups)
+
+    def cpuset(self, groups: Iterable[Group]) -> str | None:
+        """The CPUs that the innermost group with a cpuset may use, as a list of ranges; none where none tells."""
+        for group in groups:
+            names = _CPUSET if group.version == 2 else _CPUSET_OLD
+            if found := next(filter(None, (self._kernel.word(f"{group.name}/{name}") for name in names)), None):
+                return found
+        return None
 
     def memory_limits(self, groups: Iterable[Group]) -> tuple[Limit, ...]:
         """The memory limits that are set, in bytes, innermost first."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gputop.diagnose.card import Card
+from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.finding import Subject
 from gputop.diagnose.remembered import Known, Remembered
 from gputop.diagnose.sums import Means
@@ -86,13 +87,25 @@ def trainer(
         missing=sum((one.missing for one in tree[:2]), ()) + sum((gpu.missing for gpu in gpus), ()),
         duty=None if busy is None else busy / 100,
         **_of_card(known.turns or (past.cards.get(at_work[0].uuid) if at_work else None)),
-        allowed=process.allowed_cpus,
+        allowed=_allowed(tree),
         loaders=len(team),
         team=team,
         switches=switches / own if switches is not None and own else None,
         **_of_tree(sums),
         **_of_gpus(past, _counted(frame, known, at_work), lambda gpu: means(gpu.uuid, seconds, WINDOW_S), known.turns),
     )
+
+
+def _allowed(tree: Sequence[Process]) -> float | None:
+    """CPUs that it may use, with its loaders: these may be pinned where it is not, or it where they are not."""
+    trainer = tree[0]
+    own, known = parsed(trainer.affinity), trainer.allowed_cpus
+    others = [one for one in tree if one.role is Role.LOADER and one.affinity not in (None, trainer.affinity)]
+    if not others or not own or known is None or known < len(own):
+        return known  # where that is less than the affinity it is a quota, which is over all of them
+    sets = [(parsed(one.affinity), one.allowed_cpus) for one in others]
+    quotas = [allowed for cpus, allowed in sets if allowed is not None and allowed < len(cpus)]
+    return min([float(len(own.union(*(cpus for cpus, _ in sets)))), *quotas])
 
 
 def _of_phase(now_s: float, known: Known) -> dict[str, Any]:

@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from gputop import units
+from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.model import Process
-
-
-@lru_cache(maxsize=256)
-def parsed(listed: str | None) -> frozenset[int]:
-    """CPUs of a list such as 0-7,64-71; none where there is none, or it makes no sense."""
-    try:
-        return frozenset(units.listed(listed)) if listed else frozenset()
-    except ValueError:
-        return frozenset()
+from gputop.model import Process, Role
 
 
 def affinity(process: Process) -> frozenset[int]:
     """CPUs a process may run on; none where that is not known."""
     return parsed(process.affinity)
+
+
+def reach(trainer: Trainer) -> frozenset[int]:
+    """CPUs that a trainer or its loaders may run on: either may be pinned where the other is not."""
+    own = trainer.process.affinity
+    if own is None:
+        return frozenset()
+    others = (one.affinity for one in trainer.tree if one.role is Role.LOADER and one.affinity != own)
+    return affinity(trainer.process).union(*map(parsed, others))
 
 
 class Part(NamedTuple):
@@ -69,7 +68,7 @@ class Share(NamedTuple):
 def share(view: View, trainer: Trainer) -> Share:
     """The smaller one: beside the ranks of its job on this machine, or beside all that train on the same CPUs."""
     allowed, mates = trainer.allowed or 1.0, sharing(view, trainer)
-    total = len(affinity(trainer.process)) or view.frame.host.cpus_total
+    total = len(reach(trainer)) or view.frame.host.cpus_total
     beside = _beside(view, trainer)
     cpus = least_share(allowed, len(mates), total, len(beside))
     return Share(cpus, total, beside) if total and cpus < allowed / len(mates) else Share(cpus, allowed, mates)
@@ -166,10 +165,8 @@ def resting(duty: float | None, least: float) -> bool:
 
 def _beside(view: View, trainer: Trainer) -> Sequence[Trainer]:
     """Who trains on the same CPUs, itself among them."""
-    own = affinity(trainer.process)
-    return [
-        one for one in view.vectors() if one is trainer or (not rests(view, one) and meet(own, affinity(one.process)))
-    ]
+    own = reach(trainer)
+    return [one for one in view.vectors() if one is trainer or (not rests(view, one) and meet(own, reach(one)))]
 
 
 def sharing(view: View, trainer: Trainer) -> Sequence[Trainer]:

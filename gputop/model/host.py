@@ -95,6 +95,7 @@ class Cgroup:
     """
 
     path: Annotated[str, "path of the group, as `cgroup` of a process has it"]
+    cpus: Annotated[str | None, "CPUs that its cpuset lets it run on, as a list of ranges"] = None
     cpu_quota: float | None = metric(Unit.COUNT, "cores the quota allows, smallest of all ancestors")
     throttled_percent: float | None = metric(_P, "periods in which the quota ran out", top=100)
     throttled_cpus: float | None = metric(

@@ -114,6 +114,12 @@ def aged(years: float) -> Scenario:
     return of_job(SCENARIOS["stack-vs-gpu"], torch=(versions[round(years, 1)], "12.4"))
 
 
+def by_turns(both: float) -> Scenario:
+    """A main thread that loads while its GPU is idle, and the two of them busy for so much of the time together."""
+    duty = 0.5
+    return turned("loader-in-main", duty=duty, main_cpu=100 * (both - duty))
+
+
 def drawing(share: float) -> Scenario:
     """A small job that draws so much of what lies between idle and the limit."""
     duty = 0.45

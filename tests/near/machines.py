@@ -40,8 +40,11 @@ def built(percent: float) -> Scenario:
 
 
 def far_server(rtt_s: float) -> Scenario:
-    """A file server that is half used: a read takes 1.5 times as long as one alone."""
-    scenario = SCENARIOS["network-fs-bound"]
+    """A file server that is half used: a read takes 1.5 times as long as one alone.
+
+    Loaders that sleep in its client for half of their time and more wait for it, whatever a read takes.
+    """
+    scenario = turned("network-fs-bound", loader_blocked=40)
     store = replace(DATA, bytes_per_s=8 * 14.6e6 / 0.5, latency_s=rtt_s / 1.5)
     return replace(scenario, server=replace(scenario.server, stores=(store, SCRATCH, ROOT)))
 

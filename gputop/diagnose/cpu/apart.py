@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from gputop import units
 from gputop.diagnose.command import started, starts_all
+from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.finding import Step
 from gputop.diagnose.looking import closed
-from gputop.diagnose.room import affinity, parsed
+from gputop.diagnose.room import affinity
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.cpu.apart import apart, bound, usable
+from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.room import parsed
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, starved, stolen
 from gputop.diagnose.strangers import strangers

@@ -8,8 +8,9 @@ from shlex import quote
 from gputop import units
 from gputop.diagnose.container import widened
 from gputop.diagnose.cpu.apart import bound
+from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.room import affinity, parsed
+from gputop.diagnose.room import affinity
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View

@@ -1,4 +1,4 @@
-"""A rule about limits on CPU: a quota that runs out, and an affinity that leaves a CPU or two."""
+"""A rule about limits on CPU: a quota that runs out, and an affinity that leaves too few CPUs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 
 from gputop.diagnose.container import widened
-from gputop.diagnose.cpu.apart import moved
+from gputop.diagnose.cpu import pinning
+from gputop.diagnose.cpu.pinning import Pinned, pinned
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import affinity, fitting_threads, idle, most_loaders, sharing
 from gputop.diagnose.rule import Level, rule
@@ -30,14 +31,14 @@ from gputop.words import amount
     partly=("throttled_percent", "cpus_total"),
 )
 def cpu_quota(view: View) -> Iterator[Finding]:
-    """Its control group was stopped for want of quota, or all its work is on very few CPUs of many."""
+    """Its control group was stopped for want of quota, or it fills the CPUs it is pinned to while others are idle."""
     for trainer in view.trainers():
         group = _group(view, trainer)
         waiting = _waiting(view, group)
         if held(trainer.throttled, waiting, view.limit("least_waiting"), view.above):
             yield _throttled(view, trainer, group, waiting)
-        elif _crowded(view, trainer):
-            yield _few(view, trainer)
+        elif (few := pinned(view, trainer)) is not None:
+            yield _pinned(view, trainer, few)
         elif trainer.throttled is None:
             view.knows(trainer, "throttled")
 
@@ -125,42 +126,15 @@ def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     )
 
 
-def _crowded(view: View, trainer: Trainer) -> bool:
-    """Whether it runs on one or two CPUs that it keeps busy, with work for more."""
-    here, runnable = affinity(trainer.process), (trainer.compute_threads or 0.0) + trainer.loaders
-    if not here or len(here) > view.limit("few_cpus"):
-        return False
-    total = view.cpus()
-    if total is None or total < 4 * len(here):
-        return False
-    places = {process.last_cpu for process in trainer.tree if process.cpu_percent} - {None}
-    full = view.above(trainer.cores and trainer.cores / len(here), "full") and (trainer.cores or 0) <= len(here) + 0.15
-    return full and places <= here and runnable >= view.limit("runnable")
-
-
-def _few(view: View, trainer: Trainer) -> Finding:
-    here, total = affinity(trainer.process), view.frame.host.cpus_total or 0
-    runnable = (trainer.compute_threads or 0.0) + trainer.loaders
+def _pinned(view: View, trainer: Trainer, few: Pinned) -> Finding:
+    total = view.frame.host.cpus_total or 0
+    severity = "warn" if trainer.duty is None else view.by_share(trainer.lost)
     return view.found(
         trainer,
-        "info" if fed(view, trainer) else "warn",
-        f"may run on {len(here)} of {total} CPUs only",
-        evidence=(
-            Evidence(
-                text=f"{runnable:.0f} loaders and compute threads share CPU {trainer.process.affinity}",
-                value=runnable,
-                limit=view.limit("runnable"),
-            ),
-            Evidence(text=f"{trainer.cores or 0:.1f} cores in use", value=trainer.cores, unit="cores", limit=len(here)),
-        ),
-        steps=(
-            moved(view, trainer, "let all of it run everywhere, where its cpuset allows it", f"0-{total - 1}"),
-            Step(
-                text="and in the program, before the loaders start: some BLAS and OpenMP builds pin their parent",
-                command=f"os.sched_setaffinity(0, range({total}))",
-            ),
-            Step(text="in Slurm", command=f"#SBATCH --cpus-per-task={min(total, max(4, trainer.loaders + 1))}"),
-        ),
+        "info" if severity is None or fed(view, trainer) else severity,
+        pinning.headline(few, trainer, total),
+        evidence=tuple(pinning.evidence(view, few)),
+        steps=tuple(pinning.steps(view, trainer, few)),
         confidence=0.9,
         lost_share=None if trainer.duty is None else trainer.lost,
     )

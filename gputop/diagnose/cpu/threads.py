@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.cpu.apart import apart, bound
+from gputop.diagnose.cpu.pinning import pinned
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import affinity, fitting_threads, part, rests, share_of_cpus, together
 from gputop.diagnose.rule import Level, rule
@@ -52,7 +53,8 @@ def threads_process(view: View) -> Iterator[Finding]:
         size = pool(trainer.process)
         large = view.above(None if size is None else size / room, "pool") and view.above(wanted, "pool_threads")
         hurts = waits or view.above(trainer.throttled, "throttled")
-        if certain or (large and hurts and view.below(trainer.switches, "passive")):
+        crowded = certain or (large and hurts and view.below(trainer.switches, "passive"))
+        if crowded and pinned(view.against, trainer) is None:  # else they want more CPUs, which are idle
             yield _in_the_way(view, trainer, wanted or 0.0, size, certain)
 
 

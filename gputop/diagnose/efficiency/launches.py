@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputop.diagnose.alternation import by_turns, little_while_busy
+from gputop.diagnose.alternation import evidence as together
 from gputop.diagnose.dataloader import aside
 from gputop.diagnose.efficiency.chip import at_work
 from gputop.diagnose.efficiency.stalls import writes
@@ -16,6 +18,7 @@ from gputop.diagnose.starved import (
     EITHER,
     at_most,
     busy,
+    gaps,
     lone,
     oversubscribed,
     shared,
@@ -50,13 +53,21 @@ _SURE = "make sure: the stack of its main thread must not be in the DataLoader"
     partly=("cpu_percent", "read_chars_per_s"),
 )
 def overhead_bound(view: View) -> Iterator[Finding]:
-    """The main thread never rests, loaders do, nothing is read, and the GPU is idle in gaps too short to see."""
+    """The main thread never rests, loaders do, nothing is read, and the GPU is idle in gaps too short to see.
+
+    Or that thread rests only while the GPU is busy, and the GPU has small kernels.
+    """
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
             continue
-        if not view.above(trainer.duty, "least_duty") or not view.above(trainer.main, "main"):
+        if not view.above(trainer.duty, "least_duty"):
             continue
-        if not _even(view, trainer) or not _loads_nothing(view, trainer) or not _works_little(view, trainer):
+        turns = not view.above(trainer.main, "main") and by_turns(view, trainer)
+        if turns:
+            small = not gaps(view, trainer) and little_while_busy(view, trainer)
+        else:
+            small = view.above(trainer.main, "main") and _even(view, trainer) and _works_little(view, trainer)
+        if not small or not _loads_nothing(view, trainer):
             continue
         if oversubscribed(view, trainer) or waits_for_cpu(view, trainer) or shared(view, trainer) or serves(trainer):
             continue
@@ -64,10 +75,10 @@ def overhead_bound(view: View) -> Iterator[Finding]:
             continue  # its main thread may spin until others are done
         severity, against = view.by_share(trainer.lost), view.against
         if severity is not None and not writes(against, trainer) and not transfers(against, trainer):
-            yield _held_up(view, trainer, severity)
+            yield _held_up(view, trainer, severity, turns)
 
 
-def _held_up(view: View, trainer: Trainer, severity: Severity) -> Finding:
+def _held_up(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
     main = 100 * (trainer.main or 0.0)
     sure = _sure(view, trainer)
     return view.found(
@@ -76,7 +87,11 @@ def _held_up(view: View, trainer: Trainer, severity: Severity) -> Finding:
         "is held up by its main thread: the GPU waits for kernels to be launched" if sure else EITHER,
         evidence=(
             busy(view, trainer, "duty"),
-            Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=100 * view.limit("main")),
+            together(view, trainer)
+            if turns
+            else Evidence(
+                text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=100 * view.limit("main")
+            ),
             _loaders(view, trainer),
             *at_work(trainer),
         ),

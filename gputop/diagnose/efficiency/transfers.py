@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.diagnose.alternation import by_turns
 from gputop.diagnose.dataloader import pins
 from gputop.diagnose.efficiency.chip import BY_UNITS, at_work, capacity
 from gputop.diagnose.finding import Evidence, Finding, Step
@@ -52,12 +53,14 @@ def _full(view: View, trainer: Trainer) -> bool:
 
 
 def _copies(view: View, trainer: Trainer) -> bool:
-    """Copies from memory that is not pinned take the main thread's time, and are far from the limit of the link."""
-    return (
-        view.below(trainer.sm, f"{_TABLE}.sm")
-        and view.above(trainer.main, f"{_TABLE}.main")
-        and (not trainer.loaders or view.below(trainer.loader_cpu, f"{_TABLE}.loader_cpu"))
-    )
+    """Copies from memory that is not pinned take the main thread's time, and are far from the limit of the link.
+
+    All of its time, or all that its GPU is idle.
+    """
+    if trainer.loaders and not view.below(trainer.loader_cpu, f"{_TABLE}.loader_cpu"):
+        return False
+    always = view.below(trainer.sm, f"{_TABLE}.sm") and view.above(trainer.main, f"{_TABLE}.main")
+    return always or by_turns(view, trainer)
 
 
 @rule(

@@ -12,11 +12,12 @@ from collections.abc import Container, Mapping, Sequence
 
 from gputop import units
 from gputop.diagnose.cpu.quota import held
+from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.experiments.loads import Load, Past
 from gputop.diagnose.experiments.shares import Own, owned
 from gputop.diagnose.experiments.types import Fit
 from gputop.diagnose.limits import Limits
-from gputop.diagnose.room import fitting_loaders, fitting_threads, most_loaders, parsed, part, together
+from gputop.diagnose.room import fitting_loaders, fitting_threads, most_loaders, part, together
 from gputop.model import Frame
 
 

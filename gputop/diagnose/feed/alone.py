@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputop.diagnose.alternation import by_turns, works_while_busy
+from gputop.diagnose.alternation import evidence as together
 from gputop.diagnose.dataloader import aside, settings
+from gputop.diagnose.efficiency.stalls import writes
+from gputop.diagnose.efficiency.transfers import transfers
 from gputop.diagnose.finding import Evidence, Finding, Severity
 from gputop.diagnose.looking import stack
 from gputop.diagnose.room import unused
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import at_most, busy, starved, told_to_load
+from gputop.diagnose.starved import at_most, busy, gaps, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
@@ -36,18 +40,27 @@ def loader_in_main(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if trainer.loaders or serves(trainer) or not view.knows(trainer, "duty", "main", "cores"):
             continue
-        alone = view.above(trainer.main, "main") and view.below(trainer.cores, "cores")
-        shape = trainer.shape
-        gaps = shape is not None and not trainer.flat and view.above(shape.empty, "empty")
         severity = view.by_share(trainer.lost)
-        if (
-            not alone
-            or severity is None
-            or not starved(view, trainer)
-            or not (gaps or _reads(view, trainer) or told_to_load(view, trainer))
-        ):
+        if severity is None or not starved(view, trainer):
             continue
-        yield _alone(view, trainer, severity)
+        data = _reads(view, trainer) or told_to_load(view, trainer)
+        if view.above(trainer.main, "main") and view.below(trainer.cores, "cores"):
+            if data or _long_gaps(view, trainer):
+                yield _alone(view, trainer, severity, turns=False)
+        elif _takes_turns(view, trainer) and (data or gaps(view, trainer) or works_while_busy(view, trainer)):
+            yield _alone(view, trainer, severity, turns=True)
+
+
+def _long_gaps(view: View, trainer: Trainer) -> bool:
+    """Whether its GPU is seen to do nothing for much longer than it takes to launch kernels."""
+    return trainer.shape is not None and not trainer.flat and view.above(trainer.shape.empty, "empty")
+
+
+def _takes_turns(view: View, trainer: Trainer) -> bool:
+    """Whether its main thread works whenever its GPU does not, and neither writes nor copies are that work."""
+    if not by_turns(view, trainer):
+        return False
+    return not writes(view.against, trainer) and not transfers(view.against, trainer)
 
 
 _ITSELF = "loads its data in the training process{}"
@@ -55,7 +68,7 @@ _PERHAPS = "works on the CPU between its steps: it loads its data itself{}, or c
 _TOLD = " (num_workers=0)"  # as a DataLoader of PyTorch is
 
 
-def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
+def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
     """Who reads as well loads; who is seen not to may have its data in memory, or simulate the world it learns in."""
     sure = trainer.taken is None or _reads(view, trainer) or told_to_load(view, trainer)
     torch = torchlike(trainer)
@@ -76,7 +89,9 @@ def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
         (_ITSELF if sure else _PERHAPS).format(_TOLD if torch else ""),
         evidence=(
             busy(view, trainer),
-            Evidence(
+            together(view, trainer)
+            if turns
+            else Evidence(
                 text=f"no loaders, main thread {main:.0f} % busy{idle}",
                 value=main,
                 unit="%",
@@ -85,7 +100,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity) -> Finding:
             *((read,) if _reads(view, trainer) else ()),
         ),
         steps=(loaders, *look) if sure else (*look, elsewhere),
-        confidence=view.confidence(0.7 if sure else 0.5, trainer.taken),
+        confidence=view.confidence(0.5 if not sure else 0.6 if turns else 0.7, trainer.taken),
         lost_share=trainer.lost,
     )
 

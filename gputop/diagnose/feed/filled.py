@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gputop.diagnose.finding import Evidence, Step
 from gputop.diagnose.room import Share, full, has_room, most_loaders, share
 from gputop.diagnose.starved import cores, guessed, loading, told_to_load, waiting
+from gputop.diagnose.storage.signs import signs
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.words import amount
@@ -44,6 +45,20 @@ def limited(view: View, trainer: Trainer, table: str = "") -> bool:
     blocked, pressure = trainer.loader_blocked, view.mean("host", "io_pressure")
     waits = blocked is not None and not view.below(blocked, f"{table}blocked")
     return not waits and (pressure is None or view.below(pressure, f"{table}io_percent"))
+
+
+def by_turns(view: View, trainer: Trainer) -> bool:
+    """Whether every loader computes or waits for a file, and hardly ever rests, with no storage at its limit.
+
+    Then neither is what holds them up: each does one after the other, and more of them would do both at the same time.
+    """
+    computes, waits = trainer.loader_low, trainer.loader_blocked
+    if not trainer.loaders or computes is None or waits is None or trainer.loader_cpu is None:
+        return False
+    both = view.above(computes + waits, "starved-cpu-idle.both") and view.above(computes, "starved-cpu-idle.least_cpu")
+    return (
+        both and not view.above(trainer.loader_cpu, "starved-cpu-idle.loader_cpu") and not signs(view, trainer).enough
+    )
 
 
 def in_use(mine: Share) -> Evidence:

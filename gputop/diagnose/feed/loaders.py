@@ -6,8 +6,9 @@ import math
 from collections.abc import Collection, Iterator
 
 from gputop.diagnose.cpu.blas import several_threads, slow
+from gputop.diagnose.cpu.pinning import pinned
 from gputop.diagnose.dataloader import settings
-from gputop.diagnose.feed.filled import Filled, filled, in_use, limited, on_share
+from gputop.diagnose.feed.filled import Filled, by_turns, filled, in_use, limited, on_share
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import stack
 from gputop.diagnose.room import fitting_loaders, full, has_room, idle_cpus, share
@@ -79,7 +80,7 @@ def _too_slow(view: View, trainer: Trainer, severity: Severity, full_with: Fille
             *full_with.first,
             *(_one_thread(view, trainer, using) if several else ()),
             Step(text=f"{_IF if unsure else ''}do less for each sample, {at_most(trainer)}: {_ON_THE_GPU}"),
-            *(_LESS_WORK[:-1] if full_with.first else _LESS_WORK),
+            *(_LESS_WORK[:-1] if full_with.first or pinned(view.against, trainer) else _LESS_WORK),
             *full_with.last,
         ),
         confidence=view.confidence(
@@ -121,7 +122,8 @@ def starved_cpu_idle(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if trainer.loaders < 1 or not view.knows(trainer, "duty", "cores", "allowed", "loader_low"):
             continue
-        if not limited(view, trainer) or not view.below(trainer.saturation, "saturation"):
+        busy_loaders = limited(view, trainer) or by_turns(view, trainer)
+        if not busy_loaders or not view.below(trainer.saturation, "saturation"):
             continue
         severity = view.by_share(trainer.lost)
         if severity is None or not starved(view, trainer) or runs_out(view, trainer):
@@ -164,6 +166,8 @@ def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> 
 
 def _loaders(view: View, trainer: Trainer) -> Iterator[Evidence]:
     if trainer.loaders and trainer.loader_cpu is not None:
-        each = 100 * trainer.loader_cpu
+        each, waits = 100 * trainer.loader_cpu, trainer.loader_blocked or 0.0
         text = f"{each_loader(trainer)} {each:.0f} % of a core"
+        if waits >= view.limit("starved.blocked"):
+            text += f" + blocked on storage {100 * waits:.0f} % = {each + 100 * waits:.0f} % of its time"
         yield Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from gputop import units
+from gputop.diagnose.cpu.pinning import pinned
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.room import affinity, most_loaders, part, together
 from gputop.diagnose.rule import Level, rule
@@ -38,6 +39,8 @@ def workers_oversized(view: View) -> Iterator[Finding]:
         if total > (trainer.allowed or math.inf):
             cpus = _cpus(view, ranks) or math.inf
         if total > _most(cpus):
+            if pinned(view.against, trainer) is not None:
+                continue  # they want more CPUs, which are idle
             yield _too_many(view, trainer, ranks, total, cpus)
         elif asleep and view.below(trainer.loader_cpu, "unneeded") and trainer.loaders >= view.limit("loaders"):
             yield from _unneeded(view, trainer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.diagnose.cpu.pinning import pinned
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.looking import stack
 from gputop.diagnose.rule import Level, rule
@@ -19,6 +20,7 @@ from gputop.diagnose.starved import (
     workers,
 )
 from gputop.diagnose.storage import sources
+from gputop.diagnose.storage.latency import latency
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process, Role
@@ -48,7 +50,8 @@ def head_of_line(view: View) -> Iterator[Finding]:
         loaders = [process for process in trainer.tree if process.role is Role.LOADER]
         young = any((process.age_s or 0.0) < view.limit("window_s") for process in loaders)
         short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or waits_for_network(view)
-        short = short or _may_be_served(view, trainer)
+        short = short or _may_be_served(view, trainer) or latency(view.against, trainer) is not None
+        short = short or pinned(view.against, trainer) is not None
         severity = view.by_share(trainer.lost)
         if not young and not short and severity is not None:
             yield _held_up(view, trainer, loaders, severity)
@@ -104,7 +107,7 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
         "warn" if severity == "crit" else severity,  # type: ignore[arg-type]
         f"waits for one of its {workers(trainer)}"
         if slow
-        else _asleep(view, trainer) + (_OR_NETWORK if fetches else ""),
+        else _asleep(view, trainer) + (_or_fetched(view, trainer) if fetches else ""),
         evidence=tuple(evidence),
         steps=steps,
         confidence=view.confidence(0.55, _reads(view, trainer), view.mean("host", "receive_bytes_per_s")),
@@ -112,7 +115,12 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
     )
 
 
-_OR_NETWORK = ", or data that comes over the network"
+def _or_fetched(view: View, trainer: Trainer) -> str:
+    """What it may be instead, by name where there is one mount only that it may read from."""
+    mounts, little = sources.silent_mounts(view), view.limit("starved.quiet_bytes_per_s")
+    if len(mounts) == 1 and (trainer.read_chars or 0.0) >= little:
+        return f", or reads from {mounts[0].path} ({mounts[0].file_system})"
+    return ", or data that comes over the network"
 
 
 def _asleep(view: View, trainer: Trainer) -> str:

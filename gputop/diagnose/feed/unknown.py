@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from gputop.diagnose.alternation import by_turns
 from gputop.diagnose.dataloader import aside
 from gputop.diagnose.efficiency.small import small
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Severity, Step
@@ -15,9 +16,10 @@ from gputop.diagnose.starved import EITHER, busy, lone, starved, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part, torchlike, trains
 from gputop.diagnose.view import View
+from gputop.diagnose.wchan import Wait, asleep
 from gputop.words import amount
 
-_SUSPECTS = "waits for something that no rule can name"
+_SUSPECTS = "waits, cause unknown; main clue: {}"
 _HIDDEN = "waits for something that may be in what this user cannot read"
 
 
@@ -33,6 +35,18 @@ class Cause(NamedTuple):
     def suspect(self) -> bool:
         """Whether there is enough of it to be the reason, though no rule is sure that it is."""
         return self.value is not None and self.value >= self.limit
+
+    @property
+    def said(self) -> str:
+        """With its value."""
+        value = self.value or 0.0
+        return self.text.format(f"{value:.0f} %" if self.unit == "%" else f"{value / 1e6:.0f} MB/s")
+
+    @property
+    def evidence(self) -> Evidence:
+        """What it is, and whether it may be the reason."""
+        word = "not ruled out" if self.suspect else "ruled out"
+        return Evidence(text=f"{word}: {self.said}", value=self.value, unit=self.unit, limit=self.limit)
 
 
 @rule(
@@ -69,13 +83,15 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
 def _waits(view: View, trainer: Trainer, severity: Severity) -> Finding:
     either = _either(view, trainer)
     causes, hidden = list(_causes(view, trainer)), list(_hidden(view, trainer))
-    open_ones = any(cause.suspect for cause in causes)
-    told = _HIDDEN if hidden else _SUSPECTS if open_ones else "waits, and no usual cause shows"
+    clue = next((cause for cause in causes if cause.suspect), None)
+    told = _HIDDEN if hidden else "waits, and no usual cause shows"
+    if clue is not None:
+        told = _SUSPECTS.format(clue.said)
     return view.found(
         trainer,
         severity,
         EITHER if either else told,
-        evidence=(busy(view, trainer), *_silent(hidden), *_told(causes)),
+        evidence=(busy(view, trainer), *_open(causes), *_silent(hidden), *_closed(causes)),
         steps=(*_unlocks(hidden), *_keys(view, trainer, either)),
         confidence=0.6 if trains(trainer) else 0.4,
         lost_share=trainer.lost,
@@ -86,7 +102,7 @@ def _either(view: View, trainer: Trainer) -> bool:
     """Whether one thread does all there is to do, for nobody but its own GPU."""
     busy_main = trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
     one_core = trainer.cores is not None and trainer.cores <= view.limit("loader-in-main.cores")
-    return busy_main and one_core and not trainer.loaders and lone(trainer)
+    return ((busy_main and one_core) or by_turns(view, trainer)) and not trainer.loaders and lone(trainer)
 
 
 def _hidden(view: View, trainer: Trainer) -> Iterator[Abstained]:
@@ -113,15 +129,17 @@ def _unlocks(hidden: Sequence[Abstained]) -> Iterator[Step]:
 
 
 def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
-    """What other rules look at, with the limits from which they would speak."""
+    """What other rules look at, with the limits from which they would speak: what is seen of its own processes first.
+
+    Of those, where they are seen to sleep says most.
+    """
 
     def share(text: str, value: float | None, limit: str) -> Cause:
         return Cause(text, None if value is None else 100 * value, 100 * view.limit(limit))
 
+    yield from _asleep(view, trainer)
     of = "" if trainer.allowed is None else f" of {amount(trainer.allowed, 'core')}"
     yield share(f"CPU {{}}{of}", trainer.saturation, "starved-cpu-saturated.saturation")
-    machine, full = view.mean("host", "cpu_percent"), view.limit("starved-cpu-saturated.host_percent")
-    yield Cause("the CPUs of the machine {}", machine, full)
     yield share("its main thread {} of a core", trainer.main, "loader-in-main.main")
     if trainer.loaders:
         each = f"{'each of ' if trainer.loaders > 1 else ''}its {amount(trainer.loaders, 'loader')} {{}} of a core"
@@ -132,12 +150,25 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     least = 100 * view.limit("starved.waiting") * trainer.lost
     yield Cause("its threads wait for a CPU {} of the time", known, least)
     yield share("CPU quota ran out in {} of periods", trainer.throttled, "starved.throttled")
+    yield from (cause for cause in _by_design(view, trainer) if cause.suspect)
+    machine, full = view.mean("host", "cpu_percent"), view.limit("starved-cpu-saturated.host_percent")
+    yield Cause("the CPUs of the machine {}", machine, full)
     yield Cause("pressure of storage {}", view.mean("host", "io_pressure"), view.limit("starved.io_percent"))
     reads, receives = view.limit("starved.reads_bytes_per_s"), view.limit("starved.quiet_bytes_per_s")
     yield Cause("it reads {} from storage", trainer.read_bytes, reads, "B/s")
     yield Cause("it reads {} in all, page cache included", trainer.taken, reads, "B/s")
     yield Cause("the network receives {}", view.mean("host", "receive_bytes_per_s"), receives, "B/s")
-    yield from (cause for cause in _by_design(view, trainer) if cause.suspect)
+
+
+def _asleep(view: View, trainer: Trainer) -> Iterator[Cause]:
+    """Where its loaders, or its main thread, sleep in the kernel, if that says what they wait for."""
+    seen = asleep(view, trainer)
+    whose = amount(trainer.loaders, "loader") if trainer.loaders else "its main thread"
+    for wait, share in sorted(seen.shares.items(), key=lambda one: -one[1]):
+        idle = wait is Wait.PIPE and trainer.loaders  # they have nothing to load
+        if share >= view.limit("asleep") and not idle:
+            text = f"{whose} asleep in {seen.functions[wait]} ({wait.value}) {{}} of the time"
+            yield Cause(text, 100 * share, 100 * view.limit("asleep"))
 
 
 def _by_design(view: View, trainer: Trainer) -> Iterator[Cause]:
@@ -152,15 +183,14 @@ def _by_design(view: View, trainer: Trainer) -> Iterator[Cause]:
         yield Cause("it waits for other ranks or stages", 1.0, 1.0, "")
 
 
-def _told(causes: list[Cause]) -> Iterator[Evidence]:
-    """Suspects first, then what was ruled out, then what nobody could see."""
-    for cause in sorted(causes, key=lambda cause: not cause.suspect):
-        if cause.value is not None:
-            value = f"{cause.value:.0f} %" if cause.unit == "%" else f"{cause.value / 1e6:.0f} MB/s"
-            word = "not ruled out" if cause.suspect else "ruled out"
-            yield Evidence(
-                text=f"{word}: {cause.text.format(value)}", value=cause.value, unit=cause.unit, limit=cause.limit
-            )
+def _open(causes: Sequence[Cause]) -> Iterator[Evidence]:
+    """What may be the reason, the strongest first."""
+    yield from (cause.evidence for cause in causes if cause.suspect)
+
+
+def _closed(causes: Sequence[Cause]) -> Iterator[Evidence]:
+    """What was ruled out, then what nobody could see."""
+    yield from (cause.evidence for cause in causes if cause.value is not None and not cause.suspect)
     unseen = [" ".join(cause.text.replace("{}", "").split()) for cause in causes if cause.value is None]
     if unseen:
         yield Evidence(text=f"not seen: {'; '.join(unseen)}")

@@ -35,6 +35,23 @@ def staged(view: View, source: Source | None) -> Iterator[Step]:
     )
 
 
+def staged_from(view: View, path: str | None) -> Iterator[Step]:
+    """The same of data below a path; None where nobody knows which."""
+    room, below = local_room(view), f"{quote(path.rstrip('/'))}/" if path else ""
+    if room is None:
+        yield Step(text="copy the data to a local NVMe disk first")
+        return
+    yield Step(
+        text=f"copy the data to {room} first", command=f"rsync -a {below}DATASET/ {quote(room.rstrip('/'))}/DATASET/"
+    )
+
+
+def local_room(view: View) -> str | None:
+    """Where the local file system with most room is mounted."""
+    room = view.once(("room", None), partial(_room, view, None))
+    return room.path if room else None
+
+
 def _room(view: View, source: Source | None) -> Mount | None:
     """The local file system with most room that does not lie on the disk that is full."""
     full = source.name if isinstance(source, Drive) else None

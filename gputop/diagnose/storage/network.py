@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 from shlex import quote
 
-from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, cores, waiting
-from gputop.diagnose.storage import advice, sources
+from gputop.diagnose.storage import advice, latency, sources
+from gputop.diagnose.storage.latency import Latency
 from gputop.diagnose.storage.signs import blocked, idles, moved, remember, served, waiters
 from gputop.diagnose.storage.sources import Link, Server
 from gputop.diagnose.trainer import Trainer
@@ -34,7 +35,11 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
             continue
-        why, severity = _served(view, trainer), view.by_share(trainer.lost)
+        slow, severity = latency.latency(view, trainer), view.by_share(trainer.lost)
+        why = _served(view, trainer)
+        if not why and slow is not None and severity is not None:
+            yield _slow(view, trainer, slow, severity)
+            continue
         if not why and _reads_there(view) and not view.knows(trainer, "read_chars"):
             continue
         if why and severity is not None:
@@ -43,7 +48,7 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
             server = sources.server(view)
             server = server if server and _from(view, trainer, server) else None
             mounted = server is not None or _from_mounts(view, trainer)
-            unnamed = "a network file system" if mounted else "data that come over the network"
+            unnamed = _unnamed(slow) if mounted else "data that come over the network"
             yield view.found(
                 trainer,
                 severity if mounted or severity != "crit" else "warn",
@@ -53,6 +58,28 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
                 confidence=view.confidence(0.75 if mounted else 0.6, blocked(view, trainer), trainer.read_chars),
                 lost_share=trainer.lost,
             )
+
+
+def _unnamed(slow: Latency | None) -> str:
+    """A file system that counts nothing: by its path where its client is seen to keep readers waiting."""
+    return slow.name if slow is not None and slow.wait is not None else "a network file system"
+
+
+def _slow(view: View, trainer: Trainer, slow: Latency, severity: Severity) -> Finding:
+    """Each read takes long, though neither the link nor a counter of the file system says so."""
+    why = tuple(latency.evidence(view, trainer, slow))
+    remember(view, trainer, why)
+    served(view, trainer, yes=True)
+    sure = slow.wait is not None
+    return view.found(
+        trainer,
+        severity if sure or severity != "crit" else "warn",
+        f"waits for {slow.name}: latency-bound reads",
+        evidence=(*why, busy(view, trainer), cores(view, trainer, "storage.saturation")),
+        steps=tuple(latency.steps(view, trainer, slow)),
+        confidence=view.confidence(0.75 if sure and slow.mounts else 0.6, trainer.read_chars),
+        lost_share=trainer.lost,
+    )
 
 
 def _served(view: View, trainer: Trainer) -> tuple[Evidence, ...]:

@@ -1,0 +1,123 @@
+"""What the kernel functions that threads sleep in (`wchan`) say of what they wait for, over half a minute."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from enum import Enum
+from functools import lru_cache
+
+from gputop.declare import record
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Process, Role
+
+WINDOW_S = 30.0
+_LEAST_LOOKS = 5  # over which a share says something
+_NOTES = "wchan"  # which no rule is called
+
+
+class Wait(Enum):
+    """What a thread waits for in the kernel; file systems by the name people know them by."""
+
+    FUSE = "FUSE"
+    NFS = "NFS"
+    SMB = "SMB"
+    CEPH = "Ceph"
+    LUSTRE = "Lustre"
+    NINE_P = "9p"
+    AFS = "AFS"
+    BEEGFS = "BeeGFS"
+    ORANGEFS = "OrangeFS"
+    PAGE = "a page from storage"  # of any file system, network or local
+    SOCKET = "a socket"
+    PIPE = "a pipe"
+    CHILD = "a child process"
+
+
+# how the functions of each begin, as in the kernel's source
+_FUNCTIONS: dict[Wait, tuple[str, ...]] = {
+    Wait.FUSE: ("request_wait_answer", "fuse_", "__fuse_", "virtio_fs_"),
+    Wait.NFS: ("nfs_", "nfs3_", "nfs4_", "rpc_", "__rpc_", "xprt_"),
+    Wait.SMB: ("cifs_", "smb2_", "smb3_", "smbd_", "compound_send_recv", "wait_for_response", "wait_for_free_credits"),
+    Wait.CEPH: ("ceph_", "__ceph_", "netfs_"),
+    Wait.LUSTRE: ("ptlrpc_", "cl_sync_io_wait", "cl_io_", "cl_lock_", "ldlm_", "osc_", "lov_", "vvp_", "ll_file_"),
+    Wait.NINE_P: ("p9_", "v9fs_"),
+    Wait.AFS: ("afs_", "rxrpc_"),
+    Wait.BEEGFS: ("FhgfsOps", "beegfs_"),
+    Wait.ORANGEFS: ("orangefs_", "wait_for_matching_downcall"),
+    Wait.PAGE: (
+        "folio_wait_", "wait_on_page_", "__lock_page", "__folio_lock", "io_schedule", "filemap_", "blkdev_",
+        "submit_bio_wait", "iomap_dio", "do_blockdev_direct_IO",
+    ),
+    Wait.SOCKET: (
+        "sk_wait_data", "tcp_recvmsg", "__skb_wait_for_more_packets", "unix_stream_", "unix_dgram_", "inet_csk_accept",
+        "inet_stream_connect",
+    ),
+    Wait.PIPE: ("pipe_read", "pipe_wait", "anon_pipe_read", "fifo_"),
+    Wait.CHILD: ("do_wait", "kernel_wait4"),
+}  # fmt: skip
+_SERVED_BY_US = "fuse_dev_"  # a FUSE program that has nothing to do
+# file systems whose clients sleep there, by how their names in /proc/mounts begin
+MOUNTED_AS: dict[Wait, tuple[str, ...]] = {
+    Wait.FUSE: ("fuse", "virtiofs", "glusterfs"),
+    Wait.NFS: ("nfs",),
+    Wait.SMB: ("cifs", "smb"),
+    Wait.CEPH: ("ceph",),
+    Wait.LUSTRE: ("lustre",),
+    Wait.NINE_P: ("9p",),
+    Wait.AFS: ("afs",),
+    Wait.BEEGFS: ("beegfs", "fhgfs"),
+    Wait.ORANGEFS: ("orangefs", "pvfs2"),
+}
+
+
+@lru_cache(maxsize=1024)
+def wait(function: str | None) -> Wait | None:
+    """What a thread waits for that sleeps in this function of the kernel; None where that says nothing."""
+    if not function or function.startswith(_SERVED_BY_US):
+        return None
+    return next((one for one, names in _FUNCTIONS.items() if function.startswith(names)), None)
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Asleep:
+    """Where those that read sleep: shares of looks, 0-1; none where nobody could see it, or too few looks did."""
+
+    shares: dict[Wait, float]
+    functions: dict[Wait, str]  # the function seen most of each
+    seen: bool  # whether any function is seen at all
+
+    def most(self, *of: Wait) -> tuple[Wait, float] | None:
+        """Which of these they wait for most, and for what share of the looks."""
+        known = [(self.shares[one], one) for one in of if self.shares.get(one)]
+        if not known:
+            return None
+        share, one = max(known, key=lambda pair: pair[0])
+        return one, share
+
+
+_Look = tuple[float, int, Counter[str]]  # when, of how many processes, where those slept that did
+
+
+def asleep(view: View, trainer: Trainer) -> Asleep:
+    """Of its loaders, or of its main thread where there are none. Ask at each look: each is of one moment."""
+    return view.once(("asleep", trainer.identity), lambda: _asleep(view, trainer))
+
+
+def _asleep(view: View, trainer: Trainer) -> Asleep:
+    looks: deque[_Look] = view.notes(trainer, of=_NOTES).setdefault("looks", deque())
+    now_s = view.frame.mono_s
+    readers: list[Process] = [one for one in trainer.tree if one.role is Role.LOADER] or [trainer.process]
+    looks.append((now_s, len(readers), Counter(one.waiting_in for one in readers if one.waiting_in)))
+    while looks[0][0] < now_s - min(WINDOW_S, max(1.0, trainer.phase_s)):
+        looks.popleft()
+    seen, functions = sum(count for _, count, _ in looks), sum((found for _, _, found in looks), Counter[str]())
+    if len(looks) < _LEAST_LOOKS or not seen:
+        return Asleep(shares={}, functions={}, seen=False)
+    shares: Counter[Wait] = Counter()
+    most: dict[Wait, str] = {}
+    for function, count in functions.most_common():
+        if (one := wait(function)) is not None:
+            shares[one] += count
+            most.setdefault(one, function)
+    return Asleep(shares={one: count / seen for one, count in shares.items()}, functions=most, seen=bool(functions))
