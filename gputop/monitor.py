@@ -18,6 +18,7 @@ from gputop.source import Remembering, Seekable, Source, Staged
 
 if TYPE_CHECKING:
     from gputop import thresholds
+    from gputop.diagnose.contention import Contention
     from gputop.diagnose.engine import Engine
     from gputop.diagnose.told import Said
 
@@ -30,6 +31,7 @@ class Update:
     findings: tuple[Finding, ...] = ()
     abstained: tuple[Abstained, ...] = ()
     classes: tuple[Class, ...] = ()
+    contention: Contention | None = None
     last_job: Ended | None = None
 
 
@@ -99,6 +101,7 @@ class Monitor:
             findings=said.findings,
             abstained=said.abstained,
             classes=said.classes,
+            contention=said.contention,
             last_job=self._departures.last,
         )
 

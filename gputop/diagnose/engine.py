@@ -10,6 +10,7 @@ from gputop.diagnose import told
 from gputop.diagnose.absent import without_gpus
 from gputop.diagnose.answers import Answers
 from gputop.diagnose.classes import classes
+from gputop.diagnose.contention import Contention, contention
 from gputop.diagnose.finding import Abstained, Class, Finding
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import Limits, Tables
@@ -36,6 +37,7 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     abstained: tuple[Abstained, ...] = ()
     classes: tuple[Class, ...] = ()
+    contention: Contention | None = None  # what others take from trainers; None before the rules were asked
 
 
 class Engine:
@@ -101,6 +103,7 @@ class Engine:
             findings=tuple(fold(shown, frame, self._remembered.tenants, self._tables.limits)),
             abstained=tuple(together(view.abstained)),
             classes=self._classes(view, shown),
+            contention=contention(view),
         )
         return self._verdict
 
