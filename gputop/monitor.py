@@ -18,6 +18,7 @@ from gputop.source import Remembering, Seekable, Source, Staged
 
 if TYPE_CHECKING:
     from gputop import thresholds
+    from gputop.diagnose.contention import Contention
     from gputop.diagnose.engine import Engine
     from gputop.diagnose.state import JobState
     from gputop.diagnose.told import Said
@@ -33,6 +34,7 @@ class Update:
     classes: tuple[Class, ...] = ()
     jobs: tuple[JobState, ...] = ()
     host: JobState | None = None
+    contention: Contention | None = None
     last_job: Ended | None = None
 
 
@@ -104,6 +106,7 @@ class Monitor:
             classes=said.classes,
             jobs=said.jobs,
             host=said.host,
+            contention=said.contention,
             last_job=self._departures.last,
         )
 

@@ -26,7 +26,7 @@ def seen(frames: list[Frame]) -> Together:
     for frame in frames:
         history.add(frame)
         engine.remember(frame, history)
-    return together(frames[-1], history, LIMITS)
+    return together(frames[-1], history, LIMITS, engine.judge(frames[-1], history).contention)
 
 
 @cache
@@ -188,7 +188,7 @@ def test_a_disk_that_another_keeps_busy(moved: float, disk: float, slows: bool) 
             "disks": (Disk(name="nvme0n1", busy_percent=disk),),
             "read_bytes_per_s": 2e9,
             "write_bytes_per_s": 0.0,
-            "io_pressure": Pressure(some_percent=10.0),
+            "io_pressure": Pressure(some_percent=60.0),
         },
     )
     first, second = told.experiments

@@ -51,7 +51,7 @@ def agrees(page: Together, findings: tuple[Finding, ...]) -> None:
 def test_a_demo_says_one_number(name: str) -> None:
     monitor = Monitor(open_demo(name, pace=False))
     update = next(monitor.updates())
-    page = together(update.frame, monitor.history, monitor.limits)
+    page = together(update.frame, monitor.history, monitor.limits, update.contention)
     agrees(page, update.findings)
     fewer = any("run fewer experiments at a time" in step.text for one in update.findings for step in one.steps)
     assert page.full is fewer

@@ -192,9 +192,10 @@ def shm(used: float | Callable[[float], float], total: float = 64.0, **dials: An
         (50.0, 64.0, None),  # 78 %
         (lambda t: 61.0 if t % 10 < 2 else 20.0, 64.0, "crit"),  # batches come and go
         (184e3, 200e3, "info"),  # 92 %, but no next batch fills 16 GB
-        (lambda t: 170e3 + 100 * t, 200e3, "warn"),  # unless it goes on
-        (lambda t: 24.0 + 0.1 * t, 64.0, "warn"),  # full in a few minutes
-        (lambda t: 22.0 + 0.07 * t, 64.0, None),  # less than half full
+        (lambda t: 170e3 + 100 * t, 200e3, "crit"),  # unless it goes on
+        (lambda t: 24.0 + 0.1 * t, 64.0, "crit"),  # full in a few minutes
+        (lambda t: 10.0 + 0.1 * t, 64.0, "crit"),  # less than half full
+        (lambda t: 10.0 + 0.06 * t, 64.0, None),
         (lambda t: min(36.0, 3.0 * t), 64.0, None),  # the first batches of a run
     ],
 )

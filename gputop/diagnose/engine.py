@@ -11,6 +11,7 @@ from gputop.diagnose import told
 from gputop.diagnose.absent import without_gpus
 from gputop.diagnose.answers import Answers
 from gputop.diagnose.classes import classes
+from gputop.diagnose.contention import Contention, contention
 from gputop.diagnose.finding import Abstained, Class, Finding
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import Limits, Tables
@@ -42,6 +43,7 @@ class Verdict:
     classes: tuple[Class, ...] = ()
     jobs: tuple[JobState, ...] = ()
     host: JobState | None = None
+    contention: Contention | None = None  # what others take from trainers; None before the rules were asked
 
 
 class Engine:
@@ -115,6 +117,7 @@ class Engine:
             classes=classes,
             jobs=job_states(view, findings, coming),
             host=host_state(view, findings),
+            contention=contention(view),
         )
         return self._verdict
 

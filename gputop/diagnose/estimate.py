@@ -13,6 +13,9 @@ from gputop.declare import record
 
 LEAST_CORRELATION = 0.35
 LEAST_SAMPLES = 10  # that have a shape
+_PARTS, _LEAST_PART = 5, 4  # of a series that rises, and values in each
+_LEAST_STEP = 0.5  # of the usual step from one part to the next: less is no steady growth
+_NO_SLOWER, _STILL = 0.8, 0.3  # of it, that the last step and the last part alone have: else it levels off, or is over
 _EMPTY, _FULL = 5.0, 95.0  # percent busy: a sample in which the GPU did nothing, or nothing else
 
 
@@ -41,6 +44,14 @@ class Leak(NamedTuple):
     per_s: float
     thirds: tuple[float, float, float]
     least: float
+
+
+class Rise(NamedTuple):
+    """Growth that is steady and does not slow down: its rate, and how much of it was seen in how many seconds."""
+
+    per_s: float
+    total: float
+    seconds: float
 
 
 def shape(values: Sequence[float]) -> Shape | None:
@@ -135,6 +146,26 @@ def leak(values: Sequence[float | None], step_s: float, capacity: float) -> Leak
         return None
     per_s = slope(values[third:], step_s)
     return Leak(per_s, grown, least) if steps >= 3 and per_s is not None and per_s > 0 else None
+
+
+def rise(values: Sequence[float | None], step_s: float) -> Rise | None:
+    """Linear growth up to now, in as little time as the series covers; None for any other shape.
+
+    The means of five equal parts rise by about as much each time, and by no less at the end. A load that is over, an
+    allocator's staircase, a single jump, and a running maximum of random sizes do not.
+    """
+    size = len(values) // _PARTS
+    parts = [[one for one in values[len(values) - size * n :][:size] if one is not None] for n in range(_PARTS, 0, -1)]
+    if size < _LEAST_PART or any(5 * len(part) < 2 * size for part in parts):
+        return None
+    means = [sum(part) / len(part) for part in parts]
+    steps = [after - before for before, after in pairwise(means)]
+    usual = sum(steps) / len(steps)
+    even = usual > 0 and min(steps) >= _LEAST_STEP * usual and max(steps) <= usual / _LEAST_STEP
+    if not even or steps[-1] < _NO_SLOWER * usual or parts[-1][-1] - parts[-1][0] < _STILL * usual:
+        return None
+    per_s = usual / (size * step_s)
+    return Rise(per_s, per_s * len(values) * step_s, len(values) * step_s)
 
 
 def change_point(values: Sequence[float], least: int = 10) -> int | None:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from gputop import units
 from gputop.diagnose.answers import Answers, Asked
-from gputop.diagnose.cpu.threads import crowded
+from gputop.diagnose.contention import contention
 from gputop.diagnose.efficiency.chip import dram_of_top, tensor_of_top
 from gputop.diagnose.starved import oversubscribed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
 # why it waits, and for whom where it is one of several ranks, in the order in which that is looked for
-_WHY = ("openblas-on-intel", "neighbour", "memory-pressure", "numa-misplacement", "cpu-slow", "checkpoint-stall")
+_WHY = ("openblas-on-intel", "memory-pressure", "numa-misplacement", "cpu-slow", "checkpoint-stall")
 _STORAGE = ("network-fs-bound", "io-bound", "io-small-files")
 _RANKS = ("collective-wait", "network-bound", "straggler")
 
@@ -32,6 +32,7 @@ def flow(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     elif trainer.ranked:
         yield from (answers.of(trainer, rule) for rule in _RANKS)
     if duty < enough:
+        yield "do others take its CPUs or its disk?", _others(view, trainer)
         yield from (answers.of(trainer, rule) for rule in _WHY)
 
 
@@ -64,7 +65,7 @@ def _wait(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     full, how = view.limit("starved-cpu-saturated.host_percent"), "{:.0f} % of its CPUs in use"
     yield _asked("is the machine full?", view.mean("host", "cpu_percent"), full, how)
     yield "are there more threads than CPUs?", _threads(view, trainer)
-    if (crowd := crowded(view)) is not None:
+    if (crowd := contention(view).pools) is not None:
         how = f"{{:.1f}} times: {crowd.threads:.0f} of {len(crowd.trainers)} on {crowd.cpus or 0:.0f}"
         many = crowd.threads / crowd.cpus if crowd.cpus else None
         yield _asked("do all trainers together have more?", many, view.limit("threads-host.threads"), how)
@@ -72,6 +73,18 @@ def _wait(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     if (steal := view.mean("host", "steal_percent")) is not None:
         limit = view.limit("starved.steal_percent")
         yield _asked("do other virtual machines take its CPUs?", steal, limit, "{:.0f} % of them")
+
+
+def _others(view: View, trainer: Trainer) -> str:
+    """As the rule about neighbours and the page of experiments have it."""
+    now = contention(view)
+    said = [
+        f"{100 * one.taken / one.total:.0f} % of {'all CPUs' if one.resource == 'cpu' else 'all I/O'}"
+        for one in now.of(trainer.identity)
+    ]
+    if said:
+        return ", ".join(("yes", *said))
+    return "not known" if trainer.identity in now.unknown | now.hidden else "no"
 
 
 def _threads(view: View, trainer: Trainer) -> str:

@@ -51,6 +51,10 @@ class Numbers(Subjects):
         """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty"."""
         return self._numbers[name][0]
 
+    def slack(self, name: str) -> float:
+        """How much more lenient a number of a table is to what is on the screen."""
+        return self._numbers[name][1]
+
     def above(self, value: float | None, name: str) -> bool:
         """Whether a value is at the limit of this name or above; an unknown one is not."""
         if value is None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gputop.diagnose import use
 from gputop.diagnose.card import FRESH_S, LEAST_S, Card
 from gputop.diagnose.pauses import Pauses, pieces
 from gputop.diagnose.sums import Followed, Sums
@@ -163,6 +164,7 @@ class Remembered:
     notes: dict[tuple[str, Key], Note] = field(default_factory=dict)
     restarted: dict[Identity, Turn] = field(default_factory=dict)  # whose phase began since rules were asked last
     sums: Sums = field(default_factory=Sums)  # of GPUs, trees and the host, by their key in the history
+    uses: dict[str, use.Row] = field(default_factory=dict)  # what each group of processes takes
     looked: bool = False
     first_s: float | None = None  # mono time of the first frame
     newest_s: float | None = None
@@ -182,6 +184,8 @@ class Remembered:
                 followed.append((gpu.uuid, GPU.names, GPU.values(gpu)))
         if frame.processes:
             self.trees, self.tenants = members(frame), _tenants(frame)
+            self.uses = use.added_up(frame.processes, frame.mono_s, self.uses)
+            history.put(use.USE, list(self.uses), [(row.cores, row.moved) for row in self.uses.values()])
             busy = {identity: self._busy(frame, tree[0], stands_for_s) for identity, tree in self.trees.items()}
             rows = {key(one): TREE.values(added_up(tree, busy[one])) for one, tree in self.trees.items()}
             history.put(TREE, list(rows), rows.values())

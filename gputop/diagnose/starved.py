@@ -41,6 +41,14 @@ def duty_between(view: View, trainer: Trainer) -> float | None:
     return (trainer.duty * seconds - sum(length_s * busy for length_s, busy in shares)) / left_s
 
 
+def starving(view: View, trainer: Trainer, *, lenient: bool) -> bool:
+    """The same for who asks no rule's question, and knows itself whether it found so at the last look."""
+    if trainer.compiling or trainer.duty is None or trainer.duty < view.limit("starved.least"):
+        return False
+    most = view.limit("starved.duty") + (view.slack("starved.duty") if lenient else 0.0)
+    return trainer.duty <= most and not shared(view, trainer)
+
+
 def gaps(view: View, trainer: Trainer) -> bool:
     """Whether its GPUs are seen to run empty: gaps that are shorter than a sample show in no sample."""
     seen = trainer.shape is not None and trainer.shape.empty >= view.limit("starved.empty")

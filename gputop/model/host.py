@@ -105,7 +105,7 @@ class Cgroup:
     memory_used_bytes: int | None = metric(_B, "memory used, page cache included", history=True)
     anonymous_bytes: int | None = metric(_B, "of that, memory of programs", history=True)
     file_bytes: int | None = metric(_B, "of that, page cache and shared memory")
-    shared_bytes: int | None = metric(_B, "of that, shared memory: /dev/shm too")
+    shared_bytes: int | None = metric(_B, "of that, shared memory: /dev/shm too", history=True)
     refaults_per_s: float | None = metric(_N, "file pages read again soon after they were dropped", history=True)
     slowed_per_s: float | None = metric(_N, "times it was slowed down for more memory than memory.high")
     limit_hits_per_s: float | None = metric(_N, "times it wanted more memory than the limit", history=True)

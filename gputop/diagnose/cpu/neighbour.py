@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from gputop import units
+from gputop.diagnose.contention import Contended, Onset, Taker, contention, onset
 from gputop.diagnose.cpu.apart import apart, bound, usable
 from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, starved, stolen
-from gputop.diagnose.strangers import strangers
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.use import cores
 from gputop.diagnose.view import View
-from gputop.model import Missing, Process
+from gputop.model import Missing
+from gputop.words import amount
 
 _NICED = 8  # processes of a job that are named in a command
-_MOVED = ("read_bytes_per_s", "write_bytes_per_s")
+_NAMED = 4  # of many, the largest
+_VISIBLE = 5.0  # points of 100 by which a GPU is less busy: less is no change
 _HIDDEN = "the I/O of other users is hidden"
-
-
-class Consumer(NamedTuple):
-    """Processes that belong together and what they use: cores, or bytes a second."""
-
-    processes: tuple[Process, ...]
-    used: float
-
-    @property
-    def largest(self) -> Process:
-        """The one that stands for all."""
-        return max(self.processes, key=lambda process: process.cpu_percent or 0.0)
 
 
 @rule(
@@ -45,175 +35,131 @@ class Consumer(NamedTuple):
     partly=("run_wait_percent", "read_bytes_per_s", "cpus_total"),
 )
 def neighbour(view: View) -> Iterator[Finding]:
-    """The GPU waits, CPUs or disk are full, and most of that is not of this job but of another one."""
+    """The GPU waits, CPUs or disk are full, and most of that is not of this job but of others, one or many."""
+    now = contention(view)
     for trainer in view.trainers():
-        if not view.knows(trainer, "duty") or not starved(view, trainer):
+        if not view.knows(trainer, "duty"):
             continue
-        if view.above(view.mean("host", "steal_percent"), "steal_percent") and stolen(view, trainer):
+        steal = view.above(view.mean("host", "steal_percent"), "steal_percent") and stolen(view, trainer)
+        if steal and starved(view, trainer):
             yield _stolen(view, trainer)
-        elif _cpu_full(view, trainer):
-            yield from _by_cpu(view, trainer)
-        elif _disk_full(view, trainer):
-            yield from _by_disk(view, trainer)
+            continue
+        if trainer.identity in now.unknown:
+            view.knows(trainer, "run_wait")
+        if trainer.identity in now.hidden:
+            unlock = view.unlock(_HIDDEN, sudo="sudo gputop shows who uses the disk")
+            view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=unlock))
+        for one in list(now.of(trainer.identity))[:1]:
+            takers = now.beside(one)
+            taken = sum(taker.used for taker in takers)
+            if takers and taken > one.own and view.above(taken / one.total, "share"):
+                yield _found(view, trainer, one, takers, taken)
 
 
-def _cpu_full(view: View, trainer: Trainer) -> bool:
-    waits = max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
-    full = view.above(view.mean("host", "cpu_percent"), "cpu_percent")
-    if full and trainer.loader_wait is None and not view.knows(trainer, "run_wait"):
-        return False
-    pressure = view.mean("host", "cpu_pressure")  # not every kernel tells it
-    pressed = pressure is None or view.above(pressure, "pressure_percent")
-    return full and view.above(waits, "run_wait") and pressed
-
-
-def _disk_full(view: View, trainer: Trainer) -> bool:
-    busiest = _busiest(view)
-    return (
-        busiest is not None
-        and view.above(busiest[0], "disk_percent")
-        and view.above(trainer.loader_blocked, "blocked")
-        and view.above(view.mean("host", "io_pressure"), "pressure_percent")
-    )
-
-
-def _busiest(view: View) -> tuple[float, str] | None:
-    """How busy the busiest disk was, and its name."""
-    known = ((view.mean(f"disk {disk.name}", "busy_percent"), disk.name) for disk in view.frame.host.disks)
-    return max(((busy, name) for busy, name in known if busy is not None), default=None)
-
-
-def _by_cpu(view: View, trainer: Trainer) -> Iterator[Finding]:
-    other = max(_others(view, trainer, "cpu_percent"), key=lambda one: one.used, default=None)
-    ranks = [rank.cores for rank in view.mates(trainer)]
-    if other is None or None in ranks:  # a rank has only come, and nobody knows yet who takes most
-        return
-    cores = other.used / 100
-    if cores <= sum(own for own in ranks if own is not None) or (total := view.cpus()) is None:
-        return
-    if view.above(cores / total, "share"):
-        full = view.mean("host", "cpu_percent") or 0.0
-        wait = 100 * max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
-        evidence = (
-            Evidence(
-                text=f"{_who(view, trainer, other)} uses {cores:.1f} of {total} CPUs",
-                value=cores,
-                unit="cores",
-                limit=view.limit("share") * total,
-            ),
-            Evidence(text=f"all CPUs {full:.0f} % busy", value=full, unit="%", limit=view.limit("cpu_percent")),
-            Evidence(
-                text=f"this job waits for a CPU {wait:.0f} % of its time",
-                value=wait,
-                unit="%",
-                limit=100 * view.limit("run_wait"),
-            ),
-        )
-        yield _found(view, trainer, other, "the CPUs", evidence)
-
-
-def _by_disk(view: View, trainer: Trainer) -> Iterator[Finding]:
-    """Who reads and writes most; where the I/O of others is hidden nobody is blamed who may be less than what is."""
-    hidden = any(_denied(process) for process in view.frame.processes)
-    others, mine = _others(view, trainer, *_MOVED), _job_moves(view, trainer)
-    seen, whole = mine + sum(one.used for one in others), _all_moved(view)
-    total = max(seen, whole or 0.0)
-    other = max(others, key=lambda one: one.used, default=None)
-    large = other is not None and view.above(other.used / total if total else None, "share")
-    if hidden and (other is None or not large or whole is None or other.used <= total - seen):
-        unlock = view.unlock(_HIDDEN, sudo="sudo gputop shows who uses the disk")
-        view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=unlock))
-    elif other is not None and large and other.used > mine:
-        busy, disk = _busiest(view) or (0.0, "a disk")
-        wait = 100 * (trainer.loader_blocked or 0.0)
-        evidence = (
-            Evidence(
-                text=f"{_who(view, trainer, other)} moves {other.used / 1e6:.0f} MB/s", value=other.used, unit="B/s"
-            ),
-            Evidence(text=f"{disk} {busy:.0f} % busy", value=busy, unit="%"),
-            Evidence(text=f"loaders of this job wait for it {wait:.0f} % of their time", value=wait, unit="%"),
-        )
-        yield _found(view, trainer, other, "the disk", evidence)
-
-
-def _job_moves(view: View, trainer: Trainer) -> float:
-    """Bytes a second that all ranks of its job read and write: the mean of the looks of a window."""
-    tree = [process for rank in view.mates(trainer) for process in rank.tree]
-    looks = view.looks(trainer, sum(getattr(process, metric) or 0.0 for process in tree for metric in _MOVED), "own")
-    return sum(moved for _, moved in looks) / len(looks)
-
-
-def _all_moved(view: View) -> float | None:
-    """Bytes a second that the machine reads and writes, whoever it is for: not all of them need be seen here."""
-    read, written = (view.mean("host", metric) for metric in _MOVED)
-    return None if read is None or written is None else read + written
-
-
-def _denied(process: Process) -> bool:
-    return any(one.metric == "read_bytes_per_s" and one.reason == "denied" for one in process.missing)
-
-
-def _others(view: View, trainer: Trainer, *metrics: str) -> list[Consumer]:
-    """What is not of this trainer's job, by job or by user and control group: the mean of the looks of a window."""
-    groups: dict[Hashable, list[Process]] = {}
-    for process in strangers(view.frame, trainer.process):
-        groups.setdefault(process.job or (process.uid, process.cgroup), []).append(process)
-    used = {
-        who: sum(getattr(process, metric) or 0.0 for process in group for metric in metrics)
-        for who, group in groups.items()
-    }
-    looks = view.looks(trainer, used, " ".join(metrics))
-    return [
-        Consumer(tuple(group), sum(look.get(who, 0.0) for _, look in looks) / len(looks))
-        for who, group in groups.items()
-    ]
-
-
-def _who(view: View, trainer: Trainer, other: Consumer) -> str:
-    """Of other users no more than who they are and what runs."""
-    process = other.largest
-    name = (view.called(process) if process.job else process.name) or "a program"
-    if process.uid is not None and process.uid == trainer.process.uid:
-        return f"{name} (pid {process.pid})"
-    return f"{name} of user {process.user}" if process.user else name
-
-
-def _found(
-    view: View, trainer: Trainer, other: Consumer, what: str, evidence: tuple[Evidence, ...]
-) -> Finding:  # fmt: skip
-    age_s = min((process.age_s for process in other.processes if process.age_s is not None), default=None)
-    together = age_s is not None and abs(age_s - trainer.phase_s) <= view.limit("together_s")
-    if together:
-        evidence += (Evidence(text=f"it began {units.ago(age_s)} ago, when the load of the GPU changed", value=age_s),)
-    own = other.largest.uid is not None and other.largest.uid == trainer.process.uid
+def _found(view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker], taken: float) -> Finding:
+    """The largest is named alone where most is its; many small ones with what they take together."""
+    largest, what = takers[0], "the CPUs" if one.resource == "cpu" else "the disk"
+    alone = largest.used >= view.limit("largest") * taken
+    began = onset(view, trainer, one, takers[:1] if alone else takers)
+    by = _who(trainer, largest) if alone else "others"
+    slowed = began is not None and began.slowed(view.limit("fell"))
+    own = _owned(trainer, largest)
+    who = f"{_who(trainer, largest)}, which takes" if alone else f"{amount(len(takers), 'other program')}, which take"
     return view.found(
         trainer,
         "warn",
-        f"shares {what} with {_who(view, trainer, other)}, which takes most",
-        evidence=(*evidence, busy(view, trainer)),
+        f"shares {what} with {who} most",
+        evidence=(*_evidence(view, trainer, one, takers, taken), *_began(began, one, by), busy(view, trainer)),
         steps=(
             Step(text="run heavy jobs on different machines, or one after the other"),
-            _nice(other) if own else _ask(other),
-            *_apart(view, trainer, other, own),
+            _nice(view, largest) if own else _ask(largest),
+            *(_apart(view, trainer, largest, own) if alone else ()),
         ),
-        confidence=view.confidence(0.65, view.mean("host", "cpu_pressure"), confirmed=together),
+        confidence=view.confidence(0.65, view.mean("host", "cpu_pressure"), confirmed=slowed),
         lost_share=trainer.lost,
-    )  # fmt: skip
+    )
 
 
-def _nice(other: Consumer) -> Step:
-    busiest = sorted(other.processes, key=lambda process: -(process.cpu_percent or 0.0))[:_NICED]
+def _evidence(
+    view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker], taken: float
+) -> Iterator[Evidence]:
+    cpu, wait = one.resource == "cpu", 100 * one.wait
+    limit = view.limit("share") * one.total
+    total = f"of {one.total:.0f} CPUs" if cpu else f"of {one.total / 1e6:.0f} MB/s"
+    if len(takers) > 1:
+        sum_ = f"{taken:.1f}" if cpu else f"{taken / 1e6:.0f}"
+        text = f"{len(takers)} other programs {'use' if cpu else 'move'} {sum_} {total}"
+        yield Evidence(text=text, value=taken, unit="cores" if cpu else "B/s", limit=limit)
+    named = [taker for taker in takers if taker.share >= view.limit("named")] or takers[:1]
+    for taker in named[:_NAMED]:
+        used = f"uses {taker.used:.1f} of {one.total:.0f} CPUs" if cpu else f"moves {taker.used / 1e6:.0f} MB/s"
+        text = f"{_who(trainer, taker)} {used}"
+        yield Evidence(
+            text=text,
+            value=taker.used,
+            unit="cores" if cpu else "B/s",
+            limit=limit if len(takers) == 1 and cpu else None,
+        )
+    if cpu:
+        view.above(one.full_percent, "cpu_percent")
+        view.above(one.wait, "run_wait")
+        view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
+        full, least = one.full_percent, 100 * view.limit("run_wait")
+        yield Evidence(text=f"all CPUs {full:.0f} % busy", value=full, unit="%", limit=view.limit("cpu_percent"))
+        text = f"this job waits for a CPU {wait:.0f} % of its time"
+        yield Evidence(text=text, value=wait, unit="%", limit=least)
+    else:
+        view.above(one.full_percent, "disk_percent")
+        view.above(one.wait, "blocked")
+        view.above(view.mean("host", "io_pressure"), "pressure_percent")
+        yield Evidence(text=f"{one.disk or 'a disk'} {one.full_percent:.0f} % busy", value=one.full_percent, unit="%")
+        yield Evidence(text=f"loaders of this job wait for it {wait:.0f} % of their time", value=wait, unit="%")
+
+
+def _began(began: Onset | None, one: Contended, by: str) -> Iterator[Evidence]:
+    """When their use rose, by its history and not by the age of a process, and what the GPU did then."""
+    if began is None:
+        return
+    cpu, unit = one.resource == "cpu", 1.0 if one.resource == "cpu" else 1e6
+    before, after = f"{began.before / unit:.0f}", f"{began.after / unit:.0f} {'cores' if cpu else 'MB/s'}"
+    text = f"{'CPU use' if cpu else 'I/O'} by {by} rose from {before} to {after} {units.ago(began.ago_s)} ago"
+    yield Evidence(text=text, value=began.ago_s, unit="s")
+    if began.busy_before is not None and began.busy_after is not None and began.slowed(_VISIBLE):
+        text = f"GPU busy fell from {began.busy_before:.0f} % to {began.busy_after:.0f} % at the same time"
+        yield Evidence(text=text, value=began.busy_after, unit="%")
+
+
+def _owned(trainer: Trainer, taker: Taker) -> bool:
+    return taker.command.uid is not None and taker.command.uid == trainer.process.uid
+
+
+def _who(trainer: Trainer, taker: Taker) -> str:
+    """Of other users no more than who they are and what runs."""
+    process = taker.command
+    if _owned(trainer, taker):
+        return f"{taker.name} (pid {process.pid})"
+    return f"{taker.name} of user {process.user}" if process.user else taker.name
+
+
+def _nice(view: View, taker: Taker) -> Step:
+    """Of processes that end before anybody has typed this, the group that their command started."""
+    lasting = [one for one in taker.processes if one.age_s is None or one.age_s >= view.limit("lived_s")]
+    brief = sum(map(cores, taker.processes)) > 2 * sum(map(cores, lasting))
+    if brief and taker.command.group:
+        command = f"renice -n 19 -g {taker.command.group}; ionice -c 3 -P {taker.command.group}"
+        return Step(text="let it have what is left over", command=command)
+    busiest = sorted(lasting or taker.processes, key=lambda process: -(process.cpu_percent or 0.0))[:_NICED]
     pids = " ".join(str(process.pid) for process in busiest)
     return Step(text="let it have what is left over", command=f"renice -n 19 -p {pids}; ionice -c 3 -p {pids}")
 
 
-def _ask(other: Consumer) -> Step:
+def _ask(taker: Taker) -> Step:
     """What only its owner can do is no command of ours, and whose it is has been said."""
-    owner = f"user {other.largest.user}" if other.largest.user else "its owner"
+    owner = f"user {taker.command.user}" if taker.command.user else "its owner"
     return Step(text=f"ask {owner} to let it have what is left over: renice -n 19, ionice -c 3")
 
 
-def _apart(view: View, trainer: Trainer, other: Consumer, own: bool) -> Iterator[Step]:
+def _apart(view: View, trainer: Trainer, other: Taker, own: bool) -> Iterator[Step]:
     """Half of the CPUs that it may use for it alone: that takes both, and who takes most must be moved by its owner."""
     every = usable(view, trainer)
     for mine in apart(view, [trainer], len(every) // 2) if len(every) > 1 else ():

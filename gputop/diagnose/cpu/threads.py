@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from gputop import units
+from gputop.diagnose.contention import Crowd, contention, waited
 from gputop.diagnose.cpu.apart import apart, bound
 from gputop.diagnose.cpu.pinning import pinned
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.room import affinity, fitting_threads, part, rests, share_of_cpus, together
+from gputop.diagnose.room import affinity, fitting_threads, rests, share_of_cpus
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, spread
 from gputop.diagnose.trainer import Trainer
@@ -141,26 +141,29 @@ def threads_host(view: View) -> Iterator[Finding]:
     warm = [trainer for trainer in view.vectors() if trainer.warm]
     if len(warm) < 2 or not all(view.knows(trainer, "compute_threads", "allowed") for trainer in warm):
         return
-    crowd = crowded(view)
+    now = contention(view)
+    crowd = now.pools
     if crowd is None:
         return
     if crowd.cpus is None:
         view.cpus()  # says so
         return
-    waits = [trainer.run_wait for trainer in crowd.trainers if trainer.run_wait is not None]
-    waited = sum(waits) / len(waits) if waits else None
+    share = waited(crowd)
     host = view.host()
-    contended = view.above(view.mean("host", "cpu_pressure"), "pressure_percent") or view.above(waited, "run_wait")
-    if contended and view.above(crowd.threads / crowd.cpus, "threads"):
+    # what it is held against is said with the finding, too
+    view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
+    view.above(share, "run_wait")
+    view.above(crowd.threads / crowd.cpus, "threads")
+    if now.crowded:
         work = [trainer for trainer in warm if _shares(view, trainer, crowd)]
         each, cpus = int(crowd.cpus // len(work)), amount(crowd.cpus, "CPU")
         yield view.found(
             host,
             _severity(view, crowd.trainers),
             f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {cpus}",
-            evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, waited)),
+            evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, share)),
             steps=(*_limited(crowd, max(1, each)), *_pin(view, work, each)),
-            confidence=view.confidence(0.8, waited),
+            confidence=view.confidence(0.8, share),
             lost_share=_lost(crowd.trainers),
             gpus=[uuid for trainer in crowd.trainers for uuid in trainer.uuids],
             processes=[trainer.identity for trainer in crowd.trainers],
@@ -174,32 +177,6 @@ def _shares(view: View, trainer: Trainer, crowd: Crowd) -> bool:
     here, theirs = affinity(trainer.process), [affinity(one.process) for one in crowd.trainers]
     meets = not here or any(not cpus or here & cpus for cpus in theirs)
     return meets and not rests(view, trainer)
-
-
-class Crowd(NamedTuple):
-    """Trainers with a pool of threads each, these threads together, and the CPUs that they share, where known."""
-
-    trainers: Sequence[Trainer]
-    threads: float
-    cpus: float | None
-
-
-def crowded(view: View) -> Crowd | None:
-    """All trainers with a pool, where there are two or more; many single threads are none."""
-    least = view.limit("threads-host.pool")
-    warm = [trainer for trainer in view.vectors() if trainer.warm and not _single(trainer)]
-    pools = [trainer for trainer in warm if (trainer.compute_threads or 0.0) >= least]
-    if len(pools) < 2:
-        return None
-    cpus = together([part(trainer.process) for trainer in pools], view.frame.host.cpus_total)
-    threads = sum(trainer.compute_threads or 0.0 for trainer in pools)
-    return Crowd(pools, threads, None if cpus is None else max(1.0, cpus))
-
-
-def _single(trainer: Trainer) -> bool:
-    """Whether it was started to compute with one thread, and has not set itself one for each CPU since."""
-    each_cpu = len(affinity(trainer.process)) or trainer.allowed or 0.0
-    return trainer.process.omp_threads == 1 and not 1 < each_cpu <= (trainer.compute_threads or 0.0)
 
 
 def _severity(view: View, trainers: Sequence[Trainer]) -> Severity:

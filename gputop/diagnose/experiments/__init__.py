@@ -1,6 +1,6 @@
 """The experiments on one machine side by side: what each takes, who slows whom, and values that fit together. Pure.
 
-    told = together(frame, history, monitor.limits)
+    told = together(frame, history, monitor.limits, update.contention)
     for one in told.experiments: one.name, one.gpus, one.threads_asked, one.slowed_by, one.fit
 
 An experiment is a job with a trainer that /proc shows; what each field means stands beside it in `types`. It is worked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputop.diagnose.contention import Contention
 from gputop.diagnose.experiments.fitting import fits, room
 from gputop.diagnose.experiments.loads import Load, Past, loads, mean
 from gputop.diagnose.experiments.slowing import Scene, slowed
@@ -10,28 +11,33 @@ from gputop.diagnose.limits import Limits
 from gputop.model import Frame
 
 
-def together(frame: Frame, past: Past, limits: Limits) -> Together:
-    """Every experiment of a frame; `past` is the history that the engine has fed, `limits` the numbers of the rules."""
-    scene = Scene(frame, past, limits, loads(frame, past))
+def together(frame: Frame, past: Past, limits: Limits, now: Contention | None = None) -> Together:
+    """Every experiment of a frame; `past` is the history that the engine has fed, `limits` the numbers of the rules.
+
+    `now` is what the engine said of contention: who slows whom is not worked out anew, so that it is the same.
+    """
+    now = now or Contention()
+    scene = Scene(frame, past, limits, loads(frame, past), now)
     slowers = {load.job.key: slowed(scene, load) for load in scene.loads}
     programs = {one.name for many in slowers.values() for one in many if one.resource == "cpu" and not one.experiment}
     cpus = room(frame, scene.loads)
     wanting = [load.wanting for load in scene.loads if load.wanting is not None]
-    crowded = cpus is not None and sum(wanting) > limits["threads-host"]["threads"] * cpus
+    # of one experiment it is the rule about its own threads that says so
+    alone = cpus is not None and len(scene.loads) == 1 and sum(wanting) > limits["threads-host"]["threads"] * cpus
+    crowded = now.crowded or alone
     hindered = {key for key, many in slowers.items() if crowded or any(one.resource == "cpu" for one in many)}
     fitting = fits(frame, past, limits, scene.loads, len(programs), hindered)
-    cpu_percent, loading = mean(past, "host", "cpu_percent"), sum(load.loaders > 0 for load in scene.loads)
-    most = limits["starved-cpu-saturated"]["host_percent"]
+    loading = {one.process.job for one in now.loaders}
     asked = [load.asked for load in scene.loads if load.asked is not None]
     return Together(
         experiments=tuple(_told(scene, load, slowers[load.job.key], fitting.get(load.job.key)) for load in scene.loads),
         cpus=cpus,
-        cpu_percent=cpu_percent,
+        cpu_percent=mean(past, "host", "cpu_percent"),
         threads_asked=sum(asked) if asked else None,
         threads_wanting=sum(wanting) if wanting else None,
         moved_bytes_per_s=scene.moved,
         crowded=crowded,
-        full=not crowded and loading > 1 and cpu_percent is not None and cpu_percent >= most,
+        full=not crowded and len(loading) > 1,
     )
 
 

@@ -9,7 +9,6 @@ from gputop import known
 from gputop.declare import record
 from gputop.diagnose.cpu.threads import pool
 from gputop.diagnose.room import affinity, part, together
-from gputop.diagnose.strangers import strangers
 from gputop.diagnose.tree import key, members
 from gputop.model import Frame, Gpu, Identity, Job, Process, Role
 
@@ -67,15 +66,6 @@ class Load:
         return sum(process.role is Role.LOADER for tree in self.trees for process in tree)
 
 
-@record(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """Programs of one user that are no experiment."""
-
-    name: str
-    cores: float
-    moved: float
-
-
 def loads(frame: Frame, past: Past) -> list[Load]:
     """Every experiment, in the order of its first GPU."""
     jobs: dict[str, list[tuple[Process, ...]]] = {}
@@ -129,25 +119,3 @@ def _asked(trainers: Sequence[Process]) -> int | None:
             return None
         total += size
     return total
-
-
-def beside(frame: Frame, load: Load) -> list[Beside]:
-    """Programs that are no experiment's and surely not of this one, by user and control group.
-
-    Each group is named after the one of it that uses most CPU.
-    """
-    groups: dict[tuple[int | None, str | None], list[Process]] = {}
-    for process in strangers(frame, load.trainers[0]):  # who is one to one rank is to all
-        if process.job is None:
-            groups.setdefault((process.uid, process.cgroup), []).append(process)
-    return [_beside(group) for group in groups.values()]
-
-
-def _beside(group: Sequence[Process]) -> Beside:
-    largest = max(group, key=lambda process: process.cpu_percent or 0.0)
-    name = largest.name or "a program"
-    return Beside(
-        name=f"{name} of user {largest.user}" if largest.user else name,
-        cores=sum(process.cpu_percent or 0.0 for process in group) / 100,
-        moved=sum((process.read_bytes_per_s or 0.0) + (process.write_bytes_per_s or 0.0) for process in group),
-    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gputop.declare import record
-from gputop.diagnose.experiments.loads import Load, Past, beside, mean
+from gputop.diagnose.contention import Contention
+from gputop.diagnose.experiments.loads import Load, Past, mean
 from gputop.diagnose.experiments.types import Resource, Slower
 from gputop.diagnose.limits import Limits
-from gputop.diagnose.room import meet
 from gputop.model import Frame
+from gputop.words import amount
 
 
 @record(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Scene:
     past: Past
     limits: Limits
     loads: Sequence[Load]
+    contention: Contention
 
     @property
     def moved(self) -> float | None:
@@ -30,38 +32,30 @@ class Scene:
 
 def slowed(scene: Scene, load: Load) -> tuple[Slower, ...]:
     """Who takes what this experiment waits for, the worst first; nobody while its GPUs are busy all the same."""
-    found = list(_on_gpus(scene, load))
-    fed = scene.limits["gpu-bound-healthy"]["busy_percent"]
-    if load.busy_percent is None or load.busy_percent < fed:
-        found += _on_cpus(scene, load)
-        found += _on_disks(scene, load)
+    found = [*_on_gpus(scene, load), *_taken_from(scene, load)]
     return tuple(sorted(found, key=lambda one: -one.share))
 
 
-def _on_cpus(scene: Scene, load: Load) -> Iterator[Slower]:
-    limits, total = scene.limits["neighbour"], scene.frame.host.cpus_total
-    full = (mean(scene.past, "host", "cpu_percent") or 0.0) >= limits["cpu_percent"]
-    pressed = (mean(scene.past, "host", "cpu_pressure") or 0.0) >= limits["pressure_percent"]
-    if not (full or pressed) or (load.wait or 0.0) < limits["run_wait"] or not total:
-        return
-    for other in scene.loads:
-        if other is not load and other.cores and meet(load.cpus, other.cpus):
-            yield from _taken(scene, other.job.name, other.job.key, "cpu", other.cores, total)
-    for program in beside(scene.frame, load):
-        yield from _taken(scene, program.name, None, "cpu", program.cores, total)
-
-
-def _on_disks(scene: Scene, load: Load) -> Iterator[Slower]:
-    limits, total = scene.limits["neighbour"], scene.moved
-    full = any((disk.busy_percent or 0.0) >= limits["disk_percent"] for disk in scene.frame.host.disks)
-    pressed = (mean(scene.past, "host", "io_pressure") or 0.0) >= limits["pressure_percent"]
-    if not (full or pressed) or (load.blocked or 0.0) < limits["blocked"] or not total:
-        return
-    for other in scene.loads:
-        if other is not load and other.moved:
-            yield from _taken(scene, other.job.name, other.job.key, "disk", other.moved, total)
-    for program in beside(scene.frame, load):
-        yield from _taken(scene, program.name, None, "disk", program.moved, total)
+def _taken_from(scene: Scene, load: Load) -> Iterator[Slower]:
+    """What the rules found that others take: of all its trainers together, each of them once."""
+    worst: dict[tuple[Resource, str], Slower] = {}
+    for trainer in load.trainers:
+        for one in scene.contention.of(trainer.identity):
+            least = scene.limits["neighbour"]["named"]
+            small = [taker for taker in one.takers if taker.share < least]
+            told = [
+                (taker.name, taker.command.user, taker.job, taker.share) for taker in one.takers[: -len(small) or None]
+            ]
+            if small:
+                told.append((amount(len(small), "smaller program"), None, None, sum(taker.share for taker in small)))
+            for name, user, job, share in told:
+                if share >= least:
+                    said = name if job is not None or not user else f"{name} of user {user}"
+                    slower = Slower(name=said, experiment=job, resource=one.resource, share=min(1.0, share))
+                    before = worst.get((one.resource, said + (job or "")))
+                    if before is None or before.share < slower.share:
+                        worst[one.resource, said + (job or "")] = slower
+    yield from worst.values()
 
 
 def _on_gpus(scene: Scene, load: Load) -> Iterator[Slower]:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gputop.diagnose.contention import contention
 from gputop.diagnose.finding import Evidence, Step
 from gputop.diagnose.room import Share, full, has_room, most_loaders, share
-from gputop.diagnose.starved import cores, guessed, loading, told_to_load, waiting
+from gputop.diagnose.starved import cores, guessed, loading, told_to_load
 from gputop.diagnose.storage.signs import signs
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -135,21 +136,15 @@ def _loads(view: View, trainer: Trainer) -> bool:
 
 def _crowd(view: View, trainer: Trainer, used: float, total: int) -> Sequence[Trainer]:
     """Those who use most of what is in use, with this one among them; nobody where others do."""
-    crowd = [one for one in view.vectors() if _loads_hard(view, one)] if _loads_hard(view, trainer) else []
-    if len(crowd) > 1 and view.above(sum(one.cores or 0.0 for one in crowd) / used, "starved-cpu-saturated.together"):
+    crowd = contention(view).loaders
+    if any(one.identity == trainer.identity for one in crowd):
+        view.above(sum(one.cores or 0.0 for one in crowd) / used, "starved-cpu-saturated.together")
         return crowd
     if not _loads(view, trainer):
         return ()
     others = (other.cores or 0.0 for other in view.vectors() if other is not trainer)
     own, half = trainer.cores or 0.0, 0.5 * view.limit("starved-cpu-saturated.host_percent") / 100 * total
     return (trainer,) if own >= max([half, *others]) else ()
-
-
-def _loads_hard(view: View, trainer: Trainer) -> bool:
-    """Whether each of its loaders uses a CPU, or would if it had not to wait for one."""
-    used = trainer.loader_cpu or 0.0
-    wanted = used + waiting(trainer.loader_wait, used)
-    return trainer.loaders > 0 and view.above(wanted, "starved-cpu-saturated.loader_cpu")
 
 
 def _jobs(some: Sequence[Trainer]) -> int:

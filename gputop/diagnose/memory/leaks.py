@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.memory.exhaustion import Elsewhere, Projection, Urgent, elsewhere, projection, urgent, works
 from gputop.diagnose.memory.growth import SHORT_S, Growth, change, growing
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
@@ -30,12 +31,16 @@ from gputop.words import amount
 def gmem_leak(view: View) -> Iterator[Finding]:
     """Steady growth, in each third of a window that begins after the start of the program."""
     grown = growing(view, "vram_bytes", _installed)
+    cards = _filling(view)
     for trainer in view.trainers(cold=True):
         if trainer.gpus and any(share.vram_bytes is None for share in trainer.process.gpus):
             view.abstain(trainer, Missing(metric="vram_bytes", reason="unsupported"))
             continue
         if trainer.gpus and _installed(trainer) is None:
             view.knows(trainer.gpus[0], "vram_total_bytes")
+            continue
+        if (fast := _takes(view, trainer, cards)) is not None:
+            yield _gmem_soon(view, trainer, *fast)
             continue
         growth = grown.get(trainer.identity)
         if growth is None:
@@ -65,6 +70,45 @@ def _until_full(trainer: Trainer, growth: Growth) -> float | None:
     return None if most is None or gpu.vram_used_bytes is None else max(0.0, most - gpu.vram_used_bytes) / growth.per_s
 
 
+def _filling(view: View) -> dict[str, tuple[Gpu, Projection]]:
+    """GPUs whose memory is exhausted within ten minutes, by uuid."""
+    found: dict[str, tuple[Gpu, Projection]] = {}
+    for gpu in view.gpus():
+        most = usable(gpu)
+        if most is None or gpu.vram_used_bytes is None or gpu.unified_memory:
+            continue
+        uuid, left = gpu.uuid, most - gpu.vram_used_bytes
+        one = projection(view, lambda s, uuid=uuid: view.history.values(uuid, "vram_used_bytes", s), left)  # type: ignore[misc]
+        if one is not None:
+            found[uuid] = gpu, one
+    return found
+
+
+def _takes(view: View, trainer: Trainer, cards: dict[str, tuple[Gpu, Projection]]) -> tuple[Gpu, Projection] | None:
+    """The one of its GPUs that is full first, where it is this trainer that fills it, and not at its start."""
+    mine = sorted((cards[uuid] for uuid in trainer.uuids if uuid in cards), key=lambda one: one[1].left_s)
+    if not mine or not works(view, trainer) or trainer.compiling:
+        return None
+    gpu, found = mine[0]
+    if trainer.peers:  # what each has of its GPUs is only known together
+        held = view.history.values(trainer.identity, "vram_bytes", found.window_s)
+        if (change(held) or 0.0) < view.limit("exhaustion.share") * found.grown:
+            return None
+    return gpu, found
+
+
+def _gmem_soon(view: View, trainer: Trainer, gpu: Gpu, found: Projection) -> Finding:
+    rate = units.size(found.per_s)
+    return view.found(
+        trainer,
+        "crit",
+        f"runs out of device memory in about {units.roughly(found.left_s)}: it grows by {rate}/s",
+        evidence=tuple(_projected(view, found, f"of GPU {gpu.index} ({units.size(usable(gpu))})")),
+        steps=_KEPT,
+        confidence=0.75,
+    )
+
+
 def _gmem(view: View, trainer: Trainer, growth: Growth, left_s: float | None) -> Finding:
     hourly = units.size(growth.per_s * 3600)
     evidence = [*_growth(growth)]
@@ -80,20 +124,23 @@ def _gmem(view: View, trainer: Trainer, growth: Growth, left_s: float | None) ->
         if left_s is None
         else f"is out of device memory in about {units.roughly(left_s)}: it takes {hourly} more every hour",
         evidence=tuple(evidence),
-        steps=(
-            Step(
-                text="add up numbers, not tensors: a loss that is kept keeps all that it was computed from",
-                command="total += loss.item()",
-            ),
-            Step(text="keep no outputs in lists; what must be kept, keep as x.detach().cpu()"),
-            Step(
-                text="see who takes it: record for some steps, then open the file at pytorch.org/memory_viz",
-                command="torch.cuda.memory._record_memory_history(); torch.cuda.memory._dump_snapshot('memory.pickle')",
-            ),
-            Step(text="torch.cuda.empty_cache() does not help: memory that is in use cannot be given back"),
-        ),
+        steps=_KEPT,
         confidence=0.75,
     )
+
+
+_KEPT = (
+    Step(
+        text="add up numbers, not tensors: a loss that is kept keeps all that it was computed from",
+        command="total += loss.item()",
+    ),
+    Step(text="keep no outputs in lists; what must be kept, keep as x.detach().cpu()"),
+    Step(
+        text="see who takes it: record for some steps, then open the file at pytorch.org/memory_viz",
+        command="torch.cuda.memory._record_memory_history(); torch.cuda.memory._dump_snapshot('memory.pickle')",
+    ),
+    Step(text="torch.cuda.empty_cache() does not help: memory that is in use cannot be given back"),
+)
 
 
 def _growth(growth: Growth) -> Iterator[Evidence]:
@@ -125,8 +172,15 @@ class Room(NamedTuple):
 def host_memory_leak(view: View) -> Iterator[Finding]:
     """Steady growth of the program with its loaders, by which what is left of the machine or its limit shrinks."""
     groups = {group.path: group for group in view.frame.cgroups}
+    notes = view.notes(view.frame.host)
+    soon = {one.trainer.identity: one for one in urgent(view, groups, notes)}
+    if (others := elsewhere(view, list(soon.values()), notes)) is not None:
+        yield _others(view, others)
     grown = growing(view, "pss_bytes", lambda trainer: room.total if (room := _room(view, trainer, groups)) else None)
     for trainer in view.trainers(cold=True):
+        if (urgently := soon.get(trainer.identity)) is not None:
+            yield _soon(view, urgently)
+            continue
         refused = [one for one in trainer.process.missing if one.metric == "pss_bytes"]
         if refused:  # where it is only early, nobody has to know
             view.abstain(trainer, *refused)
@@ -143,6 +197,67 @@ def host_memory_leak(view: View) -> Iterator[Finding]:
                 severity = "warn"  # the data may end before the memory does
             if severity is not None:
                 yield _host(view, trainer, growth, room, left_s, severity, read)
+
+
+def _soon(view: View, found: Urgent) -> Finding:
+    """Minutes are left: critical, unless it may be a load that ends before the memory does."""
+    trainer, left_s, per_s = found.trainer, found.projection.left_s, found.projection.per_s
+    in_loaders = trainer.loaders > 0 and found.taken.loaders >= view.limit("loaders_share") * found.taken.total
+    sure = (found.in_steps or not trainer.gpus) and not found.keeps_data
+    nearly = found.pool.left <= view.limit("exhaustion.nearly") * found.pool.total
+    where = f", in its {amount(trainer.loaders, 'loader')}" if in_loaders else ""
+    caches = ", or caches its data" if found.keeps_data else ""
+    evidence = [*_projected(view, found.projection, f"{found.pool.of} ({units.size(found.pool.total)})")]
+    own = f"its own processes grew by {units.size(found.taken.total)} of that"
+    loaders = f", its loaders by {units.size(found.taken.loaders)}" if trainer.loaders else ""
+    least = view.limit("exhaustion.share") * found.projection.grown
+    evidence.append(Evidence(text=own + loaders, value=found.taken.total, unit="B", limit=least))
+    if found.keeps_data:
+        text = f"they read {units.size(found.taken.read)} in that time"
+        evidence.append(Evidence(text=text, value=found.taken.read, unit="B"))
+    if not found.in_steps and trainer.gpus:
+        evidence.append(Evidence(text="its GPU does not work: it may still load its data"))
+    room = Room(found.pool.total, found.pool.left, found.pool.of)
+    return view.found(
+        trainer,
+        "crit" if sure or nearly else "warn",
+        f"runs out of host memory in about {units.roughly(left_s)}: it grows by {units.size(per_s)}/s{where}{caches}",
+        evidence=tuple(evidence),
+        steps=(*_cached(room, found.taken.read if found.keeps_data else None), *(_LOADERS if in_loaders else _MAIN)),
+        confidence=0.75 if sure else 0.6,
+    )
+
+
+def _others(view: View, found: Elsewhere) -> Finding:
+    """It is no trainer that takes it, and all trainers lose their work when the kernel begins to kill."""
+    process, nearly = found.process, found.pool.left <= view.limit("exhaustion.nearly") * found.pool.total
+    text = "none of the visible processes grows as much: a file system in memory, or another container"
+    steps = [Step(text="see what is stored in memory", command="df -h -t tmpfs; ls -lS /dev/shm")]
+    if process is not None:
+        user = f" of user {process.user}" if process.user else ""
+        text = f"{process.name or 'a program'}{user} grew by {units.size(found.grown)} since it is followed"
+        steps = [Step(text=f"ask {f'user {process.user}' if process.user else 'its owner'} to limit or stop it")]
+    return view.found(
+        view.host(),
+        "crit" if nearly else "warn",
+        f"runs out of memory in about {units.roughly(found.projection.left_s)}: no trainer takes it",
+        evidence=(
+            *_projected(view, found.projection, f"{found.pool.of} ({units.size(found.pool.total)})"),
+            Evidence(text=text, value=found.grown, unit="B"),
+        ),
+        steps=tuple(steps),
+        confidence=0.7,
+    )
+
+
+def _projected(view: View, found: Projection, of: str) -> Iterator[Evidence]:
+    """The rate, what is left, and when it is used up."""
+    text = f"+{units.size(found.grown)} in {units.ago(found.window_s)} at a steady {units.size(found.per_s)}/s"
+    yield Evidence(text=text, value=found.per_s, unit="B/s")
+    urgent_s = view.limit("exhaustion.urgent_s")
+    text = f"{units.size(found.left)} {of} left: full in about {units.roughly(found.left_s)}"
+    text += f" (critical below {units.ago(urgent_s)})"
+    yield Evidence(text=text, value=found.left_s, unit="s", limit=urgent_s)
 
 
 def _room(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> Room | None:

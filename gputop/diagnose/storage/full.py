@@ -8,12 +8,16 @@ from shlex import quote
 
 from gputop.diagnose.estimate import slope
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.memory.exhaustion import projection, works
 from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.steady import RANKS
+from gputop.diagnose.storage.filling import Filling, filling, follow
 from gputop.diagnose.storage.target import Target, target
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.history import Key
 from gputop.model import Host, Mount, Process
-from gputop.units import ago, size
+from gputop.units import ago, roughly, size
 from gputop.words import amount
 
 _STORES = ("raylet", "plasma_store", "ray::", "gcs_server")  # they keep objects in shared memory on purpose
@@ -39,34 +43,35 @@ def shm_nearly_full(view: View) -> Iterator[Finding]:
     """Loaders hand over batches in /dev/shm: when it is full they die. A checkpoint that does not fit is lost."""
     host = view.host()
     if host.shm_total_bytes and view.vectors():
-        used = view.history.known("host", "shm_used_bytes", view.limit("growth_s"))
-        yield from _judged(view, host, float(host.shm_total_bytes), used)
+        yield from _judged(view, host, float(host.shm_total_bytes), "host")
+    changes = follow(view)
     for trainer in view.trainers(cold=True):
         process = trainer.process
-        own = list(_own(view, host, process))
+        own = process.shm_total_bytes not in (None, 0, host.shm_total_bytes)  # another one than the machine's
         if process.container and process.shm_total_bytes is None:
             told = any(one.metric == "shm_total_bytes" for one in process.missing)
             view.knows(process, "shm_total_bytes", "shm_used_bytes", unlock=None if told else _INSIDE)
         place = target(view, trainer)
-        if own:
-            yield from _judged(view, trainer, float(process.shm_total_bytes or 0), own)
-        elif place is not None:
-            yield from _no_room(view, trainer, place)
+        fills = filling(view, trainer, changes)
+        known = [
+            *(_judged(view, trainer, float(process.shm_total_bytes or 0), process.identity) if own else ()),
+            *(_no_room(view, trainer, place) if place is not None and not own else ()),
+            *((_soon_full(view, trainer, fills),) if fills is not None else ()),
+        ]
+        if known:
+            yield max(known, key=lambda one: RANKS[one.severity])
 
 
-def _own(view: View, host: Host, process: Process) -> Iterator[float]:
-    """What is used of its /dev/shm, where that is another one than the machine's."""
-    if process.shm_total_bytes and process.shm_total_bytes != host.shm_total_bytes:
-        yield from view.history.known(process.identity, "shm_used_bytes", view.limit("growth_s"))
-
-
-def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[float]) -> Iterator[Finding]:
+def _judged(view: View, thing: Host | Trainer, total: float, about: Key) -> Iterator[Finding]:
     """By the most that was in use lately: batches come and go, and loaders with each epoch."""
+    used = view.history.known(about, "shm_used_bytes", view.limit("growth_s"))
     if not total or not used:
         return
     peak = max(used[-int(view.limit("window_s")) :])
     loaders = max(number for _, number in view.looks(thing, _loaders(view, thing)))
-    full_in_s, store, ample = _full_in(view, total, used), _store(view), view.against.above(total - peak, "ample_bytes")
+    store, ample = _store(view), view.against.above(total - peak, "ample_bytes")
+    soon_s = _soon(view, thing, total - used[-1], about)
+    full_in_s = _full_in(view, total, used) if soon_s is None else soon_s
     nearly = view.above(peak / total, "used")
     if not nearly and full_in_s is None:
         return
@@ -74,11 +79,11 @@ def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[floa
     ranks = any(one.ranked and _in_step(one) for one in _users(view, thing))
     calm = not (loaders or ranks) or (ample and full_in_s is None)  # nobody there will miss what is not left
     severity: Severity = "info" if calm else "warn"
-    if not calm and not ample and peak / total >= view.limit("crit_used"):
+    if not calm and (soon_s is not None or (not ample and peak / total >= view.limit("crit_used"))):
         severity = "crit"
     if store is not None:
         severity = "warn" if severity == "crit" else "info"
-    limit = "crit_used" if severity == "crit" else "used" if nearly else "growing_used"
+    limit = "crit_used" if severity == "crit" and soon_s is None else "used" if nearly else "growing_used"
     much = "has next to no room left in" if nearly and not ample else "fills"
     yield view.found(
         thing,
@@ -86,14 +91,15 @@ def _judged(view: View, thing: Host | Trainer, total: float, used: Sequence[floa
         f"has {size(total - peak)} left in /dev/shm, which is {100 * peak / total:.0f} % full"
         if calm
         else f"{much} /dev/shm: {'loaders may die with a bus error' if loaders else 'NCCL may fail to start'}",
-        evidence=tuple(_evidence(view, peak, total, loaders, full_in_s, limit)) + tuple(_owner(store)),
+        evidence=tuple(_evidence(view, peak, total, loaders, full_in_s, limit, soon_s is not None))
+        + tuple(_owner(store)),
         steps=tuple(_steps(view, thing, total)) if loaders and not calm else (_LEFT,),
         confidence=0.9,
     )
 
 
 def _evidence(
-    view: View, peak: float, total: float, loaders: int, full_in_s: float | None, limit: str
+    view: View, peak: float, total: float, loaders: int, full_in_s: float | None, limit: str, soon: bool
 ) -> Iterator[Evidence]:
     """`limit`: the name of the one that decided."""
     usual = ", what Docker gives by default" if total == _DOCKER else ""
@@ -101,7 +107,7 @@ def _evidence(
     text = f"{size(peak)} of {size(total)} in use{usual}{hands}"
     yield Evidence(text=text, value=100 * peak / total, unit="%", limit=100 * view.limit(limit))
     if full_in_s is not None:
-        most = view.limit("full_in_s")
+        most = view.limit("exhaustion.urgent_s" if soon else "full_in_s")
         yield Evidence(text=f"full in {ago(full_in_s)} if it goes on", value=full_in_s, unit="s", limit=most)
 
 
@@ -138,6 +144,19 @@ def _full_in(view: View, total: float, used: Sequence[float]) -> float | None:
         return None
     seconds = max(0.0, total - used[-1]) / per_s
     return seconds if view.below(seconds, "full_in_s") else None
+
+
+def _soon(view: View, thing: Host | Trainer, left: float, about: Key) -> float | None:
+    """Seconds until it is full, where it fills steadily within minutes; not while files are copied there on purpose."""
+    users = _users(view, thing)
+    idle = not any(works(view, one) for one in users)
+    found = projection(view, lambda s: view.history.values(about, "shm_used_bytes", s), left, idle=idle)
+    if found is None:
+        return None
+    theirs = {process.identity for one in view.vectors() for process in one.tree}
+    least = view.limit("exhaustion.share") * found.per_s
+    copies = any((one.write_chars_per_s or 0.0) >= least for one in view.frame.processes if one.identity not in theirs)
+    return None if copies else found.left_s
 
 
 def _store(view: View) -> Process | None:
@@ -210,6 +229,34 @@ def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
             Step(text="or write them to a file system with more room"),
         ),
         confidence=0.9,
+        state="disk full",
+    )  # fmt: skip
+
+
+def _soon_full(view: View, trainer: Trainer, found: Filling) -> Finding:
+    """What it writes fills the file system within minutes: the next checkpoints are lost, however many fit now."""
+    urgent_s = view.limit("exhaustion.urgent_s")
+    of = f"{size(found.left)} of {size(found.mount.total_bytes)} free"
+    return view.found(
+        trainer,
+        "crit" if works(view, trainer) or not trainer.gpus else "warn",
+        f"fills {found.mount.path} in about {roughly(found.left_s)}: it writes {size(found.per_s)}/s there",
+        evidence=(
+            Evidence(
+                text=f"{of}: full in about {roughly(found.left_s)} (critical below {ago(urgent_s)})",
+                value=found.left_s, unit="s", limit=urgent_s,
+            ),
+            Evidence(
+                text=f"{size(found.taken)} less free in {ago(found.seconds)}, in {amount(found.drops, 'step')}",
+                value=found.taken, unit="B",
+            ),
+        ),
+        steps=(
+            Step(text="keep only the last few checkpoints, and the best"),
+            Step(text="or write them to a file system with more room"),
+            _who_takes_it(found.mount),
+        ),
+        confidence=0.8,
         state="disk full",
     )  # fmt: skip
 

@@ -14,7 +14,6 @@ from textual.strip import Strip
 from gputop.config import Settings
 from gputop.diagnose.limits import Limits
 from gputop.history import History
-from gputop.model import Frame
 from gputop.monitor import Monitor, Update
 from gputop.source import Seekable
 from gputop.ui import program
@@ -276,7 +275,7 @@ class Board(Screen[None], inherit_bindings=False):
             keys=self.names,
             ended=self.program.status().ended or bool(self.player and self.player.ended),
             cleared=self.clearing.cleared, leaving=self.program.monitor.leaving,
-            together=lambda: _together(update.frame, self.past, self.program.monitor.limits),
+            together=lambda: _together(update, self.past, self.program.monitor.limits),
         )  # fmt: skip
 
     def strips(self, name: str, rect: Rect, parts: Parts) -> Sequence[Strip]:
@@ -290,8 +289,8 @@ class Board(Screen[None], inherit_bindings=False):
         return Line(self.look).add(f" {self.program.failed(error, f'the {name} pane')}", "warn").strip(width)
 
 
-def _together(frame: Frame, past: Then, limits: Limits) -> Together:
+def _together(update: Update, past: Then, limits: Limits) -> Together:
     # late: it is a page of the advice, and comes with rules
     from gputop.diagnose.experiments import together
 
-    return together(frame, past, limits)
+    return together(update.frame, past, limits, update.contention)

@@ -1,0 +1,373 @@
+"""Contention for CPUs and disks: who waits for what others take, and what all of these take together.
+
+Worked out once a look, for the rules, the classes and the page of experiments: what one of them says holds in all. Many
+small users make a machine as full as a large one does, so that their sum decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from gputop.declare import record
+from gputop.diagnose.estimate import change_point
+from gputop.diagnose.room import affinity, meet, part, together
+from gputop.diagnose.starved import starving, waiting
+from gputop.diagnose.strangers import strangers
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.tree import DEEPEST
+from gputop.diagnose.use import CORES, MOVED, cores, group, moved
+from gputop.diagnose.view import View
+from gputop.model import Identity, Process
+
+Resource = Literal["cpu", "disk"]
+_WINDOW_S, _PAST_S = 30.0, 900.0
+_BESIDE_S = 60.0  # of how busy a GPU was, before others began
+# who starts commands, and is not one of them
+_SHELLS = frozenset({"bash", "sh", "dash", "zsh", "fish", "tcsh", "csh", "ksh"})
+_SESSIONS = (
+    "sshd",
+    "systemd",
+    "tmux",
+    "screen",
+    "init",
+    "login",
+    "su",
+    "sudo",
+    "containerd",
+    "docker",
+    "cron",
+    "slurm",
+)
+
+
+@record(frozen=True, slots=True)
+class Taker:
+    """Processes that belong together and what they take: cores, or bytes a second; and its share of all there is."""
+
+    name: str
+    command: Process  # that started the most of them, or does the most itself
+    job: str | None  # its key
+    processes: tuple[Process, ...]
+    group: str
+    used: float
+    share: float
+
+
+@record(frozen=True, slots=True)
+class Contended:
+    """A trainer that waits for what others take most of."""
+
+    trainer: Identity
+    job: str | None
+    resource: Resource
+    takers: tuple[Taker, ...]  # the largest first
+    own: float  # what its job takes
+    total: float  # what there is, or what all move
+    full_percent: float  # how busy the CPUs, or the busiest disk, are
+    wait: float  # share of its time that it waits
+    disk: str = ""
+
+    @property
+    def taken(self) -> float:
+        """What all others take."""
+        return sum(one.used for one in self.takers)
+
+
+@record(frozen=True, slots=True)
+class Crowd:
+    """Trainers with a pool of threads each, these threads together, and the CPUs that they share, where known."""
+
+    trainers: Sequence[Trainer]
+    threads: float
+    cpus: float | None
+
+
+@record(frozen=True, slots=True)
+class Contention:
+    """All of it on one machine at one look."""
+
+    found: tuple[Contended, ...] = ()
+    pools: Crowd | None = None  # of compute threads, however many these are
+    crowded: bool = False  # they are more than the CPUs can take
+    loaders: tuple[Trainer, ...] = ()  # trainers whose loaders fill all CPUs together
+    unknown: frozenset[Identity] = frozenset()  # trainers of which nobody knows whether they wait
+    hidden: frozenset[Identity] = frozenset()  # trainers beside others whose I/O is hidden
+
+    def of(self, trainer: Identity) -> Iterator[Contended]:
+        """What one trainer waits for."""
+        return (one for one in self.found if one.trainer == trainer)
+
+    def crowding(self, trainer: Identity) -> frozenset[str]:
+        """Jobs in whose crowd it is itself: that is told of all of them, and not as one that suffers from the rest."""
+        crowds = [self.pools.trainers] if self.crowded and self.pools is not None else []
+        crowds.append(self.loaders)
+        mine = [crowd for crowd in crowds if any(one.identity == trainer for one in crowd)]
+        return frozenset(one.process.job or "" for crowd in mine for one in crowd)
+
+    def beside(self, one: Contended) -> Sequence[Taker]:
+        """Those who take from a trainer what it waits for, and are not of a crowd with it."""
+        crowd = self.crowding(one.trainer) if one.resource == "cpu" else frozenset()
+        return [taker for taker in one.takers if taker.job not in crowd]
+
+
+class _Limits:
+    """Comparisons that do not flicker: lenient of what was found at the last look."""
+
+    def __init__(self, view: View, shown: bool) -> None:
+        self._view, self._shown = view, shown
+
+    def reached(self, value: float | None, name: str) -> bool:
+        """Whether a value is at a limit or above; an unknown one is not."""
+        slack = self._view.slack(name) if self._shown else 0.0
+        return value is not None and value >= self._view.limit(name) - slack
+
+
+def contention(view: View) -> Contention:
+    """All of it: worked out by who asks first."""
+    return view.once("contention", lambda: _contention(view))
+
+
+def _contention(view: View) -> Contention:
+    notes = view.notes(view.frame.host, of="contention")
+    before: Contention = notes.get("before", Contention())
+    pools = _pools(view)
+    loaders = _loading(view, _Limits(view, bool(before.loaders)))
+    found: list[Contended] = []
+    unknown, hidden = set(), set()
+    for trainer in view.vectors():
+        shown = any(True for _ in before.of(trainer.identity))
+        limits = _Limits(view, shown)
+        if not trainer.warm or not starving(view, trainer, lenient=shown):
+            continue
+        for one in (_on_cpus(view, trainer, limits), _on_disks(view, trainer, limits)):
+            if isinstance(one, Contended):
+                found.append(one)
+            elif one == "unknown":
+                unknown.add(trainer.identity)
+            elif one == "hidden":
+                hidden.add(trainer.identity)
+    crowded = _crowded(view, pools, _Limits(view, before.crowded))
+    said = Contention(tuple(found), pools, crowded, loaders, frozenset(unknown), frozenset(hidden))
+    notes["before"] = said
+    return said
+
+
+def _on_cpus(view: View, trainer: Trainer, limits: _Limits) -> Contended | Literal["unknown"] | None:
+    used, total = view.mean("host", "cpu_percent", _WINDOW_S), view.frame.host.cpus_total
+    pressure = view.mean("host", "cpu_pressure", _WINDOW_S)  # not every kernel tells it
+    if not limits.reached(used, "neighbour.cpu_percent") or not total:
+        return None
+    if pressure is not None and not limits.reached(pressure, "neighbour.pressure_percent"):
+        return None
+    if trainer.loader_wait is None and trainer.run_wait is None:
+        return "unknown"
+    wait = max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
+    own = [rank.cores for rank in view.mates(trainer)]
+    if not limits.reached(wait, "neighbour.run_wait") or None in own:
+        return None  # a rank has only come, and nobody knows yet who takes most
+    mine, takers = sum(one or 0.0 for one in own), _takers(view, trainer, "cpu", float(total))
+    taken = sum(one.used for one in takers)
+    if not limits.reached(taken / total, "neighbour.share") or taken <= mine:
+        return None
+    return Contended(trainer.identity, trainer.process.job, "cpu", tuple(takers), mine, float(total), used or 0.0, wait)
+
+
+def _on_disks(view: View, trainer: Trainer, limits: _Limits) -> Contended | Literal["hidden"] | None:
+    known = ((view.mean(f"disk {disk.name}", "busy_percent", _WINDOW_S), disk.name) for disk in view.frame.host.disks)
+    percent, disk = max(((busy, name) for busy, name in known if busy is not None), default=(None, ""))
+    blocked, pressure = trainer.loader_blocked, view.mean("host", "io_pressure", _WINDOW_S)
+    if not (
+        limits.reached(percent, "neighbour.disk_percent")
+        and limits.reached(blocked, "neighbour.blocked")
+        and (pressure is None or limits.reached(pressure, "neighbour.pressure_percent"))
+    ):
+        return None
+    mine = _use(view, group(trainer.process), MOVED) if trainer.process.job else _moved(view, trainer)
+    takers = _takers(view, trainer, "disk", 1.0)
+    taken, whole = sum(one.used for one in takers), _whole(view)
+    total = max(mine + taken, whole or 0.0)
+    large = limits.reached(taken / total if total else None, "neighbour.share")
+    # where the I/O of others is hidden nobody is blamed who may take less than what is
+    if any(map(_denied, view.frame.processes)) and (not large or whole is None or taken <= total - mine - taken):
+        return "hidden"
+    if not large or taken <= mine:
+        return None
+    shares = tuple(
+        Taker(one.name, one.command, one.job, one.processes, one.group, one.used, one.used / total) for one in takers
+    )
+    return Contended(
+        trainer.identity, trainer.process.job, "disk", shares, mine, total, percent or 0.0, blocked or 0.0, disk
+    )
+
+
+def _moved(view: View, trainer: Trainer) -> float:
+    """The same of who has no job: its tree."""
+    names = ("read_bytes_per_s", "write_bytes_per_s")
+    return sum(view.history.mean(trainer.key, name, _WINDOW_S) or 0.0 for name in names)
+
+
+def _whole(view: View) -> float | None:
+    """Bytes a second that the machine reads and writes, whoever it is for: not all of them need be seen here."""
+    read, written = (view.mean("host", name, _WINDOW_S) for name in ("read_bytes_per_s", "write_bytes_per_s"))
+    return None if read is None or written is None else read + written
+
+
+def _denied(process: Process) -> bool:
+    return any(one.metric == "read_bytes_per_s" and one.reason == "denied" for one in process.missing)
+
+
+def _takers(view: View, trainer: Trainer, resource: Resource, total: float) -> list[Taker]:
+    """What is not of its job and takes something, by job or by user and control group, the largest first."""
+    groups: dict[str, list[Process]] = {}
+    here = affinity(trainer.process)
+    for process in strangers(view.frame, trainer.process):
+        if resource == "disk" or meet(here, affinity(process)):
+            groups.setdefault(group(process), []).append(process)
+    takes, name = (cores, CORES) if resource == "cpu" else (moved, MOVED)
+    by_pid = view.once("by pid", lambda: {one.pid: one for one in view.frame.processes if one.unseen is None})
+    members, found = view.once("groups", lambda: _groups(view)), []
+    for key, processes in groups.items():
+        used, every = _use(view, key, name), members.get(key, processes)
+        if len(processes) < len(every):  # not all of that group are strangers, or may take its CPUs
+            whole = sum(map(takes, every))
+            used *= sum(map(takes, processes)) / whole if whole else len(processes) / len(every)
+        if used > 0:
+            command = _command(processes, by_pid, resource)
+            job = command.job
+            called = (view.called(command) if job else command.name) or "a program"
+            found.append(Taker(called, command, job, tuple(processes), key, used, used / total))
+    return sorted(found, key=lambda one: -one.used)
+
+
+def _groups(view: View) -> dict[str, list[Process]]:
+    """All visible processes by their group."""
+    found: dict[str, list[Process]] = {}
+    for process in view.frame.processes:
+        if process.unseen is None:
+            found.setdefault(group(process), []).append(process)
+    return found
+
+
+def _use(view: View, key: str, name: str, seconds: float = _WINDOW_S) -> float:
+    """The mean of what a group took; while it was not there it took nothing."""
+    values = _series(view, key, name, seconds)
+    return sum(values) / len(values) if values else 0.0
+
+
+def _series(view: View, key: str, name: str, seconds: float) -> list[float]:
+    """What a group took at each second in which anybody looked."""
+    looked = view.history.values("host", "cpu_percent", seconds)
+    if all(value is None for value in looked):
+        looked = view.history.values("host", "memory_available_bytes", seconds)
+    values = view.history.values(key, name, seconds)
+    return [value or 0.0 for value, there in zip(values, looked, strict=True) if there is not None or value is not None]
+
+
+def _command(processes: Sequence[Process], by_pid: Mapping[int, Process], resource: Resource) -> Process:
+    """The command that started most of what these take: `make`, and not one of its compilers."""
+    takes = cores if resource == "cpu" else moved
+    sums: dict[Identity, float] = {}
+    heads: dict[Identity, Process] = {}
+    for process in processes:
+        one = process
+        for _ in range(DEEPEST):
+            parent = by_pid.get(one.parent_pid)
+            if parent is None or (parent.uid, parent.cgroup, parent.job) != (one.uid, one.cgroup, one.job):
+                break
+            if parent.name.startswith(_SESSIONS) or (parent.name in _SHELLS and parent.group != one.group):
+                break
+            one = parent
+        heads[one.identity] = one
+        sums[one.identity] = sums.get(one.identity, 0.0) + takes(process)
+    return heads[max(sums, key=lambda identity: sums[identity])]
+
+
+def _pools(view: View) -> Crowd | None:
+    """All trainers with a pool of threads, where there are two or more; many single threads are none."""
+    least = view.limit("threads-host.pool")
+    warm = [trainer for trainer in view.vectors() if trainer.warm and not _single(trainer)]
+    pools = [trainer for trainer in warm if (trainer.compute_threads or 0.0) >= least]
+    if len(pools) < 2:
+        return None
+    cpus = together([part(trainer.process) for trainer in pools], view.frame.host.cpus_total)
+    threads = sum(trainer.compute_threads or 0.0 for trainer in pools)
+    return Crowd(pools, threads, None if cpus is None else max(1.0, cpus))
+
+
+def _single(trainer: Trainer) -> bool:
+    """Whether it was started to compute with one thread, and has not set itself one for each CPU since."""
+    each_cpu = len(affinity(trainer.process)) or trainer.allowed or 0.0
+    return trainer.process.omp_threads == 1 and not 1 < each_cpu <= (trainer.compute_threads or 0.0)
+
+
+def waited(crowd: Crowd) -> float | None:
+    """Share of their time that the threads of a crowd wait for a CPU."""
+    waits = [trainer.run_wait for trainer in crowd.trainers if trainer.run_wait is not None]
+    return sum(waits) / len(waits) if waits else None
+
+
+def _crowded(view: View, crowd: Crowd | None, limits: _Limits) -> bool:
+    """Whether threads of several trainers wait for each other."""
+    warm = [trainer for trainer in view.vectors() if trainer.warm]
+    if crowd is None or crowd.cpus is None or any(one.compute_threads is None or one.allowed is None for one in warm):
+        return False
+    pressed = limits.reached(view.mean("host", "cpu_pressure", _WINDOW_S), "threads-host.pressure_percent")
+    contended = pressed or limits.reached(waited(crowd), "threads-host.run_wait")
+    return contended and limits.reached(crowd.threads / crowd.cpus, "threads-host.threads")
+
+
+def _loading(view: View, limits: _Limits) -> tuple[Trainer, ...]:
+    """Trainers, two or more, whose loaders use most of CPUs that are all in use."""
+    percent, total = view.mean("host", "cpu_percent", _WINDOW_S), view.frame.host.cpus_total
+    if not total or not limits.reached(percent, "starved-cpu-saturated.host_percent"):
+        return ()
+    crowd = tuple(one for one in view.vectors() if _loads_hard(one, limits))
+    used = sum(one.cores or 0.0 for one in crowd) / ((percent or 100.0) / 100 * total)
+    return crowd if len(crowd) > 1 and limits.reached(used, "starved-cpu-saturated.together") else ()
+
+
+def _loads_hard(trainer: Trainer, limits: _Limits) -> bool:
+    """Whether each of its loaders uses a CPU, or would if it had not to wait for one."""
+    used = trainer.loader_cpu or 0.0
+    wanted = used + waiting(trainer.loader_wait, used)
+    return trainer.loaders > 0 and limits.reached(wanted, "starved-cpu-saturated.loader_cpu")
+
+
+class Onset(NamedTuple):
+    """When a use of something rose, from what to what, and how busy a GPU was before and has been since, percent."""
+
+    ago_s: float
+    before: float
+    after: float
+    busy_before: float | None
+    busy_after: float | None
+
+    def slowed(self, points: float) -> bool:
+        """Whether the GPU has been so much less busy since."""
+        return (
+            self.busy_before is not None
+            and self.busy_after is not None
+            and self.busy_before - self.busy_after >= points
+        )
+
+
+def onset(view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker]) -> Onset | None:
+    """When these began to take so much, by the history of their groups; None where they did before anybody looked."""
+    name = CORES if one.resource == "cpu" else MOVED
+    columns = [_series(view, taker.group, name, _PAST_S) for taker in takers]
+    values = [sum(row) for row in zip(*columns, strict=True)] if columns else []
+    place = change_point(values)
+    if place is None:
+        return None
+    before, after = sum(values[:place]) / place, sum(values[place:]) / (len(values) - place)
+    if after - before < view.limit("neighbour.rose") * after or after <= 0:
+        return None
+    ago = len(values) - place
+    busy = view.history.values(trainer.key, "busy_percent", ago + _BESIDE_S)
+    return Onset(float(ago), before, after, _mean(busy[:-ago]), _mean(busy[-ago:]))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
