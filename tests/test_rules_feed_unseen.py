@@ -11,7 +11,7 @@ import pytest
 from gputop.diagnose.feed.respawn import Teams
 from gputop.model import Frame, GpuShare, Missing, Pressure, Process, Role
 from gputop.told import POSSIBLE
-from tests.judged import Machine, after, found, judged, sampled, silent
+from tests.judged import UNTOLD, Machine, after, found, judged, sampled, silent
 from tests.test_rules_feed import alone, changed, few
 
 WAITING = {"busy_percent": 40.0}
@@ -193,9 +193,10 @@ def test_a_checkpoint_before_workers_start_is_not_their_cost() -> None:
 def test_worker_respawn_abstains_where_the_gpu_does_not_say_how_busy_it_is() -> None:
     hidden = {
         "busy_percent": lambda t: 97.0 if t < 70 else None,
+        "sm_active_percent": None,
         "missing": (Missing(metric="busy_percent", reason="unsupported"),),
     }
-    assert silent(restarting(20, 2, gpu=hidden).verdict(130), "worker-respawn")
+    assert silent(restarting(20, 2, gpu=hidden, trainer={"gpus": UNTOLD}).verdict(130), "worker-respawn")
 
 
 def unexplained(**changes: dict[str, Any]) -> Machine:
