@@ -25,6 +25,7 @@ _LEFT_S, _LEFT_LOOKS = 30.0, 10  # of work on other GPUs alone, in so many looks
 _KEPT_S = 900.0  # notes of a rule about something that is gone
 _COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
 _STARTS_S = 10.0  # to start costs more than anything later
+_OPENS_S = 3.0  # after its first answer a driver may name its processes one look later
 _RARE_S = 60.0  # between two frames: what is longer is a gap
 
 
@@ -91,6 +92,7 @@ class Remembered:
     looked: bool = False
     first_s: float | None = None  # mono time of the first frame
     newest_s: float | None = None
+    gpus_s: float | None = None  # mono time of the first frame with GPUs
     step_s: float = 1.0  # between the last two frames
     usual_step_s: float = 1.0  # the same, as it mostly is
 
@@ -101,6 +103,7 @@ class Remembered:
         if self.first_s is not None and frame.mono_s - self.first_s >= _STARTS_S:
             followed.append(("monitor", _COSTS, (frame.cost_percent, frame.driver_percent)))
         self.first_s = frame.mono_s if self.first_s is None else self.first_s
+        self.gpus_s = frame.mono_s if self.gpus_s is None and frame.gpus else self.gpus_s
         for gpu in frame.gpus:
             if gpu.condition == "ok" and gpu.age_s == 0:
                 self.cards.setdefault(gpu.uuid, Card()).add(gpu, frame.mono_s)
@@ -184,7 +187,9 @@ class Remembered:
                 known.phase_s = now_s - (trainer.age_s or 0.0)
                 known.context_s = known.phase_s if trainer.gpus else None
         if known.context_s is None and trainer.gpus:
-            known.context_s = now_s
+            # a driver that opens slowly names only then who has long been there
+            late = self.gpus_s is not None and now_s - self.gpus_s <= _OPENS_S
+            known.context_s = min(now_s, known.phase_s) if late else now_s
         return known
 
     def _follow(self, identity: Identity, now_s: float, busy: float, stands_for_s: float) -> None:
