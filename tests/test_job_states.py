@@ -56,6 +56,21 @@ def test_a_job_that_starves_from_its_start_on_is_never_called_healthy(seconds: i
     assert "nothing is wrong" not in text(page(found))
 
 
+def test_a_driver_that_opens_slowly_makes_no_job_young() -> None:
+    """Its processes are named some frames after the first; they have long been at work."""
+    whole = Machine(gpu=STARVES)
+
+    def frame(t: float) -> Frame:
+        made = whole.frame(t)
+        if t >= 8:
+            return made
+        return replace(made, gpus=(), processes=tuple(replace(one, gpus=()) for one in made.processes))
+
+    seen = states(frame, 80)
+    assert {one.state for t, one in seen if t >= 68} == {"found"}
+    assert "judging" in {one.state for t, one in seen if t < 60}
+
+
 def test_who_was_there_before_is_judged_within_a_minute() -> None:
     seen = states(Machine(gpu=STARVES).frame, 120)
     before = [one for t, one in seen if t < 30]

@@ -27,11 +27,7 @@ _WAITS_PERCENT = 78.0  # a GPU that is less busy waits again: between the two it
 _FED_S, _FED_MEAN_S = 8.0, 5.0  # for which it is so, by the mean of so many seconds; its rhythm may ask for more
 _WAITED_S, _LATELY_S = 12.0, 40.0  # of waiting lately, that is over then: less says nothing of what it does
 _FED_TIMES, _RHYTHM_S = 1.5, 120.0  # of the longest such time between two others in the last seconds
-_TURNS, _TURNS_S, _REMEMBERED = (
-    2,
-    160.0,
-    32,
-)  # turns of one direction in so many seconds, after which the next is no phase
+_SWINGS, _SWINGS_S, _SWINGS_KEPT = 2, 160.0, 32  # of one direction in so many seconds: the next is no phase
 _SURE = 3.0  # standard errors of a mean over these looks: work with gaps of seconds varies that much by itself
 _WORK_PERCENT = 1.0  # busy: less is no work
 _LEFT_S, _LEFT_LOOKS = 30.0, 10  # of work on other GPUs alone, in so many looks at least: one is left unused
@@ -41,6 +37,7 @@ _KEPT_S = 900.0  # notes of a rule about something that is gone
 _COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
 _BEGUN_S = 300.0  # age at which a trainer that was there before anybody looked has most likely begun to work
 _STARTS_S = 10.0  # to start costs more than anything later
+_OPENS_S = 3.0  # after its first answer a driver may name its processes one look later
 _RARE_S = 60.0  # between two frames: what is longer is a gap
 
 
@@ -86,7 +83,7 @@ class Known:
     fed: deque[tuple[float, float]] = field(default_factory=deque)  # such times: from when until when
     extreme: float = 0.0  # busy, the most or the least since its work turned last to more or to less
     # when it did, and whether to less
-    swings: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    swings: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=_SWINGS_KEPT))
 
     def work(self, values: Mapping[str, float | None], seconds: float) -> bool:
         """Take in how busy its GPUs are; whether it leaves one from now on. Who opens all of them may work on one."""
@@ -137,8 +134,8 @@ class Known:
     def alternates(self, turn: Turn, now_s: float) -> bool:
         """Whether such changes of its work come back every minute or so: they are its rhythm, and begin no phase."""
         until_s = now_s - _PHASE_S - _FED_MEAN_S / 2  # what is later is this change itself
-        earlier = [when for when, down in self.swings if down == turn.down and now_s - _TURNS_S < when < until_s]
-        return len(earlier) >= _TURNS
+        earlier = [when for when, down in self.swings if down == turn.down and now_s - _SWINGS_S < when < until_s]
+        return len(earlier) >= _SWINGS
 
     def begin(self, at_s: float) -> None:
         """Begin another phase."""
@@ -171,6 +168,7 @@ class Remembered:
     looked: bool = False
     first_s: float | None = None  # mono time of the first frame
     newest_s: float | None = None
+    gpus_s: float | None = None  # mono time of the first frame with GPUs
     step_s: float = 1.0  # between the last two frames
     usual_step_s: float = 1.0  # the same, as it mostly is
 
@@ -181,6 +179,7 @@ class Remembered:
         if self.first_s is not None and frame.mono_s - self.first_s >= _STARTS_S:
             followed.append(("monitor", _COSTS, (frame.cost_percent, frame.driver_percent)))
         self.first_s = frame.mono_s if self.first_s is None else self.first_s
+        self.gpus_s = frame.mono_s if self.gpus_s is None and frame.gpus else self.gpus_s
         for gpu in frame.gpus:
             if gpu.sm_clock_max_mhz is not None:
                 self.highest_mhz[gpu.uuid] = gpu.sm_clock_max_mhz
@@ -310,7 +309,9 @@ class Remembered:
                 known.context_s = known.phase_s if trainer.gpus else None
                 known.pauses.begun = bool(trainer.gpus) and (trainer.age_s or 0.0) >= _BEGUN_S
         if known.context_s is None and trainer.gpus:
-            known.context_s = now_s
+            # a driver that opens slowly names only then who has long been there
+            late = self.gpus_s is not None and now_s - self.gpus_s <= _OPENS_S
+            known.context_s = min(now_s, known.phase_s) if late else now_s
             self.restarted[trainer.identity] = Turn(-math.inf)  # whether it has one can be judged at once
         return known
 
