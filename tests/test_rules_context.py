@@ -28,6 +28,8 @@ POOL = {"cpu_percent": 1590.0, "busy_threads": 16}
         (on_cpu(), "warn"),
         (on_cpu(cpu_percent=101.0), "warn"),
         (on_cpu(cpu_percent=99.0), None),
+        (on_cpu(cpu_percent=48.0, allowed_cpus=0.5), "warn"),  # all that it may use
+        (on_cpu(cpu_percent=40.0, allowed_cpus=0.5), None),
         (on_cpu(age_s=44.0), None),
         (on_cpu(age_s=119.0), "info"),  # it may still start
         (on_cpu(age_s=119.0, loaders=1), "info"),

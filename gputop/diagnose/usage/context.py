@@ -9,7 +9,7 @@ from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.looking import closed, stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import called_so, notebook, serves, trains
+from gputop.diagnose.usage.programs import called_so, computes, notebook, serves, trains
 from gputop.diagnose.view import View
 from gputop.model import Gpu, Missing, Process
 from gputop.words import amount
@@ -68,7 +68,7 @@ def no_cuda_context(view: View) -> Iterator[Finding]:
         if not view.knows(trainer, "cores"):
             continue
         loads = view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores")
-        if loads or not view.above(trainer.cores, "cores"):
+        if loads or not computes(view, trainer):
             continue
         if unsure := _unsure(view, gpus):
             view.abstain(trainer, unsure)
@@ -115,7 +115,7 @@ def _prepares(view: View, trainer: Trainer) -> bool:
 
 def _computes(view: View, trainer: Trainer) -> bool:
     """Whether threads of the trainer itself keep its CPUs busy, with nothing that goes through files."""
-    full = view.above(trainer.own, "cores") and (trainer.own or 0.0) >= view.limit("full") * (trainer.allowed or 0.0)
+    full = trainer.allowed is not None and (trainer.own or 0.0) >= view.limit("full") * trainer.allowed
     pool = view.above(trainer.compute_threads, "pool")
     known = trainer.read_chars is not None and trainer.write_chars is not None
     return full and pool and known and not _moves(view, trainer, "still_s", "still_bytes_per_s")

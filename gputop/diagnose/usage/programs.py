@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
 
 _TRAINS = re.compile(
     r"(?:^|[/_\-.])(?:pre)?train(?:ing|er)?(?:[_\-.\d]|$)|fine[_\-]?tun|(?:^|[/_\-.])fit(?:[_\-.]|$)", re.I
@@ -26,6 +28,7 @@ _SERVES = re.compile(
 )
 _PLAYS_A_PART = re.compile(r"actor|rollout|eval|valid|infer|generat|reward|play|demo", re.I)
 _NOTEBOOK = re.compile("ipykernel|jupyter")
+_SOME_CORES = 0.2  # a smaller part of a core shows nothing
 _WORDS = 6  # of a command line: what follows are its arguments
 
 
@@ -62,6 +65,12 @@ def notebook(trainer: Trainer) -> bool:
     """Whether somebody types what it does."""
     known = trainer.job is not None and trainer.job.launcher == "notebook"
     return known or _says(trainer.process.command, _NOTEBOOK)
+
+
+def computes(view: View, trainer: Trainer) -> bool:
+    """Whether it uses a CPU core, or nearly all of the part of one that it may use."""
+    least = view.limit("no-cuda-context.full") * (trainer.allowed or math.inf)
+    return view.above(trainer.cores, "no-cuda-context.cores") or (trainer.cores or 0.0) >= max(_SOME_CORES, least)
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import closed, stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import notebook, serves, trains
+from gputop.diagnose.usage.programs import computes, notebook, serves, trains
 from gputop.diagnose.view import View
 from gputop.model import Process
 
@@ -48,7 +48,7 @@ def slow_start(view: View) -> Iterator[Finding]:
         if not trains(trainer) or notebook(trainer) or serves(trainer):
             continue
         without = not any(process.gpus for process in trainer.tree)
-        if without and (trainer.cores is None or trainer.cores >= view.limit("no-cuda-context.cores")):
+        if without and (trainer.cores is None or computes(view, trainer)):
             continue  # it trains on the CPU, which is told elsewhere
         if not without and not view.knows(trainer, "duty"):
             continue
