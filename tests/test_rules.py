@@ -90,7 +90,16 @@ def test_every_rule_is_planted_somewhere() -> None:
 
 
 def test_every_rule_has_its_numbers_and_its_group() -> None:
-    assert set(LIMITS) - set(RULES) <= {"engine", "starved", "storage", "classes", "experiments", "alternation"}
+    assert set(LIMITS) - set(RULES) <= {
+        "engine",
+        "starved",
+        "storage",
+        "classes",
+        "experiments",
+        "alternation",
+        "exhaustion",
+        "job-states",
+    }
     assert {rule.group for rule in RULES.values()} == {module.__name__.rpartition(".")[2] for module in GROUPS}
     assert all(rule.question.endswith("?") for rule in RULES.values())
     assert set(CHOICES) < set(RULES)

@@ -103,23 +103,33 @@ class Engine:
         for rule in _every_rule():
             judged_apart = view.evaluating if rule.of_phase else ()
             view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()), judged_apart, needs=rule.needs)
-            on_s, _ = self._tables[rule.id]["on_s"]
-            try:
-                found += [(self._surer(rule, finding, frame), on_s) for finding in rule.judge(view)]
-            except Exception as error:  # a mistake in one rule must not silence the others, nor the monitor
-                view.abstain(frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
+            found += self._asked(rule, view)
         if not frame.gpus:
             view.abstained += without_gpus(frame, _every_rule())
         self._steady.restart(self._remembered.restarted, frame.mono_s, stands_for_s)
         self._remembered.restarted.clear()
-        shown = self._steady.take(found, frame.mono_s, stands_for_s, view.evaluating)
+        self._verdict = self._said(view, self._steady.take(found, frame.mono_s, stands_for_s, view.evaluating))
+        return self._verdict
+
+    def _asked(self, rule: Rule, view: View) -> list[tuple[Finding, float]]:
+        """What one rule finds, each with its on-window."""
+        on_s, _ = self._tables[rule.id]["on_s"]
+        try:
+            return [(self._surer(rule, finding, view.frame), on_s) for finding in rule.judge(view)]
+        except Exception as error:  # a mistake in one rule must not silence the others, nor the monitor
+            view.abstain(view.frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
+            return []
+
+    def _said(self, view: View, shown: Sequence[Finding]) -> Verdict:
+        """All that is told of this look; `shown` is what stands on the screen."""
         from gputop.diagnose.job_states import Candidate, host_state, job_states  # late, as the rules are
 
+        frame = view.frame
         findings = tuple(fold(shown, frame, self._remembered.tenants, self._tables.limits))
         classes = self._classes(view, shown)
         view.turn_to("job-states")
         coming = [Candidate(*one) for one in self._steady.coming(frame.mono_s)]
-        self._verdict = Verdict(
+        return Verdict(
             findings=findings,
             abstained=tuple(together(view.abstained)),
             classes=classes,
@@ -127,7 +137,6 @@ class Engine:
             host=host_state(view, findings),
             contention=contention(view),
         )
-        return self._verdict
 
     def _window_s(self, rule: str) -> float:
         return self._tables[rule]["window_s"][0]

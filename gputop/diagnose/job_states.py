@@ -177,7 +177,7 @@ def _clock(view: View, trainer: Trainer) -> _Clock:
     if trainer.context_s is not None:
         clocks.append(_Clock(trainer.context_s, view.limit("engine.warm_s") + view.limit("on_s")))
     elif trains(trainer) and any(view.gpus()):
-        on_s = view.limit("no-cuda-context.on_s")
+        on_s = view.limit("on_s")
         clocks.append(_Clock(max(0.0, trainer.process.age_s or 0.0), view.limit("no-cuda-context.age_s") + on_s))
     return max(clocks, key=lambda one: one.left_s)
 
