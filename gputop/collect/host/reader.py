@@ -109,7 +109,7 @@ class _Part:
         hangs = ((place, asked_s),)
         if said.taken_s is not None and now_s - said.taken_s < self.reader.every_s + STALE_S:
             return said._replace(hangs=hangs)
-        values = {name: _unknown(value) for name, value in said.values.items()}
+        values = {name: unknown(value) for name, value in said.values.items()}
         missing = tuple(self._missing("stale", f"{clean(place)} does not answer"))
         return _Said(said.taken_s, values, missing, hangs)
 
@@ -228,7 +228,7 @@ class HostReader:
         return self.latest()
 
 
-def _unknown(value: Any) -> Any:
+def unknown(value: Any) -> Any:
     """The same without numbers: disks, mounts, CPUs and so on are still there."""
     return tuple(map(_bare, value)) if isinstance(value, tuple) else None
 

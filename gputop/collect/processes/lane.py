@@ -76,7 +76,7 @@ class ProcessLane:
         if self._still_s(now_s) < HANG_S or now_s - table.taken_s < STALE_S:
             return table
         if self._silent is None or self._silent[0] is not table:
-            self._silent = table, replace(table, processes=tuple(map(_silent, table.processes)), cgroups=())
+            self._silent = table, replace(table, processes=tuple(map(silenced, table.processes)), cgroups=())
         return self._silent[1]
 
     def hangs(self) -> list[tuple[str, float]]:
@@ -110,6 +110,7 @@ def _unknown() -> tuple[dict[str, Any], tuple[Missing, ...]]:
     return dict.fromkeys(names), tuple(Missing(metric=name, reason="stale") for name in names)
 
 
-def _silent(process: Process) -> Process:
+def silenced(process: Process) -> Process:
+    """The process without numbers, and why."""
     nothing, missing = _unknown()
     return replace(process, **nothing, missing=(*process.missing, *missing))
