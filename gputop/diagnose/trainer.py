@@ -5,6 +5,7 @@ from __future__ import annotations
 from gputop.declare import record
 from gputop.diagnose.estimate import Period, Shape, swing
 from gputop.diagnose.finding import Subject
+from gputop.diagnose.substitutes import Substitute
 from gputop.model import Gpu, Identity, Job, Missing, Process
 
 # points of 100: in steps of two samples and more, who idles a fifth of the time has samples that much lower
@@ -39,6 +40,7 @@ class Trainer:
     missing: tuple[Missing, ...]  # what of it, its loaders and its GPUs could not be read
 
     duty: float | None  # share of time its GPUs were busy: 1 is all
+    duty_by: Substitute | None = None  # what it is measured by, where not by their utilization
     shape: Shape | None  # of the busy samples of the first GPU it works on
     period: Period | None  # of its steps, where it shows
     spacing_s: float  # of those samples
@@ -75,10 +77,15 @@ class Trainer:
     read_calls: float | None
     write_chars: float | None
 
+    def reading(self, percent: float) -> str:
+        """How busy its GPUs are, by the metric that it is measured by: `GPU busy 55 %`."""
+        return f"GPU busy {percent:.0f} %" if self.duty_by is None else self.duty_by.reading(percent)
+
     @property
     def mute(self) -> bool:
-        """Whether none of its GPUs ever says how busy it is."""
-        return bool(self.gpus) and all(any(one.metric == "busy_percent" for one in gpu.missing) for gpu in self.gpus)
+        """Whether none of its GPUs ever says how busy it is, and nothing stands in for that."""
+        silent = all(any(one.metric == "busy_percent" for one in gpu.missing) for gpu in self.gpus)
+        return bool(self.gpus) and self.duty_by is None and silent
 
     @property
     def saturation(self) -> float | None:
