@@ -104,7 +104,8 @@ def test_a_short_pause_is_no_other_state() -> None:
 
 def test_unknown_says_what_cannot_be_read_and_what_unlocks_it() -> None:
     mute = Missing(metric="busy_percent", reason="unsupported", unlock="an instance tells nothing")
-    (job,) = diagnosis(Machine(gpu={"busy_percent": None, "missing": (mute,)}).frame, 120).update.jobs
+    dark = {"busy_percent": None, "sm_active_percent": None, "missing": (mute,)}
+    (job,) = diagnosis(Machine(gpu=dark, trainer={"gpus": (SHARE,)}).frame, 120).update.jobs
     assert (job.state, job.judged_in_s) == ("unknown", None)
     assert job.why == "busy_percent is unsupported: an instance tells nothing"
 
@@ -158,11 +159,9 @@ def test_ranks_are_healthy_only_together() -> None:
     def frame(t: float) -> Frame:
         one = Machine().frame(t)
         (trainer,), (gpu,) = one.processes, one.gpus
-        gpus = (gpu, replace(gpu, uuid="H", index="1", busy_percent=None, missing=MUTE))
+        gpus = (gpu, replace(gpu, uuid="H", index="1", busy_percent=None, sm_active_percent=None, missing=MUTE))
         ranks = tuple(
-            replace(
-                trainer, pid=100 + n, rank=n, local_rank=n, world_size=2, gpus=(replace(trainer.gpus[0], uuid=uuid),)
-            )
+            replace(trainer, pid=100 + n, rank=n, local_rank=n, world_size=2, gpus=(replace(SHARE, uuid=uuid),))
             for n, uuid in enumerate("GH")
         )
         job = Job(key="j", name="j", launcher="torchrun", ranks=(Identity(100, 1), Identity(101, 1)))

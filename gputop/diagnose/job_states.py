@@ -135,7 +135,8 @@ def _rank(view: View, trainer: Trainer, job: Job, about: Sequence[Finding], cand
         return Seen("judging", f"{early.headline}, {clock.passed_s:.0f} of {clock.of_s:.0f} s", left_s)
     if left_s > 0:
         waits = f"{clock.passed_s:.0f} of {clock.of_s:.0f} s" if clock.left_s > 0 else f"{left_s:.0f} s to go"
-        return Seen("judging", f"{use}{' so far' if trainer.gpus else ''}, {waits}", left_s)
+        so_far = " so far" if trainer.gpus and not trainer.mute else ""
+        return Seen("judging", f"{use}{so_far}, {waits}", left_s)
     return _unknown(view, trainer, use)
 
 
@@ -168,7 +169,10 @@ def _contradicted(view: View, trainer: Trainer, limit_percent: float) -> bool:
     busy = view.mean(trainer, "busy_percent", _LONG_S)
     if busy is None:
         busy = None if trainer.duty is None else 100 * trainer.duty
-    return not trainer.mute if busy is None else busy < limit_percent
+    if busy is None:
+        return not trainer.mute
+    least = trainer.duty_by is not None and trainer.duty_by.lower_bound  # it may be busier than that
+    return not least and busy < limit_percent
 
 
 def _clock(view: View, trainer: Trainer) -> _Clock:
@@ -196,7 +200,7 @@ def _use(view: View, trainer: Trainer) -> str:
     busy = view.mean(trainer, "busy_percent", max(1.0, min(_LONG_S, trainer.seen_s)))
     if busy is None:
         return "GPU use cannot be read" if trainer.mute else "GPU not measured"
-    return f"GPU busy {busy:.0f} %"
+    return trainer.reading(busy)
 
 
 def _unknown(view: View, trainer: Trainer, use: str) -> Seen:

@@ -85,8 +85,9 @@ class Trainer:
 
     @property
     def mute(self) -> bool:
-        """Whether none of its GPUs ever says how busy it is."""
-        return bool(self.gpus) and all(any(one.metric == "busy_percent" for one in gpu.missing) for gpu in self.gpus)
+        """Whether none of its GPUs ever says how busy it is, and nothing stands in for that."""
+        silent = all(any(one.metric == "busy_percent" for one in gpu.missing) for gpu in self.gpus)
+        return bool(self.gpus) and self.duty_by is None and silent
 
     @property
     def saturation(self) -> float | None:

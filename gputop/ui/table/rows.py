@@ -75,22 +75,18 @@ def line(
         if column.id == "pid":
             _name(drawn, row, place, look, even, tagged, marked)
         elif column.id == "command":
-            ending = _ending(state, look)
-            if state and not state.sign and draw.cells([Run(text), *ending]) > place.width - 2:
-                ending = []  # its GPUs' rows say so, too
+            ending = _fitting(state, text, place.width - 2, look)
             room = max(0, place.width - 2 - draw.cells(ending))
             drawn.to(place.left + 1).add(draw.cut(text[shift:], room, more), token)
             drawn.runs(run._replace(token="text") if even else run for run in ending)
         elif column.align == "left":
-            drawn.to(place.left + 1).add(
-                draw.cut(text, place.width - 2, more), token if even else _words(row, column.id)
-            )
+            words = token if even else _words(row, column.id)
+            drawn.to(place.left + 1).add(draw.cut(text, place.width - 2, more), words)
         else:
             cell: Token = "dim" if text in _NOTHING and column.id != "gpu" and not even else token
-            short, said = _alarm(column, row, text, place.width, look), text
-            if short:
-                said, cell = short.text, "text" if even else short.token
-            drawn.to(place.left + place.width - len(said)).add(said, cell, bold=bool(short))
+            said = _alarm(column, row, text, place.width, look) or Run(text, cell)
+            drawn.to(place.left + place.width - len(said.text))
+            drawn.add(said.text, "text" if even and said.bold else said.token, bold=said.bold)
     last = places[-1]
     return drawn.strip(last.left + last.width)
 
@@ -114,6 +110,12 @@ def _ending(state: State | None, look: Look | None = None) -> list[Run]:
         return [Run("   "), Run(state.word, state.token)] if state.token == "dim" else []
     sign = getattr(look.glyphs if look else UNICODE, state.sign)
     return [Run("   "), Run(f"{sign} {state.word}", state.token, True)]
+
+
+def _fitting(state: State | None, text: str, width: int, look: Look) -> list[Run]:
+    """The same; that there is no verdict yet only where there is room for it, as the rows of GPUs say so, too."""
+    ending = _ending(state, look)
+    return [] if state and not state.sign and draw.cells([Run(text), *ending]) > width else ending
 
 
 def _words(row: Row, column: str) -> Token:
