@@ -34,6 +34,8 @@ def whom(about: Subject, frame: Frame) -> str:
     """The name of a subject: a job, a rank of it, a program, GPUs, or the machine. Who has ended keeps it."""
     if about.kind == "host":
         return clean(frame.hostname, _LONGEST)
+    if about.jobs:
+        return f"each of {len(about.jobs)} jobs"
     if about.kind == "gpu" or not (about.job or about.processes):
         return gpus(about.gpus, frame) or "a GPU"
     if about.job is not None:

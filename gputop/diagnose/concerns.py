@@ -17,7 +17,7 @@ def concerns(
     """
     if subject.kind == "host" and not subject.processes:
         return True
-    return (subject.job is not None and subject.job in jobs) or names(subject, processes, gpus)
+    return any(key in jobs for key in subject.job_keys) or names(subject, processes, gpus)
 
 
 def names(subject: Subject, processes: Collection[Identity], gpus: Collection[str]) -> bool:

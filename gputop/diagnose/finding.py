@@ -19,14 +19,20 @@ class Subject:
     gpus: tuple[str, ...] = ()  # uuids
     processes: tuple[Identity, ...] = ()
     job: str | None = None  # key of a Job
+    jobs: tuple[str, ...] = ()  # keys of several, of which the same is so; then `job` is None
     name: str | None = None  # what people called it when it was found: what is told of may be gone by now
     user: str | None = None  # whose it was then
+
+    @property
+    def job_keys(self) -> tuple[str, ...]:
+        """The job that it is about, or all of them."""
+        return self.jobs if self.job is None else (self.job,)
 
 
 def told_apart(subject: Subject) -> object:
     """What tells a subject from others while it lasts: the GPUs of a process may change, and who uses the machine."""
     kind = subject.kind
-    of = {"process": subject.processes, "job": subject.job, "gpu": subject.gpus}
+    of = {"process": subject.processes, "job": subject.job or subject.jobs, "gpu": subject.gpus}
     return kind, of.get(kind)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
+from gputop.diagnose.alike import alike
 from gputop.diagnose.concerns import concerns
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Step, Subject
 from gputop.diagnose.limits import Limits, Table
@@ -35,7 +36,7 @@ def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Li
         told += _told(group, [one for one in host if concerns(one.subject, members, ())], numbers)
     used = {cause for finding in told for cause in finding.causes}
     told += _alone([finding for finding in host if finding.rule not in used])
-    return sorted(told, key=_urgency)
+    return sorted(alike(told, {job.key: job for job in frame.jobs}), key=_urgency)
 
 
 def _urgency(finding: Finding) -> tuple[object, ...]:

@@ -47,6 +47,7 @@ def subject(about: Subject, frame: Frame) -> dict[str, Any]:
         "gpus": [gpus[uuid].index if uuid in gpus else uuid for uuid in about.gpus],
         "pids": [identity.pid for identity in about.processes],
         "job": about.job,
+        **({"jobs": list(about.jobs)} if about.jobs else {}),
         "host": frame.hostname,
     }
 

@@ -84,8 +84,8 @@ def _idle_s(view: View, job: Job, held: Sequence[Gpu]) -> Mapping[str, float]:
 
 
 def _worked(view: View, gpu: Gpu) -> bool:
-    since_last = view.history.values(gpu.uuid, "busy_percent", view.stands_for_s + 1)
-    return any((percent or 0.0) >= view.limit("busy_percent") for percent in since_last)
+    since_last = view.window(gpu, "busy_percent", view.stands_for_s + 1).values
+    return any(percent >= view.limit("busy_percent") for percent in since_last)
 
 
 def _cards(names: Sequence[str]) -> str:
@@ -115,7 +115,10 @@ def _unused(
             Evidence(text=f"{_cards([*busy])} busy {spread([*busy.values()])}", value=min(busy.values()), unit="%"),
         ),
         steps=(
-            Step(text="one process for each GPU", command=started_for_each_gpu(trainers[0].process, total)),
+            Step(
+                text="Start one DDP rank per GPU; batch size and num_workers are per rank",
+                command=started_for_each_gpu(trainers[0].process, total),
+            ),
             Step(text="or leave them to others", command=f"export CUDA_VISIBLE_DEVICES={kept}"),
         ),
         confidence=0.8,

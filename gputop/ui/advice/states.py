@@ -43,8 +43,8 @@ def states(findings: Iterable[Finding], frame: Frame) -> States:
             continue  # below: who has a word of its own keeps it
         for identity in subject.processes:
             processes.setdefault(identity, said)
-        if subject.job is not None:
-            jobs.setdefault(subject.job, said)
+        for key in subject.job_keys:
+            jobs.setdefault(key, said)
         for uuid in subject.gpus or _used(subject.processes, frame):
             gpus.setdefault(uuid, said)
     for finding in troubles(tuple(findings)):
@@ -99,7 +99,7 @@ def concerning(process: Process, findings: Iterable[Finding]) -> tuple[Finding, 
         finding
         for finding in findings
         if process.identity in finding.subject.processes
-        or (process.job is not None and process.job == finding.subject.job)
+        or process.job in finding.subject.job_keys
         or gpus.intersection(finding.subject.gpus)
     )
 

@@ -18,7 +18,7 @@ def live(about: About, update: Update | None) -> list[Finding]:
 
     def is_of_it(finding: Finding) -> bool:
         subject = finding.subject
-        if mine.intersection(subject.processes) or (about.job is not None and subject.job == about.job):
+        if mine.intersection(subject.processes) or about.job in subject.job_keys:
             return True
         return subject.kind == "gpu" and bool(gpus.intersection(subject.gpus))
 
