@@ -131,7 +131,7 @@ def test_the_sum_is_the_evidence_and_the_steps_are_those_of_a_loader() -> None:
 
 
 def test_what_the_chip_does_is_unknown_then_both_are_named() -> None:
-    blind = dict.fromkeys(("sm_active_percent", "power_watts"))
+    blind = dict.fromkeys(("sm_active_percent", "power_watts", "memory_busy_percent"))
     finding = found(turns(gpu=blind).verdict(), "starved-cause-unknown")
     assert finding is not None
     assert finding.headline.startswith("waits for its main thread")

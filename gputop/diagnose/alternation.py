@@ -25,6 +25,8 @@ def by_turns(view: View, trainer: Trainer) -> bool:
     main, duty = trainer.main, trainer.duty
     if main is None or duty is None or trainer.loaders or trainer.peers:
         return False
+    if trainer.duty_by is not None and trainer.duty_by.lower_bound:
+        return False  # its GPU may be busier than that
     if not view.above(main + duty, f"{_TABLE}.least") or not view.below(main + duty, f"{_TABLE}.most"):
         return False
     if main < view.limit(f"{_TABLE}.explains") * trainer.lost or not _alone(view, trainer):
@@ -66,6 +68,8 @@ def _while_busy(view: View, trainer: Trainer) -> bool | None:
         return trainer.sm / trainer.duty > view.limit(f"{_TABLE}.busy_sm")
     if trainer.power_share is not None:
         return trainer.power_share / trainer.duty > view.limit(f"{_TABLE}.busy_power_share")
+    if trainer.memory_busy is not None:  # as on a vGPU
+        return trainer.memory_busy / trainer.duty > view.limit(f"{_TABLE}.busy_memory")
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from shlex import quote
 
 from gputop import units
@@ -57,15 +58,17 @@ def _of(view: View, trainer: Trainer, cpus: frozenset[int], processes: Sequence[
     places = {one.last_cpu for one in processes if one.cpu_percent} - {None}
     if not places <= cpus:
         return None  # it was moved since its affinity was read
-    figures = [_figures(view, one) for one in processes]
+    crowded = view.above(_busy(view, cpus), f"{_TABLE}.crowded")
+    if not crowded and not view.above((trainer.cores or 0.0) / len(cpus), f"{_TABLE}.full"):
+        return None  # all of its processes together do not fill them
+    figures = [view.once(("pinned", one.identity), partial(_figures, view, one)) for one in processes]
     used = sum(cores for cores, _, _ in figures)
     waits = [late for _, late, _ in figures if late is not None]
     late = sum(waits) if len(waits) == len(figures) else None
     runnable = sum(threads for _, _, threads in figures)
     # no more is used there than there is: what is, is used by threads that the affinity does not hold
     full = view.above(used / len(cpus), f"{_TABLE}.full") and used <= 1.15 * len(cpus)
-    crowded = view.above(_busy(view, cpus), f"{_TABLE}.crowded") and view.above(late, f"{_TABLE}.late")
-    if not full and not crowded:
+    if not full and not (crowded and view.above(late, f"{_TABLE}.late")):
         return None
     # one thread on one CPU has all that it can use
     if runnable < len(cpus) or runnable < 2:
