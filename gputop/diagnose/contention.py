@@ -162,15 +162,21 @@ def _on_cpus(view: View, trainer: Trainer, limits: _Limits) -> Contended | Liter
         return None
     if trainer.loader_wait is None and trainer.run_wait is None:
         return "unknown"
-    wait = max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0)
+    wait = max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0, _main_wait(view, trainer))
     own = [rank.cores for rank in view.mates(trainer)]
     if not limits.reached(wait, "neighbour.run_wait") or None in own:
         return None  # a rank has only come, and nobody knows yet who takes most
-    mine, takers = sum(one or 0.0 for one in own), _takers(view, trainer, "cpu", float(total))
-    taken = sum(one.used for one in takers)
+    mine, others = sum(one or 0.0 for one in own), takers(view, trainer, "cpu", float(total))
+    taken = sum(one.used for one in others)
     if not limits.reached(taken / total, "neighbour.share") or taken <= mine:
         return None
-    return Contended(trainer.identity, trainer.process.job, "cpu", tuple(takers), mine, float(total), used or 0.0, wait)
+    return Contended(trainer.identity, trainer.process.job, "cpu", tuple(others), mine, float(total), used or 0.0, wait)
+
+
+def _main_wait(view: View, trainer: Trainer) -> float:
+    """Of a main thread that works: one that runs seldom may wait for half of that, and loses nothing by it."""
+    least = view.limit("starved.waiting") * trainer.lost
+    return (trainer.main_wait or 0.0) if waiting(trainer.main_wait, trainer.main) >= least else 0.0
 
 
 def _on_disks(view: View, trainer: Trainer, limits: _Limits) -> Contended | Literal["hidden"] | None:
@@ -184,8 +190,8 @@ def _on_disks(view: View, trainer: Trainer, limits: _Limits) -> Contended | Lite
     ):
         return None
     mine = _use(view, group(trainer.process), MOVED) if trainer.process.job else _moved(view, trainer)
-    takers = _takers(view, trainer, "disk", 1.0)
-    taken, whole = sum(one.used for one in takers), _whole(view)
+    others = takers(view, trainer, "disk", 1.0)
+    taken, whole = sum(one.used for one in others), _whole(view)
     total = max(mine + taken, whole or 0.0)
     large = limits.reached(taken / total if total else None, "neighbour.share")
     # where the I/O of others is hidden nobody is blamed who may take less than what is
@@ -194,7 +200,7 @@ def _on_disks(view: View, trainer: Trainer, limits: _Limits) -> Contended | Lite
     if not large or taken <= mine:
         return None
     shares = tuple(
-        Taker(one.name, one.command, one.job, one.processes, one.group, one.used, one.used / total) for one in takers
+        Taker(one.name, one.command, one.job, one.processes, one.group, one.used, one.used / total) for one in others
     )
     return Contended(
         trainer.identity, trainer.process.job, "disk", shares, mine, total, percent or 0.0, blocked or 0.0, disk
@@ -217,7 +223,7 @@ def _denied(process: Process) -> bool:
     return any(one.metric == "read_bytes_per_s" and one.reason == "denied" for one in process.missing)
 
 
-def _takers(view: View, trainer: Trainer, resource: Resource, total: float) -> list[Taker]:
+def takers(view: View, trainer: Trainer, resource: Resource, total: float) -> list[Taker]:
     """What is not of its job and takes something, by job or by user and control group, the largest first."""
     groups: dict[str, list[Process]] = {}
     here = affinity(trainer.process)

@@ -29,7 +29,7 @@ class Use:
     group_moved_bytes_per_s: float | None = metric(Unit.BYTES_PER_S, "read from and written to storage", history=True)
 
 
-USE = Track(Use, mortal=True)
+USE = Track(Use, coarse=True, mortal=True)
 
 
 def group(process: Process) -> str:

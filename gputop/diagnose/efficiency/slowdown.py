@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
+from gputop.diagnose.contention import takers
 from gputop.diagnose.estimate import change_point
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import profile, stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part, serves
+from gputop.diagnose.use import CORES
 from gputop.diagnose.view import View
 from gputop.units import ago
 
 _STEP_S = 15.0  # between two values
 _KEPT = 240  # values: an hour
+_NAMED = 3  # programs that came with a change
 _LEAST = 5  # values on either side of a change
 _NOW = 4  # values that tell whether it lasts
 _LEAST_CORRELATION, _SAMPLES = 0.5, 6  # of a rhythm that is sure, and as many samples in it [M]
@@ -183,15 +185,27 @@ _WITNESSES = (
 
 
 def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
-    """Programs that began at that time and use a good part of the CPUs."""
-    cores = view.limit("neighbour.share") * (view.frame.host.cpus_total or math.inf)
-    for process in view.frame.processes:
-        other = process.job is None or process.job != trainer.process.job
-        if other and process.age_s is not None and abs(process.age_s - ago_s) <= 4 * _STEP_S:
-            used = (process.cpu_percent or 0.0) / 100
-            if used >= max(1.0, cores):
-                who = f" of user {process.user}" if process.user and process.uid != trainer.process.uid else ""
-                yield Evidence(text=f"{process.name}{who} began then and uses {used:.1f} CPUs", value=used)
+    """Programs whose use of the CPUs rose at that time, by which they take a good part together.
+
+    By the history of their job or group: no compiler of a build is older than seconds.
+    """
+    total = view.frame.host.cpus_total
+    if not total:
+        return
+    count, rose = max(1, round(ago_s / _STEP_S)), []
+    for one in takers(view, trainer, "cpu", float(total)):
+        values = [value or 0.0 for value in _past(view, one.group, CORES, _KEPT * _STEP_S)]
+        before, after = values[-3 * count : -count - 1], values[-count + 1 :]
+        if len(before) >= 4 and len(after) >= 4:
+            more = median(after) - median(before)
+            if more >= view.limit("neighbour.named") * total:
+                rose.append((more, one))
+    if sum(more for more, _ in rose) < max(1.0, view.limit("neighbour.share") * total):
+        return
+    for _, one in sorted(rose, key=lambda each: -each[0])[:_NAMED]:
+        user = one.command.user
+        who = f" of user {user}" if user and one.command.uid != trainer.process.uid else ""
+        yield Evidence(text=f"{one.name}{who} began then and uses {one.used:.1f} CPUs", value=one.used)
 
 
 def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...], vouched: bool) -> Finding:
