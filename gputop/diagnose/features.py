@@ -91,7 +91,7 @@ def trainer(
         team=team,
         switches=switches / own if switches is not None and own else None,
         **_of_tree(sums),
-        **_of_gpus(past, _counted(frame, known, at_work), lambda gpu: means(gpu.uuid, seconds, WINDOW_S), known.turns),
+        **_of_gpus(past, _counted(frame, known, at_work), lambda uuid: means(uuid, seconds, WINDOW_S), known.turns),
     )
 
 
@@ -135,14 +135,18 @@ def _counted(frame: Frame, known: Known, at_work: Sequence[Gpu]) -> Sequence[Gpu
 
 
 def _of_gpus(
-    past: Remembered, gpus: Sequence[Gpu], means_of: Callable[[Gpu], Means], in_turns: Turns | None
+    past: Remembered, gpus: Sequence[Gpu], of: Callable[[str], Means], in_turns: Turns | None
 ) -> dict[str, Any]:
-    """Means over GPUs, of the means of each. Of those that work in turns what they do is the sum."""
-    cards = [means_of(gpu) for gpu in gpus]
+    """Means over GPUs; `of` gives those of one by its uuid. Of those that work in turns what they do is the sum."""
+    cards = [of(gpu.uuid) for gpu in gpus]
     powers = [_power_share(past, gpu, means) for gpu, means in zip(gpus, cards, strict=True)]
-    clocks = [_clock_share(gpu, means) for gpu, means in zip(gpus, cards, strict=True)]
     over = _sum if in_turns else _mean
-    values = {"power_share": over(powers, 1.0), "clock_share": _mean(clocks)}
+    instead = past.substitutes.of
+    values: dict[str, Any] = {
+        "duty_by": next((instead[gpu.uuid] for gpu in gpus if gpu.uuid in instead), None),
+        "power_share": over(powers, 1.0),
+        "clock_share": _mean([_clock_share(past, gpu, of) for gpu in gpus]),
+    }
     for name, metric, unit in _GPU_MEANS:
         mean = over([card.get(metric) for card in cards], 100.0 if unit == 100.0 else math.inf)
         values[name] = None if mean is None else mean / unit
@@ -180,6 +184,8 @@ def _power_share(past: Remembered, gpu: Gpu, means: Means) -> float | None:
     return (watts - idle) / (gpu.power_limit_watts - idle)
 
 
-def _clock_share(gpu: Gpu, means: Means) -> float | None:
-    clock = means.get("sm_clock_mhz")
-    return clock / gpu.sm_clock_max_mhz if clock is not None and gpu.sm_clock_max_mhz else None
+def _clock_share(past: Remembered, gpu: Gpu, of: Callable[[str], Means]) -> float | None:
+    clock, highest = of(gpu.uuid).get("sm_clock_mhz"), gpu.sm_clock_max_mhz
+    if clock is None and gpu.parent_uuid in past.highest_mhz:  # a MIG instance runs at the clock of its card
+        clock, highest = of(gpu.parent_uuid).get("sm_clock_mhz"), past.highest_mhz[gpu.parent_uuid]
+    return clock / highest if clock is not None and highest else None

@@ -148,7 +148,8 @@ class Reader:
             return
         if card.condition != "ok" and not slow:
             card.born = self.tick  # it is back: read everything
-        card.gate, card.gpm, card.driver = gate, self.gpm.no(self.tick), self.connection.release
+        card.gate, card.driver = gate, self.connection.release
+        card.gpm = self.gpm.no(self.tick, only_source=card.parent is not None)
         before, answered, unknown = dict(card.answers), gate.answered, gate.unknown
         try:
             self._read(card, slow)
