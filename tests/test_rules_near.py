@@ -164,6 +164,7 @@ MEMORY = (
 RANKS = (
     Near("dataparallel", "skew", ABOVE, jobs.first_gpu, off=0.08),
     Near("dataparallel", "together", ABOVE, jobs.together),
+    Near("model-parallel", "least", ABOVE, work("model-parallel", "duty", 0.25)),
     Near("dataparallel", "alike", BELOW, jobs.unlike, off=0.15),
     Near("network-bound", "full", ABOVE, work("network-bound", "ethernet", 10e9 / 8)),
     Near("network-bound", "tcp_bytes_per_s", ABOVE, work("network-bound-tcp", "ethernet")),

@@ -153,7 +153,8 @@ def _of_gpus(
     """Means over GPUs; `of` gives those of one by its uuid. Of those that work in turns what they do is the sum."""
     cards = [of(gpu.uuid) for gpu in gpus]
     powers = [_power_share(past, gpu, means) for gpu, means in zip(gpus, cards, strict=True)]
-    over, instead = _sum if in_turns else _mean, past.substitutes.of
+    over = _sum if in_turns else _mean
+    instead = past.substitutes.of
     values: dict[str, Any] = {
         "duty_by": next((instead[gpu.uuid] for gpu in gpus if gpu.uuid in instead), None),
         "power_share": over(powers, 1.0),

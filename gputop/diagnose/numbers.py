@@ -95,6 +95,10 @@ class Numbers(Subjects):
             means = self._means(*asked)
         return means.get(metric)
 
+    def seconds(self, thing: Thing | str, metric: str, seconds: float) -> list[float | None]:
+        """Each of the last seconds, the newest last, None for a gap; earlier phases of a trainer too."""
+        return self.history.values(self._key(thing), self._kept(thing, metric), seconds)
+
     def samples(self, gpu: Gpu, seconds: float | None = None) -> list[float]:
         """How busy a GPU was over the rule's window, as finely as the driver tells."""
         card = self._remembered.cards.get(gpu.uuid)

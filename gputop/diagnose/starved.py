@@ -164,12 +164,9 @@ def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
     elif shape and shape.high - shape.low <= 50:
         how = ", evenly: its steps are too short to see"
     duty = 100 * (trainer.duty or 0.0)
-    which = (
-        trainer.reading(duty)
-        if trainer.turns is None
-        else f"{len(trainer.turns.uuids)} GPUs in turns busy {duty:.0f} %"
-    )
-    return Evidence(text=f"{which}{how}", value=duty, unit="%", limit=100 * view.limit(limit))
+    turns = f", {len(trainer.turns.uuids)} GPUs in turns taken together" if trainer.turns else ""
+    text = f"{trainer.reading(duty)}{turns}{how}"
+    return Evidence(text=text, value=duty, unit="%", limit=100 * view.limit(limit))
 
 
 def cores(view: View, trainer: Trainer, limit: str | None = "saturation") -> Evidence:

@@ -29,9 +29,11 @@ def model_parallel(view: View) -> Iterator[Finding]:
     It is no fault of the input: the GPUs that wait have nothing to do before their turn.
     """
     for trainer in view.trainers():
+        if len(trainer.gpus) > 1 and not view.knows(trainer, "duty"):
+            continue
         found = trainer.turns
         alone = found is not None and {*found.uuids} <= {*trainer.uuids}
-        if found is not None and alone and view.knows(trainer, "duty") and view.above(found.total, "least"):
+        if found is not None and alone and view.above(found.total, "least"):
             yield _told(view, trainer, found)
     for job in view.jobs():
         first = next((one for one in view.ranks(job) if one.warm and one.turns is not None), None)

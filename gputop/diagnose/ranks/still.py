@@ -20,9 +20,20 @@ _OF_RANK = ("read_chars_per_s", "write_chars_per_s", "read_bytes_per_s")
 _OF_HOST = ("write_bytes_per_s", "receive_bytes_per_s", "send_bytes_per_s")
 
 
-def waits_s(view: View, waiting: Sequence[Trainer], usual_watts: float | None) -> float:
-    """For how long the GPUs of these ranks have only waited; `usual_watts`: what one draws at work, where known."""
-    return min(_age_s(view, gpu, usual_watts) for one in waiting for gpu in one.gpus)
+def waits_s(view: View, gpu: Gpu, effort: str, usual: float | None) -> float:
+    """Seconds since a GPU computed or sent; since it was seen first, where it never did.
+
+    `effort`: a metric that shows how much it does, of which `usual` is at work, where that is known.
+    """
+    rests, sent = view.limit(f"{_TABLE}.pipe_percent"), view.limit(f"{_TABLE}.sent")
+    bounds = [(pipe, rests) for pipe in PIPES]
+    bounds.append(("dram_percent", DRAM_TOP * view.limit(f"{_TABLE}.dram_percent")))
+    for name, top in (("nvlink", gpu.nvlink_max_bytes_per_s), ("pcie", capacity(gpu))):
+        bounds += [(f"{name}_{way}_bytes_per_s", sent * top) for way in ("tx", "rx") if top]
+    if usual is not None:
+        bounds.append((effort, view.limit(f"{_TABLE}.usual") * usual))
+    moved = (since_above(view.seconds(gpu, name, BACK_S), bound) for name, bound in bounds)
+    return min(watched(view.seconds(gpu, "busy_percent", BACK_S)), *moved)
 
 
 def still_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
@@ -70,10 +81,10 @@ def _servers(view: View, late: Sequence[Trainer]) -> Iterator[tuple[str, float]]
 def _late_s(view: View, late: Sequence[Trainer]) -> Iterator[float]:
     for one in late:
         for gpu in one.gpus:
-            busy = view.history.values(gpu.uuid, "busy_percent", BACK_S)
+            busy = view.seconds(gpu, "busy_percent", BACK_S)
             yield since_above(busy, 100 * view.limit(f"{_TABLE}.idle"))
         if not blocked(one):
-            yield since_above(view.history.values(one.key, "cores", BACK_S), view.limit(f"{_TABLE}.idle_cores"))
+            yield since_above(view.seconds(one, "cores", BACK_S), view.limit(f"{_TABLE}.idle_cores"))
 
 
 def _moved_s(view: View, team: Team, late: Sequence[Trainer]) -> Iterator[float]:
@@ -82,18 +93,4 @@ def _moved_s(view: View, team: Team, late: Sequence[Trainer]) -> Iterator[float]
     of += [("host", name, machine) for name in _OF_HOST]
     of += [(key, "write_bytes_per_s", bound) for key, bound in _servers(view, late)]
     for key, name, bound in of:
-        yield since_more(view.history.values(key, name, BACK_S), bound, _MEANS_S)
-
-
-def _age_s(view: View, gpu: Gpu, usual_watts: float | None) -> float:
-    """Seconds since a GPU computed or sent; since it was seen first, where it never did."""
-    rests, sent = view.limit(f"{_TABLE}.pipe_percent"), view.limit(f"{_TABLE}.sent")
-    bounds = [(pipe, rests) for pipe in PIPES]
-    bounds.append(("dram_percent", DRAM_TOP * view.limit(f"{_TABLE}.dram_percent")))
-    for name, top in (("nvlink", gpu.nvlink_max_bytes_per_s), ("pcie", capacity(gpu))):
-        bounds += [(f"{name}_{way}_bytes_per_s", sent * top) for way in ("tx", "rx") if top]
-    if usual_watts is not None:
-        bounds.append(("power_watts", view.limit(f"{_TABLE}.usual") * usual_watts))
-    values = [(view.history.values(gpu.uuid, name, BACK_S), bound) for name, bound in bounds]
-    seen = view.history.values(gpu.uuid, "busy_percent", BACK_S)
-    return min(watched(seen), *(since_above(*one) for one in values))
+        yield since_more(view.seconds(key, name, BACK_S), bound, _MEANS_S)

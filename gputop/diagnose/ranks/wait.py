@@ -111,10 +111,15 @@ def _sent(view: View, gpu: Gpu) -> float | None:
 
 def _less_than_usual(view: View, one: Trainer, gpu: Gpu) -> bool:
     """Whether it draws much less than when it worked: a job of small kernels looks like waiting, but always did."""
-    known = ((metric, now) for metric in _EFFORT if (now := view.mean(gpu, metric)) is not None)
-    metric, now = next(known, ("", 0.0))
-    usual = _usual(view, one, gpu, metric) if metric else None
-    return usual is not None and view.below(now / usual, "usual")
+    metric, usual = _effort(view, one, gpu)
+    now = view.mean(gpu, metric) if metric else None
+    return usual is not None and now is not None and view.below(now / usual, "usual")
+
+
+def _effort(view: View, one: Trainer, gpu: Gpu) -> tuple[str, float | None]:
+    """What tells how much a GPU does, and how much that was at work."""
+    metric = next((metric for metric in _EFFORT if view.mean(gpu, metric) is not None), "")
+    return metric, _usual(view, one, gpu, metric) if metric else None
 
 
 def _usual(view: View, one: Trainer, gpu: Gpu, metric: str = "power_watts") -> float | None:
@@ -135,8 +140,9 @@ def _times(view: View, team: Team, waiting: Sequence[Trainer]) -> _Times:
         notes.clear()
         return _Times(0.0, 0.0)
     if "waits_s" not in notes:
-        watts = [value for one in waiting for gpu in one.gpus if (value := _usual(view, one, gpu)) is not None]
-        notes["waits_s"] = now_s - waits_s(view, waiting, max(watts, default=None))
+        notes["waits_s"] = now_s - min(
+            waits_s(view, gpu, *_effort(view, one, gpu)) for one in waiting for gpu in one.gpus
+        )
     waits: float = now_s - notes["waits_s"]
     late = [one for one in team.ranks if one not in waiting]
     rests = all(idle(view, one) for one in late) and len(team.ranks) >= len(team.job.ranks)
