@@ -64,9 +64,12 @@ class Subjects:
         job = self._jobs.get(process.job or "")
         return job.name if job else words.script(process)
 
-    def turn_to(self, rule: str, state: str = "", shown: Collection[object] = ()) -> None:
+    def turn_to(
+        self, rule: str, state: str = "", shown: Collection[object] = (), *, needs: Collection[str] = ()
+    ) -> None:
         """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen."""
         self._rule, self._state, self._shown, self._lenient = rule, state, shown, 0
+        self._by_busy = "busy_percent" in needs
         self._numbers = self._tables[rule]
 
     def gpus(self, *, silent: bool = False) -> Iterator[Gpu]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gputop.declare import record
 from gputop.diagnose.pauses import Pause
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -21,7 +21,7 @@ _LEAST_S, _LEAST_AFTER_S = 1.5, 5.0  # of that, to know it; of what comes after 
 _ROOM = 0.25  # of the time between two pauses, in which writes may belong to one of them
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Written:
     """Bytes in each of the last seconds, up to `now_s`; `lag_s`: how far from a pause a write may be counted."""
 
