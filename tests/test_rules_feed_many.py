@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gputop.diagnose import Step
-from gputop.model import Pressure
+from gputop.model import Frame, Pressure
 from tests.judged import Machine, after, found
 from tests.test_rules_cpu_neighbour import ranks
 from tests.test_rules_feed import few
@@ -57,6 +58,21 @@ def test_loaders_that_cannot_be_fewer_are_of_too_many_ranks(loaders: int, first:
         f"8 ranks with {each} each, {8 * loaders} loaders on 6 allowed CPUs",
         f"{whose} uses 40 % of a core",
     ]
+
+
+@pytest.mark.parametrize(("percent", "told"), [(0.2, False), (40.0, True)])
+def test_workers_kept_for_the_next_validation_are_not_too_many(percent: float, told: bool) -> None:
+    """As persistent_workers=True keeps them: eight that work on eight CPUs, and four that wait for their turn."""
+    machine = Machine(
+        gpu={"busy_percent": 50.0}, trainer={"allowed_cpus": 8.0}, loader={"cpu_percent": 60.0}, loaders=8
+    )
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        kept = [replace(each, pid=each.pid + 100, cpu_percent=percent) for each in one.processes[1:5]]
+        return replace(one, processes=(*one.processes, *kept))
+
+    assert (found(after(frame, 90), "workers-oversized") is not None) == told
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gputop.diagnose.card import KEPT
 from gputop.diagnose.efficiency.chip import at_work, dram_of_top, duty, tensor_of_top
 from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.pauses import Pause
+from gputop.diagnose.pauses import Pause, Pauses
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.units import ago
 
-_RECUR, _OFTEN = 2, 3  # pauses
+_RECUR = 2  # pauses
+_LEAST_S = 60.0  # of which a share is told
 _BIGGER = (
     Step(text="nothing is urgent; what is left to win: mixed precision if it is off, torch.compile, a larger batch"),
     Step(text="Scale out to more GPUs with DDP; batch size and num_workers are per rank: divide them or scale the LR"),
@@ -34,13 +35,16 @@ _BIGGER = (
 def gpu_bound_healthy(view: View) -> Iterator[Finding]:
     """Busy without gaps, and a second signal says that it gets something done."""
     for trainer in view.trainers():
+        paused = view.pauses(trainer).now
+        if paused is not None and paused.length_s >= view.limit("pause_s"):
+            continue
         busy, sigma = _between(view, trainer)
         if not view.knows(trainer, "duty") or not (view.above(busy, "busy_percent") or _surely(view, trainer)):
             continue
         if sigma is not None and not view.below(sigma, "sigma"):
             continue
-        paused = _paused(view, trainer)
-        if any(not view.below(one.value, "paused_percent") for one in paused):
+        cost = _cost(view, trainer)
+        if any((one.value or 0.0) >= view.limit("paused_percent") for one in cost):
             continue  # it stops again and again: that is no healthy run, whatever it does in between
         if len(trainer.works_on) < len(trainer.gpus):
             continue  # it may be there to use them all
@@ -54,7 +58,7 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
             evidence=(
                 duty(trainer, busy, view.limit("busy_percent")),
                 *at_work(trainer, limits={"memory busy": view.limit("memory_busy")}),
-                *paused,
+                *cost,
             ),
             steps=_BIGGER,
             confidence=0.8 if trainer.sm is not None else 0.6 if trainer.power_share is not None else 0.5,
@@ -63,15 +67,19 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
         )
 
 
+def _surely(view: View, trainer: Trainer) -> bool:
+    """Whether SM activity stands in for utilization and is high: the GPU is busier than its multiprocessors."""
+    by = trainer.duty_by
+    return by is not None and by.lower_bound and view.above(trainer.sm, "alone_sm")
+
+
 def _between(view: View, trainer: Trainer) -> tuple[float | None, float | None]:
     """How busy it is, percent, and how far samples are from that: between its pauses, where there are any."""
     pauses, window_s = view.pauses(trainer), view.limit("window_s")
-    if pauses.now is not None and pauses.now.length_s >= view.limit("pause_s"):
-        return None, None
     if not _counted(view, trainer, max(window_s, KEPT * trainer.spacing_s)):
         return view.mean(trainer, "busy_percent"), None if trainer.shape is None else trainer.shape.sigma
     mean, sigma, known_s = pauses.between(window_s)
-    return (mean, sigma) if known_s >= window_s / 2 else (None, None)
+    return (mean, sigma) if known_s >= window_s / 2 else (view.mean(trainer, "busy_percent"), None)
 
 
 def _counted(view: View, trainer: Trainer, seconds: float) -> list[Pause]:
@@ -79,23 +87,29 @@ def _counted(view: View, trainer: Trainer, seconds: float) -> list[Pause]:
     return [one for one in view.pauses(trainer).lately(seconds) if one.idle_s >= view.limit("checkpoint-stall.idle_s")]
 
 
-def _paused(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
-    """What pauses cost that come back: lately, or of a longer time. One alone, as after an epoch, is no trouble."""
-    pauses, limit = view.pauses(trainer), view.limit("paused_percent")
-    found = []
-    for seconds, least in ((view.limit("often_s"), _OFTEN), (view.limit("paused_s"), _RECUR)):
+def _cost(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
+    """What pauses cost that come back: of the last minutes, or of a longer time, whichever is worse.
+
+    One alone, as after an epoch, is no trouble.
+    """
+    limit, found = view.limit("paused_percent"), []
+    for seconds, least in ((view.limit("paused_s"), _RECUR), (view.limit("often_s"), _RECUR + 1)):
         counted = _counted(view, trainer, seconds)
         if len(counted) >= least:
-            lost, of = 100 * pauses.lost(counted, seconds), ago(pauses.watched_s(seconds))
-            text = f"{len(counted)} pauses took {lost:.1f} % of the last {of} (healthy < {limit:.0f} %)"
-            found.append(Evidence(text=text, value=lost, unit="%", limit=limit))
-    return tuple(found[-1:] if all((one.value or 0.0) < limit for one in found) else found)
+            lost, of_s = _lost(view.pauses(trainer), counted, seconds)
+            text = f"{len(counted)} pauses: {100 * lost:.1f} % of GPU time lost in {ago(of_s)}"
+            text += f" (healthy < {limit:.0f} %)"
+            found.append(Evidence(text=text, value=100 * lost, unit="%", limit=limit))
+    return tuple(sorted(found, key=lambda one: -(one.value or 0.0))[:1])
 
 
-def _surely(view: View, trainer: Trainer) -> bool:
-    """Whether SM activity stands in for utilization and is high: the GPU is busier than its multiprocessors."""
-    by = trainer.duty_by
-    return by is not None and by.lower_bound and view.above(trainer.sm, "alone_sm")
+def _lost(pauses: Pauses, counted: Sequence[Pause], seconds: float) -> tuple[float, float]:
+    """The share of GPU time that these cost, and of how many seconds: of all that were seen, as long as only two show
+    how often they come, else since the first of them."""
+    if len(counted) == _RECUR:
+        return pauses.lost(counted, seconds), pauses.watched_s(seconds)
+    of_s = max(_LEAST_S, (pauses.seen_s or 0.0) - counted[0].end_s)
+    return sum(one.idle_s for one in counted[1:]) / of_s, of_s
 
 
 def _kind(view: View, trainer: Trainer) -> str | None:

@@ -16,6 +16,7 @@ from gputop.words import amount
 
 _MORE_OFTEN = "whether it writes in every second shows where somebody looks every second: gputop --interval 1"
 _TABLE = "sync-log-stall"
+_PAUSE_S = 0.9  # as long as a second, give or take a sample
 _WORKS_PERCENT = 10.0  # of a core, by a child: who sends logs to a server takes less
 
 
@@ -76,12 +77,19 @@ def sync_log_stall(view: View) -> Iterator[Finding]:
             continue
         if not view.knows(trainer, "write_chars") or (trainer.main or 0.0) < view.limit("main") * trainer.lost:
             continue
-        pauses = view.window(trainer, "busy_percent")
-        idle = 1 - (pauses.share_above(view.limit("pause_percent")) or 0.0)
-        if idle > view.limit("pauses") or waits_for_cpu(view, trainer) or shared(view, trainer):
+        if _paused(view, trainer) > view.limit("pauses") or waits_for_cpu(view, trainer) or shared(view, trainer):
             continue
         if writes(view, trainer):
             yield _stops(view, trainer)
+
+
+def _paused(view: View, trainer: Trainer) -> float:
+    """The share of time in pauses of a second and more: what is written in these is no log of each step."""
+    busy = view.window(trainer, "busy_percent")
+    idle = 1 - (busy.share_above(view.limit("pause_percent")) or 0.0)
+    seconds = min(view.limit("window_s"), trainer.phase_s)
+    long = [one.length_s for one in view.pauses(trainer).lately(seconds) if one.length_s >= _PAUSE_S]
+    return max(idle, sum(long) / max(1.0, seconds))
 
 
 def _loads_nothing(view: View, trainer: Trainer) -> bool:

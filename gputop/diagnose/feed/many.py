@@ -13,6 +13,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, shared, waits_for_network, waits_for_storage
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.model import Role
 from gputop.words import amount
 
 
@@ -38,7 +39,7 @@ def workers_oversized(view: View) -> Iterator[Finding]:
         total, cpus = sum(rank.loaders for rank in ranks), math.inf
         if total > (trainer.allowed or math.inf):
             cpus = _cpus(view, ranks) or math.inf
-        if total > _most(cpus):
+        if total > _most(cpus) and _at_work(view, ranks) > _most(cpus):
             if pinned(view.against, trainer) is not None:
                 continue  # they want more CPUs, which are idle
             yield _too_many(view, trainer, ranks, total, cpus)
@@ -50,6 +51,13 @@ def workers_oversized(view: View) -> Iterator[Finding]:
 def _most(cpus: float) -> float:
     """Loaders that these CPUs are enough for: what a quota leaves of one is room for one more."""
     return math.inf if math.isinf(cpus) else max(1, math.ceil(cpus))
+
+
+def _at_work(view: View, ranks: Sequence[Trainer]) -> int:
+    """Loaders that work now: those of a validation that are kept for the next one take no CPU meanwhile."""
+    loaders = [process for rank in ranks for process in rank.tree if process.role is Role.LOADER]
+    used = [view.mean(process, "cpu_percent") for process in loaders]
+    return sum(percent is None or percent / 100 >= view.limit("resting") for percent in used)
 
 
 def _wait(view: View, trainer: Trainer) -> bool:

@@ -57,7 +57,7 @@ def checkpoint_stall(view: View) -> Iterator[Finding]:
         found = _saves(view, pauses, long)
         if found is not None:
             yield _found(view, trainer, found)
-        elif len(long) >= view.limit("saves") and hidden(trainer) and _regular(view, long):
+        elif len(long) > view.limit("saves") and hidden(trainer) and _regular(view, long):
             view.abstain(trainer, Missing(metric="write_chars_per_s", reason="denied", unlock=view.unlock(_HIDDEN)))
 
 
