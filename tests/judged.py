@@ -129,6 +129,8 @@ def silent(said: Verdict, rule: str) -> Abstained | None:
     return next((one for one in said.abstained if one.rule == rule), None)
 
 
+# what a trainer has of a GPU whose driver tells nothing of processes
+UNTOLD = (GpuShare(uuid="G", vram_bytes=30 * 2**30),)
 HOST: dict[str, Any] = {
     "cpus_total": 16,
     "cpus_allowed": 16.0,

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from gputop.collect import mountinfo
-from gputop.collect.host.capacity import Capacity, Size
+from gputop.collect.host.capacity import Size
 from gputop.collect.host.mounts import Mounts, data_mounts
 from gputop.collect.host.nfs import nfs_counts
 from gputop.collect.kernel import Kernel
+from gputop.collect.questions import MOST, Questions
 from gputop.model import Missing
 from tests.host_tree import Server, server
 from tests.trees import write_tree
@@ -198,7 +199,7 @@ def test_a_dead_file_server_blocks_nobody_and_is_asked_once(tmp_path: Path) -> N
         return Size(1000, 400)
 
     write_tree(tmp_path, {"self/mountinfo": NFS_MOUNT})
-    mounts = Mounts(Kernel(str(tmp_path)), Capacity(ask))
+    mounts = Mounts(Kernel(str(tmp_path)), sizes=Questions(ask))
     for now_s in (0.0, 1.0):  # at first it is only not known yet
         host = mounts.read(now_s)
         assert (host.mounts[0].total_bytes, host.missing) == (None, ())
@@ -223,7 +224,7 @@ def test_a_network_mount_that_answers_is_asked_again_in_time(tmp_path: Path) -> 
         return Size(10, 5)
 
     write_tree(tmp_path, {"self/mountinfo": NFS_MOUNT})
-    mounts = Mounts(Kernel(str(tmp_path)), Capacity(ask, every_s=30))
+    mounts = Mounts(Kernel(str(tmp_path)), sizes=Questions(ask, every_s=30))
     until(lambda: mounts.read(0.0).mounts[0].total_bytes == 10)
     assert mounts.read(29.0).mounts[0].total_bytes == 10
     until(lambda: bool(mounts.read(31.0).missing))
@@ -235,12 +236,13 @@ def test_p21_without_a_thread_a_size_is_unknown_and_asked_again(monkeypatch: pyt
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    capacity = Capacity(lambda path: Size(1, 1))
+    sizes = Questions(lambda path: Size(1, 1))
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
-        found = capacity.size("/a", 0.0)
-    assert isinstance(found, BlockingIOError)
-    until(lambda: capacity.size("/a", 31.0) == Size(1, 1))
+        sizes.ask(["/a"], 0.0)
+    assert isinstance(sizes.answer("/a", 0.0), BlockingIOError)
+    sizes.ask(["/a"], 31.0)
+    until(lambda: sizes.answer("/a", 31.0) == Size(1, 1))
 
 
 def test_a_mount_that_is_gone_is_forgotten() -> None:
@@ -250,13 +252,30 @@ def test_a_mount_that_is_gone_is_forgotten() -> None:
         asked.append(path)
         return Size(1, 1)
 
-    capacity = Capacity(ask)
-    until(lambda: capacity.size("/a", 0.0) is not None)
-    capacity.keep(frozenset({"/a"}))
-    assert (capacity.size("/a", 1.0), len(asked)) == (Size(1, 1), 1)
-    capacity.keep(frozenset())
-    until(lambda: capacity.size("/a", 1.0) is not None)
-    assert len(asked) == 2
+    sizes = Questions(ask)
+    for kept, times in ((["/a"], 1), ([], 1), (["/a"], 2)):
+        sizes.ask(["/a"], 0.0)
+        until(lambda: sizes.answer("/a", 0.0) is not None)
+        assert len(asked) == times
+        sizes.keep(kept)
+
+
+def test_never_more_questions_wait_than_there_may_be_threads() -> None:
+    answers, asked = threading.Event(), []
+
+    def ask(path: str) -> Size:
+        asked.append(path)
+        answers.wait(30)
+        return Size(1, 1)
+
+    sizes, paths = Questions(ask), [f"/net/{number}" for number in range(2 * MOST)]
+    for now_s in (0.0, 100.0, 200.0):
+        sizes.ask(paths, now_s)
+    assert len(asked) == MOST
+    assert [path for path, _ in sizes.hang(200.0)] == paths[:MOST]
+    assert all(isinstance(sizes.answer(path, 200.0), TimeoutError) for path in paths)
+    answers.set()
+    until(lambda: not sizes.hang(200.0))
 
 
 def test_our_own_root_has_the_size_statvfs_says() -> None:

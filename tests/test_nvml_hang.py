@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.fakenvml import Fake
 from tests.nvml_child import Child, Seen
+from tests.test_nvml_faults import pci
 
 pytestmark = pytest.mark.waits
 
@@ -91,6 +94,21 @@ def test_n09_a_second_hang_ages_all_and_starts_no_third_thread(fake: Fake, child
     seen = child.until(lambda seen: fresh(seen, 0, 3))
     assert lanes(seen) == 2
     assert child.stop() < 1
+
+
+def test_n09_p37_a_file_about_a_gpu_that_never_answers_costs_that_gpu(fake: Fake, tmp_path: Path) -> None:
+    fake.set("gpus", 2)
+    pci(tmp_path, 0x1B, status="active", control="auto")
+    with Child(fake, sys_root=str(tmp_path), **BRISK) as child:
+        child.start()
+        child.until(lambda seen: len(seen.gpus) == 2 and fresh(seen, 0, 1))
+        status = tmp_path / "bus/pci/devices/0000:1b:00.0/power/runtime_status"
+        status.unlink()
+        os.mkfifo(status)
+        seen = child.until(hung(2.5, 0))
+        assert fresh(seen, 1)
+        assert lanes(seen) == 2
+        assert child.stop() < 1
 
 
 def test_n09_hangs_at_the_start(fake: Fake, child: Child) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +97,22 @@ def test_n30_without_events_nothing_is_lost_and_nothing_spins(fake: Fake, child:
     seen = child.until(lambda seen: seen.gpus and seen.gpu(0)["tensor_percent"])
     assert not seen.notes
     assert fake.counts()[broken] <= 2
+
+
+def test_instances_are_measured_by_their_units_without_being_asked(fake: Fake) -> None:
+    """Nothing else tells how busy an instance is; whole cards are left alone until somebody wants it."""
+    fake.update({"gpus": 2, "gpu.1.mig_mode": 1, "gpu.1.mig_count": 2})
+    with Child(fake, gpm="auto", proc_root="/nowhere") as child:
+        seen = child.sweep(3)
+        assert seen.gpu("1:0")["sm_active_percent"] is not None
+        assert seen.gpu(0)["sm_active_percent"] is None
+
+
+def test_instances_are_left_alone_beside_dcgm(fake: Fake, tmp_path: Path) -> None:
+    fake.update({"gpus": 2, "gpu.1.mig_mode": 1, "gpu.1.mig_count": 2})
+    (tmp_path / "77").mkdir()
+    (tmp_path / "77" / "comm").write_text("nv-hostengine\n")
+    with Child(fake, gpm="auto", proc_root=str(tmp_path)) as child:
+        seen = child.sweep(3)
+        assert seen.gpu("1:0")["sm_active_percent"] is None
+        assert set(seen.notes) == {"dcgm"}

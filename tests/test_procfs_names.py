@@ -12,7 +12,7 @@ import pytest
 from gputop.collect.jobs.groups import jobs
 from gputop.collect.processes import facts
 from gputop.collect.processes.cgroup import place
-from gputop.collect.processes.names import Wanted
+from gputop.collect.processes.names import MOST_STUCK, Wanted
 from gputop.model import Identity, Missing, Role
 from tests import hostile
 from tests.fakeproc import FakeProc, named, proc, until
@@ -147,13 +147,52 @@ def test_p08_a_command_line_that_never_comes(proc: FakeProc) -> None:
     assert Missing(metric="command", reason="lost") not in process.missing
 
 
-def test_p08_two_that_hang_stop_the_names_and_nothing_else(proc: FakeProc) -> None:
-    pids = (42, 43, 44)
+def test_p08_ranks_that_hang_together_do_not_stop_the_names(proc: FakeProc) -> None:
+    ranks = range(42, 46)
+    for pid in ranks:
+        proc.add(pid)
+        proc.more(pid)
+        os.mkfifo(proc.proc / f"{pid}/cmdline")
+    proc.look(*ranks)
+    for pid in ranks:
+        until(lambda pid=pid: (ask := proc.names._active.ask) is not None and ask.subject.pid in ranks)
+        proc.look(*ranks, after_s=3.0)
+    proc.add(50)
+    proc.more(50)
+    proc.write("50/cmdline", b"healthy\0")
+    assert named(proc, 50, lambda process: process.command, *ranks, 50).command == ("healthy",)
+    assert [place for place, _ in proc.names.hangs()] == [f"{proc.proc}/{pid}/cmdline" for pid in ranks]
+    for pid in ranks:
+        with open(proc.proc / f"{pid}/cmdline", "wb") as pipe:
+            pipe.write(b"late\0")
+    named(proc, 45, lambda process: process.command == ("late",), *ranks)
+    until(lambda: not proc.names.hangs())
+
+
+def test_p08_what_was_measured_is_unknown_once_its_file_hangs(proc: FakeProc) -> None:
+    proc.add(42)
+    proc.more(42)
+    proc.write("42/cmdline", b"train\0")
+    proc.write("42/smaps_rollup", "Rss: 9 kB\nPss:    4 kB\n")
+    named(proc, 42, lambda process: process.pss_bytes == 4096, 42, sight=42)
+    (proc.proc / "42/smaps_rollup").unlink()
+    os.mkfifo(proc.proc / "42/smaps_rollup")
+    until(lambda: bool(proc.look(42, after_s=40.0, sight=42)) and bool(proc.names.hangs()))
+    process = named(proc, 42, lambda process: process.pss_bytes is None, 42, sight=42)
+    assert Missing(metric="pss_bytes", reason="lost") in process.missing
+    assert process.command == ("train",)
+    with open(proc.proc / "42/smaps_rollup", "wb") as pipe:
+        pipe.write(b"Rss: 9 kB\nPss:    8 kB\n")
+    named(proc, 42, lambda process: process.pss_bytes == 8192, 42, sight=42)
+
+
+def test_p08_when_too_many_hang_the_names_stop_and_nothing_else(proc: FakeProc) -> None:
+    pids = tuple(range(42, 43 + MOST_STUCK))
     for pid in pids:
         proc.add(pid)
         proc.more(pid)
         os.mkfifo(proc.proc / f"{pid}/cmdline")
-    for _ in range(6):
+    for _ in range(2 * MOST_STUCK):
         table = proc.look(*pids, after_s=3.0)
         until(lambda: proc.names._active.ask is not None)
     assert {process.pid: process.cpu_percent for process in table.processes} == dict.fromkeys((1, *pids), 0.0) | {

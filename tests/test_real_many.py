@@ -62,7 +62,7 @@ def test_p19_ten_thousand_processes(watch: Watch, crowd: int) -> None:
         assert count < 1000 * after_s * 1.2 + 1000, "with all of them on screen, a thousand sleepers a second"
     last = tables[-1]
     assert last.count >= SLEEPERS
-    assert len(last.processes) == last.count
+    assert SLEEPERS <= len(last.processes) <= last.count, "some others end between the list and their turn"
     trainer = next(process for process in last.processes if process.pid == crowd)
     assert (trainer.threads, trainer.read_bytes_per_s) == (8, 0.0)
     before = {process.identity: process for process in tables[-2].processes}

@@ -283,4 +283,4 @@ def test_mig_visibility_names_the_rules_that_are_silent() -> None:
     untold = (Missing(metric="busy_percent", reason="unsupported"),)
     told = found(hours(cut(missing=untold), 2), "mig-visibility")
     assert told is not None
-    assert told.evidence[1].text == "the driver does not tell how busy 0:0 are: clocks-low, pcie-degraded cannot judge"
+    assert told.evidence[1].text == "the driver does not tell how busy 0:0 are: clocks-low cannot judge"

@@ -10,7 +10,8 @@ import pytest
 from gputop.model import Fact, GpuShare, Identity
 from tests.judged import Machine, after, found, refused, silent
 
-NO_UNITS = refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent")
+UNITS = ("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent")
+NO_UNITS = refused(*UNITS)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,7 @@ def test_what_launches_fewer_kernels_depends_on_the_framework(
 @pytest.mark.parametrize(
     "machine",
     [
-        launching(**refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent", "power_watts")),
+        launching(**refused(*UNITS, "power_watts", "memory_busy_percent")),
         launching(trainer=refused("read_chars_per_s")),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Frame, Missing, Mount, Pressure
-from tests.judged import LIMITS, Machine, after, found, judged, refused, silent
+from tests.judged import LIMITS, UNTOLD, Machine, after, found, judged, refused, silent
 
 WAITING = {"busy_percent": 40.0}
 DENIED = (Missing(metric="blocked_percent", reason="denied", unlock="sudo gputop"),)
@@ -88,7 +88,8 @@ def test_starved_cpu_saturated_says_what_could_be_won() -> None:
 def test_they_abstain_where_the_gpu_does_not_say_how_busy_it_is(rule: str) -> None:
     unknown = {"busy_percent": None, "missing": (Missing(metric="busy_percent", reason="unsupported"),)}
     machine = Machine(gpu=dict(WAITING), loader={"cpu_percent": 97.0}, loaders=0 if rule == "loader-in-main" else 2)
-    machine.gpu["busy_percent"] = lambda t: 40.0 if t < 70 else None
+    machine.gpu |= {"busy_percent": lambda t: 40.0 if t < 70 else None, "sm_active_percent": None}
+    machine.trainer["gpus"] = UNTOLD
     machine.gpu["missing"] = lambda t: () if t < 70 else unknown["missing"]
     said = machine.verdict(160)
     assert (one := silent(said, rule)) is not None

@@ -10,7 +10,7 @@ import pytest
 from gputop.diagnose.feed.respawn import Restarts
 from gputop.model import Frame, GpuShare, Identity, Missing, Pressure
 from gputop.told import POSSIBLE
-from tests.judged import Machine, after, found, judged, silent
+from tests.judged import UNTOLD, Machine, after, found, judged, silent
 from tests.test_rules_feed import alone, changed, few
 
 WAITING = {"busy_percent": 40.0}
@@ -94,9 +94,10 @@ def test_a_team_that_is_still_growing_is_known_when_it_is_whole() -> None:
 def test_worker_respawn_abstains_where_the_gpu_does_not_say_how_busy_it_is() -> None:
     hidden = {
         "busy_percent": lambda t: 97.0 if t < 70 else None,
+        "sm_active_percent": None,
         "missing": (Missing(metric="busy_percent", reason="unsupported"),),
     }
-    assert silent(restarting(20, 2, gpu=hidden).verdict(130), "worker-respawn")
+    assert silent(restarting(20, 2, gpu=hidden, trainer={"gpus": UNTOLD}).verdict(130), "worker-respawn")
 
 
 def unexplained(**changes: dict[str, Any]) -> Machine:

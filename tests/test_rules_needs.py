@@ -23,6 +23,7 @@ from tests.score.truths import BESIDE, EXPECTED
 from tests.taken import declared, without
 
 UNITS = ("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent")
+STAND_INS = {"busy_percent": ("graphics_active_percent", "sm_active_percent")}  # taken with what they stand in for
 SIGNS = ("io_pressure", "io_wait_percent", "read_bytes_per_s", "disks")  # all but one of what speaks for storage
 
 
@@ -100,7 +101,7 @@ def test_with_all_signals_it_finds_something(rule: str) -> None:
 @pytest.mark.parametrize(("rule", "need"), NEEDS, scope="module")
 def test_without_a_signal_that_it_needs_it_finds_nothing_and_says_why(rule: str, need: str) -> None:
     taken = need.split(" or ")
-    said = said_of(rule, STAGES[rule], *taken)
+    said = said_of(rule, STAGES[rule], *taken, *STAND_INS.get(need, ()))
     assert not said.found
     assert said.lacked & set(taken)
 
@@ -113,7 +114,14 @@ def test_of_signals_of_which_either_will_do_one_is_enough(rule: str, need: str) 
 
 @pytest.mark.parametrize(("rule", "want"), WANTS)
 def test_without_a_signal_that_a_part_of_it_takes_it_says_so(rule: str, want: str) -> None:
-    assert want in said_of(rule, PARTLY.get((rule, want), STAGES[rule]), want).lacked
+    stage = PARTLY.get((rule, want), STAGES[rule])
+    assert want in said_of(rule, stage, want, *STAND_INS.get(want, ())).lacked
+
+
+@pytest.mark.parametrize("rule", [rule for rule, need in NEEDS if need == "busy_percent" and rule != "gpu-shared"])
+def test_without_utilization_it_finds_the_same_by_what_stands_in(rule: str) -> None:
+    """gpu-shared is about single processes, of which nothing stands in."""
+    assert said_of(rule, STAGES[rule], "busy_percent").found
 
 
 def test_no_other_stage_is_set_than_for_what_is_declared() -> None:

@@ -204,7 +204,7 @@ def test_a_rank_that_waits_for_a_cpu_is_given_cpus_of_its_own() -> None:
 
 
 def test_straggler_abstains_where_a_gpu_does_not_tell() -> None:
-    hidden = of({1: refused("busy_percent")})
+    hidden = of({1: refused("busy_percent", "sm_active_percent")})
     assert silent(after(team(hidden, ranks=3), 40), "straggler") is not None
 
 

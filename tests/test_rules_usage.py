@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Frame, Gpu, GpuShare, Job, Missing
-from tests.judged import Machine, after, found, judged, silent
+from tests.judged import UNTOLD, Machine, after, found, judged, silent
 
 QUIET: dict[str, Any] = {"busy_percent": 0.0, "power_watts": 70.0, "sm_active_percent": 0.0, "tensor_percent": 0.0}
 
@@ -72,7 +72,8 @@ MUTE = (Missing(metric="busy_percent", reason="unsupported"),)
 
 def test_gpu_idle_cpu_busy_abstains_where_the_gpu_no_longer_tells() -> None:
     machine = elsewhere()
-    machine.gpu = {"busy_percent": lambda t: 97.0 if t < 80 else None, "missing": MUTE}
+    machine.gpu = {"busy_percent": lambda t: 97.0 if t < 80 else None, "sm_active_percent": None, "missing": MUTE}
+    machine.trainer["gpus"] = UNTOLD
     assert silent(machine.verdict(110), "gpu-idle-cpu-busy") is not None
 
 
@@ -170,7 +171,8 @@ def test_gpu_unused_in_job_abstains_on_instances() -> None:
 
     def frame(t: float) -> Frame:
         one = job(t)
-        return replace(one, gpus=tuple(replace(gpu, busy_percent=None, missing=MUTE) for gpu in one.gpus))
+        mute = {"busy_percent": None, "sm_active_percent": None, "missing": MUTE}
+        return replace(one, gpus=tuple(replace(gpu, **mute) for gpu in one.gpus))
 
     assert silent(after(frame, 5), "gpu-unused-in-job") is not None
 
@@ -229,7 +231,8 @@ def test_slow_start_is_over_with_the_first_work() -> None:
 
 def test_slow_start_abstains_on_a_gpu_that_does_not_tell() -> None:
     machine = begins()
-    machine.gpu = QUIET | {"busy_percent": None, "missing": MUTE}
+    machine.gpu = QUIET | {"busy_percent": None, "sm_active_percent": None, "missing": MUTE}
+    machine.trainer["gpus"] = UNTOLD
     said = machine.verdict(120)
     assert silent(said, "slow-start") is not None
     assert found(said, "slow-start") is None

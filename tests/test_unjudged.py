@@ -19,6 +19,8 @@ from tests.judged import Machine, after, refused
 Frames = Callable[[float], Frame]
 SHARE = GpuShare(uuid="G", busy_percent=None, vram_bytes=2**30)
 MUTE = Missing(metric="busy_percent", reason="unsupported", unlock="an instance tells nothing")
+ALONE = {"gpus": (SHARE,)}
+DARK = {"busy_percent": None, "sm_active_percent": None, "missing": (MUTE,)}
 
 
 def seen(*processes: Process, **gpu: Any) -> Frames:
@@ -49,7 +51,7 @@ def young(age_s: float) -> Frames:
         (seen(busy_percent=40.0), "the driver names no process on it"),
         (seen(busy_percent=40.0, missing=(Missing(metric="processes", reason="denied", unlock="ask"),)), "ask"),
         (young(-60.0), "its job has been on it for 58s: it is judged from 1m 30s on"),
-        (Machine(gpu={"busy_percent": None, "missing": (MUTE,)}).frame, "an instance tells nothing"),
+        (Machine(gpu=DARK, trainer=ALONE).frame, "an instance tells nothing"),
     ],
 )
 def test_a_gpu_in_use_that_nobody_can_judge_is_not_called_healthy(frame: Frames, why: str) -> None:

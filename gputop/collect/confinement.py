@@ -38,11 +38,11 @@ class Confinement:
     def read(self, now_s: float) -> Cgroup:
         """The limits as of the last 30 s, parts of the memory and pressure as of the last 5 s, the rest now."""
         if now_s - self._limits_s >= LIMITS_EVERY_S:
-            self._limits_s = now_s
             self._find()
+            self._limits_s = now_s  # last: who is interrupted by a file that hangs knows nothing
         if self._charged and now_s - self._parts_s >= PARTS_EVERY_S:
-            self._parts_s = now_s
             self._parts = {**self._memory_parts(self._charged, now_s), **self._pressures(self._charged, now_s)}
+            self._parts_s = now_s
         quota = smallest(self._quotas)
         return Cgroup(
             path=self._path,

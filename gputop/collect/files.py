@@ -7,6 +7,7 @@ import os
 import resource
 from typing import Literal
 
+from gputop.collect.gate import Gate
 from gputop.model import Reason
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC
@@ -22,6 +23,7 @@ _REASONS: dict[int | None, Reason | Literal["gone"]] = {
     errno.ENOSYS: "unsupported",
     errno.EINVAL: "unsupported",
     errno.ENODEV: "unsupported",
+    errno.ETIMEDOUT: "stale",
 }
 
 
@@ -67,7 +69,8 @@ class Shelf:
     MOST = 2048
     OTHERS = 256  # descriptors left to everything else
 
-    def __init__(self, root: str = "/proc") -> None:
+    def __init__(self, root: str = "/proc", gate: Gate | None = None) -> None:
+        self.gate = gate or Gate()  # through which all of them are read
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.room = 0 if root != "/proc" else max(0, min(self.MOST, (soft - self.OTHERS) // 2))
 
@@ -83,6 +86,9 @@ class Kept:
 
     def read(self, size: int = 4096) -> bytes:
         """What one read gives, at most `size` bytes; OSError as the kernel gave it."""
+        return self._shelf.gate.ask(self._path, self._read, size)
+
+    def _read(self, size: int) -> bytes:
         if self._fd >= 0:
             return os.pread(self._fd, size, 0)
         fd = os.open(self._path, _FLAGS)

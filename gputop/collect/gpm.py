@@ -178,7 +178,10 @@ def release(card: Card) -> None:
 
 
 class Switch:
-    """Whether GPM is read: on, off, or auto, which is when somebody wants it and no DCGM measures on this host."""
+    """Whether GPM is read: on, off, or auto.
+
+    Auto is where it is wanted, or a MIG instance has no other figure of its use, and no DCGM measures on this host.
+    """
 
     def __init__(self, mode: str, proc_root: str) -> None:
         self.mode = mode
@@ -186,15 +189,19 @@ class Switch:
         self.note: Note | None = None
         self._proc_root = proc_root
         self._looked_at: int | None = None
+        self._needed_at: int | None = None  # the last tick at which a GPU had no other source
 
-    def no(self, tick: int) -> No | None:
-        """Why it is not read now; None if it is."""
-        if self.mode == "auto" and self.wanted:
+    def no(self, tick: int, *, only_source: bool = False) -> No | None:
+        """Why it is not read now; None if it is. `only_source`: nothing else tells how busy this GPU is."""
+        if only_source:
+            self._needed_at = tick
+        if self.mode == "auto" and (self.wanted or only_source):
             if self._looked_at is None or tick - self._looked_at >= _LOOK_EVERY:
                 self._looked_at = tick
                 self.note = self._conflict()
             return _OFF if self.note else None
-        self.note, self._looked_at = None, None
+        if self._needed_at is None or tick - self._needed_at > 1:
+            self.note, self._looked_at = None, None
         return None if self.mode == "on" else _OFF
 
     def _conflict(self) -> Note | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gputop.collect import mountinfo
+from gputop.collect.gate import NoAnswer
 from gputop.collect.kernel import Kernel
 from gputop.safe.text import decode
 
@@ -176,6 +177,8 @@ class Cgroups:
     def _table(self, name: str) -> dict[str, int]:
         try:
             lines = self._kernel.sys(name).decode("ascii", "replace").splitlines()
+        except NoAnswer:
+            raise
         except OSError:
             return {}
         return {key: int(value) for key, _, value in (line.partition(" ") for line in lines) if value.isdecimal()}

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 from gputop.collect.files import slurp_all, why
+from gputop.collect.gate import NoAnswer
 from gputop.declare import record
 from gputop.model import Reason
 from gputop.safe.text import decode
@@ -36,6 +37,7 @@ class Kernel:
     sys_root: str = "/sys"
     shm: str = "/dev/shm"
     read: Read = read_file
+    listed: Callable[[str], list[str]] = os.listdir
 
     def proc(self, name: str) -> bytes:
         """A file of /proc; OSError where there is none."""
@@ -49,6 +51,8 @@ class Kernel:
         """The clean text of a small file of /sys; None where it has none."""
         try:
             return decode(self.sys(name).strip(), 256) or None
+        except NoAnswer:
+            raise
         except OSError:
             return None
 
@@ -56,20 +60,21 @@ class Kernel:
         """The number a small file of /sys holds; None where it holds none, or is not there."""
         try:
             return int(self.sys(name))
+        except NoAnswer:
+            raise
         except (OSError, ValueError):
             return None
 
     def names(self, name: str) -> tuple[str, ...]:
         """What a folder of /sys holds, sorted; nothing where it is not there."""
-        return _names(f"{self.sys_root}/{name}")
+        return self._names(f"{self.sys_root}/{name}")
 
     def proc_names(self, name: str) -> tuple[str, ...]:
         """The same of a folder of /proc."""
-        return _names(f"{self.proc_root}/{name}")
+        return self._names(f"{self.proc_root}/{name}")
 
-
-def _names(folder: str) -> tuple[str, ...]:
-    try:
-        return tuple(sorted(os.listdir(folder)))
-    except OSError:
-        return ()
+    def _names(self, folder: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(self.listed(folder)))
+        except OSError:
+            return ()

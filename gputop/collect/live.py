@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING
 
+from gputop import units
 from gputop.collect.gpus import GpuLane
 from gputop.collect.host.reader import HostReader
 from gputop.collect.jobs.memory import Jobs
-from gputop.collect.lane import Lane, pause
+from gputop.collect.lane import pause
+from gputop.collect.processes.lane import ProcessLane
 from gputop.collect.processes.names import Names
 from gputop.collect.processes.reader import ProcessReader, ProcessTable, with_shares
-from gputop.model import Detail, Frame, Host, Identity, Missing, Note
+from gputop.model import Detail, Frame, Identity, Missing, Note
 from gputop.safe.text import clean
 from gputop.source import EVERYTHING, Interest, Wish
 
@@ -29,6 +31,7 @@ FIRST_PATIENCE_S = 1.0  # a first frame without processes would be a lie that la
 DRIVER_PATIENCE_S = (
     0.4  # who is on a GPU is followed, and named, from the first look on; a hung driver is not waited for
 )
+MOST_NAMED = 3  # of what does not answer, in one line
 NAMES_PATIENCE_S = 0.5  # on a busy machine the names come later than the second look, and jobs are told by them
 
 
@@ -45,16 +48,20 @@ class Live:
         nvml: bool = True,
         gpm: str = "auto",
         driver_patience_s: float = DRIVER_PATIENCE_S,
+        proc: str = "/proc",
+        sys: str = "/sys",
+        clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.process_time,
     ) -> None:
         self.interval_s = interval_s
         self._driver_patience_s = driver_patience_s
         self.interest = Interest()
         self._gpus = GpuLane(interval_s, gpm, nvml)
-        self._names = Names()
-        self._reader = ProcessReader(names=self._names)
-        self._processes = Lane("processes", self._read_processes, ProcessTable.EMPTY)
-        self._machine = HostReader()
-        self._host = Lane("host", self._machine.read, Host())
+        self._clock, self._cpu_clock = clock, cpu_clock  # of what this program costs
+        self._names = Names(proc)
+        self._reader = ProcessReader(proc, names=self._names, sys=sys)
+        self._processes = ProcessLane(self._reader, self._read_processes)
+        self._host = HostReader(proc, sys)
         self._jobs = Jobs()
         self._spent: tuple[float, float] | None = None  # at the last frame: the time, and CPU time so far
         self._hostname = clean(os.uname().nodename)
@@ -74,11 +81,9 @@ class Live:
 
     def frames(self, stop: Event) -> Iterator[Frame]:
         """A frame every `interval_s`, never late for a lane that hangs; after a suspend one gap, no catching up."""
-        lanes = (self._processes, self._host)
         self._gpus.start()
         self._names.start()
-        for lane in lanes:
-            lane.start()
+        self._processes.start()
         # a screen shows a GPU that starts later; who waits longer for the driver wants every one of them
         whole = self._driver_patience_s > DRIVER_PATIENCE_S
         self._gpus.settled(time.monotonic() + self._driver_patience_s, whole=whole)
@@ -94,7 +99,7 @@ class Live:
             self._look()
             yield self._compose(now_s, late_s)
             due_s = max(due_s + self.interval_s, time.monotonic() - self.interval_s)
-        for stopped in (*lanes, self._gpus, self._names):
+        for stopped in (self._processes, self._host, self._gpus, self._names):
             stopped.stop()
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
@@ -106,7 +111,7 @@ class Live:
         # late: nobody looks into a process before the first frame
         from gputop.collect.details.inspector import Inspector
 
-        return Inspector(lambda: self._processes.latest.processes)
+        return Inspector(lambda: self._processes.latest().processes)
 
     def _read_processes(self) -> ProcessTable:
         return self._reader.read(self._gpus.latest().shares, self.interest)
@@ -117,13 +122,13 @@ class Live:
         self._gpus.interval_s = self.interval_s
         self._gpus.want_gpm(self.interest.activity)
         self._processes.nudge()
-        self._host.nudge()
-        self._processes.settled(until_s)
+        self._host.ask()
         self._host.settled(until_s)
+        self._processes.settled(until_s)
 
     def _compose(self, now_s: float, late_s: float) -> Frame:
-        driver, hosted = self._gpus.latest(now_s), self._host.latest
-        table = with_shares(self._processes.latest, driver.shares, driver.taken_s)
+        driver, hosted = self._gpus.latest(now_s), self._host.latest()
+        table = with_shares(self._processes.latest(), driver.shares, driver.taken_s)
         processes, found = self._jobs.of(table.processes, tuple(gpu.uuid for gpu in driver.gpus))
         return Frame(
             wall_s=time.time(),
@@ -139,7 +144,7 @@ class Live:
             processes=processes,
             jobs=found,
             cgroups=table.cgroups,
-            notes=(*driver.notes, *table.notes, *self._broken()),
+            notes=(*driver.notes, *self._broken(), *table.notes),
             viewer_uid=os.geteuid(),
             late_s=late_s,
             cost_percent=self._cost_percent(),
@@ -148,12 +153,26 @@ class Live:
 
     def _cost_percent(self) -> float | None:
         """CPU time of this program since the last frame, of one core; the first has none to begin with."""
-        before, self._spent = self._spent, (time.monotonic(), time.process_time())
+        before, self._spent = self._spent, (self._clock(), self._cpu_clock())
         return 100 * (self._spent[1] - before[1]) / (self._spent[0] - before[0]) if before else None
 
     def _broken(self) -> Iterator[Note]:
-        host = self._host.error or self._machine.broken
-        for lane, problem in ((self._processes, self._processes.error), (self._host, host)):
+        for name, problem in (("processes", self._processes.error), ("host", self._host.broken)):
             if problem:
-                text = f"{lane.name} could not be read: {clean(problem)}"
-                yield Note(subject="monitor", key=f"{lane.name}-failed", text=text)
+                text = f"{name} could not be read: {clean(problem)}"
+                yield Note(subject="monitor", key=f"{name}-failed", text=text)
+        if hangs := [*self._host.hangs(), *self._processes.hangs(), *self._names.hangs()]:
+            yield hanging(hangs)
+
+
+def hanging(hangs: Sequence[tuple[str, float]]) -> Note:
+    """Files and mounts that do not answer, and for how long."""
+    longest = sorted(hangs, key=lambda hang: -hang[1])
+    named = ", ".join(f"{place} ({units.ago(seconds)})" for place, seconds in longest[:MOST_NAMED])
+    more = f" and {len(hangs) - MOST_NAMED} more" if len(hangs) > MOST_NAMED else ""
+    return Note(
+        subject="host",
+        key="not-answering",
+        text=f"Not answering: {named}{more}",
+        help=("Metrics that are read from there are unknown (·) until it answers. All others are current.",),
+    )

@@ -52,6 +52,7 @@ class Engine:
     def forget(self) -> None:
         """Begin anew: what comes next is of another time."""
         self._remembered, self._steady = Remembered(), Steady(self._window_s, self._crit_s)
+        self._seen: tuple[Frame, Frame] | None = None  # the newest frame as it came, and as rules see it
         self._judged_s: float | None = None
         self._pace_s = EVERY_S  # between the last two looks
         self._classed_s = -_CLASSES_EVERY_S
@@ -59,7 +60,13 @@ class Engine:
 
     def remember(self, frame: Frame, history: History) -> None:
         """Take in a frame that the history has just taken in; cheap, and needed of every frame."""
-        self._remembered.add(frame, history)
+        self._remembered.add(self._as_seen(frame), history)
+
+    def _as_seen(self, frame: Frame) -> Frame:
+        """The frame with what stands in for metrics that a GPU does not have."""
+        if self._seen is None or self._seen[0] is not frame:
+            self._seen = frame, self._remembered.substitutes.fill(frame)
+        return self._seen[1]
 
     def leaving(self, rule: str) -> tuple[float, dict[str, tuple[float, float]]]:
         """For how long a finding must not hold to leave; by name the limits it is held against, and for leaving."""
@@ -78,15 +85,16 @@ class Engine:
         since_s = self._pace_s if self._judged_s is None else frame.mono_s - self._judged_s
         if self._judged_s is not None and since_s < every_s - _SLACK_S:
             return self._verdict
-        self._judged_s = frame.mono_s
+        self._judged_s, frame = frame.mono_s, self._as_seen(frame)
         self._remembered.describe(frame.mono_s, since_s)
         stands_for_s = min(since_s, max(_LONGEST_S, _UNEVEN * self._pace_s))
         self._pace_s = since_s
         view = View(frame, history, self._remembered, self._tables, stands_for_s)
         on_screen = self._steady.shown()
         found: list[tuple[Finding, float]] = []
-        for rule in _every_rule():
-            view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()), view.evaluating if rule.of_phase else ())
+        for rule in sorted(_every_rule(), key=lambda rule: not rule.first):
+            but = view.evaluating if rule.of_phase else ()
+            view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()), needs=rule.needs, but=but)
             on_s, _ = self._tables[rule.id]["on_s"]
             try:
                 found += [(self._surer(rule, finding, frame), on_s) for finding in rule.judge(view)]

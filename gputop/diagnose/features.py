@@ -89,7 +89,7 @@ def trainer(
         team=team,
         switches=switches / own if switches is not None and own else None,
         **_of_tree(sums),
-        **_of_gpus(past, at_work, [means(gpu.uuid, seconds, WINDOW_S) for gpu in at_work]),
+        **_of_gpus(past, at_work, lambda uuid: means(uuid, seconds, WINDOW_S)),
     )
 
 
@@ -126,11 +126,14 @@ def _of_tree(sums: Means) -> dict[str, Any]:
     return {name: sums.get(metric) for name, metric in _TREE_MEANS.items()}
 
 
-def _of_gpus(past: Remembered, gpus: Sequence[Gpu], cards: Sequence[Means]) -> dict[str, Any]:
-    """Means over GPUs; `cards` are those of each."""
-    values = {
+def _of_gpus(past: Remembered, gpus: Sequence[Gpu], of: Callable[[str], Means]) -> dict[str, Any]:
+    """Means over GPUs; `of` gives those of one by its uuid."""
+    cards = [of(gpu.uuid) for gpu in gpus]
+    instead = past.substitutes.of
+    values: dict[str, Any] = {
+        "duty_by": next((instead[gpu.uuid] for gpu in gpus if gpu.uuid in instead), None),
         "power_share": _mean([_power_share(past, gpu, means) for gpu, means in zip(gpus, cards, strict=True)]),
-        "clock_share": _mean([_clock_share(gpu, means) for gpu, means in zip(gpus, cards, strict=True)]),
+        "clock_share": _mean([_clock_share(past, gpu, of) for gpu in gpus]),
     }
     for name, metric, unit in _GPU_MEANS:
         mean = _mean([card.get(metric) for card in cards])
@@ -163,6 +166,8 @@ def _power_share(past: Remembered, gpu: Gpu, means: Means) -> float | None:
     return (watts - idle) / (gpu.power_limit_watts - idle)
 
 
-def _clock_share(gpu: Gpu, means: Means) -> float | None:
-    clock = means.get("sm_clock_mhz")
-    return clock / gpu.sm_clock_max_mhz if clock is not None and gpu.sm_clock_max_mhz else None
+def _clock_share(past: Remembered, gpu: Gpu, of: Callable[[str], Means]) -> float | None:
+    clock, highest = of(gpu.uuid).get("sm_clock_mhz"), gpu.sm_clock_max_mhz
+    if clock is None and gpu.parent_uuid in past.highest_mhz:  # a MIG instance runs at the clock of its card
+        clock, highest = of(gpu.parent_uuid).get("sm_clock_mhz"), past.highest_mhz[gpu.parent_uuid]
+    return clock / highest if clock is not None and highest else None

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from gputop.diagnose.subjects import Subjects, Thing
+from gputop.diagnose.substitutes import Substitute
 from gputop.diagnose.sums import KEPT_S
 from gputop.diagnose.trainer import Trainer
 from gputop.history import COARSE_S, FINE_S, FINE_SLOTS, Key, Window
@@ -70,7 +71,7 @@ class Numbers(Subjects):
         history.
         """
         about, known_s, _ = self._about(thing, seconds, whole)
-        return self.history.window(about, metric, known_s)
+        return self.history.window(about, self._kept(thing, metric), known_s)
 
     def mean(
         self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False
@@ -80,7 +81,7 @@ class Numbers(Subjects):
         means = self._known.get(asked)
         if means is None:
             if known_s > KEPT_S or about not in self._remembered.sums:
-                return self.history.mean(about, metric, known_s, wanted_s / 2)
+                return self.history.mean(about, self._kept(thing, metric), known_s, wanted_s / 2)
             means = self._means(*asked)
         return means.get(metric)
 
@@ -96,7 +97,23 @@ class Numbers(Subjects):
         """
         count = round(seconds / COARSE_S)
         reach_s = max(seconds, FINE_S * FINE_SLOTS) + COARSE_S  # no shorter, or the history would look at seconds
-        return self.history.values(self._key(thing), metric, reach_s, COARSE_S)[-count - 1 : -1]
+        return self.history.values(self._key(thing), self._kept(thing, metric), reach_s, COARSE_S)[-count - 1 : -1]
+
+    def substitute(self, thing: Thing | str) -> Substitute | None:
+        """What stands in for the utilization of a GPU, or of the GPUs of a trainer or job; None where that is known."""
+        if not self._remembered.substitutes.of:
+            return None
+        if type(thing) is Gpu:
+            return self._remembered.substitutes.of.get(thing.uuid)
+        trainers = (thing,) if type(thing) is Trainer else self.ranks(thing) if type(thing) is Job else ()
+        return next((one.duty_by for one in trainers if one.duty_by), None)
+
+    def _kept(self, thing: Thing | str, metric: str) -> str:
+        """The metric of the history that holds this one: of utilization its substitute where a GPU has one."""
+        if metric != "busy_percent" or type(thing) is not Gpu:
+            return metric
+        substitute = self._remembered.substitutes.of.get(thing.uuid)
+        return substitute.metric if substitute else metric
 
     def _key(self, thing: Thing | str) -> Key:
         return _KEYS[type(thing)](thing)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from gputop.diagnose.card import LEAST_S, Card
 from gputop.diagnose.pauses import Pauses, pieces
+from gputop.diagnose.substitutes import Substitutes
 from gputop.diagnose.sums import Followed, Sums
 from gputop.diagnose.tree import TREE, added_up, compiles, key, members
 from gputop.history import GPU, HOST, History, Key
@@ -155,6 +156,8 @@ class Remembered:
     trees: dict[Identity, list[Process]] = field(default_factory=dict)
     tenants: dict[str, list[Process]] = field(default_factory=dict)  # who computes on a GPU
     notes: dict[tuple[str, Key], Note] = field(default_factory=dict)
+    substitutes: Substitutes = field(default_factory=Substitutes)
+    highest_mhz: dict[str, float] = field(default_factory=dict)  # SM clock of GPUs, by uuid
     restarted: dict[Identity, Turn] = field(default_factory=dict)  # whose phase began since rules were asked last
     sums: Sums = field(default_factory=Sums)  # of GPUs, trees and the host, by their key in the history
     looked: bool = False
@@ -171,6 +174,8 @@ class Remembered:
             followed.append(("monitor", _COSTS, (frame.cost_percent, frame.driver_percent)))
         self.first_s = frame.mono_s if self.first_s is None else self.first_s
         for gpu in frame.gpus:
+            if gpu.sm_clock_max_mhz is not None:
+                self.highest_mhz[gpu.uuid] = gpu.sm_clock_max_mhz
             if gpu.condition == "ok" and gpu.age_s == 0:
                 self.cards.setdefault(gpu.uuid, Card()).add(gpu, frame.mono_s)
                 followed.append((gpu.uuid, GPU.names, GPU.values(gpu)))
@@ -229,7 +234,8 @@ class Remembered:
             gpu = frame.by_uuid.get(share.uuid)
             if gpu is None or share.kind == "graphics":
                 continue
-            alone = len(self.tenants.get(share.uuid, ())) <= 1
+            # what stands in for the whole is not told by process: of neighbours each has its gaps at least
+            alone = len(self.tenants.get(share.uuid, ())) <= 1 or share.uuid in self.substitutes.of
             values[share.uuid] = gpu.busy_percent if alone else share.busy_percent
             own = own and alone
         known = self._known(frame.mono_s, trainer)

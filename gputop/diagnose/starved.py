@@ -137,7 +137,7 @@ def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
     elif shape and shape.high - shape.low <= 50:
         how = ", evenly: its steps are too short to see"
     duty = 100 * (trainer.duty or 0.0)
-    return Evidence(text=f"GPU busy {duty:.0f} %{how}", value=duty, unit="%", limit=100 * view.limit(limit))
+    return Evidence(text=f"{trainer.reading(duty)}{how}", value=duty, unit="%", limit=100 * view.limit(limit))
 
 
 def cores(view: View, trainer: Trainer, limit: str | None = "saturation") -> Evidence:

@@ -66,13 +66,20 @@ class Subjects:
         return job.name if job else words.script(process)
 
     def turn_to(
-        self, rule: str, state: str = "", shown: Collection[object] = (), but: Collection[Identity] = ()
+        self,
+        rule: str,
+        state: str = "",
+        shown: Collection[object] = (),
+        *,
+        needs: Collection[str] = (),
+        but: Collection[Identity] = (),
     ) -> None:
         """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen.
 
         `but`: trainers that it does not judge at the moment.
         """
         self._rule, self._state, self._shown, self._but, self._lenient = rule, state, shown, but, 0
+        self._by_busy = "busy_percent" in needs
         self._numbers = self._tables[rule]
 
     def gpus(self, *, silent: bool = False) -> Iterator[Gpu]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gputop.declare import record
 from gputop.diagnose.estimate import Period, Shape, swing
 from gputop.diagnose.finding import Subject
+from gputop.diagnose.substitutes import Substitute
 from gputop.model import Gpu, Identity, Job, Missing, Process
 
 # points of 100: in steps of two samples and more, who idles a fifth of the time has samples that much lower
@@ -39,6 +40,7 @@ class Trainer:
     missing: tuple[Missing, ...]  # what of it, its loaders and its GPUs could not be read
 
     duty: float | None  # share of time its GPUs were busy: 1 is all
+    duty_by: Substitute | None = None  # what it is measured by, where not by their utilization
     shape: Shape | None  # of the busy samples of the first GPU it works on
     period: Period | None  # of its steps, where it shows
     spacing_s: float  # of those samples
@@ -74,6 +76,10 @@ class Trainer:
     read_chars: float | None  # the same with the page cache
     read_calls: float | None
     write_chars: float | None
+
+    def reading(self, percent: float) -> str:
+        """How busy its GPUs are, by the metric that it is measured by: `GPU busy 55 %`."""
+        return f"GPU busy {percent:.0f} %" if self.duty_by is None else self.duty_by.reading(percent)
 
     @property
     def saturation(self) -> float | None:

@@ -14,7 +14,7 @@ from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.subjects import Thing
 from gputop.diagnose.trainer import Trainer
 from gputop.history import History
-from gputop.model import Frame, Identity, Missing
+from gputop.model import Frame, Gpu, Identity, Missing
 from gputop.safe import attach
 
 _T = TypeVar("_T")
@@ -95,6 +95,11 @@ class View(Numbers):
             self.abstain(thing, *reasons, unlock=unlock)
         return False
 
+    def reading(self, thing: Gpu | Trainer, percent: float) -> str:
+        """How busy a GPU is, by the metric that it is measured by: `GPU busy 55 %`."""
+        substitute = self.substitute(thing)
+        return substitute.reading(percent) if substitute else f"GPU busy {percent:.0f} %"
+
     def abstain(self, thing: Thing, *missing: Missing, unlock: str | None = None) -> None:
         """Say that this rule cannot judge a subject, and what would let it."""
         unlock = unlock or next((one.unlock for one in missing if one.unlock), None)
@@ -148,6 +153,12 @@ class View(Numbers):
         `gpus`: uuids of those of a job, or of the machine, that it is about; `processes`: those of the machine.
         """
         subject = self.named(thing)
+        substitute = self.substitute(thing) if self._by_busy else None
+        if substitute:
+            if not any(substitute.name in one.text for one in evidence):
+                evidence = (*evidence, Evidence(text=substitute.note))
+            if substitute.lower_bound:  # it may wait for less than that
+                severity, confidence = "warn" if severity == "crit" else severity, 0.8 * confidence
         if gpus:
             subject = replace(subject, gpus=tuple(dict.fromkeys(gpus)))
         if processes:

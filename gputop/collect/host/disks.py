@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from gputop.collect.growth import Growth, Ledger, total
 from gputop.collect.kernel import Kernel
+from gputop.collect.questions import Questions
 from gputop.model import Disk, Host
 from gputop.safe.text import decode
 
@@ -16,6 +18,7 @@ _PATH = re.compile(r"(nvme\d+)c\d+(n\d+)")  # one path of many to the same NVMe 
 _PARTITION = re.compile(r"(.*\d)p\d+|(.*\D)\d+")
 _SECTOR = 512  # in this file, whatever the device says of itself
 _MILLISECOND = 0.001
+_FLAG = "block/{}/queue/rotational"
 
 # columns of Documentation/admin-guide/iostats.rst
 _READS, _READ_SECTORS, _READ_MS, _WRITES, _WRITE_SECTORS, _WRITE_MS, _BUSY_MS, _QUEUE_MS = range(8)
@@ -40,19 +43,30 @@ class Disks:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._counters: Ledger[str] = Ledger()
-        self._rotational: dict[str, bool | None] = {}
+        # the queue's files may wait for a dead disk
+        self._rotational = Questions(self._flag, every_s=inf)
 
     def read(self, now_s: float) -> Host:
         """Rates since the last look, by disk."""
         table = disk_counters(self._kernel.proc("diskstats"))
         grown = self._counters.grown(now_s, table)
-        return Host(disks=tuple(self._disk(name, grown.get(name)) for name in table))
+        self._rotational.keep(table)
+        self._rotational.ask(table, now_s)
+        return Host(disks=tuple(self._disk(name, grown.get(name), now_s) for name in table))
 
-    def _disk(self, name: str, growth: Growth | None) -> Disk:
-        if name not in self._rotational:
-            flag = self._kernel.number(f"block/{name.replace('/', '!')}/queue/rotational")
-            self._rotational[name] = None if flag is None else bool(flag)
-        rotational = self._rotational[name]
+    def hang(self, now_s: float) -> list[tuple[str, float]]:
+        """Files of disks that do not answer, and since when."""
+        return [(self._file(name), since_s) for name, since_s in self._rotational.hang(now_s)]
+
+    def _file(self, name: str) -> str:
+        return f"{self._kernel.sys_root}/{_FLAG.format(name.replace('/', '!'))}"
+
+    def _flag(self, name: str) -> bool:
+        return bool(int(self._kernel.sys(_FLAG.format(name.replace("/", "!")))))
+
+    def _disk(self, name: str, growth: Growth | None, now_s: float) -> Disk:
+        known = self._rotational.answer(name, now_s)
+        rotational = known if isinstance(known, bool) else None
         if growth is None:
             return Disk(name=name, rotational=rotational)
         reads, writes = growth.per_s(_READS), growth.per_s(_WRITES)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from gputop.collect.growth import Growth, Ledger, total
-from gputop.collect.host.rdma import Transport
+from gputop.collect.host.aside import Aside
+from gputop.collect.host.rdma import TRANSPORT_FILLS, Transport
 from gputop.collect.kernel import Kernel
 from gputop.model import Network
 
+_FIND_EVERY_S = 60.0
 _WORD_BYTES = 4  # the unit of port_xmit_data and port_rcv_data
 # The makers choose the unit of port_xmit_wait. Eight bytes at the speed of the link is what Omni-Path defines and what
 # NVIDIA documents since Quantum.
@@ -35,31 +38,43 @@ class Port(NamedTuple):
     up: bool | None  # a port that is down tells a speed too
 
 
-class Ports:
-    """The last look at every port."""
+class Ports(Aside):
+    """The last look at every port; a reader beside that of the networks, as it is the adapter's firmware that answers.
+
+    What it finds is the networks' reader's to tell.
+    """
+
+    fills = ("network.send_wait_percent", *(f"network.{name}" for name in TRANSPORT_FILLS))
 
     def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
         self._kernel = kernel
         self._counters: Ledger[str] = Ledger()
         self._transport = Transport(kernel)
         self._ports: tuple[Port, ...] = ()
         self._counting: set[str] = set()
+        self._found_s = -inf
+        self._latest: tuple[Network, ...] = ()  # swapped whole: another thread reads it
 
     def counts(self, name: str) -> bool:
         """Whether a port has told what it carried; some adapters never do, and in a container none."""
         return name in self._counting or self._transport.counts(name)
 
-    def find(self) -> tuple[Port, ...]:
-        """Look which ports there are, and how fast."""
-        self._ports = tuple(
-            self._port(adapter, number)
-            for adapter in self._kernel.names("class/infiniband")
-            for number in self._kernel.names(f"class/infiniband/{adapter}/ports")
-        )
-        return self._ports
+    def latest(self, now_s: float) -> tuple[Network, ...]:
+        """Every port as of the last look; without numbers once the next one does not return."""
+        if not self.late(now_s):
+            return self._latest
+        return tuple(Network(name=port.name, kind=port.kind) for port in self._latest)
 
-    def read(self, now_s: float) -> tuple[Network, ...]:
+    def look(self, now_s: float) -> None:
         """Rates of every port since the last look; a counter that an adapter does not have makes none."""
+        if now_s - self._found_s >= _FIND_EVERY_S:
+            self._ports = tuple(
+                self._port(adapter, number)
+                for adapter in self._kernel.names("class/infiniband")
+                for number in self._kernel.names(f"class/infiniband/{adapter}/ports")
+            )
+            self._found_s = now_s
         table = {
             port.name: tuple(self._kernel.number(f"{port.folder}/counters/{counter}") for counter in _COUNTERS)
             for port in self._ports
@@ -67,7 +82,9 @@ class Ports:
         grown = self._counters.grown(now_s, table)
         self._counting |= {name for name, counts in table.items() if counts[_RECEIVED] is not None}
         repaired = self._transport.rates(now_s, {port.name: port.folder for port in self._ports})
-        return tuple(replace(_network(port, grown.get(port.name)), **repaired[port.name]) for port in self._ports)
+        self._latest = tuple(
+            replace(_network(port, grown.get(port.name)), **repaired[port.name]) for port in self._ports
+        )
 
     def _port(self, adapter: str, number: str) -> Port:
         folder = f"class/infiniband/{adapter}/ports/{number}"

@@ -11,6 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 from gputop.collect.growth import Growth, Ledger, total
+from gputop.collect.host.aside import Aside
 from gputop.collect.host.nfs import Traffic
 from gputop.collect.kernel import Kernel
 
@@ -34,10 +35,14 @@ class _Target(NamedTuple):
         return kernel.proc(self.file) if self.in_proc else kernel.sys(self.file)
 
 
-class Lustre:
-    """The last look at the targets of all mounted Lustre file systems."""
+class Lustre(Aside):
+    """The last look at the targets of all mounted Lustre file systems; a reader beside that of the mounts.
+
+    Its files are the file system's own code, which may hang with a server.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
         self._kernel = kernel
         self._counters: Ledger[_Target] = Ledger()
         self._traffic: dict[str, Traffic] = {}
@@ -45,15 +50,19 @@ class Lustre:
 
     def traffic(self, now_s: float) -> dict[str, Traffic]:
         """Rates by the name of the file system, as of the last 5 s; nothing where they are not for us to read."""
-        if now_s >= self._next_s:
-            table = {target: _counts(text) for target, text in self._texts().items()}
-            self._next_s = now_s + (_MORE_RARELY_S if len(table) > _MANY else _EVERY_S)
-            grown = self._counters.grown(now_s, table)
-            self._traffic = {
-                name: _sum([grown.get(target) for target in table if target.file_system == name])
-                for name in {target.file_system for target in table}
-            }
-        return self._traffic
+        return {} if self.late(now_s) else self._traffic
+
+    def look(self, now_s: float) -> None:
+        """Look again when it is time."""
+        if now_s < self._next_s:
+            return
+        table = {target: _counts(text) for target, text in self._texts().items()}
+        self._next_s = now_s + (_MORE_RARELY_S if len(table) > _MANY else _EVERY_S)
+        grown = self._counters.grown(now_s, table)
+        self._traffic = {
+            name: _sum([grown.get(target) for target in table if target.file_system == name])
+            for name in {target.file_system for target in table}
+        }
 
     def _texts(self) -> dict[_Target, bytes]:
         """Of the file systems of which every target can be read: a sum without one would be wrong."""

@@ -112,7 +112,7 @@ class SharedMemory:
     every_s = 0.0
 
     def __init__(self, kernel: Kernel) -> None:
-        self._path = kernel.shm
+        self.place = self._path = kernel.shm
 
     def read(self, now_s: float) -> Host:  # noqa: ARG002
         """Its size and use; OSError where it is not mounted."""

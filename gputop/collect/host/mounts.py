@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf
 
 from gputop.collect import mountinfo
-from gputop.collect.host.capacity import Capacity, Size, size_of
+from gputop.collect.host.capacity import Size, size_of
 from gputop.collect.host.lustre import Lustre, file_system_of
 from gputop.collect.host.nfs import NFS, Nfs, Traffic
 from gputop.collect.kernel import Kernel, reason
 from gputop.collect.mountinfo import Mounted
+from gputop.collect.questions import Questions
 from gputop.model import Host, Missing, Mount
 from gputop.safe.text import clean
 
@@ -30,11 +31,12 @@ _FUSE_NOISE = frozenset({"fuse.fuse-overlayfs", "fuse.gvfsd-fuse", "fuse.lxcfs",
 # where systems and container engines mount what no training reads
 _NOISE = re.compile(r"/(boot|dev|etc|proc|run|snap|sys|var/lib/(containers|docker|kubelet|snapd))(/|$)")
 _MOUNTS_EVERY_S = 10.0
+_FOLDERS_EVERY_S = 60.0
 _NO_TRAFFIC = Traffic(None, None, None, None, None, None)
 
 
 class Mounts:
-    """The mounts of our own namespace. A network mount is never asked on this thread: its server may be gone."""
+    """The mounts of our own namespace. None is asked on this thread: its server, disk or FUSE program may be dead."""
 
     fills = (
         "mounts",
@@ -49,27 +51,60 @@ class Mounts:
     )
     every_s = 0.0
 
-    def __init__(self, kernel: Kernel, capacity: Capacity | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        lustre: Lustre | None = None,
+        sizes: Questions[Size] | None = None,
+        folders: Questions[bool] | None = None,
+    ) -> None:
         self._kernel = kernel
-        self._capacity = capacity or Capacity()
-        self._nfs, self._lustre = Nfs(), Lustre(kernel)
+        self._sizes = sizes or Questions(size_of)
+        self._folders = folders or Questions(is_folder, every_s=_FOLDERS_EVERY_S)
+        self._nfs, self._lustre = Nfs(), lustre or Lustre(kernel)
         self._mounts: tuple[Mounted, ...] = ()
-        self._local: dict[str, Size | OSError] = {}
         self._looked_s = -inf
 
     def read(self, now_s: float) -> Host:
-        """Sizes as of the last 10 to 30 s, rates of NFS and Lustre since the last look."""
+        """Sizes as of the last 30 s, rates of NFS and Lustre since the last look."""
         if now_s - self._looked_s >= _MOUNTS_EVERY_S:
-            self._mounts = data_mounts(mountinfo.parse(self._kernel.proc("self/mountinfo")))
-            self._local = {mount.path: _ask(mount.path) for mount in self._mounts if not is_network(mount)}
-            self._capacity.keep(frozenset(mount.path for mount in self._mounts))
+            self._mounts = self._found(now_s)
+            self._sizes.keep(frozenset(mount.path for mount in self._mounts))
             self._looked_s = now_s
+        self._sizes.ask([mount.path for mount in self._mounts], now_s)
         traffic = self._traffic(now_s)
-        sizes = {mount.path: self._size(mount, now_s) for mount in self._mounts}
+        sizes = {mount.path: self._sizes.answer(mount.path, now_s) for mount in self._mounts}
         return Host(
             mounts=tuple(_mount(mount, sizes[mount.path], traffic.get(mount.path)) for mount in self._mounts),
-            missing=tuple(_missing(path, size) for path, size in sizes.items() if isinstance(size, OSError)),
+            missing=tuple(
+                _missing(mount, error)
+                for mount in self._mounts
+                if (error := self._trouble(mount, sizes[mount.path], now_s))
+            ),
         )
+
+    def hang(self, now_s: float) -> list[tuple[str, float]]:
+        """Paths of mounts that do not answer, and since when."""
+        return self._sizes.hang(now_s)
+
+    def _found(self, now_s: float) -> tuple[Mounted, ...]:
+        mounts = tuple(mountinfo.parse(self._kernel.proc("self/mountinfo")))
+        asked: list[str] = []
+
+        def note(path: str) -> bool:
+            asked.append(path)
+            return False
+
+        data_mounts(mounts, note)
+        self._folders.keep(frozenset(asked))
+        self._folders.ask(asked, now_s)
+        return data_mounts(mounts, lambda path: self._folders.answer(path, now_s) is not False)
+
+    def _trouble(self, mount: Mounted, size: Size | OSError | None, now_s: float) -> OSError | None:
+        if isinstance(size, OSError):
+            return size
+        stale = mount.kind == "lustre" and self._lustre.late(now_s)
+        return TimeoutError(mount.path) if stale else None
 
     def _traffic(self, now_s: float) -> dict[str, Traffic]:
         """Of NFS and Lustre, by path; others do not say."""
@@ -83,25 +118,33 @@ class Mounts:
             found |= {path: rates for path, rates in known if rates}
         return found
 
-    def _size(self, mount: Mounted, now_s: float) -> Size | OSError | None:
-        if is_network(mount):
-            return self._capacity.size(mount.path, now_s)
-        return self._local.get(mount.path)
-
 
 def is_network(mount: Mounted) -> bool:
     """Whether its data lie behind a server or a FUSE program, which may hang."""
     return mount.kind in NETWORK or mount.kind.startswith("fuse.")
 
 
-def data_mounts(mounts: Iterable[Mounted]) -> tuple[Mounted, ...]:
-    """The mounts worth showing, by path: each file system once, where most of it is seen, and always `/`."""
+def is_folder(path: str) -> bool:
+    """Whether a mount is none of the single files that container engines mount, such as the driver's programs."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError:
+        return True  # it cannot be told
+
+
+def data_mounts(mounts: Iterable[Mounted], folder: Callable[[str], bool] = is_folder) -> tuple[Mounted, ...]:
+    """The mounts worth showing, by path: each file system once, where most of it is seen, and always `/`.
+
+    `folder` tells of the path of a local file system whether it is one.
+    """
     top = {mount.path: mount for mount in mounts}  # what is mounted last on a path hides the rest
     served = tuple(f"{mount.path}/" for mount in top.values() if is_network(mount))
     best: dict[str, Mounted] = {}
     for mount in sorted(filter(_may_hold_data, top.values()), key=_rank):
         # the way to what is mounted below a server's leads through that server, which may be dead
-        if mount.device not in best and (mount.path.startswith(served) or _is_folder(mount)):
+        if mount.device in best:
+            continue
+        if mount.path == "/" or is_network(mount) or mount.path.startswith(served) or folder(mount.path):
             best[mount.device] = mount
     return tuple(sorted(best.values(), key=lambda mount: mount.path))
 
@@ -114,25 +157,8 @@ def _may_hold_data(mount: Mounted) -> bool:
     return is_network(mount) or mount.kind in LOCAL
 
 
-def _is_folder(mount: Mounted) -> bool:
-    """Whether it is none of the single files that container engines mount, such as the driver's programs."""
-    if mount.path == "/" or is_network(mount):
-        return True
-    try:
-        return stat.S_ISDIR(os.stat(mount.path).st_mode)
-    except OSError:
-        return True  # it cannot be told
-
-
 def _rank(mount: Mounted) -> tuple[bool, int, int]:
     return mount.path != "/", len(mount.root), len(mount.path)
-
-
-def _ask(path: str) -> Size | OSError:
-    try:
-        return size_of(path)
-    except OSError as error:
-        return error
 
 
 def _mount(mount: Mounted, size: Size | OSError | None, traffic: Traffic | None) -> Mount:
@@ -149,7 +175,9 @@ def _mount(mount: Mounted, size: Size | OSError | None, traffic: Traffic | None)
     )
 
 
-def _missing(path: str, error: OSError) -> Missing:
+def _missing(mount: Mounted, error: OSError) -> Missing:
+    metric = f"mount:{clean(mount.path)}"
     if isinstance(error, TimeoutError):
-        return Missing(metric=f"mount:{clean(path)}", reason="stale", unlock="its server does not answer")
-    return Missing(metric=f"mount:{clean(path)}", reason=reason(error))
+        who = "server" if is_network(mount) else "disk or FUSE program"
+        return Missing(metric=metric, reason="stale", unlock=f"its {who} does not answer")
+    return Missing(metric=metric, reason=reason(error))

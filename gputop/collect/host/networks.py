@@ -8,10 +8,10 @@ from math import inf
 from typing import NamedTuple
 
 from gputop.collect.growth import Growth, Ledger, total
+from gputop.collect.host.aside import Aside
 from gputop.collect.host.infiniband import Ports
-from gputop.collect.host.rdma import TRANSPORT_FILLS
 from gputop.collect.kernel import Kernel
-from gputop.model import Host, Network
+from gputop.model import Host, Missing, Network
 from gputop.safe.text import decode
 
 # inside of the machine, or on top of another interface whose bytes are counted already
@@ -36,63 +36,93 @@ class _Link(NamedTuple):
     ipoib: bool
 
 
+_UNKNOWN = _Link(None, None, physical=False, ipoib=False)
+
+
+class Links(Aside):
+    """What the interfaces are; a reader beside that of their traffic, as a driver that hangs holds up these files.
+
+    One interface after the other: the lock that they wait for is one for all.
+    """
+
+    fills = ("network.up", "network.speed_bytes_per_s")
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+        self.known: Mapping[str, _Link] = {}  # this and the next are swapped whole: two threads use them
+        self.wanted: tuple[str, ...] = ()
+        self._looked_s = -inf
+
+    def look(self, now_s: float) -> None:
+        """Look at each interface, from time to time: a link may come up, or be another of the same name."""
+        names = self.wanted or tuple(interface_counters(self._kernel.proc("net/dev")))
+        old = now_s - self._looked_s >= _STATIC_EVERY_S
+        if old or any(name not in self.known for name in names):
+            self.known = {name: self._link(name) if old else self._before(name) for name in names}
+            self._looked_s = now_s if old else self._looked_s
+
+    def of(self, name: str, now_s: float) -> _Link:
+        """What is known of an interface; whether it is up and how fast is not, while these files do not answer."""
+        link = self.known.get(name, _UNKNOWN)
+        return link._replace(up=None, speed_bytes_per_s=None) if self.late(now_s) else link
+
+    def _before(self, name: str) -> _Link:
+        return self.known.get(name) or self._link(name)
+
+    def _link(self, name: str) -> _Link:
+        folder = f"class/net/{name}"
+        megabits = self._kernel.number(f"{folder}/speed")  # -1, or an error, where there is no such thing
+        return _Link(
+            up=_UP.get(self._kernel.word(f"{folder}/operstate") or ""),
+            speed_bytes_per_s=megabits * _MEGABIT if megabits and megabits > 0 else None,
+            physical=bool(self._kernel.names(f"{folder}/device")) and not self._kernel.names(f"{folder}/master/device"),
+            ipoib=self._kernel.number(f"{folder}/type") == _IPOIB,
+        )
+
+
 class Networks:
-    """What the networks carry."""
+    """What the networks carry, ports of InfiniBand and RoCE adapters included."""
 
     fills = (
         "networks",
         "receive_bytes_per_s",
         "send_bytes_per_s",
-        "network.up",
-        "network.speed_bytes_per_s",
         "network.receive_bytes_per_s",
         "network.send_bytes_per_s",
         "network.drops_per_s",
         "network.errors_per_s",
-        "network.send_wait_percent",
-        *(f"network.{name}" for name in TRANSPORT_FILLS),
     )
     every_s = 0.0
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, links: Links | None = None, ports: Ports | None = None) -> None:
         self._kernel = kernel
         self._counters: Ledger[str] = Ledger()
-        self._ports = Ports(kernel)
-        self._have_ports = False
-        self._links: dict[str, _Link] = {}
-        self._looked_s = -inf
+        self._links, self._ports = links or Links(kernel), ports or Ports(kernel)
 
     def read(self, now_s: float) -> Host:
         """Rates since the last look, by interface and port, and their sums."""
-        if now_s - self._looked_s >= _STATIC_EVERY_S:
-            # a link may come up, or be replaced by another of the same name
-            self._links = {}
-            self._have_ports = bool(self._ports.find())
-            self._looked_s = now_s
         table = interface_counters(self._kernel.proc("net/dev"))
         grown = self._counters.grown(now_s, table)
-        names = outside({name: self._link(name) for name in table}, self._have_ports)
-        interfaces = tuple(_network(name, self._link(name), grown.get(name)) for name in names)
-        ports = self._ports.read(now_s)
+        self._links.wanted = tuple(table)
+        links = {name: self._links.of(name, now_s) for name in table}
+        ports = self._ports.latest(now_s)
+        names = outside(links, bool(ports))
+        interfaces = tuple(_network(name, links[name], grown.get(name)) for name in names)
         telling = (*interfaces, *(port for port in ports if self._ports.counts(port.name)))
         return Host(
             networks=(*interfaces, *ports),
             receive_bytes_per_s=total(network.receive_bytes_per_s for network in telling),
             send_bytes_per_s=total(network.send_bytes_per_s for network in telling),
+            missing=(
+                *(_silent(name, "its driver does not answer") for name in names if self._links.late(now_s)),
+                *(_silent(port.name, "its adapter does not answer") for port in ports if self._ports.late(now_s)),
+            ),
         )
 
-    def _link(self, name: str) -> _Link:
-        if name not in self._links:
-            folder = f"class/net/{name}"
-            megabits = self._kernel.number(f"{folder}/speed")  # -1, or an error, where there is no such thing
-            self._links[name] = _Link(
-                up=_UP.get(self._kernel.word(f"{folder}/operstate") or ""),
-                speed_bytes_per_s=megabits * _MEGABIT if megabits and megabits > 0 else None,
-                physical=bool(self._kernel.names(f"{folder}/device"))
-                and not self._kernel.names(f"{folder}/master/device"),
-                ipoib=self._kernel.number(f"{folder}/type") == _IPOIB,
-            )
-        return self._links[name]
+
+def _silent(name: str, why: str) -> Missing:
+    return Missing(metric=f"network:{name}", reason="stale", unlock=why)
 
 
 class _TcpCounter:

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import chain
 from math import inf
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from gputop.collect import fills
+from gputop.collect.crew import Crew, Job
 from gputop.collect.growth import total
 from gputop.collect.host.cpu import Cpu
 from gputop.collect.host.disks import Disks
-from gputop.collect.host.heat import Heat
+from gputop.collect.host.heat import Heat, Throttles, Zones
+from gputop.collect.host.infiniband import Ports
 from gputop.collect.host.limits import Limits
+from gputop.collect.host.lustre import Lustre
 from gputop.collect.host.machine import Machine, Uptime
 from gputop.collect.host.memory import HugePages, Memory, Paging, SharedMemory
 from gputop.collect.host.mounts import Mounts
-from gputop.collect.host.networks import Networks, Tcp, TcpTimeouts
+from gputop.collect.host.networks import Links, Networks, Tcp, TcpTimeouts
 from gputop.collect.host.nfs import NFS
 from gputop.collect.host.nodes import Nodes
 from gputop.collect.host.pressure import Pressures
 from gputop.collect.host.speeds import Speeds
 from gputop.collect.kernel import Kernel, Read, read_file, reason
 from gputop.model import Cgroup, Disk, Host, Missing, Mount, Network, Node, Pressure, Reason, metrics
+from gputop.safe.text import clean
 
 
 class Reader(Protocol):
@@ -42,9 +46,10 @@ class Reader(Protocol):
         """Read now."""
 
 
+# those of /proc first: they hardly ever hang, and wait for nobody; readers beside another one before that
 READERS = (
-    Cpu, Limits, Memory, HugePages, Paging, SharedMemory, Nodes, Pressures, Disks, Mounts, Networks, Tcp, TcpTimeouts,
-    Speeds, Heat, Machine, Uptime,
+    Cpu, Memory, Paging, Pressures, Tcp, TcpTimeouts, Uptime, Machine, Ports, Links, Networks, Disks, Limits, HugePages,
+    SharedMemory, Nodes, Lustre, Mounts, Speeds, Throttles, Heat, Zones,
 )  # fmt: skip
 COMPUTED = ("read_bytes_per_s", "write_bytes_per_s")  # here, from disks and mounts
 ELSEWHERE = ("driver_version", "cuda_version", "process_count")  # by the lanes of the driver and of the processes
@@ -58,45 +63,98 @@ fills.check(
     filled=chain(COMPUTED, ELSEWHERE, *(reader.fills for reader in READERS)),
 )
 _METRICS = frozenset(metric.name for metric in metrics(Host))
+_FIELDS = frozenset(field.name for field in fields(Host))
+_BESIDE: Mapping[type, tuple[type, ...]] = {Networks: (Links, Ports), Mounts: (Lustre,)}
+HANG_S = 2.0  # a read that takes longer counts as one that does not return,
+STALE_S = 3.0  # and what is so much older than it should be is then unknown
+T = TypeVar("T")
+
+
+class _Said(NamedTuple):
+    """What a reader said, and when."""
+
+    taken_s: float | None = None
+    values: Mapping[str, Any] = {}
+    missing: tuple[Missing, ...] = ()
+    hangs: tuple[tuple[str, float], ...] = ()  # what of it does not answer, and since when
+    broken: str | None = None  # what nobody foresaw, in one line
 
 
 class _Part:
     """A reader, and what it said last."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._names = tuple(name for name in reader.fills if "." not in name)
+    def __init__(self, reader: Callable[[Kernel], Reader], kernel: Kernel, clock: Callable[[], float]) -> None:
+        watched = replace(kernel, read=self._watched(kernel.read), listed=self._watched(kernel.listed))
+        self.reader = reader(watched)
+        self._clock = clock
+        self._names = tuple(name for name in self.reader.fills if "." not in name and name in _FIELDS)
         self._next_s = -inf
-        self.values: dict[str, Any] = {}
-        self.missing: tuple[Missing, ...] = ()
-        self.broken: str | None = None  # what nobody foresaw, in one line
+        self._at: str | None = None  # the file it reads
+        self._said = _Said()  # swapped whole: another thread reads it
+        self.job = Job(self._read)
 
-    def refresh(self, now_s: float) -> None:
-        """Read again if it is time; a part that cannot be read is unknown, with the reason."""
+    def due(self, now_s: float) -> bool:
+        """Whether it is time to read again."""
         if now_s < self._next_s:
-            return
-        self._next_s = now_s + self._reader.every_s
-        self.broken = None
-        try:
-            host = self._reader.read(now_s)
-        except (OSError, ValueError, LookupError) as error:
-            self.values, self.missing = {}, tuple(self._unknown(reason(error)))
-        except Exception as error:  # what nobody foresaw costs its own part only; the frame's notes carry it
-            self.values, self.missing = {}, tuple(self._unknown("stale"))
-            self.broken = f"{type(self._reader).__name__.lower()}: {type(error).__name__}: {error}"
-        else:
-            self.values, self.missing = {name: getattr(host, name) for name in self._names}, host.missing
+            return False
+        self._next_s = now_s + self.reader.every_s
+        return True
 
-    def _unknown(self, why: Reason) -> Iterator[Missing]:
+    def said(self, now_s: float) -> _Said:
+        """What is known now. What is too old, while the reader does not come back, is unknown and has its reason."""
+        asked_s, said = self.job.asked_s, self._said
+        if asked_s is None or now_s - asked_s < HANG_S:
+            return said
+        place = self._at or str(getattr(self.reader, "place", type(self.reader).__name__.lower()))
+        hangs = ((place, asked_s),)
+        if said.taken_s is not None and now_s - said.taken_s < self.reader.every_s + STALE_S:
+            return said._replace(hangs=hangs)
+        values = {name: unknown(value) for name, value in said.values.items()}
+        missing = tuple(self._missing("stale", f"{clean(place)} does not answer"))
+        return _Said(said.taken_s, values, missing, hangs)
+
+    def _watched(self, call: Callable[[str], T]) -> Callable[[str], T]:
+        """The same, and what it was called with is known as long as it does not return."""
+
+        def watched(path: str) -> T:
+            self._at = path
+            try:
+                return call(path)
+            finally:
+                self._at = None
+
+        return watched
+
+    def _read(self) -> None:
+        """Read; a part that cannot be read is unknown, with the reason."""
+        now_s = self._clock()
+        unlock = getattr(self.reader, "unlock", None)
+        try:
+            host = self.reader.read(now_s)
+        except (OSError, ValueError, LookupError) as error:
+            self._said = _Said(now_s, {}, tuple(self._missing(reason(error), unlock)))
+        except Exception as error:  # what nobody foresaw costs its own part only; the frame's notes carry it
+            broken = f"{type(self.reader).__name__.lower()}: {type(error).__name__}: {error}"
+            self._said = _Said(now_s, {}, tuple(self._missing("stale", unlock)), broken=broken)
+        else:
+            hang = getattr(self.reader, "hang", None)
+            hangs = tuple(hang(now_s)) if hang else ()
+            self._said = _Said(now_s, {name: getattr(host, name) for name in self._names}, host.missing, hangs)
+
+    def _missing(self, why: Reason, unlock: str | None) -> Iterator[Missing]:
         """One for each metric of the host; for disks, mounts, pressure and the like one for all of theirs."""
-        unlock = getattr(self._reader, "unlock", None)
-        owners = dict.fromkeys(name.partition(".")[0] for name in self._reader.fills if "." in name)
+        owners = dict.fromkeys(name.partition(".")[0] for name in self.reader.fills if "." in name)
+        if not self._names:
+            return  # who tells what it finds says so
         for name in (*(name for name in self._names if name in _METRICS), *owners):
             yield Missing(metric=name, reason=why, unlock=unlock)
 
 
 class HostReader:
-    """Reads the machine. `missing` names metrics of Host, a kind of part (`pressure`), or one part (`mount:/data`)."""
+    """Reads the machine. `missing` names metrics of Host, a kind of part (`pressure`), or one part (`mount:/data`).
+
+    Each reader is a job of its own: one that does not return costs what it fills, and nothing else.
+    """
 
     def __init__(
         self,
@@ -109,26 +167,78 @@ class HostReader:
     ) -> None:
         kernel = Kernel(proc, sys, shm, read)
         self._clock = clock
-        self._parts = [_Part(reader(kernel)) for reader in READERS]
+        made: dict[type, Reader] = {}
+
+        def beside(reader: type) -> Callable[[Kernel], Reader]:
+            """How a reader is made: with those beside it."""
+
+            def make(kernel: Kernel) -> Reader:
+                made[reader] = reader(kernel, *(made[other] for other in _BESIDE.get(reader, ())))
+                return made[reader]
+
+            return make
+
+        self._parts = [_Part(beside(reader), kernel, clock) for reader in READERS]
+        self._crew = Crew("host", clock)
+
+    def ask(self) -> None:
+        """Have everything read that is due; what has not returned from the last time is not asked again."""
+        now_s = self._clock()
+        self._crew.ask(part.job for part in self._parts if part.due(now_s))
+
+    def settled(self, until_s: float) -> bool:
+        """Wait for what was asked, no longer than until this time of the monotonic clock, nor for what is late."""
+        return self._crew.settled(until_s)
+
+    def stop(self) -> None:
+        """Let the threads end when they come back."""
+        self._crew.stop()
 
     @property
     def broken(self) -> str | None:
         """What the last read of each part raised that nobody foresaw, in one line."""
-        return "; ".join(part.broken for part in self._parts if part.broken) or None
-
-    def read(self) -> Host:
-        """The machine now. Rates are of the time since the last read; on the first one they are unknown."""
         now_s = self._clock()
+        return "; ".join(broken for part in self._parts if (broken := part.said(now_s).broken)) or None
+
+    def hangs(self) -> list[tuple[str, float]]:
+        """Files and mounts that do not answer, and for how long."""
+        now_s = self._clock()
+        found = (hang for part in self._parts for hang in part.said(now_s).hangs)
+        return [(clean(place), now_s - since_s) for place, since_s in found]
+
+    def latest(self) -> Host:
+        """The machine as it was read last. Rates are of the time between two reads; after the first, unknown."""
+        now_s = self._clock()
+        said = [part.said(now_s) for part in self._parts]
         values: dict[str, Any] = {}
-        for part in self._parts:
-            part.refresh(now_s)
+        for part in said:
             values.update(part.values)
         return Host(
             **values,
             read_bytes_per_s=_storage("read_bytes_per_s", values),
             write_bytes_per_s=_storage("write_bytes_per_s", values),
-            missing=tuple(chain.from_iterable(part.missing for part in self._parts)),
+            missing=tuple(chain.from_iterable(part.missing for part in said)),
         )
+
+    def read(self, patience_s: float = 10.0) -> Host:
+        """All of it now; only what hangs is not waited for."""
+        self.ask()
+        self.settled(time.monotonic() + patience_s)
+        self.stop()
+        return self.latest()
+
+
+def unknown(value: Any) -> Any:
+    """The same without numbers: disks, mounts, CPUs and so on are still there."""
+    return tuple(map(_bare, value)) if isinstance(value, tuple) else None
+
+
+def _bare(part: Any) -> Any:
+    if not isinstance(part, _PARTS):
+        return None
+    owner: Any = type(part)
+    nothing: Any = {metric.name: None for metric in metrics(owner)}
+    return replace(part, **nothing)
 
 
 def _storage(name: str, values: Mapping[str, Any]) -> float | None:

@@ -145,6 +145,11 @@ class Gate:
         self.answered += 1
         return code
 
+    def file(self, name: str, read: Callable[[], bool], gpu: int) -> bool:
+        """What a file of the kernel says about a GPU: it may hang as a call does, and counts as one."""
+        said: bool = self._timed(name, read, (), gpu)
+        return said
+
     def _timed(
         self,
         name: str,

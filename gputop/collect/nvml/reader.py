@@ -143,12 +143,19 @@ class Reader:
         now_s = self._clock()
         if now_s < card.rest_until_s or card.index in self.fleet.unknown or self.tick < card.born:
             return
-        if card.slot is not None and card.may_sleep and card.slot.asleep:
-            card.turn("asleep", now_s)
+        try:
+            if self._asleep(card, gate):
+                card.turn("asleep", now_s)
+                return
+        except Late as late:
+            card.hang(late.since_s)
+            if gate.superseded:
+                raise
             return
         if card.condition != "ok" and not slow:
             card.born = self.tick  # it is back: read everything
-        card.gate, card.gpm, card.driver = gate, self.gpm.no(self.tick), self.connection.release
+        card.gate, card.driver = gate, self.connection.release
+        card.gpm = self.gpm.no(self.tick, only_source=card.parent is not None)
         before, answered, unknown = dict(card.answers), gate.answered, gate.unknown
         try:
             self._read(card, slow)
@@ -169,6 +176,10 @@ class Reader:
             card.read_s = self._clock()
         if slow or card.condition != "ok" or card.born == self.tick:
             self._publish(card)
+
+    def _asleep(self, card: Card, gate: Gate) -> bool:
+        slot = card.slot
+        return slot is not None and card.may_sleep and gate.file("runtime_status", lambda: slot.asleep, card.index)
 
     def _read(self, card: Card, slow: bool) -> None:
         for one in due(card, self.tick, slow):

@@ -6,13 +6,13 @@ import re
 from dataclasses import field
 from math import inf
 
+from gputop.collect.gate import NoAnswer
 from gputop.collect.hierarchy import UNIFIED, Cgroups, Group, Membership, called, membership, mounted, smallest
 from gputop.collect.kernel import Kernel
 from gputop.collect.rates import Counters
 from gputop.declare import record
 from gputop.safe.text import decode
 
-QUOTA_FILLS = ("allowed_cpus", "throttled_percent")
 QUOTA_AGE_S = 10.0  # a quota is read again after this
 MOST_PATHS = 512
 
@@ -60,6 +60,7 @@ class Quota:
 
     cores: float | None = None
     throttled_percent: float | None = None
+    known: bool = True  # False: its files do not answer
 
 
 class _Over:
@@ -74,8 +75,8 @@ class _Over:
 class Quotas:
     """CPU quotas by path, each read once for all processes it is over."""
 
-    def __init__(self, proc: str = "/proc", sys: str = "/sys") -> None:
-        self._kernel = Kernel(proc, sys)
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
         self._cgroups: Cgroups | None = None
         self._over: dict[str | None, _Over] = {}
 
@@ -87,20 +88,26 @@ class Quotas:
         if path not in self._over and len(self._over) >= MOST_PATHS:
             self._over.clear()
         over = self._over.setdefault(path, _Over())
+        try:
+            self._look(self._cgroups, over, place, now_s)
+        except NoAnswer:
+            over.known_s, over.quota = -inf, Quota(known=False)  # asked again in time: that costs nothing
+        return over.quota
+
+    def _look(self, cgroups: Cgroups, over: _Over, place: Place, now_s: float) -> None:
         if now_s - over.known_s >= QUOTA_AGE_S:
-            over.known_s = now_s
-            groups = self._cgroups.groups(place.membership, "cpu")
-            limits = self._cgroups.cpu_quotas(groups)
+            groups = cgroups.groups(place.membership, "cpu")
+            limits = cgroups.cpu_quotas(groups)
             over.periods = {limit.group: over.periods.get(limit.group, Counters()) for limit in limits}
             least = smallest(limits)
             # nothing runs out where nothing is limited, as far as can be seen
             over.quota = (
                 Quota(least.value, over.quota.throttled_percent) if least else Quota(None, 0.0 if groups else None)
             )
+            over.known_s = now_s  # last: who is interrupted by a file that hangs knows nothing
         if over.periods and now_s > over.asked_s:
             over.asked_s = now_s
-            over.quota = Quota(over.quota.cores, self._throttled(self._cgroups, over, now_s))
-        return over.quota
+            over.quota = Quota(over.quota.cores, self._throttled(cgroups, over, now_s))
 
     def _throttled(self, cgroups: Cgroups, over: _Over, now_s: float) -> float | None:
         """The largest share of periods in which a quota ran out; the last one where no period has passed since."""

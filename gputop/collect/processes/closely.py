@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from gputop.collect.files import Shelf
-from gputop.collect.processes.cgroup import Place, Quotas
+from gputop.collect.kernel import Kernel, read_file
+from gputop.collect.processes.cgroup import Place, Quota, Quotas
 from gputop.collect.processes.confined import Confined
-from gputop.collect.processes.readings import READINGS, Values
+from gputop.collect.processes.readings import QUOTA, READINGS, Values
 from gputop.collect.processes.scale import Scale
 from gputop.collect.processes.seen import Seen
 from gputop.collect.processes.threads import Threads
@@ -26,9 +27,11 @@ class Closely:
 
     def __init__(self, root: str, sys: str, clock: Callable[[], float], shelf: Shelf) -> None:
         self._clock, self._shelf = clock, shelf
-        self._quotas = Quotas(root, sys)
+        gate = shelf.gate
+        kernel = Kernel(root, sys, read=lambda path: gate.ask(path, read_file, path))
+        self._quotas = Quotas(kernel)
         self._threads = Threads(root, clock, shelf)
-        self._confined = Confined(root, sys)
+        self._confined = Confined(kernel)
 
     def read(self, seen: Seen, opened: bool, shown: bool, place: Place | None, scale: Scale) -> None:
         """One tick of one process; a zombie and a thread of the kernel have nothing more to tell."""
@@ -49,7 +52,12 @@ class Closely:
             followed.main_switches = fields.get(_VOLUNTARY), fields.get(_INVOLUNTARY)
             affinity = fields.get("affinity")
             if seen.named:  # else its quota is not known yet
-                fields.update(self._limits(place, None if affinity is None else scale.cpus(affinity), now_s))
+                quota = None if place is None else self._quotas.over(place, now_s)
+                if quota is not None and not quota.known:
+                    followed.troubles[QUOTA] = "stale"
+                else:
+                    followed.troubles.pop(QUOTA, None)
+                fields.update(_limits(quota, None if affinity is None else scale.cpus(affinity)))
 
     def sample(self, trainers: Iterable[Seen], opened: Iterable[Seen], everyone: Collection[Seen]) -> None:
         """Threads of trainers in turn, all threads of what is open; then what follows from them for everyone."""
@@ -71,12 +79,13 @@ class Closely:
         """The control groups of these places."""
         return self._confined.read(places, self._clock())
 
-    def _limits(self, place: Place | None, allowed: int | None, now_s: float) -> Values:
-        if place is None:
-            return {"allowed_cpus": None if allowed is None else float(allowed)}
-        quota = self._quotas.over(place, now_s)
-        known = [cpus for cpus in (allowed, quota.cores) if cpus is not None]
-        return {
-            "allowed_cpus": float(min(known)) if known else None,
-            "throttled_percent": quota.throttled_percent,
-        }
+
+def _limits(quota: Quota | None, allowed: int | None) -> Values:
+    """The CPUs that an affinity and a quota leave; unknown with either of them."""
+    if quota is None:
+        return {"allowed_cpus": None if allowed is None else float(allowed)}
+    known = [cpus for cpus in (allowed, quota.cores) if cpus is not None]
+    return {
+        "allowed_cpus": float(min(known)) if known and quota.known else None,
+        "throttled_percent": quota.throttled_percent,
+    }

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import inf
 
 from gputop.collect.confinement import Confinement
+from gputop.collect.gate import NoAnswer
 from gputop.collect.hierarchy import Cgroups, mounted
 from gputop.collect.kernel import Kernel
 from gputop.collect.processes.cgroup import Place
@@ -27,8 +28,8 @@ class _Known:
 class Confined:
     """Each group is read once, however many processes are in it."""
 
-    def __init__(self, root: str, sys: str) -> None:
-        self._kernel = Kernel(root, sys)
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
         self._cgroups: Cgroups | None = None
         self._known: dict[str, _Known] = {}
 
@@ -43,5 +44,9 @@ class Confined:
         }
         for known in self._known.values():
             if now_s - known.read_s >= EVERY_S:
-                known.read_s, known.latest = now_s, known.confinement.read(now_s)
+                known.read_s = now_s
+                try:
+                    known.latest = known.confinement.read(now_s)
+                except NoAnswer:
+                    known.latest = None  # a group without limits would be a lie
         return tuple(known.latest for known in self._known.values() if known.latest is not None)

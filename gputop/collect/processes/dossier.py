@@ -18,6 +18,7 @@ PSS_FILLS, SHM_FILLS = ("pss_bytes",), ("shm_total_bytes", "shm_used_bytes")
 WEIGHT_FILLS = (*PSS_FILLS, *SHM_FILLS)
 CGROUP, CMDLINE, ENVIRON, MAPS, ROLLUP = 1 << 16, 1 << 15, 1 << 20, 1 << 23, 1 << 14
 
+_MEASURED = ("smaps_rollup", "root")
 _FROM_ENVIRON = ("rank", "local_rank", "world_size", "omp_threads", "mkl_threads", "visible_gpus")
 
 
@@ -29,6 +30,8 @@ class Dossier:
         self.values: Values = {}  # swapped whole: another thread reads it
         self.place: Place | None = None
         self.package: str | None = None  # folder of the PyTorch it has mapped, from our root
+        self.file = "stat"  # that was asked last
+        self._names: tuple[str, ...] = ()  # fields of it
         self._answers: dict[str, Values] = {}
         self._missing: dict[str, tuple[Missing, ...]] = {}
 
@@ -63,10 +66,17 @@ class Dossier:
         tell()
 
     def lose(self) -> None:
-        """Say that its command line does not come, if it has not."""
+        """Say that the file which is being read does not answer, and the command line does not come, if it has not.
+
+        What was measured before is no longer known; what it was started with holds.
+        """
+        if self.file in _MEASURED:
+            self._answers.pop(self.file, None)
+        if self.file not in self._answers:
+            self._missing[self.file] = tuple(Missing(metric=name, reason="lost") for name in self._names)
         if "cmdline" not in self._answers:
             self._missing["cmdline"] = (Missing(metric="command", reason="lost"),)
-            self._sum()
+        self._sum()
 
     def _alive(self) -> Stat:
         """The stat record, as long as it is still the same process; else what was read belongs to another."""
@@ -84,6 +94,7 @@ class Dossier:
         tell: Callable[[], None],
         gone: Reason = "unsupported",  # where the file is not there; nobody reads it if the process is not
     ) -> None:
+        self.file, self._names = what, names
         try:
             self._answers[what] = read()
             self._missing.pop(what, None)

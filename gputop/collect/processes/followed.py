@@ -53,7 +53,8 @@ class Followed:
 
     def _raw(self, reading: Reading) -> bytes:
         if reading.when != "tick":
-            return reading.take(f"{self._root}/{reading.file}", reading.size)
+            path = f"{self._root}/{reading.file}"
+            return self._shelf.gate.ask(path, reading.take, path, reading.size)
         file = self._files.get(reading.file)
         if file is None:
             file = self._files[reading.file] = Kept(f"{self._root}/{reading.file}", self._shelf)

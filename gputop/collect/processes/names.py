@@ -1,4 +1,4 @@
-"""The names lane: asks what may never be answered. Nothing waits for it but its own thread, and one substitute."""
+"""The names lane: asks what may never be answered. Only threads of its own wait for that, and a few may hang."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ WEIGH_EVERY_S = 30.0  # PSS: the kernel walks every page for it,
 WEIGH_SHARE = 0.01  # so no more of the time than this goes into it;
 SAVED_S = 1.0  # of so long it may be used at once, or quick ones would wait for a tick each
 SHM_EVERY_S = 10.0
+MOST_STUCK = 8  # threads that do not come back; with more of them nobody is named any more
 LOOK_AGAIN_S = 0.01
 MOST_USERS, PASSWD = 4096, 1 << 18
 MOST_ASKS = 100_000  # that wait, when nobody answers
@@ -103,7 +104,8 @@ class Names:
         self._asked_users = set(self._users)
         self._asks: SimpleQueue[_Ask | None] = SimpleQueue()
         self._fresh: deque[Identity | int] = deque()
-        self._active, self._stuck = _Worker(), _Worker()
+        self._active = _Worker()
+        self._stuck: list[_Worker] = []  # swapped whole: threads that do not come back
         self._builds = Builds()
         self._weigh_after_s = 0.0
         self._stopped = False
@@ -183,16 +185,29 @@ class Names:
             time.sleep(LOOK_AGAIN_S)
         return True
 
+    def hangs(self) -> list[tuple[str, float]]:
+        """What does not answer, and for how long."""
+        now_s = self._clock()
+        asks = [(worker.ask, now_s - worker.since_s) for worker in (*self._stuck, self._active)]
+        return [(self._place(ask), waited_s) for ask, waited_s in asks if ask is not None and waited_s >= STUCK_S]
+
+    def _place(self, ask: _Ask) -> str:
+        if not isinstance(ask.subject, Identity):
+            return f"name of user {ask.subject}"
+        card = self._cards.get(ask.subject)
+        return f"{self._root}/{ask.subject.pid}/{card.dossier.file if card else ''}"
+
     def forget(self, identity: Identity) -> None:
         """Drop what is known of a process that ended."""
         self._cards.pop(identity, None)
 
     def _watch(self, now_s: float) -> None:
         """Let a substitute take over from a thread that does not come back, unless that happened already."""
+        self._stuck = [worker for worker in self._stuck if worker.ask is not None]
         ask = self._active.ask
-        if ask is None or now_s - self._active.since_s < STUCK_S or self._stuck.ask is not None:
+        if ask is None or now_s - self._active.since_s < STUCK_S or len(self._stuck) >= MOST_STUCK:
             return
-        self._stuck, self._active = self._active, _Worker()
+        self._stuck, self._active = [*self._stuck, self._active], _Worker()
         if isinstance(ask.subject, Identity) and ask.subject in self._cards:
             self._cards[ask.subject].dossier.lose()
             self._fresh.append(ask.subject)
@@ -212,12 +227,12 @@ class Names:
             worker.ask = None
 
     def _hopeless(self, ask: _Ask) -> bool:
-        """Whether the other thread hangs at the same process, or at a user: those are all looked up in one place."""
-        stuck = self._stuck.ask
-        if stuck is None:
+        """Whether another thread hangs at the same process, or at a user: those are all looked up in one place."""
+        hangs = [stuck.subject for worker in self._stuck if (stuck := worker.ask) is not None]
+        if isinstance(ask.subject, Identity):
+            return ask.subject in hangs
+        if not any(isinstance(subject, int) for subject in hangs):
             return False
-        if isinstance(ask.subject, Identity) or isinstance(stuck.subject, Identity):
-            return ask.subject == stuck.subject
         self._asked_users.discard(ask.subject)
         return True
 

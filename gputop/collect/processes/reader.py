@@ -10,14 +10,15 @@ from dataclasses import replace
 
 from gputop.collect.files import Shelf, slurp, why
 from gputop.collect.fills import check
+from gputop.collect.gate import Gate
 from gputop.collect.jobs.kin import AGENT, FRAMEWORKS, LOADER, Tree
-from gputop.collect.processes.cgroup import QUOTA_FILLS, Place
+from gputop.collect.processes.cgroup import Place
 from gputop.collect.processes.closely import Closely
 from gputop.collect.processes.dossier import WEIGHT_FILLS
 from gputop.collect.processes.followed import RETRY_S
 from gputop.collect.processes.names import Names, Wanted
 from gputop.collect.processes.notes import denied_io, lost, unlisted
-from gputop.collect.processes.readings import READINGS, STAT_FILLS
+from gputop.collect.processes.readings import QUOTA_FILLS, READINGS, STAT_FILLS
 from gputop.collect.processes.scale import Scale
 from gputop.collect.processes.seen import Seen
 from gputop.collect.processes.shares import ProcessTable, with_shares
@@ -58,10 +59,11 @@ class ProcessReader:
     ) -> None:
         self._root, self._sys, self._clock, self._boot = root, sys, clock, boot
         self._names = names or Names(root, clock)
-        self._closely = Closely(root, sys, clock, Shelf(root))
+        self.gate = Gate()
+        self._closely = Closely(root, sys, clock, Shelf(root, self.gate))
         self._scale = scale or Scale()
         self._scale_s: float | None = None
-        self._turns = Turns(root)
+        self._turns = Turns(self.gate, root)
         self._private = not initial_pid_namespace(root)
         self._seen: dict[int, Seen] = {}
         self._pids, self._tasks, self._listed_s = set[int](), list[bytes](), 0.0
@@ -114,13 +116,13 @@ class ProcessReader:
 
     def _renew_scale(self, now_s: float) -> None:
         if self._scale_s is None or now_s - self._scale_s >= MACHINE_EVERY_S:
-            self._scale = self._scale.renewed(self._scale_s is None, self._boot(), self._root, self._sys)
+            self._scale = self._scale.renewed(self._scale_s is None, self._boot(), self._root, self._sys, self._slurp)
             self._scale_s = now_s
 
     def _list(self, now_s: float) -> set[int]:
         """All pids. They are those of the last look if no task was born and none has ended; the kernel counts both."""
         try:
-            tasks = slurp(f"{self._root}/loadavg", 128).split()[3:]
+            tasks = self._slurp(f"{self._root}/loadavg").split()[3:]
         except OSError:
             tasks = []
         tasks = [tasks[0].rpartition(b"/")[2], tasks[1]] if len(tasks) == 2 else []
@@ -146,7 +148,7 @@ class ProcessReader:
         sleepers = self._turns.take(now_s, interest, self._followed_cores(), self._scale.cpu_count)
         for known in (*self._awake(), *sleepers):
             try:
-                raw = known.stat_record()
+                raw = known.stat_record(self.gate)
             except OSError as error:
                 self._fail(known.identity.pid, error, now_s)
                 self._turns.put(known)
@@ -164,13 +166,21 @@ class ProcessReader:
             self._turns.put(seen)
         return looked
 
+    def recover(self) -> None:
+        """Begin afresh after a read that was given up anywhere: nobody has lost its turn."""
+        for seen in self._seen.values():
+            self._turns.put(seen)
+
+    def _slurp(self, path: str) -> bytes:
+        return self.gate.ask(path, slurp, path)
+
     def _followed_cores(self) -> float:
         return sum(seen.values["cpu_percent"] or 0.0 for seen in self._tracked.values()) / 100
 
     def _look(self, pid: int, now_s: float) -> Seen | None:
         """Read the stat of a process; None if it has ended or may not be read."""
         try:
-            raw = slurp(f"{self._root}/{pid}/stat")
+            raw = self._slurp(f"{self._root}/{pid}/stat")
         except OSError as error:
             self._fail(pid, error, now_s)
             return None
@@ -183,6 +193,10 @@ class ProcessReader:
         elif reason == "denied":
             self._drop(pid)
             self._unreadable_s[pid] = now_s + RETRY_S
+        elif reason == "stale":
+            if (silent := self._seen.get(pid)) is not None:
+                silent.mute()
+                silent.made(None if silent.uid is None else self._names.user(silent.uid), self._scale)
         else:
             self._lost = error.strerror or str(error)
 
@@ -207,7 +221,7 @@ class ProcessReader:
         seen = self._seen.pop(pid, None)
         if seen is not None:
             seen.gone = True
-            seen.end()
+            seen.leave()
             self._tracked.pop(pid, None)
             self._names.forget(seen.identity)
             self._tree_changed = True

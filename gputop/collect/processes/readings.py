@@ -18,6 +18,7 @@ from gputop.safe.text import decode
 Values = dict[str, Any]  # fields of a Process
 When = Literal["tick", "slow", "seen"]  # slow: every few seconds; seen: so, but only while somebody looks at it
 
+QUOTA, QUOTA_FILLS = "cpu.max", ("allowed_cpus", "throttled_percent")  # of the process's control group
 UNLOCK_DELAYS = "sudo sysctl -w kernel.task_delayacct=1"
 
 
@@ -185,15 +186,17 @@ READINGS: tuple[Reading, ...] = (io, schedstat, statm, status, wchan, descriptor
 @lru_cache(maxsize=256)
 def missing(troubles: tuple[tuple[str, Reason], ...]) -> tuple[Missing, ...]:
     """What files that gave nothing leave unknown; one shared tuple for the same troubles."""
-    filled = {reading.file: reading.fills for reading in READINGS}
+    filled = {reading.file: reading.fills for reading in READINGS} | {QUOTA: QUOTA_FILLS}
     return tuple(
-        Missing(metric=name, reason=reason, unlock=_unlock(name, reason))
+        Missing(metric=name, reason=reason, unlock=_unlock(name, reason, file))
         for file, reason in troubles
         for name in filled.get(file, (file,))
     )
 
 
-def _unlock(name: str, reason: Reason) -> str | None:
+def _unlock(name: str, reason: Reason, file: str) -> str | None:
+    if reason == "stale":
+        return f"its file {file} does not answer"
     if name == "io_wait_percent":
         return UNLOCK_DELAYS
     return attach.unlock() if reason == "denied" else None

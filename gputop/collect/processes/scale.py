@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import field, replace
 from functools import lru_cache
 
@@ -38,24 +39,24 @@ class Scale:
         """How many CPUs there are."""
         return len(self.online) if self.online else os.cpu_count() or 1
 
-    def renewed(self, first: bool, boot_s: float, proc: str, sys: str) -> Scale:
+    def renewed(self, first: bool, boot_s: float, proc: str, sys: str, read: Callable[[str], bytes] = slurp) -> Scale:
         """The same after another look at what may change."""
         try:
-            online = cpus(slurp(f"{sys}/devices/system/cpu/online").decode("ascii", "replace"))
+            online = cpus(read(f"{sys}/devices/system/cpu/online").decode("ascii", "replace"))
         except (OSError, ValueError):
             online = None
         since = self.delays_from_ticks
-        if not delays_on(proc):
+        if not delays_on(proc, read):
             since = None
         elif since is None:
             since = 0.0 if first else boot_s * self.ticks_per_s
         return replace(self, online=online, delays_from_ticks=since)
 
 
-def delays_on(proc: str) -> bool:
+def delays_on(proc: str, read: Callable[[str], bytes] = slurp) -> bool:
     """Whether the kernel counts how long a process waits for storage, for those it starts from now on."""
     try:
-        return slurp(f"{proc}/sys/kernel/task_delayacct", 64).strip() == b"1"
+        return read(f"{proc}/sys/kernel/task_delayacct").strip() == b"1"
     except OSError as error:
         if why(error) != "gone":
             return False

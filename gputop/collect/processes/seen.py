@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 from gputop.collect.files import Shelf, slurp
+from gputop.collect.gate import Gate
 from gputop.collect.processes.followed import Followed
-from gputop.collect.processes.readings import Values, stat_values
+from gputop.collect.processes.readings import STAT_FILLS, Values, stat_values
 from gputop.collect.processes.scale import Scale
 from gputop.collect.rates import Counters
-from gputop.model import Identity, Process
+from gputop.model import Identity, Missing, Process
 from gputop.safe.identity import Stat
 
 BUSY_PERCENT = 5.0  # of one core
@@ -20,6 +21,7 @@ BORN_S, RESTING = 1.5, 0.01  # younger, or of more CPU time than this share of i
 YOUNG_S = 10.0  # until then it may be about to become somebody else's
 AGE_LATE_S, AGE_LATE = 30.0, 0.02  # how old the age of a sleeper may be, or which share of it
 NOTHING: Values = {}
+_SILENT = tuple(Missing(metric=name, reason="stale", unlock="its stat record does not answer") for name in STAT_FILLS)
 
 
 class Seen:
@@ -27,7 +29,7 @@ class Seen:
 
     __slots__ = (
         "_counters", "_made_s", "_still", "age_s", "busy_until_s", "followed", "gone", "identity", "looked_s", "named",
-        "process", "raw", "root", "stat", "uid", "unsettled", "values", "waiting",
+        "process", "raw", "root", "silent", "stat", "uid", "unsettled", "values", "waiting",
     )  # fmt: skip
 
     def __init__(self, pid: int, root: str, stat: Stat, started_ticks: int) -> None:
@@ -39,6 +41,7 @@ class Seen:
         self.waiting = False  # for its turn
         self.unsettled = False  # worth another look at once
         self.gone = False
+        self.silent = False  # its stat record does not answer
         self.values: Values = {}  # fields of the Process that stat tells
         self.named: Values = NOTHING  # those that the names lane found
         self.followed: Followed | None = None
@@ -52,12 +55,16 @@ class Seen:
         """Whether it is followed closely."""
         return self.followed is not None
 
-    def stat_record(self) -> bytes:
+    def stat_record(self, gate: Gate) -> bytes:
         """Its stat record as it is now."""
-        return slurp(f"{self.root}/stat") if self.followed is None else self.followed.stat.read()
+        if self.followed is not None:
+            return self.followed.stat.read()
+        path = f"{self.root}/stat"
+        return gate.ask(path, slurp, path)
 
     def look(self, raw: bytes, stat: Stat, now_s: float, boot_s: float, scale: Scale) -> None:
         """Take in its stat record."""
+        self.silent = False
         self.age_s = max(0.0, boot_s - self.identity.started_ticks / scale.ticks_per_s)
         first, self.looked_s = not self.raw, now_s
         # the owner changes between fork and exec, at a login say; who is followed is looked at too often to ask always
@@ -73,6 +80,13 @@ class Seen:
             self.busy_until_s = now_s + BUSY_FOR_S
         # at the first look all there is to go by is its age, and its CPU time on the whole
         self.unsettled = first and (self.age_s < BORN_S or (values["cpu_time_s"] or 0) > RESTING * self.age_s)
+
+    def mute(self) -> None:
+        """Its stat record does not answer: what it told is unknown, as it cannot be told what has changed since."""
+        self.silent, self.raw, self._still = True, b"", 0
+        self.values = dict.fromkeys(self.values)
+        if self.followed is not None:
+            self.followed.bare()
 
     @property
     def deep(self) -> bool:
@@ -100,12 +114,8 @@ class Seen:
         return self.followed
 
     def leave(self) -> None:
-        """Forget what is only read of processes that are followed closely."""
+        """Forget what is only read of processes that are followed closely; no file of it stays open."""
         self._still = 0
-        self.end()
-
-    def end(self) -> None:
-        """It is gone: no file of it stays open."""
         if self.followed is not None:
             self.followed.close()
             self.followed = None
@@ -137,10 +147,14 @@ class Seen:
             "state": self.stat.state,
             "age_s": self.age_s,
         }
-        if self.followed is None:
+        if self.followed is None and not self.silent:
             self.process = Process(**{**self.values, **self.named, **told})
+        elif self.followed is None:
+            missing = (*self.named.get("missing", ()), *_SILENT)
+            self.process = Process(**{**self.values, **self.named, **told, "missing": missing})
         else:
             missing = (*self.named.get("missing", ()), *self.followed.missing(scale.delays_of(self.stat)))
+            missing = (*missing, *_SILENT) if self.silent else missing
             self.process = Process(**{**self.values, **self.named, **self.followed.fields, **told, "missing": missing})
         return self.process
 

@@ -128,15 +128,18 @@ class _Family:
         thread.run, thread.wait = rates
         thread.parked = 0 if thread.run or thread.wait or thread.run is None else thread.parked + 1
         if thread.name is None:
-            thread.name = decode(slurp(f"{self.folder}/{tid}/comm", 64).rstrip(b"\n"))
+            thread.name = decode(self._slurp(f"{self.folder}/{tid}/comm", 64).rstrip(b"\n"))
             self._names = None
             reads += 1
         if thread.busy:
-            raw = slurp(f"{self.folder}/{tid}/status", 16384)
+            raw = self._slurp(f"{self.folder}/{tid}/status", 16384)
             thread.switching = thread.switches.rates(now_s, switches(raw))
             self.blocked |= line(raw, b"\nState:").startswith(b"D")
             reads += 1
         return reads
+
+    def _slurp(self, path: str, size: int) -> bytes:
+        return self._shelf.gate.ask(path, slurp, path, size)
 
     def _end(self) -> None:
         measured = [thread for thread in self.threads.values() if thread.run is not None]

@@ -6,6 +6,7 @@ from collections import deque
 from math import ceil, inf
 
 from gputop.collect.files import slurp
+from gputop.collect.gate import Gate
 from gputop.collect.processes.seen import Seen
 from gputop.source import Interest
 
@@ -18,7 +19,8 @@ UNSEEN_CORES, UNSEEN_SHARE = 0.5, 0.02  # so much CPU time, of all there is, tha
 class Turns:
     """Sleepers in the order of their turns."""
 
-    def __init__(self, proc: str = "/proc") -> None:
+    def __init__(self, gate: Gate, proc: str = "/proc") -> None:
+        self._gate = gate
         self._at_once: list[Seen] = []
         self._light: deque[Seen] = deque()
         self._deep: deque[Seen] = deque()
@@ -56,7 +58,8 @@ class Turns:
     def _calm(self, followed_cores: float, cpus: int) -> bool:
         """Whether those that are followed account for what the CPUs did since the last tick, by and large."""
         try:
-            uptime_s, idle_s = map(float, slurp(f"{self._proc}/uptime", 128).split())
+            path = f"{self._proc}/uptime"
+            uptime_s, idle_s = map(float, self._gate.ask(path, slurp, path, 128).split())
         except (OSError, ValueError):
             return False
         before, self._before = self._before, (uptime_s, idle_s)

@@ -21,7 +21,8 @@ _OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, gputo
 
 def instances() -> Scenario:
     """A card cut in two, of which the driver says little."""
-    untold = ("busy_percent", "memory_busy_percent", "sm_active_percent", "tensor_percent", "dram_percent")
+    untold = ("busy_percent", "memory_busy_percent", "graphics_active_percent", "sm_active_percent", "tensor_percent",
+              "dram_percent")  # fmt: skip
     mute = dict.fromkeys(untold) | {"busy_samples": ()}
     whole, part = (
         tuple(Missing(metric=name, reason="unsupported", unlock=unlock) for name in untold)

@@ -24,14 +24,14 @@ _BIGGER = (
     short="OK",
     number="R08",
     rows=(3, 7, 22, 25, 35, 50),
-    needs=("busy_percent", "sm_active_percent or power_watts"),
+    needs=("busy_percent", "sm_active_percent or power_watts or memory_busy_percent"),
     partly=("sm_clock_mhz",),
 )
 def gpu_bound_healthy(view: View) -> Iterator[Finding]:
     """Busy without gaps, and a second signal says that it gets something done."""
     for trainer in view.trainers():
         busy = view.mean(trainer, "busy_percent")
-        if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
+        if not view.knows(trainer, "duty") or not (view.above(busy, "busy_percent") or _surely(view, trainer)):
             continue
         if trainer.shape is not None and not view.below(trainer.shape.sigma, "sigma"):
             continue
@@ -46,18 +46,26 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
             f"keeps its GPU busy: {kind}",
             evidence=(
                 duty(trainer, busy, view.limit("busy_percent")),
-                *at_work(trainer),
+                *at_work(trainer, limits={"memory busy": view.limit("memory_busy")}),
             ),
             steps=_BIGGER,
-            confidence=0.6 if trainer.sm is None else 0.8,
+            confidence=0.8 if trainer.sm is not None else 0.6 if trainer.power_share is not None else 0.5,
             healthy=True,
             lost_share=0.0,
         )
 
 
+def _surely(view: View, trainer: Trainer) -> bool:
+    """Whether SM activity stands in for utilization and is high: the GPU is busier than its multiprocessors."""
+    by = trainer.duty_by
+    return by is not None and by.lower_bound and view.above(trainer.sm, "alone_sm")
+
+
 def _kind(view: View, trainer: Trainer) -> str | None:
     """What the GPU is bound by; None where it is busy with little, or with something another rule tells better."""
     if trainer.sm is None:
+        if trainer.power_share is None and trainer.memory_busy is not None:  # as on a vGPU
+            return "its memory traffic says that it works" if view.above(trainer.memory_busy, "memory_busy") else None
         known = view.knows(trainer, "power_share", "clock_share")
         by_power = view.above(trainer.power_share, "power_share") and view.above(trainer.clock_share, "clock_share")
         return "its power says that it works" if known and by_power else None

@@ -46,6 +46,11 @@ def at_work(
         if share is not None:
             limit = 100 * limits[name] if name in limits else None
             yield Evidence(text=f"{name} {100 * share:.0f} %", value=100 * share, unit="%", limit=limit)
+    if trainer.sm is None and trainer.power_share is None and trainer.memory_busy is not None:
+        busy = 100 * trainer.memory_busy
+        most = 100 * limits["memory busy"] if "memory busy" in limits else None
+        text = f"memory busy {busy:.0f} % of the time (no SM activity, no power)"
+        yield Evidence(text=text, value=busy, unit="%", limit=most)
     if trainer.power_share is not None and trainer.works_on:
         watts, limit = trainer.works_on[0].power_watts or 0.0, trainer.works_on[0].power_limit_watts or 0.0
         yield Evidence(text=f"{watts:.0f} of {limit:.0f} W", value=watts, unit="W", limit=limit)
@@ -54,4 +59,4 @@ def at_work(
 def duty(trainer: Trainer, busy: float | None, limit: float | None = None) -> Evidence:
     """How busy its GPUs were, in percent, over the window of the rule."""
     value = 100 * (trainer.duty or 0.0) if busy is None else busy
-    return Evidence(text=f"GPU busy {value:.0f} %", value=value, unit="%", limit=limit)
+    return Evidence(text=trainer.reading(value), value=value, unit="%", limit=limit)

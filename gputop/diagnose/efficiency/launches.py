@@ -46,7 +46,7 @@ _SURE = "make sure: the stack of its main thread must not be in the DataLoader"
     confirmed_by=("launch-bound",),
     number="R12",
     rows=(26, 52, 55, 57, 65),
-    needs=("busy_percent", "main_thread_percent", "sm_active_percent or power_watts"),
+    needs=("busy_percent", "main_thread_percent", "sm_active_percent or power_watts or memory_busy_percent"),
     partly=("cpu_percent", "read_chars_per_s"),
 )
 def overhead_bound(view: View) -> Iterator[Finding]:
@@ -128,9 +128,14 @@ def _loads_nothing(view: View, trainer: Trainer) -> bool:
 
 
 def _works_little(view: View, trainer: Trainer) -> bool:
-    """Whether little of the chip is used while it is: a large kernel would not wait for the next one."""
+    """Whether little of the chip is used while it is: a large kernel would not wait for the next one.
+
+    By its multiprocessors; else by its power; else, as on a vGPU, by how long its memory is in use.
+    """
     if trainer.sm is not None:
         return view.below(trainer.sm, "sm")
+    if trainer.power_share is None and trainer.memory_busy is not None:
+        return view.below(trainer.memory_busy, "memory_busy")
     return view.knows(trainer, "power_share") and view.below(trainer.power_share, "power_share")
 
 

@@ -27,7 +27,7 @@ def small(view: View, trainer: Trainer) -> bool:
         and view.below(shape.sigma, f"{_TABLE}.sigma")
         and view.below(shape.high, f"{_TABLE}.peak_percent")
         and view.below(held, f"{_TABLE}.vram")
-        and view.below(trainer.power_share, f"{_TABLE}.power_share")
+        and _draws_little(view, trainer)
         and view.below(trainer.saturation, f"{_TABLE}.saturation")
     )
 
@@ -40,14 +40,16 @@ def small(view: View, trainer: Trainer) -> bool:
     short="SMALL",
     number="R13",
     rows=(5,),
-    needs=("busy_percent", "cpu_percent", "allowed_cpus", "power_watts", "vram_bytes"),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus", "power_watts or memory_busy_percent", "vram_bytes"),
 )
 def small_job(view: View) -> Iterator[Finding]:
     """Half of a GPU's time or less, evenly, little power, CPU and device memory, for a quarter of an hour."""
     for trainer in view.trainers():
         if not view.knows(trainer, "duty") or not view.below(trainer.duty, "duty"):
             continue
-        if trainer.seen_s < view.limit("for_s") or not view.knows(trainer, "cores", "allowed", "power_share"):
+        if trainer.seen_s < view.limit("for_s") or not view.knows(trainer, "cores", "allowed"):
+            continue
+        if trainer.memory_busy is None and not view.knows(trainer, "power_share"):
             continue
         if not view.above(trainer.duty, "least") or partitioned(trainer) or notebook(trainer) or serves(trainer):
             continue
@@ -57,6 +59,13 @@ def small_job(view: View) -> Iterator[Finding]:
         busy = view.mean(trainer, "busy_percent")
         if view.below(busy, "busy_percent") and small(view, trainer):
             yield _little(view, trainer, busy or 0.0)
+
+
+def _draws_little(view: View, trainer: Trainer) -> bool:
+    """By power; where that is unknown, as on a vGPU, by how long its memory is in use."""
+    if trainer.power_share is None:
+        return view.below(trainer.memory_busy, f"{_TABLE}.memory_busy")
+    return view.below(trainer.power_share, f"{_TABLE}.power_share")
 
 
 def _held(trainer: Trainer) -> float | None:

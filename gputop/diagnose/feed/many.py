@@ -100,7 +100,7 @@ def _unneeded(view: View, trainer: Trainer) -> Iterator[Finding]:
         f"has {trainer.loaders} loaders for the work of {wanted}",
         evidence=(
             _each(trainer, 100 * view.limit("unneeded")),
-            Evidence(text=f"GPU busy {duty:.0f} %", value=duty, unit="%"),
+            Evidence(text=trainer.reading(duty), value=duty, unit="%"),
             Evidence(text="each of them holds memory, and prefetched batches in /dev/shm"),
         ),
         steps=(

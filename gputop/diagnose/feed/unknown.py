@@ -15,10 +15,12 @@ from gputop.diagnose.starved import EITHER, busy, lone, starved, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part, torchlike, trains
 from gputop.diagnose.view import View
+from gputop.model import Missing
 from gputop.words import amount
 
 _SUSPECTS = "waits for something that no rule can name"
 _HIDDEN = "waits for something that may be in what this user cannot read"
+_BOUND = Missing(metric="busy_percent", reason="unsupported", unlock="SM activity is only a lower bound of GPU busy")
 
 
 class Cause(NamedTuple):
@@ -54,6 +56,9 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
             continue  # in the first seconds of a phase: it may wait as before
         if not starved(view, trainer):
             notes.pop("since_s", None)
+            continue
+        if trainer.duty_by and trainer.duty_by.lower_bound:
+            view.abstain(trainer, _BOUND)  # with no cause to be seen, it may not wait at all
             continue
         if now_s - notes.setdefault("since_s", now_s) < view.limit("after_s"):
             continue

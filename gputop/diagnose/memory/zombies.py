@@ -155,7 +155,7 @@ def _told(view: View, gpu: Gpu, found: Sequence[Nothing]) -> Finding:
         for one in found[:6]
     ]
     if busy is not None:
-        text = f"GPU busy {busy:.0f} % of the last {view.limit('window_s'):.0f} s"
+        text = f"{view.reading(gpu, busy)} of the last {view.limit('window_s'):.0f} s"
         evidence.append(Evidence(text=text, value=busy, unit="%", limit=view.limit("busy_percent")))
     idle = f", idle for over {units.ago(view.limit('idle_s'))}" if found[0].since else ""
     vain = "" if any(one.since for one in found) else " for nothing"  # who is idle may be needed

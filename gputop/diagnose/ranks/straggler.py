@@ -186,7 +186,7 @@ def _more_work(view: View, team: Team) -> _Late | None:
     busy = all(view.above(other.duty, "busy") for other in team.ranks) and _exchanges(view, team, one)
     if not busy or not view.above(effect, "effect") or usual < view.limit("progress") * most:
         return None
-    name = "power above idle" if work is _power else "tensor cores"
+    name = _MEASURED[work]
     text = f"GPU {one.works_on[0].index}: {name} {100 * most:.0f} %, the others {100 * usual:.0f} %, all of them busy"
     evidence = Evidence(
         text=text,
@@ -211,9 +211,15 @@ def _exchanges(view: View, team: Team, one: Trainer) -> bool:
 
 
 def _measure(team: Team) -> Measure:
-    """How much of its chip a rank uses: its tensor cores, where every card tells and they are used, else its power."""
+    """How much of its chip a rank uses: its tensor cores, where every card tells and they are used, else its power.
+
+    Where that is unknown too, as on a vGPU or a MIG instance: its memory traffic.
+    """
     tensor = [one.tensor for one in team.ranks if one.tensor is not None]
-    return _tensor if len(tensor) == len(team.ranks) and max(tensor) >= _LEAST_TENSOR else _power
+    if len(tensor) == len(team.ranks) and max(tensor) >= _LEAST_TENSOR:
+        return _tensor
+    measures: tuple[Measure, ...] = (_power, _dram, _memory_busy)
+    return next((one for one in measures if all(one(rank) is not None for rank in team.ranks)), _power)
 
 
 def _tensor(one: Trainer) -> float | None:
@@ -222,6 +228,22 @@ def _tensor(one: Trainer) -> float | None:
 
 def _power(one: Trainer) -> float | None:
     return one.power_share
+
+
+def _dram(one: Trainer) -> float | None:
+    return one.dram
+
+
+def _memory_busy(one: Trainer) -> float | None:
+    return one.memory_busy
+
+
+_MEASURED: dict[Measure, str] = {
+    _tensor: "tensor cores",
+    _power: "power above idle",
+    _dram: "memory bandwidth",
+    _memory_busy: "memory busy",
+}
 
 
 def _never_waits(view: View, one: Trainer) -> bool:

@@ -19,6 +19,7 @@ from gputop.words import amount
 
 _DRAM_TOP = 0.8  # of the memory bandwidth is reached in practice [DCGM]
 _USUAL_S, _LOOK_S = 900.0, 60.0
+_EFFORT = ("power_watts", "dram_percent", "memory_busy_percent")  # of these the first that is known tells how much
 _PIPES = ("tensor_percent", "fp32_percent", "fp64_percent")
 _RAS_SINCE = (2, 7)  # the first PyTorch whose NCCL answers: 2.24 and later [NCCL user guide, RAS]
 
@@ -96,17 +97,20 @@ def _sent(view: View, gpu: Gpu) -> float | None:
 
 def _less_than_usual(view: View, one: Trainer, gpu: Gpu) -> bool:
     """Whether it draws much less than when it worked: a job of small kernels looks like waiting, but always did."""
-    watts, usual = view.mean(gpu, "power_watts"), _usual_watts(view, one, gpu)
-    return watts is not None and usual is not None and view.below(watts / usual, "usual")
+    known = ((metric, now) for metric in _EFFORT if (now := view.mean(gpu, metric)) is not None)
+    metric, now = next(known, ("", 0.0))
+    usual = _usual(view, one, gpu, metric) if metric else None
+    return usual is not None and view.below(now / usual, "usual")
 
 
-def _usual_watts(view: View, one: Trainer, gpu: Gpu) -> float | None:
-    """What a GPU draws while this trainer works, as far as that was seen: the most that a quarter of an hour showed."""
-    known, now_s = view.notes(one).setdefault(gpu.uuid, (-_LOOK_S, 0.0)), view.frame.mono_s
+def _usual(view: View, one: Trainer, gpu: Gpu, metric: str = "power_watts") -> float | None:
+    """What a GPU shows while this trainer works, as far as that was seen: the most that a quarter of an hour showed."""
+    about = f"{metric} {gpu.uuid}"
+    known, now_s = view.notes(one).setdefault(about, (-_LOOK_S, 0.0)), view.frame.mono_s
     if now_s - known[0] >= _LOOK_S:
         seconds = max(1.0, min(_USUAL_S, one.context_s or 0.0))
-        watts = view.window(gpu, "power_watts", seconds).percentile(0.9) or 0.0
-        known = view.notes(one)[gpu.uuid] = (now_s, max(known[1], watts))
+        most = view.window(gpu, metric, seconds).percentile(0.9) or 0.0
+        known = view.notes(one)[about] = (now_s, max(known[1], most))
     return known[1] or None
 
 
@@ -184,7 +188,7 @@ def _evidence(
     cards = ", ".join(gpu.index for gpu in gpus)
     yield Evidence(text=f"GPUs {cards} 100 % busy", value=100.0, unit="%", limit=view.limit("busy_percent"))
     watts = [value for gpu in gpus if (value := view.mean(gpu, "power_watts")) is not None]
-    usual = [value for one, gpu in pairs if (value := _usual_watts(view, one, gpu)) is not None]
+    usual = [value for one, gpu in pairs if (value := _usual(view, one, gpu)) is not None]
     if watts and usual and view.below(max(watts) / max(usual), "usual"):
         text = f"but at {spread(watts, 'W')}, {max(usual):.0f} W at work"
         yield Evidence(text=text, value=max(watts), unit="W", limit=view.limit("usual") * max(usual))

@@ -91,7 +91,7 @@ def _elsewhere(view: View, trainer: Trainer, busy: float, cores: float) -> Findi
         doing.headline,
         evidence=(
             Evidence(
-                text=f"GPU busy {busy:.0f} % of the last {seconds:.0f} s",
+                text=f"{trainer.reading(busy)} of the last {seconds:.0f} s",
                 value=busy,
                 unit="%",
                 limit=view.limit("busy_percent"),

@@ -84,8 +84,8 @@ def _idle_s(view: View, job: Job, held: Sequence[Gpu]) -> Mapping[str, float]:
 
 
 def _worked(view: View, gpu: Gpu) -> bool:
-    since_last = view.history.values(gpu.uuid, "busy_percent", view.stands_for_s + 1)
-    return any((percent or 0.0) >= view.limit("busy_percent") for percent in since_last)
+    since_last = view.window(gpu, "busy_percent", view.stands_for_s + 1).values
+    return any(percent >= view.limit("busy_percent") for percent in since_last)
 
 
 def _cards(names: Sequence[str]) -> str:

@@ -1,0 +1,115 @@
+"""What stands in for the utilization of a GPU that has none, such as a MIG instance: one place for all rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gputop.declare import record
+from gputop.known import added
+from gputop.model import Frame, Gpu
+
+_FOR_GOOD = ("unsupported", "denied", "absent")  # reasons that last: anything else is a gap
+_GAP_S = 10.0  # after which a substitute that fell silent gives way to the next one
+
+
+@record(frozen=True, slots=True)
+class Substitute:
+    """The metric that is taken for the utilization of a GPU, how it is called, and why it is needed."""
+
+    metric: str
+    name: str  # `graphics engine active`: before a percentage
+    source: str  # GPM
+    why: str  # `no utilization on MIG`
+    lower_bound: bool = False  # the GPU may be busier than that
+
+    def reading(self, percent: float) -> str:
+        """The metric with its value, and what it stands in for."""
+        bound = ", a lower bound" if self.lower_bound else ""
+        return f"{self.name} {percent:.0f} % ({self.source}{bound}; {self.why})"
+
+    @property
+    def note(self) -> str:
+        """The same without a value."""
+        bound = ", a lower bound" if self.lower_bound else ""
+        return f"GPU busy here is {self.name} ({self.source}{bound}; {self.why})"
+
+
+def _ladder(frame: Frame, gpu: Gpu, why: str) -> Iterator[tuple[Substitute, float | None]]:
+    """What may stand in, the best first, each with its value now."""
+    active, sm = gpu.graphics_active_percent, gpu.sm_active_percent
+    yield Substitute("graphics_active_percent", "graphics engine active", "GPM", why), active
+    yield Substitute("sm_active_percent", "SMs active", "GPM", why, lower_bound=True), sm
+    used = added(
+        share.busy_percent
+        for process in frame.processes
+        for share in process.gpus
+        if share.uuid == gpu.uuid and share.kind != "graphics"
+    )
+    shares = Substitute("busy_percent", "kernels resident", "sum of its processes", why)
+    yield shares, None if used is None else min(100.0, used)
+
+
+class Substitutes:
+    """Which GPUs have a substitute, from frame to frame. A GPU that reports its utilization never gets one."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, Substitute] = {}  # by uuid
+        self._reports: set[str] = set()  # GPUs that have told it themselves
+        self._known_s: dict[str, float] = {}  # when the substitute had a value last
+
+    def fill(self, frame: Frame) -> Frame:
+        """The frame with substitutes where utilization is unknown; the same one where it is known of all GPUs."""
+        if all(gpu.busy_percent is not None for gpu in frame.gpus):
+            self._reports.update(gpu.uuid for gpu in frame.gpus)
+            self.of.clear()
+            return frame
+        gpus = [self._filled(frame, gpu) for gpu in frame.gpus]
+        gpus = [self._by_instances(gpu, gpus) for gpu in gpus]
+        return replace(frame, gpus=tuple(gpus))
+
+    def _filled(self, frame: Frame, gpu: Gpu) -> Gpu:
+        if gpu.busy_percent is not None:
+            self._reports.add(gpu.uuid)
+            self.of.pop(gpu.uuid, None)
+            return gpu
+        why = _why(gpu)
+        if why is None and gpu.uuid in self._reports:
+            return gpu
+        chosen = self.of.get(gpu.uuid)
+        waits = chosen is not None and frame.mono_s - self._known_s.get(gpu.uuid, -_GAP_S) < _GAP_S
+        for substitute, percent in _ladder(frame, gpu, why or "utilization not reported"):
+            if percent is not None:
+                self.of[gpu.uuid], self._known_s[gpu.uuid] = substitute, frame.mono_s
+                return _with(gpu, percent)
+            if waits and chosen is not None and chosen.metric == substitute.metric:
+                return gpu  # it is silent for a moment: another one would be a step that never was
+        return gpu
+
+    def _by_instances(self, gpu: Gpu, gpus: Sequence[Gpu]) -> Gpu:
+        """A card in MIG mode is at least as busy as its busiest instance."""
+        if gpu.busy_percent is not None or gpu.parent_uuid is not None or not gpu.mig_mode:
+            return gpu
+        known = [one.busy_percent for one in gpus if one.parent_uuid == gpu.uuid and one.busy_percent is not None]
+        if not known:
+            return gpu
+        why = _why(gpu) or "no utilization on MIG"
+        self.of[gpu.uuid] = Substitute("busy_percent", "busiest MIG instance", "GPM", why, lower_bound=True)
+        return _with(gpu, max(known))
+
+
+def _with(gpu: Gpu, percent: float) -> Gpu:
+    missing = tuple(one for one in gpu.missing if one.metric != "busy_percent")
+    return replace(gpu, busy_percent=percent, missing=missing)
+
+
+def _why(gpu: Gpu) -> str | None:
+    """Why utilization is unknown for good; None where that was not said."""
+    said = next((one for one in gpu.missing if one.metric == "busy_percent" and one.reason in _FOR_GOOD), None)
+    if gpu.parent_uuid is not None or gpu.mig_mode:
+        return "no utilization on MIG"
+    if said is None:
+        return None
+    if said.reason == "denied":
+        return "utilization denied"
+    return "no utilization on vGPU" if gpu.virtualization == "vgpu" else "utilization not reported"
