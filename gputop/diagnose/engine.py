@@ -100,9 +100,9 @@ class Engine:
         view = View(frame, history, self._remembered, self._tables, stands_for_s)
         on_screen = self._steady.shown()
         found: list[tuple[Finding, float]] = []
-        for rule in _every_rule():
-            judged_apart = view.evaluating if rule.of_phase else ()
-            view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()), judged_apart, needs=rule.needs)
+        for rule in sorted(_every_rule(), key=lambda rule: not rule.first):
+            but = view.evaluating if rule.of_phase else ()
+            view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()), needs=rule.needs, but=but)
             found += self._asked(rule, view)
         if not frame.gpus:
             view.abstained += without_gpus(frame, _every_rule())

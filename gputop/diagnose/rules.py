@@ -10,9 +10,9 @@ GROUPS = (usage, feed, efficiency, cpu, storage, memory, ranks, device, inside, 
 _ORDER = {module.__name__.rpartition(".")[2]: place for place, module in enumerate(GROUPS)}
 
 
-def _turn(rule: Rule) -> tuple[bool, bool, bool, int]:
+def _turn(rule: Rule) -> tuple[bool, bool, int]:
     """By groups; who fills in where no other speaks comes after those, to know what they could not judge."""
-    return not rule.first, rule.group == "meta", rule.last, _ORDER[rule.group]
+    return rule.group == "meta", rule.last, _ORDER[rule.group]
 
 
 # in this order, whichever of them somebody imported first

@@ -136,11 +136,17 @@ class Steady:
             if one.shown_s is None:
                 one.hits.clear()
             elif _of_phase(one.newest) and self._alternates(key, now_s):
-                self._taken_back[key].append(now_s)
+                self._take_back(key, now_s)
             elif _of_phase(one.newest):
                 judged_s = max(turn.at_s for turn in turned) + _TO_JUDGE * self._window_s(one.newest.rule)
                 impossible = any(_impossible(one.newest, turn) for turn in turned)
                 one.doubt_s = now_s if impossible else max(now_s, judged_s) + _MORE_LOOKS * stands_for_s
+
+    def _take_back(self, key: tuple[str, object], now_s: float) -> None:
+        """Note that a phase was the end of it, or might have been."""
+        recent = {about: when for about, when in self._taken_back.items() if when[-1] > now_s - _WITHIN_S}
+        recent.setdefault(key, deque(maxlen=_TAKEN_BACK)).append(now_s)
+        self._taken_back = recent
 
     def _alternates(self, key: tuple[str, object], now_s: float) -> bool:
         before = self._taken_back.get(key, ())
@@ -157,7 +163,7 @@ class Steady:
                 one.rank = max(rank for rank in RANKS.values() if one.held(on_s, rank))
                 one.rank = min(one.rank, self._most(one, now_s))
         elif one.doubt_s is not None and one.last_s < now_s >= one.doubt_s:
-            self._taken_back.setdefault(key, deque(maxlen=_TAKEN_BACK)).append(now_s)
+            self._take_back(key, now_s)
             one.leave()
         elif now_s - one.last_s >= OFF_FACTOR * one.on_s and now_s - one.shown_s >= LEAST_SHOWN_S:
             one.leave()

@@ -70,9 +70,9 @@ class Subjects:
         rule: str,
         state: str = "",
         shown: Collection[object] = (),
-        but: Collection[Identity] = (),
         *,
         needs: Collection[str] = (),
+        but: Collection[Identity] = (),
     ) -> None:
         """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen.
 
