@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from threading import Event
 
-from tests.fakeproc import FakeProc, named, proc
+from gputop.collect.processes.builds import Builds
+from gputop.collect.processes.readings import Values
+from tests.fakeproc import FakeProc, named, proc, until
 
 __all__ = ["proc"]
 
@@ -38,3 +41,27 @@ def test_a_pipe_in_place_of_a_version_holds_nothing_up(proc: FakeProc) -> None:
     proc.more(43)
     proc.write("43/cmdline", b"python\0")
     assert named(proc, 43, lambda process: process.command, 43).command == ("python",)
+
+
+def test_p37_a_package_on_a_dead_server_costs_its_own_version() -> None:
+    answers, told = Event(), list[Values]()
+
+    def read(path: str) -> bytes:
+        if path.startswith("/dead"):
+            answers.wait(60)
+        return b"__version__ = '2.7.0'\n"
+
+    builds = Builds(read)
+    builds.start()
+    builds.read("/dead/torch", told.append)
+    builds.read("/env/torch", told.append)
+    until(lambda: builds._active.path is not None)
+    builds.watch(10.0)
+    assert builds.hangs(11.0) == []
+    builds.watch(12.0)
+    until(lambda: len(told) == 1)
+    assert builds.hangs(13.0) == [("/dead/torch/version.py", 3.0)]
+    answers.set()
+    until(lambda: len(told) == 2)
+    assert builds.hangs(14.0) == []
+    builds.stop()

@@ -128,6 +128,7 @@ class Names:
         """Ask about processes; what is known, or asked already, is not asked again before its time."""
         now_s = self._clock()
         self._watch(now_s)
+        self._builds.watch(now_s)
         if self._asks.qsize() > MOST_ASKS:
             return
         heavy: list[_Card] = []
@@ -189,7 +190,8 @@ class Names:
         """What does not answer, and for how long."""
         now_s = self._clock()
         asks = [(worker.ask, now_s - worker.since_s) for worker in (*self._stuck, self._active)]
-        return [(self._place(ask), waited_s) for ask, waited_s in asks if ask is not None and waited_s >= STUCK_S]
+        found = [(self._place(ask), waited_s) for ask, waited_s in asks if ask is not None and waited_s >= STUCK_S]
+        return [*found, *((clean(path), waited_s) for path, waited_s in self._builds.hangs(now_s))]
 
     def _place(self, ask: _Ask) -> str:
         if not isinstance(ask.subject, Identity):
