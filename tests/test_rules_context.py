@@ -149,10 +149,11 @@ def test_no_cuda_context_abstains_where_the_driver_names_nobody(gpu: dict[str, A
 
 
 def test_no_cuda_context_does_not_say_of_a_gpu_what_it_does_not_tell() -> None:
-    told = found(on_cpu({"busy_percent": None}).verdict(), "no-cuda-context")
+    mute = {"busy_percent": None, "sm_active_percent": None}
+    told = found(on_cpu(mute).verdict(), "no-cuda-context")
     assert told is not None
     assert told.evidence[1].text == "no CUDA context on the GPU"
-    dumb = on_cpu({"busy_percent": None, "vram_used_bytes": None}).verdict()
+    dumb = on_cpu(mute | {"vram_used_bytes": None}).verdict()
     assert found(dumb, "no-cuda-context") is None
     assert silent(dumb, "no-cuda-context") is not None
 
