@@ -14,6 +14,7 @@ from gputop.diagnose.told import Testimony
 from gputop.ended import Departures, Ended
 from gputop.history import History
 from gputop.model import Frame, Identity
+from gputop.model.plausible import plausible
 from gputop.source import Remembering, Seekable, Source, Staged
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Monitor:
     def _remember(self, seen: Frame) -> Frame:
         if self._unjudged == math.inf:
             return seen
-        frame = self._told.into(seen)
+        frame = plausible(self._told.into(seen))  # of a recording, too: rules, history and screen see the same
         if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
             self.history.rewind(frame.mono_s)
             self._departures = Departures()

@@ -175,7 +175,7 @@ def test_how_gpus_are_joined(fake: Fake, child: Child) -> None:
 
 
 def test_n13_unified_memory(fake: Fake, child: Child) -> None:
-    fake.update({"gpu.0.memory_total": None, "gpu.1.memory_total": 0})
+    fake.update({"gpu.0.memory_total": None, "gpu.0.name": "NVIDIA GB10", "gpu.1.name": "NVIDIA Thor"})
     seen = child.sweep()
     for index in (0, 1):
         gpu = seen.gpu(index)
@@ -183,6 +183,15 @@ def test_n13_unified_memory(fake: Fake, child: Child) -> None:
         assert (gpu["vram_total_bytes"], gpu["vram_used_bytes"], gpu["vram_reserved_bytes"]) == (None, None, None)
         assert seen.reasons(index)["vram_used_bytes"] == "unsupported"
     assert not seen.gpu(2)["unified_memory"]
+
+
+def test_a_discrete_card_that_does_not_tell_of_its_memory_is_unknown_not_unified(fake: Fake, child: Child) -> None:
+    fake.update({"gpu.0.memory_total": None, "gpu.1.memory_total": 0})
+    seen = child.sweep()
+    for index in (0, 1):
+        assert not seen.gpu(index)["unified_memory"]
+        assert seen.gpu(index)["vram_total_bytes"] is None
+        assert seen.reasons(index)["vram_total_bytes"] == "unsupported"
 
 
 def test_memory_that_the_system_runs_as_a_node(fake: Fake, child: Child) -> None:

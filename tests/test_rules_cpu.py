@@ -54,7 +54,7 @@ def test_threads_process_says_how_many_are_too_many() -> None:
     assert finding.headline == "runs 64 compute threads on 8 CPUs"
     assert [item.text for item in finding.evidence] == [
         "64 compute threads want to run on 8 CPUs",
-        "71 % of their time they wait for a CPU",
+        "its threads waited for a CPU 71 % of their runnable time",
         "0 voluntary switches a CPU second: they spin while they wait",
         "PyTorch and OpenMP see 64 CPUs, the quota allows 8",
     ]

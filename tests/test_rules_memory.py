@@ -114,7 +114,8 @@ def test_gmem_nearly_full_does_not_hide_that_all_is_well() -> None:
 
 def test_gmem_nearly_full_abstains_and_leaves_shared_memory_alone() -> None:
     assert silent(Machine(gpu=refused("vram_used_bytes")).verdict(5), "gmem-nearly-full") is not None
-    together = Machine(gpu={"unified_memory": True} | refused("vram_used_bytes"))
+    chip = {"name": "NVIDIA GB10", "compute_capability": (12, 1), "unified_memory": True}
+    together = Machine(gpu=chip | refused("vram_used_bytes"))
     assert silent(together.verdict(5), "gmem-nearly-full") is None
 
 

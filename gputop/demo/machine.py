@@ -106,6 +106,7 @@ def _memory(server: Server, t: float, held: float, loaders: int) -> dict[str, An
         "memory_used_bytes": used,
         "memory_available_bytes": server.memory_bytes - used,
         "memory_cached_bytes": cached,
+        "memory_arc_bytes": 0,
         "nodes": _nodes(server, used + cached),
         "memory_pressure": Pressure(some_percent=0.0, full_percent=0.0, some_avg10_percent=0.0),
         "shm_total_bytes": server.memory_bytes // 2,

@@ -15,8 +15,10 @@ FRESH_S = 5.0  # after which shape and rhythm are worked out anew
 LEAST_S = 0.05  # between two frames: one may be shown twice
 _UNSURE_S = 0.25  # by which the time of a sample may be told differently in two frames
 QUIET_S = 5.0  # of no work, after which the power is that of an idle card
+# of the largest cards of a kind, and how much of its limit any card draws without work: the less of both
 _IDLE_WATTS = {"volta": 50.0, "turing": 20.0, "ampere": 60.0, "ada": 30.0, "hopper": 70.0, "blackwell": 130.0}
-_IDLE_SHARE = 0.1  # of the power limit, for any other card
+_IDLE_SHARE = 0.13
+_OTHER_SHARE = 0.1  # of a kind that is not known
 
 
 class Card:
@@ -35,6 +37,7 @@ class Card:
         self._newest_s: float | None = None  # and of the newest sample that was taken
         self._worked_s: float | None = None
         self._idle_watts: float | None = None
+        self._least_watts: float | None = None  # that it ever drew: at rest it draws no more
 
     def add(self, gpu: Gpu, now_s: float) -> None:
         """Take in what the driver sampled since its last sample that we have."""
@@ -58,6 +61,8 @@ class Card:
         if gpu.power_series is not None and gpu.power_series.wall_s != self._powers_s:
             self._powers_s = gpu.power_series.wall_s
             self.powers.extend(gpu.power_series.values)
+        if gpu.power_watts is not None:
+            self._least_watts = min(gpu.power_watts, self._least_watts or gpu.power_watts)
         if gpu.busy_percent is None or gpu.busy_percent > 0 or self._worked_s is None:
             self._worked_s = now_s
         elif now_s - self._worked_s >= QUIET_S and gpu.power_watts is not None:
@@ -92,12 +97,15 @@ class Card:
         self.period = period(values, self.spacing_s) if self.shape and self.shape.sigma > 2 else None
 
     def idle_watts(self, gpu: Gpu) -> float | None:
-        """Power without work: measured, else what cards of its kind draw."""
+        """Power without work: measured, else what cards of its kind and size draw; never more than it ever drew."""
         if self._idle_watts is not None:
             return self._idle_watts
-        if gpu.architecture in _IDLE_WATTS:
-            return _IDLE_WATTS[gpu.architecture]
-        return None if gpu.power_limit_watts is None else _IDLE_SHARE * gpu.power_limit_watts
+        limit = gpu.power_default_limit_watts or gpu.power_limit_watts
+        usual = _IDLE_WATTS.get(gpu.architecture or "")
+        guesses = [] if usual is None else [usual]
+        guesses += [] if limit is None else [limit * (_OTHER_SHARE if usual is None else _IDLE_SHARE)]
+        guesses += [] if self._least_watts is None or not guesses else [self._least_watts]
+        return min(guesses, default=None)
 
     def restart(self) -> None:
         """What it does now is something else: samples from before say nothing about it."""

@@ -21,6 +21,7 @@ from gputop.diagnose.steady import OFF_FACTOR, Steady, crit_after
 from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame
+from gputop.model.plausible import plausible
 
 if TYPE_CHECKING:
     from gputop.diagnose.state import JobState
@@ -71,9 +72,9 @@ class Engine:
         self._remembered.add(self._as_seen(frame), history)
 
     def _as_seen(self, frame: Frame) -> Frame:
-        """The frame with what stands in for metrics that a GPU does not have."""
+        """The frame without what cannot be, and with what stands in for metrics that a GPU does not have."""
         if self._seen is None or self._seen[0] is not frame:
-            self._seen = frame, self._remembered.substitutes.fill(frame)
+            self._seen = frame, self._remembered.substitutes.fill(plausible(frame))
         return self._seen[1]
 
     def leaving(self, rule: str) -> tuple[float, dict[str, tuple[float, float]]]:

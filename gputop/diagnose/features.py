@@ -194,7 +194,7 @@ def _power_share(past: Remembered, gpu: Gpu, means: Means) -> float | None:
     idle = card.idle_watts(gpu) if card else None
     if watts is None or idle is None or gpu.power_limit_watts is None or gpu.power_limit_watts <= idle:
         return None
-    return (watts - idle) / (gpu.power_limit_watts - idle)
+    return max(0.0, watts - idle) / (gpu.power_limit_watts - idle)
 
 
 def _clock_share(past: Remembered, gpu: Gpu, of: Callable[[str], Means]) -> float | None:

@@ -92,7 +92,7 @@ def _threads(view: View, trainer: Trainer) -> str:
     threads, allowed = trainer.compute_threads, trainer.allowed
     if threads is None or allowed is None or trainer.run_wait is None:
         return "not known"
-    how = f"{threads:.0f} on {units.cpus(allowed)}, which wait {trainer.run_wait:.0%} of their time"
+    how = f"{threads:.0f} on {units.cpus(allowed)}, which waited {trainer.run_wait:.0%} of their runnable time"
     return f"{'yes' if oversubscribed(view, trainer) else 'no'}, {how}"
 
 

@@ -110,14 +110,18 @@ def blind_spots(view: View) -> Iterator[Finding]:
     And GPUs in use of which no rule can say anything, as who works on them cannot be seen or has only begun.
     """
     spots: dict[tuple[str, str], list[str]] = {}
+    whys: dict[tuple[str, str], str] = {}
     unlocks: dict[str, None] = {}
     for one in view.abstained:
         for missing in one.missing:
-            if missing.reason in ("denied", "unsupported"):
+            if missing.reason in ("denied", "unsupported", "implausible"):
                 rules = spots.setdefault((missing.metric, missing.reason), [])
                 if one.rule not in rules:
                     rules.append(one.rule)
-                if unlock := _unlock(one):
+                if missing.reason == "implausible":
+                    whys[missing.metric, missing.reason] = f" ({missing.unlock})" if missing.unlock else ""
+                    unlocks[_COMPARE] = None
+                elif unlock := _unlock(one):
                     unlocks[unlock] = None
     if spots:
         silent = {rule for rules in spots.values() for rule in rules}
@@ -127,7 +131,7 @@ def blind_spots(view: View) -> Iterator[Finding]:
             f"cannot be judged by {len(silent)} {'rule' if len(silent) == 1 else 'rules'} for want of "
             f"{len(spots)} {'signal' if len(spots) == 1 else 'signals'}",
             evidence=tuple(
-                Evidence(text=f"{metric} is {reason}: {', '.join(rules)} cannot judge")
+                Evidence(text=f"{metric} is {reason}{whys.get((metric, reason), '')}: {', '.join(rules)} cannot judge")
                 for (metric, reason), rules in spots.items()
             ),
             steps=tuple(map(_unlocking, unlocks)),
@@ -138,6 +142,9 @@ def blind_spots(view: View) -> Iterator[Finding]:
         view.abstain(gpu, missing)
 
 
+_COMPARE = "compare what the driver reports: nvidia-smi -q -d POWER,CLOCK,TEMPERATURE,MEMORY"
+
+
 def _unlocking(unlock: str) -> Step:
     """A command as one that can be copied, the rest as it is said."""
     if unlock.startswith("sudo "):
@@ -146,4 +153,6 @@ def _unlocking(unlock: str) -> Step:
 
 
 def _unlock(one: Abstained) -> str | None:
-    return one.unlock or next((missing.unlock for missing in one.missing if missing.unlock), None)
+    known = [missing.unlock for missing in one.missing if missing.unlock and missing.reason != "implausible"]
+    doubts = {missing.unlock for missing in one.missing if missing.reason == "implausible"}
+    return (None if one.unlock in doubts else one.unlock) or next(iter(known), None)

@@ -10,6 +10,7 @@ from gputop.history.table import Table, Values
 from gputop.history.track import CGROUP, DISK, GPU, HOST, MOUNT, NETWORK, PROCESS, SHARES, Key, Track
 from gputop.history.window import Window
 from gputop.model import Frame
+from gputop.model.plausible import plausible
 from gputop.model.process import identity_of
 
 FINE_S, FINE_SLOTS = 1.0, 900
@@ -67,6 +68,7 @@ class History:
 
         Of processes that are neither a job's nor on a GPU only those that are `opened`, by pid, are kept.
         """
+        frame = plausible(frame)
         gap_s, self._now_s = frame.mono_s - self._now_s, frame.mono_s
         self._hold = max(1, round(gap_s / FINE_S)) if gap_s <= 2 * interval_s + FINE_S else 1
         for track, keys, subjects in _subjects(frame, opened):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from gputop.declare import record
 
-Reason = Literal["unsupported", "denied", "stale", "lost", "absent"]
+Reason = Literal["unsupported", "denied", "stale", "lost", "absent", "implausible"]
 
 
 class Unit(str, Enum):

@@ -1,4 +1,4 @@
-"""Memory, swap and /dev/shm, from /proc/meminfo, /proc/vmstat and statvfs."""
+"""Memory, swap, the cache of ZFS and /dev/shm, from /proc/meminfo, /proc/vmstat, arcstats and statvfs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gputop.model import Host, Missing
 _AMOUNT = re.compile(rb"^(\w+): +(\d+) kB$", re.MULTILINE)
 _HUGE_FOLDER, _HUGE = "kernel/mm/hugepages", re.compile(r"hugepages-(\d+)kB")
 _CHOSEN = re.compile(r"\[(\w+)\]")  # `always [madvise] never`
+_ARC = re.compile(rb"^(size|c_min)\s+\d+\s+(\d+)$", re.MULTILINE)
 _PAGES = re.compile(rb"^(pswpin|pswpout|workingset_refault(?:_file)?) (\d+)$", re.MULTILINE)
 
 
@@ -25,6 +26,7 @@ class Memory:
         "memory_used_bytes",
         "memory_available_bytes",
         "memory_cached_bytes",
+        "memory_arc_bytes",
         "swap_total_bytes",
         "swap_used_bytes",
     )
@@ -39,16 +41,36 @@ class Memory:
         total, free, swap = table[b"MemTotal"], table[b"MemFree"], table.get(b"SwapTotal")
         # shared memory counts as cached, but nothing can be had from it
         cached = sum(table.get(name, 0) for name in (b"Buffers", b"Cached", b"SReclaimable")) - table.get(b"Shmem", 0)
-        available = min(total, table.get(b"MemAvailable") or free + cached)  # Linux before 3.14 does not say
+        arc, spare = self._arc()
+        if b"AnonPages" in table:  # in a container the cache may be that of a machine whose memory is not shown
+            taken = table[b"AnonPages"] + table.get(b"Cached", 0) + table.get(b"Buffers", 0)
+            spare = min(spare, max(0, total - free - taken))
+        # Linux before 3.14 does not say what is available; no Linux counts what ZFS keeps, and gives back when asked
+        available = min(total, (table.get(b"MemAvailable") or free + cached) + spare)
         return Host(
             memory_total_bytes=total,
             memory_used_bytes=total - available,
             memory_available_bytes=available,
-            memory_cached_bytes=cached,
+            memory_cached_bytes=cached + spare,
+            memory_arc_bytes=arc,
             swap_total_bytes=swap,
             swap_used_bytes=None if swap is None else swap - table.get(b"SwapFree", swap),
-            missing=() if swap is not None else _unsupported("swap_total_bytes", "swap_used_bytes"),
+            missing=(
+                *(() if swap is not None else _unsupported("swap_total_bytes", "swap_used_bytes")),
+                *(() if arc is not None else _unsupported("memory_arc_bytes")),
+            ),
         )
+
+    def _arc(self) -> tuple[int | None, int]:
+        """Memory that ZFS keeps as its cache, 0 where it is not loaded, and how much of that it gives back."""
+        try:
+            found = {name: int(size) for name, size in _ARC.findall(self._kernel.proc("spl/kstat/zfs/arcstats"))}
+        except FileNotFoundError:
+            return 0, 0
+        except OSError:
+            return None, 0
+        size = found.get(b"size")
+        return size, max(0, (size or 0) - found.get(b"c_min", 0))
 
 
 class HugePages:

@@ -11,6 +11,7 @@ from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import NOT_SUPPORTED, No, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.collect.nvml.samples import BUFFER_S, BUSY, Stamped, fresh
+from gputop.model.unified import integrated
 
 _MEMORY_V2 = 0x02000028  # the version word of the struct that tells reserved memory apart
 _MOST_BYTES = 1 << 50
@@ -96,6 +97,10 @@ def decoder(card: Card) -> Answers:
     return {"decoder_percent": percent(card.call("nvmlDeviceGetDecoderUtilization")[0])}
 
 
+_UNTOLD = dict.fromkeys(
+    ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes"),
+    No("unsupported", "the driver does not report the memory of this card"),
+) | {"unified_memory": False}
 _UNIFIED = {"unified_memory": True} | dict.fromkeys(
     ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes"), No("unsupported", "memory is shared with the host")
 )
@@ -103,7 +108,11 @@ _UNIFIED = {"unified_memory": True} | dict.fromkeys(
 
 @probe(every_s=2, fills=("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes", "unified_memory"))
 def memory(card: Card) -> Answers:
-    """Device memory. A GPU that shares the host's says it has none, or does not answer."""
+    """Device memory. Whether a GPU shares the host's is told by what it is: a call may be refused for any reason."""
+    shares = integrated(card.name, card.identity.get("compute_capability"))
+    if shares:
+        return _UNIFIED
+    none = _UNTOLD if shares is False else _UNIFIED
     reserved: int | No | None = No("unsupported", "a newer driver")
     try:
         try:
@@ -116,9 +125,9 @@ def memory(card: Card) -> Answers:
     except Unanswered as silent:
         if silent.code != NOT_SUPPORTED:
             raise
-        return _UNIFIED
+        return none
     if info.total == 0:
-        return _UNIFIED
+        return none
     if not info.used <= info.total < _MOST_BYTES:
         return {"vram_total_bytes": None, "vram_used_bytes": None, "vram_reserved_bytes": None}
     if isinstance(reserved, int) and reserved > info.total:

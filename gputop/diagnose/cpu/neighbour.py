@@ -106,7 +106,7 @@ def _evidence(
         view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
         full, least = one.full_percent, 100 * view.limit("run_wait")
         yield Evidence(text=f"all CPUs {full:.0f} % busy", value=full, unit="%", limit=view.limit("cpu_percent"))
-        text = f"this job waits for a CPU {wait:.0f} % of its time"
+        text = f"this job waited for a CPU {wait:.0f} % of its runnable time"
         yield Evidence(text=text, value=wait, unit="%", limit=least)
     else:
         view.above(one.full_percent, "disk_percent")

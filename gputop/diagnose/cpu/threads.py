@@ -71,7 +71,7 @@ def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, c
             limit=view.limit("threads") * room,
         ),
         Evidence(
-            text=f"{waited:.0f} % of their time they wait for a CPU",
+            text=f"its threads waited for a CPU {waited:.0f} % of their runnable time",
             value=waited,
             unit="%",
             limit=100 * view.limit("run_wait"),
@@ -204,7 +204,7 @@ def _experiments(
         limit=view.limit("threads") * cpus,
     )
     if waited is not None:
-        text = f"{100 * waited:.0f} % of their time they wait for a CPU"
+        text = f"their threads waited for a CPU {100 * waited:.0f} % of their runnable time"
         yield Evidence(text=text, value=100 * waited, unit="%", limit=100 * view.limit("run_wait"))
     duties = [100 * trainer.duty for trainer in pools if trainer.duty is not None]
     if duties:

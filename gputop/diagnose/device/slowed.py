@@ -13,7 +13,8 @@ from gputop.model import Gpu
 
 _LOWER = 0.85  # of the power limit: a card loses little speed with its last watts
 _ROUNDED = 1.0  # watts by which two limits that are the same may differ
-_LESS_DRAWN = 0.9  # of what it draws, where heat holds it below its limit already
+_LESS_DRAWN = 0.9  # of what it draws while it is busy, where heat holds it below its limit already
+_LEAST_BUSY, _ALWAYS_BUSY = 5.0, 90.0  # percent: of less nobody can tell what it draws while busy; pauses are few
 
 
 def slowed(view: View, gpu: Gpu) -> float | None:
@@ -105,19 +106,31 @@ def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: flo
 
 
 def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
-    """A limit that the card takes, and that is less than what it draws: heat alone may hold it below one already."""
+    """A limit that the card takes, and that is less than what it draws at work: heat alone may hold it below one."""
     limit, least = gpu.power_limit_watts, gpu.power_min_limit_watts
     if limit is None or least is None:
         return
-    drawn = view.mean(gpu, "power_watts")
+    drawn = _while_busy(view, gpu, limit)
     wanted = min(_LOWER * limit, math.inf if drawn is None else _LESS_DRAWN * drawn)
     lower = max(math.ceil(least), 5 * round(wanted / 5))
     if lower < limit and (drawn is None or drawn > lower):
         yield Step(
-            text=f"until then less heat at little cost: limit its power to {lower} W",
+            text=f"until then, lower the power limit to {lower} W",
             command=f"sudo nvidia-smi -i {quote(gpu.index)} -pl {lower}",
             needs_root=True,
         )
+
+
+def _while_busy(view: View, gpu: Gpu, limit: float) -> float | None:
+    """Watts that it draws while kernels run: the mean has its pauses in it, and a limit below that slows all work."""
+    drawn, busy, idle = view.mean(gpu, "power_watts"), view.mean(gpu, "busy_percent"), view.idle_watts(gpu)
+    if drawn is None or (busy is not None and busy < _LEAST_BUSY):
+        return None
+    seen = view.window(gpu, "power_watts").percentile(0.9) or drawn
+    substitute = view.substitute(gpu)
+    if busy is None or busy >= _ALWAYS_BUSY or idle is None or (substitute and substitute.lower_bound):
+        return max(drawn, seen)
+    return max(drawn, seen, min(limit, idle + (drawn - idle) * 100 / busy))
 
 
 @rule(
@@ -149,7 +162,7 @@ def power(view: View) -> Iterator[Finding]:
         if not view.knows(gpu, "throttled_power_percent", "power_limit_watts", "power_default_limit_watts"):
             continue
         capped = view.mean(gpu, "throttled_power_percent")
-        if view.above(capped, "capped_percent"):
+        if view.above(capped, "capped_percent") and _full(view, gpu):
             yield _capped(view, gpu, capped or 0.0)
 
 
@@ -208,6 +221,8 @@ def _capped(view: View, gpu: Gpu, capped: float) -> Finding:
     limit, default = gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts or 0.0
     asked, lost, evidence = gpu.power_requested_limit_watts, slowed(view, gpu), tuple(_held(view, gpu, capped))
     if limit >= default - _ROUNDED:
+        if (lost or 0.0) >= view.limit("too_slow"):
+            return _too_slow(view, gpu, lost or 0.0, evidence)
         return view.found(
             gpu, "info", "runs at its full power", evidence=evidence, confidence=0.9, grade="driver", healthy=True
         )
@@ -228,6 +243,32 @@ def _capped(view: View, gpu: Gpu, capped: float) -> Finding:
     return view.found(
         gpu, "warn", headline, evidence=evidence, steps=(step,), confidence=0.9, grade="driver", lost_share=lost
     )  # fmt: skip
+
+
+def _too_slow(view: View, gpu: Gpu, lost: float, evidence: tuple[Evidence, ...]) -> Finding:
+    """The limit is the default, and nearly no clock is left: that is no card at full load."""
+    return view.found(
+        gpu,
+        "warn",
+        f"is power-capped at its default limit, with {100 * lost:.0f} % of its clock lost",
+        evidence=evidence,
+        steps=(
+            Step(
+                text="check what limits it",
+                command=f"nvidia-smi -q -d POWER,PERFORMANCE,CLOCK -i {quote(gpu.index)}",
+            ),
+            Step(text="check its power connectors; on a laptop, its charger and its power profile"),
+        ),
+        confidence=0.7,
+        grade="driver",
+        lost_share=lost,
+    )
+
+
+def _full(view: View, gpu: Gpu) -> bool:
+    """Whether it draws what its limit allows, as far as that is known: else it is not held back by that."""
+    watts, limit = view.mean(gpu, "power_watts"), gpu.power_limit_watts
+    return watts is None or not limit or watts >= view.limit("full_share") * limit
 
 
 def _held(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:

@@ -48,6 +48,8 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
             continue  # it stops again and again: that is no healthy run, whatever it does in between
         if len(trainer.works_on) < len(trainer.gpus):
             continue  # it may be there to use them all
+        if trainer.clock_share is not None and trainer.clock_share < view.limit("least_clock_share"):
+            continue  # it is busy because it is slow
         kind = _kind(view, trainer)
         if kind is None:
             continue

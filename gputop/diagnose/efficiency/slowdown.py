@@ -171,13 +171,15 @@ _OF_TREE = {"loader_cpu", "loader_blocked", "run_wait"}
 _ITS_DOING = {"loader_cpu", "cpu_percent"}  # an evaluation changes these, too
 # subject (none: the trainer, or its GPU), metric, how it reads, by how much it must change (absolute, of what it was),
 # and whether it grows
+_BLOCKED = "its loaders were blocked on storage {now:.0%} of the time, {was:.0%} before"
+_RUN_WAIT = "its threads waited for a CPU {now:.0%} of their runnable time, {was:.0%} before"
 _WITNESSES = (
     ("", "sm_clock_mhz", "the clock of its GPU fell from {was:.0f} to {now:.0f} MHz", (50.0, 0.05), False),
     ("", "throttled_heat_percent", "its GPU is slowed by heat {now:.0f} % of the time", (5.0, 0.5), True),
     ("", "power_limit_watts", "the power limit of its GPU fell from {was:.0f} to {now:.0f} W", (5.0, 0.02), False),
     ("", "loader_cpu", "its loaders use {now:.1f} cores each, {was:.1f} before", (0.2, 0.2), True),
-    ("", "loader_blocked", "its loaders wait for storage {now:.1f} of their time, {was:.1f} before", (0.15, 0.0), True),
-    ("", "run_wait", "its threads wait for a CPU {now:.1f} of their time, {was:.1f} before", (0.15, 0.0), True),
+    ("", "loader_blocked", _BLOCKED, (0.15, 0.0), True),
+    ("", "run_wait", _RUN_WAIT, (0.15, 0.0), True),
     ("host", "cpu_percent", "the CPUs of the machine are {now:.0f} % busy, {was:.0f} % before", (20.0, 0.2), True),
     ("host", "refaults_per_s", "{now:.0f} file pages a second are read again, {was:.0f} before", (500.0, 1.0), True),
     ("host", "swap_in_per_s", "{now:.0f} pages a second come back from swap", (50.0, 1.0), True),

@@ -153,7 +153,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     queue = waiting(trainer.run_wait, trainer.own)
     known = None if trainer.run_wait is None else 100 * min(1.0, queue)
     least = 100 * view.limit("starved.waiting") * trainer.lost
-    yield Cause("its threads wait for a CPU {} of the time", known, least)
+    yield Cause("one of its threads waited for a CPU {} of the elapsed time", known, least)
     yield share("CPU quota ran out in {} of periods", trainer.throttled, "starved.throttled")
     yield from (cause for cause in _by_design(view, trainer) if cause.suspect)
     machine, full = view.mean("host", "cpu_percent"), view.limit("starved-cpu-saturated.host_percent")

@@ -42,7 +42,7 @@ _Help = Callable[[View, Trainer], Step]
 _REASONS: tuple[tuple[str, float, str, str, _Help], ...] = (
     ("loader_blocked", 0.2, "whose loaders wait for storage", "its loaders wait for storage", lambda *_: _FASTER_DISK),
     ("loader_cpu", 0.8, "whose loaders are too slow", "its loaders use of a core", lambda *_: _ALIKE),
-    ("run_wait", 0.2, "which waits for a CPU", "it waits for a CPU", _own_cpus),
+    ("run_wait", 0.2, "which waits for a CPU", "its threads waited for a CPU of their runnable time", _own_cpus),
     ("main", 0.8, "whose main thread is the bottleneck", "its main thread uses of a core", _profile),
 )
 _LEAST_TENSOR = 0.02

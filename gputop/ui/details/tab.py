@@ -19,6 +19,7 @@ _WHY = {
     "denied": "not shown",
     "unsupported": "the kernel does not tell",
     "absent": "there is none",
+    "implausible": "its value cannot be",
 }
 
 
