@@ -147,7 +147,9 @@ def _healthy(view: View, trainer: Trainer, about: Sequence[Finding]) -> str | No
     limit = 100 * view.limit("starved.duty")
     if said is None:  # one pause in a minute makes that rule silent, and the job no less healthy
         said, limit = notes.get("healthy"), view.limit("gpu-bound-healthy.busy_percent_exit")
-    if said is not None and (_left_over(view, trainer) or _contradicted(view, trainer, limit)):
+    if trainer.seen_s < view.limit("on_s"):  # of other work a verdict may be left over: this must be as busy
+        limit = view.limit("gpu-bound-healthy.busy_percent")
+    if said is not None and _contradicted(view, trainer, limit):
         said = None
     notes["healthy"] = said
     return said
@@ -159,16 +161,9 @@ def _covers(finding: Finding, trainer: Trainer) -> bool:
     return {gpu.uuid for gpu in trainer.works_on} <= {*finding.subject.gpus}
 
 
-def _left_over(view: View, trainer: Trainer) -> bool:
-    """Whether a verdict may be one of what it did before: a finding stays for a while after it held last."""
-    return trainer.seen_s < view.limit("on_s")
-
-
 def _contradicted(view: View, trainer: Trainer, limit_percent: float) -> bool:
     """Whether its GPUs are less busy than a healthy verdict allows, or nobody knows how busy they are."""
-    busy = view.mean(trainer, "busy_percent", _LONG_S)
-    if busy is None:
-        busy = None if trainer.duty is None else 100 * trainer.duty
+    busy = _busy(view, trainer)
     if busy is None:
         return not trainer.mute
     least = trainer.duty_by is not None and trainer.duty_by.lower_bound  # it may be busier than that
@@ -192,12 +187,17 @@ def _pending(trainer: Trainer, job: Job, candidates: Sequence[Candidate]) -> flo
     return max(mine, default=0.0)
 
 
+def _busy(view: View, trainer: Trainer) -> float | None:
+    """How busy its GPUs are, percent, over the last minute of what it does now."""
+    return view.mean(trainer, "busy_percent", max(1.0, min(_LONG_S, trainer.seen_s)))
+
+
 def _use(view: View, trainer: Trainer) -> str:
     """What its GPUs do, in a few words."""
     if not trainer.gpus:
         cores = "" if trainer.cores is None else f", {trainer.cores:.1f} CPU cores in use"
         return f"no GPU in use{cores}"
-    busy = view.mean(trainer, "busy_percent", max(1.0, min(_LONG_S, trainer.seen_s)))
+    busy = _busy(view, trainer)
     if busy is None:
         return "GPU use cannot be read" if trainer.mute else "GPU not measured"
     return trainer.reading(busy)
