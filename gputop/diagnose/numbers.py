@@ -42,6 +42,12 @@ class Numbers(Subjects):
         """Seconds between two frames, as it mostly is."""
         return self._remembered.usual_step_s
 
+    @property
+    def watched_s(self) -> float:
+        """Seconds since the first frame that the rules know."""
+        first_s = self._remembered.first_s
+        return 0.0 if first_s is None else self.frame.mono_s - first_s
+
     def limit(self, name: str) -> float:
         """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty"."""
         return self._numbers[name][0]

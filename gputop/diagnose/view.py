@@ -52,8 +52,6 @@ class View(Numbers):
         self.abstained: list[Abstained] = []
         self.evaluating: set[Identity] = set()  # trainers in a phase that comes back: what they do says nothing
         self._once: dict[Hashable, Any] = {}
-        first_s = remembered.first_s
-        self.watched_s = 0.0 if first_s is None else frame.mono_s - first_s  # since the first frame
 
     def once(self, about: Hashable, work: Callable[[], _T]) -> _T:
         """What several rules ask of this tick: worked out by the first. It must not compare with limits of a rule."""
