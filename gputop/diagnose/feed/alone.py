@@ -70,7 +70,7 @@ _TOLD = " (num_workers=0)"  # as a DataLoader of PyTorch is
 
 def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
     """Who reads as well loads; who is seen not to may have its data in memory, or simulate the world it learns in."""
-    sure = trainer.taken is None or _reads(view, trainer) or told_to_load(view, trainer)
+    sure = (trainer.taken is None and not turns) or _reads(view, trainer) or told_to_load(view, trainer)
     torch = torchlike(trainer)
     loaders = aside(view, trainer, f"load in processes of their own: {at_most(trainer)}", more=f", {settings(trainer)}")
     look = (stack(view, trainer.process, "see what its main thread does"),) if _python(trainer) else ()

@@ -107,7 +107,7 @@ def _either(view: View, trainer: Trainer) -> bool:
     """Whether one thread does all there is to do, for nobody but its own GPU."""
     busy_main = trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
     one_core = trainer.cores is not None and trainer.cores <= view.limit("loader-in-main.cores")
-    return ((busy_main and one_core) or by_turns(view, trainer)) and not trainer.loaders and lone(trainer)
+    return ((busy_main and one_core) or by_turns(view.against, trainer)) and not trainer.loaders and lone(trainer)
 
 
 def _hidden(view: View, trainer: Trainer) -> Iterator[Abstained]:
