@@ -157,6 +157,7 @@ def _of_gpus(
     instead = past.substitutes.of
     values: dict[str, Any] = {
         "duty_by": next((instead[gpu.uuid] for gpu in gpus if gpu.uuid in instead), None),
+        "cards": {gpu.uuid: past.cards[gpu.uuid] for gpu in gpus if gpu.uuid in past.cards},
         "power_share": over(powers, 1.0),
         "clock_share": _mean([_clock_share(past, gpu, of) for gpu in gpus]),
     }

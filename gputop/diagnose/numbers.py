@@ -95,25 +95,6 @@ class Numbers(Subjects):
             means = self._means(*asked)
         return means.get(metric)
 
-    def seconds(self, thing: Thing | str, metric: str, seconds: float) -> list[float | None]:
-        """Each of the last seconds, the newest last, None for a gap; earlier phases of a trainer too."""
-        return self.history.values(self._key(thing), self._kept(thing, metric), seconds)
-
-    def samples(self, gpu: Gpu, seconds: float | None = None) -> list[float]:
-        """How busy a GPU was over the rule's window, as finely as the driver tells."""
-        card = self._remembered.cards.get(gpu.uuid)
-        return card.lately(self._numbers["window_s"][0] if seconds is None else seconds) if card else []
-
-    def powers(self, gpu: Gpu) -> list[float]:
-        """What a GPU drew in the last minute or less, as finely as the driver samples it; empty where it does not."""
-        card = self._remembered.cards.get(gpu.uuid)
-        return list(card.powers) if card else []
-
-    def idle_watts(self, gpu: Gpu) -> float | None:
-        """What a GPU draws without work."""
-        card = self._remembered.cards.get(gpu.uuid)
-        return card.idle_watts(gpu) if card else None
-
     def told(self, thing: Trainer | Process, *names: str) -> Fact | None:
         """The first of these facts that a stack, a trace or the program itself told of a process lately."""
         of = thing.identity
@@ -153,3 +134,9 @@ class Numbers(Subjects):
         if type(thing) is not Trainer:
             return self._key(thing), wanted_s, wanted_s
         return thing.key, wanted_s if whole else max(1.0, min(wanted_s, thing.phase_s)), wanted_s
+
+
+def idle_watts(numbers: Numbers, gpu: Gpu) -> float | None:
+    """What a GPU draws without work."""
+    card = numbers._remembered.cards.get(gpu.uuid)
+    return card.idle_watts(gpu) if card else None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gputop.declare import record
+from gputop.diagnose.card import Card
 from gputop.diagnose.estimate import Period, Shape, swing
 from gputop.diagnose.finding import Subject
 from gputop.diagnose.substitutes import Substitute
@@ -30,6 +33,7 @@ class Trainer:
     gpus: tuple[Gpu, ...]
     uuids: tuple[str, ...]  # of these
     works_on: tuple[Gpu, ...]  # those of them that it does not leave unused; all of them before its first work
+    cards: Mapping[str, Card]  # what is remembered of these in finer steps than seconds, by uuid
     turns: Turns | None  # its GPUs, or those of its ranks, work in turns: figures of GPUs are then sums
     peers: int  # other processes that compute on its GPUs
     settled: bool  # its context is old enough for judging what it does

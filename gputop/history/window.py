@@ -9,9 +9,10 @@ from collections.abc import Sequence
 class Window:
     """The values of one metric over some time, gaps left out."""
 
-    __slots__ = ("covered", "values")
+    __slots__ = ("covered", "seconds", "values")
 
     def __init__(self, values: Sequence[float | None]) -> None:
+        self.seconds = values  # each slot of it, None for a gap
         self.values = [value for value in values if value is not None]
         self.covered = len(self.values) / len(values) if values else 0.0  # share of the window that is known
 

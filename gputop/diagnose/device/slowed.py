@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.numbers import idle_watts
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.view import View
 from gputop.model import Gpu
@@ -123,7 +124,7 @@ def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
 
 def _while_busy(view: View, gpu: Gpu, limit: float) -> float | None:
     """Watts that it draws while kernels run: the mean has its pauses in it, and a limit below that slows all work."""
-    drawn, busy, idle = view.mean(gpu, "power_watts"), view.mean(gpu, "busy_percent"), view.idle_watts(gpu)
+    drawn, busy, idle = view.mean(gpu, "power_watts"), view.mean(gpu, "busy_percent"), idle_watts(view, gpu)
     if drawn is None or (busy is not None and busy < _LEAST_BUSY):
         return None
     seen = view.window(gpu, "power_watts").percentile(0.9) or drawn

@@ -37,8 +37,8 @@ def spins(view: View, team: Team) -> list[list[Spins]]:
 def _signals(view: View, team: Team) -> list[tuple[str, list[Sequence[float]]]]:
     """Tensor cores and power by the second, and power as finely as the driver samples it."""
     tensor = [_joined(view, one, "tensor_percent") for one in team.ranks]
-    power = [_above_idle(view, one, _joined(view, one, "power_watts")) for one in team.ranks]
-    fine = [_above_idle(view, one, view.powers(one.works_on[0]) if one.works_on else ()) for one in team.ranks]
+    power = [_above_idle(one, _joined(view, one, "power_watts")) for one in team.ranks]
+    fine = [_above_idle(one, _powers(one)) for one in team.ranks]
     return [("tensor cores", tensor), ("power above idle", power), ("power above idle", fine)]
 
 
@@ -47,12 +47,19 @@ def _joined(view: View, one: Trainer, metric: str) -> Sequence[float]:
     return view.window(one.works_on[0], metric, _OVER_S).values if one.works_on else ()
 
 
-def _above_idle(view: View, one: Trainer, watts: Sequence[float]) -> Sequence[float]:
+def _powers(one: Trainer) -> Sequence[float]:
+    """What the same GPU drew, as finely as the driver samples it; nothing where it does not."""
+    card = one.cards.get(one.works_on[0].uuid) if one.works_on else None
+    return list(card.powers) if card else ()
+
+
+def _above_idle(one: Trainer, watts: Sequence[float]) -> Sequence[float]:
     """Percent of what lies between idle and the limit."""
     if not one.works_on or not watts:
         return ()
     gpu = one.works_on[0]
-    idle, limit = view.idle_watts(gpu), gpu.power_limit_watts
+    card, limit = one.cards.get(gpu.uuid), gpu.power_limit_watts
+    idle = card.idle_watts(gpu) if card else None
     if idle is None or limit is None or limit <= idle:
         return ()
     return [100 * max(0.0, value - idle) / (limit - idle) for value in watts]

@@ -32,8 +32,8 @@ def waits_s(view: View, gpu: Gpu, effort: str, usual: float | None) -> float:
         bounds += [(f"{name}_{way}_bytes_per_s", sent * top) for way in ("tx", "rx") if top]
     if usual is not None:
         bounds.append((effort, view.limit(f"{_TABLE}.usual") * usual))
-    moved = (since_above(view.seconds(gpu, name, BACK_S), bound) for name, bound in bounds)
-    return min(watched(view.seconds(gpu, "busy_percent", BACK_S)), *moved)
+    moved = (since_above(_seconds(view, gpu, name), bound) for name, bound in bounds)
+    return min(watched(_seconds(view, gpu, "busy_percent")), *moved)
 
 
 def still_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
@@ -81,10 +81,10 @@ def _servers(view: View, late: Sequence[Trainer]) -> Iterator[tuple[str, float]]
 def _late_s(view: View, late: Sequence[Trainer]) -> Iterator[float]:
     for one in late:
         for gpu in one.gpus:
-            busy = view.seconds(gpu, "busy_percent", BACK_S)
+            busy = _seconds(view, gpu, "busy_percent")
             yield since_above(busy, 100 * view.limit(f"{_TABLE}.idle"))
         if not blocked(one):
-            yield since_above(view.seconds(one, "cores", BACK_S), view.limit(f"{_TABLE}.idle_cores"))
+            yield since_above(_seconds(view, one, "cores"), view.limit(f"{_TABLE}.idle_cores"))
 
 
 def _moved_s(view: View, team: Team, late: Sequence[Trainer]) -> Iterator[float]:
@@ -93,4 +93,8 @@ def _moved_s(view: View, team: Team, late: Sequence[Trainer]) -> Iterator[float]
     of += [("host", name, machine) for name in _OF_HOST]
     of += [(key, "write_bytes_per_s", bound) for key, bound in _servers(view, late)]
     for key, name, bound in of:
-        yield since_more(view.seconds(key, name, BACK_S), bound, _MEANS_S)
+        yield since_more(_seconds(view, key, name), bound, _MEANS_S)
+
+
+def _seconds(view: View, thing: Gpu | Trainer | str, metric: str) -> Sequence[float | None]:
+    return view.window(thing, metric, BACK_S, whole=True).seconds

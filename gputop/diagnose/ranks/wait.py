@@ -65,12 +65,15 @@ def _waits(view: View, one: Trainer, stopped: bool) -> bool:
     works = view.limit("works_percent")
     if any((getattr(gpu, pipe) or 0.0) > works for gpu in one.gpus for pipe in PIPES):  # what is cheap comes first
         return False
-    return all(_evenly(view, gpu) and _spins(view, one, gpu, stopped) and not _worked(view, gpu) for gpu in one.gpus)
+    return all(
+        _evenly(view, one, gpu) and _spins(view, one, gpu, stopped) and not _worked(view, gpu) for gpu in one.gpus
+    )
 
 
-def _evenly(view: View, gpu: Gpu) -> bool:
+def _evenly(view: View, one: Trainer, gpu: Gpu) -> bool:
     """Whether it is as busy in every sample of the window: of what was before, nothing tells how it is now."""
-    samples = view.samples(gpu)
+    card = one.cards.get(gpu.uuid)
+    samples = card.lately(view.limit("window_s")) if card else []
     return len(samples) < 2 or view.below(pstdev(samples), "sigma")
 
 
