@@ -163,7 +163,8 @@ def power(view: View) -> Iterator[Finding]:
         if not view.knows(gpu, "throttled_power_percent", "power_limit_watts", "power_default_limit_watts"):
             continue
         capped = view.mean(gpu, "throttled_power_percent")
-        if view.above(capped, "capped_percent") and _full(view, gpu):
+        lowered = (gpu.power_limit_watts or 0.0) < (gpu.power_default_limit_watts or 0.0) - _ROUNDED
+        if view.above(capped, "capped_percent") and (lowered or _full(view, gpu, capped or 0.0)):
             yield _capped(view, gpu, capped or 0.0)
 
 
@@ -266,10 +267,10 @@ def _too_slow(view: View, gpu: Gpu, lost: float, evidence: tuple[Evidence, ...])
     )
 
 
-def _full(view: View, gpu: Gpu) -> bool:
-    """Whether it draws what its limit allows, as far as that is known: else it is not held back by that."""
+def _full(view: View, gpu: Gpu, capped: float) -> bool:
+    """Whether it draws what its limit allows while it is held back by that, as far as its power is known."""
     watts, limit = view.mean(gpu, "power_watts"), gpu.power_limit_watts
-    return watts is None or not limit or watts >= view.limit("full_share") * limit
+    return watts is None or not limit or watts >= view.limit("full_share") * limit * capped / 100
 
 
 def _held(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:
