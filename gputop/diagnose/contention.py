@@ -93,6 +93,7 @@ class Contention:
     loaders: tuple[Trainer, ...] = ()  # trainers whose loaders fill all CPUs together
     unknown: frozenset[Identity] = frozenset()  # trainers of which nobody knows whether they wait
     hidden: frozenset[Identity] = frozenset()  # trainers beside others whose I/O is hidden
+    uncounted: frozenset[Identity] = frozenset()  # trainers that wait on a machine whose CPUs nobody counted
 
     def of(self, trainer: Identity) -> Iterator[Contended]:
         """What one trainer waits for."""
@@ -119,8 +120,7 @@ class _Limits:
 
     def reached(self, value: float | None, name: str) -> bool:
         """Whether a value is at a limit or above; an unknown one is not."""
-        slack = self._view.slack(name) if self._shown else 0.0
-        return value is not None and value >= self._view.limit(name) - slack
+        return value is not None and value >= self._view.limit(name, -1 if self._shown else 0)
 
 
 def contention(view: View) -> Contention:
@@ -134,7 +134,7 @@ def _contention(view: View) -> Contention:
     pools = _pools(view)
     loaders = _loading(view, _Limits(view, bool(before.loaders)))
     found: list[Contended] = []
-    unknown, hidden = set(), set()
+    unknown, hidden, uncounted = set(), set(), set()
     for trainer in view.vectors():
         shown = any(True for _ in before.of(trainer.identity))
         limits = _Limits(view, shown)
@@ -147,16 +147,20 @@ def _contention(view: View) -> Contention:
                 unknown.add(trainer.identity)
             elif one == "hidden":
                 hidden.add(trainer.identity)
+            elif one == "uncounted":
+                uncounted.add(trainer.identity)
     crowded = _crowded(view, pools, _Limits(view, before.crowded))
-    said = Contention(tuple(found), pools, crowded, loaders, frozenset(unknown), frozenset(hidden))
+    said = Contention(
+        tuple(found), pools, crowded, loaders, frozenset(unknown), frozenset(hidden), frozenset(uncounted)
+    )
     notes["before"] = said
     return said
 
 
-def _on_cpus(view: View, trainer: Trainer, limits: _Limits) -> Contended | Literal["unknown"] | None:
+def _on_cpus(view: View, trainer: Trainer, limits: _Limits) -> Contended | Literal["unknown", "uncounted"] | None:
     used, total = view.mean("host", "cpu_percent", _WINDOW_S), view.frame.host.cpus_total
     pressure = view.mean("host", "cpu_pressure", _WINDOW_S)  # not every kernel tells it
-    if not limits.reached(used, "neighbour.cpu_percent") or not total:
+    if not limits.reached(used, "neighbour.cpu_percent"):
         return None
     if pressure is not None and not limits.reached(pressure, "neighbour.pressure_percent"):
         return None
@@ -166,6 +170,8 @@ def _on_cpus(view: View, trainer: Trainer, limits: _Limits) -> Contended | Liter
     own = [rank.cores for rank in view.mates(trainer)]
     if not limits.reached(wait, "neighbour.run_wait") or None in own:
         return None  # a rank has only come, and nobody knows yet who takes most
+    if not total:
+        return "uncounted"
     mine, others = sum(one or 0.0 for one in own), takers(view, trainer, "cpu", float(total))
     taken = sum(one.used for one in others)
     if not limits.reached(taken / total, "neighbour.share") or taken <= mine:

@@ -84,7 +84,7 @@ def _others(view: View, trainer: Trainer) -> str:
     ]
     if said:
         return ", ".join(("yes", *said))
-    return "not known" if trainer.identity in now.unknown | now.hidden else "no"
+    return "not known" if trainer.identity in now.unknown | now.hidden | now.uncounted else "no"
 
 
 def _threads(view: View, trainer: Trainer) -> str:

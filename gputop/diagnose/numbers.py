@@ -48,13 +48,13 @@ class Numbers(Subjects):
         first_s = self._remembered.first_s
         return 0.0 if first_s is None else self.frame.mono_s - first_s
 
-    def limit(self, name: str) -> float:
-        """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty"."""
-        return self._numbers[name][0]
+    def limit(self, name: str, lenient: int = 0) -> float:
+        """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty".
 
-    def slack(self, name: str) -> float:
-        """How much more lenient a number of a table is to what is on the screen."""
-        return self._numbers[name][1]
+        `lenient`: 1 for the number above which, -1 for the one below which something on the screen leaves.
+        """
+        limit, slack = self._numbers[name]
+        return limit + lenient * slack
 
     def above(self, value: float | None, name: str) -> bool:
         """Whether a value is at the limit of this name or above; an unknown one is not."""

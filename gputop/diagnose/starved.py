@@ -45,8 +45,7 @@ def starving(view: View, trainer: Trainer, *, lenient: bool) -> bool:
     """The same for who asks no rule's question, and knows itself whether it found so at the last look."""
     if trainer.compiling or trainer.duty is None or trainer.duty < view.limit("starved.least"):
         return False
-    most = view.limit("starved.duty") + (view.slack("starved.duty") if lenient else 0.0)
-    return trainer.duty <= most and not shared(view, trainer)
+    return trainer.duty <= view.limit("starved.duty", 1 if lenient else 0) and not shared(view, trainer)
 
 
 def gaps(view: View, trainer: Trainer) -> bool:

@@ -46,6 +46,8 @@ def neighbour(view: View) -> Iterator[Finding]:
             continue
         if trainer.identity in now.unknown:
             view.knows(trainer, "run_wait")
+        if trainer.identity in now.uncounted:
+            view.cpus()  # says so
         if trainer.identity in now.hidden:
             unlock = view.unlock(_HIDDEN, sudo="sudo gputop shows who uses the disk")
             view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=unlock))
