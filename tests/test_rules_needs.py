@@ -18,7 +18,7 @@ from gputop.diagnose.rules import RULES
 from gputop.diagnose.view import ORIGIN
 from gputop.docs.rules import rule_page
 from gputop.model import Frame
-from tests.judged import EACH_S, ONSET_S, judged
+from tests.judged import EACH_S, ONSET_S, Machine, judged, refused, silent
 from tests.score.truths import BESIDE, EXPECTED
 from tests.taken import declared, without
 
@@ -47,7 +47,6 @@ PARTLY = {
     ("busy-not-effective", "world_size"): Stage("busy-not-effective", also=("thread_names",)),
     ("mem-bw-bound", "power_watts"): Stage("mem-bw-bound", also=UNITS),
     ("sync-log-stall", "read_chars_per_s"): Stage("loader-in-main"),
-    ("overhead-bound", "read_chars_per_s"): Stage("gpu-shared"),
     ("neighbour", "read_bytes_per_s"): Stage("io-bound"),
     ("threads-host", "cpus_total"): Stage("threads-host", also=("affinity",)),
     ("workers-oversized", "cpus_total"): Stage("workers-oversized", also=("affinity",)),
@@ -64,7 +63,10 @@ PARTLY = {
     ("hw-errors", "ecc_uncorrected"): Stage("healthy", also=("recovery_action",)),
 }
 NEEDS = [(rule.id, need) for rule in RULES.values() for need in rule.needs]
-BY_HAND = {("cpu-quota", "cpus_total"), ("starved-cpu-saturated", "cpus_total")}  # in test_rules_cpus_unknown
+# in test_rules_cpus_unknown, and below: no demo launches small kernels without loaders
+BY_HAND = {
+    ("cpu-quota", "cpus_total"), ("starved-cpu-saturated", "cpus_total"), ("overhead-bound", "read_chars_per_s"),
+}  # fmt: skip
 WANTS = [(rule.id, want) for rule in RULES.values() for want in rule.partly if (rule.id, want) not in BY_HAND]
 
 
@@ -116,6 +118,14 @@ def test_of_signals_of_which_either_will_do_one_is_enough(rule: str, need: str) 
 def test_without_a_signal_that_a_part_of_it_takes_it_says_so(rule: str, want: str) -> None:
     stage = PARTLY.get((rule, want), STAGES[rule])
     assert want in said_of(rule, stage, want, *STAND_INS.get(want, ())).lacked
+
+
+def test_who_has_no_loaders_and_hides_what_it_reads_may_load_or_launch() -> None:
+    gpu = {"busy_percent": 50.0, "power_watts": 150.0, "sm_active_percent": 14.0, "tensor_percent": 5.0}
+    assert "overhead-bound" not in {one.rule for one in Machine(gpu=gpu).verdict().abstained}
+    one = silent(Machine(gpu=gpu, trainer=refused("read_chars_per_s")).verdict(), "overhead-bound")
+    assert one is not None
+    assert [missing.metric for missing in one.missing] == ["read_chars_per_s"]
 
 
 @pytest.mark.parametrize("rule", [rule for rule, need in NEEDS if need == "busy_percent" and rule != "gpu-shared"])
