@@ -90,11 +90,11 @@ def test_r18_blas(tmp_path: Path, files: dict[str, str], status: str, says: str,
 
 
 def test_the_doctor_advises_what_the_rule_does() -> None:
-    """And the change comes before what only helps until then."""
+    """A variable to set comes before software that is replaced."""
     told = found(openblas(), "starved-cpu-saturated")
     assert told is not None
     commands = [step.command for step in told.steps]
-    ours = [blas.IN_CONDA_FORGE, blas.AFTER_PIP, blas.IN_DEFAULTS, blas.UNTIL_THEN]
+    ours = [blas.UNTIL_THEN, blas.IN_CONDA_FORGE, blas.AFTER_PIP, blas.IN_DEFAULTS]
     assert [command for command in commands if command in ours] == ours
     assert [step.destroys for step in told.steps if step.command == blas.AFTER_PIP] == [True]
 

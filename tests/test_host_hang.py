@@ -27,7 +27,7 @@ HANGS: dict[str, set[str]] = {
     },
     "proc/meminfo": {
         "memory_total_bytes", "memory_used_bytes", "memory_available_bytes", "memory_cached_bytes", "swap_total_bytes",
-        "swap_used_bytes",
+        "swap_used_bytes", "memory_arc_bytes",
     },
     "proc/vmstat": {"swap_in_per_s", "swap_out_per_s", "refaults_per_s"},
     "proc/pressure/io": {"pressure"},

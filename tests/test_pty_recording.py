@@ -275,7 +275,7 @@ def test_a_stream_that_ends_says_so_and_stays(tmp_path: Path, run: Path) -> None
     with program(tmp_path, ("sh", "-c", line)).start() as terminal:
         terminal.wait_for(lambda lines: " ended " in lines[0])
         terminal.wait_for("the stream has ended: this is its last frame")
-        terminal.wait_for("too short to judge")
+        terminal.wait_for("the recording ends here")
         last = json.loads(gzip.decompress(run.read_bytes()).splitlines()[-1])["frame"]["wall_s"]
         assert terminal.screen()[0].endswith(time.strftime("%H:%M:%S", time.localtime(last)))
         terminal.send("f1")

@@ -54,7 +54,8 @@ def test_scenario_yields_its_finding_beside_the_first(name: str) -> None:
         assert not rules(tuple(one for one in said.findings if one.severity != "info")) & set(truth.mild)
         if t >= ONSET_S + truth.by_s:
             (told,) = [finding for finding in said.findings if finding.rule == truth.primary]
-            assert (told.severity, told.primary) == (truth.severity, False)
+            assert told.severity == truth.severity
+            assert not told.primary or name == "evaluation-phase"  # nothing else is wrong there
             assert told.steps
             assert told.evidence
 

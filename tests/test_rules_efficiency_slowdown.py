@@ -13,7 +13,7 @@ from gputop.demo.scenarios import SCENARIOS
 from gputop.diagnose import Finding
 from gputop.diagnose.engine import Verdict
 from gputop.model import Frame, Process
-from tests.judged import Machine, found, judged, played, refused, scenario, silent
+from tests.judged import UNTOLD, Machine, found, judged, played, refused, scenario, silent
 
 CHANGE_S, END_S, LOOK_S = 690, 1140, 5
 
@@ -175,5 +175,7 @@ def test_new_loaders_mean_that_it_does_something_else() -> None:
 
 def test_slowdown_abstains_where_the_gpu_does_not_tell() -> None:
     hidden = refused("busy_percent")["missing"]
+    units = {"sm_active_percent": None}  # else they stand in for it
     gpu = {"busy_percent": lambda t: 97.0 if t < 20 else None, "missing": lambda t: () if t < 20 else hidden}
-    assert silent(said(Machine(gpu=gpu), end_s=90), "slowdown") is not None
+    untold = {"gpus": UNTOLD}
+    assert silent(said(Machine(gpu=gpu | units, trainer=untold), end_s=90), "slowdown") is not None

@@ -151,7 +151,7 @@ def test_t14_a_pane_that_cannot_be_drawn_leaves_the_others(pane: str, still: str
     good = frame(LLAMA, gpus=8)
     broken = {
         "gpus": replace(good, gpus=(replace(good.gpus[0], condition="lost", condition_s="long"), *good.gpus[1:])),
-        "host": replace(good, host=replace(good.host, cpus_total="many", cpus_allowed=1.0)),
+        "host": replace(good, host=replace(good.host, mounts=(replace(good.host.mounts[0], file_system=3),))),
         "processes": replace(good, processes=(replace(good.processes[0], age_s="old"),)),
         "header": replace(good, hostname=None),
     }[pane]

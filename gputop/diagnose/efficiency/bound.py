@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from gputop.diagnose.card import KEPT
 from gputop.diagnose.efficiency.chip import at_work, dram_of_top, duty, tensor_of_top
@@ -13,6 +14,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.units import ago
 
+_LAST, _MISSED = 6, 3  # pauses that show how often they come; intervals without one, after which they are over
 _RECUR = 2  # pauses
 _LEAST_S = 60.0  # of which a share is told
 _BIGGER = (
@@ -97,12 +99,20 @@ def _cost(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
     limit, found = view.limit("paused_percent"), []
     for seconds, least in ((view.limit("paused_s"), _RECUR), (view.limit("often_s"), _RECUR + 1)):
         counted = _counted(view, trainer, seconds)
-        if len(counted) >= least:
+        if len(counted) >= least and not _over(view, trainer, counted):
             lost, of_s = _lost(view.pauses(trainer), counted, seconds)
             text = f"{len(counted)} pauses: {100 * lost:.1f} % of GPU time lost in {ago(of_s)}"
             text += f" (healthy < {limit:.0f} %)"
             found.append(Evidence(text=text, value=100 * lost, unit="%", limit=limit))
     return tuple(sorted(found, key=lambda one: -(one.value or 0.0))[:1])
+
+
+def _over(view: View, trainer: Trainer, counted: Sequence[Pause]) -> bool:
+    """Whether they have stopped coming back: nothing for several times as long as between any two of the last ones."""
+    ends = [one.end_s for one in counted[-_LAST:]]
+    longest_s = max(later - earlier for earlier, later in pairwise(ends))
+    since_s = (view.pauses(trainer).seen_s or 0.0) - ends[-1]
+    return since_s > max(_MISSED * longest_s, view.limit("window_s"))
 
 
 def _lost(pauses: Pauses, counted: Sequence[Pause], seconds: float) -> tuple[float, float]:
