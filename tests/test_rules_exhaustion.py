@@ -264,3 +264,16 @@ def test_memory_that_another_program_takes_is_said_of_the_machine(seen: bool) ->
     assert (said.severity, said.subject.kind) == ("warn", "host")
     text = said.evidence[2].text
     assert text.startswith("spark of user bob grew by" if seen else "none of the visible processes grows as much")
+
+
+def test_a_crash_that_is_near_leads_before_what_is_slow() -> None:
+    """Out of device memory in minutes, beside loaders that are too few; and it is what the job's state says."""
+    gpu = {"busy_percent": 46.0, "power_watts": 300.0, "vram_used_bytes": lambda t: int(30 * 2**30 + 150e6 * t)}
+    share = {"gpus": lambda t: (GpuShare(uuid="G", busy_percent=46.0, vram_bytes=int(30 * 2**30 + 150e6 * t)),)}
+    trainer = {"main_thread_percent": 10.0, "cpu_percent": 110.0, **share}
+    loader = {"cpu_percent": 98.0, "main_thread_percent": 98.0}
+    said = Machine(gpu=gpu, trainer=trainer, loader=loader, loaders=2).verdict(200)
+    assert [(one.rule, one.severity, one.primary) for one in said.findings][:2] == [
+        ("gmem-leak", "crit", True), ("starved-cpu-idle", "crit", False),
+    ]  # fmt: skip
+    assert said.jobs[0].why.startswith("runs out of device memory")

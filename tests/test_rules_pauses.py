@@ -75,3 +75,15 @@ def test_who_writes_a_checkpoint_or_starts_workers_waits_for_no_input(lasts: int
     seen = looks(machine, 400, 1)
     told = {one.rule for at_s, said in seen for one in said.findings if one.severity != "info" and at_s > 150}
     assert told == {"checkpoint-stall"}
+
+
+@pytest.mark.parametrize("step_s", [0.6, 1.2, 2.0])
+def test_gaps_between_the_steps_of_a_phase_that_is_over_keep_no_run_from_being_healthy(step_s: float) -> None:
+    """Two minutes of starving with gaps of half a second and more; a quarter of an hour later nobody asks for them."""
+
+    def busy(t: float) -> float:
+        return (97.0 if t % step_s < step_s / 2 else 1.0) if 150 <= t < 270 else 97.0
+
+    machine = Machine(gpu=sampled(busy))
+    late = [said for frame, said in judged(machine.frame(float(t)) for t in range(480)) if frame.mono_s >= 1000 + 430]
+    assert all(healthy(said) for said in late)

@@ -53,7 +53,7 @@ def host_state(view: View, findings: Sequence[Finding]) -> JobState:
     """The state of the machine itself."""
     host, cpu = view.frame.host, view.mean("host", "cpu_percent", 30.0)
     clock = _Clock(view.watched_s, view.limit("engine.judged_s"))
-    bad = worst(one for one in findings if one.subject.kind == "host" and trouble(one))
+    bad = worst(one for one in findings if trouble(one) and (one.subject.kind == "host" or _runs_out(one)))
     cpus = f" of {amount(host.cpus_total, 'CPU')}" if host.cpus_total else ""
 
     def so(state: Word, why: str, left_s: float | None = None) -> JobState:
@@ -69,6 +69,11 @@ def host_state(view: View, findings: Sequence[Finding]) -> JobState:
     if cpu is None:
         return so("unknown", "CPU use cannot be read")
     return so("healthy", f"CPU {cpu:.0f} %{cpus} in use, no rule found a problem")
+
+
+def _runs_out(finding: Finding) -> bool:
+    """Whether what all programs of the machine share is full soon, whichever of them fills it."""
+    return finding.severity == "crit" and finding.rule in ("host-memory-leak", "shm-nearly-full")
 
 
 def _full(view: View) -> str:
@@ -129,6 +134,9 @@ def _rank(view: View, trainer: Trainer, job: Job, about: Sequence[Finding], cand
     use = _use(view, trainer)
     early = next((one for one in about if one.state == JUDGING and not one.healthy), None)
     left_s = max(clock.left_s, _pending(trainer, job, candidates) if clock.passed_s < 2 * clock.of_s else 0.0)
+    if clock.left_s == 0 and trainer.gpus and _contradicted(view, trainer, 100 * view.limit("starved.duty")):
+        # it waits: the rule that speaks last does so where no other has found a cause by then
+        left_s = max(left_s, clock.of_s + view.limit("starved-cause-unknown.after_s") - clock.passed_s)
     if serves(trainer):
         return Seen("unknown", f"no training job: an inference server, {use}", due=False)
     if early is not None and left_s > 0:
@@ -178,7 +186,7 @@ def _clock(view: View, trainer: Trainer) -> _Clock:
     elif trains(trainer) and any(view.gpus()):
         on_s = view.limit("on_s")
         clocks.append(_Clock(max(0.0, trainer.process.age_s or 0.0), view.limit("no-cuda-context.age_s") + on_s))
-    return max(clocks, key=lambda one: one.left_s)
+    return max(clocks, key=lambda one: one.of_s - one.passed_s)
 
 
 def _pending(trainer: Trainer, job: Job, candidates: Sequence[Candidate]) -> float:

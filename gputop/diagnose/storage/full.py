@@ -32,6 +32,7 @@ _LEFT = Step(text="see who left files there", command="ls -lS /dev/shm")
     "shm-nearly-full",
     "Is /dev/shm nearly full, or the disk of the checkpoints?",
     level=Level.BESIDE,
+    crit_level=Level.HARDWARE,
     state="shm full",
     number="R29",
     rows=(),
