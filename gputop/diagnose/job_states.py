@@ -134,7 +134,8 @@ def _rank(view: View, trainer: Trainer, job: Job, about: Sequence[Finding], cand
     use = _use(view, trainer)
     early = next((one for one in about if one.state == JUDGING and not one.healthy), None)
     left_s = max(clock.left_s, _pending(trainer, job, candidates) if clock.passed_s < 2 * clock.of_s else 0.0)
-    if clock.left_s == 0 and trainer.gpus and _contradicted(view, trainer, 100 * view.limit("starved.duty")):
+    at_work = (_busy(view, trainer) or 0.0) >= 100 * view.limit("starved.least")
+    if clock.left_s == 0 and at_work and _contradicted(view, trainer, 100 * view.limit("starved.duty")):
         # it waits: the rule that speaks last does so where no other has found a cause by then
         left_s = max(left_s, clock.of_s + view.limit("starved-cause-unknown.after_s") - clock.passed_s)
     if serves(trainer):
