@@ -10,8 +10,7 @@ Severity = Literal["info", "warn", "crit"]
 LOST: tuple[tuple[Severity, float], ...] = (("crit", 0.50), ("warn", 0.20), ("info", 0.10))
 
 
-def by_lost_share(lost: float | None, at_most: Severity = "crit") -> Severity:
+def by_lost_share(lost: float | None, at_most: Literal["warn", "crit"] = "crit") -> Severity:
     """How urgent it is to lose this share; info where it is little or unknown, and never more than `at_most`."""
-    worst_first = [name for name, _ in LOST]
-    reached = next((place for place, (_, least) in enumerate(LOST) if lost is not None and lost >= least), -1)
-    return worst_first[max(reached % len(LOST), worst_first.index(at_most))]
+    reached: Severity = next((name for name, least in LOST if lost is not None and lost >= least), "info")
+    return at_most if reached == "crit" else reached

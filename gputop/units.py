@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 UNKNOWN = "·"
 _STEPS = ("", "K", "M", "G", "T", "P", "E")
@@ -112,3 +113,12 @@ def listed(text: str) -> tuple[int, ...]:
             raise ValueError(f"{text[:40]!r} is a list of too many numbers")
         found += span
     return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def cpus_of(text: str | None) -> frozenset[int]:
+    """The CPUs of a list as the kernel writes them, 0-7,64-71; none where there is none, or it makes no sense."""
+    try:
+        return frozenset(listed(text)) if text else frozenset()
+    except ValueError:
+        return frozenset()

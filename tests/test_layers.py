@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "collect": PURE | {"source"},
     "actions": PURE | {"words", "page", "profile", "trace"},
     "demo": {"source", "model", "units"},
-    "diagnose": PURE | {"words", "blas", "pytorch", "history", "profile", "trace", "saturation"},
+    "diagnose": PURE | {"words", "blas", "pytorch", "severity", "history", "profile", "trace", "saturation"},
     "monitor": {"source", "model", "history", "ended", "diagnose", "thresholds"},
     "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor"},
     "doctor": PURE | {"words", "blas", "pytorch", "collect"},

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gputop.diagnose.card import Card
-from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.finding import Subject
 from gputop.diagnose.remembered import Known, Remembered
 from gputop.diagnose.sums import Means
@@ -16,6 +15,7 @@ from gputop.diagnose.tree import key
 from gputop.diagnose.turns import Turns
 from gputop.known import total
 from gputop.model import Frame, Gpu, Job, Process, Role
+from gputop.units import cpus_of
 
 WINDOW_S = 30.0
 _COMPILED_S = 10.0  # after a compiler was seen at work: they come and go
@@ -99,11 +99,11 @@ def trainer(
 def _allowed(tree: Sequence[Process]) -> float | None:
     """CPUs that it may use, with its loaders: these may be pinned where it is not, or it where they are not."""
     trainer = tree[0]
-    own, known = parsed(trainer.affinity), trainer.allowed_cpus
+    own, known = cpus_of(trainer.affinity), trainer.allowed_cpus
     others = [one for one in tree if one.role is Role.LOADER and one.affinity not in (None, trainer.affinity)]
     if not others or not own or known is None or known < len(own):
         return known  # where that is less than the affinity it is a quota, which is over all of them
-    sets = [(parsed(one.affinity), one.allowed_cpus) for one in others]
+    sets = [(cpus_of(one.affinity), one.allowed_cpus) for one in others]
     quotas = [allowed for cpus, allowed in sets if allowed is not None and allowed < len(cpus)]
     return min([float(len(own.union(*(cpus for cpus, _ in sets)))), *quotas])
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 from gputop.declare import record
 from gputop.model import Identity, Missing
+from gputop.severity import Severity as Severity
 
-Severity = Literal["info", "warn", "crit"]
 Grade = Literal["driver", "correlation", "profile"]
 LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so; below, it is a suspicion
 

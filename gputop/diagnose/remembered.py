@@ -254,7 +254,7 @@ class Remembered:
             short = alone and _in_pieces(self.trees[group[0]][0])
             found = turns(series, before=before is not None, alone=alone, may_be_short=short)
             if found is None and before is not None and min(map(len, series.values())) < _TURNS_LEAST:
-                return  # samples begin anew, which says nothing against it
+                return  # too few samples since the series restarted to decide against it
         for one in group:
             known = self.trainers[one]
             if (known.turns and known.turns.uuids) != (found and found.uuids):
@@ -280,7 +280,7 @@ class Remembered:
             gpu = frame.by_uuid.get(share.uuid)
             if gpu is None or share.kind == "graphics":
                 continue
-            # what stands in for the whole is not told by process: of neighbours each has its gaps at least
+            # a substitute is measured per GPU: a process beside others is idle for at least the gaps of all
             alone = len(self.tenants.get(share.uuid, ())) <= 1 or share.uuid in self.substitutes.of
             values[share.uuid] = gpu.busy_percent if alone else share.busy_percent
             own = own and alone

@@ -9,16 +9,16 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process, Role
+from gputop.units import cpus_of
 
 
 def affinity(process: Process) -> frozenset[int]:
     """CPUs a process may run on; none where that is not known."""
-    return parsed(process.affinity)
+    return cpus_of(process.affinity)
 
 
 def reach(trainer: Trainer) -> frozenset[int]:
@@ -27,7 +27,7 @@ def reach(trainer: Trainer) -> frozenset[int]:
     if own is None:
         return frozenset()
     others = (one.affinity for one in trainer.tree if one.role is Role.LOADER and one.affinity != own)
-    return affinity(trainer.process).union(*map(parsed, others))
+    return affinity(trainer.process).union(*map(cpus_of, others))
 
 
 class Part(NamedTuple):

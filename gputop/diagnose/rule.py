@@ -15,7 +15,7 @@ Judge = Callable[[View], Iterator[Finding]]
 class Level(IntEnum):
     """What comes first when several rules hold for one job: the lowest is its primary finding."""
 
-    HARDWARE = 1  # broken, or hangs, or ends soon for want of memory or disk
+    HARDWARE = 1  # broken, hung, or about to run out of memory or disk
     USE = 2  # the GPU is not used
     CAUSE = 3  # why a GPU starves: told as the cause of the finding that it does
     STARVED = 4  # the input pipeline is too slow

@@ -50,7 +50,7 @@ def trouble(finding: Finding) -> bool:
 
 
 def worst(findings: Iterable[Finding]) -> Finding | None:
-    """The one that a state is told by."""
+    """The most urgent finding, which gives the state its reason."""
 
     def weight(one: Finding) -> tuple[int, bool, float]:
         return RANKS[one.severity], one.primary, one.lost_share or 0.0

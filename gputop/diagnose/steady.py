@@ -122,7 +122,7 @@ class Steady:
         return sorted(shown, key=lambda finding: -finding.since_s)
 
     def restart(self, turns: Mapping[Identity, Turn], now_s: float, stands_for_s: float) -> None:
-        """These do something else now: what has not come in yet begins anew, and what is shown must hold again soon.
+        """These trainers changed phase: pending findings restart, and shown ones must hold again soon.
 
         What cannot be true of what they do now leaves at once. Who changes again and again has a rhythm, of which it is
         all part.

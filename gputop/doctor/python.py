@@ -59,7 +59,7 @@ def torch(machine: Machine) -> Iterator[Line]:
     elif cuda and facts.cuda and _major(cuda) > _major(facts.cuda):
         what = f"PyTorch {version} needs CUDA {cuda}, this driver supports up to {facts.cuda}: upgrade the driver, or"
         yield Line("missing", what, replaced, value)
-    elif newest and first and _release(version) < first:
+    elif newest and first and (pytorch.release(version) or (0, 0)) < first:
         what = f"PyTorch {version} is older than these GPUs (compute capability {newest[0]}.{newest[1]})"
         yield Line("limited", what, replaced, value)
     else:
@@ -156,8 +156,3 @@ def _to_mkl(found: Interpreter) -> str:
 
 def _major(version: str) -> int:
     return int(version.partition(".")[0])
-
-
-def _release(version: str) -> tuple[int, int]:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -33,7 +33,7 @@ def integrated(name: str, capability: tuple[int, int] | None) -> bool | None:
 
 
 def whose_memory(gpu: Gpu, frame: Frame) -> Gpu:
-    """Device memory, where the GPU has one: what shares the host's is told by what it is, not by one refused call."""
+    """Device memory, where the GPU has one: unified memory is decided by what the GPU is, not by one refused call."""
     if gpu.parent_uuid is not None:
         return gpu
     shares, of_host = integrated(gpu.name, gpu.compute_capability), frame.host.memory_total_bytes or 0

@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from re import Pattern
-from typing import Literal
 
 from gputop.declare import record
+from gputop.severity import Severity as Severity
 from gputop.trace.breakdown import Breakdown, breakdown, host_spans
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark
 from gputop.trace.operators import Shaped, shaped
 from gputop.trace.phases import Phase, Row, phases, rows
 from gputop.trace.read import Trace
-
-Severity = Literal["info", "warn", "crit"]
 
 
 @record(frozen=True, slots=True, kw_only=True)

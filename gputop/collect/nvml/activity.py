@@ -108,7 +108,7 @@ _UNIFIED = {"unified_memory": True} | dict.fromkeys(
 
 @probe(every_s=2, fills=("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes", "unified_memory"))
 def memory(card: Card) -> Answers:
-    """Device memory. Whether a GPU shares the host's is told by what it is: a call may be refused for any reason."""
+    """Device memory. Unified memory is decided by what the GPU is: a call may be refused for any reason."""
     shares = integrated(card.name, card.identity.get("compute_capability"))
     if shares:
         return _UNIFIED

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from gputop import units
 from gputop.diagnose.command import started, starts_all
-from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.finding import Step
 from gputop.diagnose.looking import closed
 from gputop.diagnose.room import affinity
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.units import cpus_of
 
 
 def apart(view: View, trainers: Sequence[Trainer], each: int) -> list[str]:
@@ -19,7 +19,7 @@ def apart(view: View, trainers: Sequence[Trainer], each: int) -> list[str]:
     taken: set[int] = set()
     found = []
     for trainer in trainers:
-        near = frozenset[int]().union(*(parsed(gpu.local_cpus) for gpu in trainer.works_on))
+        near = frozenset[int]().union(*(cpus_of(gpu.local_cpus) for gpu in trainer.works_on))
         free = sorted(usable(view, trainer) - taken, key=lambda cpu: (cpu not in near, cpu))
         if len(free) < each:
             return []

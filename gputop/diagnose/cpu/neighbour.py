@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from gputop import units
 from gputop.diagnose.contention import Contended, Onset, Taker, contention, onset
 from gputop.diagnose.cpu.apart import apart, bound, usable
-from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import busy, starved, stolen
@@ -15,6 +14,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.use import cores
 from gputop.diagnose.view import View
 from gputop.model import Missing
+from gputop.units import cpus_of
 from gputop.words import amount
 
 _NICED = 8  # processes of a job that are named in a command
@@ -165,7 +165,7 @@ def _apart(view: View, trainer: Trainer, other: Taker, own: bool) -> Iterator[St
     """Half of the CPUs that it may use for it alone: that takes both, and who takes most must be moved by its owner."""
     every = usable(view, trainer)
     for mine in apart(view, [trainer], len(every) // 2) if len(every) > 1 else ():
-        rest = units.ranges(tuple(sorted(every - parsed(mine))))
+        rest = units.ranges(tuple(sorted(every - cpus_of(mine))))
         yield bound(view, trainer, "or give each CPUs of its own: this one", mine)
         if own:
             pids = " ".join(str(process.pid) for process in other.processes[:_NICED])

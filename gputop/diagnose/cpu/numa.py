@@ -8,13 +8,13 @@ from shlex import quote
 from gputop import units
 from gputop.diagnose.container import widened
 from gputop.diagnose.cpu.apart import bound
-from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.room import affinity
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process
+from gputop.units import cpus_of
 
 
 @rule(
@@ -34,7 +34,7 @@ def numa_misplacement(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if len(trainer.works_on) != 1 or not view.knows(trainer.works_on[0], "local_cpus"):
             continue
-        near = parsed(trainer.works_on[0].local_cpus)
+        near = cpus_of(trainer.works_on[0].local_cpus)
         if not near or not view.knows(trainer, "cores") or not view.above(trainer.cores, "cores"):
             continue
         total = view.cpus()

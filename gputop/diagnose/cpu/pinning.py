@@ -9,7 +9,6 @@ from shlex import quote
 from gputop import units
 from gputop.declare import record
 from gputop.diagnose.container import widened
-from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.finding import Evidence, Step
 from gputop.diagnose.looking import closed
 from gputop.diagnose.room import affinity, idle
@@ -17,6 +16,7 @@ from gputop.diagnose.starved import fed, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Cgroup, Process, Role
+from gputop.units import cpus_of
 from gputop.words import amount
 
 _TABLE = "cpu-quota"
@@ -140,7 +140,7 @@ def steps(view: View, trainer: Trainer, held: Pinned) -> Iterator[Step]:
     """Widen it as it runs, then where it was pinned: by Slurm, its container, its launcher or its own code."""
     process, total = trainer.process, view.frame.host.cpus_total or 0
     group = _cpuset(view, process)
-    allowed = (group and parsed(group.cpus)) or frozenset(range(total))
+    allowed = (group and cpus_of(group.cpus)) or frozenset(range(total))
     wider = units.ranges(tuple(sorted(allowed | held.cpus)))
     if len(allowed) > len(held.cpus):
         limit = "" if group and group.cpus else ", as far as its cpuset allows"

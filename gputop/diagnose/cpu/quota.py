@@ -31,7 +31,7 @@ from gputop.words import amount
     partly=("throttled_percent", "cpus_total"),
 )
 def cpu_quota(view: View) -> Iterator[Finding]:
-    """Its control group was stopped for want of quota, or it fills the CPUs it is pinned to while others are idle."""
+    """Its control group ran out of CPU quota, or it fills the CPUs it is pinned to while others are idle."""
     for trainer in view.trainers():
         group = _group(view, trainer)
         waiting = _waiting(view, group)

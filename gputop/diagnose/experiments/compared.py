@@ -14,7 +14,7 @@ from gputop.model import Frame
 def together(frame: Frame, past: Past, limits: Limits, now: Contention | None = None) -> Together:
     """Every experiment of a frame; `past` is the history that the engine has fed, `limits` the numbers of the rules.
 
-    `now` is what the engine said of contention: who slows whom is not worked out anew, so that it is the same.
+    `now` is what the engine said of contention: the page shows that, so that both agree.
     """
     now = now or Contention()
     scene = Scene(frame, past, limits, loads(frame, past), now)

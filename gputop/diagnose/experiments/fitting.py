@@ -12,13 +12,13 @@ from collections.abc import Container, Mapping, Sequence
 
 from gputop import units
 from gputop.diagnose.cpu.quota import held
-from gputop.diagnose.cpulist import parsed
 from gputop.diagnose.experiments.loads import Load, Past
 from gputop.diagnose.experiments.shares import Own, owned
 from gputop.diagnose.experiments.types import Fit
 from gputop.diagnose.limits import Limits
 from gputop.diagnose.room import fitting_loaders, fitting_threads, most_loaders, part, together
 from gputop.model import Frame
+from gputop.units import cpus_of
 
 
 def room(frame: Frame, loads: Sequence[Load]) -> int | None:
@@ -57,7 +57,7 @@ def fits(
 
 def _chosen(load: Load, free: set[int], count: int) -> tuple[int, ...]:
     """Which CPUs: those near its GPUs first."""
-    near = frozenset[int]().union(*(parsed(gpu.local_cpus) for gpu in load.gpus))
+    near = frozenset[int]().union(*(cpus_of(gpu.local_cpus) for gpu in load.gpus))
     usable = free & (load.cpus or free)
     return tuple(sorted(sorted(usable, key=lambda cpu: (cpu not in near, cpu))[:count]))
 

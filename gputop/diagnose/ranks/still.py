@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gputop.diagnose.efficiency.chip import capacity
-from gputop.diagnose.onset import BACK_S, since_above, since_more, watched
 from gputop.diagnose.ranks.team import Team, blocked
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import plays_a_part
 from gputop.diagnose.view import View
+from gputop.history import FINE_S, FINE_SLOTS
 from gputop.model import Gpu
 
 _TABLE = "collective-wait"
@@ -17,6 +17,7 @@ DRAM_TOP = 0.8  # of the memory bandwidth is reached in practice [DCGM]
 PIPES = ("tensor_percent", "fp32_percent", "fp64_percent")
 _MEANS_S = 30.0  # over which a heartbeat or a line of a log is no movement
 _OF_RANK = ("read_chars_per_s", "write_chars_per_s", "read_bytes_per_s")
+BACK_S = FINE_S * FINE_SLOTS  # as far as the history keeps seconds
 _OF_HOST = ("write_bytes_per_s", "receive_bytes_per_s", "send_bytes_per_s")
 
 
@@ -32,8 +33,8 @@ def waits_s(view: View, gpu: Gpu, effort: str, usual: float | None) -> float:
         bounds += [(f"{name}_{way}_bytes_per_s", sent * top) for way in ("tx", "rx") if top]
     if usual is not None:
         bounds.append((effort, view.limit(f"{_TABLE}.usual") * usual))
-    moved = (since_above(_seconds(view, gpu, name), bound) for name, bound in bounds)
-    return min(watched(_seconds(view, gpu, "busy_percent")), *moved)
+    moved = (_since_above(_seconds(view, gpu, name), bound) for name, bound in bounds)
+    return min(_watched(_seconds(view, gpu, "busy_percent")), *moved)
 
 
 def still_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
@@ -82,9 +83,9 @@ def _late_s(view: View, late: Sequence[Trainer]) -> Iterator[float]:
     for one in late:
         for gpu in one.gpus:
             busy = _seconds(view, gpu, "busy_percent")
-            yield since_above(busy, 100 * view.limit(f"{_TABLE}.idle"))
+            yield _since_above(busy, 100 * view.limit(f"{_TABLE}.idle"))
         if not blocked(one):
-            yield since_above(_seconds(view, one, "cores"), view.limit(f"{_TABLE}.idle_cores"))
+            yield _since_above(_seconds(view, one, "cores"), view.limit(f"{_TABLE}.idle_cores"))
 
 
 def _moved_s(view: View, team: Team, late: Sequence[Trainer]) -> Iterator[float]:
@@ -93,8 +94,33 @@ def _moved_s(view: View, team: Team, late: Sequence[Trainer]) -> Iterator[float]
     of += [("host", name, machine) for name in _OF_HOST]
     of += [(key, "write_bytes_per_s", bound) for key, bound in _servers(view, late)]
     for key, name, bound in of:
-        yield since_more(_seconds(view, key, name), bound, _MEANS_S)
+        yield _since_more(_seconds(view, key, name), bound, _MEANS_S)
 
 
 def _seconds(view: View, thing: Gpu | Trainer | str, metric: str) -> Sequence[float | None]:
     return view.window(thing, metric, BACK_S, whole=True).seconds
+
+
+def _since_above(values: Sequence[float | None], bound: float) -> float:
+    """Seconds since a value was above a bound, the newest value last."""
+    for age, value in enumerate(reversed(values)):
+        if value is not None and value > bound:
+            return FINE_S * age
+    return BACK_S
+
+
+def _since_more(values: Sequence[float | None], bound: float, least_s: float) -> float:
+    """Seconds since the mean was above a bound, over `least_s` or whatever more has passed: a moment alone counts
+    little.
+    """
+    added = 0.0
+    for age, value in enumerate(reversed(values)):
+        added += value or 0.0
+        if added > bound * max(least_s, age + 1.0):
+            return FINE_S * age
+    return BACK_S
+
+
+def _watched(values: Sequence[float | None]) -> float:
+    """Seconds since the first value that is known."""
+    return FINE_S * next((len(values) - place for place, value in enumerate(values) if value is not None), 0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gputop import pytorch
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
@@ -74,7 +74,7 @@ def stack_vs_gpu(view: View) -> Iterator[Finding]:
 def _misfit(view: View, trainer: Trainer, gpu: Gpu) -> Misfit | None:
     """What is worst about its build on one GPU."""
     process, capability = trainer.process, gpu.compute_capability or (0, 0)
-    cuda = _pair(process.torch_cuda)
+    cuda = pytorch.release(process.torch_cuda)
     built = f"PyTorch {process.torch_version} is built with CUDA {process.torch_cuda}"
     chip = f"{gpu.name} has compute capability {_said(capability)}"
     needed, liked = _NEEDS.get(capability[0]), _LIKES.get(capability)
@@ -97,13 +97,13 @@ def _begins_with(version: str, cuda: Version) -> Version | None:
     """The oldest compute capability that a wheel has kernels for, where that is known to matter."""
     if "+cu" not in version or cuda < _DROPS_AT:
         return None
-    return _VOLTA if cuda[0] == _DROPS_AT[0] and _pair(version) in _WITH_VOLTA else _BEGIN_WITH
+    return _VOLTA if cuda[0] == _DROPS_AT[0] and pytorch.release(version) in _WITH_VOLTA else _BEGIN_WITH
 
 
 def _aged(view: View, trainer: Trainer, capability: Version) -> Misfit | None:
     """A release that is years old, on a GPU for which much was done since."""
     version = trainer.process.torch_version
-    released = _RELEASED.get(_pair(version) or (0, 0))
+    released = _RELEASED.get(pytorch.release(version) or (0, 0))
     if released is None or capability[0] < _AMPERE:
         return None
     years = _EPOCH + view.frame.wall_s / _YEAR_S - released
@@ -120,7 +120,7 @@ def _told(view: View, trainer: Trainer, misfit: Misfit) -> Finding:
         evidence.append(Evidence(text=f"this driver can run builds for up to CUDA {driver}"))
     newer = "newer releases are faster on such GPUs, at no work of yours"
     upgrades: tuple[Step, ...] = (Step(text=f"{newer}: {_INSTALL.text}"),)
-    if (_pair(driver) or (0, 0)) >= _OF_PYPI:
+    if (pytorch.release(driver) or (0, 0)) >= _OF_PYPI:
         upgrades = (Step(text=f"{newer}: upgrade", command="pip install --upgrade torch"), _INSTALL)
     steps = (
         _INSTALL,
@@ -136,11 +136,6 @@ def _told(view: View, trainer: Trainer, misfit: Misfit) -> Finding:
         grade="driver",
         lost_share=None,
     )
-
-
-def _pair(version: str | None) -> Version | None:
-    found = re.match(r"(\d+)\.(\d+)", version or "")
-    return (int(found[1]), int(found[2])) if found else None
 
 
 def _said(version: Version) -> str:
