@@ -31,7 +31,8 @@ NAMES = ("slow samples hold up the rest", "busy with next to nothing", "workers 
 SECONDS = 24.0  # what the rules go by is known after half of their 30 s
 # as a site may set them: they are watched for seconds only
 SOON = {
-    "engine": {"warm_s": 5},
+    "engine": {"warm_s": 5, "judged_s": 15},
+    "job-states": {"on_s": 4},
     "head-of-line": {"window_s": 10, "on_s": 4},
     "busy-not-effective": {"window_s": 10, "on_s": 4},
     "worker-respawn": {"on_s": 4},

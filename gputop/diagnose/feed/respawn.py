@@ -118,13 +118,15 @@ def _again(view: View, trainer: Trainer, starts: Sequence[Start], pauses: Pauses
     now_s, times = view.frame.mono_s, len(starts)
     every_s = (starts[-1].from_s - starts[0].from_s) / (times - 1)
     cost_s = sum(one.cost_s for one in starts) / times
-    if now_s - starts[-1].from_s > view.limit("late") * every_s or not view.above(cost_s, "cost_s"):
+    if now_s - starts[-1].from_s > view.limit("late") * every_s:
         return
     early = times <= view.limit("times")
     if early:  # how often they come is not known: what they took of all that was seen is
         lost = times * cost_s / max(every_s, pauses.watched_s(view.limit("window_s")))
     else:
         lost = sum(one.cost_s for one in starts[1:]) / (now_s - starts[0].from_s)
+    if not view.above(cost_s, "cost_s") and not view.above(lost, "lost"):
+        return  # short epochs pay a little each time, and much in all
     # the first epoch is over, and so is its validation: that alone is no trouble
     if not view.above(lost, "lost" if times <= view.limit("times") + 1 else "least_lost"):
         return
