@@ -121,7 +121,8 @@ def test_the_command_names_the_planted_fault_and_is_silent_on_its_twin(
 def test_the_command_ends_as_what_it_said_is_bad(evening: Evening) -> None:
     told = evening.told
     assert (told.code, told.due_code) in ((1, 1), (2, 2)), told.errors
-    assert not told.errors
+    # where a slow machine leaves a job half judged the command goes on, and says so; nothing else is said there
+    assert [line for line in told.errors.splitlines() if not line.startswith("gputop: continues for up to ")] == []
 
 
 def _but_duty(bounds: Bounds) -> Bounds:
