@@ -12,7 +12,7 @@ import pytest
 
 from gputop.collect.gpus import _before
 from gputop.collect.nvml.activity import Buffer
-from gputop.collect.nvml.samples import series
+from gputop.collect.nvml.samples import DriverClock, series
 from tests.fakenvml import Fake, square
 from tests.nvml_child import Child, Seen
 
@@ -135,11 +135,66 @@ def test_n15_samples_that_are_none_are_left_out(fake: Fake, child: Child) -> Non
 
 def test_a_gap_ends_a_series() -> None:
     stamps = [0, 100, 200, 5_000, 5_100, 5_200, 5_300]
-    found = series([(1_000 * stamp, stamp) for stamp in stamps], 0.1)
+    found = series([(1_000 * stamp, stamp) for stamp in stamps], 0.1, DriverClock())
     assert found is not None
     assert (found.values, found.step_s) == ((500.0, 510.0, 520.0, 530.0), pytest.approx(0.1))
-    assert series([(1_000, 1.0)], 1) is None
-    assert series([], 1) is None
+    assert series([(1_000, 1.0)], 1, DriverClock()) is None
+    assert series([], 1, DriverClock()) is None
+
+
+def test_a_clock_that_is_stored_when_it_changes_is_no_series() -> None:
+    changes = [(7 * minute * 60_000_000, 1_000.0 + minute) for minute in range(100)]
+    assert series(changes, 1, DriverClock()) is None
+
+
+def test_a_buffer_that_runs_dry_is_not_its_last_value_for_ever(fake: Fake, child: Child) -> None:
+    fake.set("gpu.0.util", 95)
+    assert child.sweep().gpu(0)["busy_percent"] == 95
+    fake.update({"sample_hz": 0, "gpu.0.util": 0})
+    just_now = child.rest_and_sweep(0.3).gpu(0)
+    later = child.rest_and_sweep(1.2).gpu(0)
+    assert just_now["busy_percent"] == 95  # some drivers store one sample in a second
+    assert later["busy_percent"] == 0
+    *driver, asked = later["busy_samples"]
+    assert asked == [pytest.approx(0, abs=0.2), 0.0]
+    assert {value for _, value in driver} == {95.0}
+    assert driver[-1][0] >= 1.5 - 1 / 6 - 0.05  # as old as it is
+    fake.set("sample_hz", 6)
+    again = child.rest_and_sweep(1.1).gpu(0)
+    assert (again["busy_percent"], again["busy_samples"][-1][1]) == (0, 0)
+
+
+def test_a_dry_buffer_is_old_from_the_first_look_on() -> None:
+    """A driver that stored nothing for five minutes: what it has is of then, in every series."""
+    now_us = 1_790_000_000_000_000
+    buffer, clock = Buffer(began_s=0.0, looked_s=0.0), DriverClock()
+    old = [(now_us - 300_000_000 + 200_000 * place, 95.0) for place in range(71)]
+    clock.arrived(old[-1][0], now_us)
+    buffer.add(old, 0.0)
+    assert buffer.dry(clock.stamp_us(now_us))
+    assert buffer.ages(clock.stamp_us(now_us), 16.0) == ()
+    found = series(old, 1, clock)
+    assert found is not None
+    assert found.wall_s == old[-1][0] / 1e6
+
+
+def test_what_a_driver_stores_late_is_told_in_place_of_what_was_asked_for() -> None:
+    buffer = Buffer(began_s=0.0, looked_s=0.0)
+    buffer.add([(1_000_000, 90.0)], 1.0)
+    buffer.fill(2_200_000, 50.0)
+    buffer.fill(3_200_000, 40.0)
+    buffer.add([(2_500_000, 80.0), (3_500_000, 70.0)], 3.6)
+    assert buffer.samples == [(1_000_000, 90.0), (2_200_000, 50.0), (2_500_000, 80.0), (3_500_000, 70.0)]
+
+
+def test_another_clock_is_learnt_from_the_newest_samples_and_never_moves_old_ones() -> None:
+    """Of a driver that counts from its start: a sample ages by our clock, however long nothing new comes."""
+    wall_us, clock = 1_790_000_000_000_000, DriverClock()
+    clock.arrived(5_000_000, wall_us)  # a buffer that was four seconds old, as it turns out
+    clock.arrived(10_900_000, wall_us + 2_000_000)
+    clock.arrived(12_000_000, wall_us + 4_000_000)
+    assert clock.wall_us(10_900_000) == wall_us + 2_000_000
+    assert clock.stamp_us(wall_us + 30_000_000) == 38_900_000
 
 
 def test_nothing_new_in_the_buffer_is_no_loss(fake: Fake, child: Child) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from math import inf
@@ -10,7 +9,7 @@ from math import inf
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import NOT_SUPPORTED, No, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
-from gputop.collect.nvml.samples import BUFFER_S, BUSY, Stamped, fresh
+from gputop.collect.nvml.samples import BUFFER_S, BUSY, LATE_S, Stamped, driver_clock, fresh, now_us
 from gputop.model.unified import integrated
 
 _MEMORY_V2 = 0x02000028  # the version word of the struct that tells reserved memory apart
@@ -25,26 +24,52 @@ def percent(value: int) -> float | None:
 
 @dataclass(slots=True)
 class Buffer:
-    """The samples of the last seconds, as (driver's time in microseconds, percent), oldest first."""
+    """The samples of the last seconds, as (driver's time in microseconds, percent), oldest first.
+
+    Some drivers store none while the GPU idles. What is asked for instead then stands among them at its own time.
+    """
 
     began_s: float  # of our clock
     looked_s: float
     passed_s: float = 0.0  # between the last two looks
     samples: list[Stamped] = field(default_factory=list)
-    newest_us: int = 0
+    newest_us: int = 0  # of the driver's own
+    filled: list[Stamped] = field(default_factory=list)  # what was asked for since then
 
-    def add(self, fresh: list[Stamped], now_s: float) -> list[float]:
+    def add(self, new: list[Stamped], now_s: float) -> list[float]:
         """Append what is new, drop what is old; the values since the last look, of a second at least."""
         self.passed_s, self.looked_s = now_s - self.looked_s, now_s
         since_s, before_us = max(1.0, min(BUFFER_S, self.passed_s)), self.newest_us
-        self.samples += fresh
+        if new:
+            self._extend(new)
         if not self.samples:
             return []
-        self.newest_us = self.samples[-1][0]
-        del self.samples[: self._later(self.newest_us - BUFFER_S * 1e6)]
         since_us = self.newest_us - since_s * 1e6
         # looks and samples have clocks of their own: whatever time has passed, nothing that is new is left out
         return [value for _, value in self.samples[self._later(min(since_us, before_us or since_us)) :]]
+
+    def fill(self, at_us: int, percent: float) -> None:
+        """Add what the driver answered at this time of its clock, in place of a sample that it did not store."""
+        self.filled.append((at_us, percent))
+        self._append([(at_us, percent)])
+
+    def dry(self, at_us: int) -> bool:
+        """Whether nothing of the driver's own is newer than a second, at this time of its clock."""
+        return at_us - self.newest_us > LATE_S * 1e6
+
+    def _extend(self, new: list[Stamped]) -> None:
+        """Its own samples may come late: of the time that they are of they tell more than what was asked for."""
+        if self.filled:
+            later = [one for one in self.filled if one[0] >= new[0][0]]
+            if later:
+                self.samples = [one for one in self.samples if one not in later]
+            self.filled.clear()
+        self._append(new)
+        self.newest_us = new[-1][0]
+
+    def _append(self, new: list[Stamped]) -> None:
+        self.samples += new
+        del self.samples[: self._later(self.samples[-1][0] - BUFFER_S * 1e6)]
 
     def _later(self, than_us: float) -> int:
         return bisect_right(self.samples, (than_us, inf))
@@ -54,29 +79,36 @@ class Buffer:
         young = self.looked_s - self.began_s < BUFFER_S
         return BUFFER_S if young else min(BUFFER_S, self.passed_s + SPARE_S)
 
-    def ages(self, now_us: int, span_s: float) -> tuple[tuple[float, float], ...]:
-        """(seconds ago, percent), oldest first; of a driver with another clock, since the newest sample."""
-        if not 0 <= now_us - self.newest_us < BUFFER_S * 1e6:
-            now_us = self.newest_us
-        told = self.samples[self._later(self.newest_us - span_s * 1e6) :]
-        return tuple([((now_us - stamp) // 1000 / 1000, value) for stamp, value in told])
+    def ages(self, at_us: int, span_s: float) -> tuple[tuple[float, float], ...]:
+        """(seconds ago, percent), oldest first, at a time of the driver's clock: none is dated anew."""
+        told = self.samples[self._later(at_us - span_s * 1e6) :]
+        return tuple([(max(0, at_us - stamp) // 1000 / 1000, value) for stamp, value in told])
 
 
 @probe(every_s=1, fills=("busy_percent", "busy_samples"))
 def busy(card: Card) -> Answers:
     """Time a kernel was resident: the mean of the driver's own samples since the last look, of 1 to 16 s."""
-    now_s = card.gate.clock()
+    now_s, clock = card.gate.clock(), driver_clock(card)
     buffer: Buffer = card.kept.setdefault("busy", Buffer(began_s=now_s, looked_s=now_s))
     try:
         samples = fresh(card, BUSY, buffer.newest_us)
     except Unanswered as silent:
-        rates = card.call("nvmlDeviceGetUtilizationRates")
-        return {"busy_percent": percent(rates.gpu), "busy_samples": silent.no}
+        return {"busy_percent": _now(card), "busy_samples": silent.no}
+    wall_us = now_us()
+    if samples:
+        clock.arrived(samples[-1][0], wall_us)
     last = buffer.add([(stamp, float(value)) for stamp, value in samples if value <= 100], now_s)
-    return {
-        "busy_percent": sum(last) / len(last) if last else None,
-        "busy_samples": buffer.ages(time.time_ns() // 1000, buffer.span_s()),
-    }
+    value = sum(last) / len(last) if last else None
+    if buffer.dry(clock.stamp_us(wall_us)):
+        value = _now(card)
+        if value is not None:
+            buffer.fill(clock.stamp_us(wall_us), value)
+    return {"busy_percent": value, "busy_samples": buffer.ages(clock.stamp_us(wall_us), buffer.span_s())}
+
+
+def _now(card: Card) -> float | None:
+    """The same of the driver's last window, a sixth of a second to a second: where it stored no sample."""
+    return percent(card.call("nvmlDeviceGetUtilizationRates").gpu)
 
 
 @probe(every_s=2, backs=("memory_busy_percent",))

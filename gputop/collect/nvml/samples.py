@@ -20,8 +20,46 @@ _SAMPLES = tuple(map(Struct, ("=Qd", "=QI4x", "=QQ", "=QQ", "=Qq", "=Qi4x", "=QH
 _MOST_MW, _MOST_MHZ = 1e7, 1e4
 _MEAN_S = 5  # of so many seconds, whenever they are asked for
 _GAP = 3  # times the usual step: what lies before it is not of the same series
+LATE_S = 1.0  # without a new sample a buffer has run dry: what it said last is not said again
+_LONGEST_STEP_S = 2.0  # what is further apart was stored when it changed, not at a rhythm
+_DAY_US = 86_400_000_000
 
 Stamped = tuple[int, float]  # the driver's time in microseconds, a value
+
+
+class DriverClock:
+    """What the clock of the driver's time stamps says, in our wall clock: nearly always it is the same one."""
+
+    def __init__(self) -> None:
+        self._behind_us: int | None = None  # by how much another clock is behind ours, at the most
+
+    def arrived(self, newest_us: int, now_us: int) -> None:
+        """Samples came that are new. A buffer may be old, but not by days: then its clock is another one."""
+        behind_us = now_us - newest_us
+        if abs(behind_us) < _DAY_US:
+            self._behind_us = 0
+        elif self._behind_us != 0:
+            # no sample is newer than the look that brought it: the least distance ever seen is the best known
+            self._behind_us = behind_us if self._behind_us is None else min(self._behind_us, behind_us)
+
+    def wall_us(self, stamp_us: int) -> int:
+        """A time stamp of the driver in our time."""
+        return stamp_us + (self._behind_us or 0)
+
+    def stamp_us(self, wall_us: int) -> int:
+        """Our time as the driver would stamp it."""
+        return wall_us - (self._behind_us or 0)
+
+
+def driver_clock(card: Card) -> DriverClock:
+    """The clock of this card's time stamps."""
+    clock: DriverClock = card.kept.setdefault("driver clock", DriverClock())
+    return clock
+
+
+def now_us() -> int:
+    """Microseconds of our wall clock."""
+    return time.time_ns() // 1000
 
 
 def fresh(card: Card, kind: int, after_us: int) -> list[Stamped]:
@@ -50,25 +88,23 @@ def _read(card: Card, kind: int, after_us: int) -> list[Stamped]:
     return list(_SAMPLES[type_.value].iter_unpack(buffer.raw[: 16 * min(size.value, room)]))
 
 
-def wall_us(newest_us: int) -> int:
-    """A driver's time stamp in our time; of a driver with another clock, now."""
-    now_us = time.time_ns() // 1000
-    return newest_us if 0 <= now_us - newest_us < BUFFER_S * 1e6 else now_us
+def series(samples: list[Stamped], scale: float, clock: DriverClock) -> Series | None:
+    """Samples at an even step; what lies before a gap is left out. Fewer than two have no step.
 
-
-def series(samples: list[Stamped], scale: float = 1.0) -> Series | None:
-    """Samples at an even step; what lies before a gap is left out. Fewer than two have no step."""
+    Some drivers store a clock only when it changes, a hundred times in a day: that is no series, and None.
+    """
     steps = [after[0] - before[0] for before, after in pairwise(samples)]
     if not steps:
         return None
     most = _GAP * sorted(steps)[len(steps) // 2]
     first = max((place for place, step in enumerate(steps, 1) if step > most), default=0)
     kept = samples[first:]
-    if len(kept) < 2:
+    step_s = (kept[-1][0] - kept[0][0]) / 1e6 / max(1, len(kept) - 1)
+    if len(kept) < 2 or step_s > _LONGEST_STEP_S:
         return None
     return Series(
-        wall_s=wall_us(kept[-1][0]) / 1e6,
-        step_s=(kept[-1][0] - kept[0][0]) / 1e6 / (len(kept) - 1),
+        wall_s=clock.wall_us(kept[-1][0]) / 1e6,
+        step_s=step_s,
         values=tuple([value * scale for _, value in kept]),
     )
 
@@ -79,40 +115,54 @@ def _new(card: Card, kind: int, most: float) -> list[Stamped]:
     found = fresh(card, kind, card.kept.get(key, 0))
     if found:
         card.kept[key] = found[-1][0]
+        driver_clock(card).arrived(found[-1][0], now_us())
     return [one for one in found if 0 <= one[1] <= most]
+
+
+def _young(card: Card, found: list[Stamped], most_s: float) -> list[float]:
+    """Values that are at most so old now; a buffer that ran dry holds none."""
+    since_us = driver_clock(card).stamp_us(now_us()) - most_s * 1e6
+    return [value for stamp, value in found if stamp > since_us]
 
 
 @probe(every_s=_MEAN_S, fills=("memory_busy_percent", "memory_busy_series"))
 def memory_busy(card: Card) -> Answers:
     """Time device memory was read or written: some times a second, and the mean of the newest seconds."""
     found = _new(card, MEMORY_BUSY, 100)
-    newest = [value for stamp, value in found if stamp > found[-1][0] - _MEAN_S * 1e6]
+    newest = _young(card, found, _MEAN_S + LATE_S)
     return {
         "memory_busy_percent": sum(newest) / len(newest) if newest else None,
-        "memory_busy_series": series(found),
+        "memory_busy_series": series(found, 1.0, driver_clock(card)),
     }
 
 
 @probe(every_s=10, fills=("power_series",))
 def power_series(card: Card) -> Answers:
-    """Board power, some times a second: for its peaks; the sensor looks away too often to sum it up."""
-    return {"power_series": series(_new(card, POWER, _MOST_MW), 1e-3)}
+    """Board power, some times a second, of the last seconds before the look: for its peaks.
+
+    Newer drivers keep 2.4 s of it, and the sensor looks away too often to sum it up: mean power is that of the energy.
+    """
+    return {"power_series": series(_new(card, POWER, _MOST_MW), 1e-3, driver_clock(card))}
 
 
 @probe(every_s=10, fills=("power_module_series",))
 def power_module_series(card: Card) -> Answers:
     """The same of a superchip, its CPU included."""
-    return {"power_module_series": series(_new(card, MODULE_POWER, _MOST_MW), 1e-3)}
+    return {"power_module_series": series(_new(card, MODULE_POWER, _MOST_MW), 1e-3, driver_clock(card))}
 
 
 @probe(every_s=10, fills=("sm_clock_series",))
 def sm_clock_series(card: Card) -> Answers:
     """Clock of the multiprocessors, some times a second."""
-    return {"sm_clock_series": series(_new(card, SM_CLOCK, _MOST_MHZ))}
+    return {"sm_clock_series": series(_new(card, SM_CLOCK, _MOST_MHZ), 1.0, driver_clock(card))}
 
 
 @probe(every_s=10, fills=("memory_clock_mhz", "memory_clock_series"))
 def memory_clock(card: Card) -> Answers:
     """Memory clock, some times a second, and now."""
     found = _new(card, MEMORY_CLOCK, _MOST_MHZ)
-    return {"memory_clock_mhz": found[-1][1] or None if found else None, "memory_clock_series": series(found)}
+    newest = _young(card, found, LATE_S)
+    return {
+        "memory_clock_mhz": newest[-1] or None if newest else None,
+        "memory_clock_series": series(found, 1.0, driver_clock(card)),
+    }
