@@ -133,10 +133,14 @@ def main() -> None:
 
     def sweep(times: int, seconds: float, real: bool) -> None:
         for _ in range(times):
+            before_s = min(seconds, lane._reader.before_sweep_s(frozenset()))
             if real:
-                time.sleep(seconds)
+                time.sleep(seconds - before_s)
             else:
                 clock.added_s += seconds
+            lane._reader.begin(gate, frozenset())
+            if real:
+                time.sleep(before_s)
             lane._reader.sweep(gate, frozenset())
 
     def advance(seconds: float) -> None:

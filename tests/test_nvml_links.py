@@ -101,25 +101,6 @@ def test_pcie_errors_that_nobody_counts(fake: Fake, child: Child) -> None:
     assert seen.gpu(0)["pcie_replays"] == 12
 
 
-def test_pcie_bytes_of_a_short_counter_where_it_lasts(fake: Fake, child: Child) -> None:
-    fake.update({"gpu.0.pcie_bytes_short": 1, "gpu.0.pcie_max_gen": 3, "gpu.0.pcie_max_width": 4})
-    fake.update({"gpu.0.pcie_tx_bytes_per_s": 1e9, "gpu.0.pcie_tx_bytes": (1 << 32) - 1e8})
-    child.sweep()
-    gpu = child.rest_and_sweep().gpu(0)
-    assert gpu["pcie_tx_bytes_per_s"] == pytest.approx(1e9, rel=0.05)  # it came round meanwhile
-
-
-def test_pcie_bytes_of_a_short_counter_are_unknown_on_a_fast_link(fake: Fake, child: Child) -> None:
-    fake.set("gpu.0.pcie_bytes_short", 1)
-    child.sweep()
-    seen = child.sweep()
-    assert (seen.gpu(0)["pcie_tx_bytes_per_s"], seen.reasons(0)["pcie_tx_bytes_per_s"]) == (None, "absent")
-    assert any(one["unlock"] == "--gpm on" for one in seen.gpu(0)["missing"] if one["metric"] == "pcie_tx_bytes_per_s")
-    fake.set("gpu.0.pcie_bytes_short", 0)
-    child.sweep()
-    assert child.rest_and_sweep().gpu(0)["pcie_tx_bytes_per_s"] == pytest.approx(1.2e9, rel=0.05)
-
-
 def test_time_slowed_from_the_call_of_older_drivers(fake: Fake, child: Child) -> None:
     fake.update({f"gpu.0.field.{number}": None for number in (74, 75, 76, 77, 78, 79, 81, 251, 252, 253)})
     for _ in range(25):

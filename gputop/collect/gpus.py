@@ -181,7 +181,7 @@ class GpuLane:
                 began_s, tick = self._clock(), self._reader.tick
                 self._sweep(worker)
                 self._swept.set()
-                self._rest(began_s, first=tick == 0 < self._reader.tick)
+                self._rest(worker, began_s, first=tick == 0 < self._reader.tick)
         except Late:
             pass  # another thread has taken over
         finally:
@@ -190,26 +190,41 @@ class GpuLane:
             with self._watching:
                 self._workers = [other for other in self._workers if other is not worker]
 
-    def _rest(self, began_s: float, *, first: bool) -> None:
+    def _rest(self, worker: Worker, began_s: float, *, first: bool) -> None:
         def left_s() -> float:
             wait_s = PRIME_S if first else self.interval_s * self._reader.pace.factor
             return began_s + wait_s - self._clock()
 
+        held = self._held(worker)
+        before_s = self._reader.before_sweep_s(held)
+        if before_s and not self._released.is_set() and not pause(self._stopped, lambda: left_s() - before_s):
+            self._guarded(lambda: self._reader.begin(worker.gate, held))
         pause(self._stopped, left_s)
 
+    def _held(self, worker: Worker) -> frozenset[int]:
+        """The GPUs in which other threads are stuck."""
+        return frozenset(other.holds for other in self._workers if other is not worker and other.holds is not None)
+
     def _sweep(self, worker: Worker) -> None:
-        held = frozenset(other.holds for other in self._workers if other is not worker and other.holds is not None)
+        held = self._held(worker)
+        if self._released.is_set():
+            done = held or self._guarded(lambda: self._reader.release(worker.gate))
+        else:
+            done = self._guarded(lambda: self._reader.sweep(worker.gate, held))
+        if not done:
+            self._reader.tick += 1
+
+    def _guarded(self, read: Callable[[], object]) -> bool:
+        """Whether our own code got through: one bad sweep costs one tick, never the lane."""
         try:
-            if not self._released.is_set():
-                self._reader.sweep(worker.gate, held)
-            elif not held:
-                self._reader.release(worker.gate)
+            read()
             self._broken = None
         except Late:
             raise
-        except Exception as error:  # one bad sweep costs one tick, never the lane
+        except Exception as error:
             self._broken = trouble.broken(f"{type(error).__name__}: {error}")
-            self._reader.tick += 1
+            return False
+        return True
 
     def _merged(self, cards: list[Card]) -> Mapping[int, tuple[GpuShare, ...]]:
         """Shares by pid over all GPUs, made anew only when one of them changed."""

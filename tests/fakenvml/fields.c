@@ -184,7 +184,7 @@ static int answer(Dev dev, FieldValue *field, size_t i)
         rc = link_value(dev, field->scope, FIELDS[i].name, &v);
     unsigned brief = 0;
     if (rc == OK && FIELDS[i].kind == PCIE && put_uint(dev, "pcie_bytes_short", &brief) == OK && brief)
-        return put(field, T_UINT, fmod(floor(v), 4294967296.0));
+        return put(field, brief == 1 ? T_UINT : T_ULL, fmod(floor(v), 4294967296.0));
     return rc ? rc : put(field, FIELDS[i].type, FIELDS[i].kind == LINK_KIB ? v / 1024 : v);
 }
 

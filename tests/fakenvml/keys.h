@@ -191,7 +191,8 @@ static const Key GPU_KEYS[] = {
     {"pcie_tx_bytes_per_s", "1200000000", 10000000},
     {"pcie_rx_bytes", "93000000000000", 0},
     {"pcie_rx_bytes_per_s", "3400000000", 10000000},
-    {"pcie_bytes_short", "0", 0},            /* 1: fields 197 and 198 are of 32 bits and begin anew */
+    {"pcie_bytes_short", "2", 0},            /* fields 197 and 198 are of 32 bits inside and begin anew; their type
+                                                says so (1) or says 64 bits (2); 0: they have 64 */
     {"pcie_replays", "12", 0},
     {"pcie_replay_rollovers", "1", 0},
     {"pcie_l0_to_recovery", "20", 0},

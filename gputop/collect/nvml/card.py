@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf
 from typing import Any, NamedTuple
 
 from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, RESET_REQUIRED, Gate, No, Unanswered
@@ -22,6 +21,11 @@ class Count(NamedTuple):
     value: float
     stamp_us: int
     at_s: float
+
+    def since_s(self, before: Count) -> float:
+        """Seconds since another look, by the driver's stamps where they agree with our clock to a factor of two."""
+        ours_s, theirs_s = self.at_s - before.at_s, (self.stamp_us - before.stamp_us) / 1e6
+        return theirs_s if before.stamp_us and 0.5 * ours_s < theirs_s < 2 * ours_s else ours_s
 
 
 class Card:
@@ -137,24 +141,14 @@ class Card:
         """Whether what is known of a field is what another probe than this one said."""
         return self.told_by.get(field, besides) != besides
 
-    def rate(
-        self, name: str, value: float, stamp_us: int = 0, *, wraps_at: int | None = None, fastest: float = inf
-    ) -> float | None:
-        """How fast a counter grows, per second; None at its first look and when it went backwards.
-
-        The driver's own time stamps divide where they agree with our clock to a factor of two. A counter that begins
-        anew at `wraps_at` tells how fast it grows where it cannot have come round, at so much a second at the most.
-        """
+    def rate(self, name: str, value: float, stamp_us: int = 0) -> float | None:
+        """How fast a counter grows, per second; None at its first look and when it went backwards."""
         before = self.counts.get(name)
         now = self.counts[name] = Count(value, stamp_us, self.gate.clock())
-        if before is None or (value < before.value and wraps_at is None):
+        if before is None or value < before.value:
             return None
-        ours_s, theirs_s = now.at_s - before.at_s, (now.stamp_us - before.stamp_us) / 1e6
-        seconds = theirs_s if before.stamp_us and 0.5 * ours_s < theirs_s < 2 * ours_s else ours_s
-        if seconds <= 0 or (wraps_at is not None and fastest * seconds >= wraps_at):
-            return None
-        grown = value - before.value
-        return (grown if wraps_at is None else grown % wraps_at) / seconds
+        seconds = now.since_s(before)
+        return (value - before.value) / seconds if seconds > 0 else None
 
     def _ask(self, key: tuple[Any, ...], way: Callable[..., Any], name: str, args: tuple[Any, ...]) -> Any:
         if no := self.silent(key):

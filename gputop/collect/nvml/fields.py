@@ -16,7 +16,6 @@ EACH = -1  # every NVLink by itself, summed here
 # nvmlFieldValue_t: field, scope, time stamp, latency, type of the value, return code, the value
 _ENTRY = Struct("=IIqqII8s")
 _VALUES = tuple(map(Struct, ("=d", "=I", "=Q", "=Q", "=q", "=i", "=H")))  # by type
-_WRAPS_AT = {1: 1 << 32}  # by type, where a counter begins anew within seconds
 _PLAN_S = 10.0  # so much later is asked again what was refused
 _NOT_AVAILABLE = frozenset({0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF})
 
@@ -28,7 +27,6 @@ class Answer(NamedTuple):
 
     value: float
     stamp_us: int
-    wraps_at: int | None = None  # as a counter it begins anew there
 
 
 Answered = dict[Source, Answer | No]
@@ -204,4 +202,4 @@ def _answer(card: Card, source: Source, stamp_us: int, kind: int, code: int, raw
     value = _VALUES[kind].unpack_from(raw)[0] if kind < len(_VALUES) else None
     if value is None or value in _NOT_AVAILABLE or value != value:
         return ABSENT
-    return Answer(value, stamp_us, _WRAPS_AT.get(kind))
+    return Answer(value, stamp_us)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 from typing import Any
 
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.fields import Answer, count, field, read, tally
+from gputop.collect.nvml.fields import count, field, read, tally
 from gputop.collect.nvml.gate import No
 from gputop.collect.nvml.probe import Answers, probe
+from gputop.collect.nvml.traffic import LANE_BYTES_PER_S
 from gputop.model import PcieErrors
 
 _MOST_LANES = 32
 _NEWEST_GENERATION = 10
-_LANE_BYTES_PER_S = {1: 0.3125e9, 2: 0.625e9, 3: 1e9, 4: 2e9, 5: 4e9, 6: 8e9, 7: 16e9}  # by generation, raw
-_MOST_BYTES_PER_S = 4e12
-_WRAPS = No("unsupported", "GPM: the driver's counter begins anew too often")
 
 
 def _small(value: int, high: int) -> int | None:
@@ -29,7 +26,7 @@ def pcie_generation(card: Card) -> Answers:
     generation: int = card.call("nvmlDeviceGetCurrPcieLinkGeneration")
     return {
         "pcie_generation": _small(generation, _NEWEST_GENERATION),
-        "pcie_lane_bytes_per_s": _LANE_BYTES_PER_S.get(generation),
+        "pcie_lane_bytes_per_s": LANE_BYTES_PER_S.get(generation),
     }
 
 
@@ -56,16 +53,6 @@ def pcie_generation_device_max(card: Card) -> Answers:
     """Highest generation of the device alone, in whatever slot."""
     newest: int = card.call("nvmlDeviceGetGpuMaxPcieLinkGeneration")
     return {"pcie_generation_device_max": _small(newest, _NEWEST_GENERATION)}
-
-
-def moved(card: Card, name: str, answer: Answer) -> float | No | None:
-    """Bytes a second of a counter of the link. One of 32 bits lasts for 4.3 GB, which a fast link moves in a moment."""
-    lane = _LANE_BYTES_PER_S.get(card.values.get("pcie_generation_max", 0))
-    fastest = lane * card.values.get("pcie_width_max", inf) if lane else inf
-    rate = card.rate(name, answer.value, answer.stamp_us, wraps_at=answer.wraps_at, fastest=fastest)
-    if rate is None:
-        return _WRAPS if answer.wraps_at is not None and fastest >= answer.wraps_at else None
-    return rate if rate <= _MOST_BYTES_PER_S else None
 
 
 _PCIE = {

@@ -17,6 +17,7 @@ from gputop.collect.nvml import (
     samples,
     settings,
     stream,
+    traffic,
     trouble,
 )
 from gputop.collect.nvml.card import Card
@@ -41,6 +42,7 @@ READS = (
     samples,
     settings,
     stream,
+    traffic,
 )  # who declares probes
 FILLED = sources(PROBES)
 COUNT_EVERY = 10  # ticks between two looks at how many GPUs there are
@@ -60,6 +62,7 @@ class Reader:
         self.tick = 0
         self._xids = Xids()
         self._topology = Topology()
+        self._traffic = traffic.Traffic()
         self._reopen_s = float("-inf")
         self._clock = clock
 
@@ -76,6 +79,7 @@ class Reader:
         gate.answered = gate.unknown = 0
         try:
             self._identify(gate, avoid)
+            self._traffic.finish(self._awake(gate, avoid), gate, self.tick)
             for slow in (False, True):
                 for card in self.cards():
                     if card.index not in avoid:
@@ -85,6 +89,32 @@ class Reader:
         except DriverGone as gone:
             self.connection.lose(gate, gone.code)
         self._finish(gate, avoid)
+
+    def before_sweep_s(self, avoid: frozenset[int]) -> float:
+        """How long before the next sweep `begin` is due; 0 where nothing needs a look before it."""
+        return (self._traffic.apart_s(self._rows(avoid)) or 0.0) if self.connection.is_open else 0.0
+
+    def begin(self, gate: Gate, avoid: frozenset[int]) -> None:
+        """The first of two looks close together; the sweep that follows makes the second."""
+        if self.connection.is_open:
+            self._traffic.begin(self._awake(gate, avoid), gate)
+
+    def _rows(self, avoid: frozenset[int]) -> list[Card]:
+        known = sorted(self.fleet.rows.items())
+        return [card for at, card in known if at not in avoid and at not in self.fleet.unknown]
+
+    def _awake(self, gate: Gate, avoid: frozenset[int]) -> list[Card]:
+        """The GPUs that are read outside their own turn; one that hangs or sleeps is found in its turn."""
+        now_s, found = self._clock(), []
+        for card in self._rows(avoid):
+            try:
+                if card.condition == "ok" and now_s >= card.rest_until_s and not self._asleep(card, gate):
+                    found.append(card)
+            except Late as late:
+                card.hang(late.since_s)
+                if gate.superseded:
+                    raise
+        return found
 
     def release(self, gate: Gate) -> bool:
         """Let go of the driver; False while another thread is still inside it."""

@@ -1,4 +1,4 @@
-"""What is read every second in one driver call: power, energy, time held down, bytes over PCIe and NVLink."""
+"""What is read every second in one driver call: power, energy, time held down, bytes over NVLink."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import cache
 from gputop.collect.nvml.card import Card, Release
 from gputop.collect.nvml.fields import ALL, EACH, Field, field, gauge, rate, read, share, total
 from gputop.collect.nvml.gate import No
-from gputop.collect.nvml.pcie import moved
 from gputop.collect.nvml.probe import Answers, probe
 
 WATTS = gauge(1e-3, low=0.001, high=10_000)  # mW; some drivers say 65,535 W for "unknown"
@@ -29,8 +28,6 @@ _COMMON = (
     field("throttled_reliability_percent", share, 79),
     field("throttled_low_use_percent", share, 78),
     field("throttled_base_percent", share, 81),
-    field("pcie_tx_bytes_per_s", moved, 197),
-    field("pcie_rx_bytes_per_s", moved, 198),
     # KiB over all links; from Blackwell on bytes, link by link
     Field("nvlink_tx_bytes_per_s", rate(1024), ((138, ALL),)),
     Field("nvlink_rx_bytes_per_s", rate(1024), ((139, ALL),)),
@@ -72,10 +69,7 @@ BY_LINK = (
 )
 
 
-_BACKED = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")  # where GPM is read it says it: its counters last
-
-
-@probe(every_s=1, fills=tuple(one.name for one in fields(None) if one.name not in _BACKED), backs=_BACKED)
+@probe(every_s=1, fills=tuple(one.name for one in fields(None)))
 def stream(card: Card) -> Answers:
     """One nvmlDeviceGetFieldValues with everything that is wanted every second."""
     given = read(card, fields(card.driver))

@@ -1,0 +1,220 @@
+"""Bytes over PCIe: counters of 32 bits that begin anew several times a second, or else the driver's own measurement.
+
+Fields 197 and 198 are of 32 bits inside, whatever type they say they have: at 25 GB/s they come round six times a
+second. Between two looks close together they cannot; what moved then tells how often they did between two ticks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf, sqrt
+from statistics import fmean, pstdev
+
+from gputop.collect.nvml.card import Card, Count
+from gputop.collect.nvml.fields import ask
+from gputop.collect.nvml.gate import DriverGone, Gate, Late, Lost, No, Unanswered
+from gputop.collect.nvml.probe import Answers, probe
+
+TX, RX = "pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"
+_FIELDS = {TX: (197, 0), RX: (198, 0)}
+_THROUGHPUT = {TX: 0, RX: 1}  # nvmlPcieUtilCounter_t
+_WRAPS_AT = 1 << 32
+LANE_BYTES_PER_S = {1: 0.3125e9, 2: 0.625e9, 3: 1e9, 4: 2e9, 5: 4e9, 6: 8e9, 7: 16e9}  # by generation, raw
+_MOST_BYTES_PER_S = 4e12
+APART_S = 0.06  # between the two looks of a pair, less on a link that is faster
+_SHARE = 0.6  # of the time in which the fastest link fills a counter
+_KEPT = 8  # pairs that say how fast it is lately
+_LONGEST_S = 30.0  # a mean over a longer gap says nothing about now
+_EVERY_TICKS = 2  # the driver measures for 20 ms and more while we wait: one way of one GPU in so many ticks
+_AGAIN_S = 5.0  # and the same one not sooner than this
+_LATE_S = 60.0  # after which what it measured is not said any more
+
+
+@dataclass(slots=True)
+class _Way:
+    """One direction: the looks before, and how fast it was between the two of each pair."""
+
+    first: Count | None = None  # of the pair that is under way
+    last: Count | None = None  # of the pair before it
+    wide: bool = False  # a counter that was seen above 32 bits
+    lately: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+    def rate(self, now: Count, fastest: float) -> float | None:
+        """Bytes a second since the pair before; None where nothing can be said yet."""
+        first, last = self.first, self.last
+        self.first, self.last = None, now
+        self.wide |= now.value >= _WRAPS_AT
+        if first is not None:
+            self._pair(first, now, fastest)
+        if last is None:
+            return fmean(self.lately) if self.lately else None
+        seconds, grown = _between(last, now, self.wide)
+        if not 0 < seconds <= _LONGEST_S or grown < 0:
+            self.lately.clear()
+            return None
+        if self.wide or fastest * seconds < _WRAPS_AT:
+            return grown / seconds
+        return self._wrapped(grown, seconds, fastest)
+
+    def _pair(self, first: Count, now: Count, fastest: float) -> None:
+        seconds, grown = _between(first, now, self.wide)
+        # where this thread had to wait for a CPU they may lie so far apart that it came round between them
+        if seconds > 0 and grown >= 0 and (self.wide or fastest * seconds < _WRAPS_AT):
+            self.lately.append(grown / seconds)
+
+    def _wrapped(self, grown: float, seconds: float, fastest: float) -> float | None:
+        """The rate with as many rounds as bring it nearest to what the pairs saw; what they saw if that is unsure."""
+        if not self.lately:
+            return None
+        seen = fmean(self.lately)
+        unsure = 2 * pstdev(self.lately) / sqrt(len(self.lately))
+        if unsure > _WRAPS_AT / seconds / 2:
+            return seen
+        rounds = max(0, round((seen * seconds - grown) / _WRAPS_AT))
+        rate = (grown + rounds * _WRAPS_AT) / seconds
+        return rate if rate <= fastest else seen
+
+
+def _between(first: Count, now: Count, wide: bool) -> tuple[float, float]:
+    """Seconds, and bytes; below zero for a wide counter that began anew."""
+    grown = now.value - first.value
+    return now.since_s(first), grown if wide else grown % _WRAPS_AT
+
+
+@dataclass(slots=True)
+class _Measured:
+    """What the driver measured itself, and when."""
+
+    bytes_per_s: float
+    at_s: float
+
+
+class _Meter:
+    """What is known of the traffic of one GPU."""
+
+    def __init__(self) -> None:
+        self.ways = {TX: _Way(), RX: _Way()}
+        self.given: Answers = {}
+        self.measured: dict[str, _Measured] = {}
+        self.counted: bool | None = None  # whether the counters answer; None: not asked yet
+
+
+def _meter(card: Card) -> _Meter:
+    meter: _Meter = card.kept.setdefault("traffic", _Meter())
+    return meter
+
+
+def _fastest(card: Card) -> float:
+    """What the link can move at most, in bytes a second."""
+    lane = LANE_BYTES_PER_S.get(card.values.get("pcie_generation_max", 0))
+    return lane * card.values.get("pcie_width_max", inf) if lane else inf
+
+
+class Traffic:
+    """Asks every GPU that GPM says nothing of: `begin` a moment before a sweep, `finish` as it begins."""
+
+    def __init__(self) -> None:
+        self._turn = 0  # of those that the driver measures for
+
+    def apart_s(self, cards: Iterable[Card]) -> float | None:
+        """How long before a sweep `begin` is due; None where no GPU needs it."""
+        fastest = [_fastest(card) for card in cards if _wanted(card) and _meter(card).counted is not False]
+        known = [one for one in fastest if one < inf]
+        if not fastest:
+            return None
+        return min(APART_S, _SHARE * _WRAPS_AT / max(known)) if known else APART_S
+
+    def begin(self, cards: Iterable[Card], gate: Gate) -> None:
+        """The first look of a pair."""
+        for card in cards:
+            if _wanted(card) and _meter(card).counted is not False:
+                for name, answer in _counters(card, gate).items():
+                    _meter(card).ways[name].first = answer if isinstance(answer, Count) else None
+
+    def finish(self, cards: Sequence[Card], gate: Gate, tick: int) -> None:
+        """The second look of each, and one measurement by the driver where there are no counters."""
+        for card in cards:
+            if _wanted(card):
+                _count(card, gate)
+        if tick % _EVERY_TICKS == 0:
+            self._measure([card for card in cards if _wanted(card) and _meter(card).counted is False], gate)
+
+    def _measure(self, cards: Sequence[Card], gate: Gate) -> None:
+        ways = [(card, name) for card in cards for name in _THROUGHPUT]
+        if not ways:
+            return
+        self._turn = (self._turn + 1) % len(ways)
+        card, name = ways[self._turn]
+        meter, now_s = _meter(card), gate.clock()
+        before = meter.measured.get(name)
+        if before is not None and now_s - before.at_s < _AGAIN_S:
+            return
+        kilobytes: int | None = _asked(card, gate, "nvmlDeviceGetPcieThroughput", _THROUGHPUT[name])
+        if kilobytes is not None:
+            meter.measured[name] = _Measured(kilobytes * 1e3, now_s)
+
+
+def _wanted(card: Card) -> bool:
+    """Whether this GPU is to be asked: it answers, and GPM does not say it."""
+    ready = card.parent is None and card.condition == "ok" and card.gpu is not None and card.handle is not None
+    return ready and card.told_by.get(TX) != "gpm" and card.gate.clock() >= card.rest_until_s
+
+
+def _counters(card: Card, gate: Gate) -> dict[str, Count | No]:
+    """Both counters in one call; empty where the GPU does not answer, which its probes find out too."""
+    card.gate = gate
+    try:
+        given = ask(card, _FIELDS.values())
+    except Late as late:
+        card.hang(late.since_s)
+        if gate.superseded:
+            raise
+        return {}
+    except (Lost, DriverGone):
+        return {}
+    except Unanswered as silent:
+        return {TX: silent.no, RX: silent.no}
+    now_s = gate.clock()
+    found = {name: given[source] for name, source in _FIELDS.items()}
+    return {name: one if isinstance(one, No) else Count(one.value, one.stamp_us, now_s) for name, one in found.items()}
+
+
+def _count(card: Card, gate: Gate) -> None:
+    meter, fastest = _meter(card), _fastest(card)
+    given = _counters(card, gate)
+    if not given:
+        return
+    meter.counted = any(isinstance(answer, Count) for answer in given.values())
+    rates: dict[str, float | No | None] = {}
+    for name, answer in given.items():
+        if isinstance(answer, No):
+            rates[name] = answer
+            continue
+        rate = meter.ways[name].rate(answer, fastest)
+        rates[name] = rate if rate is None or rate <= _MOST_BYTES_PER_S else None
+    meter.given = rates
+
+
+def _asked(card: Card, gate: Gate, name: str, way: int) -> int | None:
+    card.gate = gate
+    try:
+        answer: int = card.call(name, way)
+    except Late as late:
+        card.hang(late.since_s)
+        if gate.superseded:
+            raise
+        return None
+    except (Unanswered, DriverGone):
+        return None
+    return answer
+
+
+@probe(every_s=1, backs=(TX, RX))
+def traffic(card: Card) -> Answers:
+    """Bytes over PCIe since the last look, or as the driver measured it within the last minute; no call."""
+    meter = _meter(card)
+    now_s = card.gate.clock()
+    measured = {name: one.bytes_per_s for name, one in meter.measured.items() if now_s - one.at_s < _LATE_S}
+    return {name: measured.get(name, meter.given.get(name)) for name in (TX, RX)}
