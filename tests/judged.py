@@ -227,6 +227,8 @@ GPU: dict[str, Any] = {
     "pcie_generation": 5,
     "pcie_generation_max": 5,
     "pcie_generation_device_max": 5,
+    "pcie_slot_generation": 5,
+    "pcie_slot_width": 16,
     "pcie_width": 16,
     "pcie_width_max": 16,
     "pcie_replays": 0,

@@ -138,6 +138,8 @@ EXPECTED = {
     "memory_cache_hit_percent": 73.5,
 }
 WORDS = {
+    "pcie_slot_generation": None,
+    "pcie_slot_width": None,
     "throttle_reasons": ["hard heat", "power cap"],
     "retirement_pending": False,
     "numa_node": 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -189,3 +190,32 @@ def test_power_by_scope_of_a_driver_that_knows_none(fake: Fake, child: Child) ->
     assert {name: (seen.gpu(0)[name], seen.reasons(0)[name]) for name in names} == dict.fromkeys(
         names, (None, "unsupported")
     )
+
+
+@pytest.mark.parametrize(
+    ("speed", "lanes", "told"),
+    [("16.0 GT/s PCIe", "8", (4, 8)), ("32.0 GT/s", "16", (5, 16)), ("Unknown", "255", (None, None))],
+)
+def test_what_the_slot_can_do_is_that_of_the_port_above(
+    fake: Fake, tmp_path: Path, speed: str, lanes: str, told: tuple[int | None, int | None]
+) -> None:
+    bus, port = tmp_path / "bus/pci/devices", tmp_path / "devices/pci0000:1a/0000:1a:01.0"
+    card = port / "0000:1b:00.0"
+    for folder in (bus, card):
+        folder.mkdir(parents=True)
+    (bus / card.name).symlink_to(card)
+    (port / "max_link_speed").write_text(f"{speed}\n")
+    (port / "max_link_width").write_text(f"{lanes}\n")
+    (card / "max_link_width").write_text("16\n")
+    fake.set("gpus", 1)
+    with Child(fake, gpm="off", sys_root=str(tmp_path)) as child:
+        seen = child.sweep()
+    assert (seen.gpu(0)["pcie_slot_generation"], seen.gpu(0)["pcie_slot_width"]) == told
+
+
+def test_without_the_port_nothing_is_known_of_the_slot(fake: Fake, tmp_path: Path) -> None:
+    (tmp_path / "bus/pci/devices/0000:1b:00.0").mkdir(parents=True)
+    fake.set("gpus", 1)
+    with Child(fake, gpm="off", sys_root=str(tmp_path)) as child:
+        seen = child.sweep()
+    assert (seen.gpu(0)["pcie_slot_width"], seen.reasons(0)["pcie_slot_width"]) == (None, "absent")

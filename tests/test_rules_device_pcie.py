@@ -15,6 +15,14 @@ def machine(**gpu: object) -> Machine:
     ("gpu", "severity"),
     [
         ({"pcie_width": 8}, "warn"),
+        ({"pcie_width": 8, "pcie_slot_width": None}, "info"),  # its slot may be wired for so many
+        ({"pcie_width": 8, "pcie_slot_width": 8}, "info"),  # as most slots of a workstation but the first are
+        ({"pcie_width": 4, "pcie_slot_width": 8}, "warn"),
+        ({"pcie_width": 8, "pcie_slot_width": 1}, "info"),  # an emulated port says what cannot be
+        ({"pcie_width": 8, "pcie_width_max": 16, "pcie_slot_width": 8, "pcie_generation": 4}, "warn"),
+        ({"pcie_generation": 4, "pcie_slot_generation": 4}, None),
+        ({"pcie_generation": 3, "pcie_slot_generation": 4}, "warn"),
+        ({"pcie_generation": 4, "pcie_slot_generation": None}, "warn"),
         ({"pcie_generation": 4}, "warn"),
         ({"pcie_generation": 4, "performance_state": 2}, "warn"),
         ({"pcie_generation": 1, "performance_state": 5}, None),  # it saves power, though it has a little to do
@@ -61,6 +69,27 @@ def test_pcie_degraded_leaves_out_the_generation_of_a_card_that_saves_power() ->
     assert told is not None
     assert told.headline == "has a PCIe link at 50 % of its speed"
     assert told.evidence[0].text == "8 of 16 lanes, generation 1 of 5 to save power, under load"
+
+
+def test_a_slot_that_is_wired_for_fewer_lanes_is_no_fault_of_the_link() -> None:
+    told = found(machine(pcie_width=8, pcie_slot_width=8).verdict(90), "pcie-degraded")
+    assert told is not None
+    assert told.headline == "sits in a PCIe slot with 8 lanes and can use 16"
+    assert told.evidence[0].text == "8 of 16 lanes, as many as the slot has"
+    assert not any(step.command for step in told.steps)
+
+
+def test_lanes_are_told_of_those_that_the_slot_has() -> None:
+    told = found(machine(pcie_width=4, pcie_slot_width=8).verdict(90), "pcie-degraded")
+    assert told is not None
+    assert told.headline == "has a PCIe link at 50 % of its speed"
+    assert told.evidence[0].text == "4 of 8 lanes, generation 5 of 5, under load"
+
+
+def test_nothing_is_said_of_the_placeholder_of_unified_memory() -> None:
+    """GB10 answers generation 1 with one lane, with success."""
+    chip = {"name": "NVIDIA GB10", "compute_capability": (12, 1), "pcie_width": 1, "pcie_generation": 1}
+    assert found(machine(**chip).verdict(90), "pcie-degraded") is None
 
 
 def test_pcie_degraded_abstains_without_the_link() -> None:

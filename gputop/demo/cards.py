@@ -138,6 +138,8 @@ _H100: dict[str, Any] = {
     "throttled_base_percent": 0.0,
     "pcie_generation_max": 5,
     "pcie_generation_device_max": 5,
+    "pcie_slot_generation": 5,
+    "pcie_slot_width": 16,
     "pcie_errors": PcieErrors(replay_rollovers=0, recoveries=0, correctable=0, non_fatal=0, fatal=0),
     "pcie_width": 16,
     "pcie_width_max": 16,

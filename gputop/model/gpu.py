@@ -152,7 +152,9 @@ class Gpu:
     pcie_generation_device_max: int | None = metric(_N, "highest PCIe generation of the device, in a better slot too")
     pcie_lane_bytes_per_s: float | None = metric(_R, "raw speed of one PCIe lane now; drops while idle")
     pcie_width: int | None = metric(_N, "PCIe lanes now")
-    pcie_width_max: int | None = metric(_N, "highest number of PCIe lanes of device and slot")
+    pcie_width_max: int | None = metric(_N, "highest number of PCIe lanes of the device")
+    pcie_slot_generation: int | None = metric(_N, "highest PCIe generation of the port that the device is plugged into")
+    pcie_slot_width: int | None = metric(_N, "PCIe lanes that this port is wired for")
     pcie_replays: int | None = metric(_N, "PCIe packets sent again since the driver was loaded")
     pcie_errors: Annotated[PcieErrors | None, "what went wrong on PCIe since the driver was loaded"] = None
     nvlink_tx_bytes_per_s: float | None = metric(_R, "sent over all NVLinks", history=True)

@@ -27,6 +27,12 @@ class Slot:
             return None
 
     @property
+    def port(self) -> Slot | None:
+        """The upstream port: what it is plugged into, or None if /sys does not show it."""
+        path = os.path.dirname(os.path.realpath(self.path))
+        return Slot(os.path.basename(path), path) if os.path.exists(f"{path}/max_link_width") else None
+
+    @property
     def may_sleep(self) -> bool:
         """Whether the kernel suspends it when nobody uses it."""
         return self.read("power/control") == "auto"

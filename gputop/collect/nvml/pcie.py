@@ -16,6 +16,17 @@ _MOST_LANES = 32
 _NEWEST_GENERATION = 10
 
 
+_GENERATIONS = {
+    "2.5": 1,
+    "5.0": 2,
+    "5": 2,
+    "8.0": 3,
+    "16.0": 4,
+    "32.0": 5,
+    "64.0": 6,
+}  # by GT/s, as the kernel writes it
+
+
 def _small(value: int, high: int) -> int | None:
     return value if 0 < value <= high else None
 
@@ -44,8 +55,21 @@ def pcie_generation_max(card: Card) -> Answers:
 
 @probe(every_s=0, fills=("pcie_width_max",))
 def pcie_width_max(card: Card) -> Answers:
-    """Most lanes that device and slot can do together."""
+    """Most lanes that the device can do; some drivers do not know how many the slot is wired for."""
     return {"pcie_width_max": _small(card.call("nvmlDeviceGetMaxPcieLinkWidth"), _MOST_LANES)}
+
+
+@probe(every_s=0, fills=("pcie_slot_generation", "pcie_slot_width"))
+def slot(card: Card) -> Answers:
+    """What the port can do that the card is plugged into, from the kernel; no call."""
+    port = card.slot.port if card.slot else None
+    if port is None:
+        return dict.fromkeys(("pcie_slot_generation", "pcie_slot_width"), No("absent"))
+    speed, lanes = port.read("max_link_speed") or "", port.read("max_link_width") or ""
+    return {
+        "pcie_slot_generation": _GENERATIONS.get(speed.partition(" ")[0]),
+        "pcie_slot_width": _small(int(lanes), _MOST_LANES) if lanes.isdigit() else None,
+    }
 
 
 @probe(every_s=0, fills=("pcie_generation_device_max",))

@@ -45,19 +45,37 @@ def pcie_degraded(view: View) -> Iterator[Finding]:
         # a card that rests saves power by a slower link
         if not view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
             continue
-        width, wider = gpu.pcie_width or 0, gpu.pcie_width_max or 0
-        generation, newer = gpu.pcie_generation or 0, _expected(view, gpu)
+        width, generation = gpu.pcie_width or 0, gpu.pcie_generation or 0
         many = replays is not None and replays > _most(view, generation, width)
-        if width < wider or generation < newer or many:
+        if width < _lanes(gpu) or generation < _expected(view, gpu) or many:
             yield _slow(view, gpu, replays if many else None)
         elif (gpu.pcie_generation_max or 0) < (gpu.pcie_generation_device_max or 0):
             yield _slot(view, gpu)
+        elif width < (gpu.pcie_width_max or 0):
+            yield _narrow(view, gpu)
+
+
+def _wired(gpu: Gpu) -> int | None:
+    """The lanes of its slot; None where the kernel does not say, or what it says cannot be, as of an emulated port."""
+    slot = gpu.pcie_slot_width
+    return slot if slot is not None and slot >= (gpu.pcie_width or 0) else None
+
+
+def _lanes(gpu: Gpu) -> int:
+    """The lanes that the link should have: those of the card, in a slot that has as many."""
+    return min(gpu.pcie_width_max or 0, _wired(gpu) or gpu.pcie_width_max or 0)
 
 
 def _expected(view: View, gpu: Gpu) -> int:
     """The generation that the link should have now: with little to do, a card saves power by a lower one."""
-    saves = (gpu.performance_state or 0) > view.limit("performance_state")
-    return (gpu.pcie_generation if saves else gpu.pcie_generation_max) or 0
+    now, most, slot = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0, gpu.pcie_slot_generation
+    if _saves(view, gpu):
+        return now
+    return most if slot is None or slot < now else min(most, slot)
+
+
+def _saves(view: View, gpu: Gpu) -> bool:
+    return (gpu.performance_state or 0) > view.limit("performance_state")
 
 
 def _replays(view: View, gpu: Gpu) -> float | None:
@@ -83,13 +101,14 @@ def _most(view: View, generation: int, width: int) -> float:
 
 
 def _slow(view: View, gpu: Gpu, replays: float | None) -> Finding:
-    width, wider = gpu.pcie_width or 0, gpu.pcie_width_max or 0
+    width, wider = gpu.pcie_width or 0, _lanes(gpu)
     generation, newer = gpu.pcie_generation or 0, _expected(view, gpu)
     share = width * 2.0**generation / (wider * 2.0**newer)
     evidence = []
     if share < 1:
-        saves = " to save power" if newer < (gpu.pcie_generation_max or 0) else ""
-        text = f"{width} of {wider} lanes, generation {generation} of {gpu.pcie_generation_max}{saves}, under load"
+        saves = _saves(view, gpu)
+        of, why = (gpu.pcie_generation_max, " to save power") if saves else (newer, "")
+        text = f"{width} of {wider} lanes, generation {generation} of {of}{why}, under load"
         evidence.append(Evidence(text=text, value=100 * share, unit="%", limit=100.0))
     if replays is not None:
         most = _most(view, generation, width)
@@ -99,9 +118,12 @@ def _slow(view: View, gpu: Gpu, replays: float | None) -> Finding:
     if moved:
         evidence.append(Evidence(text=f"it moves {max(moved) / 1e9:.1f} GB/s", value=max(moved), unit="B/s"))
     lent = gpu.virtualization == "passthrough"  # to a virtual machine: some clouds give all their cards half the lanes
+    unsure = lent or (generation == newer and _wired(gpu) is None)
+    if unsure and not lent and replays is None:
+        evidence.append(Evidence(text="how many lanes its slot is wired for is not known here"))
     return view.found(
         gpu,
-        "info" if lent and replays is None else "warn",
+        "info" if unsure and replays is None else "warn",
         f"has a PCIe link at {100 * share:.0f} % of its speed" if share < 1 else "has a faulty PCIe link",
         evidence=tuple(evidence),
         steps=(_PROVIDER,) if lent else (_agreed(gpu), *_SERVER),
@@ -116,6 +138,21 @@ def _agreed(gpu: Gpu) -> Step:
         text="see what card and slot agreed on (LnkSta), and which of them sets the limit (LnkCap)",
         command=f"sudo lspci -vv -s {where} | grep -E 'LnkCap|LnkSta'",
         needs_root=True,
+    )
+
+
+def _narrow(view: View, gpu: Gpu) -> Finding:
+    slot, card = gpu.pcie_width or 0, gpu.pcie_width_max or 0
+    return view.found(
+        gpu,
+        "info",
+        f"sits in a PCIe slot with {slot} lanes and can use {card}",
+        evidence=(
+            Evidence(text=f"{slot} of {card} lanes, as many as the slot has", value=float(slot), limit=float(card)),
+        ),
+        steps=(Step(text="another slot or server, if much is copied to the GPU; else it does not matter"),),
+        confidence=0.9,
+        grade="driver",
     )
 
 
