@@ -154,3 +154,19 @@ def test_a_pause_is_no_dip(pause_s: int) -> None:
     values = [0.0 if t % 60 < pause_s else 95.0 for t in range(600)]
     assert dips.follow(0.0, values) is None
     assert not dips.known
+
+
+def test_seconds_that_nobody_looked_at_do_not_end_what_is_known() -> None:
+    """A look that comes late now and then: a phase of 40 s is one all the same."""
+    chance, dips = Random(5), Dips(least_s=10.0)
+    busy = [None if chance.random() < 0.2 else 30.0 if evaluates(float(t)) else 95.0 for t in range(420)]
+    ended = dips.follow(0.0, busy)
+    assert ended is not None
+    assert [one.start_s for one in dips.known] == pytest.approx([160, 360], abs=2)
+    assert ended.busy == pytest.approx(30, abs=3)
+
+
+def test_a_gap_in_which_anything_may_have_been_is_not_bridged() -> None:
+    dips = Dips(least_s=10.0)
+    dips.follow(0.0, [95.0] * 60 + [None] * 30 + [20.0] * 3 + [None] * 30 + [95.0] * 60)
+    assert not dips.known

@@ -12,6 +12,7 @@ _DEEP, _BACK = 20.0, 10.0  # points below the usual, from which it is a dip, and
 _KNOWN_S = 30.0  # seconds that the usual must be known of
 _USUAL_S = 300.0  # of which it is the mean
 _LONGEST_S = 1800.0  # what lasts longer is the usual by now
+_UNKNOWN = 3  # seconds in a row that nobody looked at: more is a gap, in which anything may have been
 _KEPT = 32
 
 
@@ -47,16 +48,24 @@ class Dips:
     usual: float | None = None
     usual_s: float = 0.0
     _last: deque[float] = field(default_factory=lambda: deque(maxlen=_MEAN_S))
+    _unknown: int = 0  # seconds in a row
 
     def follow(self, first_s: float, busy: Iterable[float | None]) -> Dip | None:
         """Take in seconds that follow one another; the dip that ended in them. None is unknown."""
         ended = None
         for place, percent in enumerate(busy):
             self.followed_s = first_s + place
-            if percent is None:
-                self._last.clear()
+            if percent is not None:
+                self._unknown = 0
             else:
-                ended = self._second(first_s + place, percent) or ended
+                self._unknown += 1
+                if self._unknown > _UNKNOWN:
+                    self._last.clear()
+                    self.open = None  # nobody knows when it ended
+                if not self._last:
+                    continue
+                percent = self._last[-1]  # noqa: PLW2901 - a look that came late: as it was before
+            ended = self._second(first_s + place, percent) or ended
         return ended
 
     def _second(self, now_s: float, percent: float) -> Dip | None:
