@@ -16,7 +16,6 @@ class Interest:
 
     pids: frozenset[int] = frozenset()  # processes that are open or selected
     sight: frozenset[int] = frozenset()  # those on the screen in columns that not every process is read for
-    activity: bool = False  # how busy the units of a GPU are (GPM): rules, a recording
     every_process: bool = False  # the whole list is on screen, not only GPU kin
 
 

@@ -62,17 +62,6 @@ def test_engines_links_and_caches_every_ten_seconds(fake: Fake, on: Child) -> No
     assert other == dict.fromkeys(other, "unsupported")
 
 
-def test_switched_off_later_samples_are_given_back(fake: Fake, tmp_path: Path) -> None:
-    fake.set("gpus", 1)
-    with Child(fake, gpm="auto", proc_root=str(tmp_path)) as child:
-        child.call("want_gpm", True)
-        child.sweep(2)
-        child.call("want_gpm", False)
-        seen = child.sweep()
-    assert fake.counts()["nvmlGpmSampleFree"] == fake.counts()["nvmlGpmSampleAlloc"] == 4
-    assert seen.reasons(0)["c2c_tx_bytes_per_s"] == "absent"
-
-
 def test_bytes_come_from_gpm_where_the_fields_are_not_there(fake: Fake, on: Child) -> None:
     fake.update({f"gpu.*.field.{number}": None for number in (138, 139, 197, 198)})
     gpu = on.sweep(2).gpu(0)
@@ -103,9 +92,8 @@ def test_bytes_link_by_link_without_gpm(fake: Fake) -> None:
     assert gpu["nvlinks_active"] == 3
 
 
-@pytest.mark.parametrize("mode", ["off", "auto"])
-def test_off_costs_nothing(fake: Fake, mode: str) -> None:
-    with Child(fake, gpm=mode) as child:
+def test_off_costs_nothing(fake: Fake) -> None:
+    with Child(fake, gpm="off") as child:
         seen = child.sweep(3)
     assert calls(fake) == 0
     assert seen.reasons(0)["tensor_percent"] == "absent"
@@ -119,19 +107,23 @@ def test_older_gpus_are_asked_once(fake: Fake, on: Child) -> None:
     assert seen.reasons(0)["tensor_percent"] == "unsupported"
 
 
-def test_auto_reads_when_somebody_wants_it_and_no_dcgm_measures(fake: Fake, tmp_path: Path) -> None:
-    engine = tmp_path / "proc" / "4711"
-    with Child(fake, gpm="auto", proc_root=str(engine.parent)) as child:
-        child.call("want_gpm", True)
-        assert child.sweep(2).gpu(0)["tensor_percent"] == 37.5
-        engine.mkdir(parents=True)
-        (engine / "comm").write_text("nv-hostengine\n")
-        child.call("want_gpm", False)
-        assert not child.sweep().notes
-        child.call("want_gpm", True)
-        seen = child.sweep()
-        assert seen.gpu(0)["tensor_percent"] is None
-        assert seen.notes["dcgm"]["text"] == "GPM is off: nv-hostengine (pid 4711) reads the same counters."
+def test_it_is_read_without_being_asked_beside_dcgm_too(fake: Fake, tmp_path: Path) -> None:
+    """Most nodes with cards of this kind run a DCGM host engine; it was in the way of older cards only."""
+    (tmp_path / "4711").mkdir()
+    (tmp_path / "4711" / "comm").write_text("nv-hostengine\n")
+    with Child(fake, gpm="auto", proc_root=str(tmp_path)) as child:
+        seen = child.sweep(2)
+    assert seen.gpu(0)["tensor_percent"] == 37.5
+    assert not seen.notes
+
+
+def test_a_request_that_is_always_refused_is_not_made_every_second(fake: Fake, on: Child) -> None:
+    fake.fail("nvmlGpmMetricsGet", 2)
+    seen = on.sweep(13)
+    assert seen.reasons(0)["tensor_percent"] == "unsupported"
+    before = calls(fake)
+    on.sweep(20)
+    assert calls(fake) == before
 
 
 def test_denied_later_is_said(fake: Fake, on: Child) -> None:

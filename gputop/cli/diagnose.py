@@ -120,7 +120,7 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
         source = open_source(spec, settings, pace=False, patience_s=DRIVER_S)
     except Failure as failure:
         raise Failure(str(failure), UNMEASURED if failure.code == FAILED else failure.code) from None
-    source.interest = Interest(activity=True, pids=frozenset(() if args.pid is None else (args.pid,)))
+    source.interest = Interest(pids=frozenset(() if args.pid is None else (args.pid,)))
     if live and sys.stderr.isatty():
         sys.stderr.write(f"gputop: sampling for {seconds:.0f} s; Ctrl+C ends it and reports what was found\n")
     monitor = Monitor(source, settings.thresholds)

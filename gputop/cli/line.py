@@ -102,7 +102,7 @@ def common(interval: str = INTERVAL) -> Parser:
     group.add_argument("--no-mouse", dest="mouse", action="store_false", help="leave the mouse to the terminal")
     group.add_argument("--no-nvml", dest="nvml", action="store_false", help="never call the NVIDIA driver")
     group.add_argument(
-        "--gpm", choices=("on", "off", "auto"), help="read SM, tensor and DRAM activity (Hopper and newer)"
+        "--gpm", choices=("on", "off", "auto"), help="SM, tensor and DRAM activity (Hopper and newer): read unless off"
     )
     file(group, "--config", metavar="FILE", help="settings file (~/.config/gputop/config.toml)")
     return common

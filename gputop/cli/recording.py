@@ -89,10 +89,8 @@ def _spec(args: argparse.Namespace) -> str:
 
 def _opened(args: argparse.Namespace, settings: Settings) -> Monitor:
     from gputop.monitor import Monitor
-    from gputop.source import Interest
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
-    source.interest = Interest(activity=True)
     return Monitor(source, unjudged=math.inf)  # what the rules say is made anew when it is looked at
 
 

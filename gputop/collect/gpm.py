@@ -1,24 +1,29 @@
-"""GPM: how busy the units inside a GPU are (Hopper and newer), from two samples a second apart."""
+"""GPM: how busy the units inside a GPU are (Hopper and newer), from two samples a second apart.
+
+It is read beside a DCGM host engine, too: that two programs are in each other's way there is so of older cards, which
+have no GPM. Ids from 98 on came with driver 575: one before it answers them with an error each, or refuses the whole
+request. Then the older ones are asked for, and where that is refused as well, what answers by itself.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from ctypes import byref, string_at
-from dataclasses import dataclass
+from collections.abc import Iterable
+from ctypes import byref, memmove, string_at
+from dataclasses import dataclass, field
+from math import nan
 from struct import Struct
 from typing import Any
 
 from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import OK, DriverGone, Gate, No, Unanswered, refusal
 from gputop.collect.nvml.probe import Answers, probe
-from gputop.model import Engine, Note
-from gputop.safe.text import decode
+from gputop.model import Engine
 
 _MIB = 1024 * 1024
 _MOST_BYTES_PER_S = 4e12
-_OFF = No("absent", "--gpm on")
-_LOOK_EVERY = 300  # ticks between two looks for a DCGM host engine
+OFF = No("absent", "--gpm on")
+_REQUEST = "nvmlGpmMetricsGet"
+_FIRST_NEW = 98  # ids from here on are of driver 575 and newer
 
 SHARES = {
     1: "graphics_active_percent",
@@ -55,6 +60,7 @@ _FIRST_LINK, _LINKS = 62, 18  # received by link 0, sent by link 0, received by 
 
 # nvmlGpmMetric_t: id, return code, value, and three texts nobody needs; the wrapper reads it attribute by attribute
 _METRIC = Struct("=IId24x")
+_UNTOUCHED = 0xFFFFFFFF  # no return code: an entry that the driver leaves as it is has no value
 
 Value = float | No | None
 
@@ -63,10 +69,20 @@ Value = float | No | None
 class Samples:
     """The two samples of a GPU, which take turns, and the request that compares them."""
 
+    name: str
     before: Any
     now: Any
     request: Any
+    metrics: tuple[int, ...]  # that are asked for
+    blank: bytes = b""  # the entries of the request before it is filled
+    refused: dict[int, Value] = field(default_factory=dict)  # those that made the driver refuse all of them
     primed: bool = False  # `before` holds a sample
+
+    def ask_for(self, metrics: Iterable[int]) -> None:
+        """Ask for these and no others."""
+        self.metrics = tuple(metrics)
+        self.request.numMetrics = len(self.metrics)
+        self.blank = b"".join([_METRIC.pack(number, _UNTOUCHED, nan) for number in self.metrics])
 
 
 _FILLS = SHARES | PCIE | CHIP_TO_CHIP
@@ -117,6 +133,8 @@ def _or_why(there: list[Any], values: list[Value]) -> tuple[Any, ...] | No | Non
 
 def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value]:
     """Metrics since the last look of this name, none at the first: one call takes a sample, one compares it."""
+    if no := card.silent((_REQUEST, name)):
+        raise Unanswered(no)
     samples: Samples | None = card.kept.get(name)
     if samples is None:
         question = "nvmlGpmQueryDeviceSupport"
@@ -125,7 +143,7 @@ def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value
             refused = Unanswered(No("unsupported", "Hopper or newer"))
             whole.hush((question,), refused)
             raise refused
-        samples = card.kept[name] = _allocate(card.gate, metrics)
+        samples = card.kept[name] = _allocate(card.gate, name, metrics)
     _take(card, samples.now)
     try:
         return _compare(card, samples) if samples.primed else {}
@@ -133,13 +151,12 @@ def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value
         samples.before, samples.now, samples.primed = samples.now, samples.before, True
 
 
-def _allocate(gate: Gate, metrics: tuple[int, ...]) -> Samples:
+def _allocate(gate: Gate, name: str, metrics: tuple[int, ...]) -> Samples:
     request = gate.binding.c_nvmlGpmMetricsGet_t()
     request.version = gate.binding.NVML_GPM_METRICS_GET_VERSION
-    request.numMetrics = len(metrics)
-    for place, number in enumerate(metrics):
-        request.metrics[place].metricId = number
-    return Samples(gate.call("nvmlGpmSampleAlloc"), gate.call("nvmlGpmSampleAlloc"), request)
+    samples = Samples(name, gate.call("nvmlGpmSampleAlloc"), gate.call("nvmlGpmSampleAlloc"), request, metrics)
+    samples.ask_for(metrics)
+    return samples
 
 
 def _take(card: Card, sample: Any) -> None:
@@ -150,14 +167,55 @@ def _take(card: Card, sample: Any) -> None:
 
 
 def _compare(card: Card, samples: Samples) -> dict[int, Value]:
+    try:
+        return _request(card, samples)
+    except Unanswered as silent:
+        if silent.no.reason != "unsupported":
+            raise
+        return _fewer(card, samples, silent)
+
+
+def _fewer(card: Card, samples: Samples, silent: Unanswered) -> dict[int, Value]:
+    """What answers where all of them together are refused; the rest is not asked for again."""
+    every = samples.metrics
+    old = tuple(number for number in every if number < _FIRST_NEW)
+    found: dict[int, Value] = {}
+    if old and old != every:
+        samples.ask_for(old)
+        try:
+            found = _request(card, samples)
+        except Unanswered as again:
+            silent = again
+    if not found:
+        for number in every:
+            samples.ask_for((number,))
+            try:
+                found |= _request(card, samples)
+            except Unanswered as alone:
+                silent = alone
+        samples.ask_for(found)
+    if not found:
+        samples.ask_for(every)
+        card.hush((_REQUEST, samples.name), silent)
+        raise silent
+    samples.refused |= dict.fromkeys(set(every) - set(found), silent.no)
+    return found | samples.refused
+
+
+def _request(card: Card, samples: Samples) -> dict[int, Value]:
     request = samples.request
     request.sample1, request.sample2 = samples.before, samples.now
-    card.gate.call("nvmlGpmMetricsGet", request, gpu=card.index)
-    answered = string_at(byref(request, type(request).metrics.offset), request.numMetrics * _METRIC.size)
-    return {number: _value(number, code, value) for number, code, value in _METRIC.iter_unpack(answered)}
+    entries = byref(request, type(request).metrics.offset)
+    memmove(entries, samples.blank, len(samples.blank))
+    card.gate.call(_REQUEST, request, gpu=card.index)
+    answered = string_at(entries, len(samples.blank))
+    found = {number: _value(number, code, value) for number, code, value in _METRIC.iter_unpack(answered)}
+    return found | samples.refused
 
 
 def _value(number: int, code: int, value: float) -> Value:
+    if code == _UNTOUCHED:
+        return None
     if code != OK:
         return refusal(code).no
     if number in _BYTES:
@@ -175,57 +233,3 @@ def release(card: Card) -> None:
             card.gate.call("nvmlGpmSampleFree", sample)
         except (Unanswered, DriverGone):
             pass
-
-
-class Switch:
-    """Whether GPM is read: on, off, or auto.
-
-    Auto is where it is wanted, or a MIG instance has no other figure of its use, and no DCGM measures on this host.
-    """
-
-    def __init__(self, mode: str, proc_root: str) -> None:
-        self.mode = mode
-        self.wanted = False
-        self.note: Note | None = None
-        self._proc_root = proc_root
-        self._looked_at: int | None = None
-        self._needed_at: int | None = None  # the last tick at which a GPU had no other source
-
-    def no(self, tick: int, *, only_source: bool = False) -> No | None:
-        """Why it is not read now; None if it is. `only_source`: nothing else tells how busy this GPU is."""
-        if only_source:
-            self._needed_at = tick
-        if self.mode == "auto" and (self.wanted or only_source):
-            if self._looked_at is None or tick - self._looked_at >= _LOOK_EVERY:
-                self._looked_at = tick
-                self.note = self._conflict()
-            return _OFF if self.note else None
-        if self._needed_at is None or tick - self._needed_at > 1:
-            self.note, self._looked_at = None, None
-        return None if self.mode == "on" else _OFF
-
-    def _conflict(self) -> Note | None:
-        engine = next(_named(self._proc_root, ("nv-hostengine", "dcgm-exporter")), None)
-        if engine is None:
-            return None
-        return Note(
-            subject="driver",
-            key="dcgm",
-            text=f"GPM is off: {engine} reads the same counters.",
-            help=("`gputop --gpm on` reads them all the same.",),
-        )
-
-
-def _named(proc_root: str, names: tuple[str, ...]) -> Iterator[str]:
-    try:
-        pids = [entry for entry in os.listdir(proc_root) if entry.isdigit()]
-    except OSError:
-        return
-    for pid in pids:
-        try:
-            with open(f"{proc_root}/{pid}/comm", "rb") as file:
-                name = decode(file.read(64).rstrip(b"\n"))
-        except OSError:
-            continue
-        if name in names:
-            yield f"{name} (pid {pid})"

@@ -115,10 +115,6 @@ class GpuLane:
         """Let the thread end after the call it is in; nobody waits for that."""
         self._stopped.set()
 
-    def want_gpm(self, wanted: bool) -> None:
-        """Say whether somebody needs the activity of the units: rules, a recording."""
-        self._reader.gpm.wanted = wanted
-
     @property
     def released(self) -> bool:
         """Whether the driver was let go of, and not taken again."""

@@ -120,7 +120,6 @@ class Live:
         """Ask every lane for a fresh result and give them a moment; who is late is not waited for."""
         until_s = time.monotonic() + patience_s
         self._gpus.interval_s = self.interval_s
-        self._gpus.want_gpm(self.interest.activity)
         self._processes.nudge()
         self._host.ask()
         self._host.settled(until_s)

@@ -64,7 +64,7 @@ class Dips:
                     self.open = None  # nobody knows when it ended
                 if not self._last:
                     continue
-                percent = self._last[-1]  # noqa: PLW2901 - a look that came late: as it was before
+                percent = self._last[-1]
             ended = self._second(first_s + place, percent) or ended
         return ended
 

@@ -58,7 +58,7 @@ class Reader:
         self.pace = Pace(self.costs)
         self.connection = Connection(sys_root, proc_root)
         self.fleet = Fleet(sys_root)
-        self.gpm = gpm.Switch(gpm_mode, proc_root)
+        self._gpm = gpm.OFF if gpm_mode == "off" else None
         self.tick = 0
         self._xids = Xids()
         self._topology = Topology()
@@ -145,8 +145,6 @@ class Reader:
             yield trouble.TWINS
         if any(card.kept.get(processes.OLD_DRIVER) for card in rows.values()):
             yield trouble.OLD
-        if self.gpm.note:
-            yield self.gpm.note
         if faults := sorted({fault for card in self.cards() for fault in card.broken.values()}):
             yield trouble.broken(faults[0])
 
@@ -185,7 +183,7 @@ class Reader:
         if card.condition != "ok" and not slow:
             card.born = self.tick  # it is back: read everything
         card.gate, card.driver = gate, self.connection.release
-        card.gpm = self.gpm.no(self.tick, only_source=card.parent is not None)
+        card.gpm = self._gpm
         before, answered, unknown = dict(card.answers), gate.answered, gate.unknown
         try:
             self._read(card, slow)
@@ -265,7 +263,7 @@ class Reader:
                 raise
 
 
-_OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, gputop --gpm on shows what its units do"
+_OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, GPM shows what its units do"
 
 
 def _of_instance(missing: tuple[Missing, ...]) -> tuple[Missing, ...]:

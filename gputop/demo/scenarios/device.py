@@ -16,7 +16,7 @@ def _from(onset_s: float, **settings: Any) -> tuple[tuple[float, str, Any], ...]
     return tuple((onset_s, name, value) for name, value in settings.items())
 
 
-_OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, gputop --gpm on shows what its units do"
+_OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, GPM shows what its units do"
 
 
 def instances() -> Scenario:

@@ -131,7 +131,8 @@ def _parts(view: View, gpu: Gpu, instances: Sequence[Gpu], blind: Sequence[Gpu],
         silent = dict.fromkeys(one.rule for one in view.abstained if uuids & set(one.subject.gpus))
         text = f"the driver does not tell how busy {', '.join(one.index for one in blind)} are"
         evidence.append(Evidence(text=f"{text}: {', '.join(silent)} cannot judge" if silent else text))
-        steps.append(Step(text="on Hopper and newer their units tell it", command="gputop --gpm on"))
+        if any(missing.unlock == "--gpm on" for one in blind for missing in one.missing):
+            steps.append(Step(text="Read the activity of their units (GPM)", command="gputop --gpm on"))
     for one in large:
         sm, memory = _units(view, one) or 0.0, f"{units.size(_peak(view, one))} of {units.size(one.vram_total_bytes)}"
         text = f"{one.index} ({one.name}) uses {memory} and {sm:.0f} % of its units"

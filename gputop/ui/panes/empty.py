@@ -28,7 +28,7 @@ _NO_GPUS = Note(
     text="0 GPUs: the driver answers and lists none.",
     help=("no GPU here, just looking   `gputop demo`",),
 )
-_ASIDE = frozenset({"slow", "old-driver", "dcgm", "twins"})  # not why there is no GPU
+_ASIDE = frozenset({"slow", "old-driver", "twins"})  # not why there is no GPU
 _WIDEST = 140  # prose is not read wider
 
 
