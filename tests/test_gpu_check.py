@@ -132,7 +132,7 @@ def test_what_differs_stands_out(fake, tmp_path):
     assert ">>>  DIFFERS     metric 2 lies outside 0 to 100 %: 140 to 140" in done.stdout
     assert "metric   5 50 ms apart:" in done.stdout
     assert "NaN" in done.stdout
-    assert ">>>  DIFFERS     as it is: power_watts against the driver: GPU 0: 100, not 412 to 412" in done.stdout
+    assert ">>>  DIFFERS     as it is: power_watts against the driver: GPU 0: 412, not 100 to 100" in done.stdout
     assert "What differs:" in done.stdout
     assert done.returncode == 0
 

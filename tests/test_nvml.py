@@ -65,7 +65,7 @@ EXPECTED = {
     "temperature_margin_celsius": 26,
     "slowdown_celsius": 62 + 26 + 2,
     "shutdown_celsius": 62 + 26 + 8,
-    "power_watts": 410.5,
+    "power_watts": 413,
     "power_instant_watts": 432,
     "gpu_max_celsius": 62 + 26,
     "memory_max_celsius": 95,
@@ -223,7 +223,7 @@ GARBAGE = {  # key: (value, the metrics that must not believe it)
     "memory_used": (18446744073709551615, "vram_used_bytes"),
     "temperature": (4294967295, "temperature_celsius"),
     "memory_temperature": (255, "memory_temperature_celsius"),
-    "power_average_mw": (65535000, "power_watts"),
+    "power_mw": (4294967295, "power_watts"),
     "power_instant_mw": (4294967295, "power_instant_watts"),
     "power_limit_enforced_mw": (4294967295, "power_limit_watts"),
     "sm_clock": (4294967295, "sm_clock_mhz"),
@@ -248,8 +248,8 @@ def test_n15_n16_garbage_is_no_value(fake: Fake, child: Child) -> None:
     fake.update({f"gpu.0.{key}": value for key, (value, _) in GARBAGE.items()} | {"gpu.0.pcie_bytes_short": 0})
     child.sweep()
     seen = child.rest_and_sweep()
-    # what PowerUsage says stands in for an average that is garbage
-    expected = {name: None for _, name in GARBAGE.values()} | {"power_watts": 412.0}
+    # the field value of the average stands in for a call that answers garbage
+    expected = {name: None for _, name in GARBAGE.values()} | {"power_watts": 409.5}
     assert {name: seen.gpu(0)[name] for name in expected} == expected
     assert set(expected) - {"power_watts"} <= set(seen.reasons(0))
     assert seen.gpu(1)["busy_percent"] == 59
@@ -257,7 +257,6 @@ def test_n15_n16_garbage_is_no_value(fake: Fake, child: Child) -> None:
 
 def test_n31_counters_that_go_backwards_leave_a_gap(fake: Fake, child: Child) -> None:
     counters = {
-        "energy_mj": "energy_joules",
         "pcie_tx_bytes": "pcie_tx_bytes_per_s",
         "sw_power_cap_ns": "throttled_power_percent",
         "nvlink.*.tx_bytes": "nvlink_tx_bytes_per_s",
@@ -272,6 +271,11 @@ def test_n31_counters_that_go_backwards_leave_a_gap(fake: Fake, child: Child) ->
         assert before[name] > 0
         assert gap[name] is None, name
         assert after[name] > 0
+    fake.set("gpu.0.energy_mj", 1)
+    energy = [child.sweep().gpu(0)["energy_joules"] for _ in range(25)]
+    assert None in energy
+    assert energy[-1] is not None
+    assert energy[-1] < before["energy_joules"]
     fake.set("gpu.0.ecc_corrected", 1)
     seen = [before["ecc_corrected"], *(child.sweep().gpu(0)["ecc_corrected"] for _ in range(61))]
     assert list(dict.fromkeys(seen)) == [3, None, 1]

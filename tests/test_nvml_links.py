@@ -185,7 +185,7 @@ def test_place_is_the_kernels_word_first(fake: Fake, tmp_path) -> None:
 def test_power_by_scope_of_a_driver_that_knows_none(fake: Fake, child: Child) -> None:
     fake.update({"gpu.0.field.185": 409500, "gpu.0.field.186.0": 431000, "gpu.0.field.186.1": 631000})
     seen = child.sweep()
-    assert (seen.gpu(0)["power_watts"], seen.gpu(0)["power_module_instant_watts"]) == (409.5, 631)
+    assert (seen.gpu(0)["power_watts"], seen.gpu(0)["power_module_instant_watts"]) == (412, 631)
     names = ("power_module_watts", "power_memory_watts", "power_memory_instant_watts")
     assert {name: (seen.gpu(0)[name], seen.reasons(0)[name]) for name in names} == dict.fromkeys(
         names, (None, "unsupported")

@@ -31,7 +31,7 @@ class Gpus:
     notes: tuple[Note, ...] = ()
     driver_version: str | None = None
     cuda_version: str | None = None
-    driver_percent: float | None = None  # time inside calls about the costliest GPU
+    driver_percent: float | None = None  # of the time, inside calls about all GPUs together
     interval_s: float = 1.0  # between two sweeps, slowed down
 
 

@@ -63,7 +63,7 @@ def _driver(view: View, percent: float | None) -> list[Evidence]:
     """What its calls cost, and that it is called less often for that."""
     evidence = []
     if view.above(percent, "driver_percent"):
-        text = f"calls of the driver take {10 * (percent or 0):.0f} ms a second of a GPU"
+        text = f"driver calls take {10 * (percent or 0):.0f} ms of each second, all GPUs together"
         evidence.append(Evidence(text=text, value=percent, unit="%", limit=view.limit("driver_percent")))
     if slow := view.frame.note("slow"):
         evidence.append(Evidence(text=slow.text))

@@ -34,6 +34,16 @@ def _call(name: str, *args: Any, part: str | None = None, scale: float = 1.0) ->
     return read
 
 
+def _field(number: int, scale: float) -> Read:
+    """A field value: another way to the same figure than gputop's own."""
+
+    def read(driver: Driver, gpu: Gpu) -> float | None:
+        found = driver.fields(gpu, (number, 0))
+        return float(found[0].value) * scale if found and found[0].value is not None else None
+
+    return read
+
+
 class Compared(NamedTuple):
     """One figure: gputop's name, nvidia-smi's, the driver's call, what may lie between them."""
 
@@ -61,7 +71,7 @@ COMPARED = (
     Compared("vram_used_bytes", "memory.used", _call(_MEMORY, MEMORY_V2, part="used"), 64 * MIB, 0.01, MIB),
     Compared("vram_total_bytes", "memory.total", _call(_MEMORY, MEMORY_V2, part="total"), MIB, scale=MIB),
     Compared("temperature_celsius", "temperature.gpu", _call("nvmlDeviceGetTemperatureV", 0), 3),
-    Compared("power_watts", "power.draw", _call("nvmlDeviceGetPowerUsage", scale=1e-3), 10, 0.1),
+    Compared("power_watts", "power.draw", _field(185, 1e-3), 10, 0.1),
     Compared("power_limit_watts", "enforced.power.limit", _call("nvmlDeviceGetEnforcedPowerLimit", scale=1e-3), 1),
     Compared("sm_clock_mhz", "clocks.sm", _call("nvmlDeviceGetClockInfo", 1), 30, 0.1),
     Compared("memory_clock_mhz", "clocks.mem", _call("nvmlDeviceGetClockInfo", 2), 5, 0.01),

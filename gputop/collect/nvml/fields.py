@@ -18,6 +18,9 @@ _ENTRY = Struct("=IIqqII8s")
 _VALUES = tuple(map(Struct, ("=d", "=I", "=Q", "=Q", "=q", "=i", "=H")))  # by type
 _PLAN_S = 10.0  # so much later is asked again what was refused
 _NOT_AVAILABLE = frozenset({0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF})
+_UNTOUCHED = 0xFFFFFFFF  # no return code: an entry that the driver leaves as it is has no value
+_DOUBLE, _WHOLE = 0, Struct("=Q")
+_LEAST_DOUBLE = 1 << 52  # the bits of a smaller number are no double that means anything: they are a whole number
 
 Source = tuple[int, int]  # field id, scope
 
@@ -127,7 +130,7 @@ def _planned(card: Card, wanted: tuple[Field, ...], asked: Iterable[Source]) -> 
     every = dict.fromkeys(asked)
     refused: Answered = {source: no for source in every if (no := card.silent(source))}
     sources = tuple([source for source in every if source not in refused])
-    request = b"".join([_ENTRY.pack(*source, 0, 0, 0, 0, b"") for source in sources])
+    request = b"".join([_ENTRY.pack(*source, 0, 0, 0, _UNTOUCHED, b"") for source in sources])
     return _Plan(wanted, sources, request, refused, card.gate.clock() + _PLAN_S)
 
 
@@ -193,13 +196,26 @@ def _answers(card: Card, plan: _Plan) -> Answered:
 
 
 def _answer(card: Card, source: Source, stamp_us: int, kind: int, code: int, raw: bytes) -> Answer | No:
+    if code == _UNTOUCHED:
+        return ABSENT
     if code != OK:
         refused = refusal(code)
         if isinstance(refused, Lost):
             raise refused
         card.heed(source, refused)
         return refused.no
-    value = _VALUES[kind].unpack_from(raw)[0] if kind < len(_VALUES) else None
+    value = _value(kind, raw)
     if value is None or value in _NOT_AVAILABLE or value != value:
         return ABSENT
     return Answer(value, stamp_us)
+
+
+def _value(kind: int, raw: bytes) -> float | None:
+    """The number in an entry; some drivers leave the type of a whole number at that of a double."""
+    if kind >= len(_VALUES):
+        return None
+    whole: int = _WHOLE.unpack(raw)[0]
+    if kind == _DOUBLE and whole < _LEAST_DOUBLE:
+        return whole
+    value: float = _VALUES[kind].unpack_from(raw)[0]
+    return value

@@ -30,6 +30,7 @@ _COUNTS = {
 }
 _RATES = {"effective_error_rate": 220, "symbol_error_rate": 222}
 _EACH = (_STATE, _SPEED, *ERRORS, *EVENTS, 214, 219, 220, 221, 222)
+_EXIST = "nvlink fields"  # in what a card keeps: those that answered
 _MOST = 2**53
 _FASTEST = 1e6  # in the driver's MB/s
 _UNKNOWN = NvLink(numbers="")
@@ -37,8 +38,12 @@ _UNKNOWN = NvLink(numbers="")
 
 @probe(every_s=10, fills=("nvlinks_active", "nvlink_errors", "nvlink_max_bytes_per_s", "nvlinks"))
 def nvlinks(card: Card) -> Answers:
-    """State, speed and errors of every NVLink, in one call."""
-    answers = ask(card, [(number, link) for number in _EACH for link in range(card.links)])
+    """State, speed and errors of every NVLink, in one call; what this card has none of is asked for once."""
+    numbers: tuple[int, ...] = card.kept.get(_EXIST, _EACH)
+    answers = ask(card, [(number, link) for number in numbers for link in range(card.links)])
+    there = {number for (number, _), one in answers.items() if isinstance(one, Answer) or one.reason != "unsupported"}
+    if _STATE in there:
+        card.kept[_EXIST] = tuple(number for number in numbers if number in there)
     faults = {one.name: choose(card, one, answers) for one in _FAULTS}
     summed = [faults[str(one)] for one in ERRORS if isinstance(faults[str(one)], int)]
     each = _alike(answers, card.links)

@@ -1,10 +1,13 @@
-"""What driver calls cost, and how much slower the GPUs are asked because of it."""
+"""What driver calls cost, and how much slower the GPUs are asked because of it.
+
+The driver holds one lock for nearly all of them: what is spent on one GPU, the programs of every other wait for.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 
-SHARE_PERCENT = 2.0  # of a GPU's second that may be spent inside calls about it
+SHARE_PERCENT = 2.0  # of a second that may be spent inside calls, about all GPUs together
 CALL_S = 0.020  # 95 of 100 calls must be faster
 MAX_FACTOR = 64
 _CALLS = 200  # calls that are remembered
@@ -18,13 +21,13 @@ class Costs:
     """Seconds spent inside calls; written by whoever calls, read by the pace. A call that hung is not in here."""
 
     def __init__(self) -> None:
-        self.by_gpu: dict[int, float] = defaultdict(float)
+        self.total_s = 0.0  # about any GPU
         self.recent: deque[float] = deque(maxlen=_CALLS)
 
     def add(self, gpu: int | None, spent_s: float) -> None:
         """Account one call."""
         if gpu is not None:
-            self.by_gpu[gpu] += spent_s
+            self.total_s += spent_s
             self.recent.append(spent_s)
 
     def slow_s(self) -> float | None:
@@ -39,16 +42,16 @@ class Pace:
     def __init__(self, costs: Costs) -> None:
         self.factor = 1
         self.call_s = 0.0  # what a slow call takes
-        self.driver_percent: float | None = None  # of the costliest GPU's time
+        self.driver_percent: float | None = None  # of the time, about all GPUs together
         self._costs = costs
-        self._looks: deque[tuple[float, dict[int, float]]] = deque(maxlen=_SWEEPS + 1)
+        self._looks: deque[tuple[float, float]] = deque(maxlen=_SWEEPS + 1)
         self._trend = 0  # judgements in a row for slower (positive) or faster
 
     def restart(self, now_s: float) -> None:
         """Forget what was spent so far: a first sweep reads everything and says nothing about the next ones."""
         self._costs.recent.clear()
         self._looks.clear()
-        self._looks.append((now_s, dict(self._costs.by_gpu)))
+        self._looks.append((now_s, self._costs.total_s))
 
     def judge(self, now_s: float) -> None:
         """Look at what the last sweeps cost, and go slower or faster when that has been so for a while."""
@@ -57,9 +60,8 @@ class Pace:
         since_s, before = self._looks[0]
         if now_s <= since_s:
             return
-        self._looks.append((now_s, dict(self._costs.by_gpu)))
-        spent = (total - before.get(gpu, 0.0) for gpu, total in self._looks[-1][1].items())
-        self.driver_percent = 100 * max(spent, default=0.0) / (now_s - since_s)
+        self._looks.append((now_s, self._costs.total_s))
+        self.driver_percent = 100 * (self._costs.total_s - before) / (now_s - since_s)
         slow_s = self._costs.slow_s()
         self.call_s = self.call_s if slow_s is None else slow_s
         wanted = self._wanted()

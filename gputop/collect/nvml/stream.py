@@ -1,4 +1,8 @@
-"""What is read every second in one driver call: power, energy, time held down, bytes over NVLink."""
+"""What is read every second, time held down and bytes over NVLink in one driver call; power by what it costs to ask.
+
+Most field values are there at once; power averaged by the driver and energy take it 2 to 3 ms each, and a call with one
+of them as long: these are asked for every ten seconds. `nvmlDeviceGetPowerUsage` says the same power in a microsecond.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,7 @@ _MODULE, _MEMORY = 1, 2  # scopes of power; 0 is the board
 CELSIUS = gauge(low=1, high=150)
 
 _COMMON = (
-    field("power_watts", WATTS, 185),
     field("power_instant_watts", WATTS, 186),
-    field("power_module_watts", WATTS, 185, scope=_MODULE),
-    field("power_module_instant_watts", WATTS, 186, scope=_MODULE),
-    field("power_memory_watts", WATTS, 185, scope=_MEMORY),
-    field("power_memory_instant_watts", WATTS, 186, scope=_MEMORY),
-    field("energy_joules", total(1e-3), 83, 191),
     field("memory_temperature_celsius", CELSIUS, 82),
     field("throttled_power_percent", share, 74),
     field("throttled_board_percent", share, 77),
@@ -57,12 +55,16 @@ def fields(driver: Release | None) -> tuple[Field, ...]:
     )
 
 
-_SCOPED = {
-    "power_module_watts": "power_watts",
-    "power_module_instant_watts": "power_instant_watts",
-    "power_memory_watts": "power_watts",
-    "power_memory_instant_watts": "power_instant_watts",
-}
+_AVERAGE = field("power_watts", WATTS, 185)
+_SCOPES = (
+    field("power_module_watts", WATTS, 185, scope=_MODULE),
+    field("power_module_instant_watts", WATTS, 186, scope=_MODULE),
+    field("power_memory_watts", WATTS, 185, scope=_MEMORY),
+    field("power_memory_instant_watts", WATTS, 186, scope=_MEMORY),
+)
+_BOARD = (_AVERAGE, field("power_instant_watts", WATTS, 186))
+_SCOPED = (*_SCOPES, *_BOARD)
+_ENERGY = (field("energy_joules", total(1e-3), 83, 191),)
 BY_LINK = (
     Field("nvlink_tx_bytes_per_s", rate(), ((202, EACH),)),
     Field("nvlink_rx_bytes_per_s", rate(), ((204, EACH),)),
@@ -72,11 +74,7 @@ BY_LINK = (
 @probe(every_s=1, fills=tuple(one.name for one in fields(None)))
 def stream(card: Card) -> Answers:
     """One nvmlDeviceGetFieldValues with everything that is wanted every second."""
-    given = read(card, fields(card.driver))
-    for name, board in _SCOPED.items():
-        if given[name] == given[board]:  # a driver that does not know scopes says the board's power for all
-            given[name] = No("unsupported")
-    return given
+    return read(card, fields(card.driver))
 
 
 @probe(every_s=1, backs=tuple(one.name for one in BY_LINK))
@@ -85,8 +83,32 @@ def stream_by_link(card: Card) -> Answers:
     return read(card, BY_LINK)
 
 
-@probe(every_s=1, backs=("power_watts",))
-def power_usage(card: Card) -> Answers:
-    """Board power from the old call: an average of a second from Ampere on, the moment's before."""
+@probe(every_s=1, fills=("power_watts",))
+def power(card: Card) -> Answers:
+    """Board power: an average of a second from Ampere on, the moment's of GA100 (A100) and before."""
     watts: int = card.call("nvmlDeviceGetPowerUsage")
     return {"power_watts": watts / 1e3 if 0 < watts < 10_000_000 else None}
+
+
+@probe(every_s=2, backs=("power_watts",))
+def power_average(card: Card) -> Answers:
+    """The same as a field value, where the call does not say it."""
+    return read(card, (_AVERAGE,))
+
+
+@probe(every_s=10, fills=tuple(one.name for one in _SCOPES))
+def power_scopes(card: Card) -> Answers:
+    """Power of the memory, and of a superchip with its CPU."""
+    given = read(card, _SCOPED)
+    # a driver that does not know scopes says the board's power for all
+    board = [given.pop(one.name) for one in _BOARD]
+    return {
+        name: No("unsupported") if isinstance(value, float) and value in board else value
+        for name, value in given.items()
+    }
+
+
+@probe(every_s=10, fills=("energy_joules",))
+def energy(card: Card) -> Answers:
+    """Energy since the driver was loaded."""
+    return read(card, _ENERGY)
