@@ -16,7 +16,7 @@ from tests.gpu_check.signatures import window_s
 pytestmark = pytest.mark.waits
 
 VRAM = 3 << 30
-ITEMS = {"1", "2a", "2b", "2c", "3", "4", "5", "6", "7", "8", "11", "12"}
+ITEMS = {"1", "2a", "2b", "2c", "3", "4", "5", "6", "7", "8", "11", "12", "13"}
 LOADS = {"2a", "2b", "2c", "4", "5", "7", "12"}  # have a part that needs torch with CUDA
 
 
@@ -202,3 +202,33 @@ def test_the_window_is_found_from_a_square_wave(window, period):
 
     samples = [busy(10.05 + i * window) for i in range(int(60 / window))]
     assert window_s(samples, period) == pytest.approx(window, rel=0.25)
+
+
+def test_each_fact_stands_beside_what_this_device_answers(whole):
+    _, out = whole
+    records = lines(out / "records.jsonl")
+    said = [record.get("text", "") for record in records if record["item"] == "13"]
+    for start in (
+        "NVIDIA H100 80GB HBM3, driver 580.65.06",
+        "newest sample of utilization ",
+        "power samples: 100 over",
+        "PCIe counter said to be ull: highest value",
+        "PcieThroughput sent: 1200000 KB/s, took ",
+        "field 185, average power: 0.",
+        "PowerUsage over field 185 1.00",
+        "field 3, corrected ECC errors: type ull, value 3",
+        "a field that does not exist is refused: NOT_SUPPORTED",
+        "GPM: 2 OK, 20 OK, 100 NOT_SUPPORTED",
+        "clock event reasons 0x1ff",
+    ):
+        assert any(text.startswith(start) for text in said), f"{start}: {said}"
+
+
+def test_a_device_that_is_otherwise_says_so(fake, tmp_path):
+    fake.update({"gpus": 1, "gpu.*.pcie_bytes_short": 0, "gpu.*.power_average_mw": 250_000})
+    fake.update({"gpu.*.field.60000": 1, "gpu.*.event_reasons_supported": 0x7FF})
+    done = run(fake.env(), "--only", "13", "--out", tmp_path / "out")
+    assert ">>>  DIFFERS     PCIe counter said to be ull" in done.stdout
+    assert ">>>  DIFFERS     PowerUsage over field 185 1.648" in done.stdout
+    assert ">>>  DIFFERS     a field that does not exist is refused: OK" in done.stdout
+    assert "new since 580: 0x600" in done.stdout
