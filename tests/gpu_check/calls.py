@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from tests.gpu_check.driver import MEMORY_V2
 
-POWER = tuple((number, scope) for number in (185, 186) for scope in (0, 1, 2))
+SCOPES = tuple((number, scope) for number in (185, 186) for scope in (1, 2, 0))
 SLOWED = (74, 75, 77, 76, 79, 78, 81)
-STREAM = (*POWER, 83, 82, *SLOWED, 197, 198, (138, 0xFFFFFFFF), (139, 0xFFFFFFFF), 297)
+STREAM = (186, 82, *SLOWED, (138, 0xFFFFFFFF), (139, 0xFFFFFFFF), 297)
 HEALTH = (3, 4, 142, 143, 144, 145, 230, 31, 29, 30)
 LIMITS = (187, 188, 189, 192, 190)
 PCIE = (94, 95, 169, *range(173, 184))
@@ -31,6 +31,8 @@ class Call(NamedTuple):
 
 
 _SELDOM = (  # every ten seconds, thirty, once
+    Call("nvmlDeviceGetFieldValues", (list(SCOPES),), "power by scope"),
+    Call("nvmlDeviceGetFieldValues", ([83],), "energy"),
     Call("nvmlDeviceGetClockInfo", (2,), "memory"),
     Call("nvmlDeviceGetClockInfo", (0,), "graphics"),
     Call("nvmlDeviceGetFanSpeed"),
@@ -70,6 +72,7 @@ def calls(slowed: tuple[int, ...]) -> list[Call]:
     now_us = int(time.time() * 1e6)
     return [
         Call("nvmlDeviceGetFieldValues", ([*STREAM, *slowed],), "each second"),
+        Call("nvmlDeviceGetFieldValues", ([197, 198],), "PCIe bytes"),
         Call("nvmlDeviceGetSamples", (1, now_us - 1_000_000), "busy, 1 s"),
         Call("nvmlDeviceGetSamples", (1, 0), "busy, all"),
         Call("nvmlDeviceGetClockInfo", (1,), "SM"),
