@@ -1,4 +1,4 @@
-"""The lane when calls do not come back: one substitute thread, no third; the driver that is only slow."""
+"""The lane when calls do not come back: a thread for each GPU that hangs, up to a few; the driver that is only slow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gputop.collect.gpus import MOST_STUCK
 from tests.fakenvml import Fake
 from tests.nvml_child import Child, Seen
 from tests.test_nvml_faults import pci
@@ -79,21 +80,123 @@ def test_n09_the_gpu_rests_after_its_call_returned(fake: Fake, child: Child) -> 
     child.until(lambda seen: seen.gpu(1)["condition"] == "ok" and fresh(seen, 1))
 
 
-def test_n09_a_second_hang_ages_all_and_starts_no_third_thread(fake: Fake, child: Child) -> None:
+def test_n09_two_gpus_hang_and_the_others_stay_fresh(fake: Fake, child: Child) -> None:
     child.start()
     child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
     fake.wait_for(LISTENS)
     fake.hang("*", gpu=1)
     child.until(hung(2, 1))
     fake.hang("*", gpu=2)
-    seen = child.until(hung(2, 1, 2))
-    seen = child.until(lambda seen: all(gpu["age_s"] > 3 for gpu in seen.gpus))
-    assert lanes(seen) == 2
+    child.until(hung(2, 1, 2))
+    fake.set("gpu.*.util", 77)
+    seen = child.until(lambda seen: fresh(seen, 0, 3) and seen.gpu(3)["busy_percent"] == 77, seconds=3)
+    assert lanes(seen) == 3
     assert fake.counts()["hanging"] == 2
-    fake.release("hang", "*", gpu=1)
-    seen = child.until(lambda seen: fresh(seen, 0, 3))
-    assert lanes(seen) == 2
+    child.call("advance", 45)  # as long as each call takes while the GPU's firmware does not answer
+    for gpu in (1, 2):
+        fake.release("hang", "*", gpu=gpu)
+    seen = child.until(lambda seen: lanes(seen) == 1 and fresh(seen, 0, 3))
+    assert (seen.gpu(1)["condition"], seen.gpu(2)["condition"]) == ("hung", "hung")  # they rest
+    assert seen.gpu(1)["busy_percent"] == 59  # what the call that came late said is not shown
+    child.call("advance", 60)
+    child.until(lambda seen: fresh(seen, 0, 1, 2, 3) and set(seen.conditions.values()) == {"ok"}, seconds=3)
     assert child.stop() < 1
+
+
+def test_n09_three_of_four_gpus_hang_one_after_the_other(fake: Fake, child: Child) -> None:
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
+    fake.wait_for(LISTENS)
+    for gpu in (0, 1, 3):
+        fake.hang("*", gpu=gpu)
+    seen = child.until(lambda seen: hung(2, 0, 1, 3)(seen) and fresh(seen, 2))
+    assert (lanes(seen), fake.counts()["hanging"]) == (4, 3)
+    fake.hang("*", gpu=2)
+    seen = child.until(hung(2, 0, 1, 2, 3))
+    assert (lanes(seen), fake.counts()["hanging"]) == (4, 4)  # nobody is left for another thread to serve
+    for gpu in (0, 1, 2, 3):
+        fake.release("hang", "*", gpu=gpu)
+    seen = child.until(lambda seen: lanes(seen) == 1)
+    child.call("advance", 60)
+    child.until(lambda seen: fresh(seen, 0, 1, 2, 3), seconds=3)
+
+
+def test_n09_no_more_threads_than_a_few_wait_for_gpus_that_hang(fake: Fake, child: Child) -> None:
+    fake.set("gpus", 12)
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 12 and fresh(seen, *range(12)))
+    fake.wait_for(LISTENS)
+    for gpu in range(10):
+        fake.hang("*", gpu=gpu)
+    for stuck in range(1, MOST_STUCK + 1):
+        fake.wait_for("hanging", stuck)
+        child.call("advance", 2.1)
+    fake.wait_for("hanging", MOST_STUCK + 1)
+    child.call("advance", 2.1)
+    seen = child.latest()
+    assert lanes(seen) == MOST_STUCK + 1
+    fake.release("hang", "*", gpu=0)
+    child.until(lambda seen: fake.counts()["hanging"] == MOST_STUCK + 1 and seen.gpu(9)["condition"] != "hung")
+    child.call("advance", 2.1)
+    assert lanes(child.latest()) == MOST_STUCK + 1
+    assert child.stop() < 1
+
+
+def test_n09_a_gpu_that_hangs_again_rests_longer_each_time_and_stops_nobody(fake: Fake, child: Child) -> None:
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
+    fake.wait_for(LISTENS)
+    fake.hang("*", gpu=1)
+    child.until(hung(2, 1))
+    since_s = 0.0
+    for pause_s in (60, 120, 240, 300, 300):
+        fake.wait_for("hanging", 1)
+        child.call("advance", 45)
+        seen = child.until(lambda seen: fresh(seen, 0, 2, 3))  # before, while and after it is tried again
+        assert lanes(seen) == 2
+        assert seen.gpu(1)["condition_s"] > since_s + 45
+        since_s = seen.gpu(1)["condition_s"]
+        fake.release("hang", "*", gpu=1)
+        child.until(lambda seen: lanes(seen) == 1)
+        fake.hang("*", gpu=1)
+        calls = fake.counts(1)
+        child.call("advance", pause_s - 10)
+        child.until(lambda seen: fresh(seen, 0, 2, 3))
+        child.until(lambda seen: fresh(seen, 0, 2, 3))
+        assert fake.counts(1) == calls
+        child.call("advance", 10)
+    fake.wait_for("hanging", 1)
+    fake.release("hang", "*", gpu=1)
+    child.until(lambda seen: fresh(seen, 0, 1, 2, 3), seconds=3)  # it answered within two seconds: no rest
+
+
+def test_n09_release_waits_for_every_thread_and_resume_reads_all_again(fake: Fake, child: Child) -> None:
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 1, 2, 3))
+    fake.wait_for(LISTENS)
+    for gpu in (1, 2):
+        fake.hang("*", gpu=gpu)
+    child.until(lambda seen: hung(2, 1, 2)(seen) and fresh(seen, 0, 3))
+    child.call("release")
+    fake.release("hang", "*", gpu=1)
+    seen = child.until(lambda seen: lanes(seen) == 2)
+    assert fake.counts()["nvmlShutdown"] == 0  # a thread is inside the driver
+    fake.release("hang", "*", gpu=2)
+    child.until(lambda _: fake.counts()["nvmlShutdown"] == 1)
+    seen = child.call("advance", 60)
+    assert (set(seen.notes), lanes(seen)) == ({"released"}, 1)
+    child.call("resume")
+    child.until(lambda seen: fresh(seen, 0, 1, 2, 3) and not seen.notes)
+
+
+def test_n09_a_count_of_bytes_that_hangs_costs_its_gpu_only(fake: Fake, child: Child) -> None:
+    child.start()
+    child.until(lambda seen: len(seen.gpus) == 4 and all(gpu["pcie_tx_bytes_per_s"] for gpu in seen.gpus))
+    fake.wait_for(LISTENS)
+    for gpu in (0, 3):
+        fake.hang("nvmlDeviceGetFieldValues", gpu=gpu)
+    seen = child.until(lambda seen: hung(2, 0, 3)(seen) and fresh(seen, 1, 2))
+    assert lanes(seen) == 3
 
 
 def test_n09_p37_a_file_about_a_gpu_that_never_answers_costs_that_gpu(fake: Fake, tmp_path: Path) -> None:
@@ -122,6 +225,22 @@ def test_n09_hangs_at_the_start(fake: Fake, child: Child) -> None:
     fake.release("hang", "nvmlDeviceGetHandleByIndex*", gpu=2)
     seen = child.until(lambda seen: lanes(seen) == 1)
     assert seen.gpu(2)["condition"] == "hung"  # it rests
+
+
+def test_n09_two_gpus_hang_at_the_start(fake: Fake, child: Child) -> None:
+    for gpu in (1, 2):
+        fake.hang("nvmlDeviceGetHandleByIndex*", gpu=gpu)
+    child.start()
+    seen = child.until(lambda seen: len(seen.gpus) == 4 and fresh(seen, 0, 3))
+    assert (seen.gpu(1)["condition"], seen.gpu(2)["condition"]) == ("starting", "starting")
+    child.call("advance", 30)
+    seen = child.until(lambda seen: hung(30, 1, 2)(seen) and fresh(seen, 0, 3))
+    assert lanes(seen) == 3
+    for gpu in (1, 2):
+        fake.release("hang", "nvmlDeviceGetHandleByIndex*", gpu=gpu)
+    child.until(lambda seen: lanes(seen) == 1)
+    child.call("advance", 60)
+    child.until(lambda seen: fresh(seen, 0, 1, 2, 3), seconds=3)
 
 
 def test_n09_hangs_at_the_call_after_the_first(fake: Fake, child: Child) -> None:

@@ -1,4 +1,4 @@
-"""The lane of the GPUs: a daemon thread that sweeps the driver, and one substitute for when a call hangs."""
+"""The lane of the GPUs: a daemon thread that sweeps the driver, and a substitute each time that a call hangs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from gputop.model import Condition, Gpu, GpuShare, Note, Samples
 
 LOOK_S = 0.1  # how often who waits for the GPUs looks whether they are there
 PRIME_S = 0.12  # the second sweep follows soon: rates need two looks, GPM samples 100 ms apart
+MOST_STUCK = 8  # threads that may be inside calls on GPUs that hang, and try such GPUs again
 WAIT_S = 1.0  # the driver as a whole, and a GPU that starts, may take so long before it is said
 
 
@@ -38,9 +39,9 @@ class Gpus:
 class Worker:
     """One thread's life in the lane."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, holds: int | None = None) -> None:
         self.gate = gate
-        self.holds: int | None = None  # the GPU in which it is stuck, after it was replaced
+        self.holds = holds  # the GPU that it alone asks: in which it is stuck since it was replaced, or which it tries
 
     def stuck(self, now_s: float) -> Call | None:
         """The call it has been inside for too long."""
@@ -64,7 +65,7 @@ class GpuLane:
         self._enabled = enabled
         self._clock = clock
         self._reader = Reader(clock=clock, sys_root=sys_root, proc_root=proc_root, gpm_mode=gpm)
-        self._workers: list[Worker] = []  # at most one that is stuck and one that works, which is the last
+        self._workers: list[Worker] = []  # the last one sweeps, each other one holds a GPU
         self._watching = Lock()
         self._stopped, self._released, self._swept = Event(), Event(), Event()
         self._started_s = clock()
@@ -159,17 +160,32 @@ class GpuLane:
         )
 
     def _watch(self, now_s: float) -> None:
-        if len(self._workers) == 1 and len(self._reader.fleet.rows) > 1:
-            worker = self._workers[0]
-            call = worker.stuck(now_s)
-            if call is not None and call.gpu is not None and worker.gate.supersede(call):
-                worker.holds = call.gpu
-                self._hire()
+        worker = self._workers[-1] if self._workers else None
+        call = worker.stuck(now_s) if worker and worker.holds is None else None
+        if worker is None or call is None or call.gpu is None:
+            return
+        held = self._held(worker)
+        others = self._reader.fleet.rows.keys() - held - {call.gpu}
+        if others and len(held) < MOST_STUCK and worker.gate.supersede(call):
+            worker.holds = call.gpu
+            self._hire()
 
     def _hire(self) -> None:
         worker = Worker(Gate(self._reader.costs, self._clock))
         self._workers = [*self._workers, worker]
         Thread(target=self._run, args=(worker,), name="gpus", daemon=True).start()
+
+    def _try(self, index: int) -> None:
+        """Ask a GPU that hung once more, in a thread that nobody waits for: it may hang again."""
+        worker = Worker(Gate(self._reader.costs, self._clock), index)
+        self._workers = [worker, *self._workers]
+        Thread(target=self._knock, args=(worker, index), name="gpus", daemon=True).start()
+
+    def _knock(self, worker: Worker, index: int) -> None:
+        try:
+            self._guarded(lambda: self._reader.knock(worker.gate, index))
+        finally:
+            self._leave(worker)
 
     def _run(self, worker: Worker) -> None:
         try:
@@ -183,8 +199,11 @@ class GpuLane:
         finally:
             if self._stopped.is_set():
                 self._reader.stop()
-            with self._watching:
-                self._workers = [other for other in self._workers if other is not worker]
+            self._leave(worker)
+
+    def _leave(self, worker: Worker) -> None:
+        with self._watching:
+            self._workers = [other for other in self._workers if other is not worker]
 
     def _rest(self, worker: Worker, began_s: float, *, first: bool) -> None:
         def left_s() -> float:
@@ -198,11 +217,22 @@ class GpuLane:
         pause(self._stopped, left_s)
 
     def _held(self, worker: Worker) -> frozenset[int]:
-        """The GPUs in which other threads are stuck."""
+        """The GPUs in which other threads are stuck, or which they try."""
         return frozenset(other.holds for other in self._workers if other is not worker and other.holds is not None)
 
-    def _sweep(self, worker: Worker) -> None:
+    def _avoided(self, worker: Worker) -> frozenset[int]:
+        """The GPUs that a sweep leaves to others: those that hung are tried first, as far as there are threads."""
         held = self._held(worker)
+        if self._released.is_set() or not self._reader.connection.is_open:
+            return held
+        rested = [index for index in self._reader.rested() if index not in held]
+        with self._watching:
+            for index in rested[: max(0, MOST_STUCK - len(held))]:
+                self._try(index)
+        return held.union(rested)
+
+    def _sweep(self, worker: Worker) -> None:
+        held = self._avoided(worker)
         if self._released.is_set():
             done = held or self._guarded(lambda: self._reader.release(worker.gate))
         else:
@@ -258,7 +288,8 @@ def _aged(
     """A card's last values as of now: fresh ones as they are, others with their age and condition."""
     # a MIG instance is lost, hung or asleep with its GPU
     told = card.parent if card.parent and card.parent.condition != "ok" else card
-    condition, since_s = unwell or (told.condition, told.since_s)
+    known: tuple[Condition, float] = told.condition, told.since_s
+    condition, since_s = known if unwell is None or told.condition == "hung" else unwell  # it hangs once more
     age_s = now_s - card.read_s
     gpu = card.gpu
     if condition == "ok" and gpu is None:

@@ -10,7 +10,8 @@ from gputop.collect.nvml.pci import Slot
 from gputop.model import Condition, Gpu, GpuShare, Missing
 
 AGAIN_S = 60.0  # what a GPU does not support is asked for again so rarely
-REST_S = 60.0  # after a call on it hung and came back
+REST_S = 60.0  # after a call on it hung and came back; twice as long each time that it hangs again
+LONGEST_REST_S = 300.0  # but no longer; and a GPU that worked for so long begins with the shortest again
 
 Release = tuple[int, int]  # branch and number of a driver: (580, 82)
 
@@ -63,7 +64,8 @@ class Card:
         self.lists_changed = False  # the driver's lists of processes are newer than the shares
         self.read_s = self.since_s = gate.clock()  # of the last good read; of the condition
         self.condition: Condition = "ok"
-        self.rest_until_s = 0.0  # after a call that hung
+        self.rest_until_s = 0.0  # after a call that hung; 0: it does not rest
+        self.hangs = 0  # how often it hung lately
         self.refused_s = float("-inf")  # when it refused last because it must be reset
         self._silent: dict[tuple[Any, ...], tuple[float, No, int]] = {}  # until when, why
 
@@ -82,9 +84,14 @@ class Card:
             child.lose(since_s)
 
     def hang(self, since_s: float) -> None:
-        """A call on it hung and came back: leave it alone for a while."""
+        """A call on it hung and came back: leave it alone for a while, and the whole GPU if this is an instance."""
+        if self.parent is not None:
+            self.parent.hang(since_s)
+            return
+        worked_s = since_s - self.since_s if self.condition == "ok" else 0.0
+        self.hangs = 1 if worked_s > LONGEST_REST_S else self.hangs + 1
         self.turn("hung", since_s)
-        self.rest_until_s = self.gate.clock() + REST_S
+        self.rest_until_s = self.gate.clock() + min(REST_S * 2 ** min(self.hangs - 1, 8), LONGEST_REST_S)
 
     def renew(self, handle: Any, tick: int) -> None:
         """A fresh handle: what depended on the old one is void, and everything is read on this tick."""
@@ -158,3 +165,8 @@ class Card:
         except Unanswered as refused:
             self.heed(key, refused)
             raise
+
+
+def rests(card: Card) -> bool:
+    """Whether a GPU is left alone after a call on it that hung, with its instances."""
+    return card.gate.clock() < (card.parent or card).rest_until_s

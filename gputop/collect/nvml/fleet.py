@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from gputop.collect.nvml import pci
-from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.card import Card, rests
 from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, DriverGone, Gate, Late, Lost, Unanswered
 from gputop.collect.nvml.pci import Slot
 
@@ -67,8 +67,24 @@ class Fleet:
         """Ask who the unknown indexes are; a GPU that does not say keeps its row and stays unknown."""
         for index in sorted(self.unknown - set(avoid)):
             row = self.rows[index]
-            if gate.clock() >= row.rest_until_s and not self._asleep(row, index, gate):
+            if rests(row):
+                continue
+            try:
+                asleep = self._asleep(index, gate)
+            except Late as late:
+                self.started(index)
+                row.hang(late.since_s)
+                if gate.superseded:
+                    raise
+                continue
+            if asleep:
+                self._rest(row, index, gate)
+            else:
                 self._identify(index, gate, tick)
+
+    def knock(self, index: int, gate: Gate) -> None:
+        """Let the driver initialise the GPU of this index, which hung; Late and others pass."""
+        gate.call(FIRST, index, gpu=index, allowed_s=START_S)
 
     def sleepers(self, gate: Gate) -> bool:
         """Rows of the GPUs in /sys if every one is suspended: opening the driver would wake them."""
@@ -78,17 +94,21 @@ class Fleet:
         if len(self.rows) != len(slots):
             self.renumber(range(len(slots)), gate)
         for index, row in self.rows.items():
-            self._asleep(row, index, gate)
+            self._rest(row, index, gate)
         return True
 
-    def _asleep(self, row: Card, index: int, gate: Gate) -> bool:
+    def _asleep(self, index: int, gate: Gate) -> bool:
         """Whether the GPU of this index is suspended, found by its place on the bus, without the driver."""
-        if len(self._slots) != len(self.rows) or not self._slots[index].asleep:
+        if len(self._slots) != len(self.rows):
             return False
+        slot = self._slots[index]
+        return gate.file("runtime_status", lambda: slot.asleep, index)
+
+    def _rest(self, row: Card, index: int, gate: Gate) -> None:
+        """The GPU of this index is suspended."""
         row.slot = self._slots[index]
         row.bus_id, row.name = row.slot.bus_id, f"NVIDIA {row.slot.device}"
         row.turn("asleep", gate.clock())
-        return True
 
     def _identify(self, index: int, gate: Gate, tick: int) -> None:
         since_s, handle = gate.clock(), None
@@ -158,6 +178,7 @@ class Fleet:
                 continue
             uuid = _ask(card.gate, "nvmlDeviceGetUUID", handle, gpu=card.index) or f"{card.uuid}/{number}"
             child = self._known.setdefault(uuid, Card(card.index, uuid, card.gate, parent=card))
+            child.gate = card.gate
             if child not in card.children:
                 child.renew(handle, tick)
                 describe(child, self._sys_root)
@@ -180,6 +201,9 @@ def _old_count(gate: Gate) -> int:
             continue
         except Unanswered:
             return index
+        except Late:
+            if gate.superseded:
+                raise  # it is there, and identified later, when it is not asked for how many there are
     return 64
 
 

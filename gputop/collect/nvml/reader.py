@@ -20,7 +20,7 @@ from gputop.collect.nvml import (
     traffic,
     trouble,
 )
-from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.card import Card, rests
 from gputop.collect.nvml.connection import Connection
 from gputop.collect.nvml.events import Xids
 from gputop.collect.nvml.fleet import Fleet
@@ -51,7 +51,10 @@ REOPEN_S = 60.0  # between two attempts to open the driver anew while every GPU 
 
 
 class Reader:
-    """What is known of the driver and its GPUs. One thread at a time sweeps; others read what is published."""
+    """What is known of the driver and its GPUs. One thread at a time sweeps; others read what is published.
+
+    A GPU that hung and has rested is tried by a thread of its own, while the sweeps avoid it.
+    """
 
     def __init__(self, *, clock: Callable[[], float], sys_root: str, proc_root: str, gpm_mode: str) -> None:
         self.costs = Costs()
@@ -105,16 +108,41 @@ class Reader:
 
     def _awake(self, gate: Gate, avoid: frozenset[int]) -> list[Card]:
         """The GPUs that are read outside their own turn; one that hangs or sleeps is found in its turn."""
-        now_s, found = self._clock(), []
+        found = []
         for card in self._rows(avoid):
+            card.gate = gate
             try:
-                if card.condition == "ok" and now_s >= card.rest_until_s and not self._asleep(card, gate):
+                if card.condition == "ok" and not rests(card) and not self._asleep(card, gate):
                     found.append(card)
             except Late as late:
-                card.hang(late.since_s)
-                if gate.superseded:
-                    raise
+                _late(card, gate, late)
         return found
+
+    def rested(self) -> Iterator[int]:
+        """The GPUs that hung, by index, whose rest is over, and that nobody has tried since."""
+        for index, row in sorted(self.fleet.rows.items()):
+            if row.condition == "hung" and row.rest_until_s and not rests(row):
+                yield index
+
+    def knock(self, gate: Gate, index: int) -> None:
+        """Ask a GPU that has rested all there is to ask; one that answers in time is read by the next sweep."""
+        card = self.fleet.rows.get(index)
+        if card is None:
+            return
+        card.gate = gate
+        try:
+            if index in self.fleet.unknown:
+                self.fleet.knock(index, gate)
+            elif not self._asleep(card, gate):
+                card.born = self.tick
+                for slow in (False, True):
+                    self._read(card, slow, card.born)
+        except Late as late:
+            _late(card, gate, late)
+            return
+        except (Unanswered, DriverGone):
+            pass  # an answer, too: the next sweep finds it
+        card.rest_until_s = 0.0
 
     def release(self, gate: Gate) -> bool:
         """Let go of the driver; False while another thread is still inside it."""
@@ -122,6 +150,7 @@ class Reader:
             return False
         if self.connection.is_open:
             for card in self.cards():
+                card.gate = gate  # that of a thread that was replaced lets nothing pass
                 gpm.release(card)
             self.connection.close(gate)
         return True
@@ -169,32 +198,28 @@ class Reader:
 
     def _serve(self, card: Card, gate: Gate, slow: bool) -> None:
         now_s = self._clock()
-        if now_s < card.rest_until_s or card.index in self.fleet.unknown or self.tick < card.born:
+        if rests(card) or card.index in self.fleet.unknown or self.tick < card.born:
             return
+        card.gate, card.driver = gate, self.connection.release
         try:
             if self._asleep(card, gate):
                 card.turn("asleep", now_s)
                 return
         except Late as late:
-            card.hang(late.since_s)
-            if gate.superseded:
-                raise
+            _late(card, gate, late)
             return
         if card.condition != "ok" and not slow:
             card.born = self.tick  # it is back: read everything
-        card.gate, card.driver = gate, self.connection.release
         card.gpm = self._gpm
         before, answered, unknown = dict(card.answers), gate.answered, gate.unknown
         try:
-            self._read(card, slow)
+            self._read(card, slow, self.tick)
         except Lost:
             card.lose(now_s)
             self.fleet.unknown.add(card.index)
         except Late as late:
-            card.hang(late.since_s)
             self.fleet.started(card.index)
-            if gate.superseded:
-                raise
+            _late(card, gate, late)
         else:
             if gate.unknown > unknown and gate.answered == answered:
                 card.answers = before  # nobody is there: what was known stays, and ages
@@ -209,13 +234,13 @@ class Reader:
         slot = card.slot
         return slot is not None and card.may_sleep and gate.file("runtime_status", lambda: slot.asleep, card.index)
 
-    def _read(self, card: Card, slow: bool) -> None:
-        for one in due(card, self.tick, slow):
+    def _read(self, card: Card, slow: bool, tick: int) -> None:
+        for one in due(card, tick, slow):
             if names := ask(one, card):
                 settle(card, names, FILLED)
                 card.lists_changed |= not processes.LISTS.isdisjoint(names)
-        if slow and card.parent is None and (self.tick == card.born or (self.tick + card.index) % CHILDREN_EVERY == 0):
-            self.fleet.adopt(card, self.tick + 1)
+        if slow and card.parent is None and (tick == card.born or (tick + card.index) % CHILDREN_EVERY == 0):
+            self.fleet.adopt(card, tick + 1)
 
     def _publish(self, card: Card) -> None:
         values = {name: value for name, value in card.values.items() if name not in processes.LISTS}
@@ -254,6 +279,8 @@ class Reader:
         self.tick += 1
 
     def _learn(self, cards: list[Card], gate: Gate) -> None:
+        for card in cards:
+            card.gate = gate
         try:
             self._topology.learn(cards)
         except (Lost, DriverGone):
@@ -261,6 +288,14 @@ class Reader:
         except Late:
             if gate.superseded:
                 raise
+
+
+def _late(card: Card, gate: Gate, late: Late) -> None:
+    """A call on it hung; the thread that was replaced meanwhile ends with it, and leaves a GPU that another reads."""
+    if card.gate is gate:
+        card.hang(late.since_s)
+    if gate.superseded:
+        raise late
 
 
 _OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, GPM shows what its units do"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf, sqrt
 from statistics import fmean, pstdev
 
-from gputop.collect.nvml.card import Card, Count
+from gputop.collect.nvml.card import Card, Count, rests
 from gputop.collect.nvml.fields import ask
 from gputop.collect.nvml.gate import DriverGone, Gate, Late, Lost, No, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
@@ -159,7 +159,7 @@ class Traffic:
 def _wanted(card: Card) -> bool:
     """Whether this GPU is to be asked: it answers, and GPM does not say it."""
     ready = card.parent is None and card.condition == "ok" and card.gpu is not None and card.handle is not None
-    return ready and card.told_by.get(TX) != "gpm" and card.gate.clock() >= card.rest_until_s
+    return ready and card.told_by.get(TX) != "gpm" and not rests(card)
 
 
 def _counters(card: Card, gate: Gate) -> dict[str, Count | No]:
