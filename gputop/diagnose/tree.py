@@ -117,6 +117,8 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
 def compiles(processes: Sequence[Process]) -> bool:
     """Whether torch.compile or a JIT works for it."""
     for one in processes:
+        if one.role is _LOADER:
+            continue
         if one.cpu_percent is None:
             if one.name.startswith(_BRIEF):
                 return True
