@@ -51,7 +51,9 @@ _UNITS = {
     60: 0,
     61: 0,
 }  # GPM of a good bf16 job, at work
-_FAMILY = re.compile(r"gpm\.\d+|field\.\d+(\.\d+)?|topology\.\d+|p2p\.\d+|mig\.[\d*]+\.gpm\.\d+")
+_FAMILY = re.compile(
+    r"gpm\.\d+|field\.\d+(\.\d+)?|field_us\.\d+|samples\.\d+|topology\.\d+|p2p\.\d+|mig\.[\d*]+\.gpm\.\d+"
+)
 
 
 class Process(NamedTuple):

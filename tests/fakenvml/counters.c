@@ -67,28 +67,29 @@ void advance_counters(void)
 }
 
 /* A key's value now, whether a counter or not. */
-bool counter(Dev dev, const char *name, double *out)
+int counter(Dev dev, const char *name, double *out)
 {
     const char *family = strncmp(name, "nvlink.", 7) ? NULL : strchr(name + 7, '.');
     char every[48];
     if (family)
         snprintf(every, sizeof every, "nvlink.*%s", family);
-    if (!number(family ? find(dev, name, every) : key(dev, name), out))
-        return false;
+    Found found = family ? find(dev, name, every) : key(dev, name);
+    if (!number(found, out))
+        return refusal(found);
     int at = dev.mig == NONE ? place(name) : -1;
     if (at >= 0)
         *out += grow(dev, at);
-    return true;
+    return OK;
 }
 
 EXPORT nvmlDeviceGetTotalEnergyConsumption(void *handle, u64 *out)
 {
     DEVICE_CALL(handle);
     double mj;
-    if (!counter(dev, "energy_mj", &mj))
-        return NOT_SUPPORTED;
-    *out = to_u64(mj);
-    return OK;
+    int rc = counter(dev, "energy_mj", &mj);
+    if (rc == OK)
+        *out = to_u64(mj);
+    return rc;
 }
 
 EXPORT nvmlDeviceGetViolationStatus(void *handle, unsigned policy, Violation *out)
@@ -101,8 +102,8 @@ EXPORT nvmlDeviceGetViolationStatus(void *handle, unsigned policy, Violation *ou
     double ns;
     if (policy >= sizeof POLICIES / sizeof *POLICIES || POLICIES[policy] == NULL)
         return INVALID_ARGUMENT;
-    if (!counter(dev, POLICIES[policy], &ns))
-        return NOT_SUPPORTED;
-    *out = (Violation){now_us(), to_u64(ns)};
-    return OK;
+    int rc = counter(dev, POLICIES[policy], &ns);
+    if (rc == OK)
+        *out = (Violation){now_us(), to_u64(ns)};
+    return rc;
 }

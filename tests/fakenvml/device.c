@@ -221,14 +221,13 @@ EXPORT nvmlDeviceGetFanSpeedRPM(void *handle, FanSpeedV1 *out)
 EXPORT nvmlDeviceGetPcieThroughput(void *handle, unsigned which, unsigned *out)
 {
     DEVICE_CALL(handle);
-    double rate, wait = global("pcie_throughput_us") / 1e6;
+    double rate;
     if (which > 1)
         return INVALID_ARGUMENT;
-    if (!number(key(dev, which ? "pcie_rx_bytes_per_s" : "pcie_tx_bytes_per_s"), &rate))
-        return NOT_SUPPORTED;
-    pthread_mutex_unlock(&lock);
-    nap(wait);
-    pthread_mutex_lock(&lock);
+    Found found = key(dev, which ? "pcie_rx_bytes_per_s" : "pcie_tx_bytes_per_s");
+    if (!number(found, &rate))
+        return refusal(found);
+    spend(global("pcie_throughput_us") / 1e6);
     *out = to_uint(rate / 1000);
     return OK;
 }

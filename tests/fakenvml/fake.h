@@ -77,6 +77,7 @@ Found find(Dev dev, const char *name, const char *family);
 Found key(Dev dev, const char *name);
 double global(const char *name);
 bool number(Found found, double *out);
+int refusal(Found found);
 bool mean(Found found, double from, double to, double *out);
 int text(Dev dev, Found found, char *out, size_t size);
 unsigned to_uint(double v);
@@ -84,11 +85,14 @@ u64 to_u64(double v);
 int put_uint(Dev dev, const char *name, unsigned *out);
 int put_u64(Dev dev, const char *name, u64 *out);
 int put_text(Dev dev, const char *name, char *out, unsigned size);
+bool listed_in(Dev dev, const char *name, unsigned wanted);
+void driver_release(int *branch, int *release);
 
 /* gate.c, counts.c, rules.c */
 typedef struct Slot Slot;
 int enter(const char *function, Slot **slot, Dev dev, bool needs_init);
 void leave(bool *entered);
+void spend(double seconds);
 void count(Slot **slot, const char *function, int gpu, int by);
 Rule *match(const char *kind, const char *function, int gpu, bool hit);
 void keep_hits(State *old, State *fresh);
@@ -106,7 +110,7 @@ size_t tenants(Dev dev, double from, double to, Process *out);
 /* samples.c, counters.c */
 void advance_samples(void);
 void advance_counters(void);
-bool counter(Dev dev, const char *name, double *out);
+int counter(Dev dev, const char *name, double *out);
 
 #define EXPORT __attribute__((visibility("default"))) int
 

@@ -113,7 +113,7 @@ static bool overridden(Dev dev, FieldValue *field)
     Found found = find(dev, exact, plain);
     if (found.builtin)
         return false;
-    field->rc = NOT_SUPPORTED;
+    field->rc = refusal(found);
     if (number(found, &v))
         field->rc = put(field, strchr(found.text, '.') ? T_DOUBLE : v < 0 ? T_SLL : T_ULL, v);
     return true;
@@ -133,8 +133,9 @@ static int link_value(Dev dev, unsigned link, const char *name, double *out)
     *out = 0;
     for (unsigned i = link == UINT32_MAX ? 0 : link; i < (link == UINT32_MAX ? links : link + 1); i++) {
         snprintf(full, sizeof full, "nvlink.%u.%s", i, name);
-        if (!counter(dev, full, &one))
-            return NOT_SUPPORTED;
+        int rc = counter(dev, full, &one);
+        if (rc != OK)
+            return rc;
         *out += one;
     }
     return OK;
@@ -147,19 +148,25 @@ static int scoped_power(Dev dev, unsigned scope, const char *name, double *out)
     if (scope >= sizeof SCOPES / sizeof *SCOPES)
         return INVALID_ARGUMENT;
     snprintf(full, sizeof full, "%s%s_mw", name, SCOPES[scope]);
-    return counter(dev, full, out) ? OK : NOT_SUPPORTED;
+    return counter(dev, full, out);
 }
 
 /* Under which numbers this driver counts time slowed: NONE before 575, with 580.82 they changed places. */
 static unsigned slowed(void)
 {
-    char version[96] = "";
-    int branch = 0, release = 0;
-    text((Dev){NONE, NONE}, key((Dev){NONE, NONE}, "driver_version"), version, sizeof version);
-    sscanf(version, "%d.%d", &branch, &release);
+    int branch, release;
+    driver_release(&branch, &release);
     if (branch < 575)
         return PLAIN;
     return branch > 580 || (branch == 580 && release >= 82) ? SLOWED_580_82 : SLOWED_575;
+}
+
+/* Its type; 297 is a double from driver 610 on. */
+static unsigned type_of(const FieldValue *field, size_t i)
+{
+    int branch, release;
+    driver_release(&branch, &release);
+    return field->id == 297 && branch >= 610 ? T_DOUBLE : FIELDS[i].type;
 }
 
 /* A number of power smoothing, which grows like none of ours. */
@@ -175,7 +182,7 @@ static int answer(Dev dev, FieldValue *field, size_t i)
     if ((FIELDS[i].kind == SLOWED_575 || FIELDS[i].kind == SLOWED_580_82) && FIELDS[i].kind != slowed())
         v = smoothing(field);
     else if (FIELDS[i].kind == PLAIN || FIELDS[i].kind >= PCIE)
-        rc = counter(dev, FIELDS[i].name, &v) ? OK : NOT_SUPPORTED;
+        rc = counter(dev, FIELDS[i].name, &v);
     else if (FIELDS[i].kind == POWER)
         rc = scoped_power(dev, field->scope, FIELDS[i].name, &v);
     else if (FIELDS[i].kind == LINK_5 && key(dev, "nvlink_rcv_xmit_bytes").text == NULL)
@@ -185,13 +192,23 @@ static int answer(Dev dev, FieldValue *field, size_t i)
     unsigned brief = 0;
     if (rc == OK && FIELDS[i].kind == PCIE && put_uint(dev, "pcie_bytes_short", &brief) == OK && brief)
         return put(field, brief == 1 ? T_UINT : T_ULL, fmod(floor(v), 4294967296.0));
-    return rc ? rc : put(field, FIELDS[i].type, FIELDS[i].kind == LINK_KIB ? v / 1024 : v);
+    return rc ? rc : put(field, type_of(field, i), FIELDS[i].kind == LINK_KIB ? v / 1024 : v);
 }
 
 EXPORT nvmlDeviceGetFieldValues(void *handle, int n, FieldValue *fields)
 {
     DEVICE_CALL(handle);
+    double slowest_us = 0, us;
+    char cost[32];
     for (FieldValue *field = fields; field < fields + n; field++) {
+        snprintf(cost, sizeof cost, "field_us.%u", field->id);
+        if (number(find(dev, cost, NULL), &us) && us > slowest_us)
+            slowest_us = us;
+    }
+    spend(slowest_us / 1e6); /* a batch takes about as long as its slowest member */
+    for (FieldValue *field = fields; field < fields + n; field++) {
+        if (listed_in(dev, "fields_untouched", field->id))
+            continue;
         field->time_us = (int64_t)now_us();
         field->latency_us = 0;
         if (overridden(dev, field))
@@ -200,6 +217,8 @@ EXPORT nvmlDeviceGetFieldValues(void *handle, int n, FieldValue *fields)
         for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++)
             if (FIELDS[i].id == field->id)
                 field->rc = answer(dev, field, i);
+        if (listed_in(dev, "fields_untyped", field->id))
+            field->type = T_DOUBLE; /* zero: the value is still a whole number */
     }
     return OK;
 }

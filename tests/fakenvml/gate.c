@@ -93,6 +93,34 @@ static void hang(const char *function, int gpu, double seconds)
     pthread_mutex_unlock(&lock);
 }
 
+/* The lock that a real driver holds during a call, whatever GPU it is about: who comes meanwhile waits. */
+static pthread_mutex_t driver = PTHREAD_MUTEX_INITIALIZER;
+static __thread bool holds_driver;
+
+static void hold_driver(void)
+{
+    pthread_mutex_lock(&driver);
+    holds_driver = true;
+}
+
+static void let_go_of_driver(void)
+{
+    if (holds_driver)
+        pthread_mutex_unlock(&driver);
+    holds_driver = false;
+}
+
+/* Takes so long inside a call; the state may change meanwhile. */
+void spend(double seconds)
+{
+    if (seconds <= 0)
+        return;
+    pthread_mutex_unlock(&lock);
+    nap(seconds);
+    pthread_mutex_lock(&lock);
+    refresh();
+}
+
 /* Returns OK with the lock held, or the error the call must return, without. */
 int enter(const char *function, Slot **slot, Dev dev, bool needs_init)
 {
@@ -100,22 +128,30 @@ int enter(const char *function, Slot **slot, Dev dev, bool needs_init)
     refresh();
     count(slot, function, dev.gpu, 1);
     Fate it = fate(function, dev.gpu);
+    bool one_lock = global("one_lock") != 0 && strcmp(function, "nvmlEventSetWait_v2") != 0;
     pthread_mutex_unlock(&lock);
+    if (one_lock)
+        hold_driver();
     if (it.crash)
         raise(SIGSEGV);
     if (it.delay_s > 0)
         nap(it.delay_s);
     if (it.burn_s > 0)
         burn(it.burn_s);
-    if (it.hang_s > 0)
+    if (it.hang_s > 0) {
+        let_go_of_driver(); /* or nobody could tell which GPU it is that does not answer */
         hang(function, dev.gpu, it.hang_s);
-    if (it.rc != OK)
+    }
+    if (it.rc != OK) {
+        let_go_of_driver();
         return it.rc;
+    }
     pthread_mutex_lock(&lock);
     if (it.delay_s > 0 || it.hang_s > 0)
         refresh();
     if (needs_init && users == 0) {
         pthread_mutex_unlock(&lock);
+        let_go_of_driver();
         return UNINITIALIZED;
     }
     return OK;
@@ -123,6 +159,8 @@ int enter(const char *function, Slot **slot, Dev dev, bool needs_init)
 
 void leave(bool *entered)
 {
-    if (*entered)
+    if (*entered) {
         pthread_mutex_unlock(&lock);
+        let_go_of_driver();
+    }
 }

@@ -83,10 +83,14 @@ static void answer(GpmMetric *metric, const GpmSample *first, const GpmSample *s
     Found found = find(dev, own, dev.mig == NONE ? NULL : family);
     metric->short_name = metric->long_name = metric->unit = "";
     metric->value = 0;
-    if (found.text && strncmp(found.text, "error ", 6) == 0)
-        metric->rc = atoi(found.text + 6);
-    else
-        metric->rc = mean(found, first->at, second->at, &metric->value) ? OK : NOT_SUPPORTED;
+    metric->rc = mean(found, first->at, second->at, &metric->value) ? OK : refusal(found);
+}
+
+/* Whether this driver has never heard of a metric. */
+static bool unknown(Dev dev, unsigned id)
+{
+    unsigned below;
+    return put_uint((Dev){dev.gpu, NONE}, "gpm_known_below", &below) == OK && id >= below;
 }
 
 EXPORT nvmlGpmMetricsGet(GpmRequest *request)
@@ -98,7 +102,18 @@ EXPORT nvmlGpmMetricsGet(GpmRequest *request)
     if (first == NULL || second == NULL || first->at <= 0 || second->at <= first->at ||
         memcmp(&first->dev, &second->dev, sizeof first->dev) != 0)
         return INVALID_ARGUMENT;
-    for (unsigned i = 0; i < request->count; i++)
-        answer(&request->metrics[i], first, second);
+    Dev whole = {second->dev.gpu, NONE};
+    unsigned code = OK;
+    put_uint(whole, "gpm_refuses_all", &code);
+    for (unsigned i = 0; code != OK && i < request->count; i++)
+        if (unknown(whole, request->metrics[i].id))
+            return (int)code;
+    for (unsigned i = 0; i < request->count; i++) {
+        GpmMetric *metric = &request->metrics[i];
+        if (unknown(whole, metric->id))
+            metric->rc = INVALID_ARGUMENT;
+        else if (!listed_in(whole, "gpm_untouched", metric->id))
+            answer(metric, first, second);
+    }
     return OK;
 }

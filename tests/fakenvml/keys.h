@@ -15,6 +15,7 @@
  *   effort LOW HIGH PATH                 the same; work with less effort moves it less: power, GPM
  *   held BASE PATH                       BASE and the bytes that programs hold, as they say there
  *   unsupported                          the call, or the field, answers NOT_SUPPORTED
+ *   error CODE                           the same with another code: 4 is NO_PERMISSION
  *   TEXT                                 for names; \xHH, \n and \\ are escapes; may be empty
  *   Utilisation, clocks' samples and GPM answer the mean over their window, as the driver does. What is not utilisation
  *   and is moved by work or effort is, when it is asked for at once, the mean over the last second.
@@ -27,8 +28,14 @@
  *   gpu.N.xid CODE SEQUENCE              each SEQUENCE higher than the last one delivered is one event
  *
  * Families (any number in place of I, J, L, M)
- *   gpu.N.gpm.I VALUE                    GPM metric I; "nan" is NaN; "error CODE" is that metric's return code
+ *   gpu.N.gpm.I VALUE                    GPM metric I; "nan" is NaN
  *   gpu.N.field.I[.SCOPE] VALUE          field value I, over whatever the tables say; a "." makes it a double
+ *   gpu.N.field_us.I MICROS              what a call takes that asks for field value I; of several the dearest counts
+ *   gpu.N.samples.I HOW                  the buffer of sampling type I, instead of sample_hz and sample_depth:
+ *                                          HZ DEPTH          so many a second, of which so many are kept
+ *                                          HZ DEPTH busy     the same, and none is stored while the GPU idles
+ *                                          HZ DEPTH changes  one is stored only when the value has changed
+ *                                          empty             its size can be asked for, what is in it can not
  *   gpu.N.nvlink.L.KEY                   one link; nvlink.* below for all
  *   gpu.N.mig.M.KEY                      one MIG child; mig.* below for all; children have only these keys
  *   gpu.N.topology.J LEVEL               common ancestor with GPU J; default 40 (node) in the same four, else 50
@@ -68,6 +75,8 @@ static const Key GLOBAL_KEYS[] = {
     {"sample_depth", "100", 0},              /* samples a buffer keeps; at most 120 */
     {"process_samples", "0", 0},             /* room that nvmlDeviceGetProcessUtilization wants, whatever it has */
     {"pcie_throughput_us", "20000", 0},      /* what nvmlDeviceGetPcieThroughput takes */
+    {"one_lock", "0", 0},                    /* 1: one call at a time, of whatever GPU, as in a driver; who hangs lets
+                                                the others pass */
 };
 
 static const Key GPU_KEYS[] = {
@@ -244,7 +253,10 @@ static const Key GPU_KEYS[] = {
     {"retired_double", "unsupported", 0},
     {"retired_pending", "unsupported", 0},
     {"recovery_action", "0", 0},             /* 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset */
-    {"mma_stall_percent", "unsupported", 0},
+    {"mma_stall_percent", "unsupported", 0}, /* a double from driver 610 on */
+    /* field values as some drivers answer them; lists of ids */
+    {"fields_untyped", "", 0},               /* their type is left at 0, though they are whole numbers */
+    {"fields_untouched", "", 0},             /* the driver leaves the whole entry as it is */
     /* place in the machine */
     {"numa_node", "unsupported", 0},         /* only where a GPU is a NUMA node itself */
     {"cpus", "0-47,96-143|48-95,144-191", 0},
@@ -257,6 +269,9 @@ static const Key GPU_KEYS[] = {
     {"event_types", "0x1f", 0},              /* bit mask of nvmlEventType*; "unsupported": no event API */
     /* GPM; 1-13 in %, 20 21 60 61 in MiB/s */
     {"gpm_supported", "1", 0},
+    {"gpm_known_below", "unsupported", 0},   /* ids from here on are unknown to the driver: INVALID_ARGUMENT each */
+    {"gpm_refuses_all", "0", 0},             /* or this code for the whole request that has one of them */
+    {"gpm_untouched", "", 0},                /* a list of ids whose entries the driver leaves as they are */
     {"gpm.1", "94.5", 0},
     {"gpm.2", "83.25", 1},
     {"gpm.3", "41.5", 0},

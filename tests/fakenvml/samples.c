@@ -1,5 +1,7 @@
 /* The driver's ring of time-stamped samples, and utilisation as the mean of its last window. */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "fake.h"
 
@@ -10,7 +12,7 @@ static const char *const NAMES[] = {
     "power_average_module_mw", "jpeg_util", "ofa_util",
 };
 
-enum { KINDS = sizeof NAMES / sizeof *NAMES };
+enum { UTIL = 1, KINDS = sizeof NAMES / sizeof *NAMES };
 
 typedef struct {
     double until; /* the time of the newest sample; 0: nobody has asked yet */
@@ -20,24 +22,50 @@ typedef struct {
 
 static Ring rings[MAX_GPUS][KINDS];
 
-static unsigned depth(void)
+/* How a buffer is kept; depth 0: its size can be asked for, what is in it can not. */
+typedef struct {
+    double hz;
+    unsigned depth;
+    bool when_busy, when_changed;
+} Keeping;
+
+static Keeping keeping(Dev dev, int kind)
 {
-    double d = global("sample_depth");
-    return d < 1 ? 1 : d > DEPTH ? DEPTH : (unsigned)d;
+    char name[32], when[16] = "";
+    double hz = global("sample_hz"), depth = global("sample_depth");
+    snprintf(name, sizeof name, "samples.%d", kind);
+    const char *how = find(dev, name, NULL).text;
+    if (how && strcmp(how, "empty") == 0)
+        return (Keeping){.hz = hz};
+    if (how)
+        sscanf(how, "%lf %lf %15s", &hz, &depth, when);
+    return (Keeping){hz, depth < 1 ? 1 : depth > DEPTH ? DEPTH : (unsigned)depth, strcmp(when, "busy") == 0,
+                     strcmp(when, "changes") == 0};
+}
+
+static bool stored(const Keeping *how, const Ring *ring, Dev dev, double from, double to, double v)
+{
+    double busy;
+    if (how->when_changed && ring->written && ring->samples[(ring->written - 1) % DEPTH].value.ull == to_uint(v))
+        return false;
+    return !how->when_busy || !mean(key(dev, "util"), from, to, &busy) || busy > 0;
 }
 
 /* Adds the samples that fell due since the last look; the first look finds a full ring. */
 static void advance(Ring *ring, int gpu, int kind, double now)
 {
-    double hz = global("sample_hz"), v;
-    Found value = key((Dev){gpu, NONE}, NAMES[kind]);
-    if (hz <= 0)
+    Dev dev = {gpu, NONE};
+    Keeping how = keeping(dev, kind);
+    double hz = how.hz, v;
+    Found value = key(dev, NAMES[kind]);
+    if (hz <= 0 || how.depth == 0)
         return;
     double last = floor(now * hz), first = floor(ring->until * hz + 0.5) + 1;
-    if (first < last - depth() + 1)
-        first = last - depth() + 1;
+    if (first < last - how.depth + 1)
+        first = last - how.depth + 1;
     for (double tick = first; tick <= last && mean(value, (tick - 1) / hz, tick / hz, &v); tick++)
-        ring->samples[ring->written++ % DEPTH] = (Sample){(u64)(tick / hz * 1e6), {.ull = to_uint(v)}};
+        if (stored(&how, ring, dev, (tick - 1) / hz, tick / hz, v))
+            ring->samples[ring->written++ % DEPTH] = (Sample){(u64)(tick / hz * 1e6), {.ull = to_uint(v)}};
     ring->until = last / hz;
 }
 
@@ -61,17 +89,22 @@ EXPORT nvmlDeviceGetSamples(void *handle, unsigned kind, u64 after_us, unsigned 
     DEVICE_CALL(handle);
     if (kind >= KINDS)
         return INVALID_ARGUMENT;
-    if (!of_parent(dev) || key(dev, NAMES[kind]).text == NULL)
-        return NOT_SUPPORTED;
+    double v;
+    Found value = key(dev, NAMES[kind]);
+    if (!of_parent(dev) || !number(value, &v))
+        return of_parent(dev) ? refusal(value) : NOT_SUPPORTED;
     *type = T_UINT;
+    Keeping how = keeping(dev, (int)kind);
     unsigned room = *n, found = 0;
     if (out == NULL) {
-        *n = depth();
+        *n = how.depth ? how.depth : DEPTH;
         return OK;
     }
+    if (how.depth == 0)
+        return NOT_SUPPORTED;
     Ring *ring = &rings[dev.gpu][kind];
     advance(ring, dev.gpu, (int)kind, now_s());
-    unsigned long have = ring->written < depth() ? ring->written : depth();
+    unsigned long have = ring->written < how.depth ? ring->written : how.depth;
     for (unsigned long i = ring->written - have; i < ring->written && found < room; i++)
         if (ring->samples[i % DEPTH].time_us > after_us)
             out[found++] = ring->samples[i % DEPTH];
@@ -79,12 +112,15 @@ EXPORT nvmlDeviceGetSamples(void *handle, unsigned kind, u64 after_us, unsigned 
     return found ? OK : NOT_FOUND;
 }
 
-/* The mean over the driver's window that ends now. */
+/* The mean over the driver's window that ends now: that of one sample of utilisation. */
 static int windowed(Dev dev, const char *name, unsigned *out)
 {
-    double hz = global("sample_hz"), now = now_s(), v;
-    if (!of_parent(dev) || !mean(key(dev, name), hz > 0 ? now - 1 / hz : now, now, &v))
+    double hz = keeping(dev, UTIL).hz, now = now_s(), v;
+    if (!of_parent(dev))
         return NOT_SUPPORTED;
+    Found found = key(dev, name);
+    if (!mean(found, hz > 0 ? now - 1 / hz : now, now, &v))
+        return refusal(found);
     *out = to_uint(v);
     return OK;
 }

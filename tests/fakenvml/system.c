@@ -97,8 +97,21 @@ __attribute__((visibility("default"))) const char *nvmlErrorString(int rc)
         "Timeout", "Interrupt Request Issue", "NVML Shared Library Not Found", "Function Not Found",
         "Corrupted infoROM", "GPU is lost", "GPU requires reset", "The operating system has blocked the request",
         "Driver/library version mismatch", "In use by another client", "Insufficient Memory", "No data",
+        "The requested vgpu operation is not available on target device", "Insufficient Resources",
+        "The requested functionality is not supported on this device", "Argument version mismatch", "Deprecated",
+        "Not Ready", "GPU Not Found",
     };
     return rc >= 0 && rc < (int)(sizeof WORDS / sizeof *WORDS) ? WORDS[rc] : "Unknown Error";
+}
+
+/* What is 550 and 54 of a driver 550.54.15. */
+void driver_release(int *branch, int *release)
+{
+    Dev none = {NONE, NONE};
+    char version[96] = "";
+    *branch = *release = 0;
+    put_text(none, "driver_version", version, sizeof version);
+    sscanf(version, "%d.%d", branch, release);
 }
 
 EXPORT nvmlSystemGetDriverVersion(char *out, unsigned size)

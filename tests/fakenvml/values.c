@@ -107,7 +107,7 @@ static double high_until(const Wave *w, double t)
 bool number(Found found, double *out)
 {
     Wave w;
-    if (found.text == NULL)
+    if (found.text == NULL || strncmp(found.text, "error ", 6) == 0)
         return false;
     if (told(found.text, now_s() - 1, now_s(), out)) /* what is read at once the driver averages over a second */
         return true;
@@ -116,6 +116,13 @@ bool number(Found found, double *out)
     else
         *out = strtod(found.text, NULL) + found.step;
     return true;
+}
+
+/* What a call answers whose value is none: the code that the state gives it, or that it is not supported. */
+int refusal(Found found)
+{
+    int code;
+    return found.text && sscanf(found.text, "error %d", &code) == 1 ? code : NOT_SUPPORTED;
 }
 
 /* The mean of a value between two times, in seconds of the wall clock. */
@@ -148,8 +155,9 @@ u64 to_u64(double v)
 int put_uint(Dev dev, const char *name, unsigned *out)
 {
     double v;
-    if (!number(key(dev, name), &v))
-        return NOT_SUPPORTED;
+    Found found = key(dev, name);
+    if (!number(found, &v))
+        return refusal(found);
     *out = to_uint(v);
     return OK;
 }
@@ -157,8 +165,9 @@ int put_uint(Dev dev, const char *name, unsigned *out)
 int put_u64(Dev dev, const char *name, u64 *out)
 {
     double v;
-    if (!number(key(dev, name), &v))
-        return NOT_SUPPORTED;
+    Found found = key(dev, name);
+    if (!number(found, &v))
+        return refusal(found);
     *out = to_u64(v);
     return OK;
 }
@@ -200,8 +209,8 @@ static size_t unescape(const char *from, char *out, size_t size)
 int text(Dev dev, Found found, char *out, size_t size)
 {
     char whole[32768];
-    if (found.text == NULL)
-        return NOT_SUPPORTED;
+    if (found.text == NULL || strncmp(found.text, "error ", 6) == 0)
+        return refusal(found);
     if (size == 0)
         return INSUFFICIENT_SIZE;
     size_t n = found.builtin ? fill_in(dev, found.text, whole, sizeof whole) : unescape(found.text, whole, sizeof whole);
@@ -211,6 +220,18 @@ int text(Dev dev, Found found, char *out, size_t size)
     memcpy(out, whole, n);
     out[n] = '\0';
     return OK;
+}
+
+/* Whether a number stands in a list of numbers, which is the text of a key. */
+bool listed_in(Dev dev, const char *name, unsigned wanted)
+{
+    const char *at = key(dev, name).text;
+    unsigned one;
+    int length;
+    for (; at && sscanf(at, "%u%n", &one, &length) == 1; at += length)
+        if (one == wanted)
+            return true;
+    return false;
 }
 
 int put_text(Dev dev, const char *name, char *out, unsigned size)
