@@ -295,6 +295,16 @@ def test_n22_names_that_are_none(fake: Fake, child: Child, raw: bytes, shown: st
     assert child.sweep().gpu(0)["name"] == shown
 
 
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [(0x204, ["board limit", "power cap"]), (0x400, ["reliability"]), (0x1801, ["idle", "other"]), (0, [])],
+)
+def test_what_holds_the_clocks_down_has_a_word_for_each_bit(fake: Fake, mask: int, words: list[str]) -> None:
+    fake.update({"gpus": 1, "gpu.0.event_reasons": mask})
+    with Child(fake, gpm="off") as child:
+        assert child.sweep(2).gpu(0)["throttle_reasons"] == words
+
+
 def test_old_driver_answers_by_older_calls(tmp_path: object) -> None:
     fake = Fake(tmp_path / "old", gpus=1, without=OLD_DRIVER)
     fake.add_process(gpu=0, pid=os.getpid(), vram_bytes=3 * GIB, sm=57)

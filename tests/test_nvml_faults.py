@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gputop.collect.nvml import trouble
+from gputop.collect.nvml.gate import Gate
+from gputop.collect.nvml.pace import Costs
 from tests.fakenvml import Fake
 from tests.nvml_child import Child, Seen
 
@@ -68,6 +71,64 @@ def test_n03_library_and_driver_differ(tmp_path: Path, fake: Fake, source: str) 
     assert note["text"] == "NVML: driver/library version mismatch (kernel 570.86.10, library 580.65.06)."
     assert "until a reboot" in note["help"][0]
     assert "modules are reloaded" in note["help"][1]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text", "help"),
+    [
+        (
+            "5.15.167.4-microsoft-standard-WSL2",
+            "WSL blocks access to the GPU (NVML error 17): its driver comes from Windows.",
+            "Update the NVIDIA driver on Windows",
+        ),
+        ("6.8.0-45-generic", "The operating system blocks access to the GPU (NVML error 17).", "ls -l /dev/nvidia*"),
+    ],
+)
+def test_the_operating_system_blocks_the_gpu(tmp_path: Path, fake: Fake, kernel: str, text: str, help: str) -> None:
+    release = tmp_path / "sys/kernel/osrelease"
+    release.parent.mkdir(parents=True)
+    release.write_text(f"{kernel}\n")
+    fake.fail(INIT, 17)
+    with Child(fake, proc_root=str(tmp_path)) as child:
+        note = child.sweep().notes["blocked"]
+    assert note["text"] == text
+    assert help in note["help"][0]
+
+
+def test_the_driver_supports_no_gpu_here(tmp_path: Path, fake: Fake) -> None:
+    fake.fail(INIT, 28)
+    with Child(fake, sys_root=str(tmp_path)) as child:
+        note = child.sweep().notes["no-supported-gpu"]
+        assert note["text"] == "The NVIDIA driver found no supported GPU (NVML error 28)."
+        assert "gputop demo" in note["help"][-1]
+        pci(tmp_path, 0x1B)
+        note = child.sweep(10).notes["no-supported-gpu"]
+        assert note["text"] == "The NVIDIA driver supports none of the GPUs here (NVML error 28): 10de:2330."
+        assert "dmesg | grep NVRM" in note["help"][0]
+        assert not any("modprobe" in line for line in note["help"])  # it is loaded
+        fake.release("fail", INIT)
+        seen = child.sweep(11)
+        assert (len(seen.gpus), seen.notes) == (8, {})
+
+
+def test_the_driver_fails_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trouble, "in_container", lambda _: False)
+    place = {"gate": Gate(Costs()), "sys_root": str(tmp_path), "proc_root": str(tmp_path)}
+    note = trouble.closed(999, worked=False, **place)
+    assert (note.key, note.text) == (
+        "unknown-error",
+        "The NVIDIA driver does not answer (internal driver error 999).",
+    )
+    assert "dmesg" in note.help[0]
+    assert trouble.closed(999, worked=True, **place).text.startswith("The NVIDIA driver no longer answers")
+    assert trouble.closed(20, worked=False, **place).text == "The NVIDIA driver does not answer (NVML error 20)."
+
+
+def test_a_count_that_says_there_is_no_gpu_loses_none(fake: Fake) -> None:
+    with Child(fake, gpm="off") as child:
+        child.sweep(2)
+        fake.fail("nvmlDeviceGetCount*", 28)
+        assert set(child.sweep(12).conditions.values()) == {"ok"}
 
 
 def test_a_gpu_that_refuses_until_it_is_reset_says_so(fake: Fake) -> None:

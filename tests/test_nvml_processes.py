@@ -57,6 +57,51 @@ def test_processes_come_and_go(fake: Fake, child: Child) -> None:
     assert fake.counts()["nvmlDeviceGetProcessUtilization"] - before <= 2  # nobody to ask about
 
 
+@pytest.mark.parametrize("code", [999, 17])
+def test_lists_that_are_refused_for_ever_become_unsupported(fake: Fake, child: Child, code: int) -> None:
+    fake.add_process(gpu=0, pid=101)
+    fake.fail("nvmlDeviceGetComputeRunningProcesses*", code)
+    fake.fail("nvmlDeviceGetGraphicsRunningProcesses*", code)
+    fake.fail("nvmlDeviceGetMPSComputeRunningProcesses*", code)
+    seen = child.sweep(10)
+    assert (seen.reasons(0)["processes"], seen.gpu(0)["age_s"]) == ("stale", 0)
+    seen = child.sweep(20)
+    (said,) = (one for one in seen.gpu(0)["missing"] if one["metric"] == "processes")
+    assert (said["reason"], said["unlock"]) == (
+        "unsupported",
+        f"the driver refuses this call each time (NVML error {code})",
+    )
+    assert (seen.gpu(0)["condition"], seen.notes) == ("ok", {})
+    before = fake.counts(0)
+    child.sweep(50)
+    asked = fake.counts(0) - before
+    assert asked[LIST] <= 1
+    assert not [name for name in asked if name.endswith(("Processes", "Processes_v2"))]  # no older form either
+    fake.clear("fail.*")
+    assert share(child.sweep(70), 101) == ("compute", GIB, 0.0, 0.0)
+
+
+def test_a_gpu_that_answers_nothing_is_not_taken_for_one_without_lists(fake: Fake, child: Child) -> None:
+    fake.add_process(gpu=0, pid=101)
+    child.sweep(3)
+    fake.fail("nvmlDeviceGet*", 999, gpu=0)
+    seen = child.sweep(40)
+    assert seen.gpu(0)["age_s"] > 35
+    assert "processes" not in seen.reasons(0)
+    fake.release("fail", "nvmlDeviceGet*", gpu=0)
+    seen = child.sweep(2)
+    assert (seen.gpu(0)["age_s"], set(seen.shares)) == (0, {101})
+
+
+def test_an_error_that_passes_is_asked_for_at_once(fake: Fake, child: Child) -> None:
+    fake.add_process(gpu=0, pid=101)
+    for _ in range(6):
+        fake.fail(LIST, 999, gpu=0)
+        child.sweep(8)
+        fake.release("fail", LIST, gpu=0)
+        assert set(child.sweep(2).shares) == {101}
+
+
 def test_n16_memory_that_is_not_available(fake: Fake, child: Child) -> None:
     fake.add_process(gpu=0, pid=101, vram_bytes=None)
     fake.add_process(gpu=0, pid=102, vram_bytes=1 << 62)

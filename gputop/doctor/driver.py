@@ -20,6 +20,8 @@ _CURES: dict[str, tuple[str | None, str | None]] = {
     "no-permission": (_CONTAINER, None),  # on a host by who asks
     "lost-access": ("docker restart CONTAINER", LOG),
     "unknown-error": (LOG, LOG),
+    "blocked": (_CONTAINER, LOG),
+    "no-supported-gpu": (_CONTAINER, LOG),
     "off": ("gputop doctor", "gputop doctor"),
 }
 _TOLD_ELSEWHERE = {  # by another line, with its cure

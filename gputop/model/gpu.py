@@ -10,8 +10,9 @@ from gputop.model.metric import Missing, Unit, metric
 
 Condition = Literal["ok", "starting", "hung", "lost", "asleep"]
 Throttle = Literal[
-    "idle", "settings", "power cap", "hardware", "sync boost", "heat", "hard heat", "power brake", "display"
-]
+    "idle", "settings", "power cap", "hardware", "sync boost", "heat", "hard heat", "power brake", "display",
+    "board limit", "reliability", "other",
+]  # fmt: skip
 Samples = tuple[tuple[float, float], ...]  # (seconds before taken_at, value), oldest first
 
 _P, _B, _R, _W, _C, _M, _N = (

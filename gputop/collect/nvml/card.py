@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, RESET_REQUIRED, Gate, No, Unanswered
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, PASSES, RESET_REQUIRED, Gate, No, Unanswered, for_ever
 from gputop.collect.nvml.pci import Slot
 from gputop.model import Condition, Gpu, GpuShare, Missing
 
 AGAIN_S = 60.0  # what a GPU does not support is asked for again so rarely
 REST_S = 60.0  # after a call on it hung and came back; twice as long each time that it hangs again
 LONGEST_REST_S = 300.0  # but no longer; and a GPU that worked for so long begins with the shortest again
+
+REFUSALS = 10  # in a row, with one error, of a call on a GPU that answers others: it will not pass
 
 Release = tuple[int, int]  # branch and number of a driver: (580, 82)
 
@@ -27,6 +29,14 @@ class Count(NamedTuple):
         """Seconds since another look, by the driver's stamps where they agree with our clock to a factor of two."""
         ours_s, theirs_s = self.at_s - before.at_s, (self.stamp_us - before.stamp_us) / 1e6
         return theirs_s if before.stamp_us and 0.5 * ours_s < theirs_s < 2 * ours_s else ours_s
+
+
+class _Failing(NamedTuple):
+    """A call that fails: its error, how often in a row, and how many calls on its GPU had worked by then."""
+
+    code: int
+    times: int
+    answers: int
 
 
 class Card:
@@ -67,7 +77,10 @@ class Card:
         self.rest_until_s = 0.0  # after a call that hung; 0: it does not rest
         self.hangs = 0  # how often it hung lately
         self.refused_s = float("-inf")  # when it refused last because it must be reset
+        self.heard_tick = self.unheard_tick = -1  # when a call on it worked last, and when all failed inside the driver
         self._silent: dict[tuple[Any, ...], tuple[float, No, int]] = {}  # until when, why
+        self._answers = 0  # calls that worked
+        self._failing: dict[tuple[Any, ...], _Failing] = {}  # calls that fail with an error that may pass
 
     def turn(self, condition: Condition, since_s: float) -> None:
         """Enter a condition; being in it already keeps the time it began."""
@@ -101,6 +114,7 @@ class Card:
         self.proven.clear()
         self.plans.clear()
         self._silent.clear()
+        self._failing.clear()
 
     def call(self, name: str, *args: Any, since: tuple[Any, ...] = ()) -> Any:
         """The driver's answer on this GPU; `since` are arguments that change from call to call.
@@ -161,10 +175,27 @@ class Card:
         if no := self.silent(key):
             raise Unanswered(no, self._silent[key][2])
         try:
-            return way(name, self.handle, *args, gpu=self.index)
+            answer = way(name, self.handle, *args, gpu=self.index)
         except Unanswered as refused:
+            refused = self._fails(key, refused)
             self.heed(key, refused)
-            raise
+            raise refused from None
+        self._answers += 1
+        if self._failing:
+            self._failing.pop(key, None)
+        return answer
+
+    def _fails(self, key: tuple[Any, ...], refused: Unanswered) -> Unanswered:
+        """The refusal, or that it is one for ever: the same error many times, each time after another call worked."""
+        if refused.no.reason != "stale" or refused.code in PASSES:
+            self._failing.pop(key, None)
+            return refused
+        before = self._failing.get(key)
+        if before is None or before.code != refused.code:
+            before = _Failing(refused.code, 0, -1)
+        times = before.times + (before.answers < self._answers)
+        self._failing[key] = _Failing(refused.code, times, self._answers)
+        return Unanswered(for_ever(refused.code), refused.code) if times >= REFUSALS else refused
 
 
 def rests(card: Card) -> bool:

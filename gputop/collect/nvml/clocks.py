@@ -19,7 +19,10 @@ _REASONS: tuple[tuple[int, Throttle], ...] = (
     (0x40, "hard heat"),
     (0x80, "power brake"),
     (0x100, "display"),
+    (0x200, "board limit"),  # this and the next from driver 615 on
+    (0x400, "reliability"),
 )
+_NAMED = sum(bit for bit, _ in _REASONS)
 
 
 def mhz(value: int) -> float | None:
@@ -80,7 +83,8 @@ def performance_state(card: Card) -> Answers:
 def throttle_reasons(card: Card) -> Answers:
     """What holds the clocks down at this moment."""
     mask: int = card.first(("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",))
-    return {"throttle_reasons": frozenset(word for bit, word in _REASONS if mask & bit)}
+    words = {word for bit, word in _REASONS if mask & bit}
+    return {"throttle_reasons": frozenset(words | {"other"} if mask & ~_NAMED else words)}
 
 
 # what the driver's counters are called in the call of older drivers (nvmlPerfPolicyType_t)

@@ -20,11 +20,13 @@ _TEXT_LIMIT = 96  # the driver's longest name buffer
 
 OK, UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT_SIZE = 0, 1, 3, 4, 7
 DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 9, 10, 12, 13
-GPU_IS_LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 15, 16, 18, 999
+GPU_IS_LOST, RESET_REQUIRED, BLOCKED, MISMATCH, NO_GPU, UNKNOWN = 15, 16, 17, 18, 28, 999
 _UNSUPPORTED = frozenset({2, NOT_SUPPORTED, FUNCTION_NOT_FOUND, 22, 25, 26})
-_LOST = frozenset({GPU_IS_LOST, 28})
+_LOST = frozenset({GPU_IS_LOST, NO_GPU})
 _ABSENT = frozenset({6, 21})  # nothing found, no data: normal answers
 SHADOWED = -1  # our own code: a module named pynvml that is not NVIDIA's
+
+PASSES = frozenset({TIMEOUT, RESET_REQUIRED, 19, 27})  # sooner or later: the last two are "in use" and "not ready"
 
 _OLD = "a newer driver, or a newer nvidia-ml-py"
 
@@ -35,6 +37,7 @@ class No:
 
     reason: Reason
     unlock: str | None = None
+    passing: bool = False  # it was an error that may pass, each time: it is asked for again
 
 
 ABSENT = No("absent")
@@ -77,9 +80,14 @@ class Call(NamedTuple):
     since_s: float
 
 
-def refusal(code: int) -> Unanswered:
-    """What an error code means for the value that was asked for."""
-    if code in _LOST:
+def for_ever(code: int) -> No:
+    """What an error means that may pass, and never does."""
+    return No("unsupported", f"the driver refuses this call each time (NVML error {code})", passing=True)
+
+
+def refusal(code: int, about_gpu: bool = True) -> Unanswered:
+    """What an error code means for the value that was asked for; asked about the driver as a whole no GPU is lost."""
+    if code in _LOST and about_gpu:
         return Lost(No("lost"), code)
     if code in _UNSUPPORTED:
         return Unanswered(No("unsupported", _OLD if code == FUNCTION_NOT_FOUND else None), code)
@@ -141,7 +149,7 @@ class Gate:
         binding = self.binding
         code: int = self._timed(name, lambda *given: binding._nvmlGetFunctionPointer(name)(*given), args, gpu)
         if code not in (OK, INSUFFICIENT_SIZE):
-            raise self._refused(code)
+            raise self._refused(code, gpu)
         self.answered += 1
         return code
 
@@ -169,7 +177,7 @@ class Gate:
         except UnicodeDecodeError as error:
             return decode(error.object, _TEXT_LIMIT)
         except Exception as error:
-            raise self._refused(self._code(error)) from None
+            raise self._refused(self._code(error), gpu) from None
         finally:
             spent_s = self.clock() - since_s
             with self._board:
@@ -195,11 +203,11 @@ class Gate:
             return FUNCTION_NOT_FOUND
         return NOT_SUPPORTED  # a wrapper that cannot speak with this library
 
-    def _refused(self, code: int) -> Exception:
+    def _refused(self, code: int, gpu: int | None) -> Exception:
         if code == UNINITIALIZED:
             return DriverGone(code)
         if code == UNKNOWN:
             self.unknown += 1
         elif code != OK:
             self.answered += 1  # an error with a name is an answer: the driver is there
-        return refusal(code)
+        return refusal(code, about_gpu=gpu is not None)

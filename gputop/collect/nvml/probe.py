@@ -29,7 +29,7 @@ class Probe:
     def failed(self, card: Card) -> bool:
         """Whether its last answer was an error that may pass."""
         given = card.answers.get(self.name, _NOTHING).values()
-        return any(isinstance(one, No) and one.reason == "stale" for one in given)
+        return any(isinstance(one, No) and (one.reason == "stale" or one.passing) for one in given)
 
 
 PROBES: list[Probe] = []

@@ -70,8 +70,8 @@ def _listed(card: Card, function: str) -> Listed:
         try:
             entries = _entries(card, function + suffix, stride)
         except Unanswered as silent:
-            if silent.no.reason != "unsupported" or not suffix:
-                raise
+            if silent.no.reason != "unsupported" or silent.no.passing or not suffix:
+                raise  # an older form of the same list would be refused too
             continue
         card.kept[OLD_DRIVER] = card.kept.get(OLD_DRIVER, False) or suffix != "_v3"
         return entries

@@ -221,7 +221,11 @@ class Reader:
             self.fleet.started(card.index)
             _late(card, gate, late)
         else:
-            if gate.unknown > unknown and gate.answered == answered:
+            if gate.answered > answered:
+                card.heard_tick = self.tick
+            elif gate.unknown > unknown and card.heard_tick != self.tick:
+                card.unheard_tick = self.tick
+            if card.unheard_tick == self.tick != card.heard_tick:
                 card.answers = before  # nobody is there: what was known stays, and ages
                 settle(card, FILLED, FILLED)
                 return

@@ -7,9 +7,11 @@ import re
 
 from gputop.collect.nvml import pci
 from gputop.collect.nvml.gate import (
+    BLOCKED,
     DRIVER_NOT_LOADED,
     LIBRARY_NOT_FOUND,
     MISMATCH,
+    NO_GPU,
     NO_PERMISSION,
     SHADOWED,
     UNINITIALIZED,
@@ -42,9 +44,13 @@ _CONTAINER = _pair("in a container", "start it with `--gpus all` (or the nvidia 
 _LOAD = "the driver is not loaded: `modprobe nvidia`; `dmesg | grep NVRM`"
 
 
+def _devices(sys_root: str) -> str:
+    return ", ".join(sorted({slot.device for slot in pci.gpus(sys_root)}))
+
+
 def _seen(sys_root: str) -> tuple[str, ...]:
-    found = sorted({slot.device for slot in pci.gpus(sys_root)})
-    return (_pair(f"lspci shows an NVIDIA GPU ({', '.join(found)})", _LOAD),) if found else ()
+    found = _devices(sys_root)
+    return (_pair(f"lspci shows an NVIDIA GPU ({found})", _LOAD),) if found else ()
 
 
 def kernel_version(sys_root: str, proc_root: str) -> str | None:
@@ -72,6 +78,60 @@ def library_version(gate: Gate) -> str | None:
     return rest if len(api) < 3 and rest.count(".") else version
 
 
+def in_wsl(proc_root: str) -> bool:
+    """Whether this is the Windows Subsystem for Linux, whose GPU driver is that of Windows."""
+    try:
+        with open(f"{proc_root}/sys/kernel/osrelease", "rb") as file:
+            return b"microsoft" in file.read(256).lower()
+    except OSError:
+        return False
+
+
+def _blocked(wsl: bool) -> Note:
+    if wsl:
+        return note(
+            "blocked",
+            "WSL blocks access to the GPU (NVML error 17): its driver comes from Windows.",
+            "Update the NVIDIA driver on Windows, then run `wsl --update` and `wsl --shutdown` there.",
+            "Remove any NVIDIA driver installed inside WSL: it hides the library in /usr/lib/wsl/lib.",
+        )
+    return note(
+        "blocked",
+        "The operating system blocks access to the GPU (NVML error 17).",
+        _pair("on a host", "`ls -l /dev/nvidia*`; `dmesg | grep NVRM`"),
+        _pair("in a container or virtual machine", "check that the GPU is assigned to it"),
+    )
+
+
+def _unsupported(seen: tuple[str, ...], devices: str) -> Note:
+    if seen:
+        return note(
+            "no-supported-gpu",
+            f"The NVIDIA driver supports none of the GPUs here (NVML error 28): {devices}.",
+            _pair("see why the driver rejected it", "`dmesg | grep NVRM`"),
+            _pair("GPU older than Turing", "install the proprietary kernel modules or an older driver branch"),
+            _pair("GPU newer than the driver", "install a newer driver"),
+            _pair("GPU bound to vfio-pci", "it is reserved for a virtual machine: `lspci -k`"),
+        )
+    return note(
+        "no-supported-gpu",
+        "The NVIDIA driver found no supported GPU (NVML error 28).",
+        _pair("no GPU in /sys/bus/pci/devices", "check the slot and power cables; `dmesg | grep NVRM`"),
+        _CONTAINER,
+        _LOOKING,
+    )
+
+
+def _no_permission() -> Note:
+    ask = "" if os.geteuid() == 0 else f"; ask for the group, or `{as_root()}`"
+    return note(
+        "no-permission",
+        "This user may not ask the NVIDIA driver.",
+        _pair("on a host", f"`ls -l /dev/nvidia*`: who may use them{ask}"),
+        _CONTAINER,
+    )
+
+
 def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str) -> Note:
     """Why the driver could not be opened; `worked` says that it once could."""
     seen = _seen(sys_root)
@@ -83,14 +143,12 @@ def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str
         return note("not-loaded", "The NVIDIA driver is not loaded.", *help, _CONTAINER, _LOOKING)
     if code == MISMATCH:
         return _mismatch(kernel_version(sys_root, proc_root), library_version(gate))
+    if code == BLOCKED:
+        return _blocked(in_wsl(proc_root))
+    if code == NO_GPU:
+        return _unsupported(seen, _devices(sys_root))
     if code == NO_PERMISSION:
-        ask = "" if os.geteuid() == 0 else f"; ask for the group, or `{as_root()}`"
-        return note(
-            "no-permission",
-            "This user may not ask the NVIDIA driver.",
-            _pair("on a host", f"`ls -l /dev/nvidia*`: who may use them{ask}"),
-            _CONTAINER,
-        )
+        return _no_permission()
     if code == SHADOWED:
         return note(
             "shadowed-pynvml",
@@ -105,7 +163,12 @@ def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str
             "What is shown of the GPUs is what was known last.",
         )
     again = "no longer answers" if worked else "does not answer"
-    return note("unknown-error", f"The NVIDIA driver {again} (error {code}).", "`dmesg | grep -E 'NVRM|Xid'`", *seen)
+    return note(
+        "unknown-error",
+        f"The NVIDIA driver {again} ({'internal driver error 999' if code == UNKNOWN else f'NVML error {code}'}).",
+        _pair("see what failed", "`dmesg | grep -E 'NVRM|Xid'`"),
+        _pair("after suspend, or a GPU that fell off the bus", "reload the driver, or reboot"),
+    )
 
 
 def _mismatch(kernel: str | None, library: str | None) -> Note:
