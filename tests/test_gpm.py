@@ -142,3 +142,31 @@ def test_samples_are_given_back(fake: Fake, on: Child) -> None:
     on.until(lambda _: fake.counts()["nvmlShutdown"])
     counts = fake.counts()
     assert counts["nvmlGpmSampleFree"] == counts["nvmlGpmSampleAlloc"] == 2 * 2 * 2
+
+
+@pytest.mark.parametrize("refuses_all", [0, 2, 3, 25])
+def test_what_an_older_driver_does_not_know_costs_nothing_else(fake: Fake, on: Child, refuses_all: int) -> None:
+    """Ids from 98 on came with 575: before, each is refused, or the whole request."""
+    fake.update({"gpus": 1, "gpu.0.gpm_known_below": 98, "gpu.0.gpm_refuses_all": refuses_all})
+    seen = on.sweep(3)
+    known = {"sm_active_percent": 83.25, "tensor_percent": 37.5, "dram_percent": 52.75}
+    assert {name: seen.gpu(0)[name] for name in known} == known
+    assert seen.reasons(0)["c2c_tx_bytes_per_s"] == seen.reasons(0)["context_switch_percent"] == "unsupported"
+    before = calls(fake)
+    on.sweep(5)
+    assert calls(fake) - before == 2 * 5, "what was refused is not tried again"
+
+
+def test_a_request_refused_for_any_id_is_made_for_each(fake: Fake, on: Child) -> None:
+    fake.update({"gpus": 1, "gpu.0.gpm_known_below": 9, "gpu.0.gpm_refuses_all": 2})
+    seen = on.sweep(3)
+    assert (seen.gpu(0)["sm_active_percent"], seen.gpu(0)["tensor_percent"]) == (83.25, 37.5)
+    assert seen.reasons(0)["dram_percent"] == "unsupported"
+
+
+def test_an_entry_that_the_driver_leaves_alone_is_unknown(fake: Fake, on: Child) -> None:
+    fake.update({"gpus": 1, "gpu.0.gpm_untouched": "5 10"})
+    seen = on.sweep(3)
+    assert (seen.gpu(0)["tensor_percent"], seen.gpu(0)["dram_percent"]) == (None, None)
+    assert seen.reasons(0)["tensor_percent"] == "absent"
+    assert seen.gpu(0)["sm_active_percent"] == 83.25

@@ -201,3 +201,31 @@ def test_nothing_new_in_the_buffer_is_no_loss(fake: Fake, child: Child) -> None:
     fake.set("sample_hz", 0.5)
     seen: list[Seen] = [child.rest_and_sweep(0.1) for _ in range(3)]
     assert [one.gpu(0)["busy_percent"] for one in seen] == [58.0] * 3
+
+
+def test_a_driver_that_stores_nothing_while_the_gpu_idles(fake: Fake, child: Child) -> None:
+    """As GB10: NOT_FOUND for as long as it idles, and the rate says that it does."""
+    fake.update({"gpu.0.samples.1": "6 100 busy", "gpu.0.util": 95})
+    assert child.sweep().gpu(0)["busy_percent"] == 95
+    fake.set("gpu.0.util", 0)
+    child.rest_and_sweep(0.7)
+    assert child.rest_and_sweep(1.2).gpu(0)["busy_percent"] == 0
+    fake.set("gpu.0.util", 90)
+    child.rest_and_sweep(0.6)
+    assert child.rest_and_sweep(1.1).gpu(0)["busy_percent"] == 90
+
+
+def test_clocks_that_are_stored_when_they_change_are_no_series_and_the_clock_is_asked_for(
+    fake: Fake, child: Child
+) -> None:
+    fake.update({"gpu.0.samples.6": "6 100 changes", "gpu.0.samples.5": "6 100 changes"})
+    gpu = child.sweep(3).gpu(0)
+    assert (gpu["memory_clock_series"], gpu["sm_clock_series"]) == (None, None)
+    assert gpu["memory_clock_mhz"] == 2619
+
+
+def test_a_buffer_whose_size_can_be_asked_for_and_nothing_else(fake: Fake, child: Child) -> None:
+    fake.update({"gpu.0.samples.5": "empty", "gpu.0.samples.6": "empty"})
+    seen = child.sweep(3)
+    assert seen.reasons(0)["sm_clock_series"] == "unsupported"
+    assert seen.gpu(0)["memory_clock_mhz"] == 2619
