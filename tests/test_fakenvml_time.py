@@ -87,7 +87,7 @@ def test_counters_grow_at_their_rate(fake, ask):
 
 
 def test_a_new_rate_counts_from_now_and_a_counter_can_fall(fake, ask):
-    fake.set("gpu.0.pcie_tx_bytes_per_s", 0)
+    fake.update({"gpu.0.pcie_tx_bytes_per_s": 0, "gpu.0.pcie_bytes_short": 0})
     assert ask("fields(0, 197)") == ask("fields(0, 197)")
     fake.set("gpu.0.pcie_tx_bytes_per_s", 1e12)
     high = ask("fields(0, 197)[0][2]")

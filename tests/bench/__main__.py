@@ -57,7 +57,9 @@ def rounds(programs: Sequence[Program], fake: Fake, plan: Plan, size: tuple[int,
     for name, run in result.items():
         cpu = f"{run.cpu_percent:6.2f} % CPU ({run.cpu_percent * 0.6:.2f} s a minute)"
         frame = f"first frame {run.first_frame_s:5.2f} s  {run.bytes_per_s:7.0f} B/s"
-        print(f"    {name:8} {cpu}  {run.rss_mb:6.1f} MB  {frame}  {run.calls_per_s:6.1f} driver calls/s", flush=True)
+        calls = f"{run.calls_per_s:6.1f} driver calls/s"
+        driver = f", {run.driver_ms_per_s:.1f} ms/s inside" if run.driver_ms_per_s else ""
+        print(f"    {name:8} {cpu}  {run.rss_mb:6.1f} MB  {frame}  {calls}{driver}", flush=True)
     return result
 
 
@@ -114,6 +116,35 @@ def drivers(plan: Plan, peers: Sequence[Program]) -> Iterator[Figure]:
             yield Figure(f"key to its effect, {text}, p99 ms", latency.keys(fake), 100)
 
 
+# what the calls of both monitors take on an RTX 5090 with driver 610, as a public dump has it, in microseconds
+_CALLS_US = {
+    "nvmlDeviceGetSamples": 1500,
+    "nvmlDeviceGetProcessUtilization": 1700,
+    "nvmlDeviceGetFanSpeed*": 400,
+    "nvmlDeviceGetMarginTemperature": 56,
+    "nvmlDeviceGetComputeRunningProcesses*": 170,
+    "nvmlDeviceGetGraphicsRunningProcesses*": 170,
+    "nvmlDeviceGetMPSComputeRunningProcesses*": 170,
+    "nvmlDeviceGetTotalEnergyConsumption": 2500,
+}
+_FIELDS_US = {83: 2500, 185: 3300, 186: 3, 197: 300, 198: 300}
+_PCIE_US = 21_000
+
+
+def latencies(plan: Plan, peers: Sequence[Program]) -> Iterator[Figure]:
+    """What both ask of a driver whose calls take as long as a real one's: 8 GPUs, for two of them."""
+    state: dict[str, int] = {"pcie_throughput_us": _PCIE_US, "gpu.*.gpm_supported": 0}
+    state |= {f"gpu.*.field_us.{number}": us for number, us in _FIELDS_US.items()}
+    state |= {f"delay_us.{name}": us for name, us in _CALLS_US.items()}
+    rivals = [GPUTOP, *(peer for peer in peers if peer is NVITOP)]
+    for gpus, most in ((1, 20), (8, 25)):
+        print(f"  {gpus} GPUs, calls as slow as those of an RTX 5090", flush=True)
+        with population(200, gpus=gpus, **state) as fake:
+            seen = rounds(rivals, fake, plan)
+        theirs = f"nvitop {seen['nvitop'].driver_ms_per_s:.1f}" if "nvitop" in seen else ""
+        yield Figure(f"ms a second inside driver calls, {gpus} GPUs", seen["gputop"].driver_ms_per_s, most, theirs)
+
+
 def lines(plan: Plan) -> Iterator[Figure]:
     """What goes over the line, and how soon a key is answered."""
     with population(0) as fake:
@@ -148,7 +179,8 @@ def main() -> int:
     options = argparse.ArgumentParser(prog="make bench", description=__doc__)
     options.add_argument("--seconds", type=float, default=20, help="of each measurement (20)")
     options.add_argument("--rounds", type=int, default=3, help="alternating rounds, medians (3)")
-    options.add_argument("--only", choices=("crowds", "drivers", "lines", "recorders", "engines"), help="one part")
+    names = ("crowds", "drivers", "latencies", "lines", "recorders", "engines")
+    options.add_argument("--only", choices=names, help="one part")
     args = options.parse_args()
     plan = Plan(args.seconds, args.rounds)
     compileall.compile_dir("gputop", quiet=1)  # as pip does when it installs: the peers were
@@ -161,6 +193,7 @@ def main() -> int:
     parts = {
         "crowds": lambda: crowds(plan, peers),
         "drivers": lambda: drivers(plan, peers),
+        "latencies": lambda: latencies(plan, peers),
         "lines": lambda: lines(plan),
         "recorders": lambda: recorders(plan),
         "engines": engines,

@@ -50,6 +50,7 @@ class Run:
     rss_mb: float
     bytes_per_s: float
     calls_per_s: float
+    driver_ms_per_s: float  # that its calls took, where the driver is made as slow as a real one
 
 
 def measure(
@@ -71,11 +72,12 @@ def measure(
             time.sleep(0.005)
         first_frame_s = time.monotonic() - started
         time.sleep(settle_s)
-        before = (cpu_s(terminal.pid), len(terminal.output), fake.counts().total(), time.monotonic())
+        before = (cpu_s(terminal.pid), len(terminal.output), fake.counts().total(), fake.spent_s(), time.monotonic())
         time.sleep(seconds)
-        after = (cpu_s(terminal.pid), len(terminal.output), fake.counts().total(), time.monotonic())
-        used_s, sent, calls, took_s = (new - old for new, old in zip(after, before, strict=True))
-        return Run(first_frame_s, 100 * used_s / took_s, rss_mb(terminal.pid), sent / took_s, calls / took_s)
+        after = (cpu_s(terminal.pid), len(terminal.output), fake.counts().total(), fake.spent_s(), time.monotonic())
+        used_s, sent, calls, spent_s, took_s = (new - old for new, old in zip(after, before, strict=True))
+        cpu_percent, driver_ms_per_s = 100 * used_s / took_s, 1e3 * spent_s / took_s
+        return Run(first_frame_s, cpu_percent, rss_mb(terminal.pid), sent / took_s, calls / took_s, driver_ms_per_s)
 
 
 def middle(runs: Sequence[Run]) -> Run:

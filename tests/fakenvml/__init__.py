@@ -31,6 +31,7 @@ __all__ = ["OLD_DRIVER", "Fake", "NoCompiler", "Process", "keys", "library", "sq
 
 Value = str | bytes | int | float | None
 
+_SPENT = "spent_us"  # in the file of counts: no function
 _SLOT = struct.Struct("64sQQ64Q")
 _FAULT = re.compile(r"(fail|hang|delay_us|burn_us|crash|grow)\.(nvml\w*\*?|\*)")
 _UNITS = {
@@ -177,7 +178,14 @@ class Fake:
         """Calls so far by function, of one GPU or of all; "hanging" is how many are held by a rule now."""
         content = self._counters.read_bytes() if self._counters.exists() else b""
         slots = (_SLOT.unpack_from(content, at) for at in range(0, len(content), _SLOT.size))
-        return Counter({s[0].rstrip(b"\0").decode(): s[2] if gpu is None else s[3 + gpu] for s in slots if s[1] == 2})
+        found = {s[0].rstrip(b"\0").decode(): s[2] if gpu is None else s[3 + gpu] for s in slots if s[1] == 2}
+        return Counter({name: count for name, count in found.items() if name != _SPENT})
+
+    def spent_s(self) -> float:
+        """What all calls took so far, by rules that make them slow."""
+        content = self._counters.read_bytes() if self._counters.exists() else b""
+        slots = (_SLOT.unpack_from(content, at) for at in range(0, len(content), _SLOT.size))
+        return next((s[2] / 1e6 for s in slots if s[1] == 2 and s[0].rstrip(b"\0").decode() == _SPENT), 0.0)
 
     def wait_for(self, call: str, count: int = 1, *, gpu: int | None = None, seconds: float = 10.0) -> None:
         """Returns when a function was called that often; TimeoutError when it is not, in time."""

@@ -2,7 +2,8 @@
  *
  * FAKE_NVML_COUNTERS names the file: SLOTS records of a name (64 bytes), a ready flag, the total, and one count a GPU.
  * "hanging" is no function: it is how many calls a rule holds at this moment (a process killed while it is held leaves
- * its one). Processes that share a file add up.
+ * its one). "spent_us" is none either: the time that calls took by rules, in microseconds. Processes that share a file
+ * add up.
  */
 #include "fake.h"
 

@@ -227,7 +227,7 @@ EXPORT nvmlDeviceGetPcieThroughput(void *handle, unsigned which, unsigned *out)
     Found found = key(dev, which ? "pcie_rx_bytes_per_s" : "pcie_tx_bytes_per_s");
     if (!number(found, &rate))
         return refusal(found);
-    spend(global("pcie_throughput_us") / 1e6);
+    spend(dev.gpu, global("pcie_throughput_us") / 1e6);
     *out = to_uint(rate / 1000);
     return OK;
 }

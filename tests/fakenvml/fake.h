@@ -92,7 +92,7 @@ void driver_release(int *branch, int *release);
 typedef struct Slot Slot;
 int enter(const char *function, Slot **slot, Dev dev, bool needs_init);
 void leave(bool *entered);
-void spend(double seconds);
+void spend(int gpu, double seconds);
 void count(Slot **slot, const char *function, int gpu, int by);
 Rule *match(const char *kind, const char *function, int gpu, bool hit);
 void keep_hits(State *old, State *fresh);

@@ -205,7 +205,7 @@ EXPORT nvmlDeviceGetFieldValues(void *handle, int n, FieldValue *fields)
         if (number(find(dev, cost, NULL), &us) && us > slowest_us)
             slowest_us = us;
     }
-    spend(slowest_us / 1e6); /* a batch takes about as long as its slowest member */
+    spend(dev.gpu, slowest_us / 1e6); /* a batch takes about as long as its slowest member */
     for (FieldValue *field = fields; field < fields + n; field++) {
         if (listed_in(dev, "fields_untouched", field->id))
             continue;

@@ -110,11 +110,19 @@ static void let_go_of_driver(void)
     holds_driver = false;
 }
 
+/* Accounts the time that a call takes by a rule, with the lock held. */
+static void account_time(int gpu, double seconds)
+{
+    static Slot *spent;
+    count(&spent, "spent_us", gpu, (int)(seconds * 1e6 + 0.5));
+}
+
 /* Takes so long inside a call; the state may change meanwhile. */
-void spend(double seconds)
+void spend(int gpu, double seconds)
 {
     if (seconds <= 0)
         return;
+    account_time(gpu, seconds);
     pthread_mutex_unlock(&lock);
     nap(seconds);
     pthread_mutex_lock(&lock);
@@ -128,6 +136,8 @@ int enter(const char *function, Slot **slot, Dev dev, bool needs_init)
     refresh();
     count(slot, function, dev.gpu, 1);
     Fate it = fate(function, dev.gpu);
+    if (it.delay_s + it.burn_s > 0)
+        account_time(dev.gpu, it.delay_s + it.burn_s);
     bool one_lock = global("one_lock") != 0 && strcmp(function, "nvmlEventSetWait_v2") != 0;
     pthread_mutex_unlock(&lock);
     if (one_lock)
