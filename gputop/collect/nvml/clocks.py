@@ -6,6 +6,7 @@ from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.fields import Answer, share
 from gputop.collect.nvml.gate import ABSENT, No
 from gputop.collect.nvml.probe import Answers, Ask, probe
+from gputop.collect.nvml.samples import MOST_MHZ
 from gputop.model import Throttle
 
 _GRAPHICS, _SM, _MEMORY = 0, 1, 2  # clock domains
@@ -26,8 +27,8 @@ _NAMED = sum(bit for bit, _ in _REASONS)
 
 
 def mhz(value: int) -> float | None:
-    """A clock; none runs at 10 GHz."""
-    return float(value) if 0 <= value < 10_000 else None
+    """A clock."""
+    return float(value) if 0 <= value < MOST_MHZ else None
 
 
 @probe(every_s=2, fills=("sm_clock_mhz",))
