@@ -26,10 +26,13 @@ from typing import NamedTuple
 
 from tests.fakenvml.account import Account
 from tests.fakenvml.build import OLD_DRIVER, NoCompiler, library, symbols
+from tests.fakenvml.profiles import Profile
 
 __all__ = ["OLD_DRIVER", "Fake", "NoCompiler", "Process", "keys", "library", "square", "symbols"]
 
 Value = str | bytes | int | float | None
+
+WORKER = 4_100_000  # pid of the process that a profile has at work on its first GPU
 
 _SPENT = "spent_us"  # in the file of counts: no function
 _SLOT = struct.Struct("64sQQ64Q")
@@ -146,6 +149,18 @@ class Fake:
     def remove_process(self, pid: int) -> None:
         """Takes a process off every GPU."""
         self.processes = [process for process in self.processes if process.pid != pid]
+        self.write()
+
+    def play(self, profile: Profile, *, idle: bool = False) -> None:
+        """Answers as a class of devices does, at work or at rest, from now on; what was set before is void."""
+        self._values = {"gpus": profile.gpus, **profile.state, **(profile.rest if idle else {})}
+        for key in self._values:
+            _check(key)
+        gi, ci = profile.instance or (None, None)
+        at_work = range(0 if idle or not profile.lists else profile.gpus)
+        self.processes = [
+            Process(gpu, WORKER + gpu, vram_bytes=2 << 30, sm=96, mem=50, gi=gi, ci=ci) for gpu in at_work
+        ]
         self.write()
 
     def lend(self, gpu: int, *, idle_w: float = 75.0, busy_w: float = 620.0) -> Path:

@@ -128,6 +128,8 @@ static int link_value(Dev dev, unsigned link, const char *name, double *out)
     put_uint(dev, "nvlink_count", &links);
     if (links > MAX_LINKS)
         links = MAX_LINKS;
+    if (links == 0)
+        return NOT_SUPPORTED;
     if (link >= links && link != UINT32_MAX)
         return INVALID_ARGUMENT;
     *out = 0;
