@@ -73,6 +73,7 @@ def test_the_rings_rate_and_depth_can_be_set(fake, ask):
 
 def test_counters_grow_at_their_rate(fake, ask):
     fake.update({"gpu.0.pcie_rx_bytes_per_s": 7e9, "gpu.0.hw_thermal_ns_per_s": 5e8, "gpu.0.power_mw": 600_000})
+    fake.set("gpu.0.pcie_bytes_short", 0)
     fake.set("gpu.0.nvlink.2.rx_bytes_per_s", 3 * 1024**2)
     question = "[f[2] for f in fields(0, 198, 252, 83, (139, 2))]"
     sent = time.monotonic()
