@@ -103,6 +103,57 @@ def test_clocks_low(gpu: dict[str, object], fires: bool) -> None:
     assert (finding is not None) == fires
 
 
+UNBOOSTED: dict[str, Any] = {
+    "boost_clock_max_mhz": None, "power_watts": 300.0, "power_limit_watts": 450.0, "power_default_limit_watts": 450.0
+}  # fmt: skip
+A100: dict[str, Any] = {**UNBOOSTED, "name": "NVIDIA A100-SXM4-80GB", "sm_clock_max_mhz": 1410.0}
+LAPTOP = "NVIDIA GeForce RTX 4090 Laptop GPU"
+RTX_4090: dict[str, Any] = {
+    **UNBOOSTED, "name": "NVIDIA GeForce RTX 4090", "architecture": "ada", "sm_clock_max_mhz": 3105.0
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gpu", "fires", "silent_for"),
+    [
+        # 3105 MHz is the end of its voltage curve: its boost clock is 2520, of which less than 1890 is low
+        ({**RTX_4090, "sm_clock_mhz": 2700.0}, False, None),
+        ({**RTX_4090, "sm_clock_mhz": 2235.0}, False, None),
+        ({**RTX_4090, "sm_clock_mhz": 1950.0}, False, None),
+        ({**RTX_4090, "sm_clock_mhz": 1500.0}, True, None),
+        ({**RTX_4090, "name": LAPTOP, "sm_clock_mhz": 1600.0}, False, "boost_clock_max_mhz"),
+        ({**RTX_4090, "name": "NVIDIA GB10", "sm_clock_mhz": 1600.0}, False, "boost_clock_max_mhz"),
+        ({**RTX_4090, "name": LAPTOP, "boost_clock_max_mhz": 2040.0, "sm_clock_mhz": 1400.0}, True, None),
+        # what the data center runs reaches its highest clock
+        ({**UNBOOSTED, "name": "NVIDIA H100 80GB HBM3", "sm_clock_mhz": 1480.0}, True, None),
+        ({**A100, "sm_clock_mhz": 1050.0}, True, None),
+        ({**A100, "sm_clock_mhz": 1065.0}, False, None),
+        ({**RTX_4090, "sm_clock_mhz": 1500.0, "throttle_reasons": frozenset({"reliability"})}, False, None),
+        ({"sm_clock_mhz": 1400.0, "throttle_reasons": frozenset({"other"})}, False, None),
+        ({"sm_clock_mhz": 1400.0, "throttle_reasons": frozenset({"settings"})}, True, None),
+    ],
+)
+def test_clocks_low_is_held_against_what_the_card_holds_at_work(
+    gpu: dict[str, object], fires: bool, silent_for: str | None
+) -> None:
+    said = machine(**gpu).verdict()
+    told, abstained = found(said, "clocks-low"), silent(said, "clocks-low")
+    assert (told is not None) == fires
+    assert (abstained.missing[0].metric if abstained else None) == silent_for
+
+
+def test_a_power_capped_card_does_not_lose_what_it_never_had() -> None:
+    capped = {**RTX_4090, "power_watts": 448.0, "throttled_power_percent": 90.0}
+    told = found(machine(**capped, sm_clock_mhz=2520.0).verdict(), "power")
+    assert (told.headline, told.lost_share) == ("runs at its full power", None)
+    told = found(machine(**{**capped, "name": LAPTOP}, sm_clock_mhz=1200.0).verdict(), "power")
+    assert (told.severity, told.lost_share) == ("info", None)
+    assert told.evidence[-1].text == "SM clock 1200 MHz (boost clock unknown)"
+    hot = {**capped, "throttled_heat_percent": 60.0, "throttled_power_percent": 0.0}
+    told = found(machine(**hot, sm_clock_mhz=2268.0).verdict(), "thermal")
+    assert told.lost_share == pytest.approx(0.1, abs=0.01)
+
+
 def test_clocks_low_abstains_without_a_clock() -> None:
     assert silent(machine(sm_clock_mhz=None).verdict(5), "clocks-low") is not None
 

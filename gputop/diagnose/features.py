@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gputop.diagnose.boost import highest_mhz
 from gputop.diagnose.card import Card
 from gputop.diagnose.finding import Subject
 from gputop.diagnose.remembered import Known, Remembered
@@ -199,7 +200,7 @@ def _power_share(past: Remembered, gpu: Gpu, means: Means) -> float | None:
 
 
 def _clock_share(past: Remembered, gpu: Gpu, of: Callable[[str], Means]) -> float | None:
-    clock, highest = of(gpu.uuid).get("sm_clock_mhz"), gpu.sm_clock_max_mhz
+    clock, highest = of(gpu.uuid).get("sm_clock_mhz"), highest_mhz(gpu)
     if clock is None and gpu.parent_uuid in past.highest_mhz:  # a MIG instance runs at the clock of its card
         clock, highest = of(gpu.parent_uuid).get("sm_clock_mhz"), past.highest_mhz[gpu.parent_uuid]
     return clock / highest if clock is not None and highest else None

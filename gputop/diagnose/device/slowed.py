@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from shlex import quote
 
+from gputop.diagnose.boost import at_work_mhz
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.numbers import idle_watts
 from gputop.diagnose.rule import Level, rule
@@ -19,22 +20,19 @@ _LEAST_BUSY, _ALWAYS_BUSY = 5.0, 90.0  # percent: of less nobody can tell what i
 
 
 def slowed(view: View, gpu: Gpu) -> float | None:
-    """Share of its clock (0-1) that a GPU has lost against its maximum; no more than that of its work."""
+    """Share of its clock (0-1) that a GPU has lost against what it holds at work; None where that is not known."""
     clock = view.mean(gpu, "sm_clock_mhz")
-    highest = _highest(gpu)
+    highest = at_work_mhz(gpu)
     return max(0.0, 1 - clock / highest) if clock is not None and highest else None
 
 
-def _highest(gpu: Gpu) -> float | None:
-    """MHz that it can reach at work: cards of some makers are allowed more than that for short."""
-    return gpu.boost_clock_max_mhz or gpu.sm_clock_max_mhz
-
-
 def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | None = None) -> Iterator[Evidence]:
-    highest = _highest(gpu)
+    highest = at_work_mhz(gpu)
     if clock is not None and highest and lost is not None:
         text = f"SM clock {clock:.0f} of {highest:.0f} MHz ({-100 * lost or 0:.0f} %)"
         yield Evidence(text=text, value=clock, unit="MHz", limit=limit)
+    elif clock is not None:
+        yield Evidence(text=f"SM clock {clock:.0f} MHz (boost clock unknown)", value=clock, unit="MHz")
 
 
 @rule(
@@ -291,18 +289,20 @@ def _held(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:
     short="CLK",
     number="R41",
     rows=(),
-    needs=("busy_percent", "sm_clock_mhz", "throttle_reasons"),
+    needs=("busy_percent", "sm_clock_mhz", "throttle_reasons", "boost_clock_max_mhz or sm_clock_max_mhz"),
 )
 def clocks_low(view: View) -> Iterator[Finding]:
     """Busy, at full performance state, and slower than it can with nothing that holds it back: somebody set it so."""
     for gpu in view.gpus():
         if not view.knows(gpu, "busy_percent", "sm_clock_mhz", "throttle_reasons"):
             continue
-        clock, highest = view.mean(gpu, "sm_clock_mhz"), _highest(gpu)
+        clock, highest = view.mean(gpu, "sm_clock_mhz"), at_work_mhz(gpu)
+        if highest is None and not view.knows(gpu, "boost_clock_max_mhz"):
+            continue
         share = clock / highest if clock is not None and highest else None
         if not view.below(share, "clock_share"):
             continue
-        held = (gpu.throttle_reasons or frozenset()) & {"power cap", "heat", "hard heat", "power brake", "hardware"}
+        held = (gpu.throttle_reasons or frozenset()) - {"idle", "settings"}
         before = any(
             (view.mean(gpu, f"throttled_{cause}_percent") or 0.0) > view.limit("held_percent")
             for cause in ("power", "heat", "heat_hard", "brake")

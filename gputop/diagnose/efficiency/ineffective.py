@@ -87,7 +87,7 @@ def _draws_little(view: View, trainer: Trainer) -> bool:
 
 def _clock(view: View, trainer: Trainer) -> Iterator[Evidence]:
     if trainer.sm is None and trainer.clock_share is not None:
-        share, limit = 100 * trainer.clock_share, 100 * view.limit("clock_share")
+        share, limit = min(100.0, 100 * trainer.clock_share), 100 * view.limit("clock_share")
         yield Evidence(text=f"clock {share:.0f} % of its highest", value=share, unit="%", limit=limit)
 
 

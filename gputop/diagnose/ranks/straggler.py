@@ -7,6 +7,7 @@ from shlex import quote
 from statistics import median
 from typing import NamedTuple
 
+from gputop.diagnose.boost import highest_mhz
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import profile, stack
 from gputop.diagnose.ranks.spinning import Spins, spins
@@ -129,7 +130,7 @@ def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
     if not seen and _free(one, others, effect):
         return None
     gpu = one.works_on[0]
-    clock, highest = view.mean(gpu, "sm_clock_mhz") or 0.0, gpu.sm_clock_max_mhz or 0.0
+    clock, highest = view.mean(gpu, "sm_clock_mhz") or 0.0, highest_mhz(gpu) or 0.0
     reason = ", ".join(sorted((gpu.throttle_reasons or frozenset()) - {"idle"}))
     because = f" ({reason})" if reason else ""
     evidence = Evidence(
