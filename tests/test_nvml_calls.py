@@ -156,3 +156,11 @@ def test_an_answer_nobody_foresaw_costs_its_own_values_only() -> None:
     settle(card, ask(replace(probe, ask=lambda card: {"busy_percent": 5.0}), card), FILLED)
     assert card.values == {"busy_percent": 5.0}
     assert not card.broken
+
+
+def test_the_power_of_the_board_is_not_asked_for_where_there_are_no_scopes(fake: Fake) -> None:
+    """The field value takes a driver 3 ms; without a scope there is nothing to hold it against."""
+    fake.update({"gpus": 1, "gpu.0.field_us.185": 1000})
+    with Child(fake, gpm="off") as child:
+        child.sweep(50)
+    assert fake.spent_s() == pytest.approx(0.001 * 1, abs=1e-4)

@@ -99,6 +99,8 @@ def power_average(card: Card) -> Answers:
 @probe(every_s=10, fills=tuple(one.name for one in _SCOPES))
 def power_scopes(card: Card) -> Answers:
     """Power of the memory, and of a superchip with its CPU."""
+    if all(card.silent(source) for one in _SCOPES for source in one.sources):
+        return read(card, _SCOPES)  # refused lately: the board's power, which is dear, need not be asked for
     given = read(card, _SCOPED)
     # a driver that does not know scopes says the board's power for all
     board = [given.pop(one.name) for one in _BOARD]
