@@ -83,6 +83,13 @@ def test_who_does_not_know_of_ranks_elsewhere_is_not_sure(
     assert stands(late, world=world).severity == severity
 
 
+def test_the_gpu_of_the_rank_that_all_wait_for_is_not_unused() -> None:
+    """It stands still for what all of them stand still for: one finding, not two."""
+    said = after(team(of({1: IDLE}, SPINS), of({1: STUCK}, CALM), ranks=2), 900)
+    assert found(said, "collective-wait") is not None
+    assert found(said, "gpu-unused-in-job") is None
+
+
 def test_nobody_is_told_to_end_a_job_before_its_stack_was_seen() -> None:
     first, *_, last = stands(STUCK).steps
     assert first.action == "stack"
