@@ -117,8 +117,6 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
 def compiles(processes: Sequence[Process]) -> bool:
     """Whether torch.compile or a JIT works for it."""
     for one in processes:
-        if one.role is _LOADER:
-            continue
         if one.cpu_percent is None:
             if one.name.startswith(_BRIEF):
                 return True
@@ -128,7 +126,8 @@ def compiles(processes: Sequence[Process]) -> bool:
 
 
 def _is_worker(process: Process) -> bool:
-    return any(_WORKER in word for word in process.command[:_WORDS])
+    # there may be many loaders, whose command is that of their trainer
+    return process.role is not _LOADER and any(_WORKER in word for word in process.command[:_WORDS])
 
 
 def _main(trainer: Process) -> float | None:
