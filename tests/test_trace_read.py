@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputop.safe.files import Refused
+from gputop.trace import signatures  # noqa: F401
 from gputop.trace.breakdown import breakdown
 from gputop.trace.read import Trace, read
 from gputop.trace.told import page
@@ -274,15 +275,58 @@ def test_without_named_steps_the_optimizer_says_where_they_end(tmp_path: Path) -
 
 
 def test_the_pauses_of_a_gpu_are_told_apart_by_their_cause(tmp_path: Path) -> None:
-    """100 us each: one kernel was launched late, one waited for another stream, one came right after."""
+    """100 us each: one kernel was launched late, one waited for another stream; one came right after, and then none."""
     made = Made()
     made.step(1, 0, 1000)
     made.kernel(GEMM, 0, 100, launch=0)
-    made.kernel(GEMM, 200, 100, launch=180)  # 80 us late, then 20 us of something else
+    made.kernel(GEMM, 200, 100, launch=180)  # the call ends 18 us before: a launch takes so long
     made.kernel(GEMM, 400, 100, launch=150)
-    made.kernel(GEMM, 503, 497, launch=160)
+    made.kernel(GEMM, 503, 397, launch=160)
     idle = breakdown(read(made.write(tmp_path / "x.json"))).idle
-    assert (idle.host_us, idle.other_us, idle.kernel_us) == pytest.approx((80, 120, 3))
+    assert (idle.host_us, idle.other_us, idle.kernel_us, idle.unknown_us) == pytest.approx((200, 100, 3, 0))
+
+
+def test_a_gpu_waits_for_a_launch_until_the_call_has_ended(tmp_path: Path) -> None:
+    """The first launch of a kernel loads its code: the call takes 300 ms, and nothing else runs meanwhile."""
+    made = Made()
+    made.step(1, 0, 1_000_000)
+    for number, start in enumerate((0, 330_000, 660_000)):
+        made.call("cudaLaunchKernel", start + 10_000, 300_000, 900 + number)
+        made.events.append(
+            {"ph": "X", "cat": "kernel", "name": GEMM, "pid": 0, "tid": 7, "ts": start + 310_100, "dur": 50,
+             "args": {"device": 0, "stream": 7, "correlation": 900 + number}}
+        )  # fmt: skip
+    idle = breakdown(read(made.write(tmp_path / "x.json"))).idle
+    assert idle.host_us == pytest.approx(1_000_000 - 3 * 150, abs=1)
+    assert idle.other_us == pytest.approx(300, abs=1)  # what is more than a launch takes
+    words = page(View(read(made.write(tmp_path / "x.json")))).words
+    assert not any("something else on the GPU" in text for text in words)
+
+
+def test_a_pause_whose_launch_is_not_in_the_trace_is_of_an_unknown_cause(tmp_path: Path) -> None:
+    made = Made()
+    made.step(1, 0, 1000)
+    made.kernel(GEMM, 0, 100, launch=0)
+    made.kernel(GEMM, 900, 100)
+    made.events = [
+        event for event in made.events if event["args"].get("correlation") != made._id or event["cat"] == "kernel"
+    ]
+    idle = breakdown(read(made.write(tmp_path / "x.json"))).idle
+    assert (idle.host_us, idle.other_us, idle.unknown_us) == pytest.approx((0, 0, 800))
+
+
+@pytest.mark.parametrize("first", ["early", "late"])
+def test_the_order_of_events_changes_no_verdict(tmp_path: Path, first: str) -> None:
+    """Times are counted from the first event in the file, which may be a late one."""
+    made = starved(steps=1, kernels=300, each_us=10, every_us=3300)
+    made.host("aten::add", 990_000, 10, tid=77)
+    whole = View(read(made.write(tmp_path / "early.json")))
+    made.events.insert(0, made.events.pop())
+    late = View(read(made.write(tmp_path / "late.json")))
+    assert [one.rule for one in late.verdicts] == [one.rule for one in whole.verdicts]
+    assert "T02 launch-bound" in [one.rule for one in late.verdicts]
+    for name in ("host_us", "kernel_us", "other_us", "unknown_us", "stream_host_us"):
+        assert getattr(late.found.idle, name) == pytest.approx(getattr(whole.found.idle, name)), name
 
 
 def test_the_queue_is_as_deep_as_what_is_launched_and_not_begun(tmp_path: Path) -> None:

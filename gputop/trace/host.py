@@ -47,7 +47,7 @@ class Thread:
         self.marks = 0  # steps, batches and optimizer steps: the thread that trains has them
         self.functions = 0  # of the backward pass
         self.open: list[list[Any]] = []  # name, start, end, time in spans within, meaning, call path, spans around
-        self.last = 0.0  # start of the span before
+        self.last = -math.inf  # start of the span before
         self.fresh = False  # the operator before made numbers
         self.backward = Spans()
 
@@ -67,7 +67,7 @@ class Host:
         self.made = Spans()  # copies of what was just made on the CPU
         self.zeroed = self.nan_checks = self.functions = 0  # gradients set to zero; checks; functions of backward
         self.disorder = self.dropped = 0
-        self.last_end = 0.0
+        self.first_start, self.last_end = math.inf, -math.inf
         self.nesting, self.outer = Nesting(), Outer()
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self._threads: dict[tuple[Any, Any, int], Thread] = {}
@@ -96,6 +96,8 @@ class Host:
             thread.fresh = False
         if end > self.last_end:
             self.last_end = end
+        if start < self.first_start:
+            self.first_start = start
         self._open(thread, name, start, end, meaning)
         self.count[name] += 1
         self.total_us[name] += took

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 
 from gputop.declare import record
 from gputop.trace.intervals import Spans, order
@@ -16,6 +17,7 @@ from gputop.trace.names import Kind
 from gputop.trace.read import Trace
 
 NEXT_KERNEL_US = 5.0  # two kernels in a row are never closer than this by much
+LAUNCH_US = 20.0  # from the end of a launch call to its kernel, where nothing was queued before it
 _SAMPLE = 50_000
 
 
@@ -23,9 +25,10 @@ _SAMPLE = 50_000
 class Idle:
     """Why nothing ran, in microseconds of the window."""
 
-    host_us: float  # the next kernel was not even launched
+    host_us: float  # the next kernel was not launched yet, or its launch call had not ended
     kernel_us: float  # the pause between two kernels
     other_us: float  # launched, but it waited for another stream, an event or a copy
+    unknown_us: float  # the launch of the next kernel is not in the trace
     stream_host_us: float  # the host wait of HolisticTraceAnalysis: of the stream that computes most
 
 
@@ -41,26 +44,38 @@ class Launching:
 
 
 def idle(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Spans) -> Idle:
-    """Why the gaps are there, by the launch of what ends each of them."""
+    """Why the gaps are there, by the launch of what ends each of them.
+
+    A kernel may begin when its launch call has ended: the first launch of a kernel loads its code, for 300 ms and more.
+    After the last kernel nothing was launched any more.
+    """
     activity, calls = trace.activity, trace.calls
-    host = kernel = other = 0.0
+    host = kernel = other = unknown = 0.0
     place = 0
     for start, end in gaps:
         while place < len(inside) and activity.start[inside[place]] < end:
             place += 1
-        index = inside[place] if place < len(inside) else -1
-        call = launch_of[index] if index >= 0 else -1
-        waited = min(max(calls.start[call] - start, 0.0), end - start) if call >= 0 else 0.0
+        if place == len(inside):
+            host += end - start
+            continue
+        call = launch_of[inside[place]]
+        launched = min(calls.start[call] + calls.took[call], end) if call >= 0 else start
+        waited = max(launched - start, 0.0)
         rest = end - start - waited
+        if waited and rest <= LAUNCH_US:
+            waited, rest = end - start, 0.0
         host += waited
-        if index >= 0 and rest < NEXT_KERNEL_US:
+        if rest < NEXT_KERNEL_US:
             kernel += rest
-        else:
+        elif call >= 0:
             other += rest
+        else:
+            unknown += rest
     return Idle(
         host_us=host,
         kernel_us=kernel,
         other_us=other,
+        unknown_us=unknown,
         stream_host_us=_stream_host(trace, inside, launch_of),
     )
 
@@ -73,15 +88,14 @@ def _stream_host(trace: Trace, inside: Sequence[int], launch_of: Sequence[int]) 
         if activity.names.meanings[activity.name[index]] == Kind.COMPUTE:
             computes[activity.stream[index]] += round(activity.took[index] * 1000)
     stream = computes.most_common(1)[0][0] if computes else -1
-    ended: float | None = None
-    host = 0.0
+    ended, host = -inf, 0.0
     for index in inside:
         if activity.stream[index] != stream:
             continue
         start, call = activity.start[index], launch_of[index]
-        if ended is not None and start > ended and call >= 0 and calls.start[call] > ended:
+        if start > ended > -inf and call >= 0 and calls.start[call] + calls.took[call] > ended:
             host += start - ended
-        ended = max(ended or 0.0, start + activity.took[index])
+        ended = max(ended, start + activity.took[index])
     return host
 
 

@@ -47,7 +47,9 @@ def window(trace: Trace) -> Window:
     if len(activity):
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
         return Window(min(activity.start), max(ends), (), "")
-    return Window(0.0, trace.host.last_end, (), "")
+    host = trace.host
+    known = host.last_end >= host.first_start
+    return Window(host.first_start, host.last_end, (), "") if known else Window(0.0, 0.0, (), "")
 
 
 def _cut(trace: Trace, last: Step, shortest_us: float) -> bool:

@@ -177,6 +177,7 @@ def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
     else:
         causes = (
             ("it waits for the CPU to launch something", found.idle.host_us),
+            ("it waits, and the launches that would say for what are not in the trace", found.idle.unknown_us),
             ("what was launched waits for something else on the GPU", found.idle.other_us),
             ("it pauses between two kernels", found.idle.kernel_us),
         )
@@ -249,6 +250,7 @@ def _parts(found: Breakdown) -> Iterator[tuple[str, str, str]]:
         ("receives data from the CPU", found.to_device.total),
         ("idle, waits for a launch", found.idle.host_us),
         ("idle, launched but waiting", found.idle.other_us),
+        ("idle, launch not in the trace", found.idle.unknown_us),
         ("idle, between two kernels", found.idle.kernel_us),
     )
     for text, us in parts:
