@@ -123,7 +123,7 @@ def test_a_file_of_another_program_says_so(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(
         '{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}'
     )
-    assert "nothing in it is of torch.profiler" in explain(str(tmp_path / "x.json")).stdout
+    assert "Nothing in it is of torch.profiler" in explain(str(tmp_path / "x.json")).stdout
 
 
 def test_two_traces_are_compared(tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def test_f06_a_cut_file_is_read_up_to_there(name: str, tmp_path: Path) -> None:
         path.write_bytes(data[: int(len(data) * part)])
         trace = read(str(path))
         assert before <= trace.events <= len(whole.events)
-        assert any("cut" in note for note in trace.notes)
+        assert any("cut" in note for note in trace.problems)
+        assert not trace.whole
         page(View(trace))
         before = trace.events
     assert before > 0.9 * len(whole.events)
@@ -84,12 +85,12 @@ def test_f06_damage_in_the_middle_costs_what_it_hits(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text[:place] + '"\x00{"' + text[place + 60 :])
     trace = read(str(tmp_path / "x.json"))
     assert len(made.events) - 3 <= trace.events < len(made.events)
-    assert trace.notes == ["1 damaged places were skipped"]
+    assert trace.problems == ["1 damaged places were skipped"]
 
 
 def test_f06_what_is_damaged_everywhere_is_given_up(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"traceEvents": [' + '{"ph"' * 500_000)
-    notes = read(str(tmp_path / "x.json")).notes
+    notes = read(str(tmp_path / "x.json")).problems
     assert notes[:2] == ["it is too damaged: the rest is not read", "1000 damaged places were skipped"]
 
 
@@ -126,7 +127,7 @@ def test_f06_a_packed_bomb_ends_early(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (64 << 20)))
     trace = read(str(path))
-    assert any("200 times" in note for note in trace.notes)
+    assert any("200 times" in note for note in trace.problems)
 
 
 def test_f06_more_names_than_fit_are_one(tmp_path: Path) -> None:

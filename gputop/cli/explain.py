@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.cli.line import OK, USAGE, Command, Failure, json_flag, plain
+from gputop.cli.line import FAILED, OK, USAGE, Command, Failure, json_flag, plain
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -43,11 +43,16 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     if args.as_json:
         told = _changes(opened, names) if args.diff else list(map(_object, opened, names))
         print(json.dumps({"version": 1, "gputop": __version__, "files": told, "apart": why}, allow_nan=False))
-        return OK
+        return _code(traces)
     pages = [_compared(opened, names)] if args.diff else [*_together(traces, why), *map(_page, opened, names)]
     drawn = (markdown(page) if args.format == "md" else text(page, ascii=plain(settings)) for page in pages)
     print("\n".join(drawn), end="")
-    return OK
+    return _code(traces)
+
+
+def _code(traces: list[View]) -> int:
+    """Whether something of the files was repaired or left out."""
+    return FAILED if any(view.trace.problems for view in traces) else OK
 
 
 def _named(files: list[str]) -> list[str]:

@@ -22,6 +22,11 @@ NOTHING = object()
 HEAD = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo", "traceName", "with_stack"})
 _STRETCH = 1 << 18
 _FEW = 64  # events read one by one before a stretch is tried again
+EARLY = ("read up to there", "the rest is not read")  # how notes end that say that not all was read
+_BARE = re.compile(
+    r"(?<=[:,\[\s])(?!-?(?-i:NaN|Infinity)\b)([-+]?)(nan|inf(?:inity)?)(?:\([a-z0-9]*\))?(?=\s*[,\]}])", re.IGNORECASE
+)
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _SPACE = re.compile(r"[\s,]*")
 _EVENT = re.compile(r'\{\s*"(?:ph|name|cat|pid|ts)"')
 
@@ -37,6 +42,7 @@ class Events:
         self.head: dict[str, Any] = {}
         self.notes: list[str] = []
         self.damaged = 0
+        self.repaired = 0  # values that are not JSON, as other programs write them: paths of Windows, nan, inf
         self.ended = False  # the text has its end
         self._pieces = pieces
         self._text = ""
@@ -61,6 +67,8 @@ class Events:
             self.notes.append("the file is cut: read up to there")
         if self.damaged:
             self.notes.append(f"{self.damaged} damaged places were skipped")
+        if self.repaired:
+            self.notes.append(f"{self.repaired} values that are not JSON were repaired: paths of Windows, nan, inf")
 
     def _keyed(self) -> Iterator[list[Any]]:
         found = False
@@ -113,8 +121,10 @@ class Events:
             return []
         part = text[_SPACE.match(text, self._at).end() : end + 1]  # type: ignore[union-attr]
         batch = _loads(part)
-        if batch is None and "N/A" in part:
-            batch = _loads(UNQUOTED.sub("null", part))
+        if batch is None:
+            mended, count = _mended(part)
+            batch = _loads(mended) if mended != part else None
+            self.repaired += count if batch else 0
         if batch:
             self._at = end + 1
         return batch or []
@@ -163,11 +173,16 @@ class Events:
             ahead = len(self._text) - self._at
             if not self._over and ahead < limit:
                 self._fill(2 * ahead + 1)
-            elif mended or self._text.find("N/A", self._at) < 0:
+            elif mended:
                 return NOTHING
             else:
                 mended = True
-                self._text, self._at = UNQUOTED.sub("null", self._text[self._at :]), 0
+                rest = self._text[self._at :]
+                better, count = _mended(rest)
+                if better == rest:
+                    return NOTHING
+                self._text, self._at = better, 0
+                self.repaired += count
 
     def _peek(self) -> str:
         """The next character that is no white space and no comma; empty at the end of the text."""
@@ -201,3 +216,36 @@ def _loads(part: str) -> list[Any] | None:
     except (ValueError, RecursionError):
         return None
     return batch if isinstance(batch, list) else None
+
+
+def _mended(part: str) -> tuple[str, int]:
+    """The text with what some programs write instead of JSON put right, and in how many places.
+
+    Old files of Kineto have N/A without quotes, which is known and not counted.
+    """
+    part = UNQUOTED.sub("null", part)
+    if "\\" in part:
+        part, count = _escaped(part)
+    else:
+        count = 0
+    part, bare = _BARE.subn(_json_number, part)
+    return part, count + bare
+
+
+def _escaped(part: str) -> tuple[str, int]:
+    """Backslashes that escape nothing stand for themselves: a path of Windows."""
+    wrong = 0
+
+    def better(found: re.Match[str]) -> str:
+        nonlocal wrong
+        if len(found[0]) > 1:
+            return found[0]
+        wrong += 1
+        return "\\\\"
+
+    return _ESCAPE.sub(better, part), wrong
+
+
+def _json_number(found: re.Match[str]) -> str:
+    minus = "-" if found[1] == "-" else ""
+    return "NaN" if found[2].lower() == "nan" else f"{minus}Infinity"

@@ -14,7 +14,8 @@ LOW = 0xFFFFFFFF  # ids are 32 bits wide; what is more has been made up
 
 def duration(event: dict[str, Any]) -> float:
     """The duration of an event in microseconds; ValueError unless it is a sane number."""
-    value: float = event["dur"]
+    raw = event["dur"]
+    value: float = float(raw) if isinstance(raw, str) else raw
     if not 0 <= value < 1e12:
         raise ValueError("a duration out of range")
     return value

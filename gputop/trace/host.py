@@ -21,6 +21,7 @@ LONGEST_SHAPE = 600
 MOST_OPS = 1_500_000  # whose GPU time can be told apart by shape
 MOST_SPANS = 200_000  # of one kind
 MOST_THREADS = 4_096
+MOST_KEPT = 500_000  # spans that can be sorted
 _ROUNDED_US = 1.0  # spans within each other may end so far apart
 _BREATH_US = 50.0  # between two functions of one backward pass
 Span = tuple[float, float, int]  # start, duration, name
@@ -71,11 +72,25 @@ class Host:
         self.nesting, self.outer = Nesting(), Outer()
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self._threads: dict[tuple[Any, Any, int], Thread] = {}
+        self._kept: list[tuple[float, float, int, dict[str, Any]]] | None = None  # to be sorted, if it must be
         self._shapes: dict[Shape | int, int] = {}  # an operator without dims by its name alone
         self._step = -1  # the name that all steps have in call paths
 
+    def keep(self) -> None:
+        """Take spans in any order: they are kept and sorted, which a large trace has no memory for."""
+        self._kept = []
+
     def take(self, event: dict[str, Any], start: float) -> None:
         """One span that begins at a time of ours."""
+        if self._kept is None:
+            self._take(event, start)
+        elif len(self._kept) < MOST_KEPT:
+            # of two that begin together the longer one is around the other
+            self._kept.append((start, -duration(event), len(self._kept), event))
+        else:
+            self.dropped += 1
+
+    def _take(self, event: dict[str, Any], start: float) -> None:
         took, name = duration(event), self.names.number(event["name"])
         if len(self.count) <= name:
             self._named(event.get("cat") == "python_function")
@@ -130,6 +145,12 @@ class Host:
             at = self.nesting.add(path, called)
         opened.append([name, start, end, 0.0, meaning, at, around])
 
+    def drop_steps_without_length(self) -> int:
+        """Leave out steps whose length vanishes in the numbers of a time far from the first event; how many."""
+        steps = self.spans[Mark.STEP]
+        self.spans[Mark.STEP] = [(start, took, name) for start, took, name in steps if start + took > start]
+        return len(steps) - len(self.spans[Mark.STEP])
+
     @property
     def threads(self) -> tuple[Thread, ...]:
         """Every thread, by its number."""
@@ -142,6 +163,9 @@ class Host:
 
     def finish(self) -> None:
         """Close what is open: no more spans come."""
+        kept, self._kept = self._kept, None
+        for start, _, _, event in sorted(kept or (), key=lambda one: one[:3]):
+            self._take(event, start)
         for thread in self._threads.values():
             while thread.open:
                 self._close(thread.open)

@@ -17,12 +17,16 @@ class Memory:
         self.allocated, self.reserved = array("q"), array("q")
         self.device = -1  # the one that these are of; -1 before any
         self.peak_bytes = self.peak_reserved_bytes = 0
+        self.untotalled = 0  # events without totals, of Kineto before 2022
         self._every, self._skipped = 1, 0
 
     def take(self, event: dict[str, Any], at: float) -> None:
         """One allocation or release at a time of ours."""
         args = event["args"]
         if args.get("Device Type") != _CUDA:
+            return
+        if "Total Allocated" not in args and "Bytes" in args:
+            self.untotalled += 1
             return
         allocated, reserved, device = args["Total Allocated"], args.get("Total Reserved", 0), args.get("Device Id", 0)
         if type(allocated) is not int or type(reserved) is not int or type(device) is not int:

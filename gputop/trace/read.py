@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from gputop.declare import record
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from gputop.trace.beside import decoded
-from gputop.trace.events import NoTrace
+from gputop.trace.events import EARLY, NoTrace
 from gputop.trace.gpu import MOST_DEVICES, Activity, Calls
 from gputop.trace.host import Host
 from gputop.trace.memory import Memory
@@ -21,6 +23,10 @@ _LATEST = 1e18  # microseconds; what is later has been made up
 _GPU = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
 _CALLS = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime")
 _SPANS = ("cpu_op", "user_annotation", "python_function", "Operator", "Operation")
+# what devices of other kinds do, as Kineto's plug-ins write it; the runtime calls of some are called so too
+_ELSEWHERE = re.compile(r"mtia|hpu|xpu|npu|tpu|mps|ipu|privateuse|glow", re.IGNORECASE)
+_MOST_KINDS = 100
+_PAIRED = 10  # events that begin or end something, from which they are what a file is made of
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,11 @@ class Trace:
         self.events = self.odd = 0
         self._planes = Planes()
         self.notes: list[str] = []
+        self.problems: list[str] = []  # what was repaired or left out: said before anything else
+        self.whole = True  # all was read: where not, nothing is concluded from what is missing
+        self.elsewhere = False  # something ran on an accelerator of another kind, which is not read
+        self._texts = 0  # times that are written as text
+        self._kinds: Counter[str] = Counter()  # categories of events that are not taken
 
     def take(self, batch: list[Any]) -> None:
         """Events as they come; what is none is counted."""
@@ -66,6 +77,8 @@ class Trace:
                     taker = takers.get(event.get("cat"))
                     if taker:
                         taker(event, self._since(event["ts"]))
+                    else:
+                        self._other(event)
                 elif kind == "i" and event["name"] == "[memory]":
                     self.memory.take(event, self._since(event["ts"]))
                 elif kind == "M" and event["name"] == "thread_name":
@@ -73,6 +86,8 @@ class Trace:
                     self.host.take_name(event)
                 elif kind == "M" and event["name"] == "process_name":
                     planes.name(event)
+                elif kind in ("B", "E"):
+                    self._kinds["B/E"] += 1
             except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
                 self.odd += 1
 
@@ -80,19 +95,50 @@ class Trace:
         """All events are there: the head of the file, and what went wrong."""
         self.host.finish()
         self._head(head)
-        self.notes += notes
+        self.problems += notes
+        self.whole = not any(note.endswith(EARLY) for note in notes)
+        found = len(self.activity) or self.host.count or self.calls.count
         if self._planes:
             self.notes.append("TensorFlow or JAX wrote it: what is said and advised is in PyTorch's words")
-        elif not (len(self.activity) or self.host.count or self.calls.count):
-            self.notes.append("nothing in it is of torch.profiler: other programs write such files too")
+        elif not found:
+            self.whole = False
+            pairs = self._kinds["B/E"] >= _PAIRED
+            of = (
+                "its spans are pairs of begin and end events (B, E), which gputop does not read"
+                if pairs
+                else ("other programs write such files too")
+            )
+            self.problems.append(f"nothing in it is of torch.profiler: {of}")
+        elif not len(self.activity) and (others := [kind for kind in self._kinds if _ELSEWHERE.search(kind)]):
+            self.elsewhere = True
+            kinds = ", ".join(sorted(others)[:3])
+            self.problems.append(f"what ran on this accelerator is not read ({kinds}): only the CPU is told of")
+        if vanished := self.host.drop_steps_without_length():
+            self.problems.append(f"{_count(vanished, 'step')} without a length left out")
+        if self._texts:
+            self.problems.append(f"{_count(self._texts, 'time')} written as text, taken as a number")
         if self.odd:
-            self.notes.append(f"{self.odd} events were left out: they make no sense")
+            self.problems.append(f"{_count(self.odd, 'event')} left out: no sense in them")
+        if self.memory.untotalled:
+            self.notes.append("its memory events are of an old Kineto, without totals: they are not shown")
         if self.activity.dropped or self.calls.dropped:
-            self.notes.append("it has more kernels than fit: only the first are looked at; trace fewer steps")
-        if self.host.disorder > 10 and self.host.disorder * 100 > sum(self.host.count):
-            self.notes.append("its spans are out of order: self times are rough")
+            self.whole = False
+            self.problems.append("it has more kernels than fit: only the first are looked at; trace fewer steps")
 
-    def _since(self, time: float) -> float:
+    @property
+    def disordered(self) -> bool:
+        """Whether the spans of a thread do not come in the order of their starts, as of Kineto before 2022."""
+        return self.host.disorder > 10 and self.host.disorder * 100 > sum(self.host.count)
+
+    def _other(self, event: dict[str, Any]) -> None:
+        kind = event.get("cat")
+        if isinstance(kind, str) and (kind in self._kinds or len(self._kinds) < _MOST_KINDS):
+            self._kinds[clean(kind, 40)] += 1
+
+    def _since(self, time: float | str) -> float:
+        if isinstance(time, str):
+            time = float(time)
+            self._texts += 1
         if not -_LATEST < time < _LATEST:
             raise ValueError("a time out of range")
         if self.origin_us is None:
@@ -113,6 +159,10 @@ class Trace:
                 self.devices += (_device(entry),)
 
 
+def _count(number: int, of: str) -> str:
+    return f"{number} {of}{'s' * (number != 1)}"
+
+
 def _device(entry: dict[str, Any]) -> Device:
     def whole(key: str) -> int:
         value = entry.get(key)
@@ -129,12 +179,23 @@ def _device(entry: dict[str, Any]) -> Device:
 def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
     """The trace in a file, plain or packed; Refused says in one line why it is none.
 
-    `progress` is told the share that is read, 0 to 1; what it raises ends the reading.
+    `progress` is told the share that is read, 0 to 1; what it raises ends the reading. A file whose spans are out of
+    order is read once more, and they are sorted.
     """
+    trace = _read(path, progress, Trace(clean(Path(path).name, 200)))
+    if not trace.disordered:
+        return trace
+    again = Trace(trace.name)
+    again.host.keep()
+    again = _read(path, progress, again)
+    again.notes.append("its spans are out of order, as old versions of Kineto wrote them: they were sorted")
+    return again
+
+
+def _read(path: str, progress: Callable[[float], None] | None, trace: Trace) -> Trace:
     text = Text(path)
     try:
         events = decoded(text)
-        trace = Trace(clean(Path(path).name, 200))
         for batch in events.batches():
             trace.take(batch)
             if progress:

@@ -13,7 +13,7 @@ _CURVE = 500  # points of the memory curve
 
 
 def as_json(view: View) -> dict[str, Any]:
-    """One trace. Times are milliseconds, shares 0 to 1; null is unknown."""
+    """One trace. Times are milliseconds, shares 0 to 1; null is unknown, as most is of one that was read in part."""
     trace, found = view.trace, view.found
     return {
         "kind": "trace",
@@ -24,12 +24,12 @@ def as_json(view: View) -> dict[str, Any]:
         "gpus": found.devices,
         "findings": [finding(verdict) for verdict in view.verdicts],
         "window": {"ms": found.window.span_us / 1000, "steps": len(found.window.steps), "by": found.window.named},
-        "gpu_time": _gpu(view) if found.of_gpu else None,
-        "phases": _phases(view),
-        "steps": _steps(view),
+        "gpu_time": _gpu(view) if found.of_gpu and trace.whole else None,
+        "phases": _phases(view) if trace.whole else [],
+        "steps": _steps(view) if trace.whole else [],
         "kernels": [
             {"name": each.name, "kind": each.kind.name.lower(), "count": each.count, "ms": each.took_us / 1000}
-            for each in found.kernels[:_ROWS]
+            for each in (found.kernels[:_ROWS] if trace.whole else ())
         ],
         "operators": [
             {"name": e.name, "count": e.count, "own_ms": e.self_us / 1000, "total_ms": e.total_us / 1000}
@@ -37,10 +37,11 @@ def as_json(view: View) -> dict[str, Any]:
         ],
         "shapes": [
             {"name": each.name, "dims": each.dims, "types": each.types, "gpu_ms": each.gpu_us / 1000}
-            for each in view.shaped[:_ROWS]
+            for each in (view.shaped[:_ROWS] if trace.whole else ())
         ],
         "memory": _memory(view),
-        "notes": list(trace.notes),
+        "whole": trace.whole,
+        "notes": [*trace.problems, *trace.notes],
     }
 
 

@@ -25,11 +25,23 @@ def page(view: View) -> Page:
     return Page(
         title=view.trace.name,
         about=about(view),
-        words=tuple(_words(view, said)),
+        words=(*_first(view), *(_words(view, said) if view.trace.whole else ())),
         points=tuple(point(verdict) for verdict in said),
         tables=tuple(table for table in _tables(view, found) if table.rows),
         notes=tuple(view.trace.notes),
     )
+
+
+def _first(view: View) -> Iterator[str]:
+    """What was repaired or left out, and what is not said because of it."""
+    trace = view.trace
+    for problem in trace.problems:
+        yield f"{problem[:1].upper()}{problem[1:]}."
+    if not trace.whole and trace.events and (len(trace.activity) or trace.host.count):
+        yield (
+            f"{trace.events:,} events were read. Kernels are written last: how busy the GPU was is not known, and "
+            "nothing is concluded from a part."
+        )
 
 
 def ranks(views: Sequence[View]) -> Page:
@@ -42,8 +54,8 @@ def ranks(views: Sequence[View]) -> Page:
             (
                 f"rank {number if view.trace.rank is None else view.trace.rank}, {view.trace.name}",
                 took(found.window.span_us / view.steps),
-                share(found.share(found.busy)) if found.of_gpu else units.UNKNOWN,
-                share(found.share(found.comm)) if found.of_gpu else units.UNKNOWN,
+                share(found.share(found.busy)) if found.of_gpu and view.trace.whole else units.UNKNOWN,
+                share(found.share(found.comm)) if found.of_gpu and view.trace.whole else units.UNKNOWN,
                 share(data),
             )
         )
@@ -107,7 +119,7 @@ def compared(before: View, after: View) -> Page:
         about=f"{about(before)} → {about(after)}",
         words=tuple(words),
         tables=tuple(table for table in tables if table.rows),
-        notes=(*before.trace.notes, *after.trace.notes),
+        notes=(*before.trace.problems, *after.trace.problems, *before.trace.notes, *after.trace.notes),
     )
 
 
@@ -121,6 +133,8 @@ def _value(value: float | None, unit: str) -> str:
 
 def about(view: View) -> str:
     """What was traced: GPU, rank, steps, how long."""
+    if not view.trace.whole:
+        return "read in part" if view.trace.host.count or len(view.trace.activity) else ""
     trace, seen = view.trace, view.found.window
     device = next((entry.name for entry in trace.devices if entry.index == view.found.device), "")
     parts = [device or ("GPU" if view.found.of_gpu else "no GPU in it")]
@@ -138,7 +152,7 @@ def took(us: float | None) -> str:
     """A time: 820 us, 12.4 ms, 3.1 s."""
     if us is None:
         return units.UNKNOWN
-    for limit, divisor, unit in ((1e3, 1, "us"), (1e6, 1e3, "ms")):
+    for limit, divisor, unit in ((999.5, 1, "us"), (999.5e3, 1e3, "ms")):
         if us < limit:
             return f"{us / divisor:.3g} {unit}"
     return f"{us / 1e6:.3g} s" if us < 1e9 else f"{us / 1e6:.0f} s"
@@ -172,6 +186,8 @@ def fact(number: Number) -> str:
 
 def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
     found = view.found
+    if view.trace.elsewhere:
+        return
     if not found.of_gpu:
         yield "No GPU was traced: these are times of the CPU. Record with ProfilerActivity.CUDA to see the GPU."
     else:
@@ -190,6 +206,9 @@ def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
 
 
 def _tables(view: View, found: Breakdown) -> Iterator[Table]:
+    if not view.trace.whole:
+        yield from _operators(view)
+        return
     if found.of_gpu:
         yield Table("Where the time of the GPU goes", ("part", "share", "time"), tuple(_parts(found)))
         yield Table("Launching", ("number", "value"), tuple(_launching(view)))
@@ -206,11 +225,15 @@ def _tables(view: View, found: Breakdown) -> Iterator[Table]:
         ("operator and shapes", "time"),
         tuple((f"{each.name} {each.dims}".rstrip(), took(each.gpu_us)) for each in view.shaped[:_ROWS]),
     )
+    yield from _operators(view)
+    yield Table("Memory of the GPU", ("number", "value"), tuple(_memory(view)))
+
+
+def _operators(view: View) -> Iterator[Table]:
     for title, python in (("Operators by own time on the CPU", False), ("Python functions by own time", True)):
         rows = operators(view.trace, _ROWS, python=python)
         cells = tuple((e.name, took(e.self_us), took(e.total_us), str(e.count)) for e in rows)
         yield Table(title, ("name", "own", "total", "count"), cells)
-    yield Table("Memory of the GPU", ("number", "value"), tuple(_memory(view)))
 
 
 def _phases(view: View) -> Table:

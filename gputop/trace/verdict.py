@@ -137,7 +137,12 @@ def signature(id: str, name: str, question: str, *, gpu: bool = True, **limits: 
 
 
 def judged(view: View) -> tuple[Verdict, ...]:
-    """What all signatures say of a trace, the worst first; what costs most first among those as bad."""
+    """What all signatures say of a trace, the worst first; what costs most first among those as bad.
+
+    Nothing of one that was read in part: kernels are written last, and what is missing may say the opposite.
+    """
+    if not view.trace.whole:
+        return ()
     said = [
         replace(verdict, rule=f"{entry.id} {entry.name}")
         for entry in SIGNATURES.values()

@@ -1,0 +1,158 @@
+"""Traces that are cut, damaged, repaired, or not of torch: it is said first, and nothing is concluded of a part."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputop.trace import signatures  # noqa: F401
+from gputop.trace.read import read
+from gputop.trace.told import page
+from gputop.trace.verdict import View
+from tests.traces import ADD, Made, busy, starved
+
+
+def explain(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gputop", "explain", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def words(path: str) -> tuple[str, ...]:
+    return page(View(read(path))).words
+
+
+def as_kineto(made: Made) -> None:
+    """What ran on the GPU after all of the CPU, as Kineto writes it."""
+    made.events.sort(key=lambda event: event["cat"] in ("kernel", "gpu_memcpy", "gpu_memset"))
+
+
+@pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
+def test_a_cut_file_says_nothing_of_the_gpu(tmp_path: Path, part: float) -> None:
+    """Kernels are written last: of those that were read the GPU would be busy for a fifth of the time."""
+    made = busy()
+    as_kineto(made)
+    path = tmp_path / "cut.json"
+    whole = Path(made.write(path)).read_text()
+    assert "The GPU is busy 100% of the time." in words(str(path))
+    path.write_text(whole[: int(len(whole) * part)])
+    done = explain(str(path))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "What it says\n  The file is cut: read up to there.\n" in done.stdout
+    for absent in ("The GPU is busy", "WARN", "CRIT", "No known trouble", "Where the time", "Steps"):
+        assert absent not in done.stdout
+    told = json.loads(explain("--json", str(path)).stdout)["files"][0]
+    assert (told["whole"], told["findings"], told["gpu_time"], told["steps"]) == (False, [], None, [])
+
+
+@pytest.mark.parametrize(
+    ("write", "repaired"),
+    [
+        (lambda text: text.replace('"name": "aten::add"', '"name": "C:\\Users\\x\\py.exe"', 1), 3),
+        (lambda text: text.replace('"External id": 1,', '"External id": 1, "lr": nan, "loss": -inf,', 1), 2),
+        (lambda text: text.replace('"External id": 1,', '"External id": 1, "x": [inf, Infinity, NaN],', 1), 1),
+    ],
+)
+def test_what_is_no_json_is_repaired_and_costs_nothing(tmp_path: Path, write: Any, repaired: int) -> None:
+    made = starved()
+    made.host("aten::add", 5, 10, x=1)
+    made.events[-1]["args"] = {"External id": 1, "y": 2}
+    text = made.text()
+    broken = write(text)
+    assert broken != text
+    (tmp_path / "x.json").write_text(broken)
+    trace = read(str(tmp_path / "x.json"))
+    assert (trace.events, trace.whole) == (len(made.events), True)
+    assert trace.problems == [f"{repaired} values that are not JSON were repaired: paths of Windows, nan, inf"]
+    assert words(str(tmp_path / "x.json"))[0].startswith(f"{repaired} values that are not JSON")
+    assert explain(str(tmp_path / "x.json")).returncode == 1
+
+
+def test_times_that_are_text_are_numbers_all_the_same(tmp_path: Path) -> None:
+    made = busy()
+    plain = View(read(made.write(tmp_path / "x.json")))
+    for event in made.events:
+        event["ts"], event["dur"] = f"{event['ts']:.3f}", f"{event['dur']:.3f}"
+    trace = read(made.write(tmp_path / "text.json"))
+    assert trace.problems == [f"{len(made.events)} times written as text, taken as a number"]
+    assert View(trace).found.busy.total == pytest.approx(plain.found.busy.total)
+
+
+@pytest.mark.parametrize("start", [1e18 / 2, 9e17])
+def test_a_step_whose_length_vanishes_far_from_the_first_event_is_left_out(tmp_path: Path, start: float) -> None:
+    made = Made()
+    made.host("aten::add", 0, 1)
+    made.step(1, start, 1.0)
+    done = explain(made.write(tmp_path / "x.json"))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "1 step without a length left out." in done.stdout
+
+
+def test_pairs_of_begin_and_end_are_not_read_and_said_to_be_so(tmp_path: Path) -> None:
+    events = [
+        {"ph": kind, "cat": "app", "name": f"f{number}", "pid": 1, "tid": 1, "ts": number + (kind == "E") / 2}
+        for number in range(50)
+        for kind in ("B", "E")
+    ]
+    (tmp_path / "x.json").write_text(json.dumps({"traceEvents": events}))
+    done = explain(str(tmp_path / "x.json"))
+    assert done.returncode == 1
+    assert "pairs of begin and end events (B, E), which gputop does not read" in re.sub(r"\s+", " ", done.stdout)
+    assert "No GPU was traced" not in done.stdout
+    assert "No known trouble" not in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["mtia_ccp_events", "hpu_op", "privateuse1_runtime"])
+def test_an_accelerator_that_is_not_read_is_named(tmp_path: Path, kind: str) -> None:
+    made = Made()
+    made.step(1, 0, 1000)
+    for number in range(50):
+        made.host("matmul", number * 20, 18, kind)
+        made.host("aten::mm", number * 20, 5)
+    done = explain(made.write(tmp_path / "x.json"))
+    said = re.sub(r"\s+", " ", done.stdout)
+    assert done.returncode == 1
+    assert f"What ran on this accelerator is not read ({kind}): only the CPU is told of." in said
+    assert "No GPU was traced" not in said
+    assert "No known trouble" not in said
+
+
+def test_spans_that_are_ordered_by_their_end_are_sorted(tmp_path: Path) -> None:
+    """Kineto of 2021, whose memory events have no totals either."""
+    made, bare = Made(), Made()
+    for one in (made, bare):
+        for number in range(40):
+            one.step(number, number * 100, 99)
+            one.host("aten::linear", number * 100 + 10, 50)
+            one.host("aten::addmm", number * 100 + 20, 30)
+    sorted_ = read(made.write(tmp_path / "sorted.json"))
+    bare.events.sort(key=lambda event: event["ts"] + event["dur"])
+    args = {"Device Type": 0, "Device Id": -1, "Addr": 1, "Bytes": 256}
+    memory = {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 5, "args": args}
+    cuda = {**memory, "args": {**args, "Device Type": 1}}
+    bare.events += [memory, cuda]
+    old = read(bare.write(tmp_path / "old.json"))
+    assert old.problems == []
+    assert old.notes == [
+        "its memory events are of an old Kineto, without totals: they are not shown",
+        "its spans are out of order, as old versions of Kineto wrote them: they were sorted",
+    ]
+    own = {
+        name: old.host.self_us[number] for number, name in enumerate(old.host.names.texts) if name.startswith("aten")
+    }
+    assert own == {"aten::linear": pytest.approx(40 * 20), "aten::addmm": pytest.approx(40 * 30)}
+    first, second = View(old).found.window, View(sorted_).found.window
+    assert (len(first.steps), first.span_us) == (len(second.steps), second.span_us)
+
+
+def test_more_kernels_than_fit_are_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gputop.trace.gpu.MOST", 10)
+    made = busy(kernel=ADD)
+    said = words(made.write(tmp_path / "x.json"))
+    assert said[0].startswith("It has more kernels than fit")
+    assert not any("The GPU is busy" in text for text in said)
