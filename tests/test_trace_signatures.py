@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from gputop.trace import told
+from gputop.trace.names import Kind, kind
 from gputop.trace.read import read
 from gputop.trace.signatures import SIGNATURES
 from gputop.trace.verdict import Verdict, View, judged
 from tests import traces
-from tests.traces import ADD, FP32, GEMM, NCCL, PAGEABLE, PINNED, Made, busy, starved
+from tests.traces import ADD, BACKWARD, FP32, GEMM, NCCL, PAGEABLE, PINNED, Made, busy, starved
 
 MS = 1000.0
 CAST = (
@@ -229,6 +230,29 @@ def casting(to: str, what: str) -> Made:
     return made
 
 
+def loading(idle_ms: float, *functions: str) -> Made:
+    """Steps of 100 ms whose GPU idles at the beginning, while the CPU is in these functions, the outermost first."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        for place, name in enumerate(functions):
+            made.host(name, at + place, idle_ms * MS - 2 * place, "python_function")
+        made.kernel(GEMM, at + idle_ms * MS, (100 - idle_ms) * MS - 10)
+    return made
+
+
+def exchanging(ms: float) -> Made:
+    """Ranks on CPUs that are in collectives of gloo for so long of 100 ms."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.host("aten::mm", at, (100 - ms) * MS)
+        made.host("gloo:all_reduce", at + (100 - ms) * MS, ms * MS, "user_annotation", tid=BACKWARD)
+    return made
+
+
 Case = Callable[[], Made]
 FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks like it
     ("T00", busy, starved),
@@ -264,6 +288,8 @@ FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks l
     ("T22", lambda: paused(600), lambda: paused(100)),
     ("T23", lambda: mixed((CAST, 0.4), (GEMM, 0.5)), lambda: mixed((CAST, 0.05), (GEMM, 0.9))),
     ("T23", lambda: casting("c10::BFloat16", "float"), lambda: casting("float", "float")),
+    ("T24", lambda: loading(69, "train.py(1): main"), lambda: loading(15, "train.py(1): main")),
+    ("T25", lambda: exchanging(95), lambda: exchanging(10)),
 ]
 
 
@@ -276,6 +302,77 @@ def test_a_signature_fires_on_what_it_is_for_only(rule: str, fires: Case, quiet:
     assert rule not in said(quiet(), tmp_path)
 
 
+def test_an_idle_gpu_is_never_without_a_word_and_names_where_the_cpu_was(tmp_path: Path) -> None:
+    """The most specific function of one's own that covers most of the pauses, not the loop around all of it."""
+    functions = ("train.py(9): main", "image_transforms.py(30): normalize", "numpy/core.py(3): mean")
+    told_of = said(loading(69, *functions), tmp_path)["T24"]
+    assert told_of.headline == (
+        "The GPU idles 69% of the time; most of it the CPU was in `image_transforms.normalize` (276 ms)."
+    )
+    assert told_of.severity == "crit"
+    assert said(loading(69), tmp_path)["T24"].headline.startswith("The GPU idles 69% of the time")
+
+
+def test_nothing_is_well_beside_what_is_not(tmp_path: Path) -> None:
+    found = said(mixed((FP32, 0.99)), tmp_path)
+    assert found["T04"].severity != "info"
+    assert "T00" not in found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*)",
+        "deep_ep::internode_ll::combine<true>",
+        "nvshmemi_transfer_rma_nbi_kernel",
+        "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>",
+        "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>",
+        "void trtllm::oneShotAllReduceKernel<8>",
+        "mscclKernel_Sum_half_LL", "mscclpp::allreduce6", "oneccl::reduce_scatter_kernel",
+        "userbuffers_fp16_sum_inplace_gpu_rr_rs_oop", "ncclSymkDevKernel_AllGather_ST",
+    ],
+)  # fmt: skip
+def test_communication_is_known_by_more_names_than_nccl(name: str) -> None:
+    assert kind(name) == Kind.COMM
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>", "segment_reduce_forward_kernel",
+        "void at::native::(anonymous namespace)::vectorized_gather_kernel<16, long>", "indexSelectLargeIndex",
+        "void gatherTopK<float, unsigned int, 2, false>", "cudnn::bn_fw_tr_1C11_kernel_NCHW", "flash_fwd_kernel",
+        "scatter_gather_elementwise_kernel",
+    ],
+)  # fmt: skip
+def test_what_reduces_and_gathers_on_one_gpu_is_no_communication(name: str) -> None:
+    assert kind(name) == Kind.COMPUTE
+
+
+def test_regions_of_the_program_are_shown_as_phases(tmp_path: Path) -> None:
+    """The source documents' own recipe: record_function around each part of a step."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        for start, took, name in (
+            (0, 20, "data_transfer"),
+            (20, 30, "forward"),
+            (50, 40, "backward"),
+            (90, 10, "optimizer"),
+        ):
+            made.note(name, at + start * MS, took * MS)
+            made.kernel(GEMM, at + start * MS + 10, took * MS - 20, launch=at + start * MS + 1)
+        made.note("Optimizer.step#SGD.step", at + 95 * MS, 1 * MS)
+    view = View(read(made.write(tmp_path / "x.json")))
+    assert [(one.name, one.count, round(one.host_us / MS)) for one in view.regions] == [
+        ("data_transfer", 4, 80), ("forward", 4, 120), ("backward", 4, 160), ("optimizer", 4, 40),
+    ]  # fmt: skip
+    assert [round(one.gpu_us / MS) for one in view.regions] == [80, 120, 160, 40]
+    (table,) = [table for table in told.page(view).tables if table.title.startswith("Regions")]
+    assert table.rows[2] == ("backward", "160 ms", "40.0%", "4", "160 ms")
+
+
 def test_a_healthy_trace_is_silent(tmp_path: Path) -> None:
     found = said(busy(), tmp_path)
     assert set(found) == {"T00"}
@@ -283,7 +380,7 @@ def test_a_healthy_trace_is_silent(tmp_path: Path) -> None:
 
 
 def test_all_signatures_are_declared_and_tried() -> None:
-    assert sorted(SIGNATURES) == [f"T{number:02}" for number in range(24)]
+    assert sorted(SIGNATURES) == [f"T{number:02}" for number in range(26)]
     assert set(SIGNATURES) - {rule for rule, _, _ in FIRES} == {"T20"}  # below
 
 

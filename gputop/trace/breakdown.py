@@ -58,7 +58,7 @@ class Breakdown:
 
     def share(self, spans: Spans | float) -> float:
         """A time as a part of the window."""
-        taken = spans if isinstance(spans, float) else spans.total
+        taken = spans.total if isinstance(spans, Spans) else spans
         return min(1.0, taken / self.window.span_us) if self.window.span_us > 0 else 0.0
 
     @property

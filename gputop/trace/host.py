@@ -12,7 +12,7 @@ from typing import Any
 from gputop.safe.text import clean
 from gputop.trace.gpu import LOW, duration
 from gputop.trace.intervals import Spans, union
-from gputop.trace.names import Mark, Names, mark
+from gputop.trace.names import Mark, Names, is_region, mark
 from gputop.trace.nesting import NAME_BITS, Nesting
 from gputop.trace.outer import Outer
 
@@ -21,6 +21,7 @@ LONGEST_SHAPE = 600
 MOST_OPS = 1_500_000  # whose GPU time can be told apart by shape
 MOST_SPANS = 200_000  # of one kind
 MOST_THREADS = 4_096
+MOST_REGIONS = 200  # names
 MOST_KEPT = 500_000  # spans that can be sorted
 _ROUNDED_US = 1.0  # spans within each other may end so far apart
 _BREATH_US = 50.0  # between two functions of one backward pass
@@ -60,6 +61,7 @@ class Host:
         self.names = Names(mark)
         self.count, self.total_us, self.self_us = array("Q"), array("d"), array("d")  # by name
         self.python = array("b")  # by name: 1 for Python functions
+        self.named_by_user = array("b")  # by name: 1 for regions of the program itself (record_function)
         self.spans: dict[int, list[Span]] = {kind: [] for kind in Mark}
         self.backward = Spans()
         self.op_id, self.op_shape = array("I"), array("I")
@@ -70,6 +72,8 @@ class Host:
         self.disorder = self.dropped = 0
         self.first_start, self.last_end = math.inf, -math.inf
         self.nesting, self.outer = Nesting(), Outer()
+        self.python_spans = Outer()  # when each Python function ran, those that took longest
+        self.regions: dict[int, list[tuple[float, float]]] = {}  # start and duration of what the program named itself
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self._threads: dict[tuple[Any, Any, int], Thread] = {}
         self._kept: list[tuple[float, float, int, dict[str, Any]]] | None = None  # to be sorted, if it must be
@@ -93,7 +97,7 @@ class Host:
     def _take(self, event: dict[str, Any], start: float) -> None:
         took, name = duration(event), self.names.number(event["name"])
         if len(self.count) <= name:
-            self._named(event.get("cat") == "python_function")
+            self._named(event.get("cat"), self.names.texts[name], self.names.meanings[name])
         key = event.get("pid"), event.get("tid"), self.python[name]
         thread = self._threads.get(key) or self._thread(key)
         if thread is None:
@@ -114,6 +118,8 @@ class Host:
         if start < self.first_start:
             self.first_start = start
         self._open(thread, name, start, end, meaning)
+        if self.named_by_user[name]:
+            self._region(name, start, took)
         self.count[name] += 1
         self.total_us[name] += took
         if not thread.python and event.get("args"):
@@ -136,7 +142,9 @@ class Host:
         called = name
         if meaning == Mark.STEP:
             called = self._step = name if self._step < 0 else self._step
-        elif not thread.python:
+        elif thread.python:
+            self.python_spans.add(thread.number, start, end - start, name)
+        else:
             if not around:
                 self.outer.add(thread.number, start, end - start, name)
             around += 1
@@ -183,11 +191,19 @@ class Host:
         number = len(self._threads)
         return self._threads.setdefault(key, Thread(key, number, self.nesting.root()))
 
-    def _named(self, python: bool) -> None:
+    def _named(self, kind: Any, text: str, meaning: int) -> None:
         self.count.append(0)
         self.total_us.append(0.0)
         self.self_us.append(0.0)
-        self.python.append(python)
+        self.python.append(kind == "python_function")
+        self.named_by_user.append(kind == "user_annotation" and is_region(text, meaning))
+
+    def _region(self, name: int, start: float, took: float) -> None:
+        if name not in self.regions and len(self.regions) >= MOST_REGIONS:
+            return
+        spans = self.regions.setdefault(name, [])
+        if len(spans) < MOST_SPANS:
+            spans.append((start, took))
 
     def _close(self, opened: list[list[Any]]) -> None:
         name, start, end, inner, _, path, _ = opened.pop()

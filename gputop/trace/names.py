@@ -58,7 +58,13 @@ class Call(IntEnum):
     ALLOCATE = 3
 
 
-COMM = re.compile(r"^(?:nccl|rccl)|(?:nccl|rccl)(?:Dev)?Kernel", re.IGNORECASE)
+# NCCL and what others move tensors between GPUs with: DeepEP, NVSHMEM, symmetric memory (multimem), the all-reduces of
+# vLLM and TensorRT-LLM (cross_device_reduce, oneShot), MSCCL and MSCCL++, oneCCL, Transformer Engine's user buffers
+COMM = re.compile(
+    r"^(?:nccl|rccl)|(?:nccl|rccl)(?:Dev)?Kernel|\bdeep_ep::|nvshmem|multimem_|cross_device_reduce|mscclpp|msccl|"
+    r"\boneccl|\bccl_|userbuffers_|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|(?:one|two)_?shot",
+    re.IGNORECASE,
+)
 SETS = re.compile(r"^(?:hip)?Memset", re.IGNORECASE)
 COPIES = re.compile(r"^(?:hip)?Memcpy|^dma", re.IGNORECASE)
 GEMM = re.compile(
@@ -116,12 +122,25 @@ def mark(name: str) -> Mark:
         ("autograd::engine::evaluate_function", Mark.BACKWARD),
         ("nccl:", Mark.COMM),
         ("gloo:", Mark.COMM),
+        ("mpi:", Mark.COMM),
         ("c10d::", Mark.COMM),
     ):
         if name.startswith(start):
             return meaning
     lowered = name.lower()
     return Mark.FORWARD if lowered.endswith(".forward") or lowered.strip("# ") == "forward" else Mark.NONE
+
+
+_TORCHS = re.compile(
+    r"^(?:ProfilerStep|gputop\.|Optimizer\.|enumerate\(DataLoader\)|(?:nccl|gloo|mpi|c10d|ucc):|## |Torch-Compiled|"
+    r"Inductor|Compiled|Pregraph|AOTDispatcher|TorchDynamo|PyTorch Profiler|FSDP::|DistributedDataParallel|"
+    r"DataParallel|autograd::|\[pl\]|\[param\]|aten::)"
+)
+
+
+def is_region(name: str, meaning: int) -> bool:
+    """Whether an annotation is a region that the program named itself (record_function), not one of torch."""
+    return meaning in (Mark.NONE, Mark.FORWARD) and not _TORCHS.match(name)
 
 
 def call(name: str) -> Call:

@@ -10,6 +10,7 @@ from gputop.trace.breakdown import Breakdown, host_spans
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark
 from gputop.trace.read import Trace
+from gputop.trace.steps import Window
 
 _MARKED = (
     ("waiting for data", Mark.DATA),
@@ -18,6 +19,8 @@ _MARKED = (
     ("zero_grad", Mark.ZERO_GRAD),
 )
 FORWARD = "forward and the rest"
+COMMUNICATION = "communication"
+_ON_CPU = ("gloo:", "mpi:")  # collectives whose spans are their whole time: those of NCCL only launch them
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -44,22 +47,32 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
     """The phases of the window, those that are there."""
     seen = found.window
     spans = [(name, host_spans(trace, mark, seen)) for name, mark in _MARKED]
-    gpu = dict.fromkeys([FORWARD, *(name for name, _ in _MARKED), "communication", "copies from the CPU"], 0.0)
+    spans.append((COMMUNICATION, _collectives(trace, seen)))
+    gpu = dict.fromkeys([FORWARD, *(name for name, _ in spans), "copies from the CPU"], 0.0)
     activity = trace.activity
     for index in found.inside:
         kind, call = activity.names.meanings[activity.name[index]], found.launch_of[index]
         at = trace.calls.start[call] if call >= 0 else activity.start[index]
         if kind == Kind.COMM:
-            where = "communication"
+            where = COMMUNICATION
         elif kind == Kind.TO_DEVICE:
             where = "copies from the CPU"
         else:
-            where = next((name for name, part in spans if part.holds(at)), FORWARD)
+            where = next((name for name, part in spans[:-1] if part.holds(at)), FORWARD)
         gpu[where] += activity.took[index]
     covered = Spans(sorted(span for _, part in spans for span in part)).total
     host: dict[str, float] = {name: part.total for name, part in spans} | {FORWARD: seen.span_us - covered}
     rows = (Phase(name=name, host_us=host.get(name), gpu_us=us) for name, us in gpu.items())
     return tuple(row for row in rows if row.host_us or row.gpu_us)
+
+
+def _collectives(trace: Trace, seen: Window) -> Spans:
+    """When the CPU itself exchanges tensors with other ranks."""
+    texts = trace.host.names.texts
+    spans = (
+        (start, start + took) for start, took, name in trace.host.spans[Mark.COMM] if texts[name].startswith(_ON_CPU)
+    )
+    return Spans(sorted(spans)).within(seen.start, seen.end)
 
 
 def rows(trace: Trace, found: Breakdown) -> tuple[Row, ...]:

@@ -26,6 +26,7 @@ def as_json(view: View) -> dict[str, Any]:
         "window": {"ms": found.window.span_us / 1000, "steps": len(found.window.steps), "by": found.window.named},
         "gpu_time": _gpu(view) if found.of_gpu and trace.whole else None,
         "phases": _phases(view) if trace.whole else [],
+        "regions": _regions(view) if trace.whole else [],
         "steps": _steps(view) if trace.whole else [],
         "kernels": [
             {"name": each.name, "kind": each.kind.name.lower(), "count": each.count, "ms": each.took_us / 1000}
@@ -50,6 +51,20 @@ def _phases(view: View) -> list[dict[str, Any]]:
     return [
         {"name": each.name, "cpu_ms": _ms(each.host_us), "gpu_ms": _ms(each.gpu_us) if gpu else None}
         for each in view.phases
+    ]
+
+
+def _regions(view: View) -> list[dict[str, Any]]:
+    gpu = view.found.of_gpu
+    return [
+        {
+            "name": each.name,
+            "count": each.count,
+            "cpu_ms": _ms(each.host_us),
+            "share": view.found.share(each.host_us),
+            "gpu_ms": _ms(each.gpu_us) if gpu else None,
+        }
+        for each in view.regions
     ]
 
 

@@ -213,6 +213,7 @@ def _tables(view: View, found: Breakdown) -> Iterator[Table]:
         yield Table("Where the time of the GPU goes", ("part", "share", "time"), tuple(_parts(found)))
         yield Table("Launching", ("number", "value"), tuple(_launching(view)))
     yield _phases(view)
+    yield _regions(view)
     yield _steps(view)
     longest, total = found.kernels[:_ROWS], sum(entry.took_us for entry in found.kernels) or 1.0
     yield Table(
@@ -237,8 +238,32 @@ def _operators(view: View) -> Iterator[Table]:
 
 
 def _phases(view: View) -> Table:
-    rows = ((each.name, took(each.host_us), took(each.gpu_us) if each.gpu_us else "") for each in view.phases)
-    return _of_gpu(Table("Phases", ("phase", "CPU", "GPU"), tuple(rows)), view, 2)
+    part = view.found.share
+    rows = (
+        (
+            each.name,
+            took(each.host_us),
+            share(part(each.host_us)) if each.host_us is not None else "",
+            _gpu(each.gpu_us),
+        )
+        for each in view.phases
+    )
+    return _of_gpu(Table("Phases", ("phase", "CPU", "of the time", "GPU"), tuple(rows)), view, 3)
+
+
+def _gpu(us: float) -> str:
+    return took(us) if us else ""
+
+
+def _regions(view: View) -> Table:
+    """What the program named itself, as phases."""
+    part = view.found.share
+    rows = (
+        (each.name, took(each.host_us), share(part(each.host_us)), str(each.count), _gpu(each.gpu_us))
+        for each in view.regions
+    )
+    head = ("region", "CPU", "of the time", "count", "GPU")
+    return _of_gpu(Table("Regions (record_function)", head, tuple(rows)), view, 4)
 
 
 def _steps(view: View) -> Table:

@@ -18,6 +18,7 @@ from gputop.trace.names import Kind, Mark
 from gputop.trace.operators import Shaped, shaped
 from gputop.trace.phases import Phase, Row, phases, rows
 from gputop.trace.read import Trace
+from gputop.trace.regions import Region, regions
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,11 @@ class View:
     def phases(self) -> tuple[Phase, ...]:
         """The parts of the steps."""
         return phases(self.trace, self.found)
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """What the program named itself."""
+        return regions(self.trace, self.found)
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -119,18 +125,21 @@ class Signature:
     question: str
     limits: Limits
     gpu: bool  # it says nothing of a trace without a GPU
+    last: bool  # it speaks where no other one warns
     judge: Judge = field(repr=False)
 
 
 SIGNATURES: dict[str, Signature] = {}
 
 
-def signature(id: str, name: str, question: str, *, gpu: bool = True, **limits: float) -> Callable[[Judge], Judge]:
+def signature(
+    id: str, name: str, question: str, *, gpu: bool = True, last: bool = False, **limits: float
+) -> Callable[[Judge], Judge]:
     """Declares a signature: a function of a view and its limits, which yields verdicts with their advice."""
 
     def declared(judge: Judge) -> Judge:
         assert id not in SIGNATURES, f"{id} is declared twice"
-        SIGNATURES[id] = Signature(id, name, question, limits, gpu, judge)
+        SIGNATURES[id] = Signature(id, name, question, limits, gpu, last, judge)
         return judge
 
     return declared
@@ -143,11 +152,16 @@ def judged(view: View) -> tuple[Verdict, ...]:
     """
     if not view.trace.whole:
         return ()
-    said = [
-        replace(verdict, rule=f"{entry.id} {entry.name}")
-        for entry in SIGNATURES.values()
-        if len(view.trace.activity) or not entry.gpu
-        for verdict in entry.judge(view, entry.limits)
-    ]
+    said: list[Verdict] = []
+    for entry in sorted(SIGNATURES.values(), key=lambda one: one.last):
+        if (entry.gpu and not len(view.trace.activity)) or (entry.last and _warned(said)):
+            continue
+        said += [replace(verdict, rule=f"{entry.id} {entry.name}") for verdict in entry.judge(view, entry.limits)]
+    if _warned(said):
+        said = [verdict for verdict in said if not verdict.healthy]
     rank = {"crit": 0, "warn": 1, "info": 2}
     return tuple(sorted(said, key=lambda verdict: (rank[verdict.severity], -(verdict.lost_share or 0), verdict.rule)))
+
+
+def _warned(said: Sequence[Verdict]) -> bool:
+    return any(verdict.severity != "info" for verdict in said)

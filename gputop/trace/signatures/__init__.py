@@ -1,9 +1,9 @@
-"""The signatures T01 to T23: what a trace looks like when something is wrong, and what to do about it.
+"""The signatures T01 to T25: what a trace looks like when something is wrong, and what to do about it.
 
 One decorated function each, grouped by where the time goes. Importing this declares them all.
 """
 
-from gputop.trace.signatures import casts, copies, health, host, kernels, memory, ranks
+from gputop.trace.signatures import casts, copies, health, host, idle, kernels, memory, ranks
 from gputop.trace.verdict import SIGNATURES
 
-__all__ = ["SIGNATURES", "casts", "copies", "health", "host", "kernels", "memory", "ranks"]
+__all__ = ["SIGNATURES", "casts", "copies", "health", "host", "idle", "kernels", "memory", "ranks"]

@@ -42,10 +42,10 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
     found = view.found
     longest = max(((end - start, start, end) for start, end in found.gaps), default=(0.0, 0.0, 0.0))
     if longest[0] >= 1000 * limit["gap_ms"]:
-        meanwhile = _meanwhile(view, Spans([longest[1:]]))
+        cause = meanwhile(view, Spans([longest[1:]]))
         yield Verdict(
             severity="warn",
-            headline=f"The GPU stands still for {longest[0] / 1e6:.2f} s at once{meanwhile}.",
+            headline=f"The GPU stands still for {longest[0] / 1e6:.2f} s at once{cause}.",
             numbers=(Number(text="longest gap", value=longest[0] / 1000, unit="ms", limit=limit["gap_ms"]),),
             steps=("Look at what the CPU does there: gputop stack PID, or a trace with_stack=True.",),
             lost_share=found.share(found.gaps),
@@ -64,14 +64,14 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
         yield Verdict(
             severity="info",
             headline=f"In {len(slack)} of {_CHUNKS} parts of the trace the GPU is busy for less than half of the "
-            f"time{_meanwhile(view, where)}.",
+            f"time{meanwhile(view, where)}.",
             numbers=(Number(text="parts less than half busy", value=len(slack), limit=limit["chunks"]),),
             steps=("Look at what the CPU does there: gputop stack PID, or a trace with_stack=True.",),
             lost_share=found.share(where),
         )
 
 
-def _meanwhile(view: View, gaps: Spans) -> str:
+def meanwhile(view: View, gaps: Spans) -> str:
     """What the CPU does in most of some gaps, as the end of a sentence."""
     shares = [(gaps.shared(view.host(mark)).total, text) for mark, text in _MEANWHILE]
     calls = view.trace.calls

@@ -1,0 +1,99 @@
+"""What is said where nothing else is: the GPU idles, or the CPU communicates, and what the CPU was in meanwhile."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+
+from gputop.severity import by_lost_share
+from gputop.trace.intervals import Spans
+from gputop.trace.names import Mark
+from gputop.trace.outer import Outer
+from gputop.trace.phases import COMMUNICATION
+from gputop.trace.signatures.health import meanwhile
+from gputop.trace.threads import is_own_call
+from gputop.trace.verdict import Limits, Number, Verdict, View, signature
+
+_MOST_OF = 0.5  # of the idle time: what covers it is where the CPU was
+_PYTHON = re.compile(r"(?:.*/)?(.+?)(?:\.py)?\((\d+)\): (.+)", re.DOTALL)
+_LOOK = "Look at what the CPU does there: gputop stack PID, or a trace with_stack=True."
+
+
+@signature("T24", "idle", "Does the GPU idle, whatever the reason?", last=True, idle=0.20)
+def idle(view: View, limit: Limits) -> Iterator[Verdict]:
+    """A fifth of the time and more, which no other signature explains."""
+    found = view.found
+    share = found.share(found.gaps)
+    if share < limit["idle"]:
+        return
+    where, us = _where(view)
+    own = bool(where) and "::" not in where
+    cause = f"; most of it the CPU was in `{where}` ({_ms(us)} ms)" if where else meanwhile(view, found.gaps)
+    yield Verdict(
+        severity=by_lost_share(share),
+        headline=f"The GPU idles {share:.0%} of the time{cause}.",
+        numbers=(
+            Number(text="GPU idle", value=100 * share, unit="%", limit=100 * limit["idle"]),
+            Number(text="waits for a launch", value=100 * found.share(found.idle.host_us), unit="%"),
+        ),
+        steps=(f"Make `{where}` cheaper, or let a loader worker do it.", _LOOK) if own else (_LOOK,),
+        lost_share=share,
+    )
+
+
+@signature(
+    "T25", "cpu-communication", "Do ranks on CPUs spend the step in collectives?", gpu=False, last=True, share=0.20
+)
+def cpu_communication(view: View, limit: Limits) -> Iterator[Verdict]:
+    """Collectives of gloo or MPI, in a trace without a GPU."""
+    if view.found.of_gpu:
+        return
+    us = sum(phase.host_us or 0.0 for phase in view.phases if phase.name == COMMUNICATION)
+    share = view.found.share(us)
+    if share < limit["share"]:
+        return
+    yield Verdict(
+        severity=by_lost_share(share, "warn"),
+        headline=f"Communication takes {share:.0%} of the time on the CPU: collectives of gloo or MPI.",
+        numbers=(Number(text="in collectives", value=100 * share, unit="%", limit=100 * limit["share"]),),
+        steps=("Compare the traces of all ranks: the one that is shortest in its collectives is the late one.",),
+        lost_share=share,
+    )
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1000:.3g}" if us < 1e6 else f"{us / 1000:.0f}"
+
+
+def _where(view: View) -> tuple[str, float]:
+    """The most specific name whose spans cover most of the gaps, and for how many microseconds; empty without one."""
+    gaps, host = view.found.gaps, view.trace.host
+    texts, stdlib = host.names.texts, frozenset(sys.stdlib_module_names)
+    own = {name for name in set(host.python_spans.name) if is_own_call(texts[name], stdlib)}
+    known = _spans(host.python_spans, own)
+    known |= {name: Spans(sorted((at, at + took) for at, took in spans)) for name, spans in host.regions.items()}
+    if not known:
+        told = {name for name in set(host.outer.name) if host.names.meanings[name] != Mark.STEP}
+        known = _spans(host.outer, told)
+    covered = {name: (gaps.shared(spans).total, spans.total) for name, spans in known.items()}
+    most = [(total, name, inside) for name, (inside, total) in covered.items() if inside >= _MOST_OF * gaps.total > 0]
+    if not most:
+        return "", 0.0
+    _, name, inside = min(most)
+    return _short(texts[name]), inside
+
+
+def _spans(kept: Outer, names: set[int]) -> dict[int, Spans]:
+    """When each of these ran: the union of its spans."""
+    found: dict[int, list[tuple[float, float]]] = {name: [] for name in names}
+    for start, took, name in zip(kept.start, kept.took, kept.name, strict=True):
+        if name in found:
+            found[name].append((start, start + took))
+    return {name: Spans(sorted(spans)) for name, spans in found.items()}
+
+
+def _short(text: str) -> str:
+    """A Python function of a trace as module.function: `image_transforms.py(12): normalize`."""
+    found = _PYTHON.fullmatch(text)
+    return f"{found[1]}.{found[3]}" if found else text
