@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gputop.profile import Profile
     from gputop.trace.verdict import View
 
+MOST_FILES = 256
+_TRACES = (".json", ".json.gz")
 MOST_PROFILE = 256 << 20  # characters
 
 
@@ -29,6 +31,7 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     if args.diff and len(args.files) != 2:
         raise Failure("--diff compares two files: gputop explain --diff BEFORE AFTER", USAGE)
     try:
+        args.files = [file for name in args.files for file in _listed(name)]
         opened = [_opened(name) for name in args.files]
     except Refused as refused:
         raise Failure(str(refused)) from None
@@ -53,6 +56,24 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
 def _code(traces: list[View]) -> int:
     """Whether something of the files was repaired or left out."""
     return FAILED if any(view.trace.problems for view in traces) else OK
+
+
+def _listed(name: str) -> list[str]:
+    """The file itself; of a folder the traces in it, as of the ranks of a job. Refused where it has none."""
+    from gputop.safe.files import Refused
+
+    folder = Path(name)
+    if not folder.is_dir():
+        return [name]
+    try:
+        found = sorted(str(path) for path in folder.iterdir() if path.name.endswith(_TRACES) and path.is_file())
+    except OSError as error:
+        raise Refused(f"{name}: {error.strerror}: it cannot be read") from None
+    if not found:
+        raise Refused(f"{name}: no trace in this folder: torch.profiler writes files that end in .json or .json.gz")
+    if len(found) > MOST_FILES:
+        raise Refused(f"{name}: {len(found)} traces in this folder: name some of them, {MOST_FILES} at most")
+    return found
 
 
 def _named(files: list[str]) -> list[str]:

@@ -82,11 +82,17 @@ class Breakdown:
         return sum(entry.took_us for entry in self.kernels if entry.kind == Kind.COMPUTE)
 
 
-def breakdown(trace: Trace) -> Breakdown:
-    """The breakdown of the GPU that a trace is most about; without any its spans are empty."""
+def devices(trace: Trace) -> tuple[int, ...]:
+    """The GPUs that did something, the one with most activity first."""
+    return tuple(device for device, _ in Counter(trace.activity.device).most_common())
+
+
+def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
+    """The breakdown of a GPU, by default of the one that a trace is most about; without any its spans are empty."""
     activity, seen = trace.activity, window(trace)
-    busiest = Counter(activity.device).most_common()
-    device = busiest[0][0] if busiest else -1
+    busiest = devices(trace)
+    if device is None:
+        device = busiest[0] if busiest else -1
     kept = _inside(trace, device, seen)
     spans = {kind: Spans() for kind in Kind}
     busy, kinds = Spans(), activity.names.meanings

@@ -23,6 +23,7 @@ MOST_SPANS = 200_000  # of one kind
 MOST_THREADS = 4_096
 MOST_REGIONS = 200  # names
 MOST_KEPT = 500_000  # spans that can be sorted
+_ENDS = (Mark.STEP, Mark.OPTIMIZER)  # what says where steps end
 _ROUNDED_US = 1.0  # spans within each other may end so far apart
 _BREATH_US = 50.0  # between two functions of one backward pass
 Span = tuple[float, float, int]  # start, duration, name
@@ -76,9 +77,14 @@ class Host:
         self.regions: dict[int, list[tuple[float, float]]] = {}  # start and duration of what the program named itself
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self._threads: dict[tuple[Any, Any, int], Thread] = {}
+        self._within = (-math.inf, math.inf)  # spans are counted for what of them lies in there
         self._kept: list[tuple[float, float, int, dict[str, Any]]] | None = None  # to be sorted, if it must be
         self._shapes: dict[Shape | int, int] = {}  # an operator without dims by its name alone
         self._step = -1  # the name that all steps have in call paths
+
+    def only(self, start: float, end: float) -> None:
+        """Count what lies between these times and nothing else; where steps end is taken in all the same."""
+        self._within = start, end
 
     def keep(self) -> None:
         """Take spans in any order: they are kept and sorted, which a large trace has no memory for."""
@@ -98,6 +104,15 @@ class Host:
         took, name = duration(event), self.names.number(event["name"])
         if len(self.count) <= name:
             self._named(event.get("cat"), self.names.texts[name], self.names.meanings[name])
+        meaning = self.names.meanings[name]
+        begin, stop = self._within
+        if start < begin or start + took > stop:
+            if meaning in _ENDS and len(self.spans[meaning]) < MOST_SPANS:
+                self.spans[meaning].append((start, took, name))
+                meaning = Mark.NONE
+            took, start = min(start + took, stop) - max(start, begin), max(start, begin)
+            if took <= 0:
+                return
         key = event.get("pid"), event.get("tid"), self.python[name]
         thread = self._threads.get(key) or self._thread(key)
         if thread is None:
@@ -108,7 +123,6 @@ class Host:
         opened, end = thread.open, start + took
         while opened and opened[-1][2] <= start:
             self._close(opened)
-        meaning = self.names.meanings[name]
         if meaning:
             self._mark(meaning, (start, took, name), thread)
         elif not thread.python:

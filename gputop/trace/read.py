@@ -26,6 +26,7 @@ _SPANS = ("cpu_op", "user_annotation", "python_function", "Operator", "Operation
 # what devices of other kinds do, as Kineto's plug-ins write it; the runtime calls of some are called so too
 _ELSEWHERE = re.compile(r"mtia|hpu|xpu|npu|tpu|mps|ipu|privateuse|glow", re.IGNORECASE)
 _MOST_KINDS = 100
+_BEYOND = 0.02  # of the time of all steps: what lies further before or after them is read once more without it
 _PAIRED = 10  # events that begin or end something, from which they are what a file is made of
 
 
@@ -179,17 +180,33 @@ def _device(entry: dict[str, Any]) -> Device:
 def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
     """The trace in a file, plain or packed; Refused says in one line why it is none.
 
-    `progress` is told the share that is read, 0 to 1; what it raises ends the reading. A file whose spans are out of
-    order is read once more, and they are sorted.
+    `progress` is told the share that is read, 0 to 1; what it raises ends the reading. A file is read once more where
+    its spans are out of order, to sort them, and where much lies outside of its steps, to leave it out.
     """
     trace = _read(path, progress, Trace(clean(Path(path).name, 200)))
-    if not trace.disordered:
+    beyond = _beyond(trace)
+    if not trace.disordered and beyond is None:
         return trace
     again = Trace(trace.name)
-    again.host.keep()
+    if trace.disordered:
+        again.host.keep()
+    if beyond is not None:
+        again.host.only(*beyond)
     again = _read(path, progress, again)
-    again.notes.append("its spans are out of order, as old versions of Kineto wrote them: they were sorted")
+    if trace.disordered:
+        again.notes.append("its spans are out of order, as old versions of Kineto wrote them: they were sorted")
     return again
+
+
+def _beyond(trace: Trace) -> tuple[float, float] | None:
+    """The steps of a trace, where much of the CPU lies before or after them: all tables are of the same time."""
+    from gputop.trace.steps import window  # it needs a trace itself
+
+    seen, host = window(trace), trace.host
+    most = _BEYOND * seen.span_us
+    if not seen.steps or (host.first_start >= seen.start - most and host.last_end <= seen.end + most):
+        return None
+    return seen.start, seen.end
 
 
 def _read(path: str, progress: Callable[[float], None] | None, trace: Trace) -> Trace:

@@ -39,8 +39,12 @@ class Window:
 def window(trace: Trace) -> Window:
     """The whole steps of a trace; without any the span of its GPUs, else of its annotations."""
     steps, named = _steps(trace)
-    if len(steps) > 2 and _cut(trace, steps[-1], min(step.end - step.start for step in steps[:-1])):
-        steps = steps[:-1]
+    if len(steps) > 2:
+        # of steps between the first and the last, where there are some: these two may both be cut
+        shortest_us = min(map(_length, steps[1:-1]))
+        last = _cut(trace, steps[-1], shortest_us)
+        first = len(steps) > 3 and _length(steps[0]) < _CUT * shortest_us  # the recording began within it
+        steps = steps[first : len(steps) - last]
     if steps:
         return Window(steps[0].start, max(step.end for step in steps), steps, named)
     activity = trace.activity
@@ -52,10 +56,14 @@ def window(trace: Trace) -> Window:
     return Window(host.first_start, host.last_end, (), "") if known else Window(0.0, 0.0, (), "")
 
 
+def _length(step: Step) -> float:
+    return step.end - step.start
+
+
 def _cut(trace: Trace, last: Step, shortest_us: float) -> bool:
     """Whether the trace ended within its last step; on a busy machine a whole one may be as short."""
     ended = any(last.start <= start < last.end for start, _, _ in trace.host.spans[Mark.OPTIMIZER])
-    return not ended and last.end - last.start < _CUT * shortest_us
+    return not ended and _length(last) < _CUT * shortest_us
 
 
 def _steps(trace: Trace) -> tuple[tuple[Step, ...], str]:

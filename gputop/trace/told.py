@@ -26,10 +26,20 @@ def page(view: View) -> Page:
         title=view.trace.name,
         about=about(view),
         words=(*_first(view), *(_words(view, said) if view.trace.whole else ())),
-        points=tuple(point(verdict) for verdict in said),
+        points=(*map(point, said), *map(point, _of_others(view, said))),
         tables=tuple(table for table in _tables(view, found) if table.rows),
         notes=tuple(view.trace.notes),
     )
+
+
+def _of_others(view: View, said: Sequence[Verdict]) -> Iterator[Verdict]:
+    """What is so of other GPUs of the trace than the one that is told of, and not of that one."""
+    known = {verdict.rule for verdict in said}
+    for other in view.gpus if view.trace.whole else ():
+        if other.device != view.found.device:
+            for verdict in other.verdicts:
+                if verdict.rule not in known and not verdict.all_ranks and not verdict.healthy:
+                    yield replace(verdict, headline=f"GPU {other.device}: {verdict.headline}")
 
 
 def _first(view: View) -> Iterator[str]:
@@ -139,7 +149,7 @@ def about(view: View) -> str:
     device = next((entry.name for entry in trace.devices if entry.index == view.found.device), "")
     parts = [device or ("GPU" if view.found.of_gpu else "no GPU in it")]
     if view.found.devices > 1:
-        parts.append(f"{view.found.devices} GPUs, the one used most is shown")
+        parts.append(f"{view.found.devices} GPUs, details of GPU {view.found.device}")
     if trace.rank is not None:
         parts.append(f"rank {trace.rank}" + (f" of {trace.ranks}" if trace.ranks else ""))
     steps = len(seen.steps)
@@ -210,6 +220,7 @@ def _tables(view: View, found: Breakdown) -> Iterator[Table]:
         yield from _operators(view)
         return
     if found.of_gpu:
+        yield _each_gpu(view)
         yield Table("Where the time of the GPU goes", ("part", "share", "time"), tuple(_parts(found)))
         yield Table("Launching", ("number", "value"), tuple(_launching(view)))
     yield _phases(view)
@@ -249,6 +260,18 @@ def _phases(view: View) -> Table:
         for each in view.phases
     )
     return _of_gpu(Table("Phases", ("phase", "CPU", "of the time", "GPU"), tuple(rows)), view, 3)
+
+
+def _each_gpu(view: View) -> Table:
+    """The GPUs of one process side by side."""
+    rows = []
+    for one in view.gpus:
+        found = one.found
+        parts = (found.busy, found.compute, found.comm)
+        waits = share(found.share(found.idle.host_us))
+        rows.append((f"GPU {one.device}", *(share(found.share(part)) for part in parts), share(found.exposed), waits))
+    head = ("GPU", "busy", "computes", "communicates", "and nothing else", "waits for a launch")
+    return Table("Each GPU", head, tuple(rows))
 
 
 def _gpu(us: float) -> str:

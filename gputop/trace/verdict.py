@@ -12,7 +12,7 @@ from re import Pattern
 
 from gputop.declare import record
 from gputop.severity import Severity as Severity
-from gputop.trace.breakdown import Breakdown, breakdown, host_spans
+from gputop.trace.breakdown import Breakdown, breakdown, devices, host_spans
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark
 from gputop.trace.operators import Shaped, shaped
@@ -48,14 +48,21 @@ class Verdict:
 class View:
     """A trace and what was worked out from it, each when first asked for."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, device: int | None = None) -> None:
         self.trace = trace
+        self.device = device  # None: the GPU with most activity
         self.ranks: Sequence[View] = (self,)  # the traces of the other ranks of the job too, where they are known
 
     @cached_property
     def found(self) -> Breakdown:
         """Where the time goes."""
-        return breakdown(self.trace)
+        return breakdown(self.trace, self.device)
+
+    @cached_property
+    def gpus(self) -> tuple[View, ...]:
+        """Each GPU of a trace that has several, by its index; empty where there is one, or none."""
+        found = devices(self.trace)
+        return tuple(View(self.trace, device) for device in sorted(found)) if len(found) > 1 else ()
 
     @cached_property
     def shaped(self) -> tuple[Shaped, ...]:

@@ -1,0 +1,96 @@
+"""One window for everything that is told of a trace: its whole steps; several GPUs, each; a folder of ranks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputop.trace import signatures  # noqa: F401
+from gputop.trace.operators import operators
+from gputop.trace.read import read
+from gputop.trace.told import page
+from gputop.trace.verdict import View
+from tests.traces import FP32, GEMM, Made, busy
+
+MS = 1000.0
+
+
+def explain(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gputop", "explain", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def stepped(first_ms: float = 100, last_ms: float = 100, before_ms: float = 0) -> Made:
+    """Six steps of 100 ms with 40 ms in aten::mm each, the first and the last as long as it is said, more before."""
+    made, at = Made(), 0.0
+    if before_ms:
+        made.host("aten::compile", -before_ms * MS, before_ms * MS)
+    for number, took in enumerate((first_ms, 100, 100, 100, 100, last_ms), 1):
+        made.step(number, at, took * MS)
+        made.host("aten::mm", at + 1, took * 0.4 * MS)
+        made.kernel(GEMM, at + 10, took * MS - 20, launch=at + 1)
+        at += took * MS
+    made.events.sort(key=lambda event: event["ts"])
+    return made
+
+
+def own(view: View, name: str) -> float:
+    return next((row.self_us / MS for row in operators(view.trace, 20) if row.name == name), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "steps", "mm_ms"),
+    [
+        (stepped(), [1, 2, 3, 4, 5, 6], 240),
+        (stepped(last_ms=20), [1, 2, 3, 4, 5], 200),
+        (stepped(first_ms=20), [2, 3, 4, 5, 6], 200),
+        (stepped(first_ms=30, last_ms=20), [2, 3, 4, 5], 160),
+        (stepped(before_ms=500), [1, 2, 3, 4, 5, 6], 240),
+    ],
+)
+def test_all_tables_are_of_the_whole_steps(tmp_path: Path, made: Made, steps: list[int], mm_ms: float) -> None:
+    view = View(read(made.write(tmp_path / "x.json")))
+    assert [step.number for step in view.found.window.steps] == steps
+    assert [row.number for row in view.rows] == steps
+    assert own(view, "aten::mm") == pytest.approx(mm_ms, rel=0.01)
+    assert own(view, "aten::compile") == 0
+    assert view.found.kernel_count == len(steps)
+
+
+def test_each_gpu_of_a_process_is_told_of(tmp_path: Path) -> None:
+    """One works with tensor cores all the time, the other without them for less than half of it."""
+    made = busy()
+    for number in range(4):
+        made.kernel(FP32, number * 100 * MS, 40 * MS, device=1)
+    path = made.write(tmp_path / "x.json")
+    told = page(View(read(path)))
+    assert "2 GPUs, details of GPU 0" in told.about
+    (table,) = [table for table in told.tables if table.title == "Each GPU"]
+    assert [row[:2] for row in table.rows] == [("GPU 0", "100.0%"), ("GPU 1", "40.0%")]
+    assert any(point.text.startswith("GPU 1: Matrix products run in full precision") for point in told.points)
+    each = json.loads(explain("--json", path).stdout)["files"][0]["each_gpu"]
+    assert [(one["index"], round(one["busy"], 2)) for one in each] == [(0, 1.0), (1, 0.4)]
+
+
+def test_a_folder_of_ranks_is_read_like_a_list_of_its_files(tmp_path: Path) -> None:
+    for rank in range(3):
+        made = busy(distributedInfo={"rank": rank, "world_size": 3, "backend": "nccl"})
+        made.write(tmp_path / f"rank{rank}.pt.trace.json{'.gz' if rank else ''}")
+    (tmp_path / "notes.txt").write_text("not a trace")
+    (tmp_path / "sub").mkdir()
+    files = [str(path) for path in sorted(tmp_path.glob("rank*"))]
+    folder, listed = explain(str(tmp_path)), explain(*files)
+    assert (folder.returncode, folder.stderr) == (0, "")
+    assert folder.stdout == listed.stdout
+    assert folder.stdout.startswith("3 ranks\n")
+
+
+def test_a_folder_without_traces_is_refused_in_one_line(tmp_path: Path) -> None:
+    done = explain(str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "no trace in this folder" in done.stderr
