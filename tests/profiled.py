@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gputop.export import codec
-from gputop.model import Frame, Gpu, GpuShare
+from gputop.model import Frame, Gpu, GpuShare, Unit, metrics
 from gputop.model.plausible import plausible
 from tests.fakenvml import WORKER, Fake, NoCompiler
 from tests.fakenvml.profiles import PROFILES
@@ -37,8 +37,21 @@ def seen(name: str, idle: bool = False) -> Seen:
 
 @cache
 def gpus(name: str, idle: bool = False) -> tuple[Gpu, ...]:
-    """The same as parts of a frame; of made-up seconds, a condition does not last."""
-    return tuple(replace(codec.decode(Gpu, gpu), condition_s=0.0, age_s=0.0) for gpu in seen(name, idle).gpus)
+    """The same as parts of a frame, without what is a little different each time."""
+    return tuple(_steady(codec.decode(Gpu, gpu)) for gpu in seen(name, idle).gpus)
+
+
+def _steady(gpu: Gpu) -> Gpu:
+    rates = [one.name for one in metrics(Gpu) if one.unit in (Unit.BYTES_PER_S, Unit.PERCENT, Unit.JOULES)]
+    known = {name: value for name in rates if (value := getattr(gpu, name)) is not None}
+    return replace(gpu, **{name: float(f"{value:.2g}") for name, value in known.items()}, condition_s=0.0, age_s=0.0)
+
+
+def later(gpu: Gpu, t: float) -> Gpu:
+    """A card that goes on as it is, t seconds later: its counters move, its buffer ends now."""
+    joules = gpu.energy_joules + gpu.power_watts * t if gpu.energy_joules is not None and gpu.power_watts else None
+    samples = tuple((number / 5, gpu.busy_percent) for number in range(30, -1, -1) if gpu.busy_percent is not None)
+    return replace(gpu, energy_joules=joules, busy_samples=samples if gpu.busy_samples else ())
 
 
 def shares(name: str) -> dict[int, tuple[GpuShare, ...]]:

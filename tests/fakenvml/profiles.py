@@ -345,7 +345,7 @@ MIG_CONTAINER = Profile(
     idle={
         **NO_WORK, **NO_LINK_WORK, **drawn(71, 72), **clocks(345, 1980, 2619, 2619), "temperature": 33,
         "margin_temperature": 55, "memory_temperature": 42, "mig.*.gpm.2": 0, "mig.*.gpm.5": 0, "mig.*.gpm.10": 0,
-        "event_reasons": 1,
+        "mig.*.memory_used": 0, "event_reasons": 1,
     },
     seen=frozenset({"busy_percent", "vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes"}),
     shared={**ONE_LOCK, "cuda_version": 12080},
