@@ -4,8 +4,8 @@
     fake.play(GB10)                    # at work; fake.play(GB10, idle=True) at rest
 
 Where a public dump of such a device shows whether a metric is there, its name stands in `seen`. The rest is inferred
-from what is near: the driver's change log, another card of the same generation, the interface's documentation. None of
-it was seen by gputop itself.
+from what is near: the driver's change log, another card of the same generation, the interface's documentation; or it is
+`unknown`, and the fake does without. None of it was seen by gputop itself.
 """
 
 from __future__ import annotations
@@ -32,6 +32,16 @@ REPORT = TABLE | {
     "ecc_corrected", "remapped_corrected", "remapped_uncorrected", "remap_pending", "remap_failed", "retired_pages",
     "retirement_pending", "ecc_mode", "virtualization",
 }  # fmt: skip
+# activity of the units; and what of it came with driver 575
+UNITS = frozenset({
+    "graphics_active_percent", "sm_active_percent", "sm_occupancy_percent", "tensor_percent", "tensor_half_percent",
+    "tensor_integer_percent", "tensor_double_percent", "tensor_double_fma_percent", "dram_percent", "integer_percent",
+    "fp64_percent", "fp32_percent", "fp16_percent",
+})  # fmt: skip
+NEW_UNITS = frozenset({
+    "memory_cache_hit_percent", "peer_cache_hit_percent", "host_cache_hit_percent", "mma_stall_percent",
+    "context_switch_percent",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class Profile:
     values: Mapping[str, Value]
     idle: Mapping[str, Value]
     seen: frozenset[str]
+    unknown: frozenset[str] = frozenset()  # metrics of which nothing public says whether it has them
     gpus: int = 1
     shared: Mapping[str, Value] = field(default_factory=dict)
     faults: tuple[tuple[str, str, int], ...] = ()  # kind, function, value
@@ -212,6 +223,7 @@ RTX_5090_610 = Profile(
         "temperature_margin_celsius", "slowdown_celsius", "shutdown_celsius", "gpu_max_celsius", "memory_max_celsius",
         "power_instant_watts", "energy_joules",
     }),
+    unknown=UNITS | NEW_UNITS,
     shared={**ONE_LOCK, "cuda_version": 13030},
     faults=COSTS,
     slot=("32.0 GT/s PCIe", 16),
@@ -259,6 +271,7 @@ H100_580 = Profile(
         "margin_temperature": 55, "memory_temperature": 42, "memory_used": 4 * MIB, **NO_LINK_WORK,
     },
     seen=TABLE,
+    unknown=NEW_UNITS,
     shared={**ONE_LOCK, "cuda_version": 13000},
     faults=COSTS,
     slot=("32.0 GT/s PCIe", 16),
@@ -290,6 +303,7 @@ GB10 = Profile(
         "sm_clock_mhz", "energy_joules", "performance_state", "persistence_mode", "compute_mode", "mig_mode",
         "pcie_generation", "pcie_width", "throttled_power_percent", "throttled_heat_percent",
     },
+    unknown=UNITS | NEW_UNITS,
     shared={**ONE_LOCK, "cuda_version": 13000},
     faults=COSTS,
 )  # fmt: skip
@@ -304,9 +318,11 @@ THOR = Profile(
         **clocks(0, None, None, None), "graphics_clock": None, "sm_clock": None, "pstate": None,
         "event_reasons": None, "event_reasons_supported": None, "pcie_replays": None, "pcie_replay_rollovers": None,
         **dict.fromkeys(link(0, 0, 0, 0, 0)), "event_types": None,
+        "mig_mode": 0, "mig_mode_pending": 0, "persistence_mode": 0,
     },
     idle={"util": 0},
-    seen=UNIFIED_SEEN | {"mig_mode"},
+    seen=UNIFIED_SEEN | TABLE,
+    unknown=UNITS | NEW_UNITS,
     shared={**ONE_LOCK, "cuda_version": 13000},
     faults=COSTS,
 )  # fmt: skip
@@ -368,7 +384,7 @@ WSL = Profile(
     idle={
         **AT_REST, **drawn(1.97, 2), **clocks(210, 3105, 405, 8001), "pstate": 8, "temperature": 42, "memory_used": 0,
     },
-    seen=REPORT,
+    seen=REPORT | {"recovery_action"},
     shared={**ONE_LOCK, "cuda_version": 12070},
     faults=(
         *COSTS,
@@ -398,6 +414,7 @@ CC_H200 = Profile(
         "busy_percent", "memory_busy_percent", "vram_total_bytes", "vram_used_bytes", "temperature_celsius",
         "power_watts",
     }),
+    unknown=UNITS | NEW_UNITS,
     shared={**ONE_LOCK, "cuda_version": 12080},
     faults=COSTS,
 )  # fmt: skip
