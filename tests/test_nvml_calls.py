@@ -55,7 +55,7 @@ def test_each_call_at_its_cadence(fake: Fake) -> None:
         child.sweep(60)
     made = {name: count / 8 for name, count in (calls(fake) - before).items()}
     each_minute = {
-        30 + 6: ["ClockInfo"],  # SM; graphics
+        30 + 2 * 6: ["ClockInfo"],  # SM; graphics and memory
         60 + 12 + 4 * 6: ["Samples"],  # busy; memory; power of board and module, two clocks
         30: ["MemoryInfo_v2", "TemperatureV", "CurrentClocksEventReasons", "ComputeRunningProcesses_v3"],
         6: ["GraphicsRunningProcesses_v3", "MPSComputeRunningProcesses_v3", "PerformanceState", "CurrPcieLinkWidth"],

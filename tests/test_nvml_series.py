@@ -229,3 +229,16 @@ def test_a_buffer_whose_size_can_be_asked_for_and_nothing_else(fake: Fake, child
     seen = child.sweep(3)
     assert seen.reasons(0)["sm_clock_series"] == "unsupported"
     assert seen.gpu(0)["memory_clock_mhz"] == 2619
+
+
+def test_what_stood_in_for_a_value_is_not_told_again_when_it_is_old(fake: Fake, child: Child) -> None:
+    """Power averaged by the driver stands in for the call while that fails, and not with what it said then."""
+    fake.fail("nvmlDeviceGetPowerUsage", 999)
+    assert child.sweep(4).gpu(0)["power_watts"] == 409.5
+    fake.clear("fail.*")
+    assert child.sweep(5).gpu(0)["power_watts"] == 412
+    fake.fail("nvmlDeviceGetPowerUsage", 999)
+    fake.set("gpu.0.power_average_mw", 300_000)
+    seen = [child.sweep().gpu(0)["power_watts"] for _ in range(4)]
+    assert 409.5 not in seen
+    assert seen[-1] == 300

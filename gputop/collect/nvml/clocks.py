@@ -37,10 +37,10 @@ def sm_clock(card: Card) -> Answers:
     return {"sm_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _SM))}
 
 
-@probe(every_s=10, backs=("memory_clock_mhz",))
-def memory_clock_now(card: Card) -> Answers:
-    """Memory clock where there is no buffer of it."""
-    return {"memory_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _MEMORY))}
+@probe(every_s=10, fills=("memory_clock_mhz",))
+def memory_clock(card: Card) -> Answers:
+    """Memory clock. Its buffer does not tell it: many cards store a clock only when it changes, or never."""
+    return {"memory_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _MEMORY)) or None}
 
 
 @probe(every_s=10, fills=("graphics_clock_mhz",))

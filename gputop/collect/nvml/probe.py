@@ -92,6 +92,7 @@ def ask(one: Probe, card: Card) -> Iterable[str]:
     Lost, DriverGone, Late pass.
     """
     if not one.fills and all(card.answered(name, besides=one.name) for name in one.backs):
+        card.answers.pop(one.name, None)  # or it is told again, however old, when the better one has no value
         return ()
     given: Answers
     try:

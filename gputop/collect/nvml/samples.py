@@ -158,12 +158,7 @@ def sm_clock_series(card: Card) -> Answers:
     return {"sm_clock_series": series(_new(card, SM_CLOCK, MOST_MHZ), 1.0, driver_clock(card))}
 
 
-@probe(every_s=10, fills=("memory_clock_mhz", "memory_clock_series"))
-def memory_clock(card: Card) -> Answers:
-    """Memory clock, some times a second, and now."""
-    found = _new(card, MEMORY_CLOCK, MOST_MHZ)
-    newest = _young(card, found, LATE_S)
-    return {
-        "memory_clock_mhz": newest[-1] or None if newest else None,
-        "memory_clock_series": series(found, 1.0, driver_clock(card)),
-    }
+@probe(every_s=10, fills=("memory_clock_series",))
+def memory_clock_series(card: Card) -> Answers:
+    """Memory clock, some times a second."""
+    return {"memory_clock_series": series(_new(card, MEMORY_CLOCK, MOST_MHZ), 1.0, driver_clock(card))}
