@@ -89,7 +89,7 @@ def devices(trace: Trace) -> tuple[int, ...]:
 
 def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
     """The breakdown of a GPU, by default of the one that a trace is most about; without any its spans are empty."""
-    activity, seen = trace.activity, window(trace)
+    activity, seen = trace.activity, window(trace.host, trace.activity)
     busiest = devices(trace)
     if device is None:
         device = busiest[0] if busiest else -1

@@ -16,6 +16,7 @@ from gputop.trace.events import EARLY, NoTrace
 from gputop.trace.gpu import MOST_DEVICES, Activity, Calls
 from gputop.trace.host import Host
 from gputop.trace.memory import Memory
+from gputop.trace.steps import window
 from gputop.trace.tensorflow import Planes
 from gputop.trace.text import Text
 
@@ -200,9 +201,7 @@ def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
 
 def _beyond(trace: Trace) -> tuple[float, float] | None:
     """The steps of a trace, where much of the CPU lies before or after them: all tables are of the same time."""
-    from gputop.trace.steps import window  # it needs a trace itself
-
-    seen, host = window(trace), trace.host
+    seen, host = window(trace.host, trace.activity), trace.host
     most = _BEYOND * seen.span_us
     if not seen.steps or (host.first_start >= seen.start - most and host.last_end <= seen.end + most):
         return None

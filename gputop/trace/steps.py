@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from gputop.declare import record
+from gputop.trace.gpu import Activity
+from gputop.trace.host import Host
 from gputop.trace.names import STEP, Mark
-from gputop.trace.read import Trace
 
 _OURS = "gputop.step#"
 _CUT = 0.5  # a last step shorter than this part of any other was cut, if it has no optimizer's step in it
@@ -36,22 +37,20 @@ class Window:
         return self.end - self.start
 
 
-def window(trace: Trace) -> Window:
+def window(host: Host, activity: Activity) -> Window:
     """The whole steps of a trace; without any the span of its GPUs, else of its annotations."""
-    steps, named = _steps(trace)
+    steps, named = _steps(host)
     if len(steps) > 2:
         # of steps between the first and the last, where there are some: these two may both be cut
         shortest_us = min(map(_length, steps[1:-1]))
-        last = _cut(trace, steps[-1], shortest_us)
+        last = _cut(host, steps[-1], shortest_us)
         first = len(steps) > 3 and _length(steps[0]) < _CUT * shortest_us  # the recording began within it
         steps = steps[first : len(steps) - last]
     if steps:
         return Window(steps[0].start, max(step.end for step in steps), steps, named)
-    activity = trace.activity
     if len(activity):
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
         return Window(min(activity.start), max(ends), (), "")
-    host = trace.host
     known = host.last_end >= host.first_start
     return Window(host.first_start, host.last_end, (), "") if known else Window(0.0, 0.0, (), "")
 
@@ -60,15 +59,15 @@ def _length(step: Step) -> float:
     return step.end - step.start
 
 
-def _cut(trace: Trace, last: Step, shortest_us: float) -> bool:
+def _cut(host: Host, last: Step, shortest_us: float) -> bool:
     """Whether the trace ended within its last step; on a busy machine a whole one may be as short."""
-    ended = any(last.start <= start < last.end for start, _, _ in trace.host.spans[Mark.OPTIMIZER])
+    ended = any(last.start <= start < last.end for start, _, _ in host.spans[Mark.OPTIMIZER])
     return not ended and _length(last) < _CUT * shortest_us
 
 
-def _steps(trace: Trace) -> tuple[tuple[Step, ...], str]:
+def _steps(host: Host) -> tuple[tuple[Step, ...], str]:
     """Steps by the first of: our annotation, the profiler's, the ends of the optimizer's steps."""
-    named = [(start, took, trace.host.names.texts[name]) for start, took, name in trace.host.spans[Mark.STEP]]
+    named = [(start, took, host.names.texts[name]) for start, took, name in host.spans[Mark.STEP]]
     ours = [span for span in named if span[2].startswith(_OURS)]
     found, by = [], ""
     for start, took, text in sorted(ours or named):
@@ -78,6 +77,6 @@ def _steps(trace: Trace) -> tuple[tuple[Step, ...], str]:
             by = match[1]
     if found:
         return tuple(found), by
-    ends = sorted(start + took for start, took, _ in trace.host.spans[Mark.OPTIMIZER])
+    ends = sorted(start + took for start, took, _ in host.spans[Mark.OPTIMIZER])
     pairs = enumerate(pairwise(ends), 1)
     return tuple(Step(number, a, b) for number, (a, b) in pairs if b > a), "Optimizer.step" if len(ends) > 1 else ""
