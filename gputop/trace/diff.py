@@ -66,7 +66,7 @@ def diff(before: View, after: View) -> Diff:
 _GPU: tuple[tuple[str, str, Callable[[Breakdown], float | None]], ...] = (
     ("GPU busy", "share", lambda found: found.share(found.busy)),
     ("idle, waits for a launch", "share", lambda found: found.share(found.idle.host_us)),
-    ("idle, launched but waiting", "share", lambda found: found.share(found.idle.other_us)),
+    ("idle, launched and not begun", "share", lambda found: found.share(found.idle.other_us)),
     ("communicates and nothing else", "share", lambda found: found.exposed),
     ("kernels a step", "", lambda found: found.per_step),
     ("kernel, median", "us", lambda found: found.median_us),

@@ -27,7 +27,7 @@ class Idle:
 
     host_us: float  # the next kernel was not launched yet, or its launch call had not ended
     kernel_us: float  # the pause between two kernels
-    other_us: float  # launched, but it waited for another stream, an event or a copy
+    other_us: float  # launched and not begun, though nothing ran: it waited for an event, a process, code to be loaded
     unknown_us: float  # the launch of the next kernel is not in the trace
     stream_host_us: float  # the host wait of HolisticTraceAnalysis: of the stream that computes most
 

@@ -204,7 +204,7 @@ def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
         causes = (
             ("it waits for the CPU to launch something", found.idle.host_us),
             ("it waits, and the launches that would say for what are not in the trace", found.idle.unknown_us),
-            ("what was launched waits for something else on the GPU", found.idle.other_us),
+            ("what was launched has not begun, though nothing else of this trace runs", found.idle.other_us),
             ("it pauses between two kernels", found.idle.kernel_us),
         )
         yield f"The GPU is busy {found.share(found.busy):.0%} of the time."
@@ -320,7 +320,7 @@ def _parts(found: Breakdown) -> Iterator[tuple[str, str, str]]:
         ("communicates and nothing else", found.comm.total - found.comm.shared(found.compute).total),
         ("receives data from the CPU", found.to_device.total),
         ("idle, waits for a launch", found.idle.host_us),
-        ("idle, launched but waiting", found.idle.other_us),
+        ("idle, launched and not begun", found.idle.other_us),
         ("idle, launch not in the trace", found.idle.unknown_us),
         ("idle, between two kernels", found.idle.kernel_us),
     )

@@ -38,7 +38,7 @@ def parts(view: View) -> list[Part]:
         ("communicates, nothing hides it", found.comm.total - found.comm.shared(found.compute).total, "owner"),
         ("receives data from the CPU", found.to_device.total, "command"),
         ("idle, waits for a launch", found.idle.host_us, "warn"),
-        ("idle, launched but waiting", found.idle.other_us, "warn"),
+        ("idle, launched and not begun", found.idle.other_us, "warn"),
         ("idle, between two kernels", found.idle.kernel_us, "warn"),
     )
     return [Part(name, found.share(us), f"{took(us / view.steps)} a step", token) for name, us, token in rows if us]
