@@ -39,6 +39,7 @@ def parts(view: View) -> list[Part]:
         ("receives data from the CPU", found.to_device.total, "command"),
         ("idle, waits for a launch", found.idle.host_us, "warn"),
         ("idle, launched and not begun", found.idle.other_us, "warn"),
+        ("idle, launch not in the trace", found.idle.unknown_us, "warn"),
         ("idle, between two kernels", found.idle.kernel_us, "warn"),
     )
     return [Part(name, found.share(us), f"{took(us / view.steps)} a step", token) for name, us, token in rows if us]
