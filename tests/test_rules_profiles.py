@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
 from gputop.diagnose import Finding
+from gputop.diagnose.engine import Verdict
 from gputop.model import Frame, Host, Identity, Job, Process
 from tests import profiled
 from tests.fakenvml.profiles import PROFILES
@@ -41,18 +43,24 @@ def idle(name: str, t: float) -> Frame:
     return replace(profiled.frame(cards, t), host=Host(**HOST))
 
 
+@cache
+def verdicts(name: str, state: State) -> tuple[tuple[Frame, Verdict], ...]:
+    """What is said of a machine of this class at each look."""
+    return tuple(judged(state(name, float(t)) for t in range(0, SECONDS, 2)))
+
+
 @pytest.mark.parametrize("state", [busy, idle])
 @each
 def test_no_rule_blames_a_healthy_machine(name: str, state: State) -> None:
     alarms: dict[str, Finding] = {}
-    for _, said in judged(state(name, float(t)) for t in range(0, SECONDS, 2)):
+    for _, said in verdicts(name, state):
         alarms |= {one.rule: one for one in said.findings if one.severity in ("warn", "crit")}
     assert not alarms, {rule: (one.headline, [e.text for e in one.evidence]) for rule, one in alarms.items()}
 
 
 @each
 def test_who_is_busy_is_said_to_be_where_there_is_enough_to_go_by(name: str) -> None:
-    *_, (last, said) = judged(busy(name, float(t)) for t in range(0, SECONDS, 2))
+    last, said = verdicts(name, busy)[-1]
     assert ("gpu-bound-healthy" in {one.rule for one in said.findings}) == (name in FULLY_JUDGED)
     unknown = {one.metric for gpu in last.gpus for one in gpu.missing}
     for one in said.abstained:

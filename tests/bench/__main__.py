@@ -15,6 +15,7 @@ from tests.bench import engine, headless, latency
 from tests.bench.measure import BTOP, GPUTOP, HTOP, NVITOP, Program, Run, measure, middle
 from tests.bench.population import population
 from tests.fakenvml import Fake
+from tests.fakenvml.profiles import COSTS, FIELD_COSTS
 
 PEERS = (NVITOP, HTOP, BTOP)
 
@@ -116,26 +117,11 @@ def drivers(plan: Plan, peers: Sequence[Program]) -> Iterator[Figure]:
             yield Figure(f"key to its effect, {text}, p99 ms", latency.keys(fake), 100)
 
 
-# what the calls of both monitors take on an RTX 5090 with driver 610, as a public dump has it, in microseconds
-_CALLS_US = {
-    "nvmlDeviceGetSamples": 1500,
-    "nvmlDeviceGetProcessUtilization": 1700,
-    "nvmlDeviceGetFanSpeed*": 400,
-    "nvmlDeviceGetMarginTemperature": 56,
-    "nvmlDeviceGetComputeRunningProcesses*": 170,
-    "nvmlDeviceGetGraphicsRunningProcesses*": 170,
-    "nvmlDeviceGetMPSComputeRunningProcesses*": 170,
-    "nvmlDeviceGetTotalEnergyConsumption": 2500,
-}
-_FIELDS_US = {83: 2500, 185: 3300, 186: 3, 197: 300, 198: 300}
-_PCIE_US = 21_000
-
-
 def latencies(plan: Plan, peers: Sequence[Program]) -> Iterator[Figure]:
     """What both ask of a driver whose calls take as long as a real one's: 8 GPUs, for two of them."""
-    state: dict[str, int] = {"pcie_throughput_us": _PCIE_US, "gpu.*.gpm_supported": 0}
-    state |= {f"gpu.*.field_us.{number}": us for number, us in _FIELDS_US.items()}
-    state |= {f"delay_us.{name}": us for name, us in _CALLS_US.items()}
+    state: dict[str, int] = {"pcie_throughput_us": 21_000, "gpu.*.gpm_supported": 0}
+    state |= {f"gpu.*.{name}": us for name, us in FIELD_COSTS.items()}
+    state |= {f"{kind}.{name}": us for kind, name, us in COSTS}
     rivals = [GPUTOP, *(peer for peer in peers if peer is NVITOP)]
     for gpus, most in ((1, 20), (8, 25)):
         print(f"  {gpus} GPUs, calls as slow as those of an RTX 5090", flush=True)

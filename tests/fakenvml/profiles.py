@@ -97,10 +97,11 @@ COSTS = (
     ("delay_us", "nvmlDeviceGetComputeRunningProcesses*", 150),
     ("delay_us", "nvmlDeviceGetGraphicsRunningProcesses*", 150),
     ("delay_us", "nvmlDeviceGetMPSComputeRunningProcesses*", 150),
-    ("delay_us", "nvmlDeviceGetFanSpeed", 400),
+    ("delay_us", "nvmlDeviceGetFanSpeed*", 400),
     ("delay_us", "nvmlDeviceGetMarginTemperature", 560),
     ("delay_us", "nvmlDeviceGetProcessUtilization", 1_700),
     ("delay_us", "nvmlDeviceGetSamples", 1_500),
+    ("delay_us", "nvmlDeviceGetTotalEnergyConsumption", 2_400),
 )
 FIELD_COSTS = {"field_us.83": 2_400, "field_us.185": 3_300, "field_us.186": 3, "field_us.197": 300, "field_us.198": 300}
 BUFFERS = {"samples.0": "50 119", "samples.1": "5 71", "samples.2": "5 71", "samples.3": "5 71", "samples.4": "5 71"}
@@ -385,7 +386,7 @@ WSL = Profile(
         **AT_REST, **drawn(1.97, 2), **clocks(210, 3105, 405, 8001), "pstate": 8, "temperature": 42, "memory_used": 0,
     },
     seen=REPORT | {"recovery_action"},
-    shared={**ONE_LOCK, "cuda_version": 12070},
+    shared={**ONE_LOCK, "cuda_version": 12070, "pcie_throughput_us": 32_000},  # as of an RTX 5080 under Windows
     faults=(
         *COSTS,
         *(("fail", f"nvmlDeviceGet{kind}RunningProcesses*", 999) for kind in ("Compute", "Graphics", "MPSCompute")),
