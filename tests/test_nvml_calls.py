@@ -164,3 +164,18 @@ def test_the_power_of_the_board_is_not_asked_for_where_there_are_no_scopes(fake:
     with Child(fake, gpm="off") as child:
         child.sweep(50)
     assert fake.spent_s() == pytest.approx(0.001 * 1, abs=1e-4)
+
+
+def test_samples_that_are_dear_to_read_are_read_every_other_second(fake: Fake) -> None:
+    """A millisecond and a half on some drivers, for each of eight GPUs; between, the last window is told."""
+    fake.update({"gpus": 1, "gpu.0.util": 58, "sample_hz": 1000})
+    fake.fault("delay_us", "nvmlDeviceGetSamples", 1500)
+    with Child(fake, gpm="off") as child:
+        child.sweep(6)
+        before = calls(fake)
+        seen = [child.sweep().gpu(0) for _ in range(20)]
+    made = calls(fake) - before
+    assert made["nvmlDeviceGetUtilizationRates"] == 10
+    assert made["nvmlDeviceGetSamples"] <= 10 + 4 + 2 * 4  # busy; memory every five seconds, four more every ten
+    assert {one["busy_percent"] for one in seen} == {58.0}
+    assert all(one["busy_samples"] for one in seen)

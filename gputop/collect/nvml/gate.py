@@ -106,6 +106,7 @@ class Gate:
         self.superseded = False
         self.answered = 0  # calls that worked
         self.unknown = 0  # calls that failed with Unknown Error
+        self.spent_s = 0.0  # by the driver in the last call
         self.clock = clock
         self._costs = costs
         self._queue = RunQueue()
@@ -184,6 +185,7 @@ class Gate:
                 self.at = None
             if spent_s > _SHORT_S:
                 spent_s -= min(spent_s, self._waited())
+            self.spent_s = spent_s
             if self.superseded or (spent_s > allowed_s and gpu is not None):
                 raise Late(since_s)
             if spent_s <= HANG_S:
