@@ -242,3 +242,25 @@ def test_what_stood_in_for_a_value_is_not_told_again_when_it_is_old(fake: Fake, 
     seen = [child.sweep().gpu(0)["power_watts"] for _ in range(4)]
     assert 409.5 not in seen
     assert seen[-1] == 300
+
+
+def test_pauses_of_which_the_driver_stores_nothing_are_pauses(fake: Fake, child: Child) -> None:
+    """As GB10 stores samples while it works only: their mean alone would be that of its work."""
+    fake.update({"gpu.0.samples.1": "10 100 busy", "gpu.0.util": 0})
+    child.sweep()
+    child.rest_and_sweep(1.3)  # it was seen to store nothing
+    fake.set("gpu.0.util", square(0, 100, period_s=1.0, duty=0.4))
+    told = [child.rest_and_sweep(1.0).gpu(0) for _ in range(4)]
+    assert told[-1]["busy_percent"] == pytest.approx(40, abs=12)
+    values = [value for ago_s, value in told[-1]["busy_samples"] if ago_s < 2]
+    assert sum(values) / len(values) == pytest.approx(40, abs=15)
+
+
+def test_a_gap_is_a_pause_only_where_the_driver_was_seen_to_skip_them() -> None:
+    buffer = Buffer(began_s=0.0, looked_s=0.0)
+    buffer.add([(100_000 * place, 90.0) for place in range(1, 11)], 1.0)
+    buffer.add([(2_000_000, 80.0), (2_100_000, 80.0)], 2.1)
+    assert {value for _, value in buffer.samples} == {90.0, 80.0}
+    buffer.fill(4_000_000, 0.0)
+    buffer.add([(4_500_000, 70.0), (4_600_000, 70.0)], 4.6)
+    assert [value for stamp, value in buffer.samples if stamp > 4_000_000] == [0.0] * 4 + [70.0] * 2

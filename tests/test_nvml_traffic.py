@@ -76,6 +76,42 @@ def test_a_slow_link_needs_no_pair_to_be_exact() -> None:
     assert played(rates, 4e9) == pytest.approx([0, 0.58e9, 0, 1e9], rel=0.01, abs=3e7)
 
 
+@pytest.mark.parametrize(("before", "after"), [(20e9, 0.0), (0.0, 20e9), (3e9, 28e9), (28e9, 9e9)])
+def test_what_begins_or_ends_is_told_within_two_looks(before: float, after: float) -> None:
+    said = played([before] * 1_030 + [after] * 570, GEN4_X16)
+    assert said[5:9] == pytest.approx([before] * 4, rel=0.01, abs=1e7)
+    assert said[11:] == pytest.approx([after] * len(said[11:]), rel=0.01, abs=1e7)
+
+
+def test_a_port_that_is_emulated_does_not_hide_what_is_moved(fake: Fake) -> None:
+    """It says generation 1 with one lane, and 5 GB/s pass."""
+    fake.update({"gpus": 1, "gpu.0.pcie_max_gen": 1, "gpu.0.pcie_max_width": 1, "gpu.0.pcie_rx_bytes_per_s": 5e9})
+    with Child(fake, gpm="off") as child:
+        child.sweep()
+        told = [child.rest_and_sweep(0.4).gpu(0)["pcie_rx_bytes_per_s"] for _ in range(4)]
+    assert told[-1] == pytest.approx(5e9, rel=0.05)
+
+
+def test_a_link_that_tells_nothing_of_itself_is_counted_all_the_same(fake: Fake) -> None:
+    fake.update({"gpus": 1, "gpu.0.pcie_max_gen": None, "gpu.0.pcie_gpu_max_gen": None, "gpu.0.pcie_max_width": None})
+    fake.set("gpu.0.pcie_rx_bytes_per_s", 5e9)
+    with Child(fake, gpm="off") as child:
+        child.sweep()
+        told = [child.rest_and_sweep(0.4).gpu(0)["pcie_rx_bytes_per_s"] for _ in range(4)]
+    assert told[-1] == pytest.approx(5e9, rel=0.05)
+
+
+def test_counters_that_answer_again_go_before_what_was_measured(fake: Fake) -> None:
+    fake.update({"gpus": 1, "gpu.0.field.197": None, "gpu.0.field.198": None, "pcie_throughput_us": 1000})
+    with Child(fake, gpm="off") as child:
+        assert child.sweep(8).gpu(0)["pcie_rx_bytes_per_s"] == pytest.approx(3.4e9, rel=0.01)
+        fake.clear("gpu.0.field.197", "gpu.0.field.198")
+        fake.set("gpu.0.pcie_rx_bytes_per_s", 0)
+        child.sweep(62)
+        told = [child.rest_and_sweep(0.3).gpu(0)["pcie_rx_bytes_per_s"] for _ in range(3)]
+    assert told[-1] == pytest.approx(0, abs=1e6)
+
+
 def test_two_looks_that_lie_too_far_apart_are_no_pair() -> None:
     """A thread that waited for a CPU: the counter may have come round between them."""
     way = _Way()

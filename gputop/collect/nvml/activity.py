@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
 
 from gputop.collect.nvml.card import Card
@@ -38,6 +40,8 @@ class Buffer:
     newest_us: int = 0  # of the driver's own
     filled: list[Stamped] = field(default_factory=list)  # what was asked for since then
     took_s: tuple[float, ...] = ()  # to read it, the last times
+    skips_idle: bool = False  # this driver was seen to store nothing while the GPU idles
+    step_us: float = 0.0  # between two samples, as it mostly is
 
     def add(self, new: list[Stamped], now_s: float) -> list[float]:
         """Append what is new, drop what is old; the values since the last look, of a second at least."""
@@ -53,6 +57,7 @@ class Buffer:
 
     def fill(self, at_us: int, percent: float) -> None:
         """Add what the driver answered at this time of its clock, in place of a sample that it did not store."""
+        self.skips_idle |= percent == 0
         self.filled.append((at_us, percent))
         self._append([(at_us, percent)])
 
@@ -72,8 +77,21 @@ class Buffer:
             if later:
                 self.samples = [one for one in self.samples if one not in later]
             self.filled.clear()
-        self._append(new)
+        self._append([*self._skipped(new)] if self.skips_idle else new)
         self.newest_us = new[-1][0]
+
+    def _skipped(self, new: list[Stamped]) -> Iterator[Stamped]:
+        """New samples, and none at work where the driver stored none because the GPU idled."""
+        steps = sorted(after[0] - before[0] for before, after in pairwise(new))
+        if steps:
+            self.step_us = steps[len(steps) // 4]  # gaps make most of them longer, and none shorter
+        before_us = max(self.samples[-1][0] if self.samples else new[0][0], round(new[0][0] - BUFFER_S * 1e6))
+        for stamp, value in new:
+            while self.step_us and stamp - before_us > 1.5 * self.step_us:
+                before_us += round(self.step_us)
+                yield before_us, 0.0
+            yield stamp, value
+            before_us = stamp
 
     def _append(self, new: list[Stamped]) -> None:
         self.samples += new

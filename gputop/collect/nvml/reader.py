@@ -82,7 +82,7 @@ class Reader:
         gate.answered = gate.unknown = 0
         try:
             self._identify(gate, avoid)
-            self._traffic.finish(self._awake(gate, avoid), gate, self.tick)
+            self._traffic.finish(self._awake(gate, avoid), gate)
             for slow in (False, True):
                 for card in self.cards():
                     if card.index not in avoid:

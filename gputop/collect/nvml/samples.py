@@ -130,7 +130,7 @@ def _young(card: Card, found: list[Stamped], most_s: float) -> list[float]:
 def memory_busy(card: Card) -> Answers:
     """Time device memory was read or written: some times a second, and the mean of the newest seconds."""
     found = _new(card, MEMORY_BUSY, 100)
-    newest = _young(card, found, _MEAN_S + LATE_S)
+    newest = _young(card, found, _MEAN_S + LATE_S) if _young(card, found, LATE_S) else []  # it may have run dry
     return {
         "memory_busy_percent": sum(newest) / len(newest) if newest else None,
         "memory_busy_series": series(found, 1.0, driver_clock(card)),

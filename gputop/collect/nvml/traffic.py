@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import inf, sqrt
-from statistics import fmean, pstdev
+from itertools import pairwise
+from statistics import fmean
 
 from gputop.collect.nvml.card import Card, Count, rests
 from gputop.collect.nvml.fields import ask
@@ -26,10 +26,12 @@ _MOST_BYTES_PER_S = 4e12
 APART_S = 0.06  # between the two looks of a pair, less on a link that is faster
 _SHARE = 0.6  # of the time in which the fastest link fills a counter
 _KEPT = 8  # pairs that say how fast it is lately
+_BURSTS = 3  # changes between two pairs, from which it moves in bursts and has not just begun or ended
 _LONGEST_S = 30.0  # a mean over a longer gap says nothing about now
-_EVERY_TICKS = 2  # the driver measures for 20 ms and more while we wait: one way of one GPU in so many ticks
+_EVERY_S = 1.9  # the driver measures for 20 ms and more while we wait: one way of one GPU in so long a time
 _AGAIN_S = 5.0  # and the same one not sooner than this
-_LATE_S = 60.0  # after which what it measured is not said any more
+_LATE_S = 90.0  # after which what it measured is not said any more
+_LANES, _NEWEST = 16, 5  # of a link that says less of itself than it moves, as an emulated port does, or nothing
 
 
 @dataclass(slots=True)
@@ -65,13 +67,20 @@ class _Way:
             self.lately.append(grown / seconds)
 
     def _wrapped(self, grown: float, seconds: float, fastest: float) -> float | None:
-        """The rate with as many rounds as bring it nearest to what the pairs saw; what they saw if that is unsure."""
+        """The rate with as many rounds as bring it nearest to what the pairs at both ends saw.
+
+        Traffic in bursts is met by some pairs and missed by others: then the mean of the last ones is told. Bursts that
+        no pair meets are told too low.
+        """
         if not self.lately:
             return None
-        seen = fmean(self.lately)
-        unsure = 2 * pstdev(self.lately) / sqrt(len(self.lately))
-        if unsure > _WRAPS_AT / seconds / 2:
-            return seen
+        before, now = self.lately[-2] if len(self.lately) > 1 else self.lately[-1], self.lately[-1]
+        most = _WRAPS_AT / seconds / 2
+        changes = sum(abs(after - first) > most for first, after in pairwise(self.lately))
+        if changes >= _BURSTS:
+            return fmean(self.lately)
+        # where the two ends differ it began or ended meanwhile, or this is the first burst that was met
+        seen = (before + now) / 2 if abs(now - before) <= most else fmean(self.lately)
         rounds = max(0, round((seen * seconds - grown) / _WRAPS_AT))
         rate = (grown + rounds * _WRAPS_AT) / seconds
         return rate if rate <= fastest else seen
@@ -107,9 +116,10 @@ def _meter(card: Card) -> _Meter:
 
 
 def _fastest(card: Card) -> float:
-    """What the link can move at most, in bytes a second."""
-    lane = LANE_BYTES_PER_S.get(card.values.get("pcie_generation_max", 0))
-    return lane * card.values.get("pcie_width_max", inf) if lane else inf
+    """What the link can move at most, in bytes a second: rather too much than too little."""
+    known = [card.values.get(name) or 0 for name in ("pcie_generation_max", "pcie_generation_device_max")]
+    lane = LANE_BYTES_PER_S.get(max(known)) if max(known) > 1 else None
+    return (lane or LANE_BYTES_PER_S[_NEWEST]) * max(_LANES, card.values.get("pcie_width_max") or 0)
 
 
 class Traffic:
@@ -117,14 +127,12 @@ class Traffic:
 
     def __init__(self) -> None:
         self._turn = 0  # of those that the driver measures for
+        self._measured_s = -_EVERY_S
 
     def apart_s(self, cards: Iterable[Card]) -> float | None:
         """How long before a sweep `begin` is due; None where no GPU needs it."""
         fastest = [_fastest(card) for card in cards if _wanted(card) and _meter(card).counted is not False]
-        known = [one for one in fastest if one < inf]
-        if not fastest:
-            return None
-        return min(APART_S, _SHARE * _WRAPS_AT / max(known)) if known else APART_S
+        return min(APART_S, _SHARE * _WRAPS_AT / max(fastest)) if fastest else None
 
     def begin(self, cards: Iterable[Card], gate: Gate) -> None:
         """The first look of a pair."""
@@ -133,12 +141,12 @@ class Traffic:
                 for name, answer in _counters(card, gate).items():
                     _meter(card).ways[name].first = answer if isinstance(answer, Count) else None
 
-    def finish(self, cards: Sequence[Card], gate: Gate, tick: int) -> None:
+    def finish(self, cards: Sequence[Card], gate: Gate) -> None:
         """The second look of each, and one measurement by the driver where there are no counters."""
         for card in cards:
             if _wanted(card):
                 _count(card, gate)
-        if tick % _EVERY_TICKS == 0:
+        if gate.clock() - self._measured_s >= _EVERY_S:
             self._measure([card for card in cards if _wanted(card) and _meter(card).counted is False], gate)
 
     def _measure(self, cards: Sequence[Card], gate: Gate) -> None:
@@ -147,6 +155,7 @@ class Traffic:
             return
         self._turn = (self._turn + 1) % len(ways)
         card, name = ways[self._turn]
+        self._measured_s = gate.clock()
         meter, now_s = _meter(card), gate.clock()
         before = meter.measured.get(name)
         if before is not None and now_s - before.at_s < _AGAIN_S:
@@ -186,7 +195,11 @@ def _count(card: Card, gate: Gate) -> None:
     given = _counters(card, gate)
     if not given:
         return
-    meter.counted = any(isinstance(answer, Count) for answer in given.values())
+    if any(isinstance(answer, Count) for answer in given.values()):
+        meter.counted = True
+        meter.measured.clear()
+    elif all(isinstance(answer, No) and answer.reason == "unsupported" for answer in given.values()):
+        meter.counted = False
     rates: dict[str, float | No | None] = {}
     for name, answer in given.items():
         if isinstance(answer, No):
