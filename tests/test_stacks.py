@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from gputop.actions import Rights, Scope
 from gputop.actions.spy import STACK, Asked, StackResult
 from gputop.actions.spy.stacks import Shown, cannot
+from gputop.actions.spy.tasks import Task, measured
 from gputop.cli.attach import _text
 from gputop.model import Process, Role
 from gputop.profile.code import Call
@@ -21,7 +23,8 @@ from gputop.profile.shown import lines
 from gputop.safe import attach
 from tests.acting import finished, hold, moment, program, row, state, unharmed, until
 from tests.hostile import SECRETS, STRINGS
-from tests.watching import isolated, open_folder, root_only
+from tests.tracing import interpreter
+from tests.watching import isolated, need_namespaces, open_folder, root_only, running
 
 __all__ = ["open_folder"]
 
@@ -80,6 +83,46 @@ def test_every_thread_is_named_and_the_main_one_is_first() -> None:
         assert untouched(pid)
 
 
+@pytest.mark.parametrize("python", ["python3.10", "python3.12"])
+def test_whether_a_thread_runs_is_what_the_kernel_says(python: str) -> None:
+    """Up to Python 3.10 py-spy knows no thread by its number, and calls each of them active."""
+    found = interpreter(python)
+    if found is None:
+        pytest.skip(f"not covered: needs {python}")
+    with running(found, "-S", "-c", f"import os, sys, time\n{WORKS}") as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        (shown,) = stacks(row(child.pid)).processes
+        main, *others = shown.threads
+        assert (main.tid, main.name, main.state, main.doing) == (child.pid, "MainThread", "S", "waits")
+        states = {thread.name: (thread.active, thread.state) for thread in others}
+        assert states == {"feeder": (True, "R"), **{f"idle-{number}": (False, "S") for number in range(3)}}
+        assert {thread.tid for thread in shown.threads} <= set(map(int, os.listdir(f"/proc/{child.pid}/task")))
+
+
+def test_threads_of_a_pid_namespace_bear_the_numbers_that_we_see() -> None:
+    flags = ("--pid", "--fork", "--mount-proc")
+    need_namespaces(*flags)
+    with running("unshare", *flags, sys.executable, "-S", "-c", f"import os, sys, time\n{WORKS}") as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        pid = int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text())
+        (shown,) = stacks(row(pid)).processes
+        assert (shown.threads[0].tid, shown.threads[0].main, shown.threads[0].doing) == (pid, True, "waits")
+        assert [thread.main for thread in shown.threads] == [True, False, False, False, False]
+        assert {thread.tid for thread in shown.threads} <= set(map(int, os.listdir(f"/proc/{pid}/task")))
+
+
+def test_what_the_kernel_does_not_say_of_a_thread_is_unknown() -> None:
+    known = ThreadStack(tid=7, name="MainThread", main=True)
+    lost = ThreadStack(tid=None, name="worker", handle=1)
+    found = measured((lost, known), 7, {}, {7: Task(7, "D", "python")})
+    assert [(thread.name, thread.doing) for thread in found] == [
+        ("MainThread", "waits in the kernel"),
+        ("worker", "state unknown"),
+    ]
+
+
 def test_native_frames_pause_it_for_a_moment_only() -> None:
     with program(WORKS) as (pid, _):
         (shown,) = stacks(row(pid), asked=Asked(native=True)).processes
@@ -119,6 +162,18 @@ def test_ranks_that_stand_still_do_not_hang_while_one_of_them_computes() -> None
         "None of them was seen to move in a second, but rank 1 computes all the time, and the others may wait for that."
     )
     assert compare(["rank 0", "rank 1"], [waits, rank(call("mix"))], [waits, slow]).text.endswith("the job may hang.")
+
+
+def test_ranks_that_wake_in_one_line_are_not_said_to_hang() -> None:
+    """A step that mostly sleeps in one line is caught there at each look."""
+
+    def sleeps(slices: int) -> list[ThreadStack]:
+        return [replace(rank(call("sleep"))[0], slices=slices)]
+
+    found = compare(["rank 0", "rank 1"], [sleeps(3), sleeps(5)], [sleeps(3), sleeps(9)])
+    assert "hang" not in found.text
+    assert found.text.endswith("in a second, but rank 1 woke 4 times: it may loop there or poll.")
+    assert "may hang" in compare(["rank 0", "rank 1"], [sleeps(3), sleeps(5)], [sleeps(3), sleeps(5)]).text
 
 
 def test_of_two_ranks_the_one_is_odd_for_which_the_other_waits_in_its_backward_pass() -> None:

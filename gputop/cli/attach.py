@@ -102,6 +102,7 @@ def _process(shown: Shown) -> dict[str, Any]:
                 "name": thread.name,
                 "main": thread.main,
                 "active": thread.active,
+                "state": thread.state,
                 "gil": thread.gil,
                 "frames": [
                     {"name": call.name, "file": call.file, "line": call.line, "own": call.own} for call in thread.calls

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gputop.declare import record
@@ -15,6 +15,7 @@ from gputop.safe.text import clean
 MOST_THREADS = 4096
 MOST_DEPTH = 500
 MAIN = "MainThread"
+_STATES = {"D": "waits in the kernel", "T": "stopped", "t": "stopped by a debugger"}
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -24,17 +25,21 @@ class ThreadStack:
     tid: int | None
     name: str
     main: bool = False
-    active: bool = False  # on a CPU, as far as py-spy can tell
+    active: bool | None = None  # on a CPU or ready to run; None where that was not measured
     gil: bool = False  # it holds the lock of the interpreter
+    state: str | None = None  # as in /proc: R S D T
+    slices: int | None = None  # how often it was put on a CPU so far; of a main thread
+    handle: int | None = None  # its pthread_t
     calls: tuple[Call, ...] = ()
     cut: int = 0  # calls further out that are not kept
 
     @property
     def doing(self) -> str:
-        """`runs, holds the GIL`, or `waits`."""
-        if self.gil:
-            return "runs, holds the GIL"
-        return "runs" if self.active else "waits"
+        """`runs, holds the GIL`, `waits`, or `state unknown`."""
+        if self.active is None:
+            return "state unknown, holds the GIL" if self.gil else "state unknown"
+        what = _STATES.get(self.state or "", "waits") if not self.active else "runs"
+        return f"{what}, holds the GIL" if self.gil else what
 
     @property
     def own(self) -> Call | None:
@@ -42,28 +47,28 @@ class ThreadStack:
         return next((call for call in self.calls if call.own), None)
 
 
-def parse(text: str, pid: int, name_of: Callable[[int], str]) -> tuple[ThreadStack, ...]:
-    """The threads of a process, the main one first; `name_of` asks the kernel where Python gave none.
+def parse(text: str, pid: int) -> tuple[ThreadStack, ...]:
+    """The threads of a process, the main one first. Refused says in one line why it is none of py-spy's.
 
-    Refused says in one line why it is none of py-spy's.
+    Whether a thread runs is not taken from py-spy, which calls one active that it knows nothing of.
     """
     try:
-        threads = [_thread(entry, pid, name_of) for entry in json.loads(text)[:MOST_THREADS]]
+        threads = [_thread(entry, pid) for entry in json.loads(text)[:MOST_THREADS]]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise Refused("py-spy printed something else than stacks") from None
     return tuple(sorted(threads, key=lambda thread: (not thread.main, thread.tid or 0)))
 
 
-def _thread(entry: Any, pid: int, name_of: Callable[[int], str]) -> ThreadStack:
-    tid = entry["os_thread_id"]
+def _thread(entry: Any, pid: int) -> ThreadStack:
+    tid, handle = entry["os_thread_id"], entry.get("thread_id")
     tid = tid if type(tid) is int else None
     frames = entry["frames"]
-    name = clean(str(entry["thread_name"] or (name_of(tid) if tid else "")), LONGEST)
+    name = clean(str(entry["thread_name"] or ""), LONGEST)
     return ThreadStack(
         tid=tid,
         name=name,
         main=tid == pid or name == MAIN,
-        active=entry["active"] is True,
+        handle=handle if type(handle) is int and handle > 0 else None,
         gil=entry["owns_gil"] is True,
         calls=tuple(_call(each) for each in frames[:MOST_DEPTH]),
         cut=max(0, len(frames) - MOST_DEPTH),

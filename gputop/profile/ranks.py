@@ -12,6 +12,7 @@ from gputop.profile.dump import ThreadStack
 
 _COLLECTIVE = re.compile(r"/(?:distributed_c10d|comm/comm|process_group)\.py$")
 _SYNCHRONIZES = re.compile(r"(?:^|\.)(?:barrier|all_?reduce|all_?gather\w*|reduce_scatter\w*|broadcast\w*)$")
+_NAMED = 4  # ranks that are named
 _BACKWARD = "_engine_run_backward"
 
 
@@ -25,6 +26,7 @@ class Place:
     collective: Call | None = None  # the outermost call in a collective
     moves: bool | None = None  # whether it was elsewhere a moment before; None where that is not known
     computes: bool = False  # it ran at every look, outside of a collective: one line may take longer than a second
+    woke: int = 0  # how often it was put on a CPU meanwhile, outside of a collective
     odd: bool = False  # it is not where the others are
 
 
@@ -56,6 +58,7 @@ def compare(labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]]) -> R
             collective=_collective(calls),
             moves=any(before != calls for before in befores) if befores and calls else None,
             computes=all(_runs(look[place]) for look in looks) and not _collective(calls),
+            woke=0 if _collective(calls) else _woke([look[place] for look in looks]),
             odd=place in odd,
         )
         for place, (label, calls, befores) in enumerate(zip(labels, stacks, earlier, strict=True))
@@ -73,7 +76,14 @@ def _held(threads: Sequence[ThreadStack]) -> bool:
 
 
 def _runs(threads: Sequence[ThreadStack]) -> bool:
-    return bool(threads) and threads[0].main and threads[0].active
+    return bool(threads) and threads[0].main and threads[0].active is True
+
+
+def _woke(looks: Sequence[Sequence[ThreadStack]]) -> int:
+    """How often a main thread was put on a CPU from the first look to the last, as far as that is known."""
+    counts = [threads[0].slices for threads in looks if threads and threads[0].main]
+    known = [count for count in counts if count is not None]
+    return known[-1] - known[0] if known else 0
 
 
 def _collective(calls: Sequence[Call]) -> Call | None:
@@ -116,10 +126,16 @@ def _words(places: Sequence[Place]) -> list[str]:
     else:
         said.append("The ranks are in different places, none of them apart from a majority.")
     busy = [place for place in still if place.computes]
+    woke = [place for place in still if place.woke and not place.computes]
     if busy and len(still) == len(seen):
         all_the_time = f"{_names(busy)} {'computes' if len(busy) == 1 else 'compute'} all the time"
         wait = ", and the others may wait for that" if len(busy) < len(seen) else ""
         said.append(f"None of them was seen to move in a second, but {all_the_time}{wait}.")
+    elif woke and len(still) == len(seen):
+        times = ", ".join(
+            f"{place.label} woke {place.woke} {'time' if place.woke == 1 else 'times'}" for place in woke[:_NAMED]
+        )
+        said.append(f"None of them was seen elsewhere in a second, but {times}: it may loop there or poll.")
     elif len(still) == len(seen):
         said.append("None of them was seen to move in a second: the job may hang.")
     elif still:
@@ -136,6 +152,6 @@ def _at(place: Place) -> str:
 
 
 def _names(places: Sequence[Place]) -> str:
-    if len(places) > 4:
+    if len(places) > _NAMED:
         return f"{len(places)} ranks"
     return ", ".join(place.label for place in places)

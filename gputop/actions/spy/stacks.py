@@ -10,9 +10,8 @@ Nothing in the processes is changed, and they are not paused, unless native fram
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from gputop import words
 from gputop.actions.action import Result, Run, begin
@@ -20,6 +19,7 @@ from gputop.actions.aim import untouchable
 from gputop.actions.hold import Hold, Scope
 from gputop.actions.spy import child
 from gputop.actions.spy.program import find
+from gputop.actions.spy.tasks import Task, measured, tasks
 from gputop.actions.target import Refusal, Rights, Target
 from gputop.declare import record
 from gputop.model import Process, Role
@@ -28,11 +28,12 @@ from gputop.profile.ranks import Ranks, compare
 from gputop.safe import attach
 from gputop.safe.attach import Barred
 from gputop.safe.files import Refused
-from gputop.safe.text import decode
 
 AT_ONCE = 16  # processes that are looked at together
 SECOND_S = 1.0  # ranks of a job are looked at for so long: one that stands still is told by all looks but the first
-LOOKS = 4  # in that time: a step that mostly waits in one line is easily caught there twice
+# after these parts of that time: a step that mostly waits in one line is easily caught there twice, and one that takes
+# as long as the time between two looks is caught there each time
+_PARTS = (0.23, 0.45, 0.32)
 _LONGEST_S = 15.0
 _TRIES = 4  # a stack that changes while it is read without a pause may be unreadable
 
@@ -120,8 +121,9 @@ def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
     ranks = None
     if ranks_only and len(shown) > 1:
         looks = [shown]
-        more = 1 if asked.native else LOOKS - 1  # which pauses them
-        while len(looks) <= more and not run.pause(SECOND_S / more):
+        for part in (1.0,) if asked.native else _PARTS:  # with native frames each look pauses them
+            if run.pause(SECOND_S * part):
+                break
             looks.append(_shown(meant, asked, program, run))
         shown = looks[-1]
         if len(looks) > 1:
@@ -186,10 +188,13 @@ def _read(
             left.append(one)
     options = ["dump", "--json", "--full-filenames", "--native" if asked.native else "--nonblocking"]
     for _ in range(_TRIES):
-        started = [(one, child.start(program, one.pid, options, seconds=_LONGEST_S, to_file=False)) for one in left]
+        started = [
+            (one, tasks(one.pid), child.start(program, one.pid, options, seconds=_LONGEST_S, to_file=False))
+            for one in left
+        ]
         left = []
-        for target, spy in started:
-            got = spy if isinstance(spy, Barred) else _finished(spy, target)
+        for target, before, spy in started:
+            got = spy if isinstance(spy, Barred) else _finished(spy, target, before)
             found[target.pid] = got
             if isinstance(got, Barred) and got.text.startswith("py-spy: ") and not target.ended():
                 left.append(target)
@@ -198,7 +203,7 @@ def _read(
     return found
 
 
-def _finished(spy: child.Child, target: Target) -> tuple[ThreadStack, ...] | Barred:
+def _finished(spy: child.Child, target: Target, before: Mapping[int, Task]) -> tuple[ThreadStack, ...] | Barred:
     try:
         spy.wait()
         trouble = spy.trouble()
@@ -206,17 +211,9 @@ def _finished(spy: child.Child, target: Target) -> tuple[ThreadStack, ...] | Bar
             return Barred(f"process {target.pid} has ended")
         if trouble is not None:
             return trouble
-        return parse(spy.output().decode("utf-8", "replace"), target.pid, partial(_name, target.pid))
+        read = parse(spy.output().decode("utf-8", "replace"), target.pid)
+        return measured(read, target.pid, before, tasks(target.pid))
     except Refused as refused:
         return Barred(f"py-spy: {refused}")
     finally:
         spy.close()
-
-
-def _name(pid: int, tid: int) -> str:
-    """The kernel's name of a thread."""
-    try:
-        with open(f"/proc/{pid}/task/{tid}/comm", "rb") as file:
-            return decode(file.read(64).rstrip(b"\n"))
-    except OSError:
-        return ""

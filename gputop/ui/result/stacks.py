@@ -56,7 +56,7 @@ def says_of(result: StackResult) -> Says:
     names = {part.name for shown in result.processes for part, share in shares(look(shown.threads)).items() if share}
     words_of, sayings = list(result.lines), []
     if result.ranks is not None and result.ranks.text:
-        still = [place for place in result.ranks.places if place.inner and place.moves is False]
+        still = [place for place in result.ranks.places if place.inner and place.moves is False and not place.woke]
         stuck = len(still) == sum(place.inner is not None for place in result.ranks.places)
         severity = "crit" if stuck and result.ranks.odd else "warn" if stuck or result.ranks.odd else "info"
         sayings.append(Saying(severity=severity, text=result.ranks.text))  # type: ignore[arg-type]
