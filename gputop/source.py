@@ -16,6 +16,7 @@ class Interest:
 
     pids: frozenset[int] = frozenset()  # processes that are open or selected
     sight: frozenset[int] = frozenset()  # those on the screen in columns that not every process is read for
+    families: frozenset[int] = frozenset()  # processes whose whole command is looked at, to find the job they are of
     every_process: bool = False  # the whole list is on screen, not only GPU kin
 
 

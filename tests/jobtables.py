@@ -8,6 +8,7 @@ from gputop.model import GpuShare, Job, Process, Role
 GPUS = tuple(f"GPU-{number}" for number in range(8))
 SPAWN = "python -c from·multiprocessing.spawn·import·spawn_main;·spawn_main(pipe_handle=9) --multiprocessing-fork"
 TRACKER = "python -c from·multiprocessing.resource_tracker·import·main;main(5)"
+FROZEN = "./train --multiprocessing-fork tracker_fd=8 pipe_handle=11"
 FORKSERVER = "python -c from·multiprocessing.forkserver·import·main;·main(6,·7,·['__main__'])"
 
 
@@ -23,8 +24,8 @@ def read(table: str) -> tuple[list[Process], list[str]]:
 
 
 def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str]) -> Process:
-    """One line; facts are gpu=0,1 kind= rank=0/4 local= torch=CPU% build= jax=CPU% folder= slurm= container= unseen=
-    user=.
+    """One line; facts are gpu=0,1 kind= rank=0/4 local= torch=CPU% build= jax=CPU% threads=nccl,autograd folder= slurm=
+    container= unseen= user=.
     """
     rank, _, world = facts.get("rank", "").partition("/")
     shares = tuple(
@@ -32,7 +33,7 @@ def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str
         for gpu in facts.get("gpu", "").split(",")
         if gpu
     )
-    words = command.format(SPAWN=SPAWN, TRACKER=TRACKER, FORKSERVER=FORKSERVER).split()
+    words = command.format(SPAWN=SPAWN, TRACKER=TRACKER, FORKSERVER=FORKSERVER, FROZEN=FROZEN).split()
     if comm.startswith("ray::"):
         words = [comm]
     return Process(
@@ -46,6 +47,7 @@ def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str
         rank=int(rank) if rank else None,
         world_size=int(world) if world else None,
         local_rank=int(facts["local"]) if "local" in facts else None,
+        thread_names=_threads(comm, facts),
         libraries=tuple(name for name in ("torch", "jax") if name in facts),
         cpu_percent=float(facts.get("torch", facts.get("jax", 0))),
         torch_version=facts.get("build"),
@@ -56,6 +58,14 @@ def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str
         container=facts.get("container"),
         unseen=facts.get("unseen"),  # type: ignore[arg-type]
     )
+
+
+def _threads(comm: str, facts: dict[str, str]) -> tuple[tuple[str, int], ...]:
+    """Names of its threads: unknown unless the line has threads=, which may be empty: then only its own is there."""
+    if "threads" not in facts:
+        return ()
+    given = filter(None, facts["threads"].split(","))
+    return ((comm, 1), *((name if name.startswith("gloo") else f"pt_{name}", 1) for name in given))
 
 
 def draw(before: list[Process]) -> list[str]:

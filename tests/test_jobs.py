@@ -191,6 +191,50 @@ TABLES = {
 100    0 ? gpu=1 unseen=foreign |             | -
 9999   0 ? gpu=1 unseen=exited  |             | -
 """,
+    "mp.spawn on CPUs: the launcher is no rank, however busy it was with its imports": """
+100    1 python torch=40 threads=                  | python s.py | s (python) launcher
+101  100 python                                    | {TRACKER}   |   other
+102  100 python torch=90 threads=gloo_runloop      | {SPAWN}     |   rank0
+103  100 python torch=1 threads=gloo_tcp_loop      | {SPAWN}     |   rank1
+104  103 pt_data_worker torch=60                   | {SPAWN}     |     loader of 1
+""",
+    "mp.spawn from a process with a CUDA context": """
+100    1 python gpu=0 torch=1 threads=             | python s.py | s (python) launcher
+101  100 python gpu=0 torch=90 threads=nccl_watchdg,autograd_0 | {SPAWN} |   rank0
+102  100 python gpu=1 torch=90 threads=nccl_watchdg,autograd_1 | {SPAWN} |   rank1
+""",
+    "a trainer that has an engine of its own beside it stays a trainer": """
+100    1 python gpu=0 torch=90 threads=autograd_0  | python grpo.py | grpo (python) rank0
+101  100 python gpu=1 torch=90 threads=nccl_watchdg | {SPAWN}       |   rank1
+""",
+    "multiprocessing.Process: ranks that wait": """
+100    1 python torch=3 threads=                   | python m.py | m (python) launcher
+101  100 python torch=1 threads=gloo_runloop       | python m.py |   rank0
+102  100 python torch=1 threads=gloo_runloop       | python m.py |   rank1
+""",
+    "ranks of a forkserver": """
+100    1 python torch=3 threads=                   | python m.py  | m (python) launcher
+101  100 python                                    | {TRACKER}    |   other
+102  100 python threads=                           | {FORKSERVER} |   other
+103  102 python torch=1 threads=gloo_runloop       | {FORKSERVER} |     rank0
+104  102 python torch=1 threads=gloo_runloop       | {FORKSERVER} |     rank1
+""",
+    "a frozen program that spawns ranks": """
+100    1 train                                     | ./train  | train (python) launcher
+101  100 train torch=3 threads=                    | ./train  |   other
+102  101 train torch=1 threads=gloo_runloop        | {FROZEN} |     rank0
+103  101 train torch=1 threads=gloo_runloop        | {FROZEN} |     rank1
+104  103 pt_data_worker torch=1                    | {FROZEN} |       loader of 1
+""",
+    "rank 0 that starts the others": """
+100    1 python gpu=0 torch=50 threads=nccl_watchdg | python z.py | z (python) rank0
+101  100 python gpu=1 torch=50 threads=nccl_watchdg | {SPAWN}     |   rank1
+""",
+    "nodes in the environment, ranks by mp.spawn": """
+100    1 python rank=1/2 torch=3 threads=              | python k.py | k (python) launcher
+101  100 python rank=1/2 torch=9 threads=nccl_watchdg | {SPAWN}     |   rank0
+102  100 python rank=1/2 torch=9 threads=nccl_watchdg | {SPAWN}     |   rank1
+""",
 }  # fmt: skip
 
 

@@ -19,12 +19,19 @@ if TYPE_CHECKING:
     from gputop.config import Settings
     from gputop.model import Frame, Process
 
-_LOOKS = 3  # on a busy machine a command line is read after the first
+_LOOKS = 6  # on a busy machine a command line is read after the first
+_APART_S = 0.5
+_NAMED = 6  # jobs that are named
 
 
 def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process, Rights]:
-    """The process with the pid of the command line, the frame it is in, and what may be done."""
+    """The process that the pid of the command line means, the frame it is in, and what may be done.
+
+    It may be any process of a job. One that is in none, as a shell script or `uv run` that started one, stands for
+    the job below it.
+    """
     from gputop.actions import Rights
+    from gputop.collect.jobs.family import family, recognized
     from gputop.source import Interest
 
     pid, spec = args.pid, getattr(args, "source", "live")
@@ -33,14 +40,54 @@ def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process,
     if spec == "live" and not Path(f"/proc/{pid}").is_dir():
         raise Failure(f"there is no process {pid} that you may see")
     source = open_source(spec, settings)
-    source.interest = Interest(pids=frozenset({pid}))
+    source.interest = Interest(pids=frozenset({pid}), families=frozenset({pid}))
+    if spec == "live":
+        source.interval_s = min(source.interval_s, _APART_S)
     for frame in islice(source.frames(Event()), _LOOKS):
         process = next((process for process in frame.processes if process.pid == pid), None)
-        if process is None or process.command:
+        if process is None:
+            break
+        kin = family(frame.processes, pid) if spec == "live" else {pid}
+        if all(one.command or one.state in ("Z", "X") for one in frame.processes if one.pid in kin):
             break
     if process is None:
         raise Failure(f"there is no process {pid} that you may see: it has ended, or {pid} is a thread of another")
-    return frame, process, Rights(readonly=settings.readonly, elsewhere=source.elsewhere)
+    if spec == "live":
+        frame = recognized(frame, pid)
+    return frame, _meant(frame, pid), Rights(readonly=settings.readonly, elsewhere=source.elsewhere)
+
+
+def _meant(frame: Frame, pid: int) -> Process:
+    """The process with this pid, or the first one of the job that it started."""
+    from gputop import words
+    from gputop.collect.jobs.family import jobs_of
+
+    process = next(process for process in frame.processes if process.pid == pid)
+    jobs = jobs_of(frame, process)
+    if process.job is not None or not jobs:
+        return process
+    if len(jobs) > 1:
+        named = ", ".join(f"{job.members[0].pid} ({job.name})" for job in jobs[:_NAMED])
+        more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
+        raise Failure(f"{pid} started {words.amount(len(jobs), 'job')}: name one of {named}{more}")
+    root = frame.by_identity[jobs[0].members[0]]
+    sys.stderr.write(f"gputop: {pid} started job {jobs[0].name}: using its process {root.pid}\n")
+    return root
+
+
+def ranked(frame: Frame, process: Process) -> Process:
+    """The process of a job that stands for what it works for: of a DataLoader worker its rank, else itself."""
+    from gputop.collect.jobs.family import rank_of
+    from gputop.model import Role
+
+    if process.job is None or process.role in (Role.TRAINER, Role.LAUNCHER):
+        return process
+    rank = rank_of(frame, process)
+    if rank is None:
+        job = next(job for job in frame.jobs if job.key == process.job)
+        rank = frame.by_identity[job.ranks[0]]
+    sys.stderr.write(f"gputop: {process.pid} is a {process.role.value} of rank {rank.pid}: using that\n")
+    return rank
 
 
 def followed(action: Action[Any], frame: Frame, process: Process, rights: Rights, options: Any) -> tuple[Result, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
@@ -14,6 +15,7 @@ from gputop.cli.line import OK, USAGE, Command, Failure, duration, json_flag, pl
 if TYPE_CHECKING:
     from gputop.actions.spy import Shown, StackResult
     from gputop.config import Settings
+    from gputop.model import Process
     from gputop.page import Page
     from gputop.profile.kept import Kept
     from gputop.profile.ranks import Ranks
@@ -22,15 +24,25 @@ if TYPE_CHECKING:
 def stack(args: argparse.Namespace, settings: Settings) -> int:
     """Print where the threads of a process are now."""
     from gputop.actions import Scope
+    from gputop.actions.hold import reaches
     from gputop.actions.spy import STACK, Asked, StackResult
+    from gputop.model import Role
 
     frame, process, rights = aimed(args, settings)
     if why := STACK.why_not(process, rights):
         raise Failure(why)
     if args.native and settings.readonly:
         raise Failure("--readonly changes no process, and --native pauses it: leave one out")
-    scope = Scope.JOB if args.job else Scope.LOADERS if args.workers else Scope.PROCESS
+    launches = process.role is Role.LAUNCHER and not args.workers
+    scope = Scope.JOB if args.job or launches else Scope.LOADERS if args.workers else Scope.PROCESS
+    if scope is Scope.JOB and not any(reach.scope is scope for reach in reaches(frame, process)):
+        sys.stderr.write(f"gputop: {process.pid} is alone in its job\n" if process.job else _in_no_job(process))
+        scope = Scope.PROCESS
     result, code = followed(STACK, frame, process, STACK.rights(rights), Asked(scope, args.native))
+    if launches and not args.job and isinstance(result, StackResult):
+        own, _ = followed(STACK, frame, process, STACK.rights(rights), Asked(Scope.PROCESS, args.native))
+        if isinstance(own, StackResult):
+            result = replace(result, processes=(*result.processes, *own.processes), lines=(*result.lines, *own.lines))
     if not isinstance(result, StackResult) or all(shown.barred for shown in result.processes):
         raise Failure(": ".join((result.text, *result.lines[:1])), code)
     if args.as_json:
@@ -40,6 +52,10 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
     for line in result.lines:
         sys.stderr.write(f"gputop: {line}\n")
     return code
+
+
+def _in_no_job(process: Process) -> str:
+    return f"gputop: no job is known that {process.pid} belongs to: only its own stacks are shown\n"
 
 
 def _text(result: StackResult, plain: bool) -> list[str]:
@@ -70,7 +86,7 @@ def _page(result: StackResult, ranks: Ranks) -> Page:
             place.collective.text if place.collective else place.inner.text if place.inner else "not read",
             place.own.text if place.own else "",
         )
-        for place, shown in zip(ranks.places, result.processes, strict=True)
+        for place, shown in zip(ranks.places, result.processes, strict=False)  # behind them may be the launcher
     )
     table = Table("Ranks", ("", "pid", "moves", "in", "own code"), rows)
     return Page(title=f"{len(rows)} ranks, looked at for a second", words=(ranks.text,), tables=(table,))
@@ -114,7 +130,7 @@ def _process(shown: Shown) -> dict[str, Any]:
 
 
 def _stack_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=int, metavar="PID", help="the process")
+    parser.add_argument("pid", type=int, metavar="PID", help="any process of a job; of a launcher also its ranks")
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--workers", action="store_true", help="its loaders too")
     who.add_argument("--job", action="store_true", help="all ranks of its job side by side, the odd one out marked")

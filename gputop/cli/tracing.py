@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.aiming import aimed, followed
+from gputop.cli.aiming import aimed, followed, ranked
 from gputop.cli.line import USAGE, Command, Failure, duration, plain
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
     if not 1 <= args.steps <= MOST_STEPS:
         raise Failure(f"--steps {args.steps}: 1 to {MOST_STEPS} can be recorded", USAGE)
     frame, process, rights = aimed(args, settings)
+    process = ranked(frame, process)
     if barred := TRACE.barred(process, rights, frame):
         raise Failure(barred.line)
     order = Order(
@@ -71,13 +72,15 @@ def _print(result: Traced, plain: bool) -> None:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=int, metavar="PID", help="a process that trains, or its launcher")
+    parser.add_argument("pid", type=int, metavar="PID", help="any process of a job: a rank, a loader, its launcher")
     parser.add_argument("--steps", type=int, default=3, metavar="N", help="how many steps (3, at most 100)")
     parser.add_argument("--wait", type=duration, default=30.0, metavar="T", help="how long for a step to end (30s)")
     parser.add_argument("--shapes", action="store_true", help="the shapes of inputs too")
     parser.add_argument("--stacks", action="store_true", help="Python stacks too: the job is slower meanwhile")
     parser.add_argument("--memory", action="store_true", help="allocations too")
-    parser.add_argument("--alone", action="store_true", help="only this process, not all ranks of its job")
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument("--job", action="store_true", help="all ranks of its job (this is the default)")
+    who.add_argument("--alone", action="store_true", help="only this process, not all ranks of its job")
     parser.add_argument("--yes", action="store_true", help="go on where something may harm the job, after reading what")
 
 

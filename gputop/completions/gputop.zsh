@@ -371,7 +371,7 @@ _shtab_gputop_stack_options=(
   "--job[all ranks of its job side by side, the odd one out marked]"
   "--native[C and C\+\+ frames too\; pauses it for a third of a second]"
   "--json[as one JSON object]"
-  ":the process:"
+  ":any process of a job\; of a launcher also its ranks:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -392,9 +392,10 @@ _shtab_gputop_trace_options=(
   "--shapes[the shapes of inputs too]"
   "--stacks[Python stacks too\: the job is slower meanwhile]"
   "--memory[allocations too]"
+  "--job[all ranks of its job (this is the default)]"
   "--alone[only this process, not all ranks of its job]"
   "--yes[go on where something may harm the job, after reading what]"
-  ":a process that trains, or its launcher:"
+  ":any process of a job\: a rank, a loader, its launcher:"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -14,6 +14,9 @@ _P, _B, _R, _N, _S = Unit.PERCENT, Unit.BYTES, Unit.BYTES_PER_S, Unit.PER_S, Uni
 Kind = Literal["compute", "graphics", "mps"]
 Unseen = Literal["foreign", "exited", "hidden"]
 
+# threads of torch's process groups, and those of gloo and NCCL themselves, which older releases of torch leave unnamed
+_TALKING = ("pt_nccl", "pt_gloo", "pt_ucc", "gloo_", "NCCL ")
+
 
 class Identity(NamedTuple):
     """What tells a process from a later one with the same pid: field 22 of stat."""
@@ -140,7 +143,7 @@ class Process:
     @property
     def talks(self) -> bool:
         """Whether it has threads with which torch talks to other ranks."""
-        return any(name.startswith(("pt_nccl", "pt_gloo", "pt_ucc")) for name, _ in self.thread_names)
+        return any(name.startswith(_TALKING) for name, _ in self.thread_names)
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gputop.collect.jobs.kin import LOADER
-from gputop.collect.jobs.launchers import is_notebook, is_python, is_ray, is_spawned, launcher, stem
+from gputop.collect.jobs.launchers import is_notebook, is_python, is_ray, is_service, is_spawned, launcher, stem
 from gputop.collect.jobs.trainers import People, computes, hints
 from gputop.collect.pytorch import names_loaders
 from gputop.model import Identity, Job, Process, Role
@@ -88,7 +88,7 @@ def _label(trainer: Process) -> str | None:
         return "notebook"
     if is_ray(trainer):
         return "ray"
-    return "python" if is_python(trainer) else None
+    return "python" if is_python(trainer) or trainer.talks else None
 
 
 def _ranked(group: _Group, gpus: Sequence[str]) -> Ranked:
@@ -152,5 +152,5 @@ def _name(first: Process, root: Process, label: str | None) -> str:
         return "jupyter"
     if is_ray(first):
         return first.command[0].removeprefix("ray::").partition(".")[0] or "ray"
-    script = stem(root if is_spawned(first) else first)
+    script = stem(root if is_spawned(first) or is_service(first) else first)
     return f"{first.folder}/{script}" if first.folder else script

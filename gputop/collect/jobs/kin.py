@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 LOADER = "pt_data_w"  # how torch names the main thread of a DataLoader worker: pt_data_worker
 AGENT = "pt_elastic"  # and that of torchrun
 FRAMEWORKS = frozenset({"torch", "tensorflow", "jax"})  # libraries that programs train with
+_STARTERS = ("python", AGENT, "torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "slurmstepd")  # of sessions
+LARGEST = 2048  # processes of one command: more than that is no job but a machine
 DEEPEST = 64  # a tree is never that deep; parents read at different times could form a circle
+
+
+class Member(NamedTuple):
+    """What tells whether a process is of the same command as its children: its name, and its process group."""
+
+    name: str
+    group: int | None
 
 
 class Tree:
@@ -46,3 +56,20 @@ class Tree:
         for pid in here:
             found.update(self.above(pid))
         return found
+
+    def family(self, pid: int, members: Mapping[int, Member]) -> set[int]:
+        """Everything that was started by the command that a process belongs to, with the process itself.
+
+        A shell gives each command a process group of its own, and a script keeps all it starts in that of its own.
+        Launchers give their ranks other groups; they are told by their names.
+        """
+        root = pid
+        for above in self.above(pid):
+            parent, child = members.get(above), members.get(root)
+            if parent is None or child is None:
+                break
+            if parent.group != child.group and not parent.name.startswith(_STARTERS):
+                break
+            root = above
+        found = {root} | self.below([root])
+        return found if len(found) <= LARGEST else self.kin([pid])

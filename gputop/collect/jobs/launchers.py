@@ -104,7 +104,11 @@ def is_spawned(process: Process) -> bool:
 def is_service(process: Process) -> bool:
     """Whether it is one of multiprocessing's own: it tracks resources, or forks for its parent."""
     run = program(process.command)
-    return run.kind == "code" and any(service in run.name for service in _SERVICES)
+    if run.kind == "program":  # a frozen program stands in for the interpreter: ./train -B -c "from multiprocessing..."
+        code = "".join(run.arguments[run.arguments.index("-c") + 1 :][:1]) if "-c" in run.arguments else ""
+    else:
+        code = run.name if run.kind == "code" else ""
+    return any(service in code for service in _SERVICES)
 
 
 def launcher(process: Process) -> str | None:

@@ -80,4 +80,4 @@ class Jobs:
 
 def _sign(process: Process) -> tuple[Any, ...]:
     shares = tuple([(share.uuid, share.kind) for share in process.gpus])
-    return (_lasting(process), shares, at_work(process))
+    return (_lasting(process), shares, at_work(process), bool(process.thread_names), process.talks)

@@ -31,7 +31,11 @@ def hints(processes: Iterable[Process]) -> list[Process]:
     return [
         process
         for process in processes
-        if process.gpus or process.rank is not None or process.libraries or process.name[: len(LOADER)] == LOADER
+        if process.gpus
+        or process.rank is not None
+        or process.libraries
+        or process.name[: len(LOADER)] == LOADER
+        or (process.thread_names and process.talks)
     ]
 
 
@@ -69,21 +73,26 @@ class People:
         """Those that train: they compute on a GPU, have loaders, are a rank, or run a framework and are busy."""
         found: dict[int, Process] = {}
         perhaps: list[Process] = []
+        feeds: set[int] = set()  # that have loaders
         for process in hinted:
             if process.unseen is not None:
                 continue
             if process.name.startswith(LOADER):
                 parent = next((above for above in self.above(process) if not is_service(above)), None)
-                if parent is not None and is_python(parent) and launcher(parent) is None:
+                ours = parent is not None and (is_python(parent) or _runs_on(parent, process))
+                if parent is not None and ours and launcher(parent) is None:
                     found[parent.pid] = parent
+                    feeds.add(parent.pid)
             elif computes(process):
                 found[process.pid] = process
-            elif is_python(process) and launcher(process) is None and not is_service(process):
+            elif process.talks or (is_python(process) and launcher(process) is None and not is_service(process)):
                 perhaps.append(process)
         for process in filter(at_work, perhaps):
-            original = self._original(process)
-            if original.pid not in found and self._on_its_own(original, found):
+            original = process if process.talks else self._original(process)
+            if original.pid not in found and (process.talks or self._on_its_own(original, found)):
                 found[original.pid] = original
+        for pid in self._launchers(found) - feeds:
+            del found[pid]
         return found
 
     def origin(self, trainer: Process, trainers: dict[int, Process]) -> Origin:
@@ -99,6 +108,20 @@ class People:
                 root, label = process, kind or label
             below = process
         return Origin(root, label, step)
+
+    def _launchers(self, found: dict[int, Process]) -> set[int]:
+        """Those that only started ranks. A rank is told by its threads for NCCL or gloo, which no fork inherits.
+
+        A launcher may well have used much CPU for its imports, and have a CUDA context that it never computes in.
+        """
+        started: set[int] = set()
+        for rank in found.values():
+            below = rank
+            for above in self.above(rank) if rank.talks else ():
+                if above.thread_names and not (above.talks or _runs_backward(above)) and _starts(above, below):
+                    started.add(above.pid)
+                below = above
+        return started & found.keys()
 
     def _original(self, process: Process) -> Process:
         """A process that only runs a function for its parent stands for that parent."""
@@ -119,9 +142,10 @@ class People:
 def at_work(process: Process) -> bool:
     """Whether a process without a GPU trains: one of several ranks, or a framework that is or has been busy.
 
+    A rank is told by its environment, or by its threads for NCCL or gloo: a rank that waits uses no CPU to speak of.
     A name alone does not tell: `train.py` may as well sort files.
     """
-    if process.rank is not None and (process.world_size or 0) > 1:
+    if process.talks or (process.rank is not None and (process.world_size or 0) > 1):
         return True
     lifetime = 100 * (process.cpu_time_s or 0.0) / process.age_s if process.age_s else 0.0
     at_it = max(process.cpu_percent or 0.0, lifetime) >= BUSY_PERCENT
@@ -134,8 +158,12 @@ def _runs_on(parent: Process, child: Process) -> bool:
 
 
 def _starts(parent: Process, child: Process) -> bool:
-    """Whether a Python program that is no known launcher starts ranks."""
-    if not is_python(parent):
-        return False
-    numbered = child.rank is not None and parent.rank != child.rank and (child.world_size or 0) > 1
-    return numbered or _runs_on(parent, child)
+    """Whether a program that is no known launcher starts ranks; it may be frozen, which hides that it is Python."""
+    if _runs_on(parent, child):
+        return True
+    return is_python(parent) and child.rank is not None and parent.rank != child.rank and (child.world_size or 0) > 1
+
+
+def _runs_backward(process: Process) -> bool:
+    """Whether autograd has threads in it, as it has for each GPU after the first backward pass."""
+    return any(name.startswith("pt_autograd") for name, _ in process.thread_names)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from gputop.collect.files import Shelf, slurp, why
 from gputop.collect.fills import check
 from gputop.collect.gate import Gate
-from gputop.collect.jobs.kin import AGENT, FRAMEWORKS, LOADER, Tree
+from gputop.collect.jobs.kin import AGENT, FRAMEWORKS, LOADER, Member, Tree
 from gputop.collect.processes.cgroup import Place
 from gputop.collect.processes.closely import Closely
 from gputop.collect.processes.dossier import WEIGHT_FILLS
@@ -238,6 +238,10 @@ class ProcessReader:
         # ranks that wait for each other without a GPU or a loader use no CPU to speak of
         ranks = {pid for pid, seen in self._tracked.items() if (seen.named.get("world_size") or 0) > 1}
         roots = {pid for pid in gpu_pids if self._vouched(pid)} | self._loader_parents | self._agents
+        if interest.families:
+            members = {pid: Member(seen.stat.comm, seen.stat.group) for pid, seen in self._seen.items()}
+            for pid in interest.families & self._seen.keys():
+                shown = shown | self._tree.family(pid, members)
         chosen = self._tree.kin(roots) | (self._seen.keys() & {*gpu_pids, *shown, *ranks})
         chosen.update(seen.identity.pid for seen in (*looked, *self._tracked.values()) if seen.busy_until_s > now_s)
         for pid in self._tracked.keys() - chosen:

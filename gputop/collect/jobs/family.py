@@ -1,0 +1,76 @@
+"""The job that any process belongs to, by all that its command started: for who names one pid and means the job."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gputop.collect.jobs.groups import jobs
+from gputop.collect.jobs.kin import Member, Tree
+from gputop.model import Frame, Job, Process, Role
+from gputop.model.changed import changed
+from gputop.safe.text import decode
+
+MOST_THREADS = 4096  # of one process that are read
+
+
+def family(processes: Sequence[Process], pid: int) -> set[int]:
+    """The pids of all that the command of a process started."""
+    seen = [process for process in processes if process.unseen is None]
+    tree = Tree({process.pid: process.parent_pid for process in seen})
+    return tree.family(pid, {process.pid: Member(process.name, process.group) for process in seen})
+
+
+def recognized(frame: Frame, pid: int, proc: str = "/proc") -> Frame:
+    """The frame with its jobs told once more, by the threads of all that the command of a process started.
+
+    Only the threads of those that seem to train are sampled as time goes on, and a rank that waits does not.
+    """
+    kin = family(frame.processes, pid)
+    told = [
+        changed(process, thread_names=names)
+        if process.pid in kin and (names := thread_names(process.pid, proc))
+        else process
+        for process in frame.processes
+    ]
+    processes, found = jobs(told, tuple(gpu.uuid for gpu in frame.gpus))
+    return replace(frame, processes=processes, jobs=found)
+
+
+def jobs_of(frame: Frame, process: Process) -> tuple[Job, ...]:
+    """The job of a process; of one that is in none, as a shell that started some, those of its descendants."""
+    own = tuple(job for job in frame.jobs if job.key == process.job)
+    if own:
+        return own
+    tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
+    below = tree.below([process.pid])
+    return tuple(job for job in frame.jobs if job.members and job.members[0].pid in below)
+
+
+def rank_of(frame: Frame, process: Process) -> Process | None:
+    """The rank that a process works for, as its loader or another child; the process itself if it is one."""
+    above: Process | None = process
+    by_pid = {one.pid: one for one in frame.processes if one.job == process.job and one.job is not None}
+    for _ in range(len(by_pid)):
+        if above is None or above.role is Role.TRAINER:
+            return above
+        above = by_pid.get(above.parent_pid)
+    return None
+
+
+def thread_names(pid: int, proc: str = "/proc") -> tuple[tuple[str, int], ...]:
+    """Names of the threads of a process and how many have each, the most first; nothing where they are hidden."""
+    names: Counter[str] = Counter()
+    try:
+        tids = os.listdir(f"{proc}/{pid}/task")[:MOST_THREADS]
+    except OSError:
+        return ()
+    for tid in tids:
+        try:
+            with open(f"{proc}/{pid}/task/{tid}/comm", "rb") as file:
+                names[decode(file.read(64).rstrip(b"\n"))] += 1
+        except OSError:
+            continue
+    return tuple(names.most_common())

@@ -1,0 +1,146 @@
+"""Jobs that nothing but their process tree tells: any pid of one is enough to find its ranks, which are never lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.acting import until
+from tests.tracing import environment, scratch
+from tests.watching import ROOT, need_namespaces, running
+
+pytestmark = pytest.mark.jobs
+
+RANKS = str(ROOT / "tests/workloads/ranks.py")
+
+
+class Started(NamedTuple):
+    """A job that has made a step: the pid that a person knows, those of its tree below, how gputop is called for it."""
+
+    pid: int
+    folder: str
+
+    def below(self, pid: int | None = None) -> list[int]:
+        """The children of one of its processes, the oldest first."""
+        pid = pid or self.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    def ask(self, *arguments: str, code: int = 0) -> str:
+        """What a command prints; what it says on standard error stands in front."""
+        done = subprocess.run(
+            [sys.executable, "-m", "gputop", "--no-nvml", *arguments],
+            env={**os.environ, "XDG_STATE_HOME": f"{self.folder}/own"},
+            capture_output=True, text=True, timeout=240, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stderr + done.stdout
+
+    def stacks(self, *arguments: str) -> list[dict[str, Any]]:
+        """The processes that `gputop stack --json` shows."""
+        said = self.ask("stack", "--json", *arguments)
+        found: list[dict[str, Any]] = json.loads(said[said.index("{") :])["processes"]
+        return found
+
+
+@contextmanager
+def started(*command: str, folder: str, how: str = "fork", workers: int = 0) -> Iterator[Started]:
+    """Two ranks by this command, prepared as by `gputop run`."""
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as place,
+        running(
+            *command, sys.executable, RANKS, how, f"{place}/store", str(workers),
+            env={**environment(folder), "PYTHONDONTWRITEBYTECODE": "1"}, stderr=subprocess.DEVNULL,
+        ) as child,
+    ):  # fmt: skip
+        assert child.stdout is not None
+        assert sorted(child.stdout.readline().split()[:2] for _ in range(2)) == [["ready", "0"], ["ready", "1"]]
+        yield Started(child.pid, folder)
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[str]:
+    with scratch() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def forked(folder: str) -> Iterator[Started]:
+    """Plain multiprocessing behind a shell script: shell, launcher, ranks."""
+    with started("sh", "-c", '"$@"; true', "run.sh", folder=folder) as job:
+        yield job
+
+
+@pytest.fixture(scope="module")
+def spawned(folder: str) -> Iterator[Started]:
+    """torch.multiprocessing.spawn with a DataLoader worker each: launcher, tracker and ranks, workers."""
+    with started(folder=folder, how="spawn", workers=1) as job:
+        yield job
+
+
+def test_ranks_that_only_wait_are_found_from_any_pid(forked: Started) -> None:
+    (launcher,) = forked.below()
+    ranks = forked.below(launcher)
+    assert len(ranks) == 2
+    for pid in (forked.pid, launcher, *ranks):
+        shown = forked.stacks("--job", str(pid))
+        assert [(one["pid"], one["role"], one["rank"]) for one in shown] == [
+            (rank, "trainer", number) for number, rank in enumerate(ranks)
+        ]
+
+
+def test_a_launcher_shows_its_ranks_and_then_itself(forked: Started) -> None:
+    (launcher,) = forked.below()
+    for pid in (forked.pid, launcher):
+        shown = forked.stacks(str(pid))
+        assert [one["role"] for one in shown] == ["trainer", "trainer", "launcher"]
+    said = forked.ask("stack", str(forked.pid))
+    assert f"{forked.pid} started job" in said
+    assert f"using its process {launcher}" in said
+    assert "2 ranks, looked at" in said
+
+
+def test_a_trace_of_any_pid_is_one_of_its_ranks(forked: Started, spawned: Started) -> None:
+    said = forked.ask("trace", "--steps", "2", str(forked.pid))
+    assert "rank0.json.gz" in said
+    assert "rank1.json.gz" in said
+    ranks = [pid for pid in spawned.below() if spawned.below(pid)]
+    (worker,) = until(lambda: [pid for pid in spawned.below(ranks[1]) if "pt_data" in comm(pid)])
+    said = spawned.ask("trace", "--steps", "2", str(worker))
+    assert f"{worker} is a loader of rank {ranks[1]}" in said
+    assert "rank1.json.gz" in said
+
+
+def comm(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text()
+
+
+def test_ranks_in_a_pid_namespace_of_their_own(folder: str) -> None:
+    flags = ("--pid", "--fork", "--mount-proc")
+    need_namespaces(*flags)
+    with started("unshare", *flags, folder=folder) as job:
+        (launcher,) = job.below()
+        shown = job.stacks("--job", str(job.pid))
+        assert [one["pid"] for one in shown] == job.below(launcher)
+        assert [one["rank"] for one in shown] == [0, 1]
+
+
+def test_two_jobs_below_one_script_are_named(folder: str) -> None:
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        command = [sys.executable, RANKS, "fork", f"{place}/a", "0"]
+        script = f"{' '.join(command)} & {' '.join([*command[:3], f'{place}/b', '0'])} & wait"
+        with running("sh", "-c", script, env=environment(folder), stderr=subprocess.DEVNULL) as child:
+            assert child.stdout is not None
+            assert [child.stdout.readline()[:5] for _ in range(4)] == ["ready"] * 4
+            job = Started(child.pid, folder)
+            said = job.ask("stack", "--job", str(child.pid), code=1)
+            assert f"{child.pid} started 2 jobs: name one of" in said
+            assert all(f"{launcher} (" in said for launcher in job.below())
