@@ -2,6 +2,6 @@
 
 import sys
 
-from gputop.cli import main
+from gputop.entry import main
 
 sys.exit(main())

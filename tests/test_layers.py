@@ -72,7 +72,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "actions",
     },
     "cli": {"*"},
-    "__main__": {"cli"},
+    "__main__": {"entry"},
+    "entry": {"cli"},
     "__init__": set(),
 }
 EVERYWHERE = {"declare"}  # how a value is declared, in our own process

@@ -1,0 +1,59 @@
+"""Where the command begins: before anything else is imported, the job's PYTHONPATH is put behind what is installed.
+
+A job's folder may hold a `dataclasses.py` or a `psutil.py` of its own. Who relies on PYTHONPATH to find gputop still
+finds it and what was installed with it, but never in place of the standard library.
+"""
+
+# no annotations from __future__: that is a module too
+import os
+import sys
+
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    _put_behind()
+    from gputop.cli import main as run
+
+    return run()
+
+
+def _put_behind() -> None:
+    """Order the folders that modules are looked for in: Python's own, gputop's, what is installed, what is the job's.
+
+    The job's are those of PYTHONPATH and the first one: the current folder, or that of the script.
+    """
+    jobs = set() if sys.flags.ignore_environment else {_whole(part) for part in _path().split(os.pathsep)}
+    if sys.path and not getattr(sys.flags, "safe_path", False):
+        jobs.add(_whole(sys.path[0]))
+    own = os.path.dirname(os.path.abspath(os.__file__))
+    jobs -= {own, os.path.join(own, "lib-dynload")}
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    python: list[str] = []
+    installed: list[str] = []
+    rest: list[str] = []
+    for entry in sys.path:
+        whole = _whole(entry)
+        if whole in jobs and whole != home:
+            rest.append(entry)
+        elif whole == own or whole.startswith(own + os.sep + "lib-dynload") or whole.endswith(".zip"):
+            python.append(entry)
+        else:
+            installed.append(entry)
+    if home in jobs:  # before what is installed: what came with this gputop fits it
+        installed.sort(key=lambda entry: _whole(entry) != home)
+    sys.path[:] = [*python, *installed, *rest]
+    for name, module in list(sys.modules.items()):  # a sitecustomize may have imported the job's already
+        file = getattr(module, "__file__", None)
+        if name in sys.stdlib_module_names and file and os.path.dirname(os.path.abspath(file)) in jobs:
+            del sys.modules[name]
+
+
+def _path() -> str:
+    return os.environ.get("PYTHONPATH", "")
+
+
+def _whole(entry: str) -> str:
+    try:
+        return os.path.abspath(entry)
+    except OSError:  # the current folder is gone
+        return entry
