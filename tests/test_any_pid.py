@@ -119,6 +119,28 @@ def test_a_trace_of_any_pid_is_one_of_its_ranks(forked: Started, spawned: Starte
     assert "rank1.json.gz" in said
 
 
+def test_each_rank_of_a_profile_says_how_long_it_waits_for_the_others(spawned: Started) -> None:
+    ranks = [pid for pid in spawned.below() if spawned.below(pid)]
+    said = spawned.ask("profile", "--for", "2s", "--json", str(spawned.pid))
+    told = json.loads(said[said.index("{") :])
+    assert [(one["rank"], one["pid"]) for one in told["ranks"]] == list(enumerate(ranks))
+    fast, slow = (one["phases"].get("comms", 0.0) for one in told["ranks"])
+    assert fast > 0.6
+    assert slow < 0.3
+    assert told["text"].startswith("rank 1 spends")
+    said = spawned.ask("profile", "--for", "1s", "--job", "--alone", str(ranks[0]))
+    assert "2 ranks, profiled at once" in said
+
+
+def test_a_profile_of_a_loader_is_not_one_of_a_step(spawned: Started) -> None:
+    ranks = [pid for pid in spawned.below() if spawned.below(pid)]
+    (worker,) = until(lambda: [pid for pid in spawned.below(ranks[1]) if "pt_data" in comm(pid)])
+    said = spawned.ask("profile", "--for", "1s", str(worker))
+    assert "It is a DataLoader worker. It waits for work" in " ".join(said.split())
+    assert "num_workers" not in said
+    assert "A step is made of" not in said
+
+
 def comm(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text()
 

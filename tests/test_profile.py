@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.actions.spy.keeping import without_secrets
-from gputop.profile import Profile, diff, flame, parse, parts, told
+from gputop.profile import Profile, diff, flame, parse, parts, rank_shares, told
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from tests.hostile import STRINGS
@@ -110,7 +110,12 @@ def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
     assert said.threads == profile.threads
     assert told.page(said, "x").words[0] == page.words[0]
     profile.pid = 7760
-    assert told.page(profile, "x").words[0] == "Most samples are in augment (data.py): 80%."
+    loader = told.page(profile, "x")
+    assert loader.words[0] == "It is a DataLoader worker."
+    assert loader.words[1].startswith(
+        "It waits for work 20% of the time; of the rest, most is in what augment (data.py)"
+    )
+    assert loader.points == ()
 
 
 def test_what_py_spy_names_processes_by_is_kept_without_secrets() -> None:
@@ -132,6 +137,12 @@ def test_what_py_spy_names_processes_by_is_kept_without_secrets() -> None:
         ("f (t.py:3);profile_hook_step.<locals>.wrapper (optimizer.py:4);SGD.step (sgd.py:9)", "optimizer"),
         ("f (t.py:3);Module._call_impl (module.py:5);DataParallel.replicate (data_parallel.py:5)", "data-parallel"),
         ("f (t.py:3);all_reduce (distributed_c10d.py:2501)", "collectives"),
+        ("f (t.py:3);barrier (torch/distributed/distributed_c10d.py:9)", "collectives"),
+        ("f (t.py:3);wait_tensor (torch/distributed/_functional_collectives.py:9)", "collectives"),
+        ("f (t.py:3);FSDPParam.wait_for_unshard (_fsdp_param_group.py:9)", "collectives"),
+        ("f (t.py:3);Module.forward (m.py:5);_sync_buffers (torch/nn/parallel/distributed.py:9)", "collectives"),
+        ("f (t.py:3);_engine_run_backward (graph.py:8);c10d::Reducer::finalize_backward (libtorch.so)", "collectives"),
+        ("f (t.py:3);Engine.step (engine.py:4);all_reduce (deepspeed/comm/comm.py:500)", "collectives"),
         ("f (t.py:3);save_image (torchvision/utils.py:9);Image.save (Image.py:5)", "logs"),
         ("f (t.py:3);Logger.info (__init__.py:5);StreamHandler.emit (__init__.py:9)", "logs"),
         ("f (t.py:3);save (serialization.py:5);_save (serialization.py:9)", "saves"),
@@ -141,6 +152,28 @@ def test_what_py_spy_names_processes_by_is_kept_without_secrets() -> None:
 def test_parts_of_a_step_are_told_by_names(stack: str, part: str) -> None:
     found = parts.shares(parse(f"{stack} 3\nf (t.py:4) 1\n"))
     assert {each.name: share for each, share in found.items() if share} == {part: 0.75}
+
+
+def test_a_wait_for_a_collective_is_told_by_its_line_for_it_has_no_frame() -> None:
+    """`work.wait()` of torch.distributed is C++; the waits of Python itself go on in frames of their own."""
+    profile = parse("f (t.py:3);train (t.py:41) 6\nf (t.py:3);train (t.py:42);wait (threading.py:9) 4\n")
+    profile.files = dict.fromkeys(("train (t.py:41)", "train (t.py:42)"), "/home/alice/t.py")
+    profile.lines = {"train (t.py:41)": "handle.wait()", "train (t.py:42)": "event.wait()"}
+    assert parts.phases(profile) == {"comms": 0.6}
+
+
+def test_ranks_side_by_side_name_the_one_that_the_others_wait_for() -> None:
+    def recorded(waits: int) -> Profile:
+        return parse(f"f (t.py:3);barrier (distributed_c10d.py:9) {waits}\nf (t.py:4) {100 - waits}\n")
+
+    def said(*waits: int) -> str:
+        return rank_shares.page([(f"rank {rank}", rank, recorded(each)) for rank, each in enumerate(waits)]).words[0]
+
+    assert said(90, 3, 88) == (
+        "rank 1 spends 3% of the time in collectives, the others up to 90%: they wait for what it does."
+    )
+    assert said(40, 45) == "All ranks spend 40% to 45% of the time in collectives: none of them stands out."
+    assert said(1, 2) == "No rank waits in collectives for 10% of the time."
 
 
 def test_a_line_that_reads_back_is_told_by_its_text_for_what_it_calls_has_no_frame() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
@@ -95,27 +96,39 @@ def followed(action: Action[Any], frame: Frame, process: Process, rights: Rights
 
     Ctrl+C, SIGTERM and SIGHUP cancel it, and what it has is kept; a second one does not wait for that.
     """
+    results, code = together(action, frame, (process,), rights, options)
+    return results[0], code
+
+
+def together(
+    action: Action[Any], frame: Frame, processes: Sequence[Process], rights: Rights, options: Any
+) -> tuple[list[Result], int]:
+    """The same on several processes at once; a result for each."""
     from gputop.actions import Hold
 
     arrived: SimpleQueue[Run | int] = SimpleQueue()
     on_ending(lambda number, _: arrived.put(number))
-    hold = Hold(frame, process, rights)
-    run = action.run(hold, options, arrived.put)
-    hold.close()
+    runs = []
+    for process in processes:
+        hold = Hold(frame, process, rights)
+        runs.append(action.run(hold, options, arrived.put))
+        hold.close()
     ended = 0
     while True:
         what = arrived.get()
+        results = [run.result for run in runs if run.result is not None]
         if isinstance(what, int):
             if ended:
                 raise Failure("ended before it was done", 128 + what)
             ended = what
-            run.cancel()
-        elif what.result is not None:
+            for run in runs:
+                run.cancel()
+        elif len(results) == len(runs):
             _say("")
-            code = OK if what.result.good else FAILED
-            return what.result, 128 + ended if ended else code
-        else:
-            _say(what.line)
+            code = OK if all(result.good for result in results) else FAILED
+            return results, 128 + ended if ended else code
+        elif what.result is None:
+            _say(what.line if len(runs) == 1 else f"{what.title}: {what.line}")
 
 
 def _say(line: str) -> None:

@@ -9,16 +9,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.cli.aiming import aimed, followed
+from gputop.cli.aiming import aimed, followed, together
 from gputop.cli.line import OK, USAGE, Command, Failure, duration, json_flag, plain
 
 if TYPE_CHECKING:
-    from gputop.actions.spy import Shown, StackResult
+    from collections.abc import Sequence
+
+    from gputop.actions import Rights
+    from gputop.actions.spy import Sampling, Shown, StackResult
     from gputop.config import Settings
-    from gputop.model import Process
+    from gputop.model import Frame, Process
     from gputop.page import Page
     from gputop.profile.kept import Kept
     from gputop.profile.ranks import Ranks
+    from gputop.profile.stacks import Profile
 
 
 def stack(args: argparse.Namespace, settings: Settings) -> int:
@@ -141,6 +145,7 @@ def _stack_arguments(parser: argparse.ArgumentParser) -> None:
 def profile(args: argparse.Namespace, settings: Settings) -> int:
     """Record a process for some seconds, keep it, and print what it says."""
     from gputop.actions.spy import PROFILE, ProfileResult, Sampling, senseless
+    from gputop.model import Role
     from gputop.page import markdown, text
     from gputop.profile import told
 
@@ -152,6 +157,11 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     if why := senseless(chosen):
         raise Failure(why, USAGE)
     frame, process, rights = aimed(args, settings)
+    if args.job or process.role is Role.LAUNCHER:
+        ranks = _ranks(frame, process)
+        if len(ranks) > 1:
+            return _profile_ranks(args, settings, frame, ranks, rights, chosen)
+        process = ranks[0] if ranks else process
     if why := PROFILE.why_not(process, rights):
         raise Failure(why)
     if args.native:
@@ -169,6 +179,70 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     if not args.as_json:
         _files(result.kept)
     return code
+
+
+_MOST_RANKS = 16  # that are recorded at once
+
+
+def _ranks(frame: Frame, process: Process) -> tuple[Process, ...]:
+    """The ranks of the job of a process, those that are recorded; none where it is in no job."""
+    job = next((job for job in frame.jobs if job.key == process.job), None)
+    if job is None:
+        sys.stderr.write(f"gputop: no job is known that {process.pid} belongs to: only it is recorded\n")
+        return ()
+    if len(job.ranks) > _MOST_RANKS:
+        sys.stderr.write(f"gputop: it has {len(job.ranks)} ranks: the first {_MOST_RANKS} are recorded\n")
+    return tuple(frame.by_identity[identity] for identity in job.ranks[:_MOST_RANKS])
+
+
+def _profile_ranks(
+    args: argparse.Namespace,
+    settings: Settings,
+    frame: Frame,
+    ranks: Sequence[Process],
+    rights: Rights,
+    chosen: Sampling,
+) -> int:
+    """Record all ranks at once, keep each, and print first what they say together."""
+    from gputop.actions.spy import PROFILE, ProfileResult
+
+    for process in ranks:
+        if why := PROFILE.why_not(process, rights):
+            raise Failure(why)
+    results, code = together(PROFILE, frame, ranks, PROFILE.rights(rights), chosen)
+    done: list[tuple[Process, Page, Kept, Profile]] = []
+    for process, result in zip(ranks, results, strict=True):
+        if isinstance(result, ProfileResult) and result.page and result.kept and result.profile:
+            done.append((process, result.page, result.kept, result.profile))
+        else:
+            sys.stderr.write(f"gputop: {process.pid}: {': '.join((result.text, *result.lines[:1]))}\n")
+    if not done:
+        return code
+    _print_ranks(args, settings, done)
+    return code
+
+
+def _print_ranks(
+    args: argparse.Namespace, settings: Settings, done: Sequence[tuple[Process, Page, Kept, Profile]]
+) -> None:
+    """What the ranks say together, then each of them, and where it is kept."""
+    from gputop.page import markdown, text
+    from gputop.profile import rank_shares, told
+
+    labels = [str(one.pid) if one.rank is None else f"rank {one.rank}" for one, *_ in done]
+    first = rank_shares.page([(label, one[0].pid, one[3]) for label, one in zip(labels, done, strict=True)])
+    if args.as_json:
+        each = [
+            {"rank": one.rank, "pid": one.pid, **told.as_json(profile, kept.path), "about": dict(kept.meta)}
+            for one, _, kept, profile in done
+        ]
+        print(json.dumps({"version": 1, "gputop": __version__, "text": " ".join(first.words), "ranks": each}))
+        return
+    for page in (first, *(page for _, page, _, _ in done)):
+        print(markdown(page) if args.format == "md" else text(page, ascii=plain(settings)), end="")
+        print()
+    for _, _, kept, _ in done:
+        _files(kept)
 
 
 def _files(kept: Kept) -> None:
@@ -204,7 +278,8 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _profile_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=int, nargs="?", metavar="PID", help="the process")
+    parser.add_argument("pid", type=int, nargs="?", metavar="PID", help="the process; of a launcher its ranks")
+    parser.add_argument("--job", action="store_true", help="all ranks of its job at once, side by side")
     parser.add_argument(
         "--for", dest="seconds", type=duration, default=10.0, metavar="T", help="how long: 10s, 1m (10s)"
     )

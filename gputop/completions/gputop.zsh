@@ -245,6 +245,7 @@ _shtab_gputop_profile_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--job[all ranks of its job at once, side by side]"
   "--for[how long\: 10s, 1m (10s)]:T:"
   "--rate[samples a second (100, less with many threads)]:HZ:"
   "--alone[without its loaders and other children]"
@@ -253,7 +254,7 @@ _shtab_gputop_profile_options=(
   "--list[name the profiles that were taken, of PID or all]"
   "--json[as one JSON object]"
   "--format[text, or Markdown for an issue]:format:(text md)"
-  ":the process:"
+  ":the process\; of a launcher its ranks:"
 )
 
 # guard to ensure default positional specs are added only once per session

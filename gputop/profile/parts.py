@@ -19,13 +19,26 @@ class Part(NamedTuple):
 
 
 _NEVER = re.compile(r"(?!)")
+# in the text of an innermost line: the waits that Python itself has go on in frames of their own
+_WAITS_FOR_RANKS = re.compile(r"\.wait\(")
 _READS_BACK = re.compile(r"\.(?:item|cpu|tolist|numpy|synchronize)\(\s*\)|\bprint\(")
 
 
-def _part(name: str, text: str, *frames: tuple[str, str], phase: str = "") -> Part:
-    """`frames` are pairs of a function and its file; a function may have a class in front of it."""
+def _part(
+    name: str,
+    text: str,
+    *frames: tuple[str, str],
+    phase: str = "",
+    line: re.Pattern[str] | None = None,
+    native: str = "",
+) -> Part:
+    """`frames` are pairs of a function and its file; a function may have a class in front of it.
+
+    `native` are functions of C and C++ as they begin, whatever file they are in.
+    """
     either = "|".join(rf"(?:{function}) \((?:[^)]*/)?(?:{file})(?::\d+)?\)$" for function, file in frames)
-    return Part(name, text, re.compile(rf"(?:^|\.)(?:{either})"), phase)
+    frame = rf"(?:^|\.)(?:{either})"
+    return Part(name, text, re.compile(rf"{frame}|^(?:{native})" if native else frame), phase, line)
 
 
 PARTS = (
@@ -45,7 +58,18 @@ PARTS = (
         (r"scatter\w*|gather\w*", r"scatter_gather\.py"),
         phase="comms",
     ),
-    _part("collectives", "collectives", (r"\w+", r"distributed_c10d\.py"), phase="comms"),
+    _part(
+        "collectives",
+        "collectives",
+        (r"\w+", r"distributed_c10d\.py|_functional_collectives\w*\.py|_fsdp_collectives\.py|p2p_communication\.py"),
+        (r"wait_for_unshard|_unshard|_reduce_grad|_wait_for_computation_stream", r"\w*fsdp\w*\.py|_runtime_utils\.py"),
+        (r"_sync_\w+|_sync_buffers|_distributed_broadcast_coalesced", r"distributed\.py"),
+        (r"all_?reduce\w*|all_?gather\w*|reduce_scatter\w*|broadcast\w*|barrier|all_to_all\w*|wait", r"comm\.py"),
+        (r"synchronize|_allreduce\w*|poll", r"mpi_ops\.py"),
+        phase="comms",
+        line=_WAITS_FOR_RANKS,
+        native=r"c10d::|gloo::|nccl[A-Z]\w*|nvshmem\w*|MPI_\w+",
+    ),
     _part("saves", "saving a checkpoint", (r"\w*save\w*", r"serialization\.py|state_dict_saver\.py")),
     Part("sync", "reading results back or printing them", _NEVER, "", _READS_BACK),
     _part(

@@ -19,6 +19,8 @@ _IDLE = "waiting for the trainer to ask for a batch"
 def page(profile: Profile, name: str, *, about: str = "") -> Page:
     """What one profile says."""
     first, others = main(profile), loaders(profile)
+    if any(worker(stack) is not None for stack in first.stacks):
+        return _of_loader(profile, first, name, about)
     seen = {part.name: (part.text, share) for part, share in shares(first).items()}
     tables = [
         Table("Parts of the main thread", ("part", "share"), _percents(each for each in seen.values() if each[1])),
@@ -32,6 +34,24 @@ def page(profile: Profile, name: str, *, about: str = "") -> Page:
         about=about or _about(profile, first),
         words=tuple(_words(first, others)),
         points=tuple(_points({name: share for name, (_, share) in seen.items()}, others)),
+        tables=tuple(table for table in tables if table.rows),
+        notes=tuple(profile.notes),
+    )
+
+
+def _of_loader(profile: Profile, first: Profile, name: str, about: str) -> Page:
+    """What one profile of a DataLoader worker says: it has no step, and is no main process that loads data itself."""
+    cut = Profile((stack[worker(stack) or 0 :], count) for stack, count in first.stacks.items())
+    cut.files, cut.lines = first.files, first.lines
+    tables = [
+        Table("Your own code, innermost", ("line", "share"), _percents(_tops(first.own(), first.total))),
+        Table("Functions", ("name", "own", "total"), _functions(cut.by_function())),
+        Table("Threads", ("name", "samples"), _threads(profile)),
+    ]
+    return Page(
+        title=name,
+        about=about or _about(profile, first),
+        words=("It is a DataLoader worker.", *_of_others(cut, "It waits")),
         tables=tuple(table for table in tables if table.rows),
         notes=tuple(profile.notes),
     )
@@ -55,12 +75,12 @@ def _words(first: Profile, others: Profile) -> Iterator[str]:
         yield f"A step is made of: {', '.join(parts)}."
 
 
-def _of_others(others: Profile) -> Iterator[str]:
+def _of_others(others: Profile, subject: str = "Its other processes wait") -> Iterator[str]:
     """What the loaders do; those that wait for work are said to wait."""
     idle = sum(count for stack, count in others.stacks.items() if _waits(stack))
     busy = Profile((stack, count) for stack, count in others.stacks.items() if not _waits(stack))
     busy.files = others.files
-    text = f"Its other processes wait for work {idle / others.total:.0%} of the time"
+    text = f"{subject} for work {idle / others.total:.0%} of the time"
     if not busy.stacks:
         yield f"{text}."
         return

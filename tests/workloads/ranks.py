@@ -5,6 +5,7 @@ ranks.py HOW STORE WORKERS: HOW is spawn (torch's mp.spawn), or a start method o
 """
 
 import multiprocessing
+import os
 import sys
 import time
 
@@ -35,7 +36,7 @@ def work(rank: int, store: str, workers: int) -> None:
             time.sleep(0.05)
         distributed.barrier()
         if step == 0:
-            print("ready", rank, flush=True)
+            os.write(1, f"ready {rank}\n".encode())  # at once: several write to the same pipe
 
 
 if __name__ == "__main__":

@@ -1,0 +1,48 @@
+"""Profiles of all ranks of a job, side by side: the phases of each, and for which one the others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputop.page import Page, Table
+from gputop.profile.parts import PHASES, main, phases
+from gputop.profile.stacks import Profile
+
+_APART = 0.20  # of the samples: collectives take this much less in the rank that the others wait for
+_WAITS = 0.10  # of the samples, from which waiting in collectives is worth a sentence
+_TITLES = {"comms": "collectives"}
+
+Ranked = tuple[str, int, Profile]  # label, pid, what was recorded
+
+
+def page(ranks: Sequence[Ranked]) -> Page:
+    """What they say together."""
+    found = [phases(main(profile)) for _, _, profile in ranks]
+    rows = []
+    for (label, pid, profile), shares in zip(ranks, found, strict=True):
+        own = main(profile).own().by_function().top()
+        cells = (f"{100 * shares.get(phase, 0.0):.1f}%" for phase in PHASES)
+        rows.append((label, str(pid), *cells, own[0].name if own else ""))
+    head = ("", "pid", *(_TITLES.get(phase, phase) for phase in PHASES), "own code")
+    waits = [shares.get("comms", 0.0) for shares in found]
+    labels = [label for label, _, _ in ranks]
+    return Page(
+        title=f"{len(ranks)} ranks, profiled at once",
+        words=(_said(labels, waits),),
+        tables=(Table("Ranks", head, tuple(rows)),),
+    )
+
+
+def _said(labels: Sequence[str], waits: Sequence[float]) -> str:
+    """The ranks that wait in collectives, and the one that does not."""
+    least, most = min(waits), max(waits)
+    if most < _WAITS:
+        return f"No rank waits in collectives for {_WAITS:.0%} of the time."
+    late = [label for label, share in zip(labels, waits, strict=True) if share <= least + _APART / 2]
+    if most - least < _APART or len(late) == len(labels):
+        return f"All ranks spend {least:.0%} to {most:.0%} of the time in collectives: none of them stands out."
+    verb = "spends" if len(late) == 1 else "spend"
+    return (
+        f"{', '.join(late[:4])} {verb} {least:.0%} of the time in collectives, the others up to {most:.0%}:"
+        " they wait for what it does."
+    )
