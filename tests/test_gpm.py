@@ -157,6 +157,22 @@ def test_what_an_older_driver_does_not_know_costs_nothing_else(fake: Fake, on: C
     assert calls(fake) - before == 2 * 5, "what was refused is not tried again"
 
 
+@pytest.mark.parametrize("code", [4, 7, 999])
+def test_a_refusal_of_any_kind_that_goes_on_is_tried_with_fewer(fake: Fake, on: Child, code: int) -> None:
+    fake.update({"gpus": 1, "gpu.0.gpm_known_below": 98, "gpu.0.gpm_refuses_all": code})
+    seen = on.sweep(8)
+    assert (seen.gpu(0)["sm_active_percent"], seen.gpu(0)["tensor_percent"]) == (83.25, 37.5)
+
+
+def test_what_was_refused_once_is_asked_for_again_later(fake: Fake, on: Child) -> None:
+    fake.update({"gpus": 1, "gpu.0.gpm_known_below": 10, "gpu.0.gpm_refuses_all": 2})
+    assert on.sweep(3).gpu(0)["dram_percent"] is None
+    fake.clear("gpu.0.gpm_known_below", "gpu.0.gpm_refuses_all")
+    assert on.sweep(30).gpu(0)["dram_percent"] is None
+    on.sweep(1, 600.0)
+    assert on.sweep(3).gpu(0)["dram_percent"] == 52.75
+
+
 def test_a_request_refused_for_any_id_is_made_for_each(fake: Fake, on: Child) -> None:
     fake.update({"gpus": 1, "gpu.0.gpm_known_below": 9, "gpu.0.gpm_refuses_all": 2})
     seen = on.sweep(3)

@@ -44,6 +44,16 @@ def why(frame: Frame, metric: str) -> str:
         ({"power_watts": -3.0}, "power_watts", "-3 is outside 0 to 20000"),
         ({"power_watts": float("nan")}, "power_watts", "nan is outside 0 to 20000"),
         ({"power_limit_watts": 900.0, "power_max_limit_watts": 700.0}, "power_limit_watts", "above the highest limit"),
+        (
+            {
+                "power_watts": 1.0,
+                "power_instant_watts": 500.0,
+                "power_limit_watts": 80.0,
+                "power_max_limit_watts": 175.0,
+            },
+            "power_instant_watts",
+            "500 W at one instant and 1 W over a second",
+        ),
         ({**SMALL, "power_instant_watts": 749.0}, "power_instant_watts", "749 W on a card with a power limit of 70 W"),
         ({"sm_clock_mhz": 4100.0}, "sm_clock_mhz", "4100 MHz with a highest clock of 1980 MHz"),
         ({"temperature_celsius": 511.0}, "temperature_celsius", "511 is outside -30 to 130"),

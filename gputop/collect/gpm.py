@@ -15,14 +15,17 @@ from struct import Struct
 from typing import Any
 
 from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.gate import OK, DriverGone, Gate, No, Unanswered, refusal
+from gputop.collect.nvml.gate import OK, DriverGone, Gate, Lost, No, Unanswered, refusal
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import Engine
 
 _MIB = 1024 * 1024
 _MOST_BYTES_PER_S = 4e12
 OFF = No("absent", "--gpm on")
+_NONE = "GPM, which this card or its driver does not offer (Hopper and newer data center cards do)"
 _REQUEST = "nvmlGpmMetricsGet"
+_SURE = 3  # refusals in a row, of a kind that may pass, after which fewer are asked for
+_AGAIN_S = 600.0  # after which what made the driver refuse is asked for again
 _FIRST_NEW = 98  # ids from here on are of driver 575 and newer
 
 SHARES = {
@@ -76,6 +79,8 @@ class Samples:
     metrics: tuple[int, ...]  # that are asked for
     blank: bytes = b""  # the entries of the request before it is filled
     refused: dict[int, Value] = field(default_factory=dict)  # those that made the driver refuse all of them
+    again_s: float = 0.0  # when they are asked for once more
+    failed: int = 0  # requests in a row
     primed: bool = False  # `before` holds a sample
 
     def ask_for(self, metrics: Iterable[int]) -> None:
@@ -140,7 +145,7 @@ def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value
         question = "nvmlGpmQueryDeviceSupport"
         whole = card.parent or card  # older drivers refuse to say it of an instance
         if not whole.call(question).isSupportedDevice:
-            refused = Unanswered(No("unsupported", "Hopper or newer"))
+            refused = Unanswered(No("unsupported", _NONE))
             whole.hush((question,), refused)
             raise refused
         samples = card.kept[name] = _allocate(card.gate, name, metrics)
@@ -167,12 +172,20 @@ def _take(card: Card, sample: Any) -> None:
 
 
 def _compare(card: Card, samples: Samples) -> dict[int, Value]:
+    if samples.refused and card.gate.clock() >= samples.again_s:
+        samples.ask_for((*samples.metrics, *samples.refused))
+        samples.refused.clear()
     try:
-        return _request(card, samples)
+        found = _request(card, samples)
+    except Lost:
+        raise
     except Unanswered as silent:
-        if silent.no.reason != "unsupported":
+        samples.failed += 1
+        if silent.no.reason != "unsupported" and samples.failed % _SURE:
             raise
         return _fewer(card, samples, silent)
+    samples.failed = 0
+    return found
 
 
 def _fewer(card: Card, samples: Samples, silent: Unanswered) -> dict[int, Value]:
@@ -184,6 +197,8 @@ def _fewer(card: Card, samples: Samples, silent: Unanswered) -> dict[int, Value]
         samples.ask_for(old)
         try:
             found = _request(card, samples)
+        except Lost:
+            raise
         except Unanswered as again:
             silent = again
     if not found:
@@ -191,14 +206,17 @@ def _fewer(card: Card, samples: Samples, silent: Unanswered) -> dict[int, Value]
             samples.ask_for((number,))
             try:
                 found |= _request(card, samples)
+            except Lost:
+                raise
             except Unanswered as alone:
                 silent = alone
         samples.ask_for(found)
     if not found:
         samples.ask_for(every)
-        card.hush((_REQUEST, samples.name), silent)
+        card.hush((_REQUEST, samples.name), silent)  # for a while
         raise silent
     samples.refused |= dict.fromkeys(set(every) - set(found), silent.no)
+    samples.again_s, samples.failed = card.gate.clock() + _AGAIN_S, 0
     return found | samples.refused
 
 

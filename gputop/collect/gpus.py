@@ -277,7 +277,8 @@ class GpuLane:
                 yield trouble.waiting(now_s - at.since_s)
         yield from self._reader.notes()
         if self._reader.pace.factor > 1:
-            yield trouble.slow(every_s, self._reader.pace.call_s)
+            pace = self._reader.pace
+            yield trouble.slow(every_s, pace.call_s, pace.driver_percent)
         if self._broken:
             yield self._broken
 

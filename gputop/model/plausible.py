@@ -28,6 +28,7 @@ _COUNTED = 1.2  # of a share of time that is counted: over a second, which is a 
 _DRAWS_MORE, _SLACK_WATTS = 1.5, 15.0  # times a power limit and above it, averaged over a second: no card does
 _OVER_SET = 2.5  # times the limit in force, where others are higher: it may have been lowered a moment ago
 _PEAK = 3.0  # the same at one instant
+_OVER_MEAN, _OVER_MEAN_WATTS = 5.0, 100.0  # times the mean of a second and above it: no instant is, without a cause
 _CLOCK_OVER = 1.15  # of the highest clock, or limit: some boards go a little beyond
 _LINK_OVER = 1.25  # of what a link carries: rates are of intervals that are not exact
 _LANE_BYTES_PER_S = 0.125e9  # of PCIe, times two to the power of its generation
@@ -151,8 +152,16 @@ def _power(gpu: Gpu) -> Iterator[tuple[str, str]]:
         yield "power_watts", f"{watts:.0f} W with a power limit of {limit:.0f} W in force"
         yield "power_limit_watts", f"a limit of {limit:.0f} W in force while it draws {watts:.0f} W"
     instant = gpu.power_instant_watts
-    if instant is not None and top is not None and instant > _PEAK * top + _SLACK_WATTS:
+    if instant is None:
+        return
+    if top is not None and instant > _PEAK * top + _SLACK_WATTS:
         yield "power_instant_watts", f"{instant:.0f} W on a card with a power limit of {top:.0f} W"
+    elif (
+        watts is not None
+        and instant > _OVER_MEAN * watts + _OVER_MEAN_WATTS
+        and (limit is None or instant > _PEAK * limit + _SLACK_WATTS)
+    ):
+        yield "power_instant_watts", f"{instant:.0f} W at one instant and {watts:.0f} W over a second"
 
 
 def _clocks(gpu: Gpu) -> Iterator[tuple[str, str]]:

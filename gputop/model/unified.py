@@ -17,7 +17,7 @@ _SHARED = re.compile(r"\b(GB10|DGX Spark|Thor|Orin|Xavier|Tegra\w*|Jetson|N1X)\b
 _OWN = re.compile(r"GeForce|RTX|GTX|Quadro|Tesla|TITAN|\b(GH|GB|[ABHKLPTV])\d{1,3}\w*\b")
 _PCIE = (
     "pcie_generation", "pcie_generation_max", "pcie_generation_device_max", "pcie_width", "pcie_width_max",
-    "pcie_slot_generation", "pcie_slot_width", "pcie_lane_bytes_per_s",
+    "pcie_slot_generation", "pcie_slot_width", "pcie_lane_bytes_per_s", "pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s",
 )  # fmt: skip
 _VRAM = ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes")
 _UNREPORTED, _SHARES = "the driver does not report the memory of this card", "it shares the memory of the host"

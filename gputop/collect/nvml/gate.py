@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from threading import Lock
@@ -92,7 +93,8 @@ def refusal(code: int, about_gpu: bool = True) -> Unanswered:
     if code in _UNSUPPORTED:
         return Unanswered(No("unsupported", _OLD if code == FUNCTION_NOT_FOUND else None), code)
     if code == NO_PERMISSION:
-        return Unanswered(No("denied", "run as root"), code)
+        unlock = "run as root" if os.geteuid() else "run where the whole GPU may be read, not a part of it"
+        return Unanswered(No("denied", unlock), code)
     if code in _ABSENT:
         return Unanswered(ABSENT, code)
     return Unanswered(No("stale"), code)

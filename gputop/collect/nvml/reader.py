@@ -314,6 +314,8 @@ def _of_instance(missing: tuple[Missing, ...]) -> tuple[Missing, ...]:
 
 def _of_parent(missing: tuple[Missing, ...]) -> tuple[Missing, ...]:
     return tuple(
-        replace(one, unlock="see its MIG instances") if one.reason == "unsupported" and not one.unlock else one
+        replace(one, unlock="see its MIG instances")
+        if one.reason == "denied" or (one.reason == "unsupported" and not one.unlock)
+        else one
         for one in missing
     )

@@ -21,6 +21,7 @@ from gputop.collect.nvml.gate import (
     Late,
     Unanswered,
 )
+from gputop.collect.nvml.pace import CALL_S
 from gputop.model import Note
 from gputop.program import as_root
 from gputop.safe.identity import in_container
@@ -158,9 +159,9 @@ def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str
     if code in (UNKNOWN, UNINITIALIZED) and in_container(proc_root):
         return note(
             "lost-access",
-            "This container lost its access to the GPUs: restart the container.",
+            f"This container {'lost its access to' if worked else 'cannot reach'} the GPUs: restart the container.",
             "Often after systemctl daemon-reload on the host: it takes the devices from running containers.",
-            "What is shown of the GPUs is what was known last.",
+            "What is shown of the GPUs is what was known last." if worked else "Start it with `--gpus all`.",
         )
     again = "no longer answers" if worked else "does not answer"
     return note(
@@ -190,12 +191,16 @@ def waiting(seconds: float) -> Note:
     return note("waiting", f"waiting for driver {ago(seconds)}")
 
 
-def slow(interval_s: float, call_s: float) -> Note:
-    """We ask less often because it costs too much."""
+def slow(interval_s: float, call_s: float, driver_percent: float | None) -> Note:
+    """We ask less often because it costs too much: each call, or all of them together."""
+    share = driver_percent or 0.0
+    costs = (
+        f"driver calls take {call_s * 1e3:.3g} ms" if call_s > CALL_S or not share else f"{share:.2g} % in driver calls"
+    )
     return note(
         "slow",
-        f"sampling every {interval_s:g} s: driver calls take {call_s * 1e3:.3g} ms",
-        "So that reading the GPUs costs at most 2 % of their driver's time.",
+        f"sampling every {interval_s:g} s: {costs}",
+        "So that reading all GPUs costs at most 2 % of their driver's time.",
     )
 
 
