@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
+from gputop import num_workers
 from gputop.diagnose.finding import Step
 from gputop.diagnose.room import idle_cpus, share_of_cpus
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import torchlike
 from gputop.diagnose.view import View
 
-_MOST = 8
 # how other frameworks load beside the training, {} processes where they ask for a number; the first that is mapped
 _OTHERS = {
     "tensorflow": "dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)",
@@ -41,7 +39,4 @@ def aside(view: View, trainer: Trainer, text: str, *, more: str = "") -> Step:
 
 def first_loaders(view: View, trainer: Trainer) -> int:
     """How many to begin with where there are none: no more than CPUs are idle, none where that is not half of one."""
-    spare = idle_cpus(view, trainer)
-    if spare is not None and spare < view.limit("starved-cpu-idle.spare"):
-        return 0
-    return max(1, math.floor(min(_MOST, share_of_cpus(view, trainer) / 2, math.inf if spare is None else spare)))
+    return num_workers.first(share_of_cpus(view, trainer), idle_cpus(view, trainer))

@@ -9,6 +9,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from gputop import num_workers
 from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -89,7 +90,7 @@ def has_room(view: View, trainer: Trainer) -> bool:
     """Whether one more loader fits into what it has of the CPUs; who has them for itself gives it what it leaves."""
     mine = share(view, trainer)
     if len(mine.who) > 1:
-        return most_loaders(mine.cpus) > trainer.loaders
+        return num_workers.most(mine.cpus) > trainer.loaders
     return view.above(mine.total - (trainer.cores or 0.0), "starved-cpu-idle.spare")
 
 
@@ -136,16 +137,6 @@ def _left(view: View, trainer: Trainer) -> float:
 def full(view: View) -> bool:
     """Whether all CPUs of the machine are busy, whoever it is that uses them."""
     return view.above(view.mean("host", "cpu_percent"), "starved-cpu-saturated.host_percent")
-
-
-def fitting_loaders(wanted: float, cpus: float) -> int:
-    """As many as are wanted, but a CPU for each, and one that is left for who trains."""
-    return min(math.ceil(wanted), most_loaders(cpus))
-
-
-def most_loaders(cpus: float) -> int:
-    """Loaders that so many CPUs have room for."""
-    return max(1, math.floor(cpus) - 1)
 
 
 def fitting_threads(cpus: float) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from gputop import words
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
-from gputop.doctor.share import PREFETCH, WORKERS_MOST, Share, gpus, share
+from gputop.doctor.share import Share, gpus, share
+from gputop.num_workers import MOST_FIRST, PREFETCH
 
 
 @check("loader", "With how many workers should a DataLoader start?")
@@ -23,7 +24,7 @@ def loader(machine: Machine) -> Iterator[Line]:
         "jobs": got.jobs,
         "sweep": list(_sweep(got)),
     }
-    formula = f"min({WORKERS_MOST}, {got.allowed} allowed CPUs // 2 // {words.amount(got.jobs, 'job')})"
+    formula = f"min({MOST_FIRST}, {got.allowed} allowed CPUs // 2 // {words.amount(got.jobs, 'job')})"
     yield Line("ok", f"begin with num_workers={got.workers}, which is {formula}, one job a GPU", value=value)
     yield Line("ok", _line(got, pinned=gpus(machine) > 0))
     sweep = ", ".join(map(str, _sweep(got)))

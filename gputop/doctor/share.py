@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from math import ceil
 
+from gputop import num_workers
 from gputop.collect.hierarchy import Cgroups, membership, smallest
 from gputop.collect.host.capacity import Size, size_of
 from gputop.collect.processes.scale import cpus
 from gputop.declare import record
 from gputop.doctor.machine import Machine
 
-WORKERS_MOST = 8
-PREFETCH = 4  # batches a worker prepares ahead
 _BATCH_BYTES = 256 * 3 * 224 * 224 * 4  # 256 images of 224 x 224, as float32
 
 
@@ -34,8 +33,8 @@ class Share:
 
     @property
     def workers(self) -> int:
-        """DataLoader workers to start with, for each job: min(8, allowed // 2 // jobs)."""
-        return min(WORKERS_MOST, self.allowed // 2 // self.jobs)
+        """DataLoader workers to start with, for each job."""
+        return num_workers.first(self.allowed / self.jobs)
 
     @property
     def threads(self) -> int:
@@ -50,7 +49,7 @@ class Share:
     @property
     def shm_need(self) -> int:
         """Bytes of batches that those may hold in shared memory, for a batch of 256 images."""
-        return self.shm_users * PREFETCH * _BATCH_BYTES
+        return self.shm_users * num_workers.PREFETCH * _BATCH_BYTES
 
 
 def share(machine: Machine) -> Share:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop import num_workers
 from gputop.page import Page, Point, Table
 from gputop.profile.parts import loaders, main, phases, shares, worker
 from gputop.profile.stacks import Profile, diff
@@ -103,15 +104,16 @@ def _points(seen: dict[str, float], others: Profile) -> Iterator[Point]:
             severity=by_lost_share(waits),
             text=f"{waits:.0%} of the samples wait for the DataLoader: the step is starved by its input.",
             steps=(
-                "More workers, pin_memory, prefetch_factor=4; gputop diagnose tells storage from CPU.",
+                num_workers.MORE,
                 profiled if others.stacks else elsewhere,
+                f"Set pin_memory=True, prefetch_factor={num_workers.PREFETCH}; gputop diagnose tells storage from CPU.",
             ),
         )
     if loads >= _SHARE:
         yield Point(
             severity=by_lost_share(loads, "warn"),
             text=f"{loads:.0%} of the samples load data in the main process: the GPU waits meanwhile.",
-            steps=("Load in other processes: num_workers=4 and more.",),
+            steps=(num_workers.IN_WORKERS,),
         )
     for name, text, step in (
         ("logs", "write logs or draw", "Log every 50 steps and draw every few epochs, not each."),

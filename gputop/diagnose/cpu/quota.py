@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+from gputop import num_workers
 from gputop.diagnose.container import widened
 from gputop.diagnose.cpu import pinning
 from gputop.diagnose.cpu.pinning import Pinned, pinned
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.room import affinity, fitting_threads, idle, most_loaders, sharing
+from gputop.diagnose.room import affinity, fitting_threads, idle, sharing
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed
 from gputop.diagnose.trainer import Trainer
@@ -114,7 +115,7 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
 def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     """Loaders and threads that the quota has room for."""
     few, torch = fitting_threads(quota / ranks), torchlike(trainer)
-    loaders, whose = most_loaders(few), " a rank" if ranks > 1 else ""
+    loaders, whose = num_workers.most(few), " a rank" if ranks > 1 else ""
     if trainer.loaders > loaders:
         yield Step(
             text=f"as it is, loaders for no more than {amount(few, 'CPU')}{whose}",

@@ -8,9 +8,11 @@ from itertools import pairwise
 from statistics import mean, pstdev
 from typing import NamedTuple
 
+from gputop import num_workers
 from gputop.diagnose.dips import Dip, Dips
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.looking import stack
+from gputop.diagnose.room import share_of_cpus
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.tree import key
@@ -146,6 +148,13 @@ def _expected(view: View, phases: Sequence[Around], dip: Dip) -> bool:
     return since_s >= gap_s / 2 and view.frame.mono_s - dip.start_s <= longest_s
 
 
+def _workers(view: View, trainer: Trainer) -> Iterator[Step]:
+    """Its CPUs are free then: those that load for training rest."""
+    if wanted := num_workers.first(share_of_cpus(view, trainer)):
+        command = f"DataLoader(val, num_workers={wanted}, persistent_workers=True)"
+        yield Step(text="Give the validation loader workers that stay", command=command)
+
+
 def _told(view: View, trainer: Trainer, phases: Sequence[Around]) -> Finding:
     every_s = mean(after.dip.start_s - before.dip.start_s for before, after in pairwise(phases))
     length_s, busy = mean(one.dip.length_s for one in phases), mean(one.dip.busy for one in phases)
@@ -171,10 +180,7 @@ def _told(view: View, trainer: Trainer, phases: Sequence[Around]) -> Finding:
         steps=(
             stack(view, trainer.process, "Confirm it during the next phase"),
             Step(text="Raise the evaluation batch size: without gradients more fits into device memory"),
-            Step(
-                text="Give the validation loader workers that stay",
-                command="DataLoader(val, num_workers=4, persistent_workers=True)",
-            ),
+            *_workers(view, trainer),
             Step(text=f"Evaluate less often, or on a subset: it takes {100 * share:.0f} % of the time"),
         ),
         confidence=view.confidence(0.8 if loaders else 0.6),

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 
-from gputop import units
+from gputop import num_workers, units
 from gputop.diagnose.cpu.quota import held
 from gputop.diagnose.experiments.loads import Load, Past
 from gputop.diagnose.experiments.shares import Own, owned
 from gputop.diagnose.experiments.types import Fit
 from gputop.diagnose.limits import Limits
-from gputop.diagnose.room import fitting_loaders, fitting_threads, most_loaders, part, together
+from gputop.diagnose.room import fitting_threads, part, together
 from gputop.model import Frame
 from gputop.units import cpus_of
 
@@ -88,14 +88,14 @@ def _held(limits: Limits, load: Load) -> bool:
 def _loaders(limits: Limits, load: Load, own: Own, stopped: bool) -> int | None:
     """How many to change to; None where it has none, or all it has are fine."""
     have = load.loaders // len(load.trees)
-    most = most_loaders(own.cpus)
+    most = num_workers.most(own.cpus)
     if have > most:
         return most if stopped or _in_the_way(limits, load, own) else None
     table, duty = limits["starved-cpu-idle"], (load.busy_percent or 0.0) / 100
     short = 0 < duty < limits["starved"]["duty"] and (load.loader_cores or 0.0) >= table["loader_cpu"]
     if not have or not short or stopped or (own.idle is not None and own.idle < table["spare"]):
         return None
-    wanted = fitting_loaders(have * table["more"] / duty, own.cpus)
+    wanted = num_workers.fitting(have * table["more"] / duty, own.cpus)
     if own.idle is not None:
         wanted = min(wanted, have + max(1, math.floor(own.idle)))
     # what is left of CPUs that nobody else has is room for one, though it would be the trainer's

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gputop import num_workers
 from gputop.diagnose.contention import contention
 from gputop.diagnose.finding import Evidence, Step
-from gputop.diagnose.room import Share, full, has_room, most_loaders, share
+from gputop.diagnose.room import Share, full, has_room, share
 from gputop.diagnose.starved import cores, guessed, loading, told_to_load
 from gputop.diagnose.storage.signs import signs
 from gputop.diagnose.trainer import Trainer
@@ -74,7 +75,7 @@ def on_share(trainer: Trainer, mine: Share) -> Evidence:
     """Its loaders, and how many fit into its share."""
     what = "worker process" if guessed(trainer) else "loader"
     text = f"{amount(trainer.loaders, what)} on its share of {amount(round(mine.cpus, 1), 'CPU')}"
-    most = most_loaders(mine.cpus)
+    most = num_workers.most(mine.cpus)
     return Evidence(text=f"{text}, which has room for {most}", value=trainer.loaders, unit="loaders", limit=most)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 
+from gputop import num_workers
 from gputop.diagnose.cpu.blas import several_threads, slow
 from gputop.diagnose.cpu.pinning import pinned
 from gputop.diagnose.dataloader import settings
 from gputop.diagnose.feed.filled import Filled, by_turns, filled, in_use, limited, on_share
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import stack
-from gputop.diagnose.room import fitting_loaders, full, has_room, idle_cpus, share
+from gputop.diagnose.room import full, has_room, idle_cpus, share
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import (
     at_most,
@@ -140,7 +141,7 @@ def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> 
     """`spare`: CPUs of the machine that it may take beside its own."""
     mine = share(view, trainer)
     more = trainer.loaders + max(1, math.floor(spare))
-    wanted = min(fitting_loaders(trainer.loaders * view.limit("more") / (trainer.duty or 1.0), mine.cpus), more)
+    wanted = min(num_workers.fitting(trainer.loaders * view.limit("more") / (trainer.duty or 1.0), mine.cpus), more)
     # what is left of CPUs that nobody else has is room for one, though it would be the trainer's
     wanted = max(wanted, trainer.loaders + 1)
     unsure, torch, together = guessed(trainer), torchlike(trainer), len(mine.who) > 1

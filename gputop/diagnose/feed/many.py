@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gputop import units
+from gputop import num_workers, units
 from gputop.diagnose.cpu.pinning import pinned
 from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.room import affinity, most_loaders, part, together
+from gputop.diagnose.room import affinity, part, together
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starved import fed, shared, waits_for_network, waits_for_storage
 from gputop.diagnose.trainer import Trainer
@@ -70,7 +70,7 @@ def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
 
 
 def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
-    wanted, seen = most_loaders(cpus / len(ranks)), len(affinity(trainer.process))
+    wanted, seen = num_workers.most(cpus / len(ranks)), len(affinity(trainer.process))
     each, few = amount(trainer.loaders, "loader"), units.cpus(cpus)
     counted = f"{len(ranks)} ranks with {each} each, {total}" if len(ranks) > 1 else f"{total}"
     text = f"{counted} loaders on {amount(cpus, 'allowed CPU')}"
@@ -153,7 +153,7 @@ def _of_all_jobs(view: View) -> Iterator[Finding]:
         "info" if all(fed(view, trainer) for trainer in busy) else "warn",
         f"runs {total} loaders on {cpus} CPUs",
         evidence=(Evidence(text=text, value=total, unit="loaders", limit=float(cpus)),),
-        steps=(_shared_out(max(1, cpus // len(busy) - 1), max(trainer.loaders for trainer in busy)),),
+        steps=(_shared_out(num_workers.most(cpus / len(busy)), max(trainer.loaders for trainer in busy)),),
         confidence=0.75,
     )
 

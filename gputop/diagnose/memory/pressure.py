@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop import units
+from gputop import num_workers, units
 from gputop.diagnose.container import widened
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
@@ -190,7 +190,7 @@ def _fewer(view: View, trainer: Trainer | None = None) -> Iterator[Step]:
     if most > 1:
         text = f"fewer loaders, or less prefetched by each: {loaders} of them"
         text += f" hold {units.size(held)}" if held else " are at work"
-        yield Step(text=text, command=f"DataLoader(..., num_workers={most // 2}, prefetch_factor=2)")
+        yield Step(text=text, command=f"DataLoader(..., num_workers={num_workers.fewer(most)}, prefetch_factor=2)")
 
 
 def _raise(view: View, trainer: Trainer, limit: int) -> Step:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from shlex import quote
 
+from gputop import num_workers
 from gputop.diagnose.dataloader import settings
 from gputop.diagnose.finding import Step
 from gputop.diagnose.room import share_of_cpus
@@ -82,8 +83,7 @@ def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
     """Loaders that wait need no CPU: more of them keep a device busy that is not. A server has none."""
     if serves(trainer) or not torchlike(trainer):
         return
-    room = max(1, int(share_of_cpus(view, trainer)) * 2)
-    wanted = min(room, max(2, 2 * trainer.loaders))
+    wanted = num_workers.waiting(trainer.loaders, share_of_cpus(view, trainer))
     if wanted > trainer.loaders:
         yield Step(
             text="more loaders: they wait, so they need no CPU",

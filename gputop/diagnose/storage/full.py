@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
+from gputop import num_workers
 from gputop.diagnose.estimate import slope
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.memory.exhaustion import projection, works
@@ -182,7 +183,7 @@ def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
     loaders = max((one.loaders for one in ranks), default=0)
     if loaders > 1:
         text = f"fewer loaders{' in each rank' if len(ranks) > 1 else ''}, or fewer batches ahead"
-        yield Step(text=text, command=f"DataLoader(..., num_workers={loaders // 2}, prefetch_factor=2)")
+        yield Step(text=text, command=f"DataLoader(..., num_workers={num_workers.fewer(loaders)}, prefetch_factor=2)")
 
 
 def _more(view: View, thing: Host | Trainer, total: float) -> int | None:

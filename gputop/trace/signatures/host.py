@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop import num_workers
 from gputop.severity import by_lost_share
 from gputop.trace.intervals import union
 from gputop.trace.names import FUSED, Kind, Mark
@@ -69,9 +70,7 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
         + (", which works in the main process." if alone else "."),
         numbers=tuple(numbers),
         steps=(
-            "DataLoader(num_workers=4): now loading and training take turns in one process."
-            if alone
-            else "More workers, or less work in each: gputop doctor says how many fit this machine.",
+            num_workers.IN_WORKERS if alone else num_workers.MORE,
             "pin_memory=True, persistent_workers=True, prefetch_factor=4.",
             "Decode and augment on the GPU, or once and for all; gputop diagnose tells storage from CPU.",
         ),
