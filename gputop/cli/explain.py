@@ -1,10 +1,13 @@
-"""What a trace or a profile says, in plain words first; what changed between two of them."""
+"""What a trace, a profile or a pasted text says, in plain words first; what changed between two of them."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
@@ -14,12 +17,17 @@ from gputop.safe.text import clean
 if TYPE_CHECKING:
     from gputop.config import Settings
     from gputop.page import Page
+    from gputop.paste import Pasted
     from gputop.profile import Profile
     from gputop.trace.verdict import View
+
+    Opened = View | Profile | Pasted
 
 MOST_FILES = 256
 _TRACES = (".json", ".json.gz")
 MOST_PROFILE = 256 << 20  # characters
+MOST_INPUT = 1 << 30  # bytes
+STANDARD_INPUT = "standard input"
 
 
 def explain(args: argparse.Namespace, settings: Settings) -> int:
@@ -28,15 +36,15 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.safe.files import Refused
     from gputop.trace.verdict import View
 
-    if args.diff and len(args.files) != 2:
-        raise Failure("--diff compares two files: gputop explain --diff BEFORE AFTER", USAGE)
     try:
         args.files = [file for name in args.files for file in _listed(name)]
-        opened = [_opened(name) for name in args.files]
+        if args.diff and len(args.files) != 2:
+            raise Failure("--diff compares two files: gputop explain --diff BEFORE AFTER", USAGE)
+        opened = [_from_input() if name == "-" else _opened(name) for name in args.files]
     except Refused as refused:
         raise Failure(str(refused)) from None
     traces = [each for each in opened if isinstance(each, View)]
-    if args.diff and len(traces) == 1:
+    if args.diff and (len(traces) == 1 or _pasted(opened)):
         raise Failure("--diff compares two traces or two profiles, not one with the other", USAGE)
     names = _named(args.files)
     for each, name in zip(opened, names, strict=True):
@@ -46,16 +54,26 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     if args.as_json:
         told = _changes(opened, names) if args.diff else list(map(_object, opened, names))
         print(json.dumps({"version": 1, "gputop": __version__, "files": told, "apart": why}, allow_nan=False))
-        return _code(traces)
+        return _code(opened)
     pages = [_compared(opened, names)] if args.diff else [*_together(traces, why), *map(_page, opened, names)]
     drawn = (markdown(page) if args.format == "md" else text(page, ascii=plain(settings)) for page in pages)
     print("\n".join(drawn), end="")
-    return _code(traces)
+    return _code(opened)
 
 
-def _code(traces: list[View]) -> int:
+def _code(opened: Sequence[Opened]) -> int:
     """Whether something of the files was repaired or left out."""
-    return FAILED if any(view.trace.problems for view in traces) else OK
+    from gputop.profile import Profile
+    from gputop.trace.verdict import View
+
+    known = (each.trace if isinstance(each, View) else each for each in opened if not isinstance(each, Profile))
+    return FAILED if any(each.problems for each in known) else OK
+
+
+def _pasted(opened: Sequence[Opened]) -> bool:
+    from gputop.paste import Pasted
+
+    return any(isinstance(each, Pasted) for each in opened)
 
 
 def _listed(name: str) -> list[str]:
@@ -78,13 +96,32 @@ def _listed(name: str) -> list[str]:
 
 def _named(files: list[str]) -> list[str]:
     """Names of files as they are told: each with its folder, where several are called the same."""
-    paths = [Path(name) for name in files]
+    paths = [Path(STANDARD_INPUT if name == "-" else name) for name in files]
     alike = len({path.name for path in paths}) < len(paths)
     return [clean(f"{path.parent.name}/{path.name}" if alike else path.name, 200).lstrip("/") for path in paths]
 
 
-def _opened(name: str) -> View | Profile:
-    """What is in a file: a trace, unless it looks like a profile."""
+def _from_input() -> Opened:
+    """What standard input holds; a trace is read from a file."""
+    from gputop.safe.files import Refused
+
+    with NamedTemporaryFile(prefix="gputop-") as kept:
+        data, size = sys.stdin.buffer, 0
+        while piece := data.read(1 << 20):
+            size += len(piece)
+            if size > MOST_INPUT:
+                raise Refused(f"{STANDARD_INPUT} is larger than {MOST_INPUT >> 20} MiB: name the file")
+            kept.write(piece)
+        kept.flush()
+        try:
+            return _opened(kept.name)
+        except Refused as refused:
+            raise Refused(str(refused).replace(kept.name, STANDARD_INPUT)) from None
+
+
+def _opened(name: str) -> Opened:
+    """What is in a file: a trace, a profile, or what people paste."""
+    from gputop.paste import recognise
     from gputop.profile import is_json, parse
     from gputop.safe.files import Refused
     from gputop.trace import signatures  # noqa: F401
@@ -96,8 +133,13 @@ def _opened(name: str) -> View | Profile:
     try:
         begins = text.beginning()
         if is_json(begins) and "speedscope" not in begins:
-            return View(read(name))
-        return parse(text.whole(MOST_PROFILE))
+            try:
+                return View(read(name))
+            except Refused:
+                if (found := recognise(text)) is None:  # a log may be of JSON, too
+                    raise
+                return found
+        return recognise(text) or parse(text.whole(MOST_PROFILE))
     except Refused as refused:
         reason = str(refused)
         raise Refused(reason if reason.startswith(name) else f"{name}: {reason}") from None
@@ -127,48 +169,60 @@ def _together(traces: list[View], why: str | None) -> list[Page]:
     return [ranks(traces)] if len(traces) > 1 else []
 
 
-def _page(opened: View | Profile, name: str) -> Page:
+def _page(opened: Opened, name: str) -> Page:
+    from gputop.paste import Pasted
     from gputop.profile import Profile, told
     from gputop.trace.told import page
 
+    if isinstance(opened, Pasted):
+        return opened.page(name)
     return told.page(opened, name) if isinstance(opened, Profile) else page(opened)
 
 
-def _object(opened: View | Profile, name: str) -> dict[str, Any]:
+def _object(opened: Opened, name: str) -> dict[str, Any]:
+    from gputop.paste import Pasted
     from gputop.profile import Profile, told
     from gputop.trace.summary import as_json
 
+    if isinstance(opened, Pasted):
+        return opened.as_json(name)
     return told.as_json(opened, name) if isinstance(opened, Profile) else as_json(opened)
 
 
-def _compared(opened: list[View | Profile], names: list[str]) -> Page:
+def _compared(opened: Sequence[Opened], names: list[str]) -> Page:
     from gputop.profile import Profile, told
     from gputop.trace.told import compared
+    from gputop.trace.verdict import View
 
     before, after = opened
     if isinstance(before, Profile) and isinstance(after, Profile):
         return told.compared(before, after, (names[0], names[1]))
-    assert not isinstance(before, Profile)
-    assert not isinstance(after, Profile)
+    assert isinstance(before, View)
+    assert isinstance(after, View)
     return compared(before, after)
 
 
-def _changes(opened: list[View | Profile], names: list[str]) -> list[dict[str, Any]]:
+def _changes(opened: Sequence[Opened], names: list[str]) -> list[dict[str, Any]]:
     from gputop.profile import Profile, diff
     from gputop.trace.summary import compared
+    from gputop.trace.verdict import View
 
     before, after = opened
     if isinstance(before, Profile) and isinstance(after, Profile):
         rows = [{"name": name, "before": old, "after": new} for name, old, new in diff(before, after)[:100]]
         return [{"kind": "diff", "before": names[0], "after": names[1], "functions": rows}]
-    assert not isinstance(before, Profile)
-    assert not isinstance(after, Profile)
+    assert isinstance(before, View)
+    assert isinstance(after, View)
     return [compared(before, after)]
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="a trace of torch.profiler, packed or not, or a profile of py-spy"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a trace or table of torch.profiler, a profile of py-spy, nvidia-smi -q or its CSV, a log with an error, "
+        "a memory snapshot; - reads standard input",
     )
     parser.add_argument("--diff", action="store_true", help="what changed from the first file to the second")
     json_flag(parser)
@@ -178,7 +232,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 COMMANDS = (
     Command(
         name="explain",
-        help="what a torch trace or a profile says, and what to do about it",
+        help="what a trace, a profile, a table, a log or nvidia-smi says, and what to do about it",
         run=explain,
         arguments=_arguments,
     ),

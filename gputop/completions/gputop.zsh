@@ -17,7 +17,7 @@ _shtab_gputop_commands() {
     docs:'read the manual'
     doctor:'what works on this machine, and the command that unlocks the rest'
     env:'print lines for a shell profile or Slurm prolog that do so for every job'
-    explain:'what a torch trace or a profile says, and what to do about it'
+    explain:'what a trace, a profile, a table, a log or nvidia-smi says, and what to do about it'
     keys:'every key'
     log:'log every GPU to a CSV file'
     metrics:'every metric, its unit and its meaning'
@@ -182,7 +182,7 @@ _shtab_gputop_explain_options=(
   "--diff[what changed from the first file to the second]"
   "--json[as one JSON object]"
   "--format[text, or Markdown for an issue]:format:(text md)"
-  "(*):a trace of torch.profiler, packed or not, or a profile of py-spy:"
+  "(*):a trace or table of torch.profiler, a profile of py-spy, nvidia-smi -q or its CSV, a log with an error, a memory snapshot\; - reads standard input:"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -47,7 +47,10 @@ def _raw(lines: Iterable[str]) -> Profile:
         else:
             strange += bool(line.strip())
     if strange >= len(profile.stacks):  # any text has lines that end in a number
-        raise Refused("it is neither a torch trace, nor speedscope, nor collapsed stacks")
+        raise Refused(
+            "it is neither a torch trace, a profile of py-spy, a table of torch.profiler, nvidia-smi -q or its CSV, "
+            "a memory snapshot, nor a log with a known error"
+        )
     if strange:
         profile.notes.append(f"{strange} lines are no stacks")
     return profile

@@ -71,6 +71,17 @@ class Text:
                 raise Refused(f"it is larger than {limit >> 20} MiB: profile for less long")
         return "".join(parts)
 
+    def last(self, limit: int) -> bytes:
+        """Its last bytes, unpacked: all of them where there are no more. The text still begins at its beginning."""
+        kept = bytearray()
+        for data in self._bytes():
+            kept += data
+            if len(kept) > 2 * limit:
+                del kept[:-limit]
+        os.lseek(self.fd, 0, os.SEEK_SET)
+        self.read_bytes = 0
+        return bytes(kept[-limit:])
+
     def pieces(self) -> Iterator[str]:
         """The text from the beginning, each piece once."""
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode

@@ -1,0 +1,345 @@
+"""What a CSV of GPU samples allows to say: use over time, dips and their period, power, clocks, growing memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from gputop import units
+from gputop.page import Do, Point, Table
+from gputop.paste.gpu_csv import Log, Sample, Series, looks_like, parse
+from gputop.paste.pasted import Kind, Pasted, by_severity, median
+from gputop.severity import by_lost_share
+
+_HEALTHY = 80.0  # % of the time [S2]
+_STEADY = 90.0  # [S0, S1]
+_LOW = 30.0  # [S3]
+_FEW = 5  # samples, below which nothing is said of time
+_AT_WORK = 5.0  # %: a GPU that is less busy has no job
+_DIP = 0.5  # of the median: a sample below it is in a dip
+_EVEN = 0.35  # how much distances between dips may vary, of their median
+_DIPS = 3
+_HOT = 83.0  # °C [S2]
+_CAPPED = 0.97  # of the power limit
+_SLOW = 0.75  # of the highest clock
+_GROWN = 0.02  # of the GPU's memory
+_NEARLY_FULL = 0.95
+_REASONS = {
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+_POWER_CAP = 0x04
+
+
+class Use:
+    """How one GPU was used while it was: idle samples before the first and after the last work are left out."""
+
+    def __init__(self, series: Series) -> None:
+        self.gpu = f"GPU {series.gpu}" if series.gpu else "The GPU"
+        self.all = series.samples
+        busy = [at for at, one in enumerate(series.samples) if one.busy is not None and one.busy >= _AT_WORK]
+        self.worked = bool(busy)
+        self.samples = series.samples[busy[0] : busy[-1] + 1] if busy else series.samples
+
+    def values(self, name: str) -> list[float]:
+        """What is known of a column in this time."""
+        return [value for one in self.samples if (value := getattr(one, name)) is not None]
+
+    def mean(self, name: str) -> float | None:
+        """Its mean; None where it is not known."""
+        found = self.values(name)
+        return sum(found) / len(found) if found else None
+
+    @cached_property
+    def interval_s(self) -> float | None:
+        """Between two samples, usually."""
+        times = self.values("at_s")
+        return median(later - earlier for earlier, later in pairwise(times) if later > earlier)
+
+    @cached_property
+    def dips(self) -> list[int]:
+        """The samples at which its use falls to less than half of what is usual."""
+        busy = [one.busy if one.busy is not None else 100.0 for one in self.samples]
+        usual = median(busy) or 0.0
+        low = [value < _DIP * usual for value in busy]
+        return [at for at, (before, now) in enumerate(pairwise(low), 1) if now and not before]
+
+    @cached_property
+    def between(self) -> float:
+        """Its mean use outside of dips."""
+        busy = self.values("busy")
+        usual = median(busy) or 0.0
+        high = [value for value in busy if value >= _DIP * usual]
+        return sum(high) / len(high) if high else 0.0
+
+    @cached_property
+    def period_s(self) -> float | None:
+        """Seconds from one dip to the next, where they come at even distances."""
+        gaps = [later - earlier for earlier, later in pairwise(self.dips)]
+        usual = median(gaps)
+        if len(self.dips) < _DIPS or not usual or usual < 2 or self.interval_s is None:
+            return None
+        even = all(abs(gap - usual) <= max(1.0, _EVEN * usual) for gap in gaps)
+        return usual * self.interval_s if even else None
+
+    @cached_property
+    def growth_mib(self) -> float | None:
+        """How much memory grew from the second quarter to the last, if in each quarter; None where it did not."""
+        used = self.values("used_mib")
+        if len(used) < 4 * _FEW:
+            return None
+        each = len(used) // 4
+        _, *later = [median(used[part * each : (part + 1) * each]) or 0.0 for part in range(4)]
+        total = next((one.total_mib for one in self.samples if one.total_mib), None)
+        grown = later[-1] - later[0]
+        rises = all(after > before for before, after in pairwise(later))
+        return grown if rises and grown >= _GROWN * (total or later[-1]) else None
+
+
+def told(log: Log) -> Pasted:
+    """The samples in words, points and a table."""
+    uses = [Use(series) for series in log.series]
+    if not uses:
+        return Pasted(
+            kind="gpu-csv",
+            about="GPU samples",
+            problems=("It has a header and no samples that can be read.",),
+            numbers={"gpus": []},
+        )
+    points = [point for use in uses for point in _points(use)]
+    count = sum(len(use.all) for use in uses)
+    return Pasted(
+        kind="gpu-csv",
+        about=f"GPU samples: {len(uses)} GPU{'s' if len(uses) > 1 else ''}, {count} samples",
+        problems=tuple(_problems(log)),
+        words=tuple(_words(log, uses)),
+        points=by_severity(points),
+        tables=(
+            Table(
+                "GPUs",
+                ("name", "busy", "lowest", "below 30", "SM MHz", "W", "°C max", "memory max"),
+                tuple(map(_row, uses)),
+            ),
+        ),
+        notes=("the last line is cut and left out",) if log.cut else (),
+        numbers={"gpus": [_numbers(use) for use in uses]},
+    )
+
+
+def _problems(log: Log) -> Iterator[str]:
+    if log.strange:
+        yield f"{log.strange} lines could not be read and are left out."
+    if log.mixed:
+        yield "It has samples of several GPUs and no column that tells them apart: query index too."
+
+
+def _words(log: Log, uses: Sequence[Use]) -> Iterator[str]:
+    if log.guessed:
+        yield "It has no header: the columns are taken for those of gpu_snapshot(), index to power.draw."
+    if "busy" not in log.columns:
+        yield "GPU utilization is not in it: query utilization.gpu."
+    rate = next((use.interval_s for use in uses if use.interval_s), None)
+    if rate is not None and rate >= 1:
+        yield f"It has a sample every {rate:.3g} s: steps are shorter, so what repeats in each step is not seen."
+    missing = [
+        name
+        for column, name in (("sm_mhz", "clocks.sm"), ("reasons", "clocks_event_reasons.active"))
+        if column not in log.columns
+    ]
+    if missing:
+        yield f"Not in it: {', '.join(missing)}, so slowed clocks can only be guessed."
+    yield "Utilization says that some kernel ran, not how well. The cause of a wait is in gputop diagnose or a trace."
+
+
+def _points(use: Use) -> Iterator[Point]:
+    yield from _use(use)
+    yield from _device(use)
+    yield from _memory(use)
+
+
+def _use(use: Use) -> Iterator[Point]:
+    busy = use.values("busy")
+    if len(busy) < _FEW:
+        return
+    mean = sum(busy) / len(busy)
+    if not use.worked:
+        yield Point(severity="info", text=f"{use.gpu} had no work in this time.", facts=(f"GPU busy {mean:.0f} %",))
+        return
+    low = sum(value < _LOW for value in busy) / len(busy)
+    facts = (
+        f"GPU busy, mean {mean:.0f} % (healthy ≥ {_HEALTHY:.0f} %)",
+        f"below {_LOW:.0f} % in {low:.0%} of the samples",
+    )
+    if mean >= _STEADY and low < 0.05:
+        yield Point(severity="fine", text=f"{use.gpu}: steady and busy, GPU-bound.", facts=facts)
+    elif mean < _HEALTHY:
+        yield _starved(use, mean, facts)
+    elif use.period_s is not None:
+        yield _periodic(use, "info", facts)
+
+
+def _starved(use: Use, mean: float, facts: tuple[str, ...]) -> Point:
+    severity = by_lost_share(1 - mean / 100, "warn")
+    if use.period_s is not None and use.between >= _HEALTHY:
+        return _periodic(use, severity, facts)
+    swings = len(use.dips) >= _DIPS
+    how = "use rises and falls" if swings else "use is low throughout"
+    return Point(
+        severity=severity,
+        text=f"{use.gpu}: {how}, the GPU waits for input, the CPU or other ranks.",
+        facts=(*facts, *((f"{len(use.dips)} dips{_every(use)}",) if swings else ())),
+        steps=(
+            Do("Ask which: the DataLoader, storage, launches or communication.", "gputop diagnose --for 60s"),
+            "Check the DataLoader first: num_workers, pin_memory, persistent_workers.",
+        ),
+    )
+
+
+def _every(use: Use) -> str:
+    return "" if use.period_s is None else f", one every {units.ago(max(1, round(use.period_s)))}"
+
+
+def _periodic(use: Use, severity: Any, facts: tuple[str, ...]) -> Point:
+    period = use.period_s or 0.0
+    return Point(
+        severity=severity,
+        text=f"{use.gpu}: use dips every {units.ago(max(1, round(period)))}.",
+        facts=(*facts, f"{len(use.dips)} dips at even distances"),
+        steps=(
+            "Compare with what the loop does so often: checkpoints, evaluation, logging, a new epoch.",
+            Do("Catch it in the act.", "gputop diagnose --for 60s"),
+        ),
+    )
+
+
+def _device(use: Use) -> Iterator[Point]:
+    work = [one for one in use.samples if one.busy is None or one.busy >= _AT_WORK]
+    for bit, name in _REASONS.items():
+        share = sum(bool(one.reasons & bit) for one in work) / len(work) if work else 0.0
+        if share >= 0.05:
+            yield Point(
+                severity="crit" if bit != 0x20 else "warn",
+                text=f"{use.gpu}: {name}.",
+                facts=(f"active in {share:.0%} of the samples under load",),
+                steps=("Improve airflow: fans, dust filters, blanking panels.",)
+                if "thermal" in name
+                else ("Check power and cooling.",),
+            )
+    hottest = max(use.values("celsius"), default=0.0)
+    if hottest > _HOT:
+        yield Point(
+            severity="info",
+            text=f"{use.gpu}: up to {hottest:.0f} °C, where many GPUs slow down.",
+            facts=(f"{hottest:.0f} °C (many slow down above {_HOT:.0f} °C)",),
+            steps=(Do("See its own limit.", "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"),),
+        )
+    yield from _clocks(use, work)
+
+
+def _clocks(use: Use, work: Sequence[Sample]) -> Iterator[Point]:
+    ratios = [one.sm_mhz / one.sm_most for one in work if one.sm_mhz and one.sm_most and (one.busy or 0) >= _HEALTHY]
+    capped = [
+        one
+        for one in work
+        if one.reasons & _POWER_CAP or (one.watts and one.limit_watts and one.watts >= _CAPPED * one.limit_watts)
+    ]
+    share = len(capped) / len(work) if work else 0.0
+    if share >= 0.5:
+        yield Point(
+            severity="info", text=f"{use.gpu}: power-capped.", facts=(f"in {share:.0%} of the samples under load",)
+        )
+    elif len(ratios) >= _FEW and (mean := sum(ratios) / len(ratios)) < _SLOW:
+        yield Point(
+            severity="warn",
+            text=f"{use.gpu}: SM clock is {mean:.0%} of its maximum under load.",
+            steps=(Do("See what holds it back.", "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER"),),
+        )
+
+
+def _memory(use: Use) -> Iterator[Point]:
+    used = use.values("used_mib")
+    total = next((one.total_mib for one in use.samples if one.total_mib), None)
+    if use.growth_mib is not None:
+        end = used[-1]
+        times = use.values("at_s")
+        left = ""
+        if total and len(times) > 1 and times[-1] > times[0]:
+            per_s = use.growth_mib / (0.5 * (times[-1] - times[0]))  # between the middles of two quarters
+            left = f", full in {units.roughly(max(0.0, total - end) / per_s)} at this rate"
+        yield Point(
+            severity="warn",
+            text=f"{use.gpu}: memory grows steadily.",
+            facts=(f"{_mib(use.growth_mib)} more, now {_mib(end)}{left}",),
+            steps=(
+                "Add loss.item() to sums, not loss: losses.append(loss.item()).",
+                Do(
+                    "See which line allocates it: dump a memory snapshot, then gputop explain snapshot.pickle.",
+                    "torch.cuda.memory._record_memory_history(max_entries=100000)",
+                ),
+            ),
+        )
+    elif used and total and max(used) >= _NEARLY_FULL * total:
+        yield Point(
+            severity="info",
+            text=f"{use.gpu}: memory is nearly full.",
+            facts=(f"up to {_mib(max(used))} of {_mib(total)}",),
+        )
+
+
+def _mib(value: float) -> str:
+    return units.size(value * 2**20)
+
+
+def _row(use: Use) -> tuple[str, ...]:
+    busy, used = use.values("busy"), use.values("used_mib")
+    low = f"{sum(value < _LOW for value in busy) / len(busy):.0%}" if busy else "-"
+    return (
+        use.gpu,
+        _percent(use.mean("busy")),
+        _percent(min(busy, default=None)),
+        low,
+        _whole(use.mean("sm_mhz")),
+        _whole(use.mean("watts")),
+        _whole(max(use.values("celsius"), default=None)),
+        _mib(max(used)) if used else "-",
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} %"
+
+
+def _whole(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+def _numbers(use: Use) -> dict[str, Any]:
+    times, used = use.values("at_s"), use.values("used_mib")
+    return {
+        "gpu": use.gpu,
+        "samples": len(use.all),
+        "samples_at_work": len(use.samples) if use.worked else 0,
+        "seconds": max(times) - min(times) if times else None,
+        "interval_s": use.interval_s,
+        "busy_percent": use.mean("busy"),
+        "lowest_percent": min(use.values("busy"), default=None),
+        "dips": len(use.dips),
+        "period_s": use.period_s,
+        "power_w": use.mean("watts"),
+        "temperature_max_c": max(use.values("celsius"), default=None),
+        "sm_mhz": use.mean("sm_mhz"),
+        "memory_used_max_bytes": max(used) * 2**20 if used else None,
+        "memory_growth_bytes": use.growth_mib * 2**20 if use.growth_mib is not None else None,
+    }
+
+
+def read(text: str) -> Pasted:
+    """What such a CSV says."""
+    return told(parse(text))
+
+
+KIND = Kind("gpu-csv", "a CSV of nvidia-smi --query-gpu", looks_like, read)

@@ -1,0 +1,192 @@
+"""Collectives that fail in a log: NCCL timeouts by rank, operation and sequence number; NCCL errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gputop import pytorch
+from gputop.declare import record
+from gputop.page import Do, Point
+from gputop.safe.text import clean
+
+_TIMEOUT = re.compile(
+    r"(?:Watchdog caught collective operation timeout|Timeout(?: at NCCL work| waiting for)|"
+    r"collective operation timeout|wait timeout after \d+ms|Timed out waiting \d+ms for (?:recv|send) operation)"
+)
+_RANK = re.compile(r"\[?[Rr]ank[ =:]?(\d{1,6})\]?")
+_GROUP = re.compile(r"\[PG (?:ID )?(\w{1,40})")
+_SEQUENCE = re.compile(r"SeqNum=(\d{1,12})")
+_OPERATION = re.compile(r"OpType=(\w{1,40})")
+_LIMIT = re.compile(r"Timeout\(ms\)=(\d{1,12})|wait timeout after (\d{1,12})ms")
+_RAN = re.compile(r"ran for (\d{1,12}) milliseconds")
+_ELEMENTS = re.compile(r"NumelIn=(\d{1,18})")
+_DONE = re.compile(r"last completed (?:NCCL )?work: (-?\d{1,12})")
+_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")
+_ERROR = re.compile(
+    r"ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandledCudaError|NCCL error|NCCL WARN|"
+    r"NET/IB : Got completion .* error|Connection closed by (?:remote )?peer"
+)
+_NCCL = re.compile(r"nccl", re.IGNORECASE)
+_VERSION = re.compile(r"(?:torch|pytorch)(?:[ _-]?version)?['\"]?[ :=v-]{1,4}(\d\.\d{1,2})", re.IGNORECASE)
+_MOST_RANKS = 100_000
+_FIRST = 3  # sequence numbers up to which no collective has ever gone through
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Timeout:
+    """What one rank says of the collective that it gave up."""
+
+    rank: int | None
+    group: str | None  # of processes: each counts its own collectives
+    sequence: int | None
+    operation: str | None
+    elements: int | None
+    limit_ms: int | None
+    done: int | None  # its last completed one
+
+
+def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]]:
+    """The timeouts of all ranks as one trouble; else the first error of NCCL."""
+    at = [number for number, line in enumerate(text) if _TIMEOUT.search(line)]
+    version = next((match[1] for line in text if (match := _VERSION.search(line))), None)
+    if at:
+        told = list(timeouts(text, at))
+        yield (at[0], "collective timeout", _point(told, version), _numbers(told))
+        return
+    errors = [number for number, line in enumerate(text) if _ERROR.search(line) and _NCCL.search(line)]
+    if errors:
+        line = clean(" ".join(text[errors[0]].split()), 160)
+        yield errors[0], "NCCL error", _error(line), {"message": line}
+
+
+def timeouts(text: Sequence[str], at: Sequence[int]) -> Iterator[Timeout]:
+    """One for each rank, the first it wrote; what it completed last may stand in a line of its own."""
+    done: dict[int | None, int] = {}
+    for line in text:
+        if found := _DONE.search(line):
+            done.setdefault(_number(_RANK, line), int(found[1]))
+    seen: set[int | None] = set()
+    for number in at:
+        line = text[number] + (" " + text[number + 1] if number + 1 < len(text) else "")
+        rank = _number(_RANK, text[number])
+        if rank in seen or len(seen) >= _MOST_RANKS:
+            continue
+        seen.add(rank)
+        operation = _OPERATION.search(line)
+        yield Timeout(
+            rank=rank,
+            group=group[1] if (group := _GROUP.search(text[number])) else None,
+            sequence=_number(_SEQUENCE, line),
+            operation=operation[1] if operation else None,
+            elements=_number(_ELEMENTS, line),
+            limit_ms=_number(_LIMIT, line) or _number(_RAN, line),
+            done=done.get(rank),
+        )
+
+
+def _number(pattern: re.Pattern[str], line: str) -> int | None:
+    found = pattern.search(line)
+    return next((int(group) for group in found.groups() if group), None) if found else None
+
+
+def late(told: Sequence[Timeout]) -> list[Timeout]:
+    """Those that are at an earlier collective than the others."""
+    known = [one for one in told if one.sequence is not None]
+    if len({one.group for one in known}) > 1:
+        return []
+    least, most = (choose((one.sequence or 0 for one in known), default=0) for choose in (min, max))
+    return [one for one in known if one.sequence == least] if least < most else []
+
+
+def _point(told: Sequence[Timeout], version: str | None) -> Point:
+    first, behind = told[0], late(told)
+    operation = (first.operation or "a collective").lower().replace("_", "-")
+    sequence = f" (sequence number {first.sequence})" if first.sequence is not None else ""
+    kinds = {one.operation for one in told if one.operation}
+    if behind:
+        operation, sequence = "collective", ""
+    ranks = _ranks([one.rank for one in told])
+    text = f"Hang: {operation}{sequence} timed out{f' on {ranks}' if ranks else ''}."
+    if behind:
+        at = f"{(behind[0].operation or 'a collective').lower()}, sequence number {behind[0].sequence}"
+        text = f"Hang: {_ranks([one.rank for one in behind]) or 'a rank'} is behind the others, at {at}."
+    elif len(kinds) > 1:
+        text = f"Hang: ranks call different collectives: {', '.join(sorted(kinds)).lower()}."
+    return Point(severity="crit", text=text, facts=tuple(_facts(told)), steps=tuple(_steps(told, behind, version)))
+
+
+def _facts(told: Sequence[Timeout]) -> Iterator[str]:
+    first = told[0]
+    if first.limit_ms:
+        yield f"timeout {first.limit_ms / 1000:.0f} s"
+    if first.elements is not None:
+        yield f"{first.elements} elements"
+    for one in told[:8]:
+        if len(told) > 1 or one.done is not None:
+            parts = [f"rank {one.rank}" if one.rank is not None else "a rank"]
+            parts += [f"at {one.operation.lower()}"] if one.operation else []
+            parts += [f"sequence number {one.sequence}"] if one.sequence is not None else []
+            parts += [f"last completed {one.done}"] if one.done is not None else []
+            yield " ".join(parts)
+
+
+def _steps(told: Sequence[Timeout], behind: Sequence[Timeout], version: str | None) -> Iterator[str | Do]:
+    waiting = _ranks([one.rank for one in told])
+    if behind:
+        yield f"Look at {_ranks([one.rank for one in behind]) or 'that rank'} first: its log before the timeout."
+    elif waiting:
+        yield f"Look at the ranks that are not listed: {waiting} only waited. A rank without a timeout is late or dead."
+    else:
+        yield "Look for the rank that did not time out: it is late or dead, the others only waited."
+    yield Do("At the next hang, compare the stacks of all ranks.", "gputop stack --job PID")
+    yield Do("Record collectives, so that a timeout writes them down.", pytorch.flight_recorder(version))
+    yield Do("Then compare the ranks' files.", "torchfrtrace --prefix nccl_trace_rank_ $PWD")
+    if any(one.sequence is not None and one.sequence <= _FIRST for one in told):
+        yield Do(
+            "No collective went through before: check the network interface.",
+            "export NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=eth0",
+        )
+    yield "Check uneven batches per rank, collectives inside if rank == 0, and slow checkpoints or evaluation."
+    yield "Raise the timeout only for work known to be long: init_process_group(timeout=timedelta(minutes=60))."
+
+
+def _ranks(ranks: Sequence[int | None]) -> str:
+    known = sorted({rank for rank in ranks if rank is not None})
+    if not known:
+        return ""
+    shown = ", ".join(map(str, known[:8])) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
+    return f"rank{'s' if len(known) > 1 else ''} {shown}"
+
+
+def _error(line: str) -> Point:
+    remote = re.search("Remote|remote|peer|completion", line)
+    return Point(
+        severity="crit",
+        text="NCCL failed: a peer went away, or the network did." if remote else "NCCL failed.",
+        facts=(line,),
+        steps=(
+            "Find the rank that failed first: its log names the cause, the others lost their peer."
+            if remote
+            else "Read the NCCL WARN line above it: it names the call that failed.",
+            Do("Log what NCCL does.", "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"),
+            Do("Check GPUs and links for errors.", "nvidia-smi -q -d ECC,PCI; dmesg | grep -i xid"),
+        ),
+    )
+
+
+def _numbers(told: Sequence[Timeout]) -> dict[str, Any]:
+    return {
+        "ranks": [
+            {
+                "rank": one.rank,
+                "operation": one.operation,
+                "sequence": one.sequence,
+                "timeout_s": one.limit_ms / 1000 if one.limit_ms else None,
+                "last_completed": one.done,
+            }
+            for one in told[:1000]
+        ],
+        "behind": [one.rank for one in late(told)],
+    }

@@ -1,0 +1,324 @@
+"""What `nvidia-smi -q` allows to say of each GPU: what holds its clocks back, its health, its link, who has memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gputop import units
+from gputop.page import Do, Point, Table
+from gputop.paste.nvidia_smi import Card, looks_like, parse
+from gputop.paste.pasted import Kind, Pasted, by_severity
+
+_NEAR = 3  # °C below the slowdown temperature
+_HOT = 83  # °C: where a card names no limit of its own [S2]
+_FULL = 0.95  # of its memory
+_BUSY = 80  # % of the time: below it a GPU that trains waits
+_AT_WORK = 5  # % of the time: below it clocks and links rest
+_REASONS = ("clocks event reasons", "clocks throttle reasons")
+_POWER = ("gpu power readings", "power readings")
+
+
+def told(head: Mapping[str, str], cards: Sequence[Card]) -> Pasted:
+    """The log in words, points and tables."""
+    known = [card for card in cards if card.values]
+    if not known:
+        return Pasted(
+            kind="nvidia-smi",
+            about="nvidia-smi -q",
+            problems=("It holds no values of a GPU: paste it whole.",),
+            numbers={"gpus": []},
+        )
+    rows = [(_name(card, at), card) for at, card in enumerate(known)]
+    points = [point for name, card in rows for point in _points(name, card)]
+    if not points:
+        judged = all(any(True for _ in card.section(section)) for card in known for section in _REASONS[:1])
+        well = "No GPU is held back, and none reports a hardware fault."
+        part = "Nothing in it stands out. What holds clocks back is in nvidia-smi -q."
+        points = [Point(severity="fine" if judged else "info", text=well if judged else part)]
+    driver = head.get("Driver Version")
+    return Pasted(
+        kind="nvidia-smi",
+        about=f"nvidia-smi: {len(known)} GPU{'s' if len(known) > 1 else ''}" + (f", driver {driver}" if driver else ""),
+        words=(
+            "It is one moment: use nvidia-smi --query-gpu=... --format=csv -l 5, or gputop, for changes over time.",
+            "Why a GPU waits is not in it: gputop diagnose looks at the processes, a trace at the steps.",
+        ),
+        points=by_severity(points),
+        tables=(
+            Table(
+                "GPUs",
+                ("name", "busy", "SM MHz", "°C", "W", "limit", "memory", "PCIe"),
+                tuple(_row(name, card) for name, card in rows),
+            ),
+            Table("Processes", ("name", "GPU", "memory"), tuple(_programs(rows))),
+        ),
+        numbers={
+            "driver": driver,
+            "cuda": head.get("CUDA Version"),
+            "gpus": [_numbers(name, card) for name, card in rows],
+        },
+    )
+
+
+def _name(card: Card, at: int) -> str:
+    minor = card.text("minor number")
+    return f"GPU {minor if minor is not None and minor.isdigit() else at}"
+
+
+def _points(name: str, card: Card) -> Iterator[Point]:
+    yield from _health(name, card)
+    yield from _clocks(name, card)
+    if not any("thermal" in reason for reason in _reasons(card)):
+        yield from _temperature(name, card)
+    yield from _power(name, card)
+    yield from _link(name, card)
+    yield from _use(name, card)
+
+
+def _health(name: str, card: Card) -> Iterator[Point]:
+    reset = Do("Drain the GPU, then reset it.", "sudo nvidia-smi --gpu-reset -i " + name.removeprefix("GPU "))
+    replace = "Replace the GPU (RMA)."
+    if card.says("remapped rows", "remapping failure occurred"):
+        yield Point(
+            severity="crit", text=f"{name}: row remapping failed, its memory cannot be repaired.", steps=(replace,)
+        )
+    elif card.says("remapped rows", "pending"):
+        yield Point(severity="crit", text=f"{name}: a memory row is to be remapped at the next reset.", steps=(reset,))
+    if card.says("retired pages", "pending page blacklist") or card.says("retired pages", "pending"):
+        yield Point(severity="crit", text=f"{name}: memory pages are to be retired at the next reset.", steps=(reset,))
+    for period, severity in (("volatile", "crit"), ("aggregate", "info")):
+        count = errors(card, period, "uncorrectable")
+        if count:
+            since = "since the driver was loaded" if period == "volatile" else "over its lifetime"
+            yield Point(
+                severity="crit" if severity == "crit" else "info",
+                text=f"{name}: {count:.0f} uncorrectable ECC errors {since}.",
+                steps=(reset, "Replace the GPU if they come back.") if severity == "crit" else (),
+            )
+            break
+    action = card.text("gpu recovery action")
+    if action and action != "None":
+        yield Point(severity="crit", text=f"{name}: the driver asks for recovery: {action}.", steps=(reset,))
+
+
+def errors(card: Card, period: str, what: str) -> float | None:
+    """ECC errors of a kind, of all memories together; None where ECC is off."""
+    found: list[float] = []
+    for at, value in card.values:
+        if period in at[:-1] and "ecc errors" in at and what in at[-1] and "threshold" not in at[-1]:
+            head = value.split()
+            found += [float(head[0])] if head and head[0].isdigit() and len(head[0]) < 16 else []
+    return sum(found) if found else None
+
+
+def _reasons(card: Card) -> set[str]:
+    """What holds its clocks back now."""
+    return {name for section in _REASONS for name, value in card.section(section) if value == "Active"}
+
+
+def _clocks(name: str, card: Card) -> Iterator[Point]:
+    active = _reasons(card)
+    facts = tuple(_clock_facts(card))
+    airflow = "Improve airflow: fans, dust filters, blanking panels."
+    if "hw thermal slowdown" in active:
+        yield Point(severity="crit", text=f"{name}: hardware thermal slowdown.", facts=facts, steps=(airflow,))
+    elif "sw thermal slowdown" in active:
+        yield Point(severity="warn", text=f"{name}: software thermal slowdown.", facts=facts, steps=(airflow,))
+    if "hw power brake slowdown" in active:
+        yield Point(
+            severity="crit",
+            text=f"{name}: power brake, the power supply or rack asks for less.",
+            facts=facts,
+            steps=("Check power supplies, cables and the rack's power limit.",),
+        )
+    elif "hw slowdown" in active and "hw thermal slowdown" not in active:
+        yield Point(
+            severity="crit", text=f"{name}: hardware slowdown.", facts=facts, steps=("Check power and cooling.",)
+        )
+    if "applications clocks setting" in active:
+        yield Point(
+            severity="info",
+            text=f"{name}: clocks are limited by the applications clocks setting.",
+            facts=facts,
+            steps=(Do("Reset it.", "sudo nvidia-smi -rac"),),
+        )
+
+
+def _clock_facts(card: Card) -> Iterator[str]:
+    now, most = (
+        card.first(("clocks", "sm"), ("clocks", "graphics")),
+        card.first(("max clocks", "sm"), ("max clocks", "graphics")),
+    )
+    if now is not None:
+        yield f"SM clock {now:.0f} MHz" + (f" (maximum {most:.0f} MHz)" if most else "")
+
+
+def _temperature(name: str, card: Card) -> Iterator[Point]:
+    now = card.number("temperature", "gpu current temp")
+    slowdown = card.first(("temperature", "gpu slowdown temp"), ("temperature", "gpu max operating temp"))
+    margin = card.number("temperature", "gpu t.limit temp")
+    steps = ("Improve airflow: fans, dust filters, blanking panels.",)
+    if margin is not None and margin <= _NEAR:
+        yield Point(
+            severity="warn",
+            text=f"{name}: close to its temperature limit.",
+            facts=(f"{margin:.0f} °C below the limit" + (f", at {now:.0f} °C" if now is not None else ""),),
+            steps=steps,
+        )
+    elif margin is None and now is not None and now >= ((slowdown - _NEAR) if slowdown else _HOT):
+        held = f"limit {slowdown:.0f} °C" if slowdown else f"most GPUs slow down above {_HOT} °C"
+        yield Point(
+            severity="warn",
+            text=f"{name}: close to its temperature limit.",
+            facts=(f"{now:.0f} °C ({held})",),
+            steps=steps,
+        )
+
+
+def power(card: Card, *names: str) -> float | None:
+    """A value of the GPU's own power readings, not of its module's."""
+    return card.first(*((section, name) for name in names for section in _POWER))
+
+
+def _power(name: str, card: Card) -> Iterator[Point]:
+    limit, default = (
+        power(card, "current power limit", "power limit", "enforced power limit"),
+        power(card, "default power limit"),
+    )
+    capped = "sw power cap" in _reasons(card)
+    draw = power(card, "average power draw", "power draw", "instantaneous power draw")
+    facts = (f"draws {draw:.0f} W (limit {limit:.0f} W)",) if draw is not None and limit is not None else ()
+    if limit is not None and default is not None and limit < default - 0.5:
+        yield Point(
+            severity="warn" if capped else "info",
+            text=f"{name}: power limit {limit:.0f} W (default {default:.0f} W)"
+            + (", power-capped now." if capped else "."),
+            facts=facts,
+            steps=(
+                Do(
+                    "Raise the power limit, if power and cooling allow it.",
+                    f"sudo nvidia-smi -i {name.removeprefix('GPU ')} -pl {default:.0f}",
+                ),
+            ),
+        )
+    elif capped:
+        yield Point(severity="info", text=f"{name}: power-capped at full load, as expected.", facts=facts)
+
+
+def _link(name: str, card: Card) -> Iterator[Point]:
+    width, widest = card.number("link width", "current"), card.number("link width", "max")
+    now, most = _generation(card)
+    busy = card.first(("utilization", "gpu"), ("utilization", "gpu utilization"))
+    if width and widest and width < widest:
+        yield Point(
+            severity="warn",
+            text=f"{name}: PCIe runs at {width:.0f} of {widest:.0f} lanes.",
+            facts=(f"link width {width:.0f}x (maximum {widest:.0f}x)",),
+            steps=("Reseat the card or riser, and check that the slot has all lanes.",),
+        )
+    if now and most and now < most and busy is not None and busy >= _AT_WORK:
+        yield Point(
+            severity="warn",
+            text=f"{name}: PCIe runs at generation {now:.0f} of {most:.0f} under load.",
+            facts=(f"GPU busy {busy:.0f} % (an idle link slows down to save power)",),
+            steps=("Check the slot's generation in the BIOS, the riser, and PCIe errors in dmesg.",),
+        )
+
+
+def _generation(card: Card) -> tuple[float | None, float | None]:
+    """Now, and what card and host can both do."""
+    both = [card.number("pcie generation", name) for name in ("max", "device max", "host max")]
+    return card.number("pcie generation", "current"), min((one for one in both if one), default=None)
+
+
+def _memory(card: Card) -> tuple[float | None, float | None]:
+    return card.bytes("fb memory usage", "used"), card.bytes("fb memory usage", "total")
+
+
+def _use(name: str, card: Card) -> Iterator[Point]:
+    busy = card.first(("utilization", "gpu"), ("utilization", "gpu utilization"))
+    used, total = _memory(card)
+    if used is not None and total and used >= _FULL * total:
+        yield Point(
+            severity="warn",
+            text=f"{name}: memory is nearly full.",
+            facts=(f"{units.size(used)} of {units.size(total)} ({used / total:.0%})",),
+            steps=("Lower the batch size before longer inputs run out of memory.",),
+        )
+    if card.programs and busy is not None and busy < _BUSY:
+        at = "idle" if busy < _AT_WORK else "below full use"
+        on_it = f"{len(card.programs)} process{'es' if len(card.programs) > 1 else ''}"
+        yield Point(
+            severity="info",
+            text=f"{name}: {at} at this moment, with {on_it} on it.",
+            facts=(f"GPU busy {busy:.0f} % (healthy ≥ {_BUSY} %)",),
+            steps=(Do("Watch it for a minute: one sample proves nothing.", "gputop diagnose --for 60s"),),
+        )
+    if card.says("persistence mode") is False:
+        yield Point(
+            severity="info",
+            text=f"{name}: persistence mode is off, so the driver unloads between jobs.",
+            steps=(Do("Turn it on, or run nvidia-persistenced.", "sudo nvidia-smi -pm 1"),),
+        )
+
+
+def _row(name: str, card: Card) -> tuple[str, ...]:
+    used, total = _memory(card)
+    now, most = _generation(card)
+    width, widest = card.number("link width", "current"), card.number("link width", "max")
+    product = card.text("product name")
+    return (
+        f"{name} {product}" if product else name,
+        _unit(card.first(("utilization", "gpu"), ("utilization", "gpu utilization")), " %"),
+        _unit(card.first(("clocks", "sm"), ("clocks", "graphics"))),
+        _unit(card.number("temperature", "gpu current temp")),
+        _unit(power(card, "average power draw", "power draw", "instantaneous power draw")),
+        _unit(power(card, "current power limit", "power limit", "enforced power limit")),
+        "-" if used is None or total is None else f"{units.size(used)} of {units.size(total)}",
+        "-" if not now or not width else f"{now:.0f}/{most or now:.0f} x{width:.0f}/{widest or width:.0f}",
+    )
+
+
+def _unit(value: float | None, unit: str = "") -> str:
+    return "-" if value is None else f"{value:.0f}{unit}"
+
+
+def _programs(rows: Sequence[tuple[str, Card]]) -> Iterator[tuple[str, str, str]]:
+    for name, card in rows:
+        for program in card.programs[:32]:
+            yield f"{program.pid} {program.name}"[:80], name, units.size(program.used_bytes)
+
+
+def _numbers(name: str, card: Card) -> dict[str, Any]:
+    used, total = _memory(card)
+    now, most = _generation(card)
+    return {
+        "gpu": name.removeprefix("GPU "),
+        "bus": card.bus or None,
+        "product": card.text("product name"),
+        "busy_percent": card.first(("utilization", "gpu"), ("utilization", "gpu utilization")),
+        "reasons": sorted(_reasons(card)),
+        "sm_mhz": card.first(("clocks", "sm"), ("clocks", "graphics")),
+        "max_sm_mhz": card.first(("max clocks", "sm"), ("max clocks", "graphics")),
+        "temperature_c": card.number("temperature", "gpu current temp"),
+        "power_w": power(card, "average power draw", "power draw", "instantaneous power draw"),
+        "power_limit_w": power(card, "current power limit", "power limit", "enforced power limit"),
+        "memory_used_bytes": used,
+        "memory_total_bytes": total,
+        "uncorrectable": errors(card, "volatile", "uncorrectable"),
+        "correctable": errors(card, "volatile", "correctable"),
+        "pcie_generation": now,
+        "pcie_generation_max": most,
+        "pcie_width": card.number("link width", "current"),
+        "pcie_width_max": card.number("link width", "max"),
+        "processes": [{"pid": one.pid, "name": one.name, "used_bytes": one.used_bytes} for one in card.programs],
+    }
+
+
+def read(text: str) -> Pasted:
+    """What such a log says."""
+    return told(*parse(text))
+
+
+KIND = Kind("nvidia-smi", "nvidia-smi -q", looks_like, read)

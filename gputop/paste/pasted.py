@@ -1,0 +1,120 @@
+"""What was read of a pasted text: its page, its JSON object; and the text itself, made plain lines."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gputop.declare import record
+from gputop.page import Page, Point, Table
+
+LONGEST_LINE = 4000  # characters of a line that are looked at
+LONGEST_NAME = 120  # characters of a name that are shown
+
+_COLOURS = re.compile(r"\x1b\[[0-9;?]{0,32}[@-~]")
+_RANK = re.compile(r"\[(?:rank|default)?\d{1,5}\]:(?: |$)")  # what torchrun puts before each line of a rank
+_ORDER = ("crit", "warn", "info", "fine")
+_FENCE = re.compile(r"\s*```\w*\s*$")
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),  # what `>` of PowerShell writes
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Pasted:
+    """What one pasted text says. `problems`: what of it was not read, said before all else."""
+
+    kind: str
+    about: str
+    problems: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    points: tuple[Point, ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    numbers: Mapping[str, Any]
+
+    def with_problems(self, problems: tuple[str, ...]) -> Pasted:
+        """The same of a file that was not read whole."""
+        return replace(self, problems=(*problems, *self.problems))
+
+    def page(self, name: str) -> Page:
+        """The page about it; `name` is the file's."""
+        return Page(
+            title=name,
+            about=self.about,
+            words=(*self.problems, *self.words),
+            points=self.points,
+            tables=tuple(table for table in self.tables if table.rows),
+            notes=self.notes,
+        )
+
+    def as_json(self, name: str) -> dict[str, Any]:
+        """The same as one object, with its numbers."""
+        findings = [
+            {
+                "severity": "info" if point.severity == "fine" else point.severity,
+                "healthy": point.severity == "fine",
+                "headline": point.text,
+                "evidence": [{"text": fact} for fact in point.facts],
+                "steps": [
+                    {"text": step, "command": None}
+                    if isinstance(step, str)
+                    else {"text": step.text, "command": step.command}
+                    for step in point.steps
+                ],
+            }
+            for point in self.points
+        ]
+        head = {"kind": self.kind, "file": name, "problems": list(self.problems), "findings": findings}
+        return {**head, **self.numbers, "notes": list(self.notes)}
+
+
+@record(frozen=True, slots=True)
+class Kind:
+    """One kind of text: what a person calls it, whether a text is one, what is read of it."""
+
+    name: str
+    called: str
+    looks_like: Callable[[str], bool]
+    read: Callable[[str], Pasted]
+
+
+def decoded(data: bytes) -> str:
+    """Bytes of a file as text, with or without a byte order mark."""
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return data.decode(encoding, "replace")
+    return data.decode("utf-8", "replace")
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a text without colours, Markdown fences and the rank that torchrun puts before each."""
+    found = []
+    for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):  # a progress bar returns to its line
+        line = _COLOURS.sub("", raw[:LONGEST_LINE]).replace("\xa0", " ")
+        line = _RANK.sub("", line, count=1) if line[:1] == "[" else line
+        if not _FENCE.match(line):
+            found.append(line)
+    return found
+
+
+def by_severity(points: Iterable[Point]) -> tuple[Point, ...]:
+    """The worst first, else in their order."""
+    return tuple(sorted(points, key=lambda point: _ORDER.index(point.severity)))
+
+
+def number(text: str) -> float | None:
+    """A plain decimal number that is finite, whatever stands around it; None where there is none."""
+    found = re.match(r"\s*(-?\d{1,18}(?:\.\d{1,18})?)(?![\d.])", text)
+    return float(found[1]) if found else None
+
+
+def median(values: Iterable[float]) -> float | None:
+    """The middle one; None of nothing."""
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] if ordered else None

@@ -1,0 +1,207 @@
+"""Reads a pickle that holds nothing but dicts, lists, tuples, strings and numbers, without the module `pickle`.
+
+No class is looked up and nothing is called: an opcode that would do so ends the reading. Neither are keys other than
+strings and numbers hashed, nor numbers given as a size believed: a hostile file costs memory in proportion to itself.
+"""
+
+from __future__ import annotations
+
+import pickletools
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from gputop.safe.files import Refused
+from gputop.safe.text import clean
+
+MOST_OPERATIONS = 60_000_000
+MOST_CONTAINERS = 4_000_000
+_LONGEST_INTEGER = 16  # bytes
+_NAMES = {ord(op.code): op.name for op in pickletools.opcodes}
+
+
+class Reader:
+    """The machine that a pickle is written for, with the harmless half of its instructions."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+        self.containers = 0
+
+    def run(self) -> Any:
+        """The value; Refused says in one line why it is not read."""
+        data, operations = self.data, _OPERATIONS
+        try:
+            for _ in range(MOST_OPERATIONS):
+                code = data[self.at]
+                self.at += 1
+                if code == _STOP:
+                    return self.stack[-1]
+                operations[code](self)
+        except KeyError:
+            raise Refused(self._forbidden()) from None
+        except (IndexError, struct.error, ValueError, TypeError):
+            raise Refused("it is cut or damaged: dump the snapshot again") from None
+        raise Refused("it holds too many values: record fewer events (max_entries=100000)")
+
+    def _forbidden(self) -> str:
+        name = _NAMES.get(self.data[self.at - 1], "an unknown instruction")
+        words = [item for item in self.stack[-2:] if isinstance(item, str)]
+        which = f" ({clean('.'.join(words), 80)})" if name == "STACK_GLOBAL" and words else ""
+        return (
+            f"it holds objects of Python, {name}{which}: only plain dicts, lists and numbers are read; nothing was run"
+        )
+
+    def take(self, count: int) -> bytes:
+        """So many bytes of it; ValueError where there are no more."""
+        found = self.data[self.at : self.at + count]
+        if len(found) < count:
+            raise ValueError("cut")
+        self.at += count
+        return found
+
+    def whole(self, size: int) -> int:
+        """An unsigned number of so many bytes."""
+        return int.from_bytes(self.take(size), "little")
+
+    def made(self, container: Any) -> None:
+        """Pushes a new container, as long as there are not too many."""
+        self.containers += 1
+        if self.containers > MOST_CONTAINERS:
+            raise Refused("it holds too many dicts and lists: record fewer events (max_entries=100000)")
+        self.stack.append(container)
+
+    def since_mark(self) -> list[Any]:
+        """What was pushed since the last mark, taken off the stack."""
+        start = self.marks.pop()
+        found = self.stack[start:]
+        del self.stack[start:]
+        return found
+
+    def last(self, count: int) -> list[Any]:
+        """The last values of the stack, taken off it."""
+        if len(self.stack) < count:
+            raise ValueError("damaged")
+        found = self.stack[-count:]
+        del self.stack[-count:]
+        return found
+
+
+def plain(data: bytes) -> Any:
+    """The value of a pickle of plain values; Refused where there are others, or where it is damaged."""
+    return Reader(data).run()
+
+
+def _text(size: int) -> Callable[[Reader], None]:
+    def push(reader: Reader) -> None:
+        reader.stack.append(reader.take(reader.whole(size)).decode("utf-8", "replace"))
+
+    return push
+
+
+def _raw(size: int) -> Callable[[Reader], None]:
+    return lambda reader: reader.stack.append(reader.take(reader.whole(size)))
+
+
+def _unsigned(size: int) -> Callable[[Reader], None]:
+    return lambda reader: reader.stack.append(reader.whole(size))
+
+
+def _value(value: object) -> Callable[[Reader], None]:
+    return lambda reader: reader.stack.append(value)
+
+
+def _skip(size: int) -> Callable[[Reader], None]:
+    def skip(reader: Reader) -> None:
+        reader.take(size)
+
+    return skip
+
+
+def _long(reader: Reader) -> None:
+    size = reader.whole(1)
+    if size > _LONGEST_INTEGER:
+        raise ValueError("no such number")
+    reader.stack.append(int.from_bytes(reader.take(size), "little", signed=True))
+
+
+def _put(size: int) -> Callable[[Reader], None]:
+    def put(reader: Reader) -> None:
+        reader.memo[reader.whole(size)] = reader.stack[-1]
+
+    return put
+
+
+def _get(size: int) -> Callable[[Reader], None]:
+    def get(reader: Reader) -> None:
+        number = reader.whole(size)
+        if number not in reader.memo:
+            raise ValueError("damaged")
+        reader.stack.append(reader.memo[number])
+
+    return get
+
+
+def _memoize(reader: Reader) -> None:
+    reader.memo[len(reader.memo)] = reader.stack[-1]
+
+
+def _mark(reader: Reader) -> None:
+    reader.marks.append(len(reader.stack))
+
+
+def _extend(reader: Reader, values: list[Any]) -> None:
+    found = reader.stack[-1]
+    if type(found) is not list:
+        raise ValueError("damaged")
+    found.extend(values)
+
+
+def _set(reader: Reader, values: list[Any]) -> None:
+    found = reader.stack[-1]
+    if type(found) is not dict or len(values) % 2:
+        raise ValueError("damaged")
+    for key, value in zip(values[::2], values[1::2], strict=True):
+        if type(key) is not str and type(key) is not int:
+            raise ValueError("a strange key")
+        found[key] = value
+
+
+_STOP = ord(".")
+_OPERATIONS: dict[int, Callable[[Reader], None]] = {
+    0x80: _skip(1),  # PROTO
+    0x95: _skip(8),  # FRAME
+    ord("("): _mark,
+    ord("}"): lambda reader: reader.made({}),
+    ord("]"): lambda reader: reader.made([]),
+    ord(")"): lambda reader: reader.made(()),
+    ord("t"): lambda reader: reader.made(tuple(reader.since_mark())),
+    0x85: lambda reader: reader.made(tuple(reader.last(1))),
+    0x86: lambda reader: reader.made(tuple(reader.last(2))),
+    0x87: lambda reader: reader.made(tuple(reader.last(3))),
+    ord("a"): lambda reader: _extend(reader, reader.last(1)),
+    ord("e"): lambda reader: _extend(reader, reader.since_mark()),
+    ord("s"): lambda reader: _set(reader, reader.last(2)),
+    ord("u"): lambda reader: _set(reader, reader.since_mark()),
+    ord("X"): _text(4),
+    0x8C: _text(1),
+    0x8D: _text(8),
+    ord("B"): _raw(4),
+    ord("C"): _raw(1),
+    ord("J"): lambda reader: reader.stack.append(int.from_bytes(reader.take(4), "little", signed=True)),
+    ord("K"): _unsigned(1),
+    ord("M"): _unsigned(2),
+    0x8A: _long,
+    ord("G"): lambda reader: reader.stack.append(struct.unpack(">d", reader.take(8))[0]),
+    ord("N"): _value(None),
+    0x88: _value(True),
+    0x89: _value(False),
+    0x94: _memoize,
+    ord("q"): _put(1),
+    ord("r"): _put(4),
+    ord("h"): _get(1),
+    ord("j"): _get(4),
+}
