@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from gputop.cli.diagnose import _meant
+from gputop.model import Job, Process, Role
 from tests.acting import until
+from tests.scripted import frame as scripted
 from tests.tracing import environment, scratch
 from tests.watching import ROOT, need_namespaces, running
 
@@ -139,6 +142,16 @@ def test_a_profile_of_a_loader_is_not_one_of_a_step(spawned: Started) -> None:
     assert "It is a DataLoader worker. It waits for work" in " ".join(said.split())
     assert "num_workers" not in said
     assert "A step is made of" not in said
+
+
+def test_a_diagnosis_of_a_script_is_one_of_the_job_it_started() -> None:
+    shell = Process(pid=7, started_ticks=1, parent_pid=1, name="bash")
+    between = Process(pid=8, started_ticks=1, parent_pid=7, name="uv")
+    trainer = Process(pid=9, started_ticks=1, parent_pid=8, name="python", role=Role.TRAINER, job="9.1")
+    job = Job(key="9.1", name="llama/train", ranks=(trainer.identity,), members=(trainer.identity,))
+    frame = scripted((job, [trainer]), loose=(shell, between))
+    assert [_meant(frame, pid) for pid in (7, 8, 9)] == [9, 9, 9]
+    assert _meant(scripted(loose=(shell,)), 7) == 7
 
 
 def comm(pid: int) -> str:

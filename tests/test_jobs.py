@@ -226,6 +226,16 @@ TABLES = {
 103  101 train torch=1 threads=gloo_runloop        | {FROZEN} |     rank1
 104  103 pt_data_worker torch=1                    | {FROZEN} |       loader of 1
 """,
+    "ranks by their arguments alone, from a shell": """
+ 50    1 bash                                | bash go.sh                  | -
+101   50 python torch=1 threads=gloo_runloop | python w.py --rank 1 --lr 3 | w (python) rank1
+102   50 python torch=1 threads=gloo_runloop | python w.py --rank 0 --lr 3 | w (python) rank0
+""",
+    "the rank of an adapter is no rank": """
+ 50    1 bash                                | bash go.sh          | -
+101   50 python torch=1 threads=gloo_runloop | python w.py --rank 8  | w (python) rank0
+102   50 python torch=1 threads=gloo_runloop | python w.py --rank 16 | w (python) rank0
+""",
     "rank 0 that starts the others": """
 100    1 python gpu=0 torch=50 threads=nccl_watchdg | python z.py | z (python) rank0
 101  100 python gpu=1 torch=50 threads=nccl_watchdg | {SPAWN}     |   rank1

@@ -172,7 +172,7 @@ def test_ranks_that_wake_in_one_line_are_not_said_to_hang() -> None:
 
     found = compare(["rank 0", "rank 1"], [sleeps(3), sleeps(5)], [sleeps(3), sleeps(9)])
     assert "hang" not in found.text
-    assert found.text.endswith("in a second, but rank 1 woke 4 times: it may loop there or poll.")
+    assert found.text.endswith("in a second, but rank 1 ran 4 times: the job goes on, or polls.")
     assert "may hang" in compare(["rank 0", "rank 1"], [sleeps(3), sleeps(5)], [sleeps(3), sleeps(5)]).text
 
 

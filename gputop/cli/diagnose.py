@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gputop.diagnose import Finding
     from gputop.diagnose.state import JobState
     from gputop.export.diagnosis import Diagnosis, Gone
+    from gputop.model import Frame
     from gputop.monitor import Update
 
 UNMEASURED = 3
@@ -120,7 +121,8 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
         source = open_source(spec, settings, pace=False, patience_s=DRIVER_S)
     except Failure as failure:
         raise Failure(str(failure), UNMEASURED if failure.code == FAILED else failure.code) from None
-    source.interest = Interest(pids=frozenset(() if args.pid is None else (args.pid,)))
+    asked = frozenset(() if args.pid is None else (args.pid,))
+    source.interest = Interest(pids=asked, families=asked)
     if live and sys.stderr.isatty():
         sys.stderr.write(f"gputop: sampling for {seconds:.0f} s; Ctrl+C ends it and reports what was found\n")
     monitor = Monitor(source, settings.thresholds)
@@ -161,7 +163,19 @@ def _found(look: Look, label: str, pid: int | None) -> Diagnosis:
         return found
     if all(process.pid != pid for process in update.frame.processes):
         raise Failure(f"process {pid} is not in what was seen of {label}", UNMEASURED)
-    return about(found, pid)
+    return about(found, _meant(update.frame, pid))
+
+
+def _meant(frame: Frame, pid: int) -> int:
+    """The process that stands for the job: of a script that started one job, the first process of that."""
+    from gputop.collect.jobs.family import jobs_of
+
+    process = next(process for process in frame.processes if process.pid == pid)
+    jobs = () if process.job is not None else jobs_of(frame, process)
+    if len(jobs) != 1:
+        return pid
+    sys.stderr.write(f"gputop: {pid} started job {jobs[0].name}: this is about it\n")
+    return jobs[0].members[0].pid
 
 
 def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> None:

@@ -133,9 +133,9 @@ def _words(places: Sequence[Place]) -> list[str]:
         said.append(f"None of them was seen to move in a second, but {all_the_time}{wait}.")
     elif woke and len(still) == len(seen):
         times = ", ".join(
-            f"{place.label} woke {place.woke} {'time' if place.woke == 1 else 'times'}" for place in woke[:_NAMED]
+            f"{place.label} ran {place.woke} {'time' if place.woke == 1 else 'times'}" for place in woke[:_NAMED]
         )
-        said.append(f"None of them was seen elsewhere in a second, but {times}: it may loop there or poll.")
+        said.append(f"None of them was seen elsewhere in a second, but {times}: the job goes on, or polls.")
     elif len(still) == len(seen):
         said.append("None of them was seen to move in a second: the job may hang.")
     elif still:

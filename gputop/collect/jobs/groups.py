@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gputop.collect.jobs.kin import LOADER
@@ -14,6 +14,10 @@ from gputop.model import Identity, Job, Process, Role
 from gputop.model.changed import changed
 
 _UNNAMED = {"interactive", "bash", "sh", "wrap"}  # what Slurm calls a job that nobody named
+# how scripts that are started once for each rank are told which one they are
+_RANK = re.compile(
+    r"(--?|)((?:local|global|node|machine|process)?[_-]?rank|process[_-]?id)(?:=(\d{1,5}))?", re.IGNORECASE
+)
 _SHORT_ID = re.compile(r"[0-9a-f]{12}")
 
 Ranked = Sequence[tuple[int | None, Process]]
@@ -65,6 +69,7 @@ def jobs(processes: Sequence[Process], gpus: Sequence[str] = ()) -> tuple[tuple[
 def _groups(people: People, trainers: dict[int, Process]) -> list[_Group]:
     """Trainers of one launcher, of one Slurm step, or started as ranks of one world by one shell."""
     groups: dict[object, _Group] = {}
+    together = _by_argument(trainers.values())
     for trainer in sorted(trainers.values(), key=lambda process: process.identity):
         root, label, step = people.origin(trainer, trainers)
         key: object = root.identity
@@ -76,11 +81,49 @@ def _groups(people: People, trainers: dict[int, Process]) -> list[_Group]:
                 key = root.identity
             elif step is not None:
                 root, label = step, "slurm"
+        elif label is None and root is trainer and trainer.pid in together:
+            key = together[trainer.pid]
         group = groups.setdefault(key, _Group([], label or _label(trainer)))
         if root not in group.roots:
             group.roots.append(root)
         group.trainers.append(trainer)
     return list(groups.values())
+
+
+def _by_argument(trainers: Iterable[Process]) -> dict[int, object]:
+    """Those that one shell started with the same command but for their rank, by pid, and what they have in common.
+
+    They talk to each other, and their numbers follow one another: the rank of an adapter is another thing.
+    """
+    found: dict[object, dict[int, int]] = {}
+    for trainer in trainers:
+        place, number = argument(trainer)
+        if trainer.talks and number is not None:
+            rest = tuple(word for index, word in enumerate(trainer.command) if index != place)
+            found.setdefault((trainer.parent_pid, trainer.folder, place, rest), {})[trainer.pid] = number
+    return {
+        pid: key
+        for key, numbers in found.items()
+        if len(numbers) > 1 and _follow(sorted(numbers.values()))
+        for pid in numbers
+    }
+
+
+def _follow(numbers: Sequence[int]) -> bool:
+    """Whether these are the ranks of one machine: without a gap, from 0 or from what other machines of as many left."""
+    return numbers[0] % len(numbers) == 0 and list(numbers) == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def argument(process: Process) -> tuple[int, int | None]:
+    """The number of its rank by its arguments, and the place of that word: `--rank 1`, `--local_rank=1`, `rank=1`."""
+    words = process.command
+    for place, word in enumerate(words):
+        found = _RANK.fullmatch(word)
+        if found and found[3]:
+            return place, int(found[3])
+        if found and found[1] and words[place + 1 : place + 2] and words[place + 1].isdecimal():
+            return place + 1, int(words[place + 1][:5])
+    return 0, None
 
 
 def _label(trainer: Process) -> str | None:
@@ -92,10 +135,14 @@ def _label(trainer: Process) -> str | None:
 
 
 def _ranked(group: _Group, gpus: Sequence[str]) -> Ranked:
-    """Trainers in order of rank: RANK, else LOCAL_RANK, else the order of their GPUs."""
+    """Trainers in order of rank: RANK, else LOCAL_RANK, else what a shell gave them, else the order of their GPUs."""
     if group.launcher in ("notebook", None):
         return [(None, trainer) for trainer in group.trainers]
-    for numbers in ([trainer.rank for trainer in group.trainers], [trainer.local_rank for trainer in group.trainers]):
+    for numbers in (
+        [trainer.rank for trainer in group.trainers],
+        [trainer.local_rank for trainer in group.trainers],
+        [argument(trainer)[1] for trainer in group.trainers] if len(group.roots) > 1 else [],
+    ):
         known = _completed(numbers)
         if known is not None:
             numbered: list[tuple[int, Process]] = list(zip(known, group.trainers, strict=True))
