@@ -232,10 +232,21 @@ class TestCsv:
         bare = "0, NVIDIA A100-SXM4-80GB, 55, 12, 1234, 81920, 45, 250.12\n" * 10
         assert told(bare).numbers["gpus"][0]["busy_percent"] == 55
         assert "It has no header" in said(bare)
+        alone = "utilization.gpu [%]\n" + "55 %\n" * 10
+        assert told(alone).numbers["gpus"][0]["busy_percent"] == 55
+        assert read("memory.used is what nvidia-smi calls it\n1, 2\n") is None
 
     def test_slow_clocks_by_the_mask(self) -> None:
         rows = "index, utilization.gpu [%], clocks_event_reasons.active\n" + "0, 99 %, 0x0000000000000040\n" * 20
         assert worst(rows) == "GPU 0: hardware thermal slowdown."
+
+    def test_the_log_of_gputop(self) -> None:
+        head = (
+            "timestamp,gpu_idx,util_pct,mem_used_mb,mem_total_mb,temp_c,power_w,sm_clock_mhz,throttled_heat_percent\n"
+        )
+        rows = "2026-11-25T17:52:13.033+00:00,0,97.5,30724,81559,90,452.595,1410,47.2\n" * 20
+        assert worst(head + rows) == "GPU 0: thermal slowdown."
+        assert not any(point.severity == "fine" for point in told(head + rows).points)
 
     def test_what_cannot_be_read_is_said(self) -> None:
         text = pasted.csv([97] * 9)

@@ -12,9 +12,10 @@ from gputop.safe.text import clean
 
 _MOST_ROWS = 500_000
 _MOST_GPUS = 64
+_TITLE = r"\"?[\w./]{1,60}(?: ?\[[^\],\n]{1,12}\])?\"?"
 _HEADER = re.compile(
-    r"^[ \t#\"]*[\w.]+(?: \[[\w%. ]{1,12}\])?\"?,.*\b(?:utilization\.gpu|util_pct|memory\.used|mem_used_mb|"
-    r"power\.draw|power_w|temperature\.gpu|temp_c)\b",
+    r"^(?=.{0,2000}\b(?:utilization\.gpu|util_pct|memory\.used|mem_used_mb|power\.draw|power_w|temperature\.gpu|temp_c)\b)"
+    rf"[ \t#]{{0,8}}{_TITLE}(?:,[ \t]?{_TITLE}){{0,200}},?[ \t]*$",
     re.MULTILINE,
 )
 _SNAPSHOT = re.compile(
@@ -37,9 +38,11 @@ _COLUMNS = {
     "total": ("memory.total", "mem_total_mb"),
     "celsius": ("temperature.gpu", "temp_c"),
     "watts": ("power.draw", "power.draw.instant", "power.draw.average", "power_w"),
-    "limit": ("power.limit", "enforced.power.limit"),
-    "sm_mhz": ("clocks.sm", "clocks.current.sm", "clocks.gr", "clocks.current.graphics"),
+    "limit": ("power.limit", "enforced.power.limit", "power_limit_watts"),
+    "sm_mhz": ("clocks.sm", "clocks.current.sm", "sm_clock_mhz", "clocks.gr", "clocks.current.graphics"),
     "sm_most": ("clocks.max.sm", "clocks.max.graphics", "clocks.max.gr"),
+    "heat": ("throttled_heat_percent",),  # these two of gputop log: shares of the time
+    "capped": ("throttled_power_percent",),
     "reasons": ("clocks_event_reasons.active", "clocks_throttle_reasons.active"),
 }
 _TIMES = ("%Y/%m/%d %H:%M:%S.%f", "%Y/%m/%d %H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S")
@@ -60,6 +63,8 @@ class Sample:
     limit_watts: float | None
     sm_mhz: float | None
     sm_most: float | None
+    heat_percent: float | None
+    capped_percent: float | None
     reasons: int
 
 
@@ -168,6 +173,8 @@ def _sample(cells: Sequence[str], places: dict[str, int], units: Sequence[str]) 
         limit_watts=value("limit"),
         sm_mhz=value("sm_mhz"),
         sm_most=value("sm_most"),
+        heat_percent=value("heat"),
+        capped_percent=value("capped"),
         reasons=_mask(cells[places["reasons"]]) if "reasons" in places else 0,
     )
 

@@ -21,6 +21,7 @@ _AT_WORK = 5.0  # %: a GPU that is less busy has no job
 _DIP = 0.5  # of the median: a sample below it is in a dip
 _EVEN = 0.35  # how much distances between dips may vary, of their median
 _DIPS = 3
+_HEAT = 5.0  # % of the time
 _HOT = 83.0  # °C [S2]
 _CAPPED = 0.97  # of the power limit
 _SLOW = 0.75  # of the highest clock
@@ -39,7 +40,7 @@ class Use:
     """How one GPU was used while it was: idle samples before the first and after the last work are left out."""
 
     def __init__(self, series: Series) -> None:
-        self.gpu = f"GPU {series.gpu}" if series.gpu else "The GPU"
+        self.gpu = series.gpu if series.gpu.startswith("GPU") else f"GPU {series.gpu}" if series.gpu else "The GPU"
         self.all = series.samples
         busy = [at for at, one in enumerate(series.samples) if one.busy is not None and one.busy >= _AT_WORK]
         self.worked = bool(busy)
@@ -148,7 +149,7 @@ def _words(log: Log, uses: Sequence[Use]) -> Iterator[str]:
     missing = [
         name
         for column, name in (("sm_mhz", "clocks.sm"), ("reasons", "clocks_event_reasons.active"))
-        if column not in log.columns
+        if column not in log.columns and not (column == "reasons" and "heat" in log.columns)
     ]
     if missing:
         yield f"Not in it: {', '.join(missing)}, so slowed clocks can only be guessed."
@@ -229,6 +230,14 @@ def _device(use: Use) -> Iterator[Point]:
                 if "thermal" in name
                 else ("Check power and cooling.",),
             )
+    heat = use.mean("heat_percent")
+    if heat is not None and heat >= _HEAT:
+        yield Point(
+            severity="crit",
+            text=f"{use.gpu}: thermal slowdown.",
+            facts=(f"active {heat:.0f} % of the time",),
+            steps=("Improve airflow: fans, dust filters, blanking panels.",),
+        )
     hottest = max(use.values("celsius"), default=0.0)
     if hottest > _HOT:
         yield Point(
@@ -242,11 +251,7 @@ def _device(use: Use) -> Iterator[Point]:
 
 def _clocks(use: Use, work: Sequence[Sample]) -> Iterator[Point]:
     ratios = [one.sm_mhz / one.sm_most for one in work if one.sm_mhz and one.sm_most and (one.busy or 0) >= _HEALTHY]
-    capped = [
-        one
-        for one in work
-        if one.reasons & _POWER_CAP or (one.watts and one.limit_watts and one.watts >= _CAPPED * one.limit_watts)
-    ]
+    capped = [one for one in work if _capped(one)]
     share = len(capped) / len(work) if work else 0.0
     if share >= 0.5:
         yield Point(
@@ -258,6 +263,11 @@ def _clocks(use: Use, work: Sequence[Sample]) -> Iterator[Point]:
             text=f"{use.gpu}: SM clock is {mean:.0%} of its maximum under load.",
             steps=(Do("See what holds it back.", "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER"),),
         )
+
+
+def _capped(one: Sample) -> bool:
+    at_limit = one.watts and one.limit_watts and one.watts >= _CAPPED * one.limit_watts
+    return bool(one.reasons & _POWER_CAP or (one.capped_percent or 0.0) >= 50 or at_limit)
 
 
 def _memory(use: Use) -> Iterator[Point]:

@@ -104,8 +104,10 @@ def lines(text: str) -> list[str]:
 
 
 def by_severity(points: Iterable[Point]) -> tuple[Point, ...]:
-    """The worst first, else in their order."""
-    return tuple(sorted(points, key=lambda point: _ORDER.index(point.severity)))
+    """The worst first, else in their order; nothing is said to be fine beside what is critical."""
+    found = sorted(points, key=lambda point: _ORDER.index(point.severity))
+    crit = any(point.severity == "crit" for point in found)
+    return tuple(point for point in found if not (crit and point.severity == "fine"))
 
 
 def number(text: str) -> float | None:
