@@ -54,7 +54,7 @@ def test_n09_one_gpu_hangs_and_the_others_stay_fresh(fake: Fake, child: Child) -
     fake.hang("*", gpu=1)
     child.until(hung(2, 1))
     fake.set("gpu.*.util", 77)
-    seen = child.until(lambda seen: fresh(seen, 0, 2, 3) and seen.gpu(3)["busy_percent"] == 77, seconds=3)
+    seen = child.until(lambda seen: fresh(seen, 0, 2, 3) and seen.gpu(3)["busy_percent"] == 77)
     assert seen.gpu(1)["age_s"] > 2
     assert seen.gpu(1)["vram_used_bytes"] == before.gpu(1)["vram_used_bytes"]
     assert lanes(seen) == 2
@@ -89,7 +89,7 @@ def test_n09_two_gpus_hang_and_the_others_stay_fresh(fake: Fake, child: Child) -
     fake.hang("*", gpu=2)
     child.until(hung(2, 1, 2))
     fake.set("gpu.*.util", 77)
-    seen = child.until(lambda seen: fresh(seen, 0, 3) and seen.gpu(3)["busy_percent"] == 77, seconds=3)
+    seen = child.until(lambda seen: fresh(seen, 0, 3) and seen.gpu(3)["busy_percent"] == 77)
     assert lanes(seen) == 3
     assert fake.counts()["hanging"] == 2
     child.call("advance", 45)  # as long as each call takes while the GPU's firmware does not answer
@@ -99,7 +99,7 @@ def test_n09_two_gpus_hang_and_the_others_stay_fresh(fake: Fake, child: Child) -
     assert (seen.gpu(1)["condition"], seen.gpu(2)["condition"]) == ("hung", "hung")  # they rest
     assert seen.gpu(1)["busy_percent"] == 59  # what the call that came late said is not shown
     child.call("advance", 60)
-    child.until(lambda seen: fresh(seen, 0, 1, 2, 3) and set(seen.conditions.values()) == {"ok"}, seconds=3)
+    child.until(lambda seen: fresh(seen, 0, 1, 2, 3) and set(seen.conditions.values()) == {"ok"})
     assert child.stop() < 1
 
 
@@ -118,7 +118,7 @@ def test_n09_three_of_four_gpus_hang_one_after_the_other(fake: Fake, child: Chil
         fake.release("hang", "*", gpu=gpu)
     seen = child.until(lambda seen: lanes(seen) == 1)
     child.call("advance", 60)
-    child.until(lambda seen: fresh(seen, 0, 1, 2, 3), seconds=3)
+    child.until(lambda seen: fresh(seen, 0, 1, 2, 3))
 
 
 def test_n09_no_more_threads_than_a_few_wait_for_gpus_that_hang(fake: Fake, child: Child) -> None:
@@ -167,7 +167,7 @@ def test_n09_a_gpu_that_hangs_again_rests_longer_each_time_and_stops_nobody(fake
         child.call("advance", 10)
     fake.wait_for("hanging", 1)
     fake.release("hang", "*", gpu=1)
-    child.until(lambda seen: fresh(seen, 0, 1, 2, 3), seconds=3)  # it answered within two seconds: no rest
+    child.until(lambda seen: fresh(seen, 0, 1, 2, 3))  # it answered within two seconds: no rest
 
 
 def test_n09_release_waits_for_every_thread_and_resume_reads_all_again(fake: Fake, child: Child) -> None:
@@ -240,7 +240,7 @@ def test_n09_two_gpus_hang_at_the_start(fake: Fake, child: Child) -> None:
         fake.release("hang", "nvmlDeviceGetHandleByIndex*", gpu=gpu)
     child.until(lambda seen: lanes(seen) == 1)
     child.call("advance", 60)
-    child.until(lambda seen: fresh(seen, 0, 1, 2, 3), seconds=3)
+    child.until(lambda seen: fresh(seen, 0, 1, 2, 3))
 
 
 def test_n09_hangs_at_the_call_after_the_first(fake: Fake, child: Child) -> None:
@@ -275,7 +275,7 @@ def test_n36_one_gpu_that_starts_slowly_is_asked_once(fake: Fake, child: Child) 
     slow(fake, 3, 0)
     child.start()
     child.until(lambda seen: len(seen.gpus) == 1 and seen.gpu(0)["condition"] == "starting")
-    child.until(lambda seen: fresh(seen, 0), seconds=5)
+    child.until(lambda seen: fresh(seen, 0))
     assert fake.counts(0)["nvmlDeviceGetHandleByIndex_v2"] == 1
 
 
