@@ -55,12 +55,14 @@ class Started(NamedTuple):
 
 
 @contextmanager
-def started(*command: str, folder: str, how: str = "fork", workers: int = 0) -> Iterator[Started]:
+def started(
+    *command: str, folder: str, how: str = "fork", workers: int = 0, python: tuple[str, ...] = (sys.executable,)
+) -> Iterator[Started]:
     """Two ranks by this command, prepared as by `gputop run`."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as place,
         running(
-            *command, sys.executable, RANKS, how, f"{place}/store", str(workers),
+            *command, *python, RANKS, how, f"{place}/store", str(workers),
             env={**environment(folder), "PYTHONDONTWRITEBYTECODE": "1"}, stderr=subprocess.DEVNULL,
         ) as child,
     ):  # fmt: skip
@@ -118,7 +120,7 @@ def test_a_trace_of_any_pid_is_one_of_its_ranks(forked: Started, spawned: Starte
     ranks = [pid for pid in spawned.below() if spawned.below(pid)]
     (worker,) = until(lambda: [pid for pid in spawned.below(ranks[1]) if "pt_data" in comm(pid)])
     said = spawned.ask("trace", "--steps", "2", str(worker))
-    assert f"{worker} is a loader of rank {ranks[1]}" in said
+    assert f"{worker} is a DataLoader worker of the job of rank {ranks[1]}: using that" in said
     assert "rank1.json.gz" in said
 
 
@@ -166,6 +168,26 @@ def test_ranks_in_a_pid_namespace_of_their_own(folder: str) -> None:
         shown = job.stacks("--job", str(job.pid))
         assert [one["pid"] for one in shown] == job.below(launcher)
         assert [one["rank"] for one in shown] == [0, 1]
+        assert "rank1.json.gz" in job.ask("trace", "--job", "--steps", "2", str(job.pid))
+
+
+ACCELERATE = """
+import subprocess, sys
+assert sys.argv[1] == "launch"
+subprocess.run([sys.executable, *sys.argv[2:]])
+"""
+
+
+def test_a_launcher_of_a_launcher(folder: str) -> None:
+    """As `accelerate launch` of a script that spawns its ranks: every pid above them leads to them."""
+    script = Path(folder, "accelerate")
+    script.write_text(ACCELERATE)
+    with started(sys.executable, str(script), "launch", folder=folder, python=()) as job:
+        (middle,) = job.below()
+        for pid in (job.pid, middle):
+            shown = job.stacks(str(pid))
+            assert [one["pid"] for one in shown] == [*job.below(middle), pid]
+            assert [one["role"] for one in shown] == ["trainer", "trainer", "launcher"]
 
 
 def test_two_jobs_below_one_script_are_named(folder: str) -> None:

@@ -221,7 +221,7 @@ TABLES = {
 """,
     "a frozen program that spawns ranks": """
 100    1 train                                     | ./train  | train (python) launcher
-101  100 train torch=3 threads=                    | ./train  |   other
+101  100 train torch=3 threads=                    | ./train  |   launcher
 102  101 train torch=1 threads=gloo_runloop        | {FROZEN} |     rank0
 103  101 train torch=1 threads=gloo_runloop        | {FROZEN} |     rank1
 104  103 pt_data_worker torch=1                    | {FROZEN} |       loader of 1
@@ -235,6 +235,12 @@ TABLES = {
  50    1 bash                                | bash go.sh          | -
 101   50 python torch=1 threads=gloo_runloop | python w.py --rank 8  | w (python) rank0
 102   50 python torch=1 threads=gloo_runloop | python w.py --rank 16 | w (python) rank0
+""",
+    "accelerate launch of a script that spawns its ranks": """
+100    1 python                                    | python /env/bin/accelerate launch s.py | s (accelerate) launcher
+101  100 python torch=30 threads=                  | python s.py                            |   launcher
+102  101 python torch=1 threads=gloo_runloop       | {SPAWN}                                |     rank0
+103  101 python torch=1 threads=gloo_runloop       | {SPAWN}                                |     rank1
 """,
     "rank 0 that starts the others": """
 100    1 python gpu=0 torch=50 threads=nccl_watchdg | python z.py | z (python) rank0

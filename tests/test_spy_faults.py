@@ -24,7 +24,8 @@ from gputop.safe import attach
 from gputop.safe.attach import Barred
 from gputop.safe.files import Refused
 from tests.acting import finished, hold, program, row, state, until
-from tests.watching import ROOT, isolated, need_namespaces
+from tests.tracing import interpreter
+from tests.watching import ROOT, isolated, need_namespaces, running
 
 TOO_MUCH = "py-spy wrote more than is read of it"
 SPINS = "print(flush=True)\ndef train():\n while True: sum(range(1000))\ntrain()"
@@ -271,3 +272,18 @@ def test_a07_who_is_stopped_by_somebody_else_meanwhile_stays_so(
         stop.start()
         finished(PROFILE, hold(row(pid)), Sampling(seconds=2, native=native, children=False), seconds=60)
         assert state(pid) == left
+
+
+@pytest.mark.parametrize(("python", "said"), [("python3.10", True), ("python3.12", False)])
+def test_threads_that_wait_are_not_left_out_of_an_old_python_and_that_is_said(
+    python: str, said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = interpreter(python)
+    if found is None:
+        pytest.skip(f"not covered: needs {python}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with running(found, "-S", "-c", SPINS) as target:
+        assert target.stdout is not None
+        target.stdout.readline()
+        result = finished(PROFILE, hold(row(target.pid)), Sampling(seconds=0.5, waiting=False), seconds=60)
+        assert any("cannot leave out threads that wait" in line for line in result.lines) is said, result.lines

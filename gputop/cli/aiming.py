@@ -87,7 +87,8 @@ def ranked(frame: Frame, process: Process) -> Process:
     if rank is None:
         job = next(job for job in frame.jobs if job.key == process.job)
         rank = frame.by_identity[job.ranks[0]]
-    sys.stderr.write(f"gputop: {process.pid} is a {process.role.value} of rank {rank.pid}: using that\n")
+    what = "a DataLoader worker" if process.role is Role.LOADER else "another process"
+    sys.stderr.write(f"gputop: {process.pid} is {what} of the job of rank {rank.pid}: using that\n")
     return rank
 
 

@@ -44,6 +44,7 @@ MOST_RATE = 1000  # that can be asked for
 _THREAD_SAMPLES = 2000  # a second, of all threads together: what was measured to cost nothing
 _PAUSED_SAMPLES = 400  # the same where each sample pauses the process
 MOST_THREADS, MOST_PAUSED_THREADS = 4000, 400
+_NUMBERED = (3, 11)  # since then Python notes the kernel's number of each thread
 _PATIENCE_S = 30.0  # after the time is over
 _PACE_S = 1.0  # the pace of a process is looked at for so long before and after
 _TELL_S = 0.2
@@ -187,7 +188,7 @@ def _recorded(program: str, target: Target, sampling: Sampling, counted: tuple[i
         raise _Unable(spy)
     try:
         early = _watch(spy, meter, about, run)
-        notes = [*([early] if early else []), *_left(target, stops)]
+        notes = [*([early] if early else []), *_left(target, stops), *_guessed(target, sampling)]
         trouble = spy.trouble()
         if trouble is not None and (run.cancelled or not spy.output()):
             raise _Unable(Barred("cancelled: nothing was recorded") if run.cancelled else trouble)
@@ -201,6 +202,18 @@ def _recorded(program: str, target: Target, sampling: Sampling, counted: tuple[i
         return _result(about, spy, meter.cost(), notes)
     finally:
         spy.close()
+
+
+def _guessed(target: Target, sampling: Sampling) -> list[str]:
+    """What py-spy cannot measure: up to Python 3.10 it knows no thread by its number, and takes all for running."""
+    if sampling.waiting or sampling.gil:
+        return []
+    from gputop.actions.tracing.routes import python_version  # late: few ask for this
+
+    version = python_version(target.pid)
+    if version is None or version >= _NUMBERED:
+        return []
+    return [f"Python {version[0]}.{version[1]}: py-spy cannot leave out threads that wait; they are in these samples"]
 
 
 def _watch(spy: Child, meter: Meter, about: About, run: Run) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gputop.collect.jobs.kin import LOADER
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_ray, is_service, is_spawned, launcher, stem
-from gputop.collect.jobs.trainers import People, computes, hints
+from gputop.collect.jobs.trainers import People, computes, hints, starts
 from gputop.collect.pytorch import names_loaders
 from gputop.model import Identity, Job, Process, Role
 from gputop.model.changed import changed
@@ -54,7 +54,7 @@ def jobs(processes: Sequence[Process], gpus: Sequence[str] = ()) -> tuple[tuple[
         found.append(
             Job(
                 key=key,
-                name=_name(first, root, group.launcher),
+                name=_name(people, first, group.launcher),
                 user=first.user,
                 launcher=group.launcher,
                 container=first.container,
@@ -170,16 +170,26 @@ def _members(
     while left:
         process, owner = left.pop()
         owner = process if process.pid in ranks else owner
-        yield process, _role(people, process, owner, roots), ranks[owner.pid] if owner else None
+        launches = process.pid in roots or _launches(people, process, ranks)
+        yield process, _role(people, process, owner, launches), ranks[owner.pid] if owner else None
         children = [child for child in people.children(process) if child.pid not in heads]
         left.extend((child, owner) for child in reversed(children))
 
 
-def _role(people: People, process: Process, owner: Process | None, roots: set[int]) -> Role:
+def _launches(people: People, process: Process, ranks: Mapping[int, int | None]) -> bool:
+    """Whether it is a known launcher, or a program that started ranks to run functions of its own."""
+    if launcher(process) is not None:
+        return True
+    return not is_service(process) and any(
+        child.pid in ranks and starts(process, child) for child in people.children(process)
+    )
+
+
+def _role(people: People, process: Process, owner: Process | None, launches: bool) -> Role:
     if process is owner:
         return Role.TRAINER
     if owner is None:
-        return Role.LAUNCHER if process.pid in roots or launcher(process) is not None else Role.OTHER
+        return Role.LAUNCHER if launches else Role.OTHER
     if process.name.startswith(LOADER):
         return Role.LOADER
     if process.parent_pid != owner.pid or not process.command or process.command != owner.command:
@@ -189,7 +199,7 @@ def _role(people: People, process: Process, owner: Process | None, roots: set[in
     return Role.OTHER if named or computes(process) or not is_python(owner) else Role.LOADER
 
 
-def _name(first: Process, root: Process, label: str | None) -> str:
+def _name(people: People, first: Process, label: str | None) -> str:
     """What people call the job: by Slurm, by its container, else by script and working folder."""
     if first.slurm_name and first.slurm_name not in _UNNAMED:
         return first.slurm_name
@@ -199,5 +209,6 @@ def _name(first: Process, root: Process, label: str | None) -> str:
         return "jupyter"
     if is_ray(first):
         return first.command[0].removeprefix("ray::").partition(".")[0] or "ray"
-    script = stem(root if is_spawned(first) or is_service(first) else first)
+    line = (one for one in (first, *people.above(first)) if not (is_spawned(one) or is_service(one)))
+    script = stem(next(line, first))  # what is spawned for a function has no script of its own
     return f"{first.folder}/{script}" if first.folder else script

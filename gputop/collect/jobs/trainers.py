@@ -104,7 +104,7 @@ class People:
                 step = process
             elif is_notebook(process) and not _runs_on(process, below):
                 break
-            elif kind is not None or process.pid in trainers or (below is root and _starts(process, below)):
+            elif kind is not None or process.pid in trainers or (below is root and starts(process, below)):
                 root, label = process, kind or label
             below = process
         return Origin(root, label, step)
@@ -118,7 +118,7 @@ class People:
         for rank in found.values():
             below = rank
             for above in self.above(rank) if rank.talks else ():
-                if above.thread_names and not (above.talks or _runs_backward(above)) and _starts(above, below):
+                if above.thread_names and not (above.talks or _runs_backward(above)) and starts(above, below):
                     started.add(above.pid)
                 below = above
         return started & found.keys()
@@ -157,7 +157,7 @@ def _runs_on(parent: Process, child: Process) -> bool:
     return is_spawned(child) or is_service(child) or (bool(child.command) and child.command == parent.command)
 
 
-def _starts(parent: Process, child: Process) -> bool:
+def starts(parent: Process, child: Process) -> bool:
     """Whether a program that is no known launcher starts ranks; it may be frozen, which hides that it is Python."""
     if _runs_on(parent, child):
         return True
