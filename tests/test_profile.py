@@ -163,17 +163,24 @@ def test_a_wait_for_a_collective_is_told_by_its_line_for_it_has_no_frame() -> No
 
 
 def test_ranks_side_by_side_name_the_one_that_the_others_wait_for() -> None:
-    def recorded(waits: int) -> Profile:
-        return parse(f"f (t.py:3);barrier (distributed_c10d.py:9) {waits}\nf (t.py:4) {100 - waits}\n")
+    def recorded(waits: int, place: str) -> Profile:
+        return parse(f"f (t.py:3);{place} {waits}\nf (t.py:4) {100 - waits}\n")
 
-    def said(*waits: int) -> str:
-        return rank_shares.page([(f"rank {rank}", rank, recorded(each)) for rank, each in enumerate(waits)]).words[0]
+    def said(*waits: int, place: str = "barrier (distributed_c10d.py:9)") -> str:
+        ranks = [(f"rank {rank}", rank, recorded(each, place)) for rank, each in enumerate(waits)]
+        return rank_shares.page(ranks).words[0]
 
     assert said(90, 3, 88) == (
         "rank 1 spends 3% of the time in collectives, the others up to 90%: they wait for what it does."
     )
     assert said(40, 45) == "All ranks spend 40% to 45% of the time in collectives: none of them stands out."
-    assert said(1, 2) == "No rank waits in collectives for 10% of the time."
+    assert said(1, 2) == "No rank is seen to wait in collectives for 10% of the time."
+    backward = "_engine_run_backward (graph.py:9)"  # in which DDP waits for the other ranks
+    assert said(92, 3, place=backward) == (
+        "rank 1 spends 3% of the time in backward, the others up to 92%:"
+        " there they may wait for it in an all-reduce, which --native shows."
+    )
+    assert said(60, 62, place=backward).endswith("unless inside of backward, as DDP does: --native shows it.")
 
 
 def test_a_line_that_reads_back_is_told_by_its_text_for_what_it_calls_has_no_frame() -> None:

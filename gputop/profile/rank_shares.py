@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gputop.page import Page, Table
 from gputop.profile.parts import PHASES, main, phases
@@ -24,25 +24,37 @@ def page(ranks: Sequence[Ranked]) -> Page:
         cells = (f"{100 * shares.get(phase, 0.0):.1f}%" for phase in PHASES)
         rows.append((label, str(pid), *cells, own[0].name if own else ""))
     head = ("", "pid", *(_TITLES.get(phase, phase) for phase in PHASES), "own code")
-    waits = [shares.get("comms", 0.0) for shares in found]
     labels = [label for label, _, _ in ranks]
     return Page(
         title=f"{len(ranks)} ranks, profiled at once",
-        words=(_said(labels, waits),),
+        words=(_said(labels, found),),
         tables=(Table("Ranks", head, tuple(rows)),),
     )
 
 
-def _said(labels: Sequence[str], waits: Sequence[float]) -> str:
-    """The ranks that wait in collectives, and the one that does not."""
+def _said(labels: Sequence[str], found: Sequence[Mapping[str, float]]) -> str:
+    """The ranks that wait in collectives, and the one that does not; DDP waits for other ranks inside of backward."""
+    waits = [shares.get("comms", 0.0) for shares in found]
     least, most = min(waits), max(waits)
-    if most < _WAITS:
-        return f"No rank waits in collectives for {_WAITS:.0%} of the time."
-    late = [label for label, share in zip(labels, waits, strict=True) if share <= least + _APART / 2]
-    if most - least < _APART or len(late) == len(labels):
-        return f"All ranks spend {least:.0%} to {most:.0%} of the time in collectives: none of them stands out."
-    verb = "spends" if len(late) == 1 else "spend"
-    return (
-        f"{', '.join(late[:4])} {verb} {least:.0%} of the time in collectives, the others up to {most:.0%}:"
-        " they wait for what it does."
-    )
+    if most >= _WAITS:
+        late = _late(labels, waits)
+        if not late:
+            return f"All ranks spend {least:.0%} to {most:.0%} of the time in collectives: none of them stands out."
+        return f"{late} of the time in collectives, the others up to {most:.0%}: they wait for what it does."
+    backward = [shares.get("backward", 0.0) for shares in found]
+    if late := _late(labels, backward):
+        return (
+            f"{late} of the time in backward, the others up to {max(backward):.0%}:"
+            " there they may wait for it in an all-reduce, which --native shows."
+        )
+    inside = ", unless inside of backward, as DDP does: --native shows it" if max(backward) >= _WAITS else ""
+    return f"No rank is seen to wait in collectives for {_WAITS:.0%} of the time{inside}."
+
+
+def _late(labels: Sequence[str], shares: Sequence[float]) -> str:
+    """`rank 1 spends 3%`: those whose share is far below that of others; empty where none is."""
+    least = min(shares)
+    late = [label for label, share in zip(labels, shares, strict=True) if share <= least + _APART / 2]
+    if max(shares) - least < _APART or len(late) == len(labels):
+        return ""
+    return f"{', '.join(late[:4])} {'spends' if len(late) == 1 else 'spend'} {least:.0%}"
