@@ -324,6 +324,7 @@ def test_nothing_is_well_beside_what_is_not(tmp_path: Path) -> None:
     [
         "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*)",
         "deep_ep::internode_ll::combine<true>",
+        "void dpsk::ep::internode::combine<false, 8, __nv_bfloat16, 8>(int4*, float*)",
         "nvshmemi_transfer_rma_nbi_kernel",
         "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>",
         "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>",

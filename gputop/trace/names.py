@@ -61,7 +61,7 @@ class Call(IntEnum):
 # NCCL and what others move tensors between GPUs with: DeepEP, NVSHMEM, symmetric memory (multimem), the all-reduces of
 # vLLM and TensorRT-LLM (cross_device_reduce, oneShot), MSCCL and MSCCL++, oneCCL, Transformer Engine's user buffers
 COMM = re.compile(
-    r"^(?:nccl|rccl)|(?:nccl|rccl)(?:Dev)?Kernel|\bdeep_ep::|nvshmem|multimem_|cross_device_reduce|mscclpp|msccl|"
+    r"^(?:nccl|rccl)|(?:nccl|rccl)(?:Dev)?Kernel|\bdeep_ep::|\bep::int(?:er|ra)node|nvshmem|multimem_|cross_device_reduce|mscclpp|msccl|"
     r"\boneccl|\bccl_|userbuffers_|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|(?:one|two)_?shot",
     re.IGNORECASE,
 )
