@@ -74,10 +74,19 @@ def line(machine: Machine, name: str) -> Line:
     return one
 
 
-def told(*args: str, env: Mapping[str, str] | None = None, wrapper: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
+# where the folders of modules are not put in order first: as where another module lies beside what is installed
+UNORDERED = ("-c", "import sys; from gputop.cli import main; sys.exit(main())")
+
+
+def told(
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    wrapper: tuple[str, ...] = (),
+    start: tuple[str, ...] = ("-m", "gputop"),
+) -> dict[str, dict[str, Any]]:
     """The first line of every check as the real command prints them in JSON."""
     done = subprocess.run(
-        [*wrapper, sys.executable, "-m", "gputop", "doctor", "--json", *args],
+        [*wrapper, sys.executable, *start, "doctor", "--json", *args],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=env,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done

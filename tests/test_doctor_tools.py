@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doctored import ROOT, line, machine, told
+from tests.doctored import ROOT, UNORDERED, line, machine, told
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def shadowed(folder: Path, *, variable: bool = True) -> dict[str, str]:
 @pytest.mark.parametrize("text", ["def nvmlInit(): pass\n", "raise ImportError\n", "import sys; sys.exit\n"])
 def test_n35_another_pynvml_is_named_with_its_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "pynvml.py").write_text(text)
-    said = told(env=shadowed(tmp_path))
+    said = told(env=shadowed(tmp_path), start=UNORDERED)
     assert said["pynvml"]["status"] == "missing"
     assert said["pynvml"]["what"] == f"{tmp_path}/pynvml.py is not NVIDIA's module: it hides it"
     assert said["pynvml"]["unlock"] == "env -u PYTHONPATH gputop doctor"
@@ -94,7 +94,7 @@ assert (said.status, said.what) == ("missing", "nvidia-ml-py is not installed: n
     (old / "nvidia_ml_py-12.535.77.dist-info").mkdir(parents=True)
     (old / "nvidia_ml_py-12.535.77.dist-info/METADATA").write_text("Name: nvidia-ml-py\nVersion: 12.535.77\n")
     shutil.copy(pynvml.__file__, old)
-    said = told("--no-nvml", env=shadowed(old))["pynvml"]
+    said = told("--no-nvml", env=shadowed(old), start=UNORDERED)["pynvml"]
     assert (said["status"], said["value"]["version"]) == ("limited", "12.535.77")
 
 

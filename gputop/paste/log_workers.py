@@ -70,10 +70,7 @@ _KNOWN = (
         "open files",
         re.compile(r"Too many open files|received 0 items of ancdata"),
         "Too many open files: workers pass each tensor as a file descriptor.",
-        (
-            Do("Raise the limit.", "ulimit -n 65536"),
-            Do("Or share tensors by name.", 'torch.multiprocessing.set_sharing_strategy("file_system")'),
-        ),
+        (Do("Raise the limit.", "ulimit -n 65536"),),
     ),
     Known(
         "device assert",
