@@ -21,7 +21,7 @@ import pyte
 
 ROOT = Path(__file__).parent.parent
 FRAME_S = 0.02
-_LAST_WORDS_S = 0.5
+_LAST_WORDS_S = 5.0
 
 KEYS = {
     "up": "\x1b[A",
