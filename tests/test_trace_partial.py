@@ -15,7 +15,7 @@ from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
 from gputop.trace.told import page
 from gputop.trace.verdict import View
-from tests.traces import ADD, Made, busy, starved
+from tests.traces import ADD, NCCL, Made, busy, starved
 
 
 def explain(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -156,3 +156,33 @@ def test_more_kernels_than_fit_are_a_part(tmp_path: Path, monkeypatch: pytest.Mo
     said = words(made.write(tmp_path / "x.json"))
     assert said[0].startswith("It has more kernels than fit")
     assert not any("The GPU is busy" in text for text in said)
+
+
+def test_a_rank_whose_file_was_cut_is_neither_late_nor_compared(tmp_path: Path) -> None:
+    paths = []
+    for rank in range(2):
+        made = busy(distributedInfo={"rank": rank, "world_size": 2})
+        for number in range(4):
+            made.kernel(NCCL, number * 100_000 + 60_000, 30_000, stream=9)
+        as_kineto(made)
+        paths.append(made.write(tmp_path / f"rank{rank}.json"))
+    whole = Path(paths[1]).read_text()
+    Path(paths[1]).write_text(whole[: int(len(whole) * 0.8)])
+    done = explain(*paths)
+    assert done.returncode == 1
+    assert "is late" not in done.stdout
+    changed = explain("--diff", *paths)
+    assert changed.returncode == 1
+    assert "They are not compared" in re.sub(r"\s+", " ", changed.stdout)
+    assert "A step takes" not in changed.stdout
+    assert json.loads(explain("--diff", "--json", *paths).stdout)["files"][0]["whole"] is False
+
+
+@pytest.mark.parametrize("args", [5, "text", [1], {"External id": {}}])
+def test_odd_events_of_a_file_that_is_sorted_are_left_out(tmp_path: Path, args: Any) -> None:
+    made = Made()
+    for number in range(40, 0, -1):
+        made.host("aten::add", number * 100, 10)
+    made.events[20]["args"] = args
+    trace = read(made.write(tmp_path / "x.json"))
+    assert sum(trace.host.count) >= 39

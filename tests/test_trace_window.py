@@ -94,3 +94,16 @@ def test_a_folder_without_traces_is_refused_in_one_line(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "no trace in this folder" in done.stderr
+
+
+def test_nothing_is_well_of_one_gpu_beside_what_is_not_of_another(tmp_path: Path) -> None:
+    """One is busy all the time, the other idles for nearly all of it; whatever comes first in the file."""
+    made = busy()
+    for number in range(4):
+        made.kernel(GEMM, number * 100 * MS + 10, 100, device=1)
+    for events in (made.events, made.events[::-1]):
+        made.events = list(events)
+        told = page(View(read(made.write(tmp_path / "x.json"))))
+        assert "details of GPU 0" in told.about
+        assert [point.severity for point in told.points if point.text.startswith("GPU 1: The GPU idles")] == ["crit"]
+        assert not any(point.severity == "fine" for point in told.points)

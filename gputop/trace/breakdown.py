@@ -83,8 +83,11 @@ class Breakdown:
 
 
 def devices(trace: Trace) -> tuple[int, ...]:
-    """The GPUs that did something, the one with most activity first."""
-    return tuple(device for device, _ in Counter(trace.activity.device).most_common())
+    """The GPUs that did something, the one that worked longest first; of two that worked as long the first of them."""
+    took: dict[int, float] = {}
+    for device, us in zip(trace.activity.device, trace.activity.took, strict=True):
+        took[device] = took.get(device, 0.0) + us
+    return tuple(sorted(took, key=lambda device: (-took[device], device)))
 
 
 def breakdown(trace: Trace, device: int | None = None) -> Breakdown:

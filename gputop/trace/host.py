@@ -21,6 +21,8 @@ LONGEST_SHAPE = 600
 MOST_OPS = 1_500_000  # whose GPU time can be told apart by shape
 MOST_SPANS = 200_000  # of one kind
 MOST_THREADS = 4_096
+# what an event of a shape that nobody foresaw raises
+ODD = (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError)
 MOST_REGIONS = 200  # names
 MOST_KEPT = 500_000  # spans that can be sorted
 _ENDS = (Mark.STEP, Mark.OPTIMIZER)  # what says where steps end
@@ -183,11 +185,15 @@ class Host:
         if len(self.thread_names) < MOST_THREADS:
             self.thread_names[event.get("pid"), event.get("tid")] = clean(str(event["args"]["name"]), 80)
 
-    def finish(self) -> None:
-        """Close what is open: no more spans come."""
+    def finish(self) -> int:
+        """Close what is open: no more spans come. How many of those that were kept make no sense."""
         kept, self._kept = self._kept, None
+        odd = 0
         for start, _, _, event in sorted(kept or (), key=lambda one: one[:3]):
-            self._take(event, start)
+            try:
+                self._take(event, start)
+            except ODD:
+                odd += 1
         for thread in self._threads.values():
             while thread.open:
                 self._close(thread.open)
@@ -197,6 +203,7 @@ class Host:
                 starts.append(start)
                 took.append(end - start)
         self.backward = union(starts, took)
+        return odd
 
     def _thread(self, key: tuple[Any, Any, int]) -> Thread | None:
         if len(self._threads) >= MOST_THREADS:

@@ -14,7 +14,7 @@ from gputop.safe.text import clean
 from gputop.trace.beside import decoded
 from gputop.trace.events import EARLY, NoTrace
 from gputop.trace.gpu import MOST_DEVICES, Activity, Calls
-from gputop.trace.host import Host
+from gputop.trace.host import ODD, Host
 from gputop.trace.memory import Memory
 from gputop.trace.steps import window
 from gputop.trace.tensorflow import Planes
@@ -22,7 +22,7 @@ from gputop.trace.text import Text
 
 _LATEST = 1e18  # microseconds; what is later has been made up
 _GPU = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
-_CALLS = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime")
+_CALLS = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "xpu_runtime")
 _SPANS = ("cpu_op", "user_annotation", "python_function", "Operator", "Operation")
 # what devices of other kinds do, as Kineto's plug-ins write it; the runtime calls of some are called so too
 _ELSEWHERE = re.compile(r"mtia|hpu|xpu|npu|tpu|mps|ipu|privateuse|glow", re.IGNORECASE)
@@ -90,12 +90,12 @@ class Trace:
                     planes.name(event)
                 elif kind in ("B", "E"):
                     self._kinds["B/E"] += 1
-            except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
+            except ODD:
                 self.odd += 1
 
     def finish(self, head: dict[str, Any], notes: list[str]) -> None:
         """All events are there: the head of the file, and what went wrong."""
-        self.host.finish()
+        self.odd += self.host.finish()
         self._head(head)
         self.problems += notes
         self.whole = not any(note.endswith(EARLY) for note in notes)

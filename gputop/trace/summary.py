@@ -85,7 +85,10 @@ def _steps(view: View) -> list[dict[str, Any]]:
 
 
 def compared(before: View, after: View) -> dict[str, Any]:
-    """What changed between two traces. Times are microseconds a step."""
+    """What changed between two traces, times in microseconds a step; nothing where one of them was read in part."""
+    whole = before.trace.whole and after.trace.whole
+    if not whole:
+        return {"kind": "diff", "before": before.trace.name, "after": after.trace.name, "whole": False}
     found = diff(before, after)
 
     def rows(changes: tuple[Change, ...]) -> list[dict[str, Any]]:

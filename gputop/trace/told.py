@@ -22,11 +22,14 @@ def page(view: View) -> Page:
     """Everything that one trace says."""
     shared = {verdict.rule for verdict in common(view.ranks)}
     found, said = view.found, tuple(one for one in view.verdicts if not one.all_ranks and one.rule not in shared)
+    others = tuple(_of_others(view, said))
+    if any(one.severity != "info" for one in others):
+        said = tuple(one for one in said if not one.healthy)  # nothing is well beside what is not
     return Page(
         title=view.trace.name,
         about=about(view),
         words=(*_first(view), *(_words(view, said) if view.trace.whole else ())),
-        points=(*map(point, said), *map(point, _of_others(view, said))),
+        points=(*map(point, said), *map(point, others)),
         tables=tuple(table for table in _tables(view, found) if table.rows),
         notes=tuple(view.trace.notes),
     )
@@ -34,11 +37,11 @@ def page(view: View) -> Page:
 
 def _of_others(view: View, said: Sequence[Verdict]) -> Iterator[Verdict]:
     """What is so of other GPUs of the trace than the one that is told of, and not of that one."""
-    known = {verdict.rule for verdict in said}
+    known = {(verdict.rule, verdict.headline) for verdict in said}
     for other in view.gpus if view.trace.whole else ():
         if other.device != view.found.device:
             for verdict in other.verdicts:
-                if verdict.rule not in known and not verdict.all_ranks and not verdict.healthy:
+                if (verdict.rule, verdict.headline) not in known and not verdict.all_ranks and not verdict.healthy:
                     yield replace(verdict, headline=f"GPU {other.device}: {verdict.headline}")
 
 
@@ -94,8 +97,16 @@ def common(views: Sequence[View]) -> tuple[Verdict, ...]:
     return tuple(found)
 
 
+def _not_compared(before: View, after: View) -> Page:
+    why = "They are not compared: what is missing in one would look like a change."
+    words = (*_first(before), *_first(after), why)
+    return Page(title=f"{before.trace.name} → {after.trace.name}", words=words)
+
+
 def compared(before: View, after: View) -> Page:
-    """What changed from one trace to another, everything a step."""
+    """What changed from one trace to another, everything a step; nothing where one of them was read in part."""
+    if not (before.trace.whole and after.trace.whole):
+        return _not_compared(before, after)
     found = diff(before, after)
     step, words = found.step, []
     if step.ratio is not None and abs(step.ratio - 1) >= _SAME:
