@@ -1,6 +1,41 @@
-"""What people paste when they ask why training is slow: profiler tables, nvidia-smi, CSV, logs, memory snapshots."""
+"""What people paste when they ask why training is slow: profiler tables, nvidia-smi, CSV, logs, memory snapshots.
 
-from gputop.paste.kinds import KINDS, read, recognise
-from gputop.paste.pasted import Kind, Pasted
+Every kind is declared here.
+"""
 
-__all__ = ["KINDS", "Kind", "Pasted", "read", "recognise"]
+from __future__ import annotations
+
+from gputop.paste import gpu_csv_advice, log_tail, memory_snapshot, nvidia_smi_advice, nvidia_smi_box, operator_advice
+from gputop.paste.pasted import Kind, Pasted, decoded, lines
+from gputop.safe.files import Refused
+from gputop.trace.text import Text
+
+__all__ = ["KINDS", "Kind", "Pasted", "memory_snapshot", "read", "recognise"]
+
+MOST_TEXT = 16 << 20  # bytes of a text; of a longer one its end
+MOST_PICKLE = 256 << 20  # bytes
+
+# those with a form of their own come first: a log may quote any of them
+KINDS = (operator_advice.KIND, nvidia_smi_advice.KIND, nvidia_smi_box.KIND, gpu_csv_advice.KIND, log_tail.KIND)
+
+
+def read(text: str) -> Pasted | None:
+    """What a text says; None where it is of no known kind."""
+    plain = "\n".join(lines(text))
+    kind = next((kind for kind in KINDS if kind.looks_like(plain)), None)
+    return kind.read(plain) if kind else None
+
+
+def recognise(file: Text) -> Pasted | None:
+    """What a file says, where it is a memory snapshot or one of these texts; Refused where it is one but unreadable."""
+    if memory_snapshot.looks_like(file.beginning()):
+        data = file.last(MOST_PICKLE + 1)
+        if len(data) > MOST_PICKLE:
+            raise Refused(f"it is larger than {MOST_PICKLE >> 20} MiB: record fewer events (max_entries=100000)")
+        return memory_snapshot.read(data)
+    data = file.last(MOST_TEXT + 1)
+    found = read(decoded(data[-MOST_TEXT:]))
+    if found is None or (len(data) <= MOST_TEXT and not file.notes):
+        return found
+    long = (f"Only the last {MOST_TEXT >> 20} MiB of it were read.",) if len(data) > MOST_TEXT else ()
+    return found.with_problems((*long, *(f"{note[0].upper()}{note[1:]}." for note in file.notes)))

@@ -9,6 +9,7 @@ from typing import Any
 from gputop import pytorch, units
 from gputop.declare import record
 from gputop.page import Do, Point
+from gputop.paste.pasted import torch_version
 
 _AMOUNT = r"(\d{1,9}(?:\.\d{1,6})?) ?(bytes|[KMGT]i?B)"
 _OOM = re.compile(
@@ -25,7 +26,6 @@ _ALLOCATED = re.compile(rf"{_AMOUNT} is allocated by PyTorch|{_AMOUNT} already a
 _RESERVED_ALL = re.compile(rf"{_AMOUNT} reserved in total by PyTorch")
 _CACHED = re.compile(rf"{_AMOUNT} is reserved by PyTorch but unallocated")
 _POOLS = re.compile(rf"{_AMOUNT} allocated in private pools")
-_VERSION = re.compile(r"(?:torch|pytorch)(?:[ _-]?version)?['\"]?[ :=v-]{1,4}(\d\.\d{1,2})", re.IGNORECASE)
 _PHASES = (
     ("the optimizer", re.compile(r"optimizer\.step|_init_group|torch/optim/")),
     ("backward", re.compile(r"\.backward\(|autograd/")),
@@ -75,7 +75,7 @@ def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]
         return
     at = next((at for at in found if _TRIED.search(text[at])), found[0])
     said = parse(" ".join(text[at : at + 3]))
-    version = next((match[1] for line in text if (match := _VERSION.search(line))), None)
+    version = torch_version(text)
     phase = _phase(text[max(0, at - _BEFORE) : at])
     yield (
         found[0],

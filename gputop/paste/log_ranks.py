@@ -9,6 +9,7 @@ from typing import Any
 from gputop import pytorch
 from gputop.declare import record
 from gputop.page import Do, Point
+from gputop.paste.pasted import torch_version
 from gputop.safe.text import clean
 
 _TIMEOUT = re.compile(
@@ -29,7 +30,6 @@ _ERROR = re.compile(
     r"NET/IB : Got completion .* error|Connection closed by (?:remote )?peer"
 )
 _NCCL = re.compile(r"nccl", re.IGNORECASE)
-_VERSION = re.compile(r"(?:torch|pytorch)(?:[ _-]?version)?['\"]?[ :=v-]{1,4}(\d\.\d{1,2})", re.IGNORECASE)
 _MOST_RANKS = 100_000
 _FIRST = 3  # sequence numbers up to which no collective has ever gone through
 
@@ -50,7 +50,7 @@ class Timeout:
 def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]]:
     """The timeouts of all ranks as one trouble; else the first error of NCCL."""
     at = [number for number, line in enumerate(text) if _TIMEOUT.search(line)]
-    version = next((match[1] for line in text if (match := _VERSION.search(line))), None)
+    version = torch_version(text)
     if at:
         told = list(timeouts(text, at))
         yield (at[0], "collective timeout", _point(told, version), _numbers(told))

@@ -17,6 +17,7 @@ LONGEST_NAME = 120  # characters of a name that are shown
 _COLOURS = re.compile(r"\x1b\[[0-9;?]{0,32}[@-~]")
 _RANK = re.compile(r"\[(?:rank|default)?\d{1,5}\]:(?: |$)")  # what torchrun puts before each line of a rank
 _ORDER = ("crit", "warn", "info", "fine")
+_TORCH = re.compile(r"(?:torch|pytorch)(?:[ _-]?version)?['\"]?[ :=v-]{1,4}(\d\.\d{1,2})", re.IGNORECASE)
 _FENCE = re.compile(r"\s*```\w*\s*$")
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -120,3 +121,8 @@ def median(values: Iterable[float]) -> float | None:
     """The middle one; None of nothing."""
     ordered = sorted(values)
     return ordered[len(ordered) // 2] if ordered else None
+
+
+def torch_version(text: Iterable[str]) -> str | None:
+    """The version of torch that some lines name, as 2.9."""
+    return next((match[1] for line in text if (match := _TORCH.search(line))), None)

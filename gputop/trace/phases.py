@@ -1,4 +1,4 @@
-"""What a step is made of: waiting for data, forward, backward, optimizer, communication; and one row a step."""
+"""What a step is made of: its phases, the regions that the program names itself (record_function), one row a step."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _MARKED = (
     ("optimizer", Mark.OPTIMIZER),
     ("zero_grad", Mark.ZERO_GRAD),
 )
+_MOST_REGIONS = 16
+_NO_REGION = 0.001  # of the window; a region that takes less is no phase
 FORWARD = "forward and the rest"
 COMMUNICATION = "communication"
 _ON_CPU = ("gloo:", "mpi:")  # collectives whose spans are their whole time: those of NCCL only launch them
@@ -100,3 +102,35 @@ def rows(trace: Trace, found: Breakdown) -> tuple[Row, ...]:
             )
         )
     return tuple(made)
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Region:
+    """One name: how often it was entered in the window, the time of the CPU in it, of the GPU in what it launched."""
+
+    name: str
+    count: int
+    host_us: float
+    gpu_us: float
+    spans: Spans
+
+
+def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
+    """The regions of the window in the order in which they first began; work launched in several counts in each."""
+    seen, host = found.window, trace.host
+    launched = [
+        (trace.calls.start[call] if call >= 0 else trace.activity.start[index], trace.activity.took[index])
+        for index in found.inside
+        for call in (found.launch_of[index],)
+    ]
+    made = []
+    for name, entered in host.regions.items():
+        inside = sorted((start, start + took) for start, took in entered if seen.start <= start < seen.end)
+        spans = Spans(inside).within(seen.start, seen.end)
+        if found.share(spans) >= _NO_REGION:
+            gpu_us = sum(took for at, took in launched if spans.holds(at))
+            made.append(
+                Region(name=host.names.texts[name], count=len(inside), host_us=spans.total, gpu_us=gpu_us, spans=spans)
+            )
+    made.sort(key=lambda one: one.spans.starts[0])
+    return tuple(made[:_MOST_REGIONS])

@@ -85,3 +85,9 @@ def is_own_call(name: str, stdlib: frozenset[str]) -> bool:
     if file.startswith("/"):
         return is_own(file)
     return _STDLIB_FILE.fullmatch(file) is not None and file[0] != "<" and file[:-3] not in stdlib
+
+
+def called(name: str) -> str:
+    """A Python function of a trace as module.function: `image_transforms.py(12): normalize`; another name as it is."""
+    match = _PYTHON.fullmatch(name)
+    return f"{match[1].rpartition('/')[2].removesuffix('.py')}.{match[3]}" if match else name

@@ -16,9 +16,8 @@ from gputop.trace.breakdown import Breakdown, breakdown, devices, host_spans
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark
 from gputop.trace.operators import Shaped, shaped
-from gputop.trace.phases import Phase, Row, phases, rows
+from gputop.trace.phases import Phase, Region, Row, phases, regions, rows
 from gputop.trace.read import Trace
-from gputop.trace.regions import Region, regions
 
 
 @record(frozen=True, slots=True, kw_only=True)

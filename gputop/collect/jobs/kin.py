@@ -61,7 +61,7 @@ class Tree:
         """Everything that was started by the command that a process belongs to, with the process itself.
 
         A shell gives each command a process group of its own, and a script keeps all it starts in that of its own.
-        Launchers give their ranks other groups; they are told by their names.
+        Launchers give their ranks other groups; their names identify them.
         """
         root = pid
         for above in self.above(pid):

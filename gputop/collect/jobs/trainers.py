@@ -110,7 +110,7 @@ class People:
         return Origin(root, label, step)
 
     def _launchers(self, found: dict[int, Process]) -> set[int]:
-        """Those that only started ranks. A rank is told by its threads for NCCL or gloo, which no fork inherits.
+        """Those that only started ranks. Threads for NCCL or gloo identify a rank: no fork inherits them.
 
         A launcher may well have used much CPU for its imports, and have a CUDA context that it never computes in.
         """
@@ -142,7 +142,7 @@ class People:
 def at_work(process: Process) -> bool:
     """Whether a process without a GPU trains: one of several ranks, or a framework that is or has been busy.
 
-    A rank is told by its environment, or by its threads for NCCL or gloo: a rank that waits uses no CPU to speak of.
+    Its environment identifies a rank, or its threads for NCCL or gloo: a rank that waits uses hardly any CPU.
     A name alone does not tell: `train.py` may as well sort files.
     """
     if process.talks or (process.rank is not None and (process.world_size or 0) > 1):

@@ -106,7 +106,7 @@ class Buffer:
         return BUFFER_S if young else min(BUFFER_S, self.passed_s + SPARE_S)
 
     def ages(self, at_us: int, span_s: float) -> tuple[tuple[float, float], ...]:
-        """(seconds ago, percent), oldest first, at a time of the driver's clock: none is dated anew."""
+        """(seconds ago, percent), oldest first, at a time of the driver's clock: a sample keeps its time."""
         told = self.samples[self._later(at_us - span_s * 1e6) :]
         return tuple([(max(0, at_us - stamp) // 1000 / 1000, value) for stamp, value in told])
 

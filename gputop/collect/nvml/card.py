@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, PASSES, RESET_REQUIRED, Gate, No, Unanswered, for_ever
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, PASSES, RESET_REQUIRED, Gate, Late, No, Unanswered, for_ever
 from gputop.collect.nvml.pci import Slot
 from gputop.model import Condition, Gpu, GpuShare, Missing
 
@@ -201,3 +201,11 @@ class Card:
 def rests(card: Card) -> bool:
     """Whether a GPU is left alone after a call on it that hung, with its instances."""
     return card.gate.clock() < (card.parent or card).rest_until_s
+
+
+def came_late(card: Card, gate: Gate, late: Late) -> None:
+    """A call on it hung; the thread that was replaced meanwhile ends with it, and leaves a GPU that another reads."""
+    if card.gate is gate:
+        card.hang(late.since_s)
+    if gate.superseded:
+        raise late

@@ -20,7 +20,7 @@ from gputop.collect.nvml import (
     traffic,
     trouble,
 )
-from gputop.collect.nvml.card import Card, rests
+from gputop.collect.nvml.card import Card, came_late, rests
 from gputop.collect.nvml.connection import Connection
 from gputop.collect.nvml.events import Xids
 from gputop.collect.nvml.fleet import Fleet
@@ -115,7 +115,7 @@ class Reader:
                 if card.condition == "ok" and not rests(card) and not self._asleep(card, gate):
                     found.append(card)
             except Late as late:
-                _late(card, gate, late)
+                came_late(card, gate, late)
         return found
 
     def rested(self) -> Iterator[int]:
@@ -138,7 +138,7 @@ class Reader:
                 for slow in (False, True):
                     self._read(card, slow, card.born)
         except Late as late:
-            _late(card, gate, late)
+            came_late(card, gate, late)
             return
         except (Unanswered, DriverGone):
             pass  # an answer, too: the next sweep finds it
@@ -206,7 +206,7 @@ class Reader:
                 card.turn("asleep", now_s)
                 return
         except Late as late:
-            _late(card, gate, late)
+            came_late(card, gate, late)
             return
         if card.condition != "ok" and not slow:
             card.born = self.tick  # it is back: read everything
@@ -219,7 +219,7 @@ class Reader:
             self.fleet.unknown.add(card.index)
         except Late as late:
             self.fleet.started(card.index)
-            _late(card, gate, late)
+            came_late(card, gate, late)
         else:
             if gate.answered > answered:
                 card.heard_tick = self.tick
@@ -292,14 +292,6 @@ class Reader:
         except Late:
             if gate.superseded:
                 raise
-
-
-def _late(card: Card, gate: Gate, late: Late) -> None:
-    """A call on it hung; the thread that was replaced meanwhile ends with it, and leaves a GPU that another reads."""
-    if card.gate is gate:
-        card.hang(late.since_s)
-    if gate.superseded:
-        raise late
 
 
 _OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, GPM shows what its units do"

@@ -1,4 +1,4 @@
-"""Bytes over PCIe: counters of 32 bits that begin anew several times a second, or else the driver's own measurement.
+"""Bytes over PCIe: counters of 32 bits that wrap several times a second, or else the driver's own measurement.
 
 Fields 197 and 198 are of 32 bits inside, whatever type they say they have: at 25 GB/s they come round six times a
 second. Between two looks close together they cannot; what moved then tells how often they did between two ticks.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
 
-from gputop.collect.nvml.card import Card, Count, rests
+from gputop.collect.nvml.card import Card, Count, came_late, rests
 from gputop.collect.nvml.fields import ask
 from gputop.collect.nvml.gate import DriverGone, Gate, Late, Lost, No, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
@@ -87,7 +87,7 @@ class _Way:
 
 
 def _between(first: Count, now: Count, wide: bool) -> tuple[float, float]:
-    """Seconds, and bytes; below zero for a wide counter that began anew."""
+    """Seconds, and bytes; below zero for a wide counter that was reset."""
     grown = now.value - first.value
     return now.since_s(first), grown if wide else grown % _WRAPS_AT
 
@@ -177,9 +177,7 @@ def _counters(card: Card, gate: Gate) -> dict[str, Count | No]:
     try:
         given = ask(card, _FIELDS.values())
     except Late as late:
-        card.hang(late.since_s)
-        if gate.superseded:
-            raise
+        came_late(card, gate, late)
         return {}
     except (Lost, DriverGone):
         return {}
@@ -215,9 +213,7 @@ def _asked(card: Card, gate: Gate, name: str, way: int) -> int | None:
     try:
         answer: int = card.call(name, way)
     except Late as late:
-        card.hang(late.since_s)
-        if gate.superseded:
-            raise
+        came_late(card, gate, late)
         return None
     except (Unanswered, DriverGone):
         return None

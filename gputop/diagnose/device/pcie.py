@@ -49,10 +49,12 @@ def pcie_degraded(view: View) -> Iterator[Finding]:
         many = replays is not None and replays > _most(view, generation, width)
         if width < _lanes(gpu) or generation < _expected(view, gpu) or many:
             yield _slow(view, gpu, replays if many else None)
-        elif (gpu.pcie_generation_max or 0) < (gpu.pcie_generation_device_max or 0):
-            yield _slot(view, gpu)
-        elif width < (gpu.pcie_width_max or 0):
-            yield _narrow(view, gpu)
+        elif (slot := gpu.pcie_generation_max or 0) < (card := gpu.pcie_generation_device_max or 0):
+            headline = f"sits in a slot of PCIe generation {slot} and can do {card}"
+            yield _slot(view, gpu, headline, f"generation {slot} of {card}", slot, card)
+        elif width < (lanes := gpu.pcie_width_max or 0):
+            headline = f"sits in a PCIe slot with {width} lanes and can use {lanes}"
+            yield _slot(view, gpu, headline, f"{width} of {lanes} lanes, as many as the slot has", width, lanes)
 
 
 def _wired(gpu: Gpu) -> int | None:
@@ -141,28 +143,13 @@ def _agreed(gpu: Gpu) -> Step:
     )
 
 
-def _narrow(view: View, gpu: Gpu) -> Finding:
-    slot, card = gpu.pcie_width or 0, gpu.pcie_width_max or 0
+def _slot(view: View, gpu: Gpu, headline: str, evidence: str, slot: int, card: int) -> Finding:
+    """The card can do more than its slot: no fault of the link."""
     return view.found(
         gpu,
         "info",
-        f"sits in a PCIe slot with {slot} lanes and can use {card}",
-        evidence=(
-            Evidence(text=f"{slot} of {card} lanes, as many as the slot has", value=float(slot), limit=float(card)),
-        ),
-        steps=(Step(text="another slot or server, if much is copied to the GPU; else it does not matter"),),
-        confidence=0.9,
-        grade="driver",
-    )
-
-
-def _slot(view: View, gpu: Gpu) -> Finding:
-    slot, card = gpu.pcie_generation_max or 0, gpu.pcie_generation_device_max or 0
-    return view.found(
-        gpu,
-        "info",
-        f"sits in a slot of PCIe generation {slot} and can do {card}",
-        evidence=(Evidence(text=f"generation {slot} of {card}", value=float(slot), limit=float(card)),),
+        headline,
+        evidence=(Evidence(text=evidence, value=float(slot), limit=float(card)),),
         steps=(Step(text="another slot or server, if much is copied to the GPU; else it does not matter"),),
         confidence=0.9,
         grade="driver",

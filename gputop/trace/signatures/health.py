@@ -8,6 +8,7 @@ from gputop.trace.intervals import Spans, union
 from gputop.trace.names import Mark
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
+LOOK = "Look at what the CPU does there: gputop stack PID, or a trace with_stack=True."
 _CHUNKS = 30  # as in NVIDIA's gpu_time_util
 _MEANWHILE = (
     (Mark.DATA, "the loop waits for its DataLoader"),
@@ -47,7 +48,7 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
             severity="warn",
             headline=f"The GPU stands still for {longest[0] / 1e6:.2f} s at once{cause}.",
             numbers=(Number(text="longest gap", value=longest[0] / 1000, unit="ms", limit=limit["gap_ms"]),),
-            steps=("Look at what the CPU does there: gputop stack PID, or a trace with_stack=True.",),
+            steps=(LOOK,),
             lost_share=found.share(found.gaps),
         )
         return
@@ -66,7 +67,7 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
             headline=f"In {len(slack)} of {_CHUNKS} parts of the trace the GPU is busy for less than half of the "
             f"time{meanwhile(view, where)}.",
             numbers=(Number(text="parts less than half busy", value=len(slack), limit=limit["chunks"]),),
-            steps=("Look at what the CPU does there: gputop stack PID, or a trace with_stack=True.",),
+            steps=(LOOK,),
             lost_share=found.share(where),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 
@@ -11,13 +10,11 @@ from gputop.trace.intervals import Spans
 from gputop.trace.names import Mark
 from gputop.trace.outer import Outer
 from gputop.trace.phases import COMMUNICATION
-from gputop.trace.signatures.health import meanwhile
-from gputop.trace.threads import is_own_call
+from gputop.trace.signatures.health import LOOK, meanwhile
+from gputop.trace.threads import called, is_own_call
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
 _MOST_OF = 0.5  # of the idle time: what covers it is where the CPU was
-_PYTHON = re.compile(r"(?:.*/)?(.+?)(?:\.py)?\((\d+)\): (.+)", re.DOTALL)
-_LOOK = "Look at what the CPU does there: gputop stack PID, or a trace with_stack=True."
 
 
 @signature("T24", "idle", "Does the GPU idle, whatever the reason?", last=True, idle=0.20)
@@ -37,7 +34,7 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
             Number(text="GPU idle", value=100 * share, unit="%", limit=100 * limit["idle"]),
             Number(text="waits for a launch", value=100 * found.share(found.idle.host_us), unit="%"),
         ),
-        steps=(f"Make `{where}` cheaper, or let a loader worker do it.", _LOOK) if own else (_LOOK,),
+        steps=(f"Make `{where}` cheaper, or let a loader worker do it.", LOOK) if own else (LOOK,),
         lost_share=share,
     )
 
@@ -81,7 +78,7 @@ def _where(view: View) -> tuple[str, float]:
     if not most:
         return "", 0.0
     _, name, inside = min(most)
-    return _short(texts[name]), inside
+    return called(texts[name]), inside
 
 
 def _spans(kept: Outer, names: set[int]) -> dict[int, Spans]:
@@ -91,9 +88,3 @@ def _spans(kept: Outer, names: set[int]) -> dict[int, Spans]:
         if name in found:
             found[name].append((start, start + took))
     return {name: Spans(sorted(spans)) for name, spans in found.items()}
-
-
-def _short(text: str) -> str:
-    """A Python function of a trace as module.function: `image_transforms.py(12): normalize`."""
-    found = _PYTHON.fullmatch(text)
-    return f"{found[1]}.{found[3]}" if found else text
