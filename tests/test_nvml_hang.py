@@ -40,7 +40,9 @@ def hung(seconds: float, *gpus: int) -> Callable[[Seen], bool]:
 
 
 def fresh(seen: Seen, *gpus: int) -> bool:
-    return all(seen.gpu(gpu)["age_s"] == 0 and seen.gpu(gpu)["busy_percent"] for gpu in gpus)
+    # one that was identified a moment ago is listed when it was read
+    listed = set(map(str, gpus)) <= set(seen.indexes)
+    return listed and all(seen.gpu(gpu)["age_s"] == 0 and seen.gpu(gpu)["busy_percent"] for gpu in gpus)
 
 
 def lanes(seen: Seen) -> int:
