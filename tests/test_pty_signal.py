@@ -85,6 +85,8 @@ def test_a01_it_ends_while_the_dialog_is_open(fake: Fake) -> None:
     with program(WAITS) as (pid, _), monitor(fake, pid) as terminal:
         asks(terminal, pid)
         os.kill(pid, signal.SIGKILL)
+        # a signal is queued at once, and the process ends a moment later: until then TERM would still reach it
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         terminal.send("right", "enter")
         terminal.wait_for(f"nothing sent to {pid}: it has ended")
 
