@@ -138,10 +138,7 @@ def test_spans_that_are_ordered_by_their_end_are_sorted(tmp_path: Path) -> None:
     bare.events += [memory, cuda]
     old = read(bare.write(tmp_path / "old.json"))
     assert old.problems == []
-    assert old.notes == [
-        "its memory events are of an old Kineto, without totals: they are not shown",
-        "its spans are out of order, as old versions of Kineto wrote them: they were sorted",
-    ]
+    assert old.notes == ["its memory events are of an old Kineto, without totals: they are not shown"]
     own = {
         name: old.host.self_us[number] for number, name in enumerate(old.host.names.texts) if name.startswith("aten")
     }
@@ -186,3 +183,215 @@ def test_odd_events_of_a_file_that_is_sorted_are_left_out(tmp_path: Path, args: 
     made.events[20]["args"] = args
     trace = read(made.write(tmp_path / "x.json"))
     assert sum(trace.host.count) >= 39
+
+
+def of_gpu(made: Made) -> list[dict[str, Any]]:
+    return [event for event in made.events if event["cat"] == "kernel"]
+
+
+def said(path: Path) -> tuple[int, str]:
+    done = explain(str(path))
+    assert done.stderr == ""
+    return done.returncode, re.sub(r"\s+", " ", done.stdout)
+
+
+NOTHING = ("The GPU is busy", "WARN", "CRIT", "No known trouble", "Where the time", "kept busy")
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_damage_in_the_middle_is_no_idle_time(tmp_path: Path, times: int) -> None:
+    """A disk that lost blocks in the middle of the kernels: what was there may have kept the GPU busy."""
+    made = busy()
+    as_kineto(made)
+    text = made.text()
+    middle = text.index('"kernel"', int(len(text) * 0.6))
+    for number in range(times):
+        at = middle + number * 3000
+        text = text[:at] + "\0" * 2000 + text[at + 2000 :]
+    (tmp_path / "x.json").write_text(text)
+    code, told = said(tmp_path / "x.json")
+    assert code == 1
+    places = "1 damaged place was" if times == 1 else f"{times} damaged places were"
+    assert f"What it says {places[0].upper()}{places[1:]} skipped." in told
+    assert not any(absent in told for absent in NOTHING)
+    assert json.loads(explain("--json", str(tmp_path / "x.json")).stdout)["files"][0]["gpu_time"] is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("dur", None), ("dur", -5), ("dur", float("nan")), ("ts", "x"), ("name", 5)]
+)
+def test_kernels_without_sense_are_no_idle_time(tmp_path: Path, key: str, value: Any) -> None:
+    made = busy()
+    for event in of_gpu(made)[10:50]:
+        event[key] = value
+    code, told = said(Path(made.write(tmp_path / "x.json")))
+    assert code == 1
+    assert "What it says 40 events left out: no sense in them." in told
+    assert not any(absent in told for absent in NOTHING)
+
+
+def test_a_few_odd_spans_of_the_cpu_cost_themselves_only(tmp_path: Path) -> None:
+    made = busy()
+    for number in range(300):
+        made.host("aten::add", number * 1000, 10)
+    made.events[-1]["dur"] = -1
+    code, told = said(Path(made.write(tmp_path / "x.json")))
+    assert code == 1
+    assert "What it says 1 event left out: no sense in them." in told
+    assert "The GPU is busy 100% of the time." in told
+
+
+def test_nothing_is_concluded_where_many_spans_of_the_cpu_are_odd(tmp_path: Path) -> None:
+    """Waiting for data is what has no duration here: the loop would not seem to wait."""
+    made = starved(steps=3, kernels=10, every_us=1000)
+    for step in range(3):
+        made.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", step * 10_000, 8_000)
+        made.events[-1]["dur"] = None
+    code, told = said(Path(made.write(tmp_path / "x.json")))
+    assert code == 1
+    assert not any(absent in told for absent in NOTHING)
+
+
+def split(event: dict[str, Any], *, how: str = "BE", bare: bool = False) -> list[dict[str, Any]]:
+    """A span as two events; the end of a `bare` one says only whose it is."""
+    begin = {key: value for key, value in event.items() if key != "dur"} | {"ph": how[0]}
+    end = {"ph": how[1], "pid": event["pid"], "tid": event["tid"], "ts": event["ts"] + event["dur"]}
+    if how == "be":
+        begin["id"] = end["id"] = f"{event['cat']}{event['ts']}"
+        end["cat"] = event["cat"]
+    return [begin, end if bare else {**end, "name": event["name"], "cat": event["cat"]}]
+
+
+def in_halves(made: Made, kinds: set[str], **how: Any) -> Made:
+    """Spans of some categories as two events each, in the order in which they happen."""
+    halves = [split(event, **how) if event["cat"] in kinds else [event] for event in made.events]
+    made.events = sorted((half for one in halves for half in one), key=lambda event: event["ts"])
+    return made
+
+
+@pytest.mark.parametrize("how", ["BE", "be"])
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("kinds", [{"kernel"}, {"cuda_runtime"}, {"user_annotation"}, {"cpu_op"}])
+def test_spans_of_two_events_are_put_together(tmp_path: Path, how: str, bare: bool, kinds: set[str]) -> None:
+    """Half of the kernels, the launches or the steps as B and E: nobody may say that the GPU idles without them."""
+
+    def made() -> Made:
+        one = starved(steps=3, kernels=20)
+        for number in range(60):
+            one.host("aten::linear", number * 100 + 10, 50)
+            one.host("aten::addmm", number * 100 + 20, 30)
+        one.events.sort(key=lambda event: (event["ts"], -event["dur"]))
+        return one
+
+    count = sum(event["cat"] in kinds for event in made().events)
+    whole = page(View(read(made().write(tmp_path / "whole.json"))))
+    halves = page(View(read(in_halves(made(), kinds, how=how, bare=bare).write(tmp_path / "x.json"))))
+    assert halves.words == (f"{count} spans written as begin and end events (B, E), put together.", *whole.words)
+    assert halves.points == whole.points
+    if (how, kinds) != ("be", {"cpu_op"}):  # those may overlap others, so nothing is within them
+        assert halves.tables == whole.tables
+
+
+def test_the_first_half_of_a_kernel_without_its_other_half(tmp_path: Path) -> None:
+    made = in_halves(busy(), {"kernel"})
+    made.events.remove(next(event for event in made.events if event["ph"] == "E"))
+    code, told = said(Path(made.write(tmp_path / "x.json")))
+    assert code == 1
+    assert "1 begin or end event left out: the other half is missing." in told
+    assert not any(absent in told for absent in NOTHING)
+
+
+def test_kernels_in_a_form_that_is_not_known(tmp_path: Path) -> None:
+    made = busy()
+    for event in of_gpu(made)[10:50]:
+        event["ph"] = "S"
+    code, told = said(Path(made.write(tmp_path / "x.json")))
+    assert code == 1
+    assert not any(absent in told for absent in NOTHING)
+
+
+def plain(**named: Any) -> Made:
+    """Two steps of operators, and fifty events of something else."""
+    made = Made()
+    made.step(1, 0, 1000)
+    made.step(2, 1000, 1000)
+    for number in range(100):
+        made.host("aten::mm", number * 20, 5)
+    for number in range(50):
+        event = {"ph": "X", "name": "MatMulV2", "pid": 9, "tid": 3, "ts": number * 20, "dur": 18, "args": {}, **named}
+        made.events.append(event)
+    return made
+
+
+def label(text: str, kind: str = "process_name") -> dict[str, Any]:
+    return {"ph": "M", "pid": 9, "tid": 0, "ts": 0, "name": kind, "args": {kind.partition("_")[2]: text}}
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Ascend Hardware", None),
+        ("NPU 0", None),
+        ("/device:TPU:0", None),
+        ("Gaudi", "hw"),
+        ("XPU 0", None),
+        ("GPU 3", None),
+        ("mylib device:FOO", "device_op"),
+    ],
+)
+def test_an_accelerator_is_known_by_the_name_of_its_process(
+    tmp_path: Path, name: str, kind: str | None, first: bool
+) -> None:
+    for what in ("process_name", "process_labels"):
+        made = plain(**({"cat": kind} if kind else {}))
+        made.events.insert(0 if first else len(made.events), label(name, what))
+        code, told = said(Path(made.write(tmp_path / "x.json")))
+        assert code == 1
+        assert f"What ran on this accelerator is not read ({name}): only the CPU is told of." in told
+        assert "No GPU was traced" not in told
+        assert "No known trouble" not in told
+
+
+@pytest.mark.parametrize(
+    "kind", ["gaudi_node", "npu_kernel", "xpu_op", "tpu", "ascend_hw", "PrivateUse1", "mlu_kernel", "mtia_workloadd"]
+)
+def test_an_accelerator_is_known_by_its_category(tmp_path: Path, kind: str) -> None:
+    code, told = said(Path(plain(cat=kind).write(tmp_path / "x.json")))
+    assert code == 1
+    assert f"What ran on this accelerator is not read ({kind}): only the CPU is told of." in told
+    assert "No GPU was traced" not in told
+    beside = plain(cat=kind)
+    beside.events += busy().events
+    code, told = said(Path(beside.write(tmp_path / "y.json")))
+    assert code == 1
+    assert f"({kind}): only the CPU and the GPUs are told of." in told
+    assert "The GPU is busy" in told
+
+
+@pytest.mark.parametrize("named", [{"cat": "vendor_thing"}, {}, {"cat": "input_pipeline"}])
+def test_events_of_unknown_categories_may_be_of_an_accelerator(tmp_path: Path, named: dict[str, str]) -> None:
+    code, told = said(Path(plain(**named).write(tmp_path / "x.json")))
+    assert code == 1
+    kind = named.get("cat", "none")
+    assert f"Events of unknown categories are not read ({kind}): whether an accelerator worked is not known." in told
+    assert "No GPU was traced" not in told
+    assert "No known trouble" not in told
+
+
+@pytest.mark.parametrize("kind", ["Trace", "overhead", "fwdbwd", "gpu_user_annotation"])
+def test_what_kineto_writes_of_the_cpu_is_no_accelerator(tmp_path: Path, kind: str) -> None:
+    made = plain(cat=kind)
+    made.events.append(label("GPU 0", "process_labels"))
+    code, told = said(Path(made.write(tmp_path / "x.json")))
+    assert code == 0
+    assert "No GPU was traced" in told
+
+
+def test_launches_without_kernels_do_not_say_that_there_is_no_gpu(tmp_path: Path) -> None:
+    made = busy()
+    made.events = [event for event in made.events if event["cat"] != "kernel"]
+    code, told = said(Path(made.write(tmp_path / "x.json")))
+    assert code == 1
+    assert "80 launches and no kernel in it: what the GPU did is missing." in told
+    assert "No known trouble" not in told

@@ -85,7 +85,8 @@ def test_f06_damage_in_the_middle_costs_what_it_hits(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text[:place] + '"\x00{"' + text[place + 60 :])
     trace = read(str(tmp_path / "x.json"))
     assert len(made.events) - 3 <= trace.events < len(made.events)
-    assert trace.problems == ["1 damaged places were skipped"]
+    assert trace.problems == ["1 damaged place was skipped"]
+    assert not trace.whole
 
 
 def test_f06_what_is_damaged_everywhere_is_given_up(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
+from math import inf
+from typing import Any
 
 from gputop.declare import record
 from gputop.trace.intervals import Spans, join, order
@@ -96,7 +99,8 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
     busiest = devices(trace)
     if device is None:
         device = busiest[0] if busiest else -1
-    kept = _inside(trace, device, seen)
+    launch_of = join(activity.launch_id, trace.calls.id, trace.calls.start)
+    kept = _inside(trace, device, seen, launch_of)
     spans = {kind: Spans() for kind in Kind}
     busy, kinds = Spans(), activity.names.meanings
     for index in kept:
@@ -104,7 +108,6 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
         start, end = max(start, seen.start), min(end, seen.end)
         busy.add(start, end)
         spans[Kind(kinds[activity.name[index]])].add(start, end)
-    launch_of = join(activity.launch_id, trace.calls.id)
     gaps = busy.gaps(seen.start, seen.end)
     count, median_us, filled, occupancy = _kernels(trace, kept, seen)
     return Breakdown(
@@ -128,17 +131,26 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
     )
 
 
-def _inside(trace: Trace, device: int, seen: Window) -> array[int]:
-    """The activities of a device that touch the window, by start."""
+def _inside(trace: Trace, device: int, seen: Window, launch_of: Sequence[int]) -> array[int]:
+    """The activities of a device that touch the window, by start; of those that begin together the first launched."""
     start, took, devices = trace.activity.start, trace.activity.took, trace.activity.device
-    return array(
-        "I",
-        (
-            index
-            for index in order(start)
-            if devices[index] == device and start[index] < seen.end and start[index] + took[index] > seen.start
-        ),
+    names, calls = trace.activity.names.texts, trace.calls
+
+    def rank(index: int) -> tuple[Any, ...]:
+        call = launch_of[index]
+        launched = calls.start[call] + calls.took[call] if call >= 0 else inf
+        return launched, trace.activity.stream[index], -took[index], names[trace.activity.name[index]]
+
+    touching = (
+        index
+        for index in order(start)
+        if devices[index] == device and start[index] < seen.end and start[index] + took[index] > seen.start
     )
+    kept = array("I")
+    for _, together in groupby(touching, key=start.__getitem__):
+        places = list(together)
+        kept.extend(sorted(places, key=rank) if len(places) > 1 else places)
+    return kept
 
 
 def _named(trace: Trace, inside: Sequence[int]) -> tuple[Named, ...]:
@@ -147,8 +159,8 @@ def _named(trace: Trace, inside: Sequence[int]) -> tuple[Named, ...]:
         name = activity.name[index]
         count[name] += 1
         took[name] = took.get(name, 0.0) + activity.took[index]
-    ranked = sorted(took.items(), key=lambda item: -item[1])
     texts, kinds = activity.names.texts, activity.names.meanings
+    ranked = sorted(took.items(), key=lambda item: (-item[1], texts[item[0]]))
     return tuple(Named(name=texts[n], kind=Kind(kinds[n]), count=count[n], took_us=us) for n, us in ranked)
 
 

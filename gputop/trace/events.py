@@ -23,6 +23,7 @@ HEAD = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo", 
 _STRETCH = 1 << 18
 _FEW = 64  # events read one by one before a stretch is tried again
 EARLY = ("read up to there", "the rest is not read")  # how notes end that say that not all was read
+DAMAGED = "skipped"  # how the note ends that says that something in between was not read
 _BARE = re.compile(
     r"(?<=[:,\[\s])(?!-?(?-i:NaN|Infinity)\b)([-+]?)(nan|inf(?:inity)?)(?:\([a-z0-9]*\))?(?=\s*[,\]}])", re.IGNORECASE
 )
@@ -66,7 +67,8 @@ class Events:
         elif not self.ended:
             self.notes.append("the file is cut: read up to there")
         if self.damaged:
-            self.notes.append(f"{self.damaged} damaged places were skipped")
+            places = "places were" if self.damaged != 1 else "place was"
+            self.notes.append(f"{self.damaged} damaged {places} {DAMAGED}")
         if self.repaired:
             self.notes.append(f"{self.repaired} values that are not JSON were repaired: paths of Windows, nan, inf")
 

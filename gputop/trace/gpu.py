@@ -39,7 +39,8 @@ class Activity:
 
     def take(self, event: dict[str, Any], start: float) -> None:
         """One event of a GPU that begins at a time of ours."""
-        args: dict[str, Any] = event.get("args") or {}
+        given = event.get("args")
+        args: dict[str, Any] = given if isinstance(given, dict) else {}
         took, name = duration(event), self.names.number(event["name"])
         stream, device = args.get("stream", event.get("tid")), args.get("device", event.get("pid"))
         launch, op = args.get("correlation", 0), args.get("External id", args.get("external id", 0))
@@ -94,7 +95,8 @@ class Calls:
         if len(self.start) + len(self.wait_start) + len(self.made_at) >= MOST:
             self.dropped += 1
         elif does == Call.LAUNCH:
-            number = (event.get("args") or {}).get("correlation", 0)
+            args = event.get("args")
+            number = args.get("correlation", 0) if isinstance(args, dict) else 0
             number = number & LOW if type(number) is int else 0
             self.start.append(start)
             self.took.append(took)

@@ -1,17 +1,20 @@
 """What ran on the CPU of a trace: operators, annotations and Python functions, folded while they arrive.
 
-Kineto writes the spans of a thread in the order of their starts, so that one stack a thread gives self times.
+Kineto writes the spans of a thread in the order of their starts, so that one stack a thread gives self times. Of spans
+that begin together the longer one comes first, then the step, then the lower id: a file in another order is sorted.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import Any
 
 from gputop.safe.text import clean
 from gputop.trace.gpu import LOW, duration
-from gputop.trace.intervals import Spans, union
+from gputop.trace.intervals import Spans, order, union
 from gputop.trace.names import Mark, Names, is_region, mark
 from gputop.trace.nesting import NAME_BITS, Nesting
 from gputop.trace.outer import Outer
@@ -24,7 +27,7 @@ MOST_THREADS = 4_096
 # what an event of a shape that nobody foresaw raises
 ODD = (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError)
 MOST_REGIONS = 200  # names
-MOST_KEPT = 500_000  # spans that can be sorted
+MOST_KEPT = 10_000_000  # spans that can be sorted, of 33 bytes each
 _ENDS = (Mark.STEP, Mark.OPTIMIZER)  # what says where steps end
 _ROUNDED_US = 1.0  # spans within each other may end so far apart
 _BREATH_US = 50.0  # between two functions of one backward pass
@@ -39,8 +42,8 @@ class Thread:
     """
 
     __slots__ = (
-        "backward", "base", "covered_us", "fresh", "functions", "last", "marks", "number", "open", "pid", "python",
-        "root", "tid",
+        "backward", "base", "covered_us", "fresh", "functions", "last", "last_event", "last_took", "marks", "number",
+        "open", "pid", "python", "root", "tid",
     )  # fmt: skip
 
     def __init__(self, key: tuple[Any, Any, int], number: int, root: int) -> None:
@@ -53,8 +56,53 @@ class Thread:
         self.functions = 0  # of the backward pass
         self.open: list[list[Any]] = []  # name, start, end, time in spans within, meaning, call path, spans around
         self.last = -math.inf  # start of the span before
+        self.last_took, self.last_event = 0.0, dict[str, Any]()
         self.fresh = False  # the operator before made numbers
         self.backward = Spans()
+
+
+def _id(event: dict[str, Any]) -> int:
+    """The number that tells which of two spans was entered first; 0 is none."""
+    args = event.get("args")
+    if not isinstance(args, dict):
+        return 0
+    number = args.get("External id", args.get("external id", args.get("Python id")))
+    return number if type(number) is int and 0 <= number < 1 << 63 else 0
+
+
+class Kept:
+    """Spans in any order, in little memory."""
+
+    def __init__(self) -> None:
+        self.start, self.took = array("d"), array("d")
+        self.name, self.thread, self.id = array("I"), array("H"), array("Q")
+        self.annotation, self.region = array("b"), array("b")
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def add(
+        self, thread: int, start: float, took: float, name: int, number: int, *, annotation: bool, region: bool
+    ) -> None:
+        """One more."""
+        self.thread.append(thread)
+        self.start.append(start)
+        self.took.append(took)
+        self.name.append(name)
+        self.id.append(number)
+        self.annotation.append(annotation)
+        self.region.append(region)
+
+    def sorted(self, inner: Callable[..., tuple[Any, ...]]) -> Iterator[int]:
+        """Their places by start; of those of a thread that begin together the outermost first."""
+
+        def rank(at: int) -> tuple[Any, ...]:
+            within = inner(self.name[at], self.id[at], annotation=bool(self.annotation[at]))
+            return self.thread[at], -self.took[at], *within
+
+        for _, together in groupby(order(self.start), key=self.start.__getitem__):
+            places = list(together)
+            yield from sorted(places, key=rank) if len(places) > 1 else places
 
 
 class Host:
@@ -64,13 +112,14 @@ class Host:
         self.names = Names(mark)
         self.count, self.total_us, self.self_us = array("Q"), array("d"), array("d")  # by name
         self.python = array("b")  # by name: 1 for Python functions
-        self.named_by_user = array("b")  # by name: 1 for regions of the program itself (record_function)
+        self._may_be_region = array("b")  # by name: an annotation of it is the program's own (record_function)
         self.spans: dict[int, list[Span]] = {kind: [] for kind in Mark}
         self.backward = Spans()
         self.op_id, self.op_shape = array("I"), array("I")
         self.shapes: list[Shape] = []
         self.reads, self.read_took = array("d"), array("d")  # when the host asked for one number of the GPU
         self.made = Spans()  # copies of what was just made on the CPU
+        self._made_at, self._made_took = array("d"), array("d")
         self.zeroed = self.nan_checks = self.functions = 0  # gradients set to zero; checks; functions of backward
         self.disorder = self.dropped = 0
         self.first_start, self.last_end = math.inf, -math.inf
@@ -80,7 +129,7 @@ class Host:
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self._threads: dict[tuple[Any, Any, int], Thread] = {}
         self._within = (-math.inf, math.inf)  # spans are counted for what of them lies in there
-        self._kept: list[tuple[float, float, int, dict[str, Any]]] | None = None  # to be sorted, if it must be
+        self._kept: Kept | None = None  # to be sorted, if it must be
         self._shapes: dict[Shape | int, int] = {}  # an operator without dims by its name alone
         self._step = -1  # the name that all steps have in call paths
 
@@ -89,23 +138,50 @@ class Host:
         self._within = start, end
 
     def keep(self) -> None:
-        """Take spans in any order: they are kept and sorted, which a large trace has no memory for."""
-        self._kept = []
+        """Take spans in any order: they are kept and sorted."""
+        self._kept = Kept()
 
     def take(self, event: dict[str, Any], start: float) -> None:
         """One span that begins at a time of ours."""
-        if self._kept is None:
-            self._take(event, start)
-        elif len(self._kept) < MOST_KEPT:
-            # of two that begin together the longer one is around the other
-            self._kept.append((start, -duration(event), len(self._kept), event))
-        else:
-            self.dropped += 1
-
-    def _take(self, event: dict[str, Any], start: float) -> None:
-        took, name = duration(event), self.names.number(event["name"])
+        took, name, kind = duration(event), self.names.number(event["name"]), event.get("cat")
+        python = kind == "python_function"
         if len(self.count) <= name:
-            self._named(event.get("cat"), self.names.texts[name], self.names.meanings[name])
+            self._named(self.names.texts[name], self.names.meanings[name], python=python)
+        elif self.python[name] and not python:
+            self.python[name] = 0
+        key = event.get("pid"), event.get("tid"), int(python)
+        thread = self._threads.get(key) or self._thread(key)
+        if thread is None:
+            return
+        region = kind == "user_annotation" and bool(self._may_be_region[name])
+        if self._kept is not None:
+            if len(self._kept) >= MOST_KEPT:
+                self.dropped += 1
+                return
+            self._kept.add(
+                thread.number, start, took, name, _id(event), annotation=kind == "user_annotation", region=region
+            )
+        else:
+            if start <= thread.last:
+                self.disorder += start < thread.last or (
+                    self._rank(took, name, event) < self._rank(thread.last_took, None, thread.last_event)
+                )
+            thread.last, thread.last_took, thread.last_event = start, took, event
+            self._fold(thread, start, took, name, region=region)
+        if not python:
+            self._shape(event.get("args"), name)
+
+    def _rank(self, took: float, name: int | None, event: dict[str, Any]) -> tuple[Any, ...]:
+        """What comes first of spans of a thread that begin together."""
+        number = self.names.number(event["name"]) if name is None else name
+        return (-took, *self._inner(number, _id(event), annotation=event.get("cat") == "user_annotation"))
+
+    def _inner(self, name: int, number: int, *, annotation: bool) -> tuple[Any, ...]:
+        """Which of spans with the same times is around the others: the step, then what was entered first."""
+        return self.names.meanings[name] != Mark.STEP, number, not annotation, self.names.texts[name]
+
+    def _fold(self, thread: Thread, start: float, took: float, name: int, *, region: bool) -> None:
+        """The next span of a thread."""
         meaning = self.names.meanings[name]
         begin, stop = self._within
         if start < begin or start + took > stop:
@@ -115,13 +191,6 @@ class Host:
             took, start = min(start + took, stop) - max(start, begin), max(start, begin)
             if took <= 0:
                 return
-        key = event.get("pid"), event.get("tid"), self.python[name]
-        thread = self._threads.get(key) or self._thread(key)
-        if thread is None:
-            return
-        if start < thread.last:
-            self.disorder += 1
-        thread.last = start
         opened, end = thread.open, start + took
         while opened and opened[-1][2] <= start:
             self._close(opened)
@@ -134,12 +203,10 @@ class Host:
         if start < self.first_start:
             self.first_start = start
         self._open(thread, name, start, end, meaning)
-        if self.named_by_user[name]:
+        if region:
             self._region(name, start, took)
         self.count[name] += 1
         self.total_us[name] += took
-        if not thread.python and event.get("args"):
-            self._shape(event["args"], name)
 
     def _open(self, thread: Thread, name: int, start: float, end: float, meaning: int) -> None:
         """A span within those that are open, or beside them."""
@@ -185,15 +252,13 @@ class Host:
         if len(self.thread_names) < MOST_THREADS:
             self.thread_names[event.get("pid"), event.get("tid")] = clean(str(event["args"]["name"]), 80)
 
-    def finish(self) -> int:
-        """Close what is open: no more spans come. How many of those that were kept make no sense."""
+    def finish(self) -> None:
+        """Close what is open: no more spans come."""
         kept, self._kept = self._kept, None
-        odd = 0
-        for start, _, _, event in sorted(kept or (), key=lambda one: one[:3]):
-            try:
-                self._take(event, start)
-            except ODD:
-                odd += 1
+        threads = self.threads
+        for at in kept.sorted(self._inner) if kept else ():
+            name = kept.name[at]  # type: ignore[union-attr]
+            self._fold(threads[kept.thread[at]], kept.start[at], kept.took[at], name, region=bool(kept.region[at]))  # type: ignore[union-attr]
         for thread in self._threads.values():
             while thread.open:
                 self._close(thread.open)
@@ -203,7 +268,7 @@ class Host:
                 starts.append(start)
                 took.append(end - start)
         self.backward = union(starts, took)
-        return odd
+        self.made = union(self._made_at, self._made_took)
 
     def _thread(self, key: tuple[Any, Any, int]) -> Thread | None:
         if len(self._threads) >= MOST_THREADS:
@@ -212,12 +277,12 @@ class Host:
         number = len(self._threads)
         return self._threads.setdefault(key, Thread(key, number, self.nesting.root()))
 
-    def _named(self, kind: Any, text: str, meaning: int) -> None:
+    def _named(self, text: str, meaning: int, *, python: bool) -> None:
         self.count.append(0)
         self.total_us.append(0.0)
         self.self_us.append(0.0)
-        self.python.append(kind == "python_function")
-        self.named_by_user.append(kind == "user_annotation" and is_region(text, meaning))
+        self.python.append(python)
+        self._may_be_region.append(is_region(text, meaning))
 
     def _region(self, name: int, start: float, took: float) -> None:
         if name not in self.regions and len(self.regions) >= MOST_REGIONS:
@@ -239,12 +304,15 @@ class Host:
         if meaning in (Mark.STEP, Mark.DATA, Mark.OPTIMIZER):
             thread.marks += 1
         if meaning == Mark.MOVE:
-            if thread.fresh and len(self.made) < MOST_SPANS:
-                self.made.add(start, start + took)
+            if thread.fresh and len(self._made_at) < MOST_SPANS:
+                self._made_at.append(start)
+                self._made_took.append(took)
         elif meaning == Mark.READ:
             if len(self.reads) < MOST_SPANS:
                 self.reads.append(start)
                 self.read_took.append(took)
+            else:
+                self.dropped += 1
         elif meaning == Mark.NAN_CHECK:
             self.nan_checks += 1
         elif meaning == Mark.BACKWARD:
@@ -260,8 +328,10 @@ class Host:
             self.dropped += 1
         thread.fresh = meaning in (Mark.ZERO, Mark.CREATE)
 
-    def _shape(self, args: dict[str, Any], name: int) -> None:
+    def _shape(self, args: Any, name: int) -> None:
         """Remember an operator and the shapes of its inputs by its id, for the kernels that name it."""
+        if not isinstance(args, dict):
+            return
         number = args.get("External id", args.get("external id"))
         if type(number) is not int or len(self.op_id) >= MOST_OPS:
             return

@@ -24,8 +24,11 @@ def order(keys: Sequence[float]) -> Sequence[int]:
     return runs[0] if len(runs) == 1 else array("I", merge(*runs, key=keys.__getitem__))
 
 
-def join(wanted: Sequence[int], keys: Sequence[int]) -> array[int]:
-    """For each wanted key the index of the last entry of `keys` that equals it, else -1; 0 equals nothing."""
+def join(wanted: Sequence[int], keys: Sequence[int], times: Sequence[float] = ()) -> array[int]:
+    """For each wanted key the index of the entry of `keys` that equals it, else -1; 0 equals nothing.
+
+    Of several the one with the latest time, without times the last.
+    """
     found = array("i", [-1]) * len(wanted)
     if not found:  # a trace without a GPU has a million keys that nobody wants
         return found
@@ -35,7 +38,8 @@ def join(wanted: Sequence[int], keys: Sequence[int]) -> array[int]:
     for index in order(wanted):
         key = wanted[index]
         while at is not None and keys[at] <= key:
-            match = at
+            if not times or match < 0 or keys[match] != keys[at] or times[match] <= times[at]:
+                match = at
             at = next(ranked, None)
         if key and match >= 0 and keys[match] == key:
             found[index] = match

@@ -87,7 +87,7 @@ def _stream_host(trace: Trace, inside: Sequence[int], launch_of: Sequence[int]) 
     for index in inside:
         if activity.names.meanings[activity.name[index]] == Kind.COMPUTE:
             computes[activity.stream[index]] += round(activity.took[index] * 1000)
-    stream = computes.most_common(1)[0][0] if computes else -1
+    stream = max(computes, key=lambda one: (computes[one], -one), default=-1)
     ended, host = -inf, 0.0
     for index in inside:
         if activity.stream[index] != stream:

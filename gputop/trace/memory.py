@@ -5,20 +5,48 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
+from gputop.trace.intervals import order
+
 MOST = 300_000
+MOST_DEVICES = 32
 _CUDA = 1
 
 
+class Series:
+    """Bytes over time of one device, thinned; the highest values are exact."""
+
+    def __init__(self) -> None:
+        self.at = array("d")
+        self.allocated, self.reserved = array("q"), array("q")
+        self.peak_bytes = self.peak_reserved_bytes = 0
+        self._every, self._skipped = 1, 0
+
+    def add(self, at: float, allocated: int, reserved: int) -> None:
+        """One more."""
+        self.peak_bytes = max(self.peak_bytes, allocated)
+        self.peak_reserved_bytes = max(self.peak_reserved_bytes, reserved)
+        self._skipped += 1
+        if self._skipped < self._every:
+            return
+        self._skipped = 0
+        self.at.append(at)
+        self.allocated.append(allocated)
+        self.reserved.append(reserved)
+        if len(self.at) >= MOST:
+            self.at, self.allocated, self.reserved = self.at[1::2], self.allocated[1::2], self.reserved[1::2]
+            self._every *= 2
+
+
 class Memory:
-    """Allocated and reserved bytes over time of one device; its highest values are exact."""
+    """Allocated and reserved bytes over time of one device, of several that with the highest peak."""
 
     def __init__(self) -> None:
         self.at = array("d")  # microseconds
         self.allocated, self.reserved = array("q"), array("q")
-        self.device = -1  # the one that these are of; -1 before any
         self.peak_bytes = self.peak_reserved_bytes = 0
+        self.device = -1  # the one that these are of; -1 before any
         self.untotalled = 0  # events without totals, of Kineto before 2022
-        self._every, self._skipped = 1, 0
+        self._devices: dict[int, Series] = {}
 
     def take(self, event: dict[str, Any], at: float) -> None:
         """One allocation or release at a time of ours."""
@@ -33,19 +61,17 @@ class Memory:
             raise TypeError("bytes are whole numbers")
         if not 0 <= allocated < 1e15 or not 0 <= reserved < 1e15:
             raise ValueError("more memory than there is")
-        if self.device < 0:
-            self.device = device
-        if device != self.device:
+        if device in self._devices or len(self._devices) < MOST_DEVICES:
+            self._devices.setdefault(device, Series()).add(at, allocated, reserved)
+
+    def finish(self) -> None:
+        """All events are there: they are put in the order of their times."""
+        if not self._devices:
             return
-        self.peak_bytes = max(self.peak_bytes, allocated)
-        self.peak_reserved_bytes = max(self.peak_reserved_bytes, reserved)
-        self._skipped += 1
-        if self._skipped < self._every:
-            return
-        self._skipped = 0
-        self.at.append(at)
-        self.allocated.append(allocated)
-        self.reserved.append(reserved)
-        if len(self.at) >= MOST:
-            self.at, self.allocated, self.reserved = self.at[1::2], self.allocated[1::2], self.reserved[1::2]
-            self._every *= 2
+        self.device, found = max(self._devices.items(), key=lambda one: (one[1].peak_bytes, -one[0]))
+        places = order(found.at)
+        self.at = array("d", (found.at[place] for place in places))
+        self.allocated = array("q", (found.allocated[place] for place in places))
+        self.reserved = array("q", (found.reserved[place] for place in places))
+        self.peak_bytes, self.peak_reserved_bytes = found.peak_bytes, found.peak_reserved_bytes
+        self._devices.clear()

@@ -6,6 +6,7 @@ from array import array
 
 from gputop.declare import record
 from gputop.trace.breakdown import Breakdown
+from gputop.trace.host import Host
 from gputop.trace.intervals import join
 from gputop.trace.names import Kind
 from gputop.trace.read import Trace
@@ -36,15 +37,18 @@ class Shaped:
 def operators(trace: Trace, most: int, *, python: bool = False) -> tuple[Operator, ...]:
     """Those with the most time of their own."""
     host = trace.host
-    ranked = sorted((-us, name) for name, us in enumerate(host.self_us) if bool(host.python[name]) == python and us)
+    texts = host.names.texts
+    ranked = sorted(
+        (-us, texts[name], name) for name, us in enumerate(host.self_us) if bool(host.python[name]) == python and us
+    )
     return tuple(
         Operator(
-            name=host.names.texts[name],
+            name=texts[name],
             count=host.count[name],
             total_us=host.total_us[name],
             self_us=-us,
         )
-        for us, name in ranked[:most]
+        for us, _, name in ranked[:most]
     )
 
 
@@ -53,16 +57,16 @@ def shaped(trace: Trace, found: Breakdown) -> tuple[Shaped, ...]:
     activity, host = trace.activity, trace.host
     op_of = join(array("I", (activity.op_id[index] for index in found.inside)), host.op_id)
     took: dict[int, float] = {}
-    longest: dict[int, tuple[float, int]] = {}
+    longest: dict[int, tuple[float, str, int]] = {}
     for index, op in zip(found.inside, op_of, strict=True):
         if op >= 0:
             shape, us, name = host.op_shape[op], activity.took[index], activity.name[index]
             took[shape] = took.get(shape, 0.0) + us
-            longest[shape] = max(longest.get(shape, (0.0, name)), (us, name))
+            longest[shape] = max(longest.get(shape, (0.0, "", name)), (us, activity.names.texts[name], name))
     rows = []
-    for shape, us in sorted(took.items(), key=lambda item: -item[1]):
+    for shape, us in sorted(took.items(), key=lambda item: (-item[1], _called(host, item[0]))):
         name, dims, types = host.shapes[shape]
-        kernel = longest[shape][1]
+        kernel = longest[shape][2]
         rows.append(
             Shaped(
                 name=host.names.texts[name],
@@ -74,3 +78,8 @@ def shaped(trace: Trace, found: Breakdown) -> tuple[Shaped, ...]:
             )
         )
     return tuple(rows)
+
+
+def _called(host: Host, shape: int) -> tuple[str, str, str]:
+    name, dims, types = host.shapes[shape]
+    return host.names.texts[name], dims, types

@@ -132,5 +132,5 @@ def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
             made.append(
                 Region(name=host.names.texts[name], count=len(inside), host_us=spans.total, gpu_us=gpu_us, spans=spans)
             )
-    made.sort(key=lambda one: one.spans.starts[0])
+    made.sort(key=lambda one: (one.spans.starts[0], one.name))
     return tuple(made[:_MOST_REGIONS])

@@ -12,10 +12,11 @@ from gputop.declare import record
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from gputop.trace.beside import decoded
-from gputop.trace.events import EARLY, NoTrace
+from gputop.trace.events import DAMAGED, EARLY, NoTrace
 from gputop.trace.gpu import MOST_DEVICES, Activity, Calls
 from gputop.trace.host import ODD, Host
 from gputop.trace.memory import Memory
+from gputop.trace.pairs import PHASES, Pairs
 from gputop.trace.steps import window
 from gputop.trace.tensorflow import Planes
 from gputop.trace.text import Text
@@ -24,11 +25,29 @@ _LATEST = 1e18  # microseconds; what is later has been made up
 _GPU = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
 _CALLS = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "xpu_runtime")
 _SPANS = ("cpu_op", "user_annotation", "python_function", "Operator", "Operation")
-# what devices of other kinds do, as Kineto's plug-ins write it; the runtime calls of some are called so too
-_ELSEWHERE = re.compile(r"mtia|hpu|xpu|npu|tpu|mps|ipu|privateuse|glow", re.IGNORECASE)
-_MOST_KINDS = 100
+_FLOWS = frozenset("stfMC")  # arrows and counters may bear the category of what they are about
+# accelerators of other kinds, in categories and names of processes; the runtime calls of some are called so too
+_ELSEWHERE = re.compile(
+    r"(?<![a-z])(?:mtia|hpu|xpu|npu|tpu|mps|ipu|mlu|privateuse(?:one)?|glow|gaudi|habana|synapse|ascend|cann|neuron(?:core)?|"
+    r"trainium|inferentia|cambricon|musa|device:(?!cpu)\w+)(?![a-z])",
+    re.IGNORECASE,
+)
+_A_GPU = re.compile(r"(?<![a-z])gpu(?![a-z])", re.IGNORECASE)
+# what Kineto writes besides: of the CPU, or drawn once more
+_KNOWN = frozenset(
+    (
+        "gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "overhead", "trace", "fwdbwd", "ac2g",
+        "async_cpu", "async_gpu", "cpu_instant_event", "external_correlation", "hardware_counters", "collective_comm",
+        "gpu_pm_counter", "hip_driver", "xpu_driver",
+    )
+)  # fmt: skip
+_MOST_KINDS = 1000
+_MOST_PROCESSES = 10_000
 _BEYOND = 0.02  # of the time of all steps: what lies further before or after them is read once more without it
-_PAIRED = 10  # events that begin or end something, from which they are what a file is made of
+_PAIRED = 10  # spans of two events, from which they are what a file is made of
+_MOST_ODD = 0.01  # of the spans of the CPU: where more are left out, nothing is concluded from the others
+_MOST_READS = 4  # of one file
+_GRID_US = 2.0**32  # times are counted from a multiple of it, so that the first event of the file changes nothing
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -42,7 +61,7 @@ class Device:
 
 
 class Trace:
-    """What one file says. Times are microseconds since its first event."""
+    """What one file says. Times are microseconds since a time shortly before its events."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,90 +71,178 @@ class Trace:
         self.rank: int | None = None
         self.ranks: int | None = None  # how many there are
         self.backend = ""
-        self.origin_us: float | None = None  # the first event, on the clock of the machine
+        self.origin_us: float | None = None  # what times count from, on the clock of the machine
         self.base_ns = 0  # what that clock counts from
         self.events = self.odd = 0
-        self._planes = Planes()
         self.notes: list[str] = []
         self.problems: list[str] = []  # what was repaired or left out: said before anything else
         self.whole = True  # all was read: where not, nothing is concluded from what is missing
+        self.missing = False  # something of the CPU was left out
         self.elsewhere = False  # something ran on an accelerator of another kind, which is not read
+        self.planes = Planes()
+        self.late = False  # names of processes came after what they are the names of
+        self._pairs = Pairs()
         self._texts = 0  # times that are written as text
-        self._kinds: Counter[str] = Counter()  # categories of events that are not taken
+        self._bare = False  # there was an event without a category
+        self._odd_gpu = 0  # events left out that may have been of a GPU
+        self._others: Counter[tuple[str, Any]] = Counter()  # category and process of events that are not taken
+        self._processes: dict[Any, list[str]] = {}  # their names and labels
+        self._takers = dict.fromkeys(_GPU, self.activity.take)
+        self._takers |= dict.fromkeys(_CALLS, self.calls.take)
+        self._takers |= dict.fromkeys(_SPANS, self.host.take)
 
     def take(self, batch: list[Any]) -> None:
         """Events as they come; what is none is counted."""
-        takers = dict.fromkeys(_GPU, self.activity.take)
-        takers |= dict.fromkeys(_CALLS, self.calls.take)
-        takers |= dict.fromkeys(_SPANS, self.host.take)
-        planes = self._planes
+        span, takers = self._span, self._takers
         self.events += len(batch)
         for event in filter(None, batch):  # TensorFlow ends with an empty one
             try:
                 kind = event["ph"]
                 if kind == "X":
-                    if planes.gpus and "cat" not in event:
-                        event = planes.told(event) or event
-                    taker = takers.get(event.get("cat"))
-                    if taker:
-                        taker(event, self._since(event["ts"]))
-                    else:
-                        self._other(event)
+                    span(event)
                 elif kind == "i" and event["name"] == "[memory]":
                     self.memory.take(event, self._since(event["ts"]))
-                elif kind == "M" and event["name"] == "thread_name":
-                    planes.name(event)
-                    self.host.take_name(event)
-                elif kind == "M" and event["name"] == "process_name":
-                    planes.name(event)
-                elif kind in ("B", "E"):
-                    self._kinds["B/E"] += 1
+                elif kind == "M":
+                    self._name(event)
+                elif kind in PHASES:
+                    self._pairs.take(event)
+                elif kind not in _FLOWS and event.get("cat") in takers:
+                    raise ValueError("a form of events that is not known")
             except ODD:
-                self.odd += 1
+                self._left_out(event)
 
     def finish(self, head: dict[str, Any], notes: list[str]) -> None:
         """All events are there: the head of the file, and what went wrong."""
-        self.odd += self.host.finish()
+        for event in self._pairs.spans():
+            try:
+                self._span(event)
+            except ODD:
+                self._left_out(event)
+        self.host.finish()
+        self.memory.finish()
         self._head(head)
         self.problems += notes
-        self.whole = not any(note.endswith(EARLY) for note in notes)
+        self.whole = not any(note.endswith((*EARLY, DAMAGED)) for note in notes)
+        self._whose()
+        self._lost()
+        if self.memory.untotalled:
+            self.notes.append("its memory events are of an old Kineto, without totals: they are not shown")
+
+    def _span(self, event: dict[str, Any]) -> None:
+        """A whole span, of whatever it is."""
+        if "cat" not in event:
+            self._bare = True
+            if self.planes.gpus:
+                event = self.planes.told(event) or event
+        taker = self._takers.get(event.get("cat", ""))
+        if taker:
+            taker(event, self._since(event["ts"]))
+        else:
+            self._other(event)
+
+    def _name(self, event: dict[str, Any]) -> None:
+        """The name or the labels of a process, the name of a thread."""
+        name, pid = event["name"], event.get("pid")
+        if name == "process_name" or name == "thread_name":
+            known = bool(self.planes)
+            self.planes.name(event)
+            self.late |= self._bare and (known or bool(self.planes))
+        if name == "thread_name":
+            self.host.take_name(event)
+        elif name in ("process_name", "process_labels") and len(self._processes) < _MOST_PROCESSES:
+            text = event["args"]["name" if name == "process_name" else "labels"]
+            self._processes.setdefault(pid, []).append(str(text))
+
+    def _left_out(self, event: Any) -> None:
+        """An event without sense: unless it says that it is of the CPU, it may have been of a GPU."""
+        self.odd += 1
+        kind = event.get("cat") if isinstance(event, dict) else None
+        of_cpu = isinstance(kind, str) and (kind in _CALLS or kind in _SPANS or kind.lower() in _KNOWN)
+        self._odd_gpu += not of_cpu
+
+    def _whose(self) -> None:
+        """Which program wrote it, and whether its accelerator is one that is read."""
         found = len(self.activity) or self.host.count or self.calls.count
-        if self._planes:
+        others = self._elsewhere()
+        if self.planes:
             self.notes.append("TensorFlow or JAX wrote it: what is said and advised is in PyTorch's words")
         elif not found:
             self.whole = False
-            pairs = self._kinds["B/E"] >= _PAIRED
+            pairs = self._pairs.count + len(self._pairs.single) >= _PAIRED
             of = (
                 "its spans are pairs of begin and end events (B, E), which gputop does not read"
                 if pairs
-                else ("other programs write such files too")
+                else "other programs write such files too"
             )
             self.problems.append(f"nothing in it is of torch.profiler: {of}")
-        elif not len(self.activity) and (others := [kind for kind in self._kinds if _ELSEWHERE.search(kind)]):
+        if others:
+            self.elsewhere = not len(self.activity)
+            told = "only the CPU is told of" if self.elsewhere else "only the CPU and the GPUs are told of"
+            self.problems.append(f"what ran on this accelerator is not read ({', '.join(others[:3])}): {told}")
+        elif found and not len(self.activity):
+            self._unknown()
+
+    def _unknown(self) -> None:
+        """A trace without a GPU: whether one was at work all the same."""
+        kinds = {kind for kind, _ in self._others if kind.lower() not in _KNOWN}
+        if kinds:
             self.elsewhere = True
-            kinds = ", ".join(sorted(others)[:3])
-            self.problems.append(f"what ran on this accelerator is not read ({kinds}): only the CPU is told of")
+            texts = ", ".join(sorted(kind or "none" for kind in kinds)[:3])
+            self.problems.append(
+                f"events of unknown categories are not read ({texts}): whether an accelerator worked is not known"
+            )
+        elif launched := len(self.calls.start):
+            self.elsewhere = True
+            self.problems.append(f"{_count(launched, 'launch', 'es')} and no kernel in it: what the GPU did is missing")
+
+    def _elsewhere(self) -> list[str]:
+        """Categories and processes of accelerators that are not read."""
+        kinds = {kind for kind, _ in self._others if _ELSEWHERE.search(kind) and kind.lower() not in _KNOWN}
+        if len(self.activity):
+            return sorted(kind for kind in kinds if not kind.lower().endswith(("runtime", "driver")))
+        names = {
+            clean(text, 40)
+            for kind, pid in self._others
+            if kind.lower() not in _KNOWN
+            for text in self._processes.get(pid, ())
+            if _ELSEWHERE.search(text) or _A_GPU.search(text)
+        }
+        return sorted(kinds) or sorted(names)
+
+    def _lost(self) -> None:
+        """What was repaired or left out, and whether anything can be concluded from the rest."""
         if vanished := self.host.drop_steps_without_length():
             self.problems.append(f"{_count(vanished, 'step')} without a length left out")
         if self._texts:
             self.problems.append(f"{_count(self._texts, 'time')} written as text, taken as a number")
+        pairs = self._pairs
+        if pairs.count and self.whole:
+            self.problems.append(f"{_count(pairs.count, 'span')} written as begin and end events (B, E), put together")
+        if pairs.single:
+            self.problems.append(
+                f"{_count(len(pairs.single), 'begin or end event')} left out: the other half is missing"
+            )
+            for event in pairs.single:
+                self._left_out(event)
+            self.odd -= len(pairs.single)
         if self.odd:
             self.problems.append(f"{_count(self.odd, 'event')} left out: no sense in them")
-        if self.memory.untotalled:
-            self.notes.append("its memory events are of an old Kineto, without totals: they are not shown")
+        odd = self.odd + len(pairs.single)
+        self.missing = odd > 0
+        if self._odd_gpu or odd - self._odd_gpu > _MOST_ODD * (sum(self.host.count) + sum(self.calls.count)):
+            self.whole = False
         if self.activity.dropped or self.calls.dropped:
             self.whole = False
             self.problems.append("it has more kernels than fit: only the first are looked at; trace fewer steps")
-
-    @property
-    def disordered(self) -> bool:
-        """Whether the spans of a thread do not come in the order of their starts, as of Kineto before 2022."""
-        return self.host.disorder > 10 and self.host.disorder * 100 > sum(self.host.count)
+        if self.host.dropped or pairs.dropped:
+            self.whole = False
+            self.problems.append("it has more CPU spans than fit: only the first are looked at; trace fewer steps")
 
     def _other(self, event: dict[str, Any]) -> None:
-        kind = event.get("cat")
-        if isinstance(kind, str) and (kind in self._kinds or len(self._kinds) < _MOST_KINDS):
-            self._kinds[clean(kind, 40)] += 1
+        kind, pid = event.get("cat", ""), event.get("pid")
+        key = clean(kind, 40) if isinstance(kind, str) else "", pid if isinstance(pid, (int, str)) else None
+        if key in self._others or len(self._others) < _MOST_KINDS:
+            self._others[key] += 1
 
     def _since(self, time: float | str) -> float:
         if isinstance(time, str):
@@ -144,7 +251,7 @@ class Trace:
         if not -_LATEST < time < _LATEST:
             raise ValueError("a time out of range")
         if self.origin_us is None:
-            self.origin_us = float(time)
+            self.origin_us = _GRID_US * (time // _GRID_US)
         return time - self.origin_us
 
     def _head(self, head: dict[str, Any]) -> None:
@@ -161,8 +268,8 @@ class Trace:
                 self.devices += (_device(entry),)
 
 
-def _count(number: int, of: str) -> str:
-    return f"{number} {of}{'s' * (number != 1)}"
+def _count(number: int, of: str, several: str = "s") -> str:
+    return f"{number} {of}{several * (number != 1)}"
 
 
 def _device(entry: dict[str, Any]) -> Device:
@@ -182,21 +289,30 @@ def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
     """The trace in a file, plain or packed; Refused says in one line why it is none.
 
     `progress` is told the share that is read, 0 to 1; what it raises ends the reading. A file is read once more where
-    its spans are out of order, to sort them, and where much lies outside of its steps, to leave it out.
+    its spans are out of order, to sort them; where names come after what they name; and where much lies outside of its
+    steps, to leave that out.
     """
-    trace = _read(path, progress, Trace(clean(Path(path).name, 200)))
-    beyond = _beyond(trace)
-    if not trace.disordered and beyond is None:
-        return trace
-    again = Trace(trace.name)
-    if trace.disordered:
-        again.host.keep()
-    if beyond is not None:
-        again.host.only(*beyond)
-    again = _read(path, progress, again)
-    if trace.disordered:
-        again.notes.append("its spans are out of order, as old versions of Kineto wrote them: they were sorted")
-    return again
+    name = clean(Path(path).name, 200)
+    trace = _read(path, progress, Trace(name))
+    sort, named, beyond = False, False, None
+    for _ in range(_MOST_READS - 1):
+        before = sort, named, beyond
+        sort, named = sort or trace.host.disorder > 0, named or (trace.late and bool(trace.planes))
+        beyond = beyond or _beyond(trace)
+        if (sort, named, beyond) == before:
+            break
+        again = Trace(name)
+        if sort:
+            again.host.keep()
+        if named:
+            again.planes = trace.planes
+            again.planes.again()
+        if beyond is not None and not (named and not before[1]):  # of other events the steps may be others
+            again.host.only(*beyond)
+        elif beyond is not None:
+            beyond = None
+        trace = _read(path, progress, again)
+    return trace
 
 
 def _beyond(trace: Trace) -> tuple[float, float] | None:

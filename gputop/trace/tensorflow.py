@@ -1,6 +1,7 @@
 """Traces that TensorFlow and JAX write, in the words of Kineto as far as both know the same things.
 
-Their events have no category: who they are of is told by the names of processes and threads, which come first.
+Their events have no category: what they are of is told by the names of processes and threads. Where these come after
+them, the file is read once more.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _STEPS = "Steps"
 _COPY = re.compile(r"(Mem(?:cpy|set)) ?([HDP])?(?:to|2)?([HDP])?")
 _BYTES = re.compile(r"\bsize:(\d{1,15})\b")
 _NUMBER = re.compile(r"(\d{1,9})$")
+_MOST_THREADS = 10_000
 STEP = "TensorFlow step"
 
 
@@ -27,6 +29,7 @@ class Planes:
         self.gpus: dict[Any, int] = {}  # by pid
         self._hosts: set[Any] = set()
         self._threads: dict[tuple[Any, Any], int] = {}  # the stream by pid and tid; -1 is the row of steps
+        self._names: dict[tuple[Any, Any], str] = {}  # of threads
         self._steps = 0
 
     def __bool__(self) -> bool:
@@ -40,11 +43,24 @@ class Planes:
                 self.gpus[pid] = int(found[1])
             elif text.startswith(_HOST):
                 self._hosts.add(pid)
-        elif pid in self.gpus:
-            if found := _STREAM.match(text):
-                self._threads[pid, event.get("tid")] = int(found[1])
-            elif text == _STEPS:
-                self._threads[pid, event.get("tid")] = -1
+            for (of, tid), named in self._names.items():
+                if of == pid:
+                    self._thread(pid, tid, named)
+        elif len(self._names) < _MOST_THREADS:
+            self._names[pid, event.get("tid")] = text
+            self._thread(pid, event.get("tid"), text)
+
+    def again(self) -> None:
+        """The file is read once more: all names are known."""
+        self._steps = 0
+
+    def _thread(self, pid: Any, tid: Any, text: str) -> None:
+        if pid not in self.gpus:
+            return
+        if found := _STREAM.match(text):
+            self._threads[pid, tid] = int(found[1])
+        elif text == _STEPS:
+            self._threads[pid, tid] = -1
 
     def told(self, event: dict[str, Any]) -> dict[str, Any] | None:
         """An event as Kineto would have written it; None of what repeats others, or that it does not know."""

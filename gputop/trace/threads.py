@@ -33,9 +33,9 @@ def seen(host: Host) -> tuple[Seen, ...]:
     """The one that trains first, then those of the backward pass, then the busiest."""
     threads = [thread for thread in host.threads if thread.covered_us > 0 and not thread.python]
     python = {(thread.pid, thread.tid): thread.root for thread in host.threads if thread.python}
-    main = max(threads, key=lambda one: (one.marks, one.tid == one.pid, one.covered_us), default=None)
+    main = max(threads, key=lambda one: (one.marks, one.tid == one.pid, one.covered_us, str(one.tid)), default=None)
     rows = []
-    for one in sorted(threads, key=lambda one: (one is not main, not one.functions, -one.covered_us)):
+    for one in sorted(threads, key=lambda one: (one is not main, not one.functions, -one.covered_us, str(one.tid))):
         tid = clean(str(one.tid), 20)
         given = re.sub(r"^thread \d+ ?", "", host.thread_names.get((one.pid, one.tid), "")).strip("() ")
         name = "main" if one is main else "autograd" if one.functions else given or f"thread {tid}"

@@ -52,8 +52,8 @@ def _first(view: View) -> Iterator[str]:
         yield f"{problem[:1].upper()}{problem[1:]}."
     if not trace.whole and trace.events and (len(trace.activity) or trace.host.count):
         yield (
-            f"{trace.events:,} events were read. Kernels are written last: how busy the GPU was is not known, and "
-            "nothing is concluded from a part."
+            f"{trace.events:,} events were read. Kernels may be among what is missing: how busy the GPU was is not "
+            "known, and nothing is concluded from a part."
         )
 
 
@@ -222,6 +222,8 @@ def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
         for text, us in sorted(causes, key=lambda cause: -cause[1]):
             if found.share(us) >= _SUMMED:
                 yield f"{found.share(us):.0%} of the time {text}."
+    if view.trace.missing:
+        return
     if not any(verdict.severity != "info" for verdict in said) and not any(verdict.healthy for verdict in said):
         yield f"No known trouble stands out{' in this rank by itself' if len(view.ranks) > 1 else ''}."
 
