@@ -225,3 +225,30 @@ def test_a_trace_of_tensorflow_is_read_for_what_it_shares(tmp_path: Path) -> Non
     assert told["gpu_time"]["launch_delay_p50_ms"] == pytest.approx(0.095)
     assert {finding["rule"][:3] for finding in told["findings"]} >= {"T03", "T04"}
     assert told["notes"] == ["TensorFlow or JAX wrote it: what is said and advised is in PyTorch's words"]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"main (t.py:1);f (t.py:2) 45\nmain (t.py:1) 50\nmain (t.p", "1 line left out: no stacks with a count."),
+        (
+            gzip.compress(b"".join(b"main (t.py:1);f%d (t.py:2) 45\n" % n for n in range(20_000)))[:-2000],
+            "The packed file is cut: read up to there.",
+        ),
+    ],
+)
+def test_a_cut_profile_says_so_first(tmp_path: Path, data: bytes, problem: str) -> None:
+    path = tmp_path / "stacks.txt"
+    path.write_bytes(data)
+    done = explain(str(path))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert problem in done.stdout.split("What it says")[1][:100]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_profile_in_an_encoding_of_windows(tmp_path: Path, encoding: str) -> None:
+    text = "main (t.py:1);f (t.py:2) 45\nmain (t.py:1) 50\n"
+    (tmp_path / "stacks.txt").write_bytes(text.encode(encoding))
+    told = json.loads(explain("--json", str(tmp_path / "stacks.txt")).stdout)["files"][0]
+    assert (told["samples"], told["problems"]) == (95, [])
+    assert {each["name"] for each in told["functions"]} == {"main (t.py)", "f (t.py)"}

@@ -250,7 +250,7 @@ class TestCsv:
 
     def test_what_cannot_be_read_is_said(self) -> None:
         text = pasted.csv([97] * 9)
-        assert told(text + "2024/01/02 00:0").notes == ("the last line is cut and left out",)
+        assert told(text + "2024/01/02 00:0").problems == ("The last line is cut and left out.",)
         assert told(text + "Failed\nUnable to\n").problems == ("2 lines could not be read and are left out.",)
         mixed = "timestamp, utilization.gpu [%]\n" + "2024/01/02 03:04:05, 9 %\n2024/01/02 03:04:05, 99 %\n" * 9
         assert "no column that tells them apart" in told(mixed).problems[0]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gputop.page import text
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
 from gputop.trace.told import page
@@ -190,9 +191,9 @@ def of_gpu(made: Made) -> list[dict[str, Any]]:
 
 
 def said(path: Path) -> tuple[int, str]:
-    done = explain(str(path))
-    assert done.stderr == ""
-    return done.returncode, re.sub(r"\s+", " ", done.stdout)
+    """The exit code of gputop explain, and its page as one line."""
+    view = View(read(str(path)))
+    return int(bool(view.trace.problems)), re.sub(r"\s+", " ", text(page(view)))
 
 
 NOTHING = ("The GPU is busy", "WARN", "CRIT", "No known trouble", "Where the time", "kept busy")
@@ -395,3 +396,16 @@ def test_launches_without_kernels_do_not_say_that_there_is_no_gpu(tmp_path: Path
     assert code == 1
     assert "80 launches and no kernel in it: what the GPU did is missing." in told
     assert "No known trouble" not in told
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_what_follows_the_end_is_not_read_and_said_so(tmp_path: Path, bare: bool) -> None:
+    """Two files appended to each other: of the second nothing is known."""
+    text = json.dumps(busy().events) if bare else busy().text()
+    (tmp_path / "x.json").write_text(f"{text}\n\n")
+    assert said(tmp_path / "x.json")[0] == 0
+    (tmp_path / "x.json").write_text(text + text)
+    code, told = said(tmp_path / "x.json")
+    assert code == 1
+    assert "What it says It goes on after its end: the rest is not read." in told
+    assert not any(absent in told for absent in NOTHING)

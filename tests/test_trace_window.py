@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -107,3 +108,99 @@ def test_nothing_is_well_of_one_gpu_beside_what_is_not_of_another(tmp_path: Path
         assert "details of GPU 0" in told.about
         assert [point.severity for point in told.points if point.text.startswith("GPU 1: The GPU idles")] == ["crit"]
         assert not any(point.severity == "fine" for point in told.points)
+
+
+def two_ranks(folder: Path, *, world_size: int | None = None) -> None:
+    for rank, wait_us in enumerate((30_000, 2_000)):
+        about = {"rank": rank} | ({"world_size": world_size} if world_size else {})
+        made = busy(distributedInfo=about)
+        for number in range(4):
+            made.kernel("ncclDevKernel_AllReduce", number * 100_000 + 60_000, wait_us, stream=9)
+        made.write(folder / f"rank{rank}.json")
+
+
+FOREIGN = '{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}'
+SPEEDSCOPE = {
+    "$schema": "https://www.speedscope.app/file-format-schema.json",
+    "shared": {"frames": [{"name": "main", "file": "t.py", "line": 1}]},
+    "profiles": [{"type": "sampled", "name": "x", "unit": "none", "samples": [[0]], "weights": [5]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("config.json", '{"lr": 0.1}', "it has no traceEvents"),
+        ("a.json", "[1, 2, 3]", "it is of no known kind"),
+        ("list.json", "hello", "it is of no known kind"),
+        ("chrome.json", FOREIGN, "nothing in it is of torch.profiler"),
+        ("log.json", '{"loss": 1.5}\n{"loss": NaN}\n', "it is no trace"),
+        ("profile.json", json.dumps(SPEEDSCOPE), "it is no trace"),
+    ],
+)
+def test_what_is_no_trace_in_a_folder_is_left_out_by_name(tmp_path: Path, name: str, text: str, why: str) -> None:
+    two_ranks(tmp_path)
+    alone = explain(str(tmp_path))
+    assert (alone.returncode, alone.stdout.count("is late")) == (0, 1)
+    (tmp_path / name).write_text(text)
+    done = explain(str(tmp_path))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("2 ranks\n")
+    said = " ".join(done.stdout.split())
+    assert f"What it says {name} is left out: {why}" in said
+    assert "Rank 1 is late" in said
+    told = json.loads(explain("--json", str(tmp_path)).stdout)
+    assert [each["file"] for each in told["files"]] == ["rank0.json", "rank1.json"]
+    assert [each["file"] for each in told["left_out"]] == [name]
+
+
+def test_of_several_files_those_are_read_that_can_be(tmp_path: Path) -> None:
+    two_ranks(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    done = explain(*map(str, sorted(tmp_path.iterdir())))
+    assert (done.returncode, done.stdout[:7]) == (1, "2 ranks")
+    assert "config.json is left out: it has no traceEvents." in done.stdout
+    assert explain(str(tmp_path / "rank0.json"), str(tmp_path / "rank0.json")).returncode == 0
+    assert explain("--diff", str(tmp_path / "rank0.json"), str(tmp_path / "config.json")).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("rank2.json", b"", "it is empty"),
+        ("rank2.json.gz", b"\x1f\x8b\x08garbage", "the packed file is damaged"),
+        ("rank2.json.gz", gzip.compress(b"{" * 9000)[:9], "the packed file is cut"),
+    ],
+)
+def test_no_rank_is_late_where_one_is_missing(tmp_path: Path, name: str, data: bytes, why: str) -> None:
+    """That file may be of the rank that is late."""
+    two_ranks(tmp_path)
+    (tmp_path / name).write_bytes(data)
+    done = explain(str(tmp_path))
+    assert done.returncode == 1
+    said = " ".join(done.stdout.split())
+    assert f"{name} is left out: {why}" in said
+    assert "is late" not in said
+    two_ranks(tmp_path, world_size=2)
+    assert "Rank 1 is late" in " ".join(explain(str(tmp_path)).stdout.split())
+
+
+def test_a_folder_without_any_trace_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "other.json").write_text("hello")
+    done = explain(str(tmp_path))
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_byte_order_mark_is_no_part_of_a_trace(tmp_path: Path, encoding: str, packed: bool) -> None:
+    plain = stepped().text()
+    data = plain.encode(encoding)
+    (tmp_path / "x.json").write_bytes(gzip.compress(data) if packed else data)
+    if encoding == "utf-32" and not packed:
+        assert data.startswith(b"\xff\xfe\0\0")
+    done = explain(str(tmp_path / "x.json"))
+    (tmp_path / "x.json").write_text(plain)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == explain(str(tmp_path / "x.json")).stdout

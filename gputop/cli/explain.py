@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -37,12 +38,14 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.trace.verdict import View
 
     try:
+        folders = {file for name in args.files for file in _listed(name) if file != name}
         args.files = [file for name in args.files for file in _listed(name)]
         if args.diff and len(args.files) != 2:
             raise Failure("--diff compares two files: gputop explain --diff BEFORE AFTER", USAGE)
-        opened = [_from_input() if name == "-" else _opened(name) for name in args.files]
+        opened, left_out = _all(args.files, folders, compare=args.diff)
     except Refused as refused:
         raise Failure(str(refused)) from None
+    args.files = [name for name in args.files if name not in dict(left_out)]
     traces = [each for each in opened if isinstance(each, View)]
     if args.diff and (len(traces) == 1 or _pasted(opened)):
         raise Failure("--diff compares two traces or two profiles, not one with the other", USAGE)
@@ -50,24 +53,73 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     for each, name in zip(opened, names, strict=True):
         if isinstance(each, View):
             each.trace.name = name
-    why = None if args.diff else _apart(traces)
+    why = None if args.diff else _apart(traces, left_out)
+    left = [{"file": clean(Path(name).name, 200), "why": reason} for name, reason in left_out]
     if args.as_json:
         told = _changes(opened, names) if args.diff else list(map(_object, opened, names))
-        print(json.dumps({"version": 1, "gputop": __version__, "files": told, "apart": why}, allow_nan=False))
-        return _code(opened)
+        print(
+            json.dumps(
+                {"version": 1, "gputop": __version__, "files": told, "apart": why, "left_out": left}, allow_nan=False
+            )
+        )
+        return FAILED if left else _code(opened)
     pages = [_compared(opened, names)] if args.diff else [*_together(traces, why), *map(_page, opened, names)]
+    if left:
+        words = (f"{each['file']} is left out: {each['why']}." for each in left)
+        pages[0] = replace(pages[0], words=(*words, *pages[0].words))
     drawn = (markdown(page) if args.format == "md" else text(page, ascii=plain(settings)) for page in pages)
     print("\n".join(drawn), end="")
-    return _code(opened)
+    return FAILED if left else _code(opened)
+
+
+_UNKNOWN = "it is neither a torch trace"
+LeftOut = list[tuple[str, str]]  # files that are none of what can be read, and why
+
+
+def _all(names: Sequence[str], folders: set[str], *, compare: bool) -> tuple[list[Opened], LeftOut]:
+    """What is in each file; of several those that can be read, of a folder the traces. Refused where none can."""
+    from gputop.safe.files import Refused
+    from gputop.trace.verdict import View
+
+    found: list[tuple[str, Opened]] = []
+    left_out: LeftOut = []
+    first: Refused | None = None
+    for name in names:
+        try:
+            found.append((name, _from_input() if name == "-" else _opened(name)))
+        except Refused as refused:
+            first = first or refused
+            left_out.append((name, _reason(name, str(refused))))
+            if compare:
+                break
+    if first is not None and (compare or not found):
+        raise first
+    known = any(isinstance(each, View) and not each.trace.foreign for _, each in found)
+    kept = []
+    for name, each in found:
+        if known and not compare and isinstance(each, View) and each.trace.foreign:
+            left_out.append((name, "nothing in it is of torch.profiler"))
+        elif known and not compare and name in folders and not isinstance(each, View):
+            left_out.append((name, "it is no trace"))
+        else:
+            kept.append(each)
+    return kept, left_out
+
+
+def _reason(name: str, refused: str) -> str:
+    """Why a file is left out, without its name and what to do about it."""
+    shown = STANDARD_INPUT if name == "-" else name
+    if _UNKNOWN in refused:
+        return "it is of no known kind"
+    reason = clean(refused.removeprefix(shown).lstrip(": ").partition(": use a trace")[0], 200)
+    return f"it {reason}" if reason.startswith("is ") else reason
 
 
 def _code(opened: Sequence[Opened]) -> int:
     """Whether something of the files was repaired or left out."""
-    from gputop.profile import Profile
     from gputop.trace.verdict import View
 
-    known = (each.trace if isinstance(each, View) else each for each in opened if not isinstance(each, Profile))
-    return FAILED if any(each.problems for each in known) else OK
+    return FAILED if any((each.trace if isinstance(each, View) else each).problems for each in opened) else OK
 
 
 def _pasted(opened: Sequence[Opened]) -> bool:
@@ -139,7 +191,14 @@ def _opened(name: str) -> Opened:
                 if (found := recognise(text)) is None:  # a log may be of JSON, too
                     raise
                 return found
-        return recognise(text) or parse(text.whole(MOST_PROFILE))
+        if not begins and text.notes:
+            raise Refused(text.notes[0])
+        if (found := recognise(text)) is not None:
+            return found
+        text.notes.clear()
+        profile = parse(text.whole(MOST_PROFILE))
+        profile.problems += text.notes
+        return profile
     except Refused as refused:
         reason = str(refused)
         raise Refused(reason if reason.startswith(name) else f"{name}: {reason}") from None
@@ -147,7 +206,7 @@ def _opened(name: str) -> Opened:
         text.close()
 
 
-def _apart(traces: list[View]) -> str | None:
+def _apart(traces: list[View], left_out: LeftOut) -> str | None:
     """Why several traces are not those of ranks of one job; where they may be, they know of each other from now on."""
     from gputop.trace.together import apart
 
@@ -155,7 +214,13 @@ def _apart(traces: list[View]) -> str | None:
     if why is None:
         for view in traces:
             view.ranks = traces
+            view.all_ranks = not any(_may_be_rank(reason) for _, reason in left_out) or view.trace.ranks == len(traces)
     return why
+
+
+def _may_be_rank(reason: str) -> bool:
+    """Whether a file that was left out may have been the trace of one more rank: one that is empty or cut."""
+    return not any(text in reason for text in ("no traceEvents", "not JSON", "torch.profiler", "no trace", "no known"))
 
 
 def _together(traces: list[View], why: str | None) -> list[Page]:

@@ -6,13 +6,13 @@ Every kind is declared here.
 from __future__ import annotations
 
 from gputop.paste import gpu_csv_advice, log_tail, memory_snapshot, nvidia_smi_advice, nvidia_smi_box, operator_advice
-from gputop.paste.pasted import Kind, Pasted, decoded, lines
+from gputop.paste.pasted import Kind, Pasted, lines
 from gputop.safe.files import Refused
 from gputop.trace.text import Text
 
 __all__ = ["KINDS", "Kind", "Pasted", "memory_snapshot", "read", "recognise"]
 
-MOST_TEXT = 16 << 20  # bytes of a text; of a longer one its end
+MOST_TEXT = 16 << 20  # characters of a text; of a longer one its end
 MOST_PICKLE = 256 << 20  # bytes
 
 # those with a form of their own come first: a log may quote any of them
@@ -33,9 +33,9 @@ def recognise(file: Text) -> Pasted | None:
         if len(data) > MOST_PICKLE:
             raise Refused(f"it is larger than {MOST_PICKLE >> 20} MiB: record fewer events (max_entries=100000)")
         return memory_snapshot.read(data)
-    data = file.last(MOST_TEXT + 1)
-    found = read(decoded(data[-MOST_TEXT:]))
-    if found is None or (len(data) <= MOST_TEXT and not file.notes):
+    text, longer = file.tail(MOST_TEXT)
+    found = read(text)
+    if found is None or not (longer or file.notes):
         return found
-    long = (f"Only the last {MOST_TEXT >> 20} MiB of it were read.",) if len(data) > MOST_TEXT else ()
+    long = (f"Only the last {MOST_TEXT >> 20} MiB of it were read.",) if longer else ()
     return found.with_problems((*long, *(f"{note[0].upper()}{note[1:]}." for note in file.notes)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from gputop.declare import record
@@ -47,6 +48,7 @@ _COLUMNS = {
 }
 _TIMES = ("%Y/%m/%d %H:%M:%S.%f", "%Y/%m/%d %H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S")
 _MIB = {"kib": 2.0**-10, "mib": 1.0, "gib": 2.0**10, "mb": 1.0, "gb": 2.0**10}
+_FORMS = 20  # lines whose last cells are compared
 _UNIT = re.compile(r"\[(\w{1,8})\]$")
 
 
@@ -111,7 +113,24 @@ def parse(text: str) -> Log:
         units = [found[1] if (found := _UNIT.search(title)) else "" for title in titles]
         head = [_UNIT.sub("", title).replace("[%]", "").strip() for title in titles]
     places = {name: at for name, names in _COLUMNS.items() if (at := _place(head, names)) is not None}
+    if _ends_early(rows[start + 1 :]):
+        rows[-1] = ""
+        return replace(_samples(rows[start + 1 :], places, units, len(head), guessed=guessed), cut=True)
     return _samples(rows[start + 1 :], places, units, len(head), guessed=guessed)
+
+
+def _ends_early(rows: Sequence[str]) -> bool:
+    """Whether the last line, which has no end, ends within its last cell: those of the lines before are of one form."""
+    filled = [line for line in rows[-_FORMS - 1 :] if line.strip()]
+    if len(filled) < 3 or not rows[-1].strip() or len({line.count(",") for line in filled}) > 1:
+        return False
+    *before, last = (_form(line.rpartition(",")[2].strip()) for line in filled)
+    return len(set(before)) == 1 and last != before[0] and not last.endswith("]")
+
+
+def _form(cell: str) -> str:
+    """A value without its digits; the driver always writes as many behind the point."""
+    return re.sub(r"\d", "9", re.sub(r"(?<![.\d])\d+", "9", cell))
 
 
 def _place(head: Sequence[str], names: Sequence[str]) -> int | None:

@@ -126,12 +126,13 @@ def told(log: Log) -> Pasted:
                 tuple(map(_row, uses)),
             ),
         ),
-        notes=("the last line is cut and left out",) if log.cut else (),
         numbers={"gpus": [_numbers(use) for use in uses]},
     )
 
 
 def _problems(log: Log) -> Iterator[str]:
+    if log.cut:
+        yield "The last line is cut and left out."
     if log.strange:
         yield f"{log.strange} lines could not be read and are left out."
     if log.mixed:

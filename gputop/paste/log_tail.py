@@ -16,6 +16,7 @@ _STACK = re.compile(r".*;.* \d{1,15}$")  # a line of collapsed stacks, whatever 
 _FRAME = re.compile(r'\s*File "([^"\n]{1,300})", line (\d{1,7}), in (\S{1,80})')
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|<string>|/torch/")
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|global_step|it)\b['\"]?[\s:=#\[]{0,4}(\d{1,9})", re.IGNORECASE)
+_MOST_FRAMES = 300  # lines of one traceback
 _QUOTED = 160  # characters of a line that are quoted
 
 
@@ -58,6 +59,7 @@ def read(text: str) -> Pasted:
     return Pasted(
         kind="log",
         about=f"The tail of a log: {sum(1 for line in log if line.strip())} lines",
+        problems=("It ends within a traceback: the error itself is missing.",) if _unfinished(log) else (),
         words=tuple(_words(log, found, where)),
         points=tuple(trouble.point for trouble in found),
         tables=(
@@ -74,6 +76,13 @@ def read(text: str) -> Pasted:
             "raised_at": where,
         },
     )
+
+
+def _unfinished(log: Sequence[str]) -> bool:
+    """Whether the last traceback has no error below it."""
+    filled = [line for line in log[-_MOST_FRAMES:] if line.strip()]
+    start = max((at for at, line in enumerate(filled) if line.startswith("Traceback (most")), default=None)
+    return start is not None and all(line.startswith(" ") for line in filled[start + 1 :])
 
 
 def _words(log: Sequence[str], found: Sequence[Trouble], where: str | None) -> Iterator[str]:

@@ -14,6 +14,8 @@ _SECTION = re.compile(
     r"^\s*(?:Clocks (?:Event|Throttle) Reasons|FB Memory Usage|GPU Power Readings|Power Readings)\s*$", re.M
 )
 _GPU = re.compile(r"^(?:GPU|gpu) ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
+_WHOLE = re.compile(r"Product Name\s+: ", re.IGNORECASE)  # where no section was asked for by name, it is there
+_LAST = re.compile(r"(?:Compute )?Processes\b|Process ID\b", re.IGNORECASE)
 _PAIR = re.compile(r"^(\s*)(\S[^:]{0,80}?)\s*: ?(.*)$")
 _HEADER = re.compile(r"^(\s*)(\S[^:]{0,80}?)\s*$")
 _MOST_GPUS = 64
@@ -81,6 +83,19 @@ def _within(at: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
 def looks_like(text: str) -> bool:
     """Whether it is the log of `nvidia-smi -q`, whole or a part that names its sections."""
     return _LOG.search(text) is not None or (_SECTION.search(text) is not None and " : " in text)
+
+
+def cut(text: str) -> bool:
+    """Whether a log of all sections ends before its last one: that has the processes of a GPU, or none."""
+    rows = [line.strip() for line in lines(text)]
+    last = max((at for at, line in enumerate(rows) if _GPU.match(line)), default=0)
+    within = rows[last:]
+    return any(_WHOLE.match(line) for line in within) and not any(_LAST.match(line) for line in within)
+
+
+def without_end(text: str) -> str:
+    """A text that was cut, without its last line, which may be half a value."""
+    return text if text.endswith("\n") else text[: text.rfind("\n") + 1]
 
 
 def parse(text: str) -> tuple[dict[str, str], tuple[Card, ...]]:

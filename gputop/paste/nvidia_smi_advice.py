@@ -7,9 +7,10 @@ from typing import Any
 
 from gputop import units
 from gputop.page import Do, Point, Table
-from gputop.paste.nvidia_smi import Card, looks_like, parse
+from gputop.paste.nvidia_smi import Card, cut, looks_like, parse, without_end
 from gputop.paste.pasted import Kind, Pasted, by_severity
 
+CUT = "It is cut: the end of a GPU's values is missing, and of other GPUs perhaps all."
 _NEAR = 3  # °C below the slowdown temperature
 _HOT = 83  # °C: where a card names no limit of its own [S2]
 _FULL = 0.95  # of its memory
@@ -19,8 +20,8 @@ _REASONS = ("clocks event reasons", "clocks throttle reasons")
 _POWER = ("gpu power readings", "power readings")
 
 
-def told(head: Mapping[str, str], cards: Sequence[Card]) -> Pasted:
-    """The log in words, points and tables."""
+def told(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = True) -> Pasted:
+    """The log in words, points and tables; of one that was cut nothing is said to be well."""
     known = [card for card in cards if card.values]
     if not known:
         return Pasted(
@@ -32,7 +33,7 @@ def told(head: Mapping[str, str], cards: Sequence[Card]) -> Pasted:
     rows = [(_name(card, at), card) for at, card in enumerate(known)]
     points = [point for name, card in rows for point in _points(name, card)]
     if not points:
-        judged = all(any(True for _ in card.section(section)) for card in known for section in _REASONS[:1])
+        judged = whole and all(any(True for _ in card.section(section)) for card in known for section in _REASONS[:1])
         well = "No GPU is held back, and none reports a hardware fault."
         part = "Nothing in it stands out. What holds clocks back is in nvidia-smi -q."
         points = [Point(severity="fine" if judged else "info", text=well if judged else part)]
@@ -318,7 +319,9 @@ def _numbers(name: str, card: Card) -> dict[str, Any]:
 
 def read(text: str) -> Pasted:
     """What such a log says."""
-    return told(*parse(text))
+    if not cut(text):
+        return told(*parse(text))
+    return told(*parse(without_end(text)), whole=False).with_problems((CUT,))
 
 
 KIND = Kind("nvidia-smi", "nvidia-smi -q", looks_like, read)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gputop.paste.nvidia_smi import Card, Program
-from gputop.paste.nvidia_smi_advice import told
+from gputop.paste.nvidia_smi_advice import CUT, told
 from gputop.paste.pasted import Kind, Pasted, lines
 from gputop.safe.text import clean
 
@@ -69,7 +69,14 @@ def _cards(rows: Sequence[str], programs: dict[str, list[Program]]) -> Iterator[
 
 def read(text: str) -> Pasted:
     """What the box says."""
-    return told(*parse(text))
+    head, cards = parse(text)
+    rows = [line.strip() for line in lines(text) if line.strip()]
+    named = sum(_NAME.match(line) is not None for line in rows)
+    # each part ends with a rule: whatever follows in the text, the box was not cut there
+    inside = [line for line in rows if line.startswith(("|", "+"))]
+    if inside and inside[-1].startswith("+") and named <= len(cards):
+        return told(head, cards)
+    return told(head, cards, whole=False).with_problems((CUT,))
 
 
 KIND = Kind("nvidia-smi", "nvidia-smi", looks_like, read)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -19,11 +18,6 @@ _RANK = re.compile(r"\[(?:rank|default)?\d{1,5}\]:(?: |$)")  # what torchrun put
 _ORDER = ("crit", "warn", "info", "fine")
 _TORCH = re.compile(r"(?:torch|pytorch)(?:[ _-]?version)?['\"]?[ :=v-]{1,4}(\d\.\d{1,2})", re.IGNORECASE)
 _FENCE = re.compile(r"\s*```\w*\s*$")
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),  # what `>` of PowerShell writes
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -85,19 +79,11 @@ class Kind:
     read: Callable[[str], Pasted]
 
 
-def decoded(data: bytes) -> str:
-    """Bytes of a file as text, with or without a byte order mark."""
-    for mark, encoding in _BOMS:
-        if data.startswith(mark):
-            return data.decode(encoding, "replace")
-    return data.decode("utf-8", "replace")
-
-
 def lines(text: str) -> list[str]:
     """The lines of a text without colours, Markdown fences and the rank that torchrun puts before each."""
     found = []
     for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):  # a progress bar returns to its line
-        line = _COLOURS.sub("", raw[:LONGEST_LINE]).replace("\xa0", " ")
+        line = _COLOURS.sub("", raw[:LONGEST_LINE]).replace("\xa0", " ").replace("\ufeff", "")
         line = _RANK.sub("", line, count=1) if line[:1] == "[" else line
         if not _FENCE.match(line):
             found.append(line)

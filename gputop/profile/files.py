@@ -52,7 +52,7 @@ def _raw(lines: Iterable[str]) -> Profile:
             "a memory snapshot, nor a log with a known error"
         )
     if strange:
-        profile.notes.append(f"{strange} lines are no stacks")
+        profile.problems.append(f"{strange} line{'s' * (strange != 1)} left out: no stacks with a count")
     return profile
 
 

@@ -60,6 +60,7 @@ class Profile:
     def __init__(self, stacks: Iterable[tuple[tuple[str, ...], float]] = ()) -> None:
         self.stacks: dict[tuple[str, ...], float] = {}
         self.notes: list[str] = []
+        self.problems: list[str] = []  # what of the file was not read
         self.threads: dict[str, Thread] = {}
         self.files: dict[str, str] = {}
         self.lines: dict[str, str] = {}
@@ -101,7 +102,7 @@ class Profile:
         """The same without the numbers of lines."""
         found = Profile((tuple(_LINE.sub(")", name) for name in stack), count) for stack, count in self.stacks.items())
         found.files = {_LINE.sub(")", name): file for name, file in self.files.items()}
-        found.threads, found.notes = self.threads, self.notes
+        found.threads, found.notes, found.problems = self.threads, self.notes, self.problems
         return found
 
     def own(self) -> Profile:

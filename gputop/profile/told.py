@@ -33,7 +33,7 @@ def page(profile: Profile, name: str, *, about: str = "") -> Page:
     return Page(
         title=name,
         about=about or _about(profile, first),
-        words=tuple(_words(first, others)),
+        words=(*_problems(profile), *_words(first, others)),
         points=tuple(_points({name: share for name, (_, share) in seen.items()}, others)),
         tables=tuple(table for table in tables if table.rows),
         notes=tuple(profile.notes),
@@ -52,7 +52,7 @@ def _of_loader(profile: Profile, first: Profile, name: str, about: str) -> Page:
     return Page(
         title=name,
         about=about or _about(profile, first),
-        words=("It is a DataLoader worker.", *_of_others(cut, "It waits")),
+        words=(*_problems(profile), "It is a DataLoader worker.", *_of_others(cut, "It waits")),
         tables=tuple(table for table in tables if table.rows),
         notes=tuple(profile.notes),
     )
@@ -173,7 +173,7 @@ def compared(before: Profile, after: Profile, names: tuple[str, str]) -> Page:
         title=f"{names[0]} → {names[1]}",
         words=(words,),
         tables=(Table("Functions that changed", ("name", "before", "after", "points"), cells),),
-        notes=(*before.notes, *after.notes),
+        notes=(*before.problems, *after.problems, *before.notes, *after.notes),
     )
 
 
@@ -188,8 +188,14 @@ def as_json(profile: Profile, name: str) -> dict[str, object]:
         "parts": {part.text: share for part, share in shares(first).items()},
         "phases": phases(first),
         "functions": [{"name": each.name, "self": each.self_count, "total": each.total_count} for each in top],
+        "problems": list(profile.problems),
         "notes": list(profile.notes),
     }
+
+
+def _problems(profile: Profile) -> Iterator[str]:
+    for problem in profile.problems:
+        yield f"{problem[:1].upper()}{problem[1:]}."
 
 
 def _percent(share: float) -> str:

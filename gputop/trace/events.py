@@ -28,7 +28,7 @@ _BARE = re.compile(
     r"(?<=[:,\[\s])(?!-?(?-i:NaN|Infinity)\b)([-+]?)(nan|inf(?:inity)?)(?:\([a-z0-9]*\))?(?=\s*[,\]}])", re.IGNORECASE
 )
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
-_SPACE = re.compile(r"[\s,]*")
+_SPACE = re.compile(r"[\s,\ufeff]*")
 _EVENT = re.compile(r'\{\s*"(?:ph|name|cat|pid|ts)"')
 
 
@@ -45,6 +45,7 @@ class Events:
         self.damaged = 0
         self.repaired = 0  # values that are not JSON, as other programs write them: paths of Windows, nan, inf
         self.ended = False  # the text has its end
+        self.full = False  # it has more events than are read
         self._pieces = pieces
         self._text = ""
         self._at = 0
@@ -66,6 +67,8 @@ class Events:
             self.notes.append("it is too damaged: the rest is not read")
         elif not self.ended:
             self.notes.append("the file is cut: read up to there")
+        elif not self.full and self._peek():
+            self.notes.append("it goes on after its end: the rest is not read")
         if self.damaged:
             places = "places were" if self.damaged != 1 else "place was"
             self.notes.append(f"{self.damaged} damaged {places} {DAMAGED}")
@@ -93,6 +96,7 @@ class Events:
             if key in HEAD:
                 self.head[key] = value
         self.ended = sign == "}"
+        self._at += self.ended
         if not found:
             raise NoTrace("it has no traceEvents")
 
@@ -110,7 +114,7 @@ class Events:
                 return
             if count >= MOST_EVENTS:
                 self.notes.append(f"it has more than {MOST_EVENTS:,} events: the rest is not read")
-                self.ended = True
+                self.ended = self.full = True
                 return
 
     def _stretch(self) -> list[Any]:

@@ -78,6 +78,7 @@ class Trace:
         self.problems: list[str] = []  # what was repaired or left out: said before anything else
         self.whole = True  # all was read: where not, nothing is concluded from what is missing
         self.missing = False  # something of the CPU was left out
+        self.foreign = False  # nothing in it is of a program that is known
         self.elsewhere = False  # something ran on an accelerator of another kind, which is not read
         self.planes = Planes()
         self.late = False  # names of processes came after what they are the names of
@@ -167,7 +168,7 @@ class Trace:
         if self.planes:
             self.notes.append("TensorFlow or JAX wrote it: what is said and advised is in PyTorch's words")
         elif not found:
-            self.whole = False
+            self.whole, self.foreign = False, not others
             pairs = self._pairs.count + len(self._pairs.single) >= _PAIRED
             of = (
                 "its spans are pairs of begin and end events (B, E), which gputop does not read"
@@ -251,7 +252,7 @@ class Trace:
         if not -_LATEST < time < _LATEST:
             raise ValueError("a time out of range")
         if self.origin_us is None:
-            self.origin_us = _GRID_US * (time // _GRID_US)
+            self.origin_us = _GRID_US * ((time + _GRID_US / 2) // _GRID_US)
         return time - self.origin_us
 
     def _head(self, head: dict[str, Any]) -> None:

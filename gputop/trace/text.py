@@ -6,6 +6,7 @@ import codecs
 import os
 import stat
 import zlib
+from collections import deque
 from collections.abc import Iterator
 
 from gputop.safe.files import Refused
@@ -15,6 +16,31 @@ MOST_FILE = 4 * 2**30
 _MOST_BYTES = 8 * 2**30  # unpacked
 _CHUNK = 1 << 16
 _MAGIC = b"\x1f\x8b"
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins like that of UTF-16
+    (codecs.BOM_UTF16_LE, "utf-16"),  # what `>` of Windows PowerShell writes
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_ENOUGH = 64  # bytes that tell how text is encoded
+
+
+def encoding(beginning: bytes) -> str:
+    """How a text is encoded that begins so, with a byte order mark or without."""
+    for mark, name in _MARKS:
+        if beginning.startswith(mark):
+            return name
+    even, odd = beginning[: 2 * _ENOUGH : 2], beginning[1 : 2 * _ENOUGH : 2]
+    if len(odd) < 4 or (0 in even and 0 in odd):
+        return "utf-8"
+    # every second byte of plain English is zero in UTF-16
+    return (
+        "utf-16-le"
+        if 10 * odd.count(0) >= 9 * len(odd)
+        else "utf-16-be"
+        if 10 * even.count(0) >= 9 * len(even)
+        else "utf-8"
+    )
 
 
 class Text:
@@ -54,11 +80,15 @@ class Text:
         return os.pread(self.fd, len(_MAGIC), 0) == _MAGIC
 
     def beginning(self) -> str:
-        """Some of the first characters: what kind of file it is. The text still begins at its beginning."""
+        """Some of the first characters: what kind of file it is. The text still begins at its beginning.
+
+        What is wrong with a file without any is left in `notes`.
+        """
         first = next(self.pieces(), "")
         os.lseek(self.fd, 0, os.SEEK_SET)
         self.read_bytes = 0
-        self.notes.clear()
+        if first:
+            self.notes.clear()
         return first[:4096]
 
     def whole(self, limit: int) -> str:
@@ -82,11 +112,32 @@ class Text:
         self.read_bytes = 0
         return bytes(kept[-limit:])
 
+    def tail(self, limit: int) -> tuple[str, bool]:
+        """Its last characters, and whether there are more before them. The text still begins at its beginning."""
+        parts, size, more = deque[str](), 0, False
+        for piece in self.pieces():
+            parts.append(piece)
+            size += len(piece)
+            while size - len(parts[0]) >= limit:
+                size -= len(parts.popleft())
+                more = True
+        os.lseek(self.fd, 0, os.SEEK_SET)
+        self.read_bytes = 0
+        return "".join(parts)[-limit:], more or size > limit
+
     def pieces(self) -> Iterator[str]:
-        """The text from the beginning, each piece once."""
-        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        """The text from the beginning, each piece once, without a byte order mark."""
+        decode, first = None, b""
         for data in self._bytes():
-            yield decode(data)
+            if decode is None:
+                first += data
+                if len(first) < _ENOUGH:
+                    continue
+                decode, data = codecs.getincrementaldecoder(encoding(first))("replace").decode, first
+            if piece := decode(data):
+                yield piece
+        if decode is None and first:
+            yield first.decode(encoding(first), "replace")
 
     def _bytes(self) -> Iterator[bytes]:
         first = self._read()

@@ -50,6 +50,7 @@ class View:
     def __init__(self, trace: Trace, device: int | None = None) -> None:
         self.trace = trace
         self.device = device  # None: the GPU with most activity
+        self.all_ranks = True  # none of the files of the job was left out
         self.ranks: Sequence[View] = (self,)  # the traces of the other ranks of the job too, where they are known
 
     @cached_property

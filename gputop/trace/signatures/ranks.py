@@ -65,7 +65,9 @@ def gloo(view: View, limit: Limits) -> Iterator[Verdict]:  # noqa: ARG001
 @signature("T20", "straggler", "Is one rank late in every step?", gpu=False, spread=0.10, steps=2)
 def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
     """Collectives end together: who is in them shortest came last. Durations need no common clock."""
-    if len(view.ranks) < 2 or view.ranks[0] is not view or not all(each.trace.whole for each in view.ranks):
+    if len(view.ranks) < 2 or view.ranks[0] is not view:
+        return
+    if not all(each.trace.whole and each.all_ranks for each in view.ranks):
         return
     times = [_waits(each) for each in view.ranks]
     steps = min(len(each) for each in times)
