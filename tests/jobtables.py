@@ -25,7 +25,7 @@ def read(table: str) -> tuple[list[Process], list[str]]:
 
 def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str]) -> Process:
     """One line; facts are gpu=0,1 kind= rank=0/4 local= torch=CPU% build= jax=CPU% threads=nccl,autograd folder= slurm=
-    container= unseen= user=.
+    container= port= unseen= user=.
     """
     rank, _, world = facts.get("rank", "").partition("/")
     shares = tuple(
@@ -54,6 +54,7 @@ def process(pid: int, parent: int, comm: str, command: str, facts: dict[str, str
         age_s=100.0,
         cpu_time_s=0.0,
         folder=facts.get("folder"),
+        rendezvous=f"127.0.0.1:{facts['port']}" if "port" in facts else None,
         slurm_name=facts.get("slurm"),
         container=facts.get("container"),
         unseen=facts.get("unseen"),  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -201,3 +202,55 @@ def test_two_jobs_below_one_script_are_named(folder: str) -> None:
             said = job.ask("stack", "--job", str(child.pid), code=1)
             assert f"{child.pid} started 2 jobs: name one of" in said
             assert all(f"{launcher} (" in said for launcher in job.below())
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (
+            "RANK=0 WORLD_SIZE=2 MASTER_PORT=29501 {} --local_rank 0",
+            "RANK=1 WORLD_SIZE=2 MASTER_PORT=29501 {} --local_rank 1",
+        ),
+        ("CUDA_VISIBLE_DEVICES=0 {} --rank 0", "CUDA_VISIBLE_DEVICES=1 {} --rank 1"),
+    ],
+    ids=["environment", "arguments"],
+)
+def test_ranks_that_a_shell_starts_side_by_side_are_one_job(folder: str, first: str, second: str) -> None:
+    """Each in a process group of its own, as in an interactive shell."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        command = f"{sys.executable} {RANKS} one {place}/store 0"
+        script = f"set -m; {first.format(command)} & {second.format(command)} & wait"
+        env = {**environment(folder), "MASTER_ADDR": "127.0.0.1"}
+        with running("bash", "-c", script, env=env, stderr=subprocess.DEVNULL) as child:
+            assert child.stdout is not None
+            try:
+                assert sorted(child.stdout.readline().split()[:2] for _ in range(2)) == [["ready", "0"], ["ready", "1"]]
+                job = Started(child.pid, folder)
+                ranks = job.below()
+                for pid in (ranks[0], ranks[1], child.pid):
+                    shown = job.stacks("--job", str(pid))
+                    assert [(one["pid"], one["role"], one["rank"]) for one in shown] == [
+                        (rank, "trainer", number) for number, rank in enumerate(ranks)
+                    ]
+            finally:
+                for pid in Started(child.pid, folder).below():
+                    os.kill(pid, signal.SIGKILL)
+
+
+def test_two_worlds_that_a_shell_starts_side_by_side_are_two_jobs(folder: str) -> None:
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        worlds = [
+            f"RANK={rank} WORLD_SIZE=2 MASTER_PORT={port} {sys.executable} {RANKS} one {place}/{port} 0 &"
+            for rank in range(2)
+            for port in (29501, 29502)
+        ]
+        script = f"{' '.join(worlds)} wait"
+        with running("bash", "-c", script, env=environment(folder), stderr=subprocess.DEVNULL) as child:
+            assert child.stdout is not None
+            assert [child.stdout.readline()[:5] for _ in range(4)] == ["ready"] * 4
+            job = Started(child.pid, folder)
+            ranks = job.below()
+            for pids in (ranks[::2], ranks[1::2]):
+                assert [(one["pid"], one["rank"]) for one in job.stacks("--job", str(pids[1]))] == [
+                    (pid, number) for number, pid in enumerate(pids)
+                ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.jobtables import draw, read
+from gputop.collect.jobs.groups import jobs
+from tests.jobtables import GPUS, draw, read
 
 TABLES = {
     "torchrun": """
@@ -233,8 +234,8 @@ TABLES = {
 """,
     "the rank of an adapter is no rank": """
  50    1 bash                                | bash go.sh          | -
-101   50 python torch=1 threads=gloo_runloop | python w.py --rank 8  | w (python) rank0
-102   50 python torch=1 threads=gloo_runloop | python w.py --rank 16 | w (python) rank0
+101   50 python torch=1 threads=gloo_runloop | python w.py --rank 8  | w (python) trainer
+102   50 python torch=1 threads=gloo_runloop | python w.py --rank 16 | w (python) trainer
 """,
     "accelerate launch of a script that spawns its ranks": """
 100    1 python                                    | python /env/bin/accelerate launch s.py | s (accelerate) launcher
@@ -245,6 +246,99 @@ TABLES = {
     "rank 0 that starts the others": """
 100    1 python gpu=0 torch=50 threads=nccl_watchdg | python z.py | z (python) rank0
 101  100 python gpu=1 torch=50 threads=nccl_watchdg | {SPAWN}     |   rank1
+""",
+    "ranks side by side: the environment tells, whatever the arguments": """
+ 50    1 bash                               | bash go.sh                   | -
+101   50 python rank=0/2 port=29501         | python t.py --local_rank 0 a | t (python) rank0
+102   50 python rank=1/2 port=29501         | python t.py --local_rank 1 b | t (python) rank1
+103  102 pt_data_worker rank=1/2 port=29501 | python t.py --local_rank 1 b |   loader of 1
+""",
+    "ranks in two terminals, each behind uv": """
+ 50    1 bash                              | bash                            | -
+ 60    1 bash                              | bash                            | -
+101   50 uv rank=0/2 port=29501            | uv run t.py --gpu 0             | -
+102   60 uv rank=1/2 port=29501            | uv run t.py --gpu 1             | -
+103  101 python gpu=0 rank=0/2 port=29501  | python t.py --gpu 0             | t (python) rank0
+104  102 python gpu=1 rank=1/2 port=29501  | python t.py --gpu 1             | t (python) rank1
+""",
+    "two worlds with ports of their own in one shell": """
+ 50    1 bash                              | bash    | -
+101   50 python gpu=0 rank=0/2 port=29501  | python t.py | t (python) rank0
+102   50 python gpu=1 rank=0/2 port=29502  | python t.py | t (python) rank0
+103   50 python gpu=2 rank=1/2 port=29501  | python t.py | t (python) rank1
+104   50 python gpu=3 rank=1/2 port=29502  | python t.py | t (python) rank1
+""",
+    "two jobs of one rank each that kept the default port": """
+101    1 python gpu=0 rank=0/1 port=29500  | python t.py | t (python) rank0
+102    1 python gpu=1 rank=0/1 port=29500  | python t.py | t (python) rank0
+""",
+    "a rank that occurs twice is that of another job": """
+ 50    1 bash                              | bash        | -
+ 60    1 bash                              | bash        | -
+101   50 python gpu=0 rank=0/2 port=29500  | python t.py | t (python) rank0
+102   60 python gpu=1 rank=0/2 port=29500  | python t.py | t (python) rank0
+103   60 python gpu=2 rank=1/2 port=29500  | python t.py | t (python) rank1
+""",
+    "the same world one after the other, in one shell": """
+ 50    1 bash                   | bash        | -
+101   50 python gpu=0 rank=0/2  | python t.py | t (python) rank0
+102   50 python gpu=1 rank=1/2  | python t.py | t (python) rank1
+103   50 python gpu=2 rank=0/2  | python t.py | t (python) rank0
+104   50 python gpu=3 rank=1/2  | python t.py | t (python) rank1
+""",
+    "rank 0 of two runs and nothing else: two jobs": """
+ 50    1 bash                   | bash        | -
+101   50 python gpu=0 rank=0/2  | python t.py | t (python) rank0
+102   50 python gpu=1 rank=0/2  | python t.py | t (python) rank0
+""",
+    "the world of another user is another one": """
+101    1 python gpu=0 rank=0/2 port=29500            | python t.py | t (python) rank0
+102    1 python gpu=1 rank=1/2 port=29500 user=bob   | python t.py | t (python) rank1
+""",
+    "and that of another container": """
+101    1 python gpu=0 rank=0/2 port=29500 container=a  | python t.py | a (python) rank0
+102    1 python gpu=1 rank=1/2 port=29500 container=b  | python t.py | b (python) rank1
+""",
+    "a sweep that one shell started": """
+ 50    1 bash          | bash                | -
+101   50 python gpu=0  | python t.py --lr 1  | t (python) rank0
+102   50 python gpu=1  | python t.py --lr 2  | t (python) rank0
+103   50 python gpu=2  | python t.py --gpu 2 | t (python) rank0
+""",
+    "ranks and their GPUs by arguments": """
+ 50    1 bash                              | bash                          | -
+101   50 python gpu=0 threads=nccl_w       | python t.py --rank 0 --gpu 0  | t (python) rank0
+102   50 python gpu=1 threads=nccl_w       | python t.py --rank 1 --gpu 1  | t (python) rank1
+""",
+    "a world by arguments alone, before its ranks talk": """
+ 50    1 bash          | bash                             | -
+101   50 python gpu=0  | python t.py --world-size 2 -rank 0 | t (python) rank0
+102   50 python gpu=1  | python t.py --world-size 2 -rank 1 | t (python) rank1
+""",
+    "a rank that stands alone has the number it was given, or none": """
+101    1 python gpu=0 rank=3/4 port=1            | python t.py                        | t (python) rank3
+102    1 python gpu=1 threads=nccl_w             | python a.py --local_rank=1         | a (python) rank1
+103    1 python gpu=2 threads=nccl_w             | python b.py --dist-url x --rank 5  | b (python) rank5
+104    1 python gpu=3 threads=nccl_w             | python c.py                        | c (python) trainer
+105    1 python gpu=4      | python d.py --node_rank 1 --local_rank 0 --rank 4 --world_size 8 | d (python) rank4
+106    1 python gpu=5                            | python e.py --rank 16              | e (python) trainer
+""",
+    "two nodes on one machine: two torchruns of one world": """
+100    1 torchrun                              | python /env/bin/torchrun t.py | t (torchrun) launcher
+101  100 python gpu=0 rank=0/2 local=0 port=2  | python t.py                   |   rank0
+200    1 torchrun                              | python /env/bin/torchrun t.py | t (torchrun) launcher
+201  200 python gpu=1 rank=1/2 local=0 port=2  | python t.py                   |   rank1
+""",
+    "two programs of one Slurm step are two jobs": """
+100    1 slurmstepd user=root    | slurmstepd: [814.interactive] | a (slurm) launcher
+101  100 bash                    | bash                          |   other
+102  101 python gpu=0            | python a.py                   |     rank0
+103  101 python gpu=1            | python b.py                   | b (python) rank0
+""",
+    "srun --multi-prog: ranks of several programs": """
+100    1 slurmstepd user=root            | slurmstepd: [815.0] | actor (slurm) launcher
+101  100 python gpu=0 rank=0/2 local=0   | python actor.py     |   rank0
+102  100 python gpu=1 rank=1/2 local=1   | python learner.py   |   rank1
 """,
     "nodes in the environment, ranks by mp.spawn": """
 100    1 python rank=1/2 torch=3 threads=              | python k.py | k (python) launcher
@@ -258,6 +352,35 @@ TABLES = {
 def test_tree(name: str) -> None:
     processes, expected = read(TABLES[name])
     assert draw(processes) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ranks started by hand from one shell", [[101, 100]]),
+        ("ranks by their arguments alone, from a shell", [[102, 101]]),
+        ("the rank of an adapter is no rank", [[101], [102]]),
+        ("ranks side by side: the environment tells, whatever the arguments", [[101, 102]]),
+        ("ranks in two terminals, each behind uv", [[103, 104]]),
+        ("two worlds with ports of their own in one shell", [[101, 103], [102, 104]]),
+        ("two jobs of one rank each that kept the default port", [[101], [102]]),
+        ("a rank that occurs twice is that of another job", [[101], [102, 103]]),
+        ("the same world one after the other, in one shell", [[101, 102], [103, 104]]),
+        ("rank 0 of two runs and nothing else: two jobs", [[101], [102]]),
+        ("the world of another user is another one", [[101], [102]]),
+        ("and that of another container", [[101], [102]]),
+        ("a sweep that one shell started", [[101], [102], [103]]),
+        ("ranks and their GPUs by arguments", [[101, 102]]),
+        ("a world by arguments alone, before its ranks talk", [[101, 102]]),
+        ("two nodes on one machine: two torchruns of one world", [[101, 201]]),
+        ("two programs of one Slurm step are two jobs", [[102], [103]]),
+        ("srun --multi-prog: ranks of several programs", [[101, 102]]),
+    ],
+)
+def test_which_ranks_are_one_job(name: str, expected: list[list[int]]) -> None:
+    """In the order of their numbers: two roots of one job look alike in a tree."""
+    _, found = jobs(read(TABLES[name])[0], GPUS)
+    assert [[pid for pid, _ in job.ranks] for job in found] == expected
 
 
 def test_a_loader_is_a_loader_even_with_a_context_of_its_own() -> None:

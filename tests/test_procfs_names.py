@@ -274,6 +274,11 @@ def test_what_ended_is_forgotten(proc: FakeProc) -> None:
         (b"SLURM_PROCID=0\0SLURM_NTASKS=1\0", {}),
         (b"SLURM_PROCID=3\0SLURM_LOCALID=1\0SLURM_NTASKS=4\0", {"rank": 3, "local_rank": 1, "world_size": 4}),
         (b"SLURM_PROCID=0\0SLURM_NTASKS=2\0RANK=5\0WORLD_SIZE=8\0", {"rank": 5, "world_size": 8}),
+        (b"MASTER_ADDR=10.0.0.1\0MASTER_PORT=29501\0", {"rendezvous": "10.0.0.1:29501"}),
+        (b"MASTER_ADDR=localhost\0MASTER_PORT=29501\0", {"rendezvous": "127.0.0.1:29501"}),
+        (b"MASTER_PORT=0\0MASTER_ADDR=a\0", {}),  # chosen later, by each job another one
+        (b"MASTER_PORT=29501\0", {"rendezvous": ":29501"}),  # the program sets the address itself
+        (b"MASTER_ADDR=10.0.0.1\0", {}),
         (b"CUDA_VISIBLE_DEVICES=\x1b[2J\0", {"visible_gpus": "␛[2J"}),
         (b"A=" + b"x" * 100_000 + b"\0RANK=1\0", {"rank": 1}),
     ],

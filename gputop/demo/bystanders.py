@@ -23,6 +23,7 @@ _HIDDEN = (
     "rank",
     "local_rank",
     "world_size",
+    "rendezvous",
     "omp_threads",
     "mkl_threads",
     "visible_gpus",

@@ -128,6 +128,7 @@ class Process:
     rank: Annotated[int | None, "its rank in the job"] = None
     local_rank: Annotated[int | None, "its rank on this machine"] = None
     world_size: Annotated[int | None, "ranks of the whole job, on all machines"] = None
+    rendezvous: Annotated[str | None, "MASTER_ADDR:MASTER_PORT as it was started with: where its ranks meet"] = None
     omp_threads: Annotated[int | None, "OMP_NUM_THREADS as it was started with"] = None
     mkl_threads: Annotated[int | None, "MKL_NUM_THREADS as it was started with"] = None
     visible_gpus: Annotated[str | None, "CUDA_VISIBLE_DEVICES as it was started with"] = None

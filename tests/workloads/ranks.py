@@ -1,6 +1,7 @@
 """Ranks that nothing but their parent tells: no environment of torchrun, no GPU, hardly any CPU. Two, by gloo.
 
-ranks.py HOW STORE WORKERS: HOW is spawn (torch's mp.spawn), or a start method of multiprocessing. Each rank prints
+ranks.py HOW STORE WORKERS [--rank N]: HOW is spawn (torch's mp.spawn), or a start method of multiprocessing, or one:
+it is itself the rank that RANK says, or its arguments, and another process is started for the other. Each rank prints
 `ready RANK PID` once it has made a step, with its pid as it sees it; rank 1 is slow, so that rank 0 waits for it.
 """
 
@@ -43,6 +44,8 @@ if __name__ == "__main__":
     how, store, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
     if how == "spawn":
         torch.multiprocessing.spawn(work, args=(store, workers), nprocs=2)  # type: ignore[attr-defined, no-untyped-call]
+    elif how == "one":
+        work(int(os.environ.get("RANK") or sys.argv[-1]), store, workers)
     else:
         context = multiprocessing.get_context(how)
         ranks = [context.Process(target=work, args=(rank, store, workers)) for rank in range(2)]  # type: ignore[attr-defined]

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 
 from gputop.collect.jobs.kin import LOADER
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_ray, is_service, is_spawned, launcher, stem
 from gputop.collect.jobs.trainers import People, computes, hints, starts
+from gputop.collect.jobs.worlds import Group, number, numbered, of_several, rest, united
 from gputop.collect.pytorch import names_loaders
 from gputop.model import Identity, Job, Process, Role
 from gputop.model.changed import changed
 
 _UNNAMED = {"interactive", "bash", "sh", "wrap"}  # what Slurm calls a job that nobody named
-# how scripts that are started once for each rank are told which one they are
-_RANK = re.compile(
-    r"(--?|)((?:local|global|node|machine|process)?[_-]?rank|process[_-]?id)(?:=(\d{1,5}))?", re.IGNORECASE
-)
 _SHORT_ID = re.compile(r"[0-9a-f]{12}")
 
 Ranked = Sequence[tuple[int | None, Process]]
-
-
-@dataclass
-class _Group:
-    """The trainers of one job; it has several roots when a shell started its ranks."""
-
-    roots: list[Process]
-    launcher: str | None
-    trainers: list[Process] = field(default_factory=list)
 
 
 def jobs(processes: Sequence[Process], gpus: Sequence[str] = ()) -> tuple[tuple[Process, ...], tuple[Job, ...]]:
@@ -66,64 +53,28 @@ def jobs(processes: Sequence[Process], gpus: Sequence[str] = ()) -> tuple[tuple[
     return tuple(cast), tuple(found)
 
 
-def _groups(people: People, trainers: dict[int, Process]) -> list[_Group]:
-    """Trainers of one launcher, of one Slurm step, or started as ranks of one world by one shell."""
-    groups: dict[object, _Group] = {}
-    together = _by_argument(trainers.values())
+def _groups(people: People, trainers: dict[int, Process]) -> list[Group]:
+    """Trainers of one launcher, of one Slurm step, or started as ranks of one world one by one."""
+    groups: dict[object, Group] = {}
+    taken: set[Identity] = set()  # steps that are the root of a job: of no other, too
     for trainer in sorted(trainers.values(), key=lambda process: process.identity):
         root, label, step = people.origin(trainer, trainers)
         key: object = root.identity
-        ranked = trainer.rank is not None and (trainer.world_size or 0) > 1
-        if label is None and root is trainer and (step is not None or ranked):
+        by_hand = label is None and root is trainer
+        if by_hand and step is not None:
+            ranked = trainer.rank is not None and (trainer.world_size or 0) > 1
+            task = ranked and trainer.parent_pid == step.pid  # srun starts a program for each, not always the same
+            of_step = (step.identity, None if task else rest(trainer), trainer.world_size)
             # what a shell of a step starts has the number of the shell: a number seen twice is another job
-            key = (step.identity if step else trainer.parent_pid, trainer.command, trainer.world_size)
-            if key in groups and ranked and trainer.rank in {other.rank for other in groups[key].trainers}:
-                key = root.identity
-            elif step is not None:
-                root, label = step, "slurm"
-        elif label is None and root is trainer and trainer.pid in together:
-            key = together[trainer.pid]
-        group = groups.setdefault(key, _Group([], label or _label(trainer)))
+            twice = of_step in groups and trainer.rank in {other.rank for other in groups[of_step].trainers}
+            if (of_step in groups or step.identity not in taken) and not (ranked and twice):
+                key, root, label, by_hand = of_step, step, "slurm", False
+                taken.add(step.identity)
+        group = groups.setdefault(key, Group([], label or _label(trainer), by_hand))
         if root not in group.roots:
             group.roots.append(root)
         group.trainers.append(trainer)
-    return list(groups.values())
-
-
-def _by_argument(trainers: Iterable[Process]) -> dict[int, object]:
-    """Those that one shell started with the same command but for their rank, by pid, and what they have in common.
-
-    They talk to each other, and their numbers follow one another: the rank of an adapter is another thing.
-    """
-    found: dict[object, dict[int, int]] = {}
-    for trainer in trainers:
-        place, number = argument(trainer)
-        if trainer.talks and number is not None:
-            rest = tuple(word for index, word in enumerate(trainer.command) if index != place)
-            found.setdefault((trainer.parent_pid, trainer.folder, place, rest), {})[trainer.pid] = number
-    return {
-        pid: key
-        for key, numbers in found.items()
-        if len(numbers) > 1 and _follow(sorted(numbers.values()))
-        for pid in numbers
-    }
-
-
-def _follow(numbers: Sequence[int]) -> bool:
-    """Whether these are the ranks of one machine: without a gap, from 0 or from what other machines of as many left."""
-    return numbers[0] % len(numbers) == 0 and list(numbers) == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
-def argument(process: Process) -> tuple[int, int | None]:
-    """The number of its rank by its arguments, and the place of that word: `--rank 1`, `--local_rank=1`, `rank=1`."""
-    words = process.command
-    for place, word in enumerate(words):
-        found = _RANK.fullmatch(word)
-        if found and found[3]:
-            return place, int(found[3])
-        if found and found[1] and words[place + 1 : place + 2] and words[place + 1].isdecimal():
-            return place + 1, int(words[place + 1][:5])
-    return 0, None
+    return united(groups.values())
 
 
 def _label(trainer: Process) -> str | None:
@@ -134,19 +85,25 @@ def _label(trainer: Process) -> str | None:
     return "python" if is_python(trainer) or trainer.talks else None
 
 
-def _ranked(group: _Group, gpus: Sequence[str]) -> Ranked:
-    """Trainers in order of rank: RANK, else LOCAL_RANK, else what a shell gave them, else the order of their GPUs."""
+def _ranked(group: Group, gpus: Sequence[str]) -> Ranked:
+    """Trainers in order of rank: RANK, else what a shell gave them, else LOCAL_RANK, else the order of their GPUs.
+
+    One rank of several that stands alone has no number where nothing says which it is.
+    """
     if group.launcher in ("notebook", None):
         return [(None, trainer) for trainer in group.trainers]
+    if group.by_hand and len(group.trainers) == 1 and of_several(group.trainers[0]):
+        alone = group.trainers[0]
+        return [(alone.local_rank if (known := numbered(alone)) is None else known, alone)]
     for numbers in (
         [trainer.rank for trainer in group.trainers],
+        [number(trainer) for trainer in group.trainers] if len(group.roots) > 1 else [],
         [trainer.local_rank for trainer in group.trainers],
-        [argument(trainer)[1] for trainer in group.trainers] if len(group.roots) > 1 else [],
     ):
         known = _completed(numbers)
         if known is not None:
-            numbered: list[tuple[int, Process]] = list(zip(known, group.trainers, strict=True))
-            return sorted(numbered, key=lambda pair: pair[0])
+            pairs: list[tuple[int, Process]] = list(zip(known, group.trainers, strict=True))
+            return sorted(pairs, key=lambda pair: pair[0])
     places = {uuid: place for place, uuid in enumerate(gpus)}
 
     def order(trainer: Process) -> tuple[int, Identity]:
@@ -162,7 +119,7 @@ def _completed(numbers: Sequence[int | None]) -> list[int] | None:
 
 
 def _members(
-    people: People, group: _Group, ranks: Mapping[int, int | None], heads: set[int]
+    people: People, group: Group, ranks: Mapping[int, int | None], heads: set[int]
 ) -> Iterator[tuple[Process, Role, int | None]]:
     """Every process of the job with its part in it and its rank, roots first, each before its children."""
     left: list[tuple[Process, Process | None]] = [(root, None) for root in reversed(group.roots)]

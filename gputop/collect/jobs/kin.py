@@ -9,6 +9,7 @@ LOADER = "pt_data_w"  # how torch names the main thread of a DataLoader worker: 
 AGENT = "pt_elastic"  # and that of torchrun
 FRAMEWORKS = frozenset({"torch", "tensorflow", "jax"})  # libraries that programs train with
 _STARTERS = ("python", AGENT, "torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "slurmstepd")  # of sessions
+_SHELLS = ("sh", "bash", "zsh", "dash", "ash", "ksh", "fish", "tcsh", "csh")
 LARGEST = 2048  # processes of one command: more than that is no job but a machine
 DEEPEST = 64  # a tree is never that deep; parents read at different times could form a circle
 
@@ -61,7 +62,8 @@ class Tree:
         """Everything that was started by the command that a process belongs to, with the process itself.
 
         A shell gives each command a process group of its own, and a script keeps all it starts in that of its own.
-        Launchers give their ranks other groups; their names identify them.
+        Launchers give their ranks other groups; their names identify them. What the same shell started beside it
+        may be ranks of its job, and is looked at, too.
         """
         root = pid
         for above in self.above(pid):
@@ -72,4 +74,8 @@ class Tree:
                 break
             root = above
         found = {root} | self.below([root])
+        shell = self.parents.get(root, 0)
+        if shell in members and members[shell].name in _SHELLS:  # `rank 0 & rank 1 &`: each has a group of its own
+            beside = set(self.children[shell]) | self.below(self.children[shell])
+            found = found | beside if len(beside) <= LARGEST else found
         return found if len(found) <= LARGEST else self.kin([pid])

@@ -19,7 +19,7 @@ WEIGHT_FILLS = (*PSS_FILLS, *SHM_FILLS)
 CGROUP, CMDLINE, ENVIRON, MAPS, ROLLUP = 1 << 16, 1 << 15, 1 << 20, 1 << 23, 1 << 14
 
 _MEASURED = ("smaps_rollup", "root")
-_FROM_ENVIRON = ("rank", "local_rank", "world_size", "omp_threads", "mkl_threads", "visible_gpus")
+_FROM_ENVIRON = ("rank", "local_rank", "world_size", "rendezvous", "omp_threads", "mkl_threads", "visible_gpus")
 
 
 class Dossier:

@@ -62,6 +62,9 @@ def environment(raw: bytes) -> Values:
             values[field] = _number(found.get(name))
     for field, name in _WORDS.items():
         values[field] = decode(found[name], 256) if name in found else None
+    address, port = decode(found.get(b"MASTER_ADDR", b""), 256), _number(found.get(b"MASTER_PORT"))
+    if port:  # 0 is a port that is chosen later, and differs; the address may be set by the program itself
+        values["rendezvous"] = f"{'127.0.0.1' if address == 'localhost' else address}:{port}"
     return {field: value for field, value in values.items() if value is not None}
 
 
