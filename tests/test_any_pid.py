@@ -138,6 +138,15 @@ def test_each_rank_of_a_profile_says_how_long_it_waits_for_the_others(spawned: S
     assert "2 ranks, profiled at once" in said
 
 
+def test_a_launcher_is_profiled_only_if_it_is_asked_for(forked: Started) -> None:
+    (launcher,) = forked.below()
+    said = forked.ask("profile", "--for", "1s", str(launcher))
+    assert f"{launcher} only started the ranks: profiling those (--launcher: {launcher})" in said
+    assert "2 ranks, profiled at once" in said
+    said = forked.ask("profile", "--for", "1s", "--alone", "--json", "--launcher", str(launcher))
+    assert json.loads(said)["about"]["pid"] == launcher
+
+
 def test_a_profile_of_a_loader_is_not_one_of_a_step(spawned: Started) -> None:
     ranks = [pid for pid in spawned.below() if spawned.below(pid)]
     (worker,) = until(lambda: [pid for pid in spawned.below(ranks[1]) if "pt_data" in comm(pid)])

@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Scope
+from gputop.actions.hold import led
 from gputop.actions.tracing import Order, agent
 from gputop.actions.tracing.trace import meant
-from gputop.model import Role
+from gputop.model import Job, Process, Role
 from gputop.ui.main import Main
+from gputop.ui.profiling.question import Stop
 from tests.acting import hold, job, moment, row
 from tests.dialogs import named, sleeping, trainer
 from tests.screens import Stage, play
+from tests.scripted import frame as scripted
 from tests.tracing import scratch
 from tests.watching import running
 
@@ -148,6 +151,58 @@ def test_the_ranks_of_a_job_and_a_launcher_mean_all_of_them() -> None:
             assert "[ ] all 2 ranks" in stage.text, "one or the other"
 
         play(scene, named(frame))
+
+
+def test_a_launcher_stands_for_its_ranks_and_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with job() as frame:
+        launcher = next(process for process in frame.processes if process.role is Role.LAUNCHER)
+        first, second = (process for process in frame.processes if process.role is Role.TRAINER)
+
+        async def scene(stage: Stage) -> None:
+            main = stage.app.main
+            main.ask_profile(frame, launcher, False, "profile")  # as the screen of its details does
+            await stage.until(lambda: f"of    {first.pid}  " in stage.text, "the first rank")
+            assert f"the first rank that {launcher.pid} " in stage.text
+            assert "[ ] all 2 ranks" in stage.text
+            assert f"[ ] only {launcher.pid}, the launcher" in stage.text
+            question = stage.app.screen.question  # type: ignore[attr-defined]
+            for box, pids in (
+                (None, [first.pid]),
+                ("ranks", [first.pid, second.pid]),
+                ("leader", [launcher.pid]),
+                ("leader", [first.pid]),
+            ):
+                if box:
+                    question.take(Stop("box", box))
+                assert [each.pid for each in question.each] == pids
+                assert question.picked(Stop("box", "children")), "of each"
+            await stage.press("escape")
+            main.ask_profile(frame, second, False, "profile")
+            await stage.until(lambda: f"of    {second.pid}  " in stage.text, "a rank is itself")
+            assert "the launcher" not in stage.text
+
+        play(scene, named(frame))
+
+
+def test_what_leads_ranks() -> None:
+    shell = Process(pid=5, started_ticks=1, parent_pid=1, name="bash")
+    uv = Process(pid=6, started_ticks=1, parent_pid=5, name="uv")
+    torchrun = Process(pid=7, started_ticks=1, parent_pid=6, name="torchrun", role=Role.LAUNCHER, job="j")
+    wrapper = Process(pid=8, started_ticks=1, parent_pid=7, name="sh", role=Role.OTHER, job="j")
+    ranks = [
+        Process(pid=9, started_ticks=1, parent_pid=8, role=Role.TRAINER, job="j", rank=0),
+        Process(pid=10, started_ticks=1, parent_pid=7, role=Role.TRAINER, job="j", rank=1),
+    ]
+    helper = Process(pid=11, started_ticks=1, parent_pid=9, name="python", role=Role.OTHER, job="j", rank=0)
+    members = [torchrun, wrapper, *ranks, helper]
+    one = Job(key="j", name="j", ranks=tuple(r.identity for r in ranks), members=tuple(m.identity for m in members))
+    frame = scripted((one, members), loose=(shell, uv))
+    leads = {each.pid: [rank.pid for rank in led(frame, each)] for each in frame.processes}
+    assert leads == {5: [9, 10], 6: [9, 10], 7: [9, 10], 8: [9], 9: [], 10: [], 11: []}
+    other = Process(pid=12, started_ticks=1, parent_pid=5, role=Role.TRAINER, job="k")
+    second = Job(key="k", name="k", ranks=(other.identity,), members=(other.identity,))
+    assert led(scripted((one, members), (second, [other]), loose=(shell, uv)), shell) == (), "of two jobs"
 
 
 def test_who_is_tagged_is_looked_into_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

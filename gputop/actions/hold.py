@@ -56,6 +56,7 @@ class Hold:
 
     def __init__(self, frame: Frame, process: Process, rights: Rights, tagged: Sequence[Process] = ()) -> None:
         self.frame, self.process = frame, process
+        self.leader: Process | None = None  # what was chosen, where `process` is a rank that it only leads
         self._held: dict[Identity, Target | Refusal] = {}
         self._carriers = carrying()
         self._keepers, self._lock = 1, Lock()
@@ -134,6 +135,32 @@ def reaches(frame: Frame, process: Process) -> tuple[Reach, ...]:
     if len(members) > 1 + len(loaders) or process not in members[:1]:
         found.append(Reach(Scope.JOB, f"the whole job: {_made_of(job, members)}", members))
     return tuple(found)
+
+
+def led(frame: Frame, process: Process) -> tuple[Process, ...]:
+    """The ranks that a process only leads, as their launcher, a script, `uv run`; none of what leads several jobs.
+
+    A rank, what works for one, and what stands beside them lead none. Pure.
+    """
+    if process.role in (Role.TRAINER, Role.LOADER) or process.unseen is not None:
+        return ()
+    children: dict[int, list[Process]] = {}
+    for one in frame.processes:
+        children.setdefault(one.parent_pid, []).append(one)
+    below, left = set[Identity](), [process.pid]
+    while left:
+        new = [one for one in children.get(left.pop(), ()) if one.identity not in below and one.unseen is None]
+        below.update(one.identity for one in new)
+        left += [one.pid for one in new]
+    launches = process.role is Role.LAUNCHER
+    jobs = [
+        job
+        for job in frame.jobs
+        if (job.key == process.job if process.job else True) and (launches or not below.isdisjoint(job.ranks))
+    ]
+    ranks = jobs[0].ranks if len(jobs) == 1 else ()
+    known = (frame.by_identity.get(identity) for identity in ranks if launches or identity in below)
+    return tuple(rank for rank in known if rank is not None)
 
 
 def _tagged(processes: Sequence[Process]) -> tuple[Reach, ...]:

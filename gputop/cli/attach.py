@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def stack(args: argparse.Namespace, settings: Settings) -> int:
     """Print where the threads of a process are now."""
     from gputop.actions import Scope
-    from gputop.actions.hold import reaches
+    from gputop.actions.hold import led, reaches
     from gputop.actions.spy import STACK, Asked, StackResult
     from gputop.model import Role
 
@@ -37,8 +37,9 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(why)
     if args.native and settings.readonly:
         raise Failure("--readonly changes no process, and --native pauses it: leave one out")
-    launches = process.role is Role.LAUNCHER and not args.workers
-    scope = Scope.JOB if args.job or launches else Scope.LOADERS if args.workers else Scope.PROCESS
+    launches = process.role is Role.LAUNCHER and not args.workers  # its own stacks stand behind those of its ranks
+    leads = launches or (not args.workers and bool(led(frame, process)))
+    scope = Scope.JOB if args.job or leads else Scope.LOADERS if args.workers else Scope.PROCESS
     if scope is Scope.JOB and not any(reach.scope is scope for reach in reaches(frame, process)):
         sys.stderr.write(f"gputop: {process.pid} is alone in its job\n" if process.job else _in_no_job(process))
         scope = Scope.PROCESS
@@ -144,8 +145,8 @@ def _stack_arguments(parser: argparse.ArgumentParser) -> None:
 
 def profile(args: argparse.Namespace, settings: Settings) -> int:
     """Record a process for some seconds, keep it, and print what it says."""
+    from gputop.actions import hold
     from gputop.actions.spy import PROFILE, ProfileResult, Sampling, senseless
-    from gputop.model import Role
     from gputop.page import markdown, text
     from gputop.profile import told
 
@@ -157,8 +158,9 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     if why := senseless(chosen):
         raise Failure(why, USAGE)
     frame, process, rights = aimed(args, settings)
-    if args.job or process.role is Role.LAUNCHER:
-        ranks = _ranks(frame, process)
+    led = () if args.launcher else hold.led(frame, process)
+    if args.job or led:
+        ranks = _ranks(frame, process, led)
         if len(ranks) > 1:
             return _profile_ranks(args, settings, frame, ranks, rights, chosen)
         process = ranks[0] if ranks else process
@@ -184,15 +186,18 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
 _MOST_RANKS = 16  # that are recorded at once
 
 
-def _ranks(frame: Frame, process: Process) -> tuple[Process, ...]:
+def _ranks(frame: Frame, process: Process, led: tuple[Process, ...]) -> tuple[Process, ...]:
     """The ranks of the job of a process, those that are recorded; none where it is in no job."""
+    if led:
+        sys.stderr.write(f"gputop: {process.pid} only started the ranks: profiling those (--launcher: {process.pid})\n")
     job = next((job for job in frame.jobs if job.key == process.job), None)
-    if job is None:
+    if job is None and not led:
         sys.stderr.write(f"gputop: no job is known that {process.pid} belongs to: only it is recorded\n")
         return ()
-    if len(job.ranks) > _MOST_RANKS:
-        sys.stderr.write(f"gputop: it has {len(job.ranks)} ranks: the first {_MOST_RANKS} are recorded\n")
-    return tuple(frame.by_identity[identity] for identity in job.ranks[:_MOST_RANKS])
+    ranks = led or tuple(frame.by_identity[identity] for identity in (job.ranks if job else ()))
+    if len(ranks) > _MOST_RANKS:
+        sys.stderr.write(f"gputop: it has {len(ranks)} ranks: the first {_MOST_RANKS} are recorded\n")
+    return ranks[:_MOST_RANKS]
 
 
 def _profile_ranks(
@@ -279,7 +284,9 @@ def _list(args: argparse.Namespace) -> int:
 
 def _profile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pid", type=int, nargs="?", metavar="PID", help="the process; of a launcher its ranks")
-    parser.add_argument("--job", action="store_true", help="all ranks of its job at once, side by side")
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument("--job", action="store_true", help="all ranks of its job at once, side by side")
+    who.add_argument("--launcher", action="store_true", help="a launcher itself, not the ranks that it started")
     parser.add_argument(
         "--for", dest="seconds", type=duration, default=10.0, metavar="T", help="how long: 10s, 1m (10s)"
     )

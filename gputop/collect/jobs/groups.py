@@ -94,7 +94,8 @@ def _ranked(group: Group, gpus: Sequence[str]) -> Ranked:
         return [(None, trainer) for trainer in group.trainers]
     if group.by_hand and len(group.trainers) == 1 and of_several(group.trainers[0]):
         alone = group.trainers[0]
-        return [(alone.local_rank if (known := numbered(alone)) is None else known, alone)]
+        given = numbered(alone)
+        return [(alone.local_rank if given is None else given, alone)]
     for numbers in (
         [trainer.rank for trainer in group.trainers],
         [number(trainer) for trainer in group.trainers] if len(group.roots) > 1 else [],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gputop.actions import Hold, Scope
+from gputop.actions.hold import led
 from gputop.model import Frame, Process, Role
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.acting import NOBODY, SHOWN, Acting, Others, held
@@ -41,9 +43,12 @@ class Profiling(Acting, Advising):
         from gputop.actions.spy import STACK, Asked  # late
         from gputop.ui.profiling.tools import BY_ID
 
+        chosen = process
+        process, leads = (process, False) if others.processes else _rank(frame, process, whole=everybody)
+        everybody = everybody or leads
         hold = held(frame, process, STACK.rights(self.rights), others)
         if hold.refusal or STACK.barred(process, self.rights):
-            self.ask_profile(frame, process, everybody, "stack", others)
+            self.ask_profile(frame, chosen, everybody, "stack", others)
         else:
             ranks = sum(each.role is Role.TRAINER for each in hold.who(Scope.JOB))
             whole = Scope.JOB if everybody and ranks > 1 else Scope.PROCESS
@@ -53,13 +58,19 @@ class Profiling(Acting, Advising):
     def ask_profile(
         self, frame: Frame, process: Process, everybody: bool, tool: ToolId, others: Others = NOBODY
     ) -> None:
-        """Ask how to look into a process as it is in a frame. From here on its row does not matter."""
+        """Ask how to look into a process as it is in a frame. From here on its row does not matter.
+
+        What only leads ranks, as a launcher, stands for the first of them, and can be chosen in the dialog.
+        """
         from gputop.actions.spy import STACK  # late
         from gputop.ui.profiling.dialog import ProfileDialog
         from gputop.ui.profiling.older import OlderDialog
         from gputop.ui.profiling.question import Question
 
-        hold, app = held(frame, process, STACK.rights(self.rights), others), self.app
+        chosen, app = process, self.app
+        process, leads = (process, False) if others.processes else _rank(frame, process, whole=everybody)
+        hold = held(frame, process, STACK.rights(self.rights), others)
+        hold.leader, everybody = chosen if leads else None, everybody or leads
 
         def told(id: ToolId, why: Barred | None) -> None:
             dialog.answer(id, why)
@@ -69,11 +80,7 @@ class Profiling(Acting, Advising):
         keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
 
         def start(tool: Tool, order: Order) -> None:
-            for each in question.each:
-                own = hold if each is process else Hold(frame, each, STACK.rights(self.rights))
-                self.program.errands.start(tool, own, order)
-                if own is not hold:
-                    own.close()
+            self._start(tool, order, hold, question.each)
 
         def answered(answer: Answer | None) -> None:
             if answer and question.past:
@@ -86,6 +93,16 @@ class Profiling(Acting, Advising):
             self.say(hint(self.names, "the tree is {}", "tree"))
         if not self.rights.why_not:  # nothing is kept there, and no folder made
             self._recall(dialog, process)
+
+    def _start(self, tool: Tool, order: Order, hold: Hold, each: Sequence[Process]) -> None:
+        """Have a tool look into each; the hold of the dialog is that of its own process."""
+        from gputop.actions.spy import STACK  # late
+
+        for process in each:
+            own = hold if process is hold.process else Hold(hold.frame, process, STACK.rights(self.rights))
+            self.program.errands.start(tool, own, order)
+            if own is not hold:
+                own.close()
 
     @cached_property
     def _asking(self) -> Asking:
@@ -110,11 +127,11 @@ class Profiling(Acting, Advising):
         self.program.aside.do(work, lambda _: dialog.recall(*found) if found else None)
 
     def _whom(self) -> tuple[Frame, Process, bool, Others] | None:
-        """Who is meant, whether all ranks of the job are, and who else: of a job and of a launcher it is the first
-        rank, of several that are tagged or shown the first that trains."""
+        """Who is chosen, whether all ranks of its job are meant, and who else: of several that are tagged or shown the
+        first that trains."""
         if self.advised and self.shown and self.sheet.chosen:
             process = self.advised_process("to look into")
-            return (self.shown.frame, *_rank(self.shown.frame, process), NOBODY) if process else None
+            return (self.shown.frame, process, False, NOBODY) if process else None
         picked = self._picked()
         if picked is None:
             return None
@@ -126,15 +143,17 @@ class Profiling(Acting, Advising):
         if len(several) > 1:
             few = trains if len(trains) > 1 else several
             return frame, (trains or several)[0], False, others._replace(processes=few)
-        meant, launcher = _rank(frame, several[0] if several else process, whole=scope is Scope.JOB)
-        return frame, meant, launcher or scope is Scope.JOB, NOBODY
+        return frame, several[0] if several else process, scope is Scope.JOB, NOBODY
 
 
 _TOOLS: dict[str, ToolId] = {"stack": "stack", "profile": "profile", "trace": "trace"}
 
 
 def _rank(frame: Frame, process: Process, *, whole: bool = False) -> tuple[Process, bool]:
-    """The first rank of its job instead of a launcher, and whether it was one; of a `whole` job in any case."""
-    job = next((job for job in frame.jobs if job.key == process.job), None)
+    """The first rank instead of what only leads ranks, and whether it does; of a `whole` job in any case."""
+    ranks = led(frame, process)
+    if ranks:
+        return ranks[0], True
+    job = next((job for job in frame.jobs if job.key == process.job), None) if whole else None
     first = frame.by_identity.get(job.ranks[0]) if job and job.ranks else None
-    return (first, True) if first and (whole or process.role is Role.LAUNCHER) else (process, False)
+    return (first, False) if first else (process, False)

@@ -44,6 +44,9 @@ class ProfilePaper(Paper):
         yield _Part(line.add(self.cut(named.command(hold.process), line.cells), "command"), Keep.LAST)
         facts = named.facts(hold.frame, hold.process, self.look.glyphs.dot)
         yield _Part(self.line().to(LABEL).add(self.cut(facts, LABEL), "dim"), Keep.ABOUT)
+        if hold.leader is not None:
+            text = f"the first rank that {hold.leader.pid} {named.command(hold.leader)} started"
+            yield _Part(self.line().to(LABEL).add(self.cut(text, LABEL), "dim"), Keep.ABOUT)
 
     def _tools(self) -> Iterator[_Part]:
         for tool in TOOLS:

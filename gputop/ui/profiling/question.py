@@ -117,8 +117,12 @@ class Question:
     @property
     def each(self) -> tuple[Process, ...]:
         """For whom the tool is started, each by itself: py-spy records one process, the others look at several."""
-        tagged = self.hold.who(Scope.TAGGED) if self.tool.id == "profile" and self._values()["tagged"] else ()
-        return tuple(each for each in tagged if each.role is Role.TRAINER) or tagged or (self.hold.process,)
+        chosen, leader = self._values(), self.hold.leader
+        if leader is not None and chosen.get("leader"):
+            return (leader,)
+        scope = {"tagged": Scope.TAGGED, "ranks": Scope.JOB} if self.tool.id == "profile" else {}
+        several = next((self.hold.who(scope[box]) for box in scope if chosen[box]), ())
+        return tuple(each for each in several if each.role is Role.TRAINER) or several or (self.hold.process,)
 
     @property
     def rate(self) -> str:
@@ -152,8 +156,9 @@ class Question:
     def _tick(self, id: str) -> None:
         key = (self.tool.id, id)
         self._chosen[key] = 1.0 - self._chosen[key]
-        if self._chosen[key] and self.tool.id != "profile" and id in _WHOM:  # one or the other
-            others = [(self.tool.id, other) for other in _WHOM if other != id]
+        whom = tuple(box for box in _WHOM if box != "children" or self.tool.id != "profile")  # there it is more of each
+        if self._chosen[key] and id in whom:  # one or the other
+            others = [(self.tool.id, other) for other in whom if other != id]
             self._chosen.update((other, 0.0) for other in others if other in self._chosen)
 
     def _enter(self, line: list[Stop]) -> None:
@@ -164,7 +169,7 @@ class Question:
 
 _MANY = 30
 _MOST_AT_ONCE = 8  # py-spys, each of which takes some of a CPU
-_WHOM = ("tagged", "ranks", "children")  # boxes that say who is meant
+_WHOM = ("tagged", "ranks", "children", "leader")  # boxes that say who is meant
 
 
 def _usual(tool: Tool, hold: Hold) -> Iterator[tuple[tuple[ToolId, str], float]]:

@@ -10,7 +10,7 @@ from gputop.actions import Action, Hold, Rights, Scope, tracing
 from gputop.actions.spy import PROFILE, STACK, Asked, Sampling
 from gputop.actions.spy.record import threads
 from gputop.declare import record
-from gputop.model import Role
+from gputop.model import Process, Role
 from gputop.safe.attach import Barred
 
 ToolId = Literal["profile", "stack", "trace"]  # as the keys that ask for it
@@ -69,6 +69,15 @@ def _ranks(hold: Hold) -> str:
     return f"all {count} ranks" if count > 1 else ""
 
 
+def _leader(hold: Hold) -> str:
+    leader = hold.leader
+    return "" if leader is None else f"only {leader.pid}, {_led(leader)}"
+
+
+def _led(leader: Process) -> str:
+    return "the launcher" if leader.role is Role.LAUNCHER else "which started them"
+
+
 def _tagged(hold: Hold) -> str:
     several = len(hold.who(Scope.TAGGED)) > 1
     return next((reach.title for reach in hold.reaches if several and reach.scope is Scope.TAGGED), "")
@@ -107,6 +116,7 @@ def _order(chosen: Chosen) -> tracing.Order:
 
 
 TAGGED = Box("tagged", _tagged, usual=True)
+LEADER = Box("leader", _leader)
 TOOLS: tuple[Tool, ...] = (
     Tool(
         "profile",
@@ -118,6 +128,8 @@ TOOLS: tuple[Tool, ...] = (
         (Several("seconds", "for", ((5, "5 s"), (10, "10 s"), (30, "30 s"), (60, "60 s")), 10),),
         (
             TAGGED,
+            Box("ranks", _ranks),
+            LEADER,
             Box("children", _children, usual=True),
             Box("waiting", _named("waiting threads"), usual=True),
             Box("gil", _named("GIL only")),
@@ -132,7 +144,7 @@ TOOLS: tuple[Tool, ...] = (
         lambda hold, rights: STACK.barred(hold.process, rights),
         _asked,
         (),
-        (TAGGED, Box("children", _loaders), Box("ranks", _ranks), Box("native", _named("native"))),
+        (TAGGED, Box("children", _loaders), Box("ranks", _ranks), LEADER, Box("native", _named("native"))),
     ),
     Tool(
         "trace",
