@@ -92,7 +92,8 @@ def test_every_group_of_rules_is_listed_once() -> None:
 
 
 def test_every_number_of_a_rule_has_a_source_and_is_used() -> None:
-    code = {path: path.read_text() for path in Path(thresholds.__file__).parent.rglob("diagnose/**/*.py")}
+    package = Path(thresholds.__file__).parent
+    code = {path: path.read_text() for part in ("diagnose", "paste") for path in (package / part).rglob("*.py")}
     ways = {"engine": "lost_", "pcie-degraded": "replays_gen"}  # names put together from parts
     for name, numbers in thresholds.written().items():
         mine = [text for path, text in code.items() if path.stem == name or re.search(rf"[\"'.]{name}[\"'.]", text)]
@@ -103,6 +104,16 @@ def test_every_number_of_a_rule_has_a_source_and_is_used() -> None:
             assert limit != number.name or re.search(r"\[(S\d|I|M|hdr|DCGM|src)\b", number.help), f"{name}.{limit}"
             if not limit.startswith(ways.get(name, "\0")) and limit != "start_s":
                 assert any(re.search(rf"[\"'.}}]{limit}[\"']", text) for text in mine), f"{name}.{limit} is not used"
+
+
+def test_no_number_that_judges_a_pasted_text_stands_in_code() -> None:
+    """Sizes of what is read, and of what is shown, are no judgement."""
+    sizes = {"MOST", "LONGEST", "ROWS", "KEPT", "QUOTED", "BEFORE"}
+    for path in (Path(thresholds.__file__).parent / "paste").glob("*.py"):
+        code = path.read_text()
+        numbers = re.findall(r"^_?([A-Z][A-Z_]*) = -?[\d.]+(?=$|\s+#)", code, re.MULTILINE)
+        assert [name for name in numbers if sizes.isdisjoint(name.split("_"))] == [], path.name
+        assert re.findall(r"(?<!<)[<>]=? 0?\.\d+", code) == [], path.name
 
 
 def test_the_example_of_a_settings_file_is_one() -> None:

@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "page": {"safe"},
     "profile": {"units", "safe", "page", "severity", "num_workers"},
     "trace": {"units", "safe", "page", "profile", "pytorch", "severity", "num_workers"},
-    "paste": {"units", "safe", "page", "trace", "pytorch", "severity", "num_workers"},
+    "paste": {"units", "safe", "page", "trace", "pytorch", "severity", "num_workers", "thresholds"},
     "source": {"model"},
     "history": {"model", "known"},
     "ended": {"model"},

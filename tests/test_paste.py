@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from gputop import thresholds
 from gputop.page import FORMATS
-from gputop.paste import KINDS, Pasted, memory_snapshot, read
+from gputop.paste import KINDS, Pasted, limits, memory_snapshot, read
 from gputop.paste.plain_pickle import plain
 from gputop.safe.files import Refused
 from tests import pasted
@@ -533,3 +534,13 @@ class TestCommand:
         assert len(done.stderr.splitlines()) == 1
         (tmp_path / "a").write_text(pasted.s1())
         assert explain("--diff", str(tmp_path / "a"), str(tmp_path / "a")).returncode == 64
+
+
+def test_a_site_sets_the_numbers_by_which_a_text_is_judged() -> None:
+    text = "\n".join(["timestamp, index, utilization.gpu [%]", *(f"{second}, 0, 70 %" for second in range(60))])
+    assert "the GPU waits for input" in said(text)
+    limits.adopt(thresholds.merged({"starved": {"duty": 0.6}})[0])
+    try:
+        assert "waits for input" not in said(text)
+    finally:
+        limits.adopt(None)

@@ -34,9 +34,11 @@ STANDARD_INPUT = "standard input"
 def explain(args: argparse.Namespace, settings: Settings) -> int:
     """Print what the files say; several traces may be the ranks of one job."""
     from gputop.page import markdown, text
+    from gputop.paste import limits
     from gputop.safe.files import Refused
     from gputop.trace.verdict import View
 
+    limits.adopt(settings.thresholds)
     try:
         folders = {file for name in args.files for file in _listed(name) if file != name}
         args.files = [file for name in args.files for file in _listed(name)]
@@ -57,11 +59,8 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     left = [{"file": clean(Path(name).name, 200), "why": reason} for name, reason in left_out]
     if args.as_json:
         told = _changes(opened, names) if args.diff else list(map(_object, opened, names))
-        print(
-            json.dumps(
-                {"version": 1, "gputop": __version__, "files": told, "apart": why, "left_out": left}, allow_nan=False
-            )
-        )
+        said = {"version": 1, "gputop": __version__, "files": told, "apart": why, "left_out": left}
+        print(json.dumps(said, allow_nan=False))
         return FAILED if left else _code(opened)
     pages = [_compared(opened, names)] if args.diff else [*_together(traces, why), *map(_page, opened, names)]
     if left:

@@ -73,8 +73,15 @@ def rule_origin(id: str) -> str:
 def rule_pages(site: Tables | None = None) -> str:
     """Every rule in full, and the numbers that several share."""
     tables = [name for name in thresholds.written() if name not in RULES]
-    shared = (f"## {name}\n\nShared by several rules.\n\n{_numbers(name, site)}" for name in tables)
+    shared = (f"## {name}\n\n{_of_whom(name)}\n\n{_numbers(name, site)}" for name in tables)
     return "\n\n".join((*shared, *(rule_page(rule.id, site).rstrip("\n") for rule in RULES.values())))
+
+
+def _of_whom(table: str) -> str:
+    """What judges by a table that belongs to no rule."""
+    return (
+        "What `gputop explain` reads is judged by these." if table.startswith("paste-") else "Shared by several rules."
+    )
 
 
 def rule_page(id: str, site: Tables | None = None) -> str:

@@ -48,7 +48,7 @@ _COLUMNS = {
 }
 _TIMES = ("%Y/%m/%d %H:%M:%S.%f", "%Y/%m/%d %H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S")
 _MIB = {"kib": 2.0**-10, "mib": 1.0, "gib": 2.0**10, "mb": 1.0, "gb": 2.0**10}
-_FORMS = 20  # lines whose last cells are compared
+_MOST_FORMS = 20  # lines whose last cells are compared
 _UNIT = re.compile(r"\[(\w{1,8})\]$")
 
 
@@ -121,7 +121,7 @@ def parse(text: str) -> Log:
 
 def _ends_early(rows: Sequence[str]) -> bool:
     """Whether the last line, which has no end, ends within its last cell: those of the lines before are of one form."""
-    filled = [line for line in rows[-_FORMS - 1 :] if line.strip()]
+    filled = [line for line in rows[-_MOST_FORMS - 1 :] if line.strip()]
     if len(filled) < 3 or not rows[-1].strip() or len({line.count(",") for line in filled}) > 1:
         return False
     *before, last = (_form(line.rpartition(",")[2].strip()) for line in filled)

@@ -10,23 +10,13 @@ from typing import Any
 from gputop import units
 from gputop.page import Do, Point, Table
 from gputop.paste.gpu_csv import Log, Sample, Series, looks_like, parse
+from gputop.paste.limits import Limits
 from gputop.paste.pasted import Kind, Pasted, by_severity, median
 from gputop.severity import by_lost_share
 
-_HEALTHY = 80.0  # % of the time [S2]
-_STEADY = 90.0  # [S0, S1]
-_LOW = 30.0  # [S3]
-_FEW = 5  # samples, below which nothing is said of time
-_AT_WORK = 5.0  # %: a GPU that is less busy has no job
-_DIP = 0.5  # of the median: a sample below it is in a dip
-_EVEN = 0.35  # how much distances between dips may vary, of their median
-_DIPS = 3
-_HEAT = 5.0  # % of the time
-_HOT = 83.0  # °C [S2]
-_CAPPED = 0.97  # of the power limit
-_SLOW = 0.75  # of the highest clock
-_GROWN = 0.02  # of the GPU's memory
-_NEARLY_FULL = 0.95
+_LIMIT = Limits("paste-gpu-csv")
+_STARVED = Limits("starved")  # its duty: how busy a GPU is that is fed
+
 _REASONS = {
     0x08: "hardware slowdown",
     0x20: "software thermal slowdown",
@@ -42,7 +32,11 @@ class Use:
     def __init__(self, series: Series) -> None:
         self.gpu = series.gpu if series.gpu.startswith("GPU") else f"GPU {series.gpu}" if series.gpu else "The GPU"
         self.all = series.samples
-        busy = [at for at, one in enumerate(series.samples) if one.busy is not None and one.busy >= _AT_WORK]
+        busy = [
+            at
+            for at, one in enumerate(series.samples)
+            if one.busy is not None and one.busy >= _LIMIT["at_work_percent"]
+        ]
         self.worked = bool(busy)
         self.samples = series.samples[busy[0] : busy[-1] + 1] if busy else series.samples
 
@@ -66,7 +60,7 @@ class Use:
         """The samples at which its use falls to less than half of what is usual."""
         busy = [one.busy if one.busy is not None else 100.0 for one in self.samples]
         usual = median(busy) or 0.0
-        low = [value < _DIP * usual for value in busy]
+        low = [value < _LIMIT["dip"] * usual for value in busy]
         return [at for at, (before, now) in enumerate(pairwise(low), 1) if now and not before]
 
     @cached_property
@@ -74,7 +68,7 @@ class Use:
         """Its mean use outside of dips."""
         busy = self.values("busy")
         usual = median(busy) or 0.0
-        high = [value for value in busy if value >= _DIP * usual]
+        high = [value for value in busy if value >= _LIMIT["dip"] * usual]
         return sum(high) / len(high) if high else 0.0
 
     @cached_property
@@ -82,23 +76,23 @@ class Use:
         """Seconds from one dip to the next, where they come at even distances."""
         gaps = [later - earlier for earlier, later in pairwise(self.dips)]
         usual = median(gaps)
-        if len(self.dips) < _DIPS or not usual or usual < 2 or self.interval_s is None:
+        if len(self.dips) < _LIMIT["dips"] or not usual or usual < 2 or self.interval_s is None:
             return None
-        even = all(abs(gap - usual) <= max(1.0, _EVEN * usual) for gap in gaps)
+        even = all(abs(gap - usual) <= max(1.0, _LIMIT["even"] * usual) for gap in gaps)
         return usual * self.interval_s if even else None
 
     @cached_property
     def growth_mib(self) -> float | None:
         """How much memory grew from the second quarter to the last, if in each quarter; None where it did not."""
         used = self.values("used_mib")
-        if len(used) < 4 * _FEW:
+        if len(used) < 4 * _LIMIT["samples"]:
             return None
         each = len(used) // 4
         _, *later = [median(used[part * each : (part + 1) * each]) or 0.0 for part in range(4)]
         total = next((one.total_mib for one in self.samples if one.total_mib), None)
         grown = later[-1] - later[0]
         rises = all(after > before for before, after in pairwise(later))
-        return grown if rises and grown >= _GROWN * (total or later[-1]) else None
+        return grown if rises and grown >= _LIMIT["grown"] * (total or later[-1]) else None
 
 
 def told(log: Log) -> Pasted:
@@ -165,20 +159,20 @@ def _points(use: Use) -> Iterator[Point]:
 
 def _use(use: Use) -> Iterator[Point]:
     busy = use.values("busy")
-    if len(busy) < _FEW:
+    if len(busy) < _LIMIT["samples"]:
         return
     mean = sum(busy) / len(busy)
     if not use.worked:
         yield Point(severity="info", text=f"{use.gpu} had no work in this time.", facts=(f"GPU busy {mean:.0f} %",))
         return
-    low = sum(value < _LOW for value in busy) / len(busy)
+    low = sum(value < _LIMIT["low_percent"] for value in busy) / len(busy)
     facts = (
-        f"GPU busy, mean {mean:.0f} % (healthy ≥ {_HEALTHY:.0f} %)",
-        f"below {_LOW:.0f} % in {low:.0%} of the samples",
+        f"GPU busy, mean {mean:.0f} % (healthy ≥ {_healthy():.0f} %)",
+        f"below {_LIMIT['low_percent']:.0f} % in {low:.0%} of the samples",
     )
-    if mean >= _STEADY and low < 0.05:
+    if mean >= _LIMIT["steady_percent"] and low < _LIMIT["low_share"]:
         yield Point(severity="fine", text=f"{use.gpu}: steady and busy, GPU-bound.", facts=facts)
-    elif mean < _HEALTHY:
+    elif mean < _healthy():
         yield _starved(use, mean, facts)
     elif use.period_s is not None:
         yield _periodic(use, "info", facts)
@@ -186,9 +180,9 @@ def _use(use: Use) -> Iterator[Point]:
 
 def _starved(use: Use, mean: float, facts: tuple[str, ...]) -> Point:
     severity = by_lost_share(1 - mean / 100, "warn")
-    if use.period_s is not None and use.between >= _HEALTHY:
+    if use.period_s is not None and use.between >= _healthy():
         return _periodic(use, severity, facts)
-    swings = len(use.dips) >= _DIPS
+    swings = len(use.dips) >= _LIMIT["dips"]
     how = "use rises and falls" if swings else "use is low throughout"
     return Point(
         severity=severity,
@@ -219,10 +213,10 @@ def _periodic(use: Use, severity: Any, facts: tuple[str, ...]) -> Point:
 
 
 def _device(use: Use) -> Iterator[Point]:
-    work = [one for one in use.samples if one.busy is None or one.busy >= _AT_WORK]
+    work = [one for one in use.samples if one.busy is None or one.busy >= _LIMIT["at_work_percent"]]
     for bit, name in _REASONS.items():
         share = sum(bool(one.reasons & bit) for one in work) / len(work) if work else 0.0
-        if share >= 0.05:
+        if share >= _LIMIT["reason_share"]:
             yield Point(
                 severity="crit" if bit != 0x20 else "warn",
                 text=f"{use.gpu}: {name}.",
@@ -232,7 +226,7 @@ def _device(use: Use) -> Iterator[Point]:
                 else ("Check power and cooling.",),
             )
     heat = use.mean("heat_percent")
-    if heat is not None and heat >= _HEAT:
+    if heat is not None and heat >= _LIMIT["slowdown_percent"]:
         yield Point(
             severity="crit",
             text=f"{use.gpu}: thermal slowdown.",
@@ -240,25 +234,25 @@ def _device(use: Use) -> Iterator[Point]:
             steps=("Improve airflow: fans, dust filters, blanking panels.",),
         )
     hottest = max(use.values("celsius"), default=0.0)
-    if hottest > _HOT:
+    if hottest > _LIMIT["hot_celsius"]:
         yield Point(
             severity="info",
             text=f"{use.gpu}: up to {hottest:.0f} °C, where many GPUs slow down.",
-            facts=(f"{hottest:.0f} °C (many slow down above {_HOT:.0f} °C)",),
+            facts=(f"{hottest:.0f} °C (many slow down above {_LIMIT['hot_celsius']:.0f} °C)",),
             steps=(Do("See its own limit.", "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"),),
         )
     yield from _clocks(use, work)
 
 
 def _clocks(use: Use, work: Sequence[Sample]) -> Iterator[Point]:
-    ratios = [one.sm_mhz / one.sm_most for one in work if one.sm_mhz and one.sm_most and (one.busy or 0) >= _HEALTHY]
+    ratios = [one.sm_mhz / one.sm_most for one in work if one.sm_mhz and one.sm_most and (one.busy or 0) >= _healthy()]
     capped = [one for one in work if _capped(one)]
     share = len(capped) / len(work) if work else 0.0
-    if share >= 0.5:
+    if share >= _LIMIT["capped_share"]:
         yield Point(
             severity="info", text=f"{use.gpu}: power-capped.", facts=(f"in {share:.0%} of the samples under load",)
         )
-    elif len(ratios) >= _FEW and (mean := sum(ratios) / len(ratios)) < _SLOW:
+    elif len(ratios) >= _LIMIT["samples"] and (mean := sum(ratios) / len(ratios)) < _LIMIT["clock"]:
         yield Point(
             severity="warn",
             text=f"{use.gpu}: SM clock is {mean:.0%} of its maximum under load.",
@@ -267,8 +261,8 @@ def _clocks(use: Use, work: Sequence[Sample]) -> Iterator[Point]:
 
 
 def _capped(one: Sample) -> bool:
-    at_limit = one.watts and one.limit_watts and one.watts >= _CAPPED * one.limit_watts
-    return bool(one.reasons & _POWER_CAP or (one.capped_percent or 0.0) >= 50 or at_limit)
+    at_limit = one.watts and one.limit_watts and one.watts >= _LIMIT["at_limit"] * one.limit_watts
+    return bool(one.reasons & _POWER_CAP or (one.capped_percent or 0.0) >= _LIMIT["capped_percent"] or at_limit)
 
 
 def _memory(use: Use) -> Iterator[Point]:
@@ -293,7 +287,7 @@ def _memory(use: Use) -> Iterator[Point]:
                 ),
             ),
         )
-    elif used and total and max(used) >= _NEARLY_FULL * total:
+    elif used and total and max(used) >= _LIMIT["nearly_full"] * total:
         yield Point(
             severity="info",
             text=f"{use.gpu}: memory is nearly full.",
@@ -307,7 +301,7 @@ def _mib(value: float) -> str:
 
 def _row(use: Use) -> tuple[str, ...]:
     busy, used = use.values("busy"), use.values("used_mib")
-    low = f"{sum(value < _LOW for value in busy) / len(busy):.0%}" if busy else "-"
+    low = f"{sum(value < _LIMIT['low_percent'] for value in busy) / len(busy):.0%}" if busy else "-"
     return (
         use.gpu,
         _percent(use.mean("busy")),
@@ -354,3 +348,8 @@ def read(text: str) -> Pasted:
 
 
 KIND = Kind("gpu-csv", "a CSV of nvidia-smi --query-gpu", looks_like, read)
+
+
+def _healthy() -> float:
+    """How busy a GPU that is fed is, in percent."""
+    return 100 * _STARVED["duty"]

@@ -9,7 +9,10 @@ from typing import Any
 from gputop import pytorch, units
 from gputop.declare import record
 from gputop.page import Do, Point
+from gputop.paste.limits import Limits
 from gputop.paste.pasted import torch_version
+
+_LIMIT = Limits("paste-log")
 
 _AMOUNT = r"(\d{1,9}(?:\.\d{1,6})?) ?(bytes|[KMGT]i?B)"
 _OOM = re.compile(
@@ -32,8 +35,6 @@ _PHASES = (
     ("evaluation", re.compile(r"\b(?:eval|evaluate|validat\w+|test_step)\b")),
 )
 _BYTES = {"bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 2**10, "mb": 2**20, "gb": 2**30}
-_FRAGMENTED = 0.10  # of what PyTorch reserved, from which cached memory is worth a word
-_OTHERS = 0.05  # of the GPU
 _BEFORE = 120  # lines of a traceback that are looked at
 
 
@@ -56,7 +57,7 @@ class OutOfMemory:
         """Whether what is cached and free would have held it: in one piece it was not there."""
         if not self.cached or not self.tried or self.cached < self.tried:
             return False
-        return self.cached >= _FRAGMENTED * (self.cached + (self.allocated or 0.0))
+        return self.cached >= _LIMIT["cached"] * (self.cached + (self.allocated or 0.0))
 
     @property
     def elsewhere(self) -> float | None:
@@ -153,7 +154,7 @@ def _headline(said: OutOfMemory, phase: str | None) -> str:
 
 
 def _shared(said: OutOfMemory) -> bool:
-    return bool(said.elsewhere and said.elsewhere >= _OTHERS * (said.total or said.elsewhere))
+    return bool(said.elsewhere and said.elsewhere >= _LIMIT["others"] * (said.total or said.elsewhere))
 
 
 def _facts(said: OutOfMemory) -> Iterator[str]:

@@ -8,8 +8,11 @@ from typing import Any
 
 from gputop.declare import record
 from gputop.page import Do, Point
+from gputop.paste.limits import Limits
 from gputop.paste.pasted import median
 from gputop.safe.text import clean
+
+_LIMIT = Limits("paste-log")
 
 _VALUE = r"(-?(?:nan|inf(?:inity)?)(?:\.0)?|[-+]?\d{1,12}(?:\.\d{1,12})?(?:e[-+]?\d{1,3})?)(?![\w.])"
 _METRIC = re.compile(
@@ -31,8 +34,6 @@ _FINE = re.compile(r"\b(?:no nan|not nan|without nan|improved from|check(?:s|ing
 _SETTINGS = ("best", "min", "max", "clip")  # names that begin so are no measurement: the best loss begins at infinity
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|global_step)\b['\"]?[\s:=#\[]{0,4}(\d{1,9})", re.IGNORECASE)
 _KEPT = 32  # values of each number that are remembered
-_GREW = 3.0  # times its usual value: it exploded before it was lost
-_RUN = 5  # overflows that are more than a loss scale looking for its level
 
 _CLIP = Do("Clip gradients before optimizer.step().", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)")
 _ANOMALY_STEP = Do(
@@ -55,7 +56,7 @@ class Lost:
     def grew(self) -> bool:
         """Whether it was far above its usual value when it was lost."""
         usual = median(abs(value) for value in self.before[:-1])
-        return bool(usual and len(self.before) >= 3 and abs(self.before[-1]) >= _GREW * usual)
+        return bool(usual and len(self.before) >= _LIMIT["values"] and abs(self.before[-1]) >= _LIMIT["grew"] * usual)
 
 
 def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]]:
@@ -73,7 +74,7 @@ def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]
             steps=tuple(_steps(lost, function, bool(overflows))),
         )
         yield start, "NaN", point, _numbers(lost, function, len(overflows))
-    elif stuck or len(overflows) >= _RUN:
+    elif stuck or len(overflows) >= _LIMIT["overflows"]:
         at = (stuck or overflows)[0]
         yield at, "loss scale overflow", _scaled(len(overflows), bool(stuck)), {"overflows": len(overflows)}
 
@@ -113,7 +114,7 @@ def _headline(lost: Lost | None, function: str | None) -> str:
     assert lost is not None
     what = {"nan": "NaN", "inf": "infinite"}.get(lost.value.lstrip("+-")[:3], "not finite")
     at = f" at step {lost.step}" if lost.step is not None else ""
-    how = "" if len(lost.before) < 3 else ", after it grew" if lost.grew else ", all at once"
+    how = "" if len(lost.before) < _LIMIT["values"] else ", after it grew" if lost.grew else ", all at once"
     return f"The {clean(lost.name, 40)} is {what}{at}{how}."
 
 

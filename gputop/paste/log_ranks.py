@@ -9,8 +9,11 @@ from typing import Any
 from gputop import pytorch
 from gputop.declare import record
 from gputop.page import Do, Point
+from gputop.paste.limits import Limits
 from gputop.paste.pasted import torch_version
 from gputop.safe.text import clean
+
+_LIMITS = Limits("paste-log")
 
 _TIMEOUT = re.compile(
     r"(?:Watchdog caught collective operation timeout|Timeout(?: at NCCL work| waiting for)|"
@@ -31,7 +34,6 @@ _ERROR = re.compile(
 )
 _NCCL = re.compile(r"nccl", re.IGNORECASE)
 _MOST_RANKS = 100_000
-_FIRST = 3  # sequence numbers up to which no collective has ever gone through
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,7 @@ def _steps(told: Sequence[Timeout], behind: Sequence[Timeout], version: str | No
     yield Do("At the next hang, compare the stacks of all ranks.", "gputop stack --job PID")
     yield Do("Record collectives, so that a timeout writes them down.", pytorch.flight_recorder(version))
     yield Do("Then compare the ranks' files.", "torchfrtrace --prefix nccl_trace_rank_ $PWD")
-    if any(one.sequence is not None and one.sequence <= _FIRST for one in told):
+    if any(one.sequence is not None and one.sequence <= _LIMITS["first"] for one in told):
         yield Do(
             "No collective went through before: check the network interface.",
             "export NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=eth0",

@@ -9,19 +9,19 @@ from typing import Any
 from gputop import pytorch, units
 from gputop.declare import record
 from gputop.page import Do, Point, Table
+from gputop.paste.limits import Limits
 from gputop.paste.pasted import LONGEST_NAME, Pasted, by_severity
 from gputop.paste.plain_pickle import plain
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 
+_LIMIT = Limits("paste-memory")
+
 _ROWS = 15
-_FRAMES = 128  # of a stack that are looked at
+_MOST_FRAMES = 128  # of a stack that are looked at
 _MOST_SEGMENTS = 1_000_000
 _MOST_BLOCKS = 4_000_000  # and events: the same list may stand in a hostile file many times
 _MOST_GPUS = 64
-_FRAGMENTED = 0.20  # of what is reserved, in segments that are partly used
-_CACHED = 0.40  # of what is reserved, in segments that are empty
-_MANY = 50  # allocations of one line that are all alive: they may pile up
 _BEGINS = re.compile(r"\ufffd[\x02-\x05]")  # a pickle of protocol 2 to 5 as text
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|/torch/|^<|^\?\?$|^$|\.(?:cpp|cc|cu|h|hpp|c)$")
 _NOWHERE = "(no Python frame was recorded)"
@@ -144,7 +144,7 @@ class Places:
         if not isinstance(frames, list):
             return _NOWHERE
         if id(frames) not in self._known:  # all of them stay alive meanwhile
-            self._known[id(frames)] = _innermost(frames[:_FRAMES])
+            self._known[id(frames)] = _innermost(frames[:_MOST_FRAMES])
         return self._known[id(frames)]
 
 
@@ -230,13 +230,13 @@ def _points(memory: Memory) -> Iterator[Point]:
 def _cache(gpu: str, memory: Memory) -> Iterator[Point]:
     """What PyTorch holds and nobody uses."""
     free, reserved = memory.split + memory.empty, max(1, memory.reserved)
-    if memory.split >= _FRAGMENTED * reserved:
+    if memory.split >= _LIMIT["split"] * reserved:
         yield Point(
             severity="warn",
             text=f"{gpu}: the allocator's cache is fragmented.",
             facts=(
                 f"{units.size(memory.split)} free in partly used segments, {memory.split / reserved:.0%} of what is "
-                f"reserved (worth a look ≥ {_FRAGMENTED:.0%})",
+                f"reserved (worth a look ≥ {_LIMIT['split']:.0%})",
                 f"largest free block {units.size(memory.largest)}",
             ),
             steps=(
@@ -244,21 +244,21 @@ def _cache(gpu: str, memory: Memory) -> Iterator[Point]:
                 "Keep batch shapes fixed: pad to a few lengths.",
             ),
         )
-    elif memory.empty >= _CACHED * reserved:
+    elif memory.empty >= _LIMIT["empty"] * reserved:
         yield Point(
             severity="info",
             text=f"{gpu}: {units.size(memory.empty)} is cached and unused.",
             facts=(f"{memory.empty / reserved:.0%} of what is reserved",),
             steps=("Call torch.cuda.empty_cache() between phases, never inside the loop.",),
         )
-    elif not memory.failed and free < _FRAGMENTED * reserved and memory.reserved:
+    elif not memory.failed and free < _LIMIT["split"] * reserved and memory.reserved:
         yield Point(
             severity="fine", text=f"{gpu}: the cache is not fragmented.", facts=(f"free {free / reserved:.0%}",)
         )
 
 
 def _growth(memory: Memory) -> Iterator[Point]:
-    many = [(where, size, count) for where, size, count in memory.grown if count >= _MANY]
+    many = [(where, size, count) for where, size, count in memory.grown if count >= _LIMIT["alive"]]
     if not many:
         return
     where, size, count = many[0]

@@ -7,15 +7,13 @@ from typing import Any
 
 from gputop import units
 from gputop.page import Do, Point, Table
+from gputop.paste.limits import Limits
 from gputop.paste.nvidia_smi import Card, cut, looks_like, parse, without_end
 from gputop.paste.pasted import Kind, Pasted, by_severity
 
 CUT = "It is cut: the end of a GPU's values is missing, and of other GPUs perhaps all."
-_NEAR = 3  # °C below the slowdown temperature
-_HOT = 83  # °C: where a card names no limit of its own [S2]
-_FULL = 0.95  # of its memory
-_BUSY = 80  # % of the time: below it a GPU that trains waits
-_AT_WORK = 5  # % of the time: below it clocks and links rest
+_LIMIT = Limits("paste-nvidia-smi")
+_STARVED = Limits("starved")  # its duty: how busy a GPU is that is fed
 _REASONS = ("clocks event reasons", "clocks throttle reasons")
 _POWER = ("gpu power readings", "power readings")
 
@@ -159,16 +157,17 @@ def _temperature(name: str, card: Card) -> Iterator[Point]:
     now = card.number("temperature", "gpu current temp")
     slowdown = card.first(("temperature", "gpu slowdown temp"), ("temperature", "gpu max operating temp"))
     margin = card.number("temperature", "gpu t.limit temp")
+    hot = slowdown - _LIMIT["near_celsius"] if slowdown else _LIMIT["hot_celsius"]
     steps = ("Improve airflow: fans, dust filters, blanking panels.",)
-    if margin is not None and margin <= _NEAR:
+    if margin is not None and margin <= _LIMIT["near_celsius"]:
         yield Point(
             severity="warn",
             text=f"{name}: close to its temperature limit.",
             facts=(f"{margin:.0f} °C below the limit" + (f", at {now:.0f} °C" if now is not None else ""),),
             steps=steps,
         )
-    elif margin is None and now is not None and now >= ((slowdown - _NEAR) if slowdown else _HOT):
-        held = f"limit {slowdown:.0f} °C" if slowdown else f"most GPUs slow down above {_HOT} °C"
+    elif margin is None and now is not None and now >= hot:
+        held = f"limit {slowdown:.0f} °C" if slowdown else f"most GPUs slow down above {_LIMIT['hot_celsius']:.0f} °C"
         yield Point(
             severity="warn",
             text=f"{name}: close to its temperature limit.",
@@ -190,7 +189,7 @@ def _power(name: str, card: Card) -> Iterator[Point]:
     capped = "sw power cap" in _reasons(card)
     draw = power(card, "average power draw", "power draw", "instantaneous power draw")
     facts = (f"draws {draw:.0f} W (limit {limit:.0f} W)",) if draw is not None and limit is not None else ()
-    if limit is not None and default is not None and limit < default - 0.5:
+    if limit is not None and default is not None and limit < default - _LIMIT["below_default_watts"]:
         yield Point(
             severity="warn" if capped else "info",
             text=f"{name}: power limit {limit:.0f} W (default {default:.0f} W)"
@@ -218,7 +217,7 @@ def _link(name: str, card: Card) -> Iterator[Point]:
             facts=(f"link width {width:.0f}x (maximum {widest:.0f}x)",),
             steps=("Reseat the card or riser, and check that the slot has all lanes.",),
         )
-    if now and most and now < most and busy is not None and busy >= _AT_WORK:
+    if now and most and now < most and busy is not None and busy >= _LIMIT["at_work_percent"]:
         yield Point(
             severity="warn",
             text=f"{name}: PCIe runs at generation {now:.0f} of {most:.0f} under load.",
@@ -240,20 +239,20 @@ def _memory(card: Card) -> tuple[float | None, float | None]:
 def _use(name: str, card: Card) -> Iterator[Point]:
     busy = card.first(("utilization", "gpu"), ("utilization", "gpu utilization"))
     used, total = _memory(card)
-    if used is not None and total and used >= _FULL * total:
+    if used is not None and total and used >= _LIMIT["full"] * total:
         yield Point(
             severity="warn",
             text=f"{name}: memory is nearly full.",
             facts=(f"{units.size(used)} of {units.size(total)} ({used / total:.0%})",),
             steps=("Lower the batch size before longer inputs run out of memory.",),
         )
-    if card.programs and busy is not None and busy < _BUSY:
-        at = "idle" if busy < _AT_WORK else "below full use"
+    if card.programs and busy is not None and busy < 100 * _STARVED["duty"]:
+        at = "idle" if busy < _LIMIT["at_work_percent"] else "below full use"
         on_it = f"{len(card.programs)} process{'es' if len(card.programs) > 1 else ''}"
         yield Point(
             severity="info",
             text=f"{name}: {at} at this moment, with {on_it} on it.",
-            facts=(f"GPU busy {busy:.0f} % (healthy ≥ {_BUSY} %)",),
+            facts=(f"GPU busy {busy:.0f} % (healthy ≥ {100 * _STARVED['duty']:.0f} %)",),
             steps=(Do("Watch it for a minute: one sample proves nothing.", "gputop diagnose --for 60s"),),
         )
     if card.says("persistence mode") is False:

@@ -9,25 +9,17 @@ from typing import Any
 
 from gputop import num_workers
 from gputop.page import Point, Table
+from gputop.paste.limits import Limits
 from gputop.paste.operator_table import OperatorTable, Row, looks_like, parse
 from gputop.paste.pasted import Kind as Form
 from gputop.paste.pasted import Pasted, by_severity
 from gputop.severity import by_lost_share
 from gputop.trace.names import FULL_PRECISION, FUSED, GEMM, Kind, kind
 
+_LIMIT = Limits("paste-operators")
+_STARVED = Limits("starved")  # its duty: how busy a GPU is that is fed
+
 _ROWS = 15
-_LEAST_DATA = 0.10  # shares of the window from which a part is worth a point
-_LEAST_SYNC = 0.10
-_LEAST_ALLOCATE = 0.05
-_LEAST_COPY = 0.10
-_LEAST_OPTIMIZER = 0.10
-_LEAST_COMM = 0.20
-_LEAST_FULL_PRECISION = 0.30
-_BUSY = 0.80  # of the window: below it the GPU waits
-_TINY_US = 20.0  # mean length of a kernel
-_MANY_LAUNCHES = 200  # a step
-_MANY_READS = 5  # a step
-_COVERS = 0.80  # of the time, from which the listed rows stand for all
 
 _PYTHON = re.compile(r"\.py\(\d+\): |^<(?:built-in|module)|^nn\.Module: ")
 _RUNTIME = re.compile(r"^(?:cuda|cu|hip|xpu|ze|ur)[A-Z]\w+$|^(?:Command Buffer Full|Activity Buffer Request|Lazy Func)")
@@ -65,7 +57,7 @@ class Sums:
         regions = [row for row in self.rows if row.calls == 1 and is_region(row.name)]
         widest = max(regions, key=self.cpu, default=None)
         total = self.table.self_cpu_us
-        if widest and self.cpu(widest) >= 0.5 * (total or self.cpu(widest)) and self.cpu(widest) > 0:
+        if widest and self.cpu(widest) >= _LIMIT["region"] * (total or self.cpu(widest)) and self.cpu(widest) > 0:
             return self.cpu(widest), f"of {widest.name}"
         return (total, "of the CPU time") if total and total > 0 else None
 
@@ -161,7 +153,7 @@ def _words(sums: Sums) -> Iterator[str]:
             yield f"Largest own {table.device} time: {first.name}, {time(first.self_device_us)} ({share:.1%})."
     yield from _of_regions(sums)
     yield from _of_python(sums)
-    if sums.listed is not None and sums.listed < _COVERS:
+    if sums.listed is not None and sums.listed < _LIMIT["covers"]:
         yield (
             f"The listed rows hold {max(0.0, sums.listed):.0%} of the own CPU time: larger operators may be missing. "
             'Print more, sorted: table(sort_by="self_cpu_time_total", row_limit=50).'
@@ -180,9 +172,9 @@ def _of_regions(sums: Sums) -> Iterator[str]:
     compute = sum(sums.cpu(row) for row in rows if row.name.lower() in ("forward", "backward", "loss")) / took
     verdict = (
         ": the input pipeline dominates"
-        if data >= 0.5
+        if data >= _LIMIT["bound"]
         else ": forward and backward dominate, as they should"
-        if compute >= 0.5
+        if compute >= _LIMIT["bound"]
         else ""
     )
     yield f"CPU time of the regions: {parts}{verdict}."
@@ -223,8 +215,8 @@ def _gpu(sums: Sums) -> Iterator[Point]:
     busy = sums.busy
     if busy is None:
         return
-    fact = (f"{sums.table.device} time {busy:.0%} {_of(sums)} (healthy ≥ {_BUSY:.0%})",)
-    if busy >= _BUSY:
+    fact = (f"{sums.table.device} time {busy:.0%} {_of(sums)} (healthy ≥ {_STARVED['duty']:.0%})",)
+    if busy >= _STARVED["duty"]:
         yield Point(severity="fine", text="GPU-bound: kernels fill the steps, as far as sums can tell.", facts=fact)
     else:
         yield Point(
@@ -238,7 +230,7 @@ def _data(sums: Sums) -> Iterator[Point]:
     rows = [row for row in sums.rows if row.name.startswith("enumerate(DataLoader)#")]
     took = sum(map(sums.cpu, rows))
     share = sums.share(took)
-    if not rows or share < _LEAST_DATA:
+    if not rows or share < _LIMIT["data"]:
         return
     alone = any("_SingleProcess" in row.name for row in rows)
     calls = sum(row.calls or 0 for row in rows)
@@ -247,7 +239,7 @@ def _data(sums: Sums) -> Iterator[Point]:
         severity=by_lost_share(share, "warn"),
         text=f"The DataLoader takes {share:.0%} {_of(sums)}{where}.",
         facts=(
-            f"DataLoader {time(took)} {_of(sums)} (worth a look ≥ {_LEAST_DATA:.0%})",
+            f"DataLoader {time(took)} {_of(sums)} (worth a look ≥ {_LIMIT['data']:.0%})",
             *((f"{calls} batches, {time(took / calls)} each",) if calls else ()),
         ),
         steps=(
@@ -260,17 +252,17 @@ def _data(sums: Sums) -> Iterator[Point]:
 def _launches(sums: Sums) -> Iterator[Point]:
     took, calls = sums.own(_LAUNCHES)
     steps, device = sums.steps or 1, sums.table.self_device_us
-    if not calls or not device or calls / steps < _MANY_LAUNCHES:
+    if not calls or not device or calls / steps < _LIMIT["launches"]:
         return
     mean = device / calls
-    if mean >= _TINY_US or (sums.busy is not None and sums.busy >= _BUSY):
+    if mean >= _LIMIT["tiny_us"] or (sums.busy is not None and sums.busy >= _STARVED["duty"]):
         return
     each = f"{calls / steps:.0f} a step" if sums.steps else f"{calls} in all"
     yield Point(
         severity="warn",
         text=f"Launch-bound: {each} kernel launches, {mean:.1f} µs of GPU time each.",
         facts=(
-            f"mean kernel {mean:.1f} µs (tiny < {_TINY_US:.0f} µs)",
+            f"mean kernel {mean:.1f} µs (tiny < {_LIMIT['tiny_us']:.0f} µs)",
             f"launch calls {sums.share(took):.0%} {_of(sums)}",
         ),
         steps=(
@@ -287,7 +279,7 @@ def _reads(sums: Sums) -> Iterator[Point]:
     # each of them calls the next: the largest holds the others
     inside = max(map(sums.cpu, rows), default=0.0)
     count, share = max((row.calls or 0 for row in rows), default=0), sums.share(max(waits, inside))
-    if not sums.table.device or share < _LEAST_SYNC or (sums.busy is not None and sums.busy >= _BUSY):
+    if not sums.table.device or share < _LIMIT["sync"] or (sums.busy is not None and sums.busy >= _STARVED["duty"]):
         return
     reads = count / (sums.steps or 1)
     yield Point(
@@ -300,7 +292,7 @@ def _reads(sums: Sums) -> Iterator[Point]:
         steps=(
             *(
                 ("Read loss.item() every 50 steps; keep sums as tensors.",)
-                if reads >= 1 or count >= _MANY_READS
+                if reads >= 1 or count >= _LIMIT["reads"]
                 else ("Remove torch.cuda.synchronize() and .cpu() from the loop.",)
             ),
             'Find each line that waits with torch.cuda.set_sync_debug_mode("warn").',
@@ -310,12 +302,12 @@ def _reads(sums: Sums) -> Iterator[Point]:
 
 def _allocations(sums: Sums) -> Iterator[Point]:
     took, calls = sums.own(_ALLOCATES)
-    if sums.share(took) < _LEAST_ALLOCATE:
+    if sums.share(took) < _LIMIT["allocate"]:
         return
     yield Point(
         severity="warn",
         text=f"Memory is allocated by the driver in the loop: {calls} calls take {sums.share(took):.0%} {_of(sums)}.",
-        facts=(f"cudaMalloc, cudaFree and their like {time(took)} (normally < {_LEAST_ALLOCATE:.0%})",),
+        facts=(f"cudaMalloc, cudaFree and their like {time(took)} (normally < {_LIMIT['allocate']:.0%})",),
         steps=(
             "Profile after warm-up first: schedule(wait=1, warmup=2, active=5).",
             "Remove torch.cuda.empty_cache() from the loop.",
@@ -328,14 +320,14 @@ def _copies(sums: Sums) -> Iterator[Point]:
     device = sums.table.self_device_us
     rows = [row for row in sums.rows if "HtoD" in row.name and row.self_device_us]
     took = sum(row.self_device_us or 0.0 for row in rows)
-    if not device or took / device < _LEAST_COPY:
+    if not device or took / device < _LIMIT["copy"]:
         return
     pageable = any("Pageable" in row.name for row in rows)
     yield Point(
         severity="warn",
         text=f"Host-to-device copies take {took / device:.0%} of the GPU time"
         + (", from pageable memory." if pageable else "."),
-        facts=(f"Memcpy HtoD {time(took)} (normally < {_LEAST_COPY:.0%})",),
+        facts=(f"Memcpy HtoD {time(took)} (normally < {_LIMIT['copy']:.0%})",),
         steps=(
             *(("Set pin_memory=True, and copy with non_blocking=True.",) if pageable else ()),
             "Copy smaller types, such as uint8 images, and convert them on the GPU.",
@@ -349,7 +341,7 @@ def _optimizer(sums: Sums) -> Iterator[Point]:
     single = [row for row in sums.rows if row.name in ("aten::addcdiv_", "aten::addcmul_", "aten::lerp_")]
     together = any("_foreach_" in row.name or FUSED.search(row.name) for row in sums.rows)
     many = max((row.calls or 0 for row in single), default=0)
-    if not calls or sums.share(took) < _LEAST_OPTIMIZER or together or many < 10 * calls:
+    if not calls or sums.share(took) < _LIMIT["optimizer"] or together or many < _LIMIT["optimizer_calls"] * calls:
         return
     yield Point(
         severity="warn",
@@ -364,7 +356,7 @@ def _kernels(sums: Sums) -> Iterator[Point]:
     if not device:
         return
     comm = sum(row.self_device_us or 0.0 for row in sums.kernels if kind(row.name) is Kind.COMM)
-    if comm / device >= _LEAST_COMM:
+    if comm / device >= _LIMIT["comm"]:
         yield Point(
             severity="info",
             text=f"Communication takes {comm / device:.0%} of the GPU time.",
@@ -373,7 +365,7 @@ def _kernels(sums: Sums) -> Iterator[Point]:
         )
     full = [row for row in sums.kernels if GEMM.search(row.name) and FULL_PRECISION.search(row.name)]
     took = sum(row.self_device_us or 0.0 for row in full)
-    if took / device >= _LEAST_FULL_PRECISION:
+    if took / device >= _LIMIT["full_precision"]:
         yield Point(
             severity="warn",
             text=f"FP32 matrix kernels without tensor cores take {took / device:.0%} of the GPU time.",
