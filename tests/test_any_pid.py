@@ -246,6 +246,29 @@ def test_ranks_that_a_shell_starts_side_by_side_are_one_job(folder: str, first: 
                     os.kill(pid, signal.SIGKILL)
 
 
+def test_a_rank_that_waits_inside_backward_may_wait_for_the_others(folder: str) -> None:
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        each = f"WORLD_SIZE=2 MASTER_PORT=29503 {sys.executable} {RANKS} one {place}/store 0"
+        script = f"RANK=0 {each} & RANK=1 {each} & wait"
+        env = {**environment(folder), "HANGS": "1"}
+        with running("sh", "-c", script, env=env, stderr=subprocess.DEVNULL) as child:
+            assert child.stdout is not None
+            assert [child.stdout.readline()[:5] for _ in range(2)] == ["ready"] * 2
+            job = Started(child.pid, folder)
+            first, _ = job.below()
+
+            def said(*arguments: str) -> str:
+                return " ".join(job.ask("stack", *arguments, str(first)).split())
+
+            inside = "may wait in a collective inside backward: --native shows it"
+            until(lambda: f"rank 0 {inside}" in said("--job"))
+            assert f"gputop: {first} {inside}" in said()
+            native = said("--job", "--native")
+            assert "rank 1 is not in the collective that rank 0 waits in: work (ranks.py:" in native
+            assert "the job may hang" in native, "that it was paused is no step"
+            assert inside not in native
+
+
 def test_two_worlds_that_a_shell_starts_side_by_side_are_two_jobs(folder: str) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as place:
         worlds = [

@@ -185,6 +185,43 @@ def test_of_two_ranks_the_one_is_odd_for_which_the_other_waits_in_its_backward_p
     assert compare(["rank 0", "rank 1"], [rank(call("forward")), elsewhere], [held, elsewhere]).odd == ()
 
 
+def test_a_wait_inside_backward_may_be_one_for_other_ranks() -> None:
+    """DDP waits for them there, for which Python has no frame: a guess is called one, and named as long as it is."""
+    script = Call(name="step", file="/home/alice/train.py", line=41)
+    held, fed = rank(call("_engine_run_backward"), script), rank(call("fetch"), script)
+    names = ["rank 0", "rank 1"]
+    assert compare(names, [held, held], [held, held]).text == (
+        "All 2 ranks are in _engine_run_backward (a.py). None of them was seen to move in a second: the job may hang,"
+        " or its backward pass takes longer. All 2 ranks may wait in a collective inside backward: --native shows it."
+    )
+    assert compare(names, [fed, fed], [held, held]).text.endswith(
+        "the job goes on. All 2 ranks may wait in a collective inside backward: --native shows it."
+    )
+    assert "rank 0 may wait in a collective inside" in compare(names, [held, fed], [held, fed]).text
+    runs = rank(call("_engine_run_backward"), script, runs=True)
+    for other in (fed, runs):
+        assert "collective" not in compare(names, [other, other], [other, other]).text
+
+
+def test_native_frames_tell_a_collective_inside_backward_from_a_wait_for_the_gpu() -> None:
+    backward, script = call("_engine_run_backward"), Call(name="step", file="/home/alice/train.py", line=41)
+    reduces = rank(Call(name="c10d::Reducer::finalize_backward", file="libtorch_cpu.so"), backward, script)
+    computes = rank(Call(name="torch::autograd::Engine::execute", file="libtorch_cpu.so"), backward, script)
+    places = compare(["rank 0", "rank 1"], [reduces, computes], [reduces, computes]).places
+    assert [place.collective is not None for place in places] == [True, False]
+    assert [place.odd for place in places] == [False, True]
+    assert not any(place.held for place in places)
+    assert "may wait" not in compare(["rank 0", "rank 1"], [computes, computes], [computes, computes]).text
+
+
+def test_one_rank_in_backward_is_not_said_to_be_in_a_phase() -> None:
+    with program("def _engine_run_backward(): signal.pause()\nprint(flush=True)\n_engine_run_backward()") as (pid, _):
+        alone = stacks(row(pid, role=Role.TRAINER, rank=0))
+        assert not any("collective" in line for line in alone.lines), "it has no other ranks"
+        several = stacks(row(pid, role=Role.TRAINER, rank=0, world_size=2))
+        assert several.lines == (f"{pid} may wait in a collective inside backward: --native shows it",)
+
+
 def test_who_is_outside_of_the_collective_is_the_odd_one_even_of_two() -> None:
     script = Call(name="step", file="/home/alice/train.py", line=41)
     inside = rank(

@@ -9,9 +9,13 @@ from collections.abc import Sequence
 from gputop.declare import record
 from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack
+from gputop.profile.parts import PARTS
 
 _COLLECTIVE = re.compile(r"/(?:distributed_c10d|comm/comm|process_group)\.py$")
 _SYNCHRONIZES = re.compile(r"(?:^|\.)(?:barrier|all_?reduce|all_?gather\w*|reduce_scatter\w*|broadcast\w*)$")
+_IN_A_COLLECTIVE = next(part.frame for part in PARTS if part.name == "collectives")
+_SETS_UP = "distributed_c10d.py"  # not all of it synchronizes
+INSIDE = "may wait in a collective inside backward: --native shows it"  # where DDP waits, and no Python frame says so
 _NAMED = 4  # ranks that are named
 _BACKWARD = "_engine_run_backward"
 
@@ -27,6 +31,7 @@ class Place:
     moves: bool | None = None  # whether it was elsewhere a moment before; None where that is not known
     computes: bool = False  # it ran at every look, outside of a collective: one line may take longer than a second
     woke: int = 0  # how often it was put on a CPU meanwhile, outside of a collective
+    held: bool = False  # it waits in the backward pass; in a collective there or for its GPU is not seen
     odd: bool = False  # it is not where the others are
 
 
@@ -59,6 +64,7 @@ def compare(labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]]) -> R
             moves=any(before != calls for before in befores) if befores and calls else None,
             computes=all(_runs(look[place]) for look in looks) and not _collective(calls),
             woke=0 if _collective(calls) else _woke([look[place] for look in looks]),
+            held=waits_inside(looks[-1][place]),
             odd=place in odd,
         )
         for place, (label, calls, befores) in enumerate(zip(labels, stacks, earlier, strict=True))
@@ -75,6 +81,18 @@ def _held(threads: Sequence[ThreadStack]) -> bool:
     return not _runs(threads) and any(call.name == _BACKWARD for call in _main(threads))
 
 
+def waits_inside(threads: Sequence[ThreadStack]) -> bool:
+    """Whether its main thread waits in the backward pass for what no frame tells: its GPU, or other ranks."""
+    calls = _main(threads)
+    seen = bool(calls) and (_collective(calls) is not None or _native(calls))
+    return _held(threads) and not seen
+
+
+def _native(calls: Sequence[Call]) -> bool:
+    """Whether there are frames of C and C++."""
+    return any(not call.file.endswith(".py") and "::" in call.name for call in calls)
+
+
 def _runs(threads: Sequence[ThreadStack]) -> bool:
     return bool(threads) and threads[0].main and threads[0].active is True
 
@@ -87,8 +105,13 @@ def _woke(looks: Sequence[Sequence[ThreadStack]]) -> int:
 
 
 def _collective(calls: Sequence[Call]) -> Call | None:
-    found = (call for call in reversed(calls) if _COLLECTIVE.search(call.file) and _SYNCHRONIZES.search(call.name))
-    return next(found, None)
+    return next((call for call in reversed(calls) if _synchronizes(call)), None)
+
+
+def _synchronizes(call: Call) -> bool:
+    if _COLLECTIVE.search(call.file):
+        return _SYNCHRONIZES.search(call.name) is not None
+    return not call.file.endswith(_SETS_UP) and _IN_A_COLLECTIVE.search(call.text) is not None
 
 
 def _odd(stacks: Sequence[tuple[Call, ...]], held: set[int]) -> set[int]:
@@ -137,12 +160,16 @@ def _words(places: Sequence[Place]) -> list[str]:
         )
         said.append(f"None of them was seen elsewhere in a second, but {times}: the job goes on, or polls.")
     elif len(still) == len(seen):
-        said.append("None of them was seen to move in a second: the job may hang.")
+        longer = ", or its backward pass takes longer" if still and all(place.held for place in still) else ""
+        said.append(f"None of them was seen to move in a second: the job may hang{longer}.")
     elif still:
         be = "was" if len(still) == 1 else "were"
         said.append(f"{_names(still)} {be} not seen to move in a second, the others were.")
     else:
         said.append("All of them moved in a second: the job goes on.")
+    if inside := [place for place in seen if place.held]:
+        every = f"All {len(seen)} ranks" if 1 < len(seen) == len(inside) else _names(inside)
+        said.append(f"{every} {INSIDE}.")
     return said
 
 

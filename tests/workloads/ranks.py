@@ -31,7 +31,10 @@ def work(rank: int, store: str, workers: int) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step, batch in enumerate(DataLoader(Data(), batch_size=2, num_workers=workers)):
         optimizer.zero_grad()
-        model(batch).sum().backward()
+        loss = model(batch).sum()
+        if step and rank == 1 and "HANGS" in os.environ:
+            time.sleep(600)  # the other waits for it in its backward pass
+        loss.backward()
         optimizer.step()
         if rank == 1:
             time.sleep(0.05)

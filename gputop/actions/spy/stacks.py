@@ -22,9 +22,9 @@ from gputop.actions.spy.program import find
 from gputop.actions.spy.tasks import Task, measured, tasks
 from gputop.actions.target import Refusal, Rights, Target
 from gputop.declare import record
-from gputop.model import Process, Role
+from gputop.model import Frame, Process, Role
 from gputop.profile.dump import ThreadStack, parse
-from gputop.profile.ranks import Ranks, compare
+from gputop.profile.ranks import INSIDE, Ranks, compare, waits_inside
 from gputop.safe import attach
 from gputop.safe.attach import Barred
 from gputop.safe.files import Refused
@@ -127,7 +127,7 @@ def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
             looks.append(_shown(meant, asked, program, run))
         shown = looks[-1]
         if len(looks) > 1:
-            seen = [[one.threads for one in look] for look in looks]
+            seen = [[_uncounted(one.threads) if asked.native else one.threads for one in look] for look in looks]
             ranks = compare([_label(one.process) for one in shown], *seen)
     barred = [one.barred for one in shown if one.barred]
     read = len(shown) - len(barred)
@@ -135,8 +135,15 @@ def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
         text = barred[0].text if len(barred) == 1 else f"no stack of {words.amount(len(shown), 'process')} can be read"
     else:
         text = f"stacks of {words.amount(read, 'process')}" + (f"; {len(barred)} cannot be read" if barred else "")
+    inside = [
+        f"{one.process.pid} {INSIDE}"
+        for one in (shown if ranks is None and not asked.native else ())
+        if one.process.role is Role.TRAINER and _of_several(hold.frame, one.process) and waits_inside(one.threads)
+    ]
     stopped = [f"{one.pid} is stopped: kill -CONT {one.pid} sets it going" for _, one in meant if _stopped(one)]
-    return StackResult(text=text, good=not barred, lines=(*_unlocks(barred), *stopped), processes=shown, ranks=ranks)
+    return StackResult(
+        text=text, good=not barred, lines=(*_unlocks(barred), *stopped, *inside), processes=shown, ranks=ranks
+    )
 
 
 def _meant(hold: Hold, scope: Scope) -> tuple[list[_Meant], bool]:
@@ -146,6 +153,17 @@ def _meant(hold: Hold, scope: Scope) -> tuple[list[_Meant], bool]:
     if scope is Scope.JOB or (scope is Scope.TAGGED and len(ranks) > 1):
         return ranks, True
     return everybody, False
+
+
+def _uncounted(threads: tuple[ThreadStack, ...]) -> tuple[ThreadStack, ...]:
+    """Without how often they were put on a CPU: each look that pauses them is one more."""
+    return tuple(replace(thread, slices=None) for thread in threads)
+
+
+def _of_several(frame: Frame, process: Process) -> bool:
+    """Whether it is, or may be, one of several ranks."""
+    job = next((job for job in frame.jobs if job.key == process.job), None)
+    return process.talks or (process.world_size or 0) > 1 or (job is not None and len(job.ranks) > 1)
 
 
 def _stopped(held: Target | Refusal) -> bool:
