@@ -331,6 +331,17 @@ def test_nothing_is_well_beside_what_is_not(tmp_path: Path) -> None:
         "void trtllm::oneShotAllReduceKernel<8>",
         "mscclKernel_Sum_half_LL", "mscclpp::allreduce6", "oneccl::reduce_scatter_kernel",
         "userbuffers_fp16_sum_inplace_gpu_rr_rs_oop", "ncclSymkDevKernel_AllGather_ST",
+        # PyTorch, torch/csrc/distributed/c10d/symm_mem
+        "void (anonymous namespace)::one_shot_all_reduce_kernel<c10::BFloat16, 16, 8, false>(c10::BFloat16**)",
+        "void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>(c10::BFloat16**)",
+        "void (anonymous namespace)::multimem_one_shot_reduce_kernel<c10::BFloat16, 16>",
+        "c10d::symmetric_memory::barrier_kernel(unsigned int**, int, int, int, unsigned long)",
+        "c10d::symmetric_memory::wait_signal_kernel(unsigned int**, int, int, int, int, unsigned long)",
+        # vLLM, SGLang, FlashInfer, TensorRT-LLM, perplexity's pplx-garden
+        "void quickreduce::allreduce_prototype_twoshot<quickreduce::AllReduceTwoshot>",
+        "void sglang::cross_device_reduce_2stage<__nv_bfloat16, 8>",
+        "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1, __nv_bfloat16, 8>",
+        "void pplx::a2a_dispatch_send_kernel<true, false, 16ul, 8ul>", "void a2a_combine_recv_kernel<16ul>",
     ],
 )  # fmt: skip
 def test_communication_is_known_by_more_names_than_nccl(name: str) -> None:
@@ -343,7 +354,9 @@ def test_communication_is_known_by_more_names_than_nccl(name: str) -> None:
         "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>", "segment_reduce_forward_kernel",
         "void at::native::(anonymous namespace)::vectorized_gather_kernel<16, long>", "indexSelectLargeIndex",
         "void gatherTopK<float, unsigned int, 2, false>", "cudnn::bn_fw_tr_1C11_kernel_NCHW", "flash_fwd_kernel",
-        "scatter_gather_elementwise_kernel",
+        "scatter_gather_elementwise_kernel", "triton_poi_fused_all_gather_into_tensor_wait_tensor_0",
+        "triton_red_fused__to_copy_all_reduce_native_layer_norm_3", "triton_fused_reduce_scatter_tensor_1",
+        "triton_per_fused_all_reduce_sum_7",
     ],
 )  # fmt: skip
 def test_what_reduces_and_gathers_on_one_gpu_is_no_communication(name: str) -> None:
@@ -372,6 +385,51 @@ def test_regions_of_the_program_are_shown_as_phases(tmp_path: Path) -> None:
     assert [round(one.gpu_us / MS) for one in view.regions] == [80, 120, 160, 40]
     (table,) = [table for table in told.page(view).tables if table.title.startswith("Regions")]
     assert table.rows[2] == ("backward", "160 ms", "40.0%", "4", "160 ms")
+
+
+@pytest.mark.parametrize(
+    ("name", "as_read"),
+    [
+        ("## sparse_data_dist ##", "sparse_data_dist"),
+        ("## copy_batch_to_gpu 7 ##", "copy_batch_to_gpu"),
+        ("Compiled forward", "Compiled forward"),
+        ("Torch-Compiled Region: 0/0", "Torch-Compiled Region: 0/0"),
+        ("FSDP::all_gather", "FSDP::all_gather"),
+        ("[pl][profile]run_training_batch", "run_training_batch"),
+        ("Inductor warm-up", "Inductor warm-up"),
+        ("Optimizer.step#SGD.step", None),
+        ("Optimizer.zero_grad#SGD.zero_grad", None),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", None),
+        ("nccl:all_reduce", None),
+        ("PyTorch Profiler (0)", None),
+    ],
+)
+def test_regions_of_libraries_are_regions_too(name: str, as_read: str | None, tmp_path: Path) -> None:
+    made = busy()
+    for number in range(4):
+        made.note(name, number * 100 * MS + 10, 20 * MS)
+    view = View(read(made.write(tmp_path / "x.json")))
+    assert [(one.name, one.count) for one in view.regions] == ([(as_read, 4)] if as_read else [])
+
+
+def test_batches_that_torchrec_counts_are_one_region(tmp_path: Path) -> None:
+    made = busy()
+    for number in range(4):
+        made.note(f"## copy_batch_to_gpu {number} ##", number * 100 * MS + 10, 20 * MS)
+    (one,) = View(read(made.write(tmp_path / "x.json"))).regions
+    assert (one.name, one.count, one.host_us) == ("copy_batch_to_gpu", 4, 80 * MS)
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi", "ucc", "xccl", "nccl"])
+def test_collectives_on_the_cpu_are_a_phase(backend: str, tmp_path: Path) -> None:
+    made = Made()
+    for number in range(4):
+        made.step(number, number * 100 * MS, 100 * MS)
+        made.note(f"{backend}:all_reduce", number * 100 * MS + 5 * MS, 95 * MS)
+    view = View(read(made.write(tmp_path / "x.json")))
+    assert {phase.name: (phase.host_us or 0) / MS for phase in view.phases}["communication"] == 380
+    assert not view.regions
+    assert view.verdicts[0].headline.startswith("Communication takes 95% of the time on the CPU")
 
 
 def test_a_healthy_trace_is_silent(tmp_path: Path) -> None:

@@ -58,13 +58,17 @@ class Call(IntEnum):
     ALLOCATE = 3
 
 
-# NCCL and what others move tensors between GPUs with: DeepEP, NVSHMEM, symmetric memory (multimem), the all-reduces of
-# vLLM and TensorRT-LLM (cross_device_reduce, oneShot), MSCCL and MSCCL++, oneCCL, Transformer Engine's user buffers
+# NCCL and what others move tensors between GPUs with: DeepEP, pplx-kernels (a2a_), NVSHMEM, PyTorch's symmetric memory
+# (one_shot, two_shot, multimem, barrier, signals), the all-reduces of vLLM, SGLang, aiter, TensorRT-LLM and FlashInfer
+# (cross_device_reduce, quickreduce, Lamport), MSCCL and MSCCL++, oneCCL, Transformer Engine's user buffers
 COMM = re.compile(
-    r"^(?:nccl|rccl)|(?:nccl|rccl)(?:Dev)?Kernel|\bdeep_ep::|\bep::int(?:er|ra)node|nvshmem|multimem_|cross_device_reduce|mscclpp|msccl|"
-    r"\boneccl|\bccl_|userbuffers_|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|(?:one|two)_?shot",
+    r"^(?:nccl|rccl)|(?:nccl|rccl)(?:Dev)?Kernel|\bdeep_ep::|\bep::int(?:er|ra)node|\bpplx::|\ba2a_|nvshmem|multimem_|"
+    r"symmetric_memory::|\bbarrier_kernel|(?:put|wait)_signal_kernel|cross_device_(?:reduce|store)|quickreduce|lamport|"
+    r"mscclpp|msccl|\boneccl|\bccl_|userbuffers_|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|(?:one|two)_?shot",
     re.IGNORECASE,
 )
+# Inductor names a kernel by the operators that it fuses: one that waits for an all-gather moves nothing between GPUs
+_INDUCTOR = re.compile(r"^triton_(?:[a-z]{2,12}_)?fused_")
 SETS = re.compile(r"^(?:hip)?Memset", re.IGNORECASE)
 COPIES = re.compile(r"^(?:hip)?Memcpy|^dma", re.IGNORECASE)
 GEMM = re.compile(
@@ -94,6 +98,8 @@ _OPERATORS = {
     "aten::nonzero": Mark.READ,
     "aten::isnan": Mark.NAN_CHECK,
 }
+# what the process groups of torch call a collective, in a span on the CPU
+RECORDED = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "hccl:")
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _WAIT = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
 _ALLOCATE = re.compile(r"^(?:cuda|hip)(?:Malloc|Free)$|^cuMem(?:Create|Map|Unmap|Release)$")
@@ -101,7 +107,7 @@ _ALLOCATE = re.compile(r"^(?:cuda|hip)(?:Malloc|Free)$|^cuMem(?:Create|Map|Unmap
 
 def kind(name: str) -> Kind:
     """What a kernel, copy or memset is, by its name."""
-    if COMM.search(name):
+    if COMM.search(name) and not _INDUCTOR.match(name):
         return Kind.COMM
     if COPIES.search(name):
         return Kind.TO_DEVICE if "HtoD" in name else Kind.TO_HOST if "DtoH" in name else Kind.COPY
@@ -120,10 +126,7 @@ def mark(name: str) -> Mark:
         ("Optimizer.step#", Mark.OPTIMIZER),
         ("Optimizer.zero_grad#", Mark.ZERO_GRAD),
         ("autograd::engine::evaluate_function", Mark.BACKWARD),
-        ("nccl:", Mark.COMM),
-        ("gloo:", Mark.COMM),
-        ("mpi:", Mark.COMM),
-        ("c10d::", Mark.COMM),
+        *((start, Mark.COMM) for start in (*RECORDED, "c10d::")),
     ):
         if name.startswith(start):
             return meaning
@@ -131,16 +134,27 @@ def mark(name: str) -> Mark:
     return Mark.FORWARD if lowered.endswith(".forward") or lowered.strip("# ") == "forward" else Mark.NONE
 
 
-_TORCHS = re.compile(
-    r"^(?:ProfilerStep|gputop\.|Optimizer\.|enumerate\(DataLoader\)|(?:nccl|gloo|mpi|c10d|ucc):|## |Torch-Compiled|"
-    r"Inductor|Compiled|Pregraph|AOTDispatcher|TorchDynamo|PyTorch Profiler|FSDP::|DistributedDataParallel|"
-    r"DataParallel|autograd::|\[pl\]|\[param\]|aten::)"
-)
+_EVERY_TRACE = re.compile(r"PyTorch Profiler|ProfilerStep|gputop\.")
+_INDEX = re.compile(r"(?<=\S) \d+$")
 
 
 def is_region(name: str, meaning: int) -> bool:
-    """Whether an annotation is a region that the program named itself (record_function), not one of torch."""
-    return meaning in (Mark.NONE, Mark.FORWARD) and not _TORCHS.match(name)
+    """Whether an annotation is a region (record_function) of the program or of a library that it uses.
+
+    Not what torch writes into every trace: steps, the optimizer's hooks, the DataLoader, collectives.
+    """
+    return meaning in (Mark.NONE, Mark.FORWARD) and not _EVERY_TRACE.match(name)
+
+
+def region(name: str) -> str:
+    """The name of a region as one reads it: torchrec writes `## forward ##`, Lightning `[pl][profile]forward`.
+
+    torchrec counts its batches there: `## copy_batch_to_gpu 7 ##` is the same region each time.
+    """
+    text = name.removeprefix("[pl][profile]").removeprefix("[pl][module]")
+    if text.startswith("##"):
+        text = _INDEX.sub("", text.strip("# "))
+    return text or name
 
 
 def call(name: str) -> Call:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gputop.severity import by_lost_share
 from gputop.trace.intervals import Spans
-from gputop.trace.names import Mark
+from gputop.trace.names import Mark, region
 from gputop.trace.outer import Outer
 from gputop.trace.phases import COMMUNICATION
 from gputop.trace.signatures.health import LOOK, meanwhile
@@ -43,7 +43,7 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
     "T25", "cpu-communication", "Do ranks on CPUs spend the step in collectives?", gpu=False, last=True, share=0.20
 )
 def cpu_communication(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Collectives of gloo or MPI, in a trace without a GPU."""
+    """Collectives of gloo, MPI and others, in a trace without a GPU."""
     if view.found.of_gpu:
         return
     us = sum(phase.host_us or 0.0 for phase in view.phases if phase.name == COMMUNICATION)
@@ -52,7 +52,7 @@ def cpu_communication(view: View, limit: Limits) -> Iterator[Verdict]:
         return
     yield Verdict(
         severity=by_lost_share(share, "warn"),
-        headline=f"Communication takes {share:.0%} of the time on the CPU: collectives of gloo or MPI.",
+        headline=f"Communication takes {share:.0%} of the time on the CPU: collectives between ranks.",
         numbers=(Number(text="in collectives", value=100 * share, unit="%", limit=100 * limit["share"]),),
         steps=("Compare the traces of all ranks: the one that is shortest in its collectives is the late one.",),
         lost_share=share,
@@ -78,7 +78,7 @@ def _where(view: View) -> tuple[str, float]:
     if not most:
         return "", 0.0
     _, name, inside = min(most)
-    return called(texts[name]), inside
+    return called(region(texts[name])), inside
 
 
 def _spans(kept: Outer, names: set[int]) -> dict[int, Spans]:
