@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from gputop.declare import record
+from gputop.trace.gpu import Activity
 from gputop.trace.intervals import Spans, join, order
 from gputop.trace.launches import Idle, Launching, idle, launching
 from gputop.trace.names import Kind, Mark
@@ -85,27 +86,28 @@ class Breakdown:
         return sum(entry.took_us for entry in self.kernels if entry.kind == Kind.COMPUTE)
 
 
-def devices(trace: Trace) -> tuple[int, ...]:
-    """The GPUs that did something, the one that worked longest first; of two that worked as long the first of them."""
-    took: dict[int, float] = {}
-    for device, us in zip(trace.activity.device, trace.activity.took, strict=True):
-        took[device] = took.get(device, 0.0) + us
+def devices(trace: Trace, seen: Window | None = None) -> tuple[int, ...]:
+    """The GPUs that did something in the window, the one that worked longest first; of two alike the first of them."""
+    activity, took = trace.activity, dict[int, float]()
+    seen = seen or window(trace.host, activity, trace.calls)
+    for index, device in enumerate(activity.device):
+        if us := inside_us(activity, index, seen):
+            took[device] = took.get(device, 0.0) + us
     return tuple(sorted(took, key=lambda device: (-took[device], device)))
 
 
 def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
     """The breakdown of a GPU, by default of the one that a trace is most about; without any its spans are empty."""
-    activity, seen = trace.activity, window(trace.host, trace.activity)
-    busiest = devices(trace)
+    activity, seen = trace.activity, window(trace.host, trace.activity, trace.calls)
+    busiest = devices(trace, seen)
     if device is None:
-        device = busiest[0] if busiest else -1
+        device = busiest[0] if busiest else min(activity.device, default=-1)
     launch_of = join(activity.launch_id, trace.calls.id, trace.calls.start)
     kept = _inside(trace, device, seen, launch_of)
     spans = {kind: Spans() for kind in Kind}
     busy, kinds = Spans(), activity.names.meanings
     for index in kept:
-        start, end = activity.start[index], activity.start[index] + activity.took[index]
-        start, end = max(start, seen.start), min(end, seen.end)
+        start, end = seen.clip(activity.start[index], activity.took[index])
         busy.add(start, end)
         spans[Kind(kinds[activity.name[index]])].add(start, end)
     gaps = busy.gaps(seen.start, seen.end)
@@ -119,7 +121,7 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
         comm=spans[Kind.COMM],
         to_device=spans[Kind.TO_DEVICE],
         gaps=gaps,
-        kernels=_named(trace, kept),
+        kernels=_named(trace, kept, seen),
         kernel_count=count,
         median_us=median_us,
         filled=filled,
@@ -153,12 +155,12 @@ def _inside(trace: Trace, device: int, seen: Window, launch_of: Sequence[int]) -
     return kept
 
 
-def _named(trace: Trace, inside: Sequence[int]) -> tuple[Named, ...]:
+def _named(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[Named, ...]:
     activity, count, took = trace.activity, Counter[int](), dict[int, float]()
     for index in inside:
         name = activity.name[index]
         count[name] += 1
-        took[name] = took.get(name, 0.0) + activity.took[index]
+        took[name] = took.get(name, 0.0) + inside_us(activity, index, seen)
     texts, kinds = activity.names.texts, activity.names.meanings
     ranked = sorted(took.items(), key=lambda item: (-item[1], texts[item[0]]))
     return tuple(Named(name=texts[n], kind=Kind(kinds[n]), count=count[n], took_us=us) for n, us in ranked)
@@ -174,8 +176,8 @@ def _kernels(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[int, fl
         if activity.names.meanings[activity.name[index]] not in real:
             continue
         count += 1
-        took = activity.took[index]
-        times.append(took)
+        times.append(activity.took[index])
+        took = inside_us(activity, index, seen)
         if activity.filling[index] >= 0:
             known_us += took
             full_us += activity.filling[index] * took
@@ -191,9 +193,19 @@ def _kernels(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[int, fl
     )
 
 
+def inside_us(activity: Activity, index: int, seen: Window) -> float:
+    """How long something ran on a GPU within the window: it may have begun before, or end after."""
+    start, end = seen.clip(activity.start[index], activity.took[index])
+    return max(0.0, end - start)
+
+
+def all_host_spans(trace: Trace, mark: Mark) -> Spans:
+    """What the spans of one kind cover on the CPU, in the whole trace."""
+    if mark == Mark.BACKWARD:
+        return trace.host.backward
+    return Spans(sorted((start, start + took) for start, took, _ in trace.host.spans[mark]))
+
+
 def host_spans(trace: Trace, mark: Mark, seen: Window) -> Spans:
     """What of the window the spans of one kind cover on the CPU."""
-    if mark == Mark.BACKWARD:
-        return trace.host.backward.within(seen.start, seen.end)
-    spans = sorted((start, start + took) for start, took, _ in trace.host.spans[mark])
-    return Spans(spans).within(seen.start, seen.end)
+    return all_host_spans(trace, mark).within(seen.start, seen.end)

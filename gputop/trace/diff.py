@@ -93,7 +93,7 @@ def _step(view: View) -> float:
 
 
 def _peak(view: View) -> float | None:
-    return float(view.trace.memory.peak_bytes) or None
+    return float(view.memory_peak[0]) or None
 
 
 def _phases(view: View) -> dict[str, float]:

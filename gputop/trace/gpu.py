@@ -31,7 +31,7 @@ class Activity:
         self.launch_id, self.op_id = array("I"), array("I")
         self.filling = array("f")  # blocks per SM where known, at most 1; else -1
         self.occupancy = array("b")  # percent, estimated by Kineto; else -1
-        self.copied: dict[int, int] = {}  # bytes by name
+        self.size = array("f")  # bytes that a copy moves; 0 where nothing says it
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -63,8 +63,7 @@ class Activity:
         known = isinstance(occupancy, (int, float)) and 0 <= occupancy <= 100
         self.occupancy.append(int(occupancy) if known else -1)  # type: ignore[arg-type]
         size = args.get("bytes")
-        if type(size) is int and 0 <= size < 1e15:
-            self.copied[name] = self.copied.get(name, 0) + size
+        self.size.append(size if type(size) is int and 0 <= size < 1e15 else 0.0)
 
 
 class Calls:

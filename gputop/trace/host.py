@@ -28,7 +28,8 @@ MOST_THREADS = 4_096
 ODD = (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError)
 MOST_REGIONS = 200  # names
 MOST_KEPT = 10_000_000  # spans that can be sorted, of 33 bytes each
-_ENDS = (Mark.STEP, Mark.OPTIMIZER)  # what says where steps end
+# what says where steps end, and the phases that launch kernels: kept whole though only a part of them is counted
+_KEPT = (Mark.STEP, Mark.OPTIMIZER, Mark.DATA, Mark.ZERO_GRAD, Mark.BACKWARD, Mark.FORWARD)
 _ROUNDED_US = 1.0  # spans within each other may end so far apart
 _BREATH_US = 50.0  # between two functions of one backward pass
 Span = tuple[float, float, int]  # start, duration, name
@@ -137,6 +138,11 @@ class Host:
         """Count what lies between these times and nothing else; where steps end is taken in all the same."""
         self._within = start, end
 
+    @property
+    def counted(self) -> tuple[float, float] | None:
+        """The time in which spans are counted, where it is a part of the trace."""
+        return None if math.isinf(self._within[0]) else self._within
+
     def keep(self) -> None:
         """Take spans in any order: they are kept and sorted."""
         self._kept = Kept()
@@ -184,11 +190,12 @@ class Host:
         """The next span of a thread."""
         meaning = self.names.meanings[name]
         begin, stop = self._within
+        whole = start, took
         if start < begin or start + took > stop:
-            if meaning in _ENDS and len(self.spans[meaning]) < MOST_SPANS:
-                self.spans[meaning].append((start, took, name))
-                meaning = Mark.NONE
             took, start = min(start + took, stop) - max(start, begin), max(start, begin)
+            if meaning in _KEPT or region:
+                self._beyond(thread, meaning, (*whole, name), region=region)
+                meaning, region = Mark.NONE, False
             if took <= 0:
                 return
         opened, end = thread.open, start + took
@@ -283,6 +290,17 @@ class Host:
         self.self_us.append(0.0)
         self.python.append(python)
         self._may_be_region.append(is_region(text, meaning))
+
+    def _beyond(self, thread: Thread, meaning: int, span: Span, *, region: bool) -> None:
+        """A phase or a region that is not all in what is counted: kernels that it launched may run in there."""
+        start, took, name = span
+        if region:
+            self._region(name, start, took)
+        if meaning == Mark.BACKWARD:
+            if len(thread.backward) < MOST_SPANS:
+                thread.backward.add(start, start + took, within=_BREATH_US)
+        elif meaning in _KEPT and len(self.spans[meaning]) < MOST_SPANS:
+            self.spans[meaning].append(span)
 
     def _region(self, name: int, start: float, took: float) -> None:
         if name not in self.regions and len(self.regions) >= MOST_REGIONS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from typing import Any
 
 from gputop.trace.intervals import order
@@ -18,31 +19,55 @@ class Series:
     def __init__(self) -> None:
         self.at = array("d")
         self.allocated, self.reserved = array("q"), array("q")
+        self.most_allocated, self.most_reserved = array("q"), array("q")  # since the time before, up to each time
         self.peak_bytes = self.peak_reserved_bytes = 0
         self._every, self._skipped = 1, 0
+        self._most = 0, 0  # since the last time
+        self._last = 0.0, 0, 0
 
     def add(self, at: float, allocated: int, reserved: int) -> None:
         """One more."""
         self.peak_bytes = max(self.peak_bytes, allocated)
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, reserved)
+        self._most = max(self._most[0], allocated), max(self._most[1], reserved)
+        self._last = at, allocated, reserved
         self._skipped += 1
-        if self._skipped < self._every:
-            return
-        self._skipped = 0
+        if self._skipped >= self._every:
+            self._keep()
+
+    def finish(self) -> None:
+        """The last one is kept too."""
+        if self._skipped:
+            self._keep()
+
+    def _keep(self) -> None:
+        at, allocated, reserved = self._last
         self.at.append(at)
         self.allocated.append(allocated)
         self.reserved.append(reserved)
-        if len(self.at) >= MOST:
-            self.at, self.allocated, self.reserved = self.at[1::2], self.allocated[1::2], self.reserved[1::2]
-            self._every *= 2
+        self.most_allocated.append(self._most[0])
+        self.most_reserved.append(self._most[1])
+        self._skipped, self._most = 0, (0, 0)
+        if len(self.at) < MOST:
+            return
+        for most in (self.most_allocated, self.most_reserved):
+            for place in range(1, len(most), 2):
+                most[place] = max(most[place - 1], most[place])
+        self.at, self.allocated, self.reserved = self.at[1::2], self.allocated[1::2], self.reserved[1::2]
+        self.most_allocated, self.most_reserved = self.most_allocated[1::2], self.most_reserved[1::2]
+        self._every *= 2
 
 
 class Memory:
-    """Allocated and reserved bytes over time of one device, of several that with the highest peak."""
+    """Allocated and reserved bytes over time of one device, of several that with the highest peak.
+
+    The highest values since the time before stand beside each: the peak of any stretch is exact.
+    """
 
     def __init__(self) -> None:
         self.at = array("d")  # microseconds
         self.allocated, self.reserved = array("q"), array("q")
+        self.most_allocated, self.most_reserved = array("q"), array("q")  # since the time before, up to each time
         self.peak_bytes = self.peak_reserved_bytes = 0
         self.device = -1  # the one that these are of; -1 before any
         self.untotalled = 0  # events without totals, of Kineto before 2022
@@ -69,9 +94,28 @@ class Memory:
         if not self._devices:
             return
         self.device, found = max(self._devices.items(), key=lambda one: (one[1].peak_bytes, -one[0]))
+        found.finish()
         places = order(found.at)
         self.at = array("d", (found.at[place] for place in places))
-        self.allocated = array("q", (found.allocated[place] for place in places))
-        self.reserved = array("q", (found.reserved[place] for place in places))
+        self.allocated, self.reserved, self.most_allocated, self.most_reserved = (
+            array("q", (values[place] for place in places))
+            for values in (found.allocated, found.reserved, found.most_allocated, found.most_reserved)
+        )
         self.peak_bytes, self.peak_reserved_bytes = found.peak_bytes, found.peak_reserved_bytes
         self._devices.clear()
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def peak(self, start: float, end: float) -> tuple[int, int]:
+        """The most that was allocated and reserved in a stretch of time, with what stood when it began."""
+        first, last = bisect_left(self.at, start), bisect_right(self.at, end)
+        before = max(0, first - 1)
+        allocated = *self.allocated[before:first], *self.most_allocated[first:last], 0
+        reserved = *self.reserved[before:first], *self.most_reserved[first:last], 0
+        return max(allocated), max(reserved)
+
+    def standing(self, at: float) -> int | None:
+        """What was allocated at a time; None before anything is known."""
+        place = bisect_right(self.at, at) - 1
+        return self.allocated[place] if place >= 0 else None

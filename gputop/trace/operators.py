@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from gputop.declare import record
-from gputop.trace.breakdown import Breakdown
+from gputop.trace.breakdown import Breakdown, inside_us
 from gputop.trace.host import Host
 from gputop.trace.intervals import join
 from gputop.trace.names import Kind
@@ -60,7 +60,7 @@ def shaped(trace: Trace, found: Breakdown) -> tuple[Shaped, ...]:
     longest: dict[int, tuple[float, str, int]] = {}
     for index, op in zip(found.inside, op_of, strict=True):
         if op >= 0:
-            shape, us, name = host.op_shape[op], activity.took[index], activity.name[index]
+            shape, us, name = host.op_shape[op], inside_us(activity, index, found.window), activity.name[index]
             took[shape] = took.get(shape, 0.0) + us
             longest[shape] = max(longest.get(shape, (0.0, "", name)), (us, activity.names.texts[name], name))
     rows = []

@@ -6,11 +6,10 @@ from array import array
 from bisect import bisect_left
 
 from gputop.declare import record
-from gputop.trace.breakdown import Breakdown, host_spans
+from gputop.trace.breakdown import Breakdown, all_host_spans, host_spans, inside_us
 from gputop.trace.intervals import Spans
-from gputop.trace.names import Kind, Mark
+from gputop.trace.names import RECORDED, Kind, Mark, region
 from gputop.trace.read import Trace
-from gputop.trace.steps import Window
 
 _MARKED = (
     ("waiting for data", Mark.DATA),
@@ -22,7 +21,7 @@ _MOST_REGIONS = 16
 _NO_REGION = 0.001  # of the window; a region that takes less is no phase
 FORWARD = "forward and the rest"
 COMMUNICATION = "communication"
-_ON_CPU = ("gloo:", "mpi:")  # collectives whose spans are their whole time: those of NCCL only launch them
+_ON_CPU = ("gloo:", "mpi:", "ucc:")  # collectives whose spans are their whole time: those of NCCL only launch them
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,8 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
     """The phases of the window, those that are there."""
     seen = found.window
     spans = [(name, host_spans(trace, mark, seen)) for name, mark in _MARKED]
-    spans.append((COMMUNICATION, _collectives(trace, seen)))
+    begun = [(name, all_host_spans(trace, mark)) for name, mark in _MARKED]  # launched before what runs in the window
+    spans.append((COMMUNICATION, _collectives(trace, found)))
     gpu = dict.fromkeys([FORWARD, *(name for name, _ in spans), "copies from the CPU"], 0.0)
     activity = trace.activity
     for index in found.inside:
@@ -60,19 +60,20 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
         elif kind == Kind.TO_DEVICE:
             where = "copies from the CPU"
         else:
-            where = next((name for name, part in spans[:-1] if part.holds(at)), FORWARD)
-        gpu[where] += activity.took[index]
+            where = next((name for name, part in begun if part.holds(at)), FORWARD)
+        gpu[where] += inside_us(activity, index, seen)
     covered = Spans(sorted(span for _, part in spans for span in part)).total
     host: dict[str, float] = {name: part.total for name, part in spans} | {FORWARD: seen.span_us - covered}
     rows = (Phase(name=name, host_us=host.get(name), gpu_us=us) for name, us in gpu.items())
     return tuple(row for row in rows if row.host_us or row.gpu_us)
 
 
-def _collectives(trace: Trace, seen: Window) -> Spans:
-    """When the CPU itself exchanges tensors with other ranks."""
-    texts = trace.host.names.texts
+def _collectives(trace: Trace, found: Breakdown) -> Spans:
+    """When the CPU itself exchanges tensors with other ranks; where no GPU was traced, all its time in collectives."""
+    seen, texts = found.window, trace.host.names.texts
+    names = _ON_CPU if found.of_gpu else RECORDED
     spans = (
-        (start, start + took) for start, took, name in trace.host.spans[Mark.COMM] if texts[name].startswith(_ON_CPU)
+        (start, start + took) for start, took, name in trace.host.spans[Mark.COMM] if texts[name].startswith(names)
     )
     return Spans(sorted(spans)).within(seen.start, seen.end)
 
@@ -116,21 +117,24 @@ class Region:
 
 
 def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
-    """The regions of the window in the order in which they first began; work launched in several counts in each."""
-    seen, host = found.window, trace.host
+    """The regions of the window that take most, by when they first began; work launched in several counts in each."""
+    seen, host, activity = found.window, trace.host, trace.activity
     launched = [
-        (trace.calls.start[call] if call >= 0 else trace.activity.start[index], trace.activity.took[index])
+        (trace.calls.start[call] if call >= 0 else activity.start[index], inside_us(activity, index, seen))
         for index in found.inside
         for call in (found.launch_of[index],)
     ]
+    entered: dict[str, list[tuple[float, float]]] = {}
+    for name, each in host.regions.items():
+        known = entered.setdefault(region(host.names.texts[name]), [])
+        known += [(start, start + took) for start, took in each]
     made = []
-    for name, entered in host.regions.items():
-        inside = sorted((start, start + took) for start, took in entered if seen.start <= start < seen.end)
-        spans = Spans(inside).within(seen.start, seen.end)
+    for text, inside in entered.items():
+        begun = Spans(sorted(inside))
+        spans = begun.within(seen.start, seen.end)
         if found.share(spans) >= _NO_REGION:
-            gpu_us = sum(took for at, took in launched if spans.holds(at))
-            made.append(
-                Region(name=host.names.texts[name], count=len(inside), host_us=spans.total, gpu_us=gpu_us, spans=spans)
-            )
-    made.sort(key=lambda one: (one.spans.starts[0], one.name))
-    return tuple(made[:_MOST_REGIONS])
+            count = sum(start < seen.end and end > seen.start for start, end in inside)
+            gpu_us = sum(took for at, took in launched if begun.holds(at))
+            made.append(Region(name=text, count=count, host_us=spans.total, gpu_us=gpu_us, spans=spans))
+    made.sort(key=lambda one: (-one.host_us, one.name))
+    return tuple(sorted(made[:_MOST_REGIONS], key=lambda one: (one.spans.starts[0], one.name)))

@@ -318,7 +318,7 @@ def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
 
 def _beyond(trace: Trace) -> tuple[float, float] | None:
     """The steps of a trace, where much of the CPU lies before or after them: all tables are of the same time."""
-    seen, host = window(trace.host, trace.activity), trace.host
+    seen, host = window(trace.host, trace.activity, trace.calls), trace.host
     most = _BEYOND * seen.span_us
     if not seen.steps or (host.first_start >= seen.start - most and host.last_end <= seen.end + most):
         return None

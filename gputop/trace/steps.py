@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import chain, pairwise
 
 from gputop.declare import record
-from gputop.trace.gpu import Activity
+from gputop.trace.gpu import Activity, Calls
 from gputop.trace.host import Host
-from gputop.trace.names import STEP, Mark
+from gputop.trace.names import STEP, Mark, region
 
 _OURS = "gputop.step#"
-_CUT = 0.5  # a last step shorter than this part of any other was cut, if it has no optimizer's step in it
+_CUT = 0.5  # a step at the edge of what was recorded is cut where it is shorter than this part of any other
+_EDGE = 0.01  # of a step: what begins so soon after the first event begins with it
+_ALIKE, _FEWER = 0.05, 0.10  # steps that launch as many kernels differ by so much; a cut one has so many less
+_MANY = 20  # kernels a step, from which their number says something
+_PARTS = (Mark.DATA, Mark.FORWARD, Mark.BACKWARD, Mark.OPTIMIZER, Mark.ZERO_GRAD)
 
 
 @record(frozen=True, slots=True)
@@ -36,33 +42,106 @@ class Window:
         """How long it is."""
         return self.end - self.start
 
+    def clip(self, start: float, took: float) -> tuple[float, float]:
+        """Start and end of what of a span lies in it: the end before the start where nothing does."""
+        return max(start, self.start), min(start + took, self.end)
 
-def window(host: Host, activity: Activity) -> Window:
+
+def window(host: Host, activity: Activity, calls: Calls) -> Window:
     """The whole steps of a trace; without any the span of its GPUs, else of its annotations."""
     steps, named = _steps(host)
-    if len(steps) > 2:
-        # of steps between the first and the last, where there are some: these two may both be cut
-        shortest_us = min(map(_length, steps[1:-1]))
-        last = _cut(host, steps[-1], shortest_us)
-        first = len(steps) > 3 and _length(steps[0]) < _CUT * shortest_us  # the recording began within it
-        steps = steps[first : len(steps) - last]
+    if host.counted:  # it was read once more for these steps only
+        begin, stop = host.counted
+        steps = tuple(step for step in steps if step.start >= begin and step.end <= stop) or steps
+    else:
+        steps = _whole(host, calls, steps)
     if steps:
         return Window(steps[0].start, max(step.end for step in steps), steps, named)
     if len(activity):
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
-        return Window(min(activity.start), max(ends), (), "")
+        # what the program names may lie before the first kernel or after the last: data that are loaded, a checkpoint
+        own = [*chain.from_iterable(host.regions.values()), *((a, b) for a, b, _ in host.spans[Mark.DATA])]
+        first = min(chain(activity.start, (start for start, _ in own)))
+        return Window(first, max(chain(ends, (start + took for start, took in own))), (), "")
     known = host.last_end >= host.first_start
     return Window(host.first_start, host.last_end, (), "") if known else Window(0.0, 0.0, (), "")
 
 
+def _whole(host: Host, calls: Calls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Without the first and the last step, where the recording began or ended within them."""
+    if len(steps) < 2:
+        return steps
+    parts = _parts(host, calls, steps)
+    end = len(steps) - 1
+    first = _cut(host, steps, parts, 0, range(1, max(2, end)))
+    last = _cut(host, steps, parts, end, range(first and end > 1, end))
+    kept = steps[first : len(steps) - last]
+    return kept or steps
+
+
+@record(frozen=True, slots=True)
+class Parts:
+    """What a step is made of: where each of its phases and regions first begins, and how much it launches."""
+
+    begin: dict[str, float]
+    launched: int
+
+
+def _cut(host: Host, steps: Sequence[Step], parts: Sequence[Parts], place: int, others: range) -> bool:
+    """Whether a step at one end of the trace was cut, by what the others have at that end.
+
+    One that was cut lacks what the others begin with, or end with. Without phases it is shorter than any of them or
+    launches less, and it begins with the first event or ends with the last. On a busy machine a whole one may be short.
+    """
+    step, first = steps[place], place == 0
+    common = set[str].intersection(*(set(parts[other].begin) for other in others))
+    if common:
+        begin = parts[others[0]].begin
+        edge = min(common, key=begin.__getitem__) if first else max(common, key=begin.__getitem__)
+        return edge not in parts[place].begin
+    if str(Mark.DATA if first else Mark.OPTIMIZER) in parts[place].begin:
+        return False
+    shortest_us = min(_length(steps[other]) for other in others)
+    slack_us = _EDGE * shortest_us
+    at_edge = step.start <= host.first_start + slack_us if first else step.end >= host.last_end - slack_us
+    if not at_edge:
+        return False
+    if _length(step) < _CUT * shortest_us:
+        return True
+    counts = [parts[other].launched for other in others]
+    steady = len(counts) > 1 and min(counts) >= _MANY and max(counts) - min(counts) <= _ALIKE * min(counts)
+    return steady and parts[place].launched < (1 - _FEWER) * min(counts)
+
+
+def _parts(host: Host, calls: Calls, steps: Sequence[Step]) -> list[Parts]:
+    """The parts of each step; steps come by their start and do not overlap by much."""
+    starts = [step.start for step in steps]
+    begin: list[dict[str, float]] = [{} for _ in steps]
+    launched = [0] * len(steps)
+
+    def within(at: float) -> int:
+        place = bisect_right(starts, at) - 1
+        return place if place >= 0 and at < steps[place].end else -1
+
+    backward = (("backward", start, end - start) for start, end in host.backward)
+    marks = ((str(mark), *span[:2]) for mark in _PARTS if mark != Mark.BACKWARD for span in host.spans[mark])
+    named = ((region(host.names.texts[name]), *span) for name, spans in host.regions.items() for span in spans)
+    for name, at, took in chain(backward, marks, named):
+        for place in {within(at), within(at + took)} - {-1}:
+            step = steps[place]
+            around = at < step.start and at + took > step.end
+            if not around and at + took > step.start:
+                since = max(0.0, at - step.start)
+                begin[place][name] = min(begin[place].get(name, since), since)
+    # what is launched; without a GPU the outermost operators, where all of them are known
+    for at in calls.start or (() if host.outer.shortest_us else host.outer.start):
+        if (place := within(at)) >= 0:
+            launched[place] += 1
+    return [Parts(*each) for each in zip(begin, launched, strict=True)]
+
+
 def _length(step: Step) -> float:
     return step.end - step.start
-
-
-def _cut(host: Host, last: Step, shortest_us: float) -> bool:
-    """Whether the trace ended within its last step; on a busy machine a whole one may be as short."""
-    ended = any(last.start <= start < last.end for start, _, _ in host.spans[Mark.OPTIMIZER])
-    return not ended and _length(last) < _CUT * shortest_us
 
 
 def _steps(host: Host) -> tuple[tuple[Step, ...], str]:

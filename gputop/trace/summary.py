@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import Any
 
 from gputop.trace.diff import Change, diff
@@ -153,17 +154,19 @@ def _gpu(view: View) -> dict[str, Any]:
 
 
 def _memory(view: View) -> dict[str, Any] | None:
-    memory = view.trace.memory
-    if not len(memory.at):
+    memory, seen = view.trace.memory, view.found.window
+    if not len(memory):
         return None
-    every = 1 + len(memory.at) // _CURVE
+    first, last = 0, len(memory)
+    if seen.steps:
+        first, last = bisect_left(memory.at, seen.start), bisect_right(memory.at, seen.end)
+    every = 1 + (last - first) // _CURVE
+    peak, peak_reserved = view.memory_peak
     return {
-        "peak_bytes": memory.peak_bytes,
-        "peak_reserved_bytes": memory.peak_reserved_bytes,
+        "peak_bytes": peak,
+        "peak_reserved_bytes": peak_reserved,
         "curve": [
-            [at / 1000, allocated, reserved]
-            for at, allocated, reserved in zip(
-                memory.at[::every], memory.allocated[::every], memory.reserved[::every], strict=True
-            )
+            [memory.at[place] / 1000, memory.allocated[place], memory.reserved[place]]
+            for place in range(first, last, every)
         ],
     }

@@ -358,7 +358,9 @@ def _launching(view: View) -> Iterator[tuple[str, str]]:
 
 def _memory(view: View) -> Iterator[tuple[str, str]]:
     memory = view.trace.memory
-    if len(memory.at):
-        yield "most allocated", f"{units.size(memory.peak_bytes)}B"
-        yield "most reserved", f"{units.size(memory.peak_reserved_bytes)}B"
-        yield "allocated at the end", f"{units.size(memory.allocated[-1])}B"
+    if len(memory):
+        allocated, reserved = view.memory_peak
+        at_end = memory.standing(view.found.window.end) if view.found.window.steps else memory.allocated[-1]
+        yield "most allocated", f"{units.size(allocated)}B"
+        yield "most reserved", f"{units.size(reserved)}B"
+        yield "allocated at the end", units.UNKNOWN if at_end is None else f"{units.size(at_end)}B"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
+from math import inf
 from re import Pattern
 
 from gputop.declare import record
@@ -61,7 +62,7 @@ class View:
     @cached_property
     def gpus(self) -> tuple[View, ...]:
         """Each GPU of a trace that has several, by its index; empty where there is one, or none."""
-        found = devices(self.trace)
+        found = devices(self.trace, self.found.window)
         return tuple(View(self.trace, device) for device in sorted(found)) if len(found) > 1 else ()
 
     @cached_property
@@ -99,6 +100,12 @@ class View:
     def steps(self) -> int:
         """How many whole steps there are; 1 where nothing says it, so that a count a step is a count."""
         return max(1, len(self.found.window.steps))
+
+    @cached_property
+    def memory_peak(self) -> tuple[int, int]:
+        """The most memory that was allocated and reserved in the steps; without any in the whole trace."""
+        memory, seen = self.trace.memory, self.found.window
+        return memory.peak(seen.start, seen.end) if seen.steps else memory.peak(-inf, inf)
 
     def host(self, mark: Mark) -> Spans:
         """What of the window the CPU spends on something."""

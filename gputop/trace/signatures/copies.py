@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop.severity import by_lost_share
+from gputop.trace.breakdown import inside_us
 from gputop.trace.names import PAGEABLE, Kind
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
@@ -14,10 +15,15 @@ _PIN = "DataLoader(pin_memory=True) and batch.to(device, non_blocking=True): the
 @signature("T05", "pageable-copies", "Are batches copied from pageable memory?", step_mb=1.0, part=0.5, least_mb=0.1)
 def pageable(view: View, limit: Limits) -> Iterator[Verdict]:
     """The driver copies pageable memory twice, and the CPU waits meanwhile; some kB are a number read or set."""
-    activity = view.trace.activity
-    sizes = [(activity.names.texts[name], size) for name, size in activity.copied.items() if _to_device(view, name)]
-    slow_mb = sum(size for text, size in sizes if PAGEABLE.search(text)) / 1e6 / view.steps
-    all_mb = sum(size for _, size in sizes) / 1e6 / view.steps
+    activity, kinds = view.trace.activity, view.trace.activity.names.meanings
+    slow_mb = all_mb = 0.0
+    for index in view.found.inside:
+        name, took = activity.name[index], activity.took[index]
+        if kinds[name] == Kind.TO_DEVICE:
+            part = inside_us(activity, index, view.found.window) / took if took else 1.0
+            moved_mb = part * activity.size[index] / 1e6 / view.steps
+            all_mb += moved_mb
+            slow_mb += moved_mb if PAGEABLE.search(activity.names.texts[name]) else 0.0
     part = slow_mb / all_mb if all_mb else 0.0
     if slow_mb < limit["step_mb"] and (part < limit["part"] or slow_mb < limit["least_mb"]):
         return
@@ -70,7 +76,3 @@ def made_on_cpu(view: View, limit: Limits) -> Iterator[Verdict]:
         numbers=(Number(text="such copies a step", value=copies / view.steps, limit=limit["per_step"]),),
         steps=('Make them where they are used: torch.zeros(..., device="cuda").',),
     )
-
-
-def _to_device(view: View, name: int) -> bool:
-    return view.trace.activity.names.meanings[name] == Kind.TO_DEVICE

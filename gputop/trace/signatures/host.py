@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gputop import num_workers
 from gputop.severity import by_lost_share
+from gputop.trace.breakdown import inside_us
 from gputop.trace.intervals import union
 from gputop.trace.names import FUSED, Kind, Mark
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
@@ -140,7 +141,7 @@ def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
                 continue
             if FUSED.search(activity.names.texts[activity.name[index]]):
                 return
-            count, gpu_us = count + 1, gpu_us + activity.took[index]
+            count, gpu_us = count + 1, gpu_us + inside_us(activity, index, found.window)
     share, kernels = max(found.share(spans), found.share(gpu_us)), count / view.steps
     if share < limit["share"] or kernels <= limit["kernels"]:
         return
@@ -176,7 +177,8 @@ def anomaly_mode(view: View, limit: Limits) -> Iterator[Verdict]:
 def zero_grad(view: View, limit: Limits) -> Iterator[Verdict]:
     """zero_grad(set_to_none=False) writes every gradient, and backward then adds instead of setting."""
     host = view.trace.host
-    calls = len(host.spans[Mark.ZERO_GRAD])
+    starts = [start for start, _, _ in host.spans[Mark.ZERO_GRAD]]
+    calls = view.inside(starts) if host.counted else len(starts)
     if not calls or host.zeroed / calls < limit["each"]:
         return
     yield Verdict(

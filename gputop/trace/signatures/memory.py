@@ -71,9 +71,10 @@ def memory_limit(view: View, limit: Limits) -> Iterator[Verdict]:
     """The most that was allocated, of what the GPU has."""
     memory = view.trace.memory
     total = next((entry.memory_bytes for entry in view.trace.devices if entry.index == memory.device), 0)
-    if not total or memory.peak_bytes < limit["share"] * total:
+    peak, _ = view.memory_peak
+    if not total or peak < limit["share"] * total:
         return
-    share = memory.peak_bytes / total
+    share = peak / total
     yield Verdict(
         severity="info",
         headline=f"Allocated memory reaches {share:.0%} of the GPU: the next larger batch fails.",

@@ -40,16 +40,16 @@ class Curve(Tab):
     id, title, short = "memory", "Memory", "Mem"
 
     def __init__(self, view: View) -> None:
-        self._memory, self._window = view.trace.memory, view.found.window
+        self._memory, self._window, self._peak = view.trace.memory, view.found.window, view.memory_peak
         devices = (device for device in view.trace.devices if device.index == self._memory.device)
         self._total = next((device.memory_bytes for device in devices), 0)
 
     def _said(self) -> str:
         """The highest values."""
-        memory = self._memory
+        allocated, most_reserved = self._peak
         of = f" of the {units.size(self._total)}B of the GPU" if self._total else ""
-        reserved = f"{units.size(memory.peak_reserved_bytes)}B reserved from the driver"
-        return f"at most {units.size(memory.peak_bytes)}B in tensors, {reserved}{of}"
+        reserved = f"{units.size(most_reserved)}B reserved from the driver"
+        return f"at most {units.size(allocated)}B in tensors, {reserved}{of}"
 
     def natural(self, width: int, look: Look) -> int:  # noqa: ARG002
         """A chart of some height, and an axis."""
