@@ -252,3 +252,53 @@ def test_a_profile_in_an_encoding_of_windows(tmp_path: Path, encoding: str) -> N
     told = json.loads(explain("--json", str(tmp_path / "stacks.txt")).stdout)["files"][0]
     assert (told["samples"], told["problems"]) == (95, [])
     assert {each["name"] for each in told["functions"]} == {"main (t.py)", "f (t.py)"}
+
+
+def _ranks(folder: Path, *made: Made) -> str:
+    folder.mkdir()
+    for rank, one in enumerate(made):
+        one.head["distributedInfo"] = {"rank": rank, "world_size": len(made)}
+        one.write(folder / f"{folder.name}-{rank}.json")
+    return str(folder)
+
+
+def test_two_folders_of_ranks_are_compared_rank_by_rank(tmp_path: Path) -> None:
+    """Rank 0 goes from steps of 25 ms to 5 ms; rank 1 stays at 100 ms."""
+    before = _ranks(tmp_path / "before", starved(), busy())
+    after = _ranks(tmp_path / "after", starved(kernels=50, each_us=40), busy())
+    done = explain("--diff", before, after)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("2 ranks compared\n")
+    assert re.search(r"rank 0 +25 ms +5 ms", done.stdout)
+    assert re.search(r"rank 1 +100 ms +100 ms +100.0% +100.0%", done.stdout)
+    assert "before-0.json → after-0.json\n" in done.stdout
+    files = json.loads(explain("--diff", "--json", before, after).stdout)["files"]
+    assert [(one["before"], one["after"]) for one in files] == [
+        ("before-0.json", "after-0.json"), ("before-1.json", "after-1.json"),
+    ]  # fmt: skip
+    one = explain("--diff", f"{before}/before-1.json", after).stdout
+    assert one.startswith("before-1.json → after-1.json\n")
+
+
+def test_folders_that_do_not_match_are_refused_in_one_line(tmp_path: Path) -> None:
+    two = _ranks(tmp_path / "two", busy(steps=2), busy(steps=2))
+    three = _ranks(tmp_path / "three", *(busy(steps=2) for _ in range(3)))
+    lone = busy(steps=2).write(tmp_path / "lone.json")
+    (tmp_path / "jobs").mkdir()
+    jobs = [busy(steps=2).write(tmp_path / "jobs" / f"{n}.json") for n in range(2)]
+    for sides, why in (
+        ((two, three), "2 of"),
+        ((lone, two), "a trace without its rank"),
+        ((str(Path(jobs[0]).parent), two), "not the ranks of one job"),
+    ):
+        done = explain("--diff", *sides)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (64, "", 1)
+        assert why in done.stderr
+
+
+def test_files_alike_in_folders_alike_are_told_apart(tmp_path: Path) -> None:
+    files = []
+    for run in ("run1", "run2"):
+        (tmp_path / run / "traces").mkdir(parents=True)
+        files.append(busy(steps=2).write(tmp_path / run / "traces" / "x.json"))
+    assert explain("--diff", *files).stdout.startswith("run1/traces/x.json → run2/traces/x.json\n")

@@ -40,29 +40,29 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
 
     limits.adopt(settings.thresholds)
     try:
-        folders = {file for name in args.files for file in _listed(name) if file != name}
-        args.files = [file for name in args.files for file in _listed(name)]
         if args.diff and len(args.files) != 2:
-            raise Failure("--diff compares two files: gputop explain --diff BEFORE AFTER", USAGE)
-        opened, left_out = _all(args.files, folders, compare=args.diff)
+            raise Failure("--diff compares two files or two folders: gputop explain --diff BEFORE AFTER", USAGE)
+        sides = [_listed(name) for name in args.files]
+        files = [file for side in sides for file in side]
+        folders = set(files) - set(args.files)
+        opened, left_out = _all(files, folders, compare=args.diff and not folders)
     except Refused as refused:
         raise Failure(str(refused)) from None
-    args.files = [name for name in args.files if name not in dict(left_out)]
+    files = [name for name in files if name not in dict(left_out)]
     traces = [each for each in opened if isinstance(each, View)]
-    if args.diff and (len(traces) == 1 or _pasted(opened)):
-        raise Failure("--diff compares two traces or two profiles, not one with the other", USAGE)
-    names = _named(args.files)
+    names = _named(files)
     for each, name in zip(opened, names, strict=True):
         if isinstance(each, View):
             each.trace.name = name
-    why = None if args.diff else _apart(traces, left_out)
     left = [{"file": clean(Path(name).name, 200), "why": reason} for name, reason in left_out]
+    pairs = _pairs(opened, sum(name in files for name in sides[0]), args.files, left_out) if args.diff else []
+    why = None if args.diff else _apart(traces, left_out)
     if args.as_json:
-        told = _changes(opened, names) if args.diff else list(map(_object, opened, names))
-        said = {"version": 1, "gputop": __version__, "files": told, "apart": why, "left_out": left}
-        print(json.dumps(said, allow_nan=False))
+        changes = [change for pair in pairs for change in _changes(pair, names)]
+        told = {"files": changes if args.diff else list(map(_object, opened, names)), "apart": why, "left_out": left}
+        print(json.dumps({"version": 1, "gputop": __version__, **told}, allow_nan=False))
         return FAILED if left else _code(opened)
-    pages = [_compared(opened, names)] if args.diff else [*_together(traces, why), *map(_page, opened, names)]
+    pages = _differences(pairs, names) if args.diff else [*_together(traces, why), *map(_page, opened, names)]
     if left:
         words = (f"{each['file']} is left out: {each['why']}." for each in left)
         pages[0] = replace(pages[0], words=(*words, *pages[0].words))
@@ -114,6 +114,47 @@ def _reason(name: str, refused: str) -> str:
     return f"it {reason}" if reason.startswith("is ") else reason
 
 
+def _differences(pairs: Sequence[tuple[Opened, Opened]], names: list[str]) -> list[Page]:
+    """What changed, a page for each pair; before them all ranks side by side."""
+    from gputop.trace.told import compared_ranks
+    from gputop.trace.verdict import View
+
+    ranks = [(a, b) for a, b in pairs if isinstance(a, View) and isinstance(b, View)]
+    return [*([compared_ranks(ranks)] if len(ranks) > 1 else []), *(_compared(pair, names) for pair in pairs)]
+
+
+def _pairs(
+    opened: Sequence[Opened], first: int, sides: Sequence[str], left_out: LeftOut
+) -> list[tuple[Opened, Opened]]:
+    """What is compared: one file with one, or each rank with the same rank; so many are of the first side.
+
+    Failure where they do not match.
+    """
+    from gputop.trace.verdict import View
+
+    if len({isinstance(each, View) for each in opened}) > 1 or _pasted(opened):
+        raise Failure("--diff compares two traces or two profiles, not one with the other", USAGE)
+    before, after = opened[:first], opened[first:]
+    if len(before) == len(after) == 1:
+        return [(before[0], after[0])]
+    ranks = []
+    for side, name in ((before, sides[0]), (after, sides[1])):
+        views = [each for each in side if isinstance(each, View)]
+        if (why := _apart(views, left_out)) is not None:
+            raise Failure(f"{name}: these are not the ranks of one job: {why}: name one file of it", USAGE)
+        by_name = all(view.trace.rank is None for view in views) and len(views) > 1
+        if not by_name and any(view.trace.rank is None for view in views):
+            raise Failure(f"{name}: a trace without its rank has no counterpart: name one file of each side", USAGE)
+        ranks.append({Path(view.trace.name).name if by_name else view.trace.rank: view for view in views})
+    common = [rank for rank in ranks[0] if rank in ranks[1]]
+    one = min(len(side) for side in ranks) == 1  # a file beside a folder: its rank there
+    if not common or (len(common) < max(map(len, ranks)) and not one):
+        counts = " and ".join(f"{len(side)} of {name}" for side, name in zip(ranks, sides, strict=True))
+        raise Failure(f"--diff compares the same ranks; {counts} do not match: name one file of each side", USAGE)
+    common.sort(key=lambda rank: (rank is None, rank))
+    return [(ranks[0][rank], ranks[1][rank]) for rank in common]
+
+
 def _code(opened: Sequence[Opened]) -> int:
     """Whether something of the files was repaired or left out."""
     from gputop.trace.verdict import View
@@ -146,10 +187,14 @@ def _listed(name: str) -> list[str]:
 
 
 def _named(files: list[str]) -> list[str]:
-    """Names of files as they are told: each with its folder, where several are called the same."""
+    """Names of files as they are told: each with as many of its folders as tell it from the others."""
     paths = [Path(STANDARD_INPUT if name == "-" else name) for name in files]
-    alike = len({path.name for path in paths}) < len(paths)
-    return [clean(f"{path.parent.name}/{path.name}" if alike else path.name, 200).lstrip("/") for path in paths]
+    deepest = max(len(path.parts) for path in paths)
+    tells = (depth for depth in range(1, deepest) if len({path.parts[-depth:] for path in paths}) == len(paths))
+    depth = next(tells, 0)
+    if not depth:  # the same file twice
+        depth = 2 if len({path.name for path in paths}) < len(paths) else 1
+    return [clean("/".join(path.parts[-depth:]), 200).lstrip("/") for path in paths]
 
 
 def _from_input() -> Opened:
@@ -253,7 +298,7 @@ def _object(opened: Opened, name: str) -> dict[str, Any]:
     return told.as_json(opened, name) if isinstance(opened, Profile) else as_json(opened)
 
 
-def _compared(opened: Sequence[Opened], names: list[str]) -> Page:
+def _compared(opened: tuple[Opened, Opened], names: list[str]) -> Page:
     from gputop.profile import Profile, told
     from gputop.trace.told import compared
     from gputop.trace.verdict import View
@@ -288,7 +333,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="a trace or table of torch.profiler, a profile of py-spy, nvidia-smi -q or its CSV, a log with an error, "
         "a memory snapshot; - reads standard input",
     )
-    parser.add_argument("--diff", action="store_true", help="what changed from the first file to the second")
+    parser.add_argument(
+        "--diff",
+        action="store_true",
+        help="what changed from the first file to the second",
+    )
     json_flag(parser)
     parser.add_argument("--format", choices=("text", "md"), default="text", help="text, or Markdown for an issue")
 
