@@ -11,7 +11,7 @@ from gputop.trace.names import Kind
 from gputop.trace.read import read
 from gputop.trace.summary import as_json
 from gputop.trace.told import page
-from gputop.trace.verdict import View
+from gputop.trace.verdict import View, memory_peak
 from tests.traces import FP32, GEMM, PAGEABLE, Made
 
 MS = 1000.0
@@ -77,7 +77,7 @@ def test_the_memory_peak_is_of_the_steps(tmp_path: Path) -> None:
         made.memory(start + 2 * MS, 10**9, 5 * 10**9)
     view = viewed(made, tmp_path)
     assert numbers(view) == [2, 3, 4, 5]
-    assert view.memory_peak == (3 * 10**9, 5 * 10**9)
+    assert memory_peak(view) == (3 * 10**9, 5 * 10**9)
     memory = as_json(view)["memory"]
     assert (memory["peak_bytes"], memory["peak_reserved_bytes"]) == (3 * 10**9, 5 * 10**9)
     assert max(allocated for _, allocated, _ in memory["curve"]) == 3 * 10**9
@@ -93,7 +93,7 @@ def test_a_peak_is_exact_where_memory_is_thinned(tmp_path: Path, monkeypatch: py
         for place in range(50):
             at = number * 100 * MS + place * 2 * MS
             made.memory(at, 10**9 + (number == 2 and place == 17) * 7 * 10**9, 9 * 10**9)
-    assert viewed(made, tmp_path).memory_peak == (8 * 10**9, 9 * 10**9)
+    assert memory_peak(viewed(made, tmp_path)) == (8 * 10**9, 9 * 10**9)
 
 
 def loop(*steps: tuple[float, str], before_ms: float = 0.0) -> Made:

@@ -8,7 +8,7 @@ from statistics import median
 from gputop.declare import record
 from gputop.trace.breakdown import Breakdown
 from gputop.trace.names import Kind
-from gputop.trace.verdict import View
+from gputop.trace.verdict import View, memory_peak
 
 _NOTHING = 0.01  # of a step; smaller changes are not told
 
@@ -38,6 +38,7 @@ class Diff:
     operators: tuple[Change, ...]  # own time on the CPU a step
     gone: tuple[str, ...]  # rules that spoke before only
     come: tuple[str, ...]  # rules that speak now only
+    stay: tuple[str, ...]  # rules that spoke before and speak now
 
     @property
     def step(self) -> Change:
@@ -60,6 +61,7 @@ def diff(before: View, after: View) -> Diff:
         operators=_changes(_operators(before), _operators(after), _step(after)),
         gone=tuple(sorted(rules[0] - rules[1])),
         come=tuple(sorted(rules[1] - rules[0])),
+        stay=tuple(sorted(rules[1] & rules[0])),
     )
 
 
@@ -93,7 +95,7 @@ def _step(view: View) -> float:
 
 
 def _peak(view: View) -> float | None:
-    return float(view.memory_peak[0]) or None
+    return float(memory_peak(view)[0]) or None
 
 
 def _phases(view: View) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gputop.trace.diff import Change, diff
 from gputop.trace.operators import operators
-from gputop.trace.verdict import Verdict, View
+from gputop.trace.verdict import Verdict, View, memory_peak, said_of
 
 _ROWS = 20
 _CURVE = 500  # points of the memory curve
@@ -23,7 +23,7 @@ def as_json(view: View) -> dict[str, Any]:
         "ranks": trace.ranks,
         "gpu": next((entry.name for entry in trace.devices if entry.index == found.device), None),
         "gpus": found.devices,
-        "findings": [finding(verdict) for verdict in view.verdicts],
+        "findings": [finding(verdict) for verdict in said_of(view)],
         "window": {"ms": found.window.span_us / 1000, "steps": len(found.window.steps), "by": found.window.named},
         "gpu_time": _gpu(view) if found.of_gpu and trace.whole else None,
         "each_gpu": [{"index": one.device, **_gpu(one)} for one in view.gpus] if trace.whole else [],
@@ -105,6 +105,7 @@ def compared(before: View, after: View) -> dict[str, Any]:
         "operators": rows(found.operators[:_ROWS]),
         "gone": list(found.gone),
         "come": list(found.come),
+        "stay": list(found.stay),
     }
 
 
@@ -161,7 +162,7 @@ def _memory(view: View) -> dict[str, Any] | None:
     if seen.steps:
         first, last = bisect_left(memory.at, seen.start), bisect_right(memory.at, seen.end)
     every = 1 + (last - first) // _CURVE
-    peak, peak_reserved = view.memory_peak
+    peak, peak_reserved = memory_peak(view)
     return {
         "peak_bytes": peak,
         "peak_reserved_bytes": peak_reserved,

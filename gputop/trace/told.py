@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from statistics import median
 
 from gputop import units
 from gputop.page import Page, Point, Table
 from gputop.trace.breakdown import Breakdown
 from gputop.trace.diff import diff
 from gputop.trace.operators import operators
-from gputop.trace.verdict import Number, Verdict, View
+from gputop.trace.verdict import Number, Verdict, View, memory_peak, said_of
 
 _ROWS = 8
 _STEPS = 12
@@ -21,14 +22,12 @@ _SUMMED = 0.05  # of the window; smaller parts are not worth a clause
 def page(view: View) -> Page:
     """Everything that one trace says."""
     shared = {verdict.rule for verdict in common(view.ranks)}
-    found, said = view.found, tuple(one for one in view.verdicts if not one.all_ranks and one.rule not in shared)
+    found, said = view.found, tuple(one for one in said_of(view) if not one.all_ranks and one.rule not in shared)
     others = tuple(_of_others(view, said))
-    if any(one.severity != "info" for one in others):
-        said = tuple(one for one in said if not one.healthy)  # nothing is well beside what is not
     return Page(
         title=view.trace.name,
         about=about(view),
-        words=(*_first(view), *(_words(view, said) if view.trace.whole else ())),
+        words=(*_first(view), *(_words(view, (*said, *others), shared) if view.trace.whole else ())),
         points=(*map(point, said), *map(point, others)),
         tables=tuple(table for table in _tables(view, found) if table.rows),
         notes=tuple(view.trace.notes),
@@ -118,6 +117,7 @@ def compared(before: View, after: View) -> Page:
         words.append(f"A step takes as long as before: {took(step.after)}.")
     words += [f"No longer: {', '.join(found.gone)}."] * bool(found.gone)
     words += [f"New: {', '.join(found.come)}."] * bool(found.come)
+    words += [f"As before: {', '.join(found.stay)}."] * bool(found.stay)
     if found.kernels:
         most = found.kernels[0]
         change = f"{took(most.before)}, now {took(most.after)}"
@@ -142,6 +142,28 @@ def compared(before: View, after: View) -> Page:
         tables=tuple(table for table in tables if table.rows),
         notes=(*before.trace.problems, *after.trace.problems, *before.trace.notes, *after.trace.notes),
     )
+
+
+def compared_ranks(pairs: Sequence[tuple[View, View]]) -> Page:
+    """The ranks of a job before and after, side by side."""
+    rows, steps = [], list[tuple[float, float]]()
+    for before, after in pairs:
+        times = [median(row.took_us for row in view.rows) if view.rows else None for view in (before, after)]
+        busy = [
+            view.found.share(view.found.busy) if view.found.of_gpu and view.trace.whole else None
+            for view in (before, after)
+        ]
+        if times[0] and times[1] and before.trace.whole and after.trace.whole:
+            steps.append((times[0], times[1]))
+        known = after.trace.rank if before.trace.rank is None else before.trace.rank
+        rank = before.trace.name if known is None else f"rank {known}"
+        rows.append((rank, took(times[0]), took(times[1]), share(busy[0]), share(busy[1])))
+    words: tuple[str, ...] = ()
+    if steps:
+        old, new = (median(each[place] for each in steps) for place in (0, 1))
+        words = (f"A step takes {took(old)} before and {took(new)} after: the median of {len(steps)} ranks.",)
+    head = ("rank", "step before", "after", "GPU busy before", "after")
+    return Page(title=f"{len(pairs)} ranks compared", words=words, tables=(Table("Ranks", head, tuple(rows)),))
 
 
 def _value(value: float | None, unit: str) -> str:
@@ -199,13 +221,13 @@ def point(verdict: Verdict) -> Point:
 
 
 def fact(number: Number) -> str:
-    """A number with its limit: GPU waits for a launch 68% (limit 30)."""
+    """A number with its limit: GPU idle, of the time 68% (limit 30)."""
     unit = number.unit if number.unit in ("%", "") else f" {number.unit}"
     limit = "" if number.limit is None else f" (limit {number.limit:.3g})"
     return f"{number.text} {number.value:.3g}{unit}{limit}"
 
 
-def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
+def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[str]:
     found = view.found
     if view.trace.elsewhere:
         return
@@ -213,7 +235,7 @@ def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
         yield "No GPU was traced: these are times of the CPU. Record with ProfilerActivity.CUDA to see the GPU."
     else:
         causes = (
-            ("it waits for the CPU to launch something", found.idle.host_us),
+            ("it is idle and waits for a launch", found.idle.host_us),
             ("it waits, and the launches that would say for what are not in the trace", found.idle.unknown_us),
             ("what was launched has not begun, though nothing else of this trace runs", found.idle.other_us),
             ("it pauses between two kernels", found.idle.kernel_us),
@@ -222,9 +244,12 @@ def _words(view: View, said: tuple[Verdict, ...]) -> Iterator[str]:
         for text, us in sorted(causes, key=lambda cause: -cause[1]):
             if found.share(us) >= _SUMMED:
                 yield f"{found.share(us):.0%} of the time {text}."
+    also = [verdict for verdict in view.verdicts if verdict.rule in shared and verdict.severity != "info"]
+    for verdict in also:
+        yield f"In this rank too, as in all {len(view.ranks)}: {verdict.headline}"
     if view.trace.missing:
         return
-    if not any(verdict.severity != "info" for verdict in said) and not any(verdict.healthy for verdict in said):
+    if not also and not any(verdict.severity != "info" or verdict.healthy for verdict in said):
         yield f"No known trouble stands out{' in this rank by itself' if len(view.ranks) > 1 else ''}."
 
 
@@ -234,7 +259,7 @@ def _tables(view: View, found: Breakdown) -> Iterator[Table]:
         return
     if found.of_gpu:
         yield _each_gpu(view)
-        yield Table("Where the time of the GPU goes", ("part", "share", "time"), tuple(_parts(found)))
+        yield Table("Where the time of the GPU goes", ("part", "of the time", "time"), tuple(_parts(found)))
         yield Table("Launching", ("number", "value"), tuple(_launching(view)))
     yield _phases(view)
     yield _regions(view)
@@ -283,7 +308,7 @@ def _each_gpu(view: View) -> Table:
         parts = (found.busy, found.compute, found.comm)
         waits = share(found.share(found.idle.host_us))
         rows.append((f"GPU {one.device}", *(share(found.share(part)) for part in parts), share(found.exposed), waits))
-    head = ("GPU", "busy", "computes", "communicates", "and nothing else", "waits for a launch")
+    head = ("GPU", "busy", "computes", "communicates", "and nothing else", "idle, waits for a launch")
     return Table("Each GPU", head, tuple(rows))
 
 
@@ -359,7 +384,7 @@ def _launching(view: View) -> Iterator[tuple[str, str]]:
 def _memory(view: View) -> Iterator[tuple[str, str]]:
     memory = view.trace.memory
     if len(memory):
-        allocated, reserved = view.memory_peak
+        allocated, reserved = memory_peak(view)
         at_end = memory.standing(view.found.window.end) if view.found.window.steps else memory.allocated[-1]
         yield "most allocated", f"{units.size(allocated)}B"
         yield "most reserved", f"{units.size(reserved)}B"

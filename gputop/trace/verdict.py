@@ -20,6 +20,11 @@ from gputop.trace.operators import Shaped, shaped
 from gputop.trace.phases import Phase, Region, Row, phases, regions, rows
 from gputop.trace.read import Trace
 
+# two quantities: nothing runs at all and the next kernel is not launched; the same of the stream that computes most
+GPU_WAITS = "GPU idle, waits for a launch, of the time"
+STREAM_WAITS = "busiest compute stream waits for a launch, of the time"
+_EXPLAINED = 0.5  # of the time that a catch-all is about: a warning that costs so much says why
+
 
 @record(frozen=True, slots=True, kw_only=True)
 class Number:
@@ -101,12 +106,6 @@ class View:
         """How many whole steps there are; 1 where nothing says it, so that a count a step is a count."""
         return max(1, len(self.found.window.steps))
 
-    @cached_property
-    def memory_peak(self) -> tuple[int, int]:
-        """The most memory that was allocated and reserved in the steps; without any in the whole trace."""
-        memory, seen = self.trace.memory, self.found.window
-        return memory.peak(seen.start, seen.end) if seen.steps else memory.peak(-inf, inf)
-
     def host(self, mark: Mark) -> Spans:
         """What of the window the CPU spends on something."""
         return host_spans(self.trace, mark, self.found.window)
@@ -126,6 +125,12 @@ class View:
         return sum(seen.start <= time < seen.end for time in times)
 
 
+def memory_peak(view: View) -> tuple[int, int]:
+    """The most memory that was allocated and reserved in the steps; without any in the whole trace."""
+    memory, seen = view.trace.memory, view.found.window
+    return memory.peak(seen.start, seen.end) if seen.steps else memory.peak(-inf, inf)
+
+
 Limits = Mapping[str, float]
 Judge = Callable[[View, Limits], Iterator[Verdict]]
 
@@ -139,7 +144,7 @@ class Signature:
     question: str
     limits: Limits
     gpu: bool  # it says nothing of a trace without a GPU
-    last: bool  # it speaks where no other one warns
+    last: bool  # a catch-all: it speaks where no warning explains most of what it is about
     judge: Judge = field(repr=False)
 
 
@@ -168,13 +173,27 @@ def judged(view: View) -> tuple[Verdict, ...]:
         return ()
     said: list[Verdict] = []
     for entry in sorted(SIGNATURES.values(), key=lambda one: one.last):
-        if (entry.gpu and not len(view.trace.activity)) or (entry.last and _warned(said)):
+        if entry.gpu and not len(view.trace.activity):
             continue
-        said += [replace(verdict, rule=f"{entry.id} {entry.name}") for verdict in entry.judge(view, entry.limits)]
+        found = [replace(verdict, rule=f"{entry.id} {entry.name}") for verdict in entry.judge(view, entry.limits)]
+        said += [verdict for verdict in found if not (entry.last and _explained(verdict, said))]
     if _warned(said):
         said = [verdict for verdict in said if not verdict.healthy]
     rank = {"crit": 0, "warn": 1, "info": 2}
     return tuple(sorted(said, key=lambda verdict: (rank[verdict.severity], -(verdict.lost_share or 0), verdict.rule)))
+
+
+def said_of(view: View) -> tuple[Verdict, ...]:
+    """What is said of a trace beside the others of its job: no GPU and no rank is well beside one that is not."""
+    if any(_warned(one.verdicts) for rank in view.ranks for one in (rank, *rank.gpus)):
+        return tuple(verdict for verdict in view.verdicts if not verdict.healthy)
+    return view.verdicts
+
+
+def _explained(verdict: Verdict, said: Sequence[Verdict]) -> bool:
+    """Whether a warning about this very trace accounts for most of the time that a catch-all is about."""
+    known = (one.lost_share or 0.0 for one in said if one.severity != "info" and not one.all_ranks)
+    return max(known, default=0.0) >= _EXPLAINED * (verdict.lost_share or 0.0)
 
 
 def _warned(said: Sequence[Verdict]) -> bool:

@@ -9,7 +9,7 @@ from gputop.severity import by_lost_share
 from gputop.trace.breakdown import inside_us
 from gputop.trace.intervals import union
 from gputop.trace.names import FUSED, Kind, Mark
-from gputop.trace.verdict import Limits, Number, Verdict, View, signature
+from gputop.trace.verdict import GPU_WAITS, STREAM_WAITS, Limits, Number, Verdict, View, signature
 
 
 @signature(
@@ -35,7 +35,8 @@ def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
         headline=f"The GPU waits for the CPU: {kernels:.0f} small kernels a step, each launched only when the one "
         "before is over.",
         numbers=(
-            Number(text="GPU waits for a launch", value=100 * wait, unit="%", limit=100 * limit["host_wait"]),
+            Number(text=STREAM_WAITS, value=100 * wait, unit="%", limit=100 * limit["host_wait"]),
+            Number(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"),
             Number(text="time from launch to kernel, median", value=delay, unit="us", limit=limit["delay_us"]),
             Number(text="kernel, median", value=middle, unit="us", limit=limit["kernel_us"]),
             Number(text="kernels a step", value=kernels, limit=limit["per_step"]),
@@ -115,9 +116,9 @@ def sync(view: View, limit: Limits) -> Iterator[Verdict]:
         numbers=(
             Number(text="waits a step", value=count, limit=limit["per_step"]),
             Number(text="numbers read a step (item, nonzero)", value=reads),
-            Number(text="CPU waits", value=100 * time, unit="%", limit=100 * limit["time"]),
-            Number(text="GPU idle right after", value=100 * after, unit="%", limit=100 * limit["idle"]),
-            Number(text="GPU waits for a launch", value=100 * starved, unit="%", limit=100 * limit["idle"]),
+            Number(text="CPU waits for the GPU, of the time", value=100 * time, unit="%", limit=100 * limit["time"]),
+            Number(text="GPU idle right after, of the time", value=100 * after, unit="%", limit=100 * limit["idle"]),
+            Number(text=STREAM_WAITS, value=100 * starved, unit="%", limit=100 * limit["idle"]),
         ),
         steps=(
             "Read loss.item() every 50 steps, not each; keep sums as tensors; no tensor in an if.",

@@ -12,7 +12,7 @@ from gputop.trace.outer import Outer
 from gputop.trace.phases import COMMUNICATION
 from gputop.trace.signatures.health import LOOK, meanwhile
 from gputop.trace.threads import called, is_own_call
-from gputop.trace.verdict import Limits, Number, Verdict, View, signature
+from gputop.trace.verdict import GPU_WAITS, Limits, Number, Verdict, View, signature
 
 _MOST_OF = 0.5  # of the idle time: what covers it is where the CPU was
 
@@ -31,8 +31,8 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
         severity=by_lost_share(share),
         headline=f"The GPU idles {share:.0%} of the time{cause}.",
         numbers=(
-            Number(text="GPU idle", value=100 * share, unit="%", limit=100 * limit["idle"]),
-            Number(text="waits for a launch", value=100 * found.share(found.idle.host_us), unit="%"),
+            Number(text="GPU idle, of the time", value=100 * share, unit="%", limit=100 * limit["idle"]),
+            Number(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"),
         ),
         steps=(f"Make `{where}` cheaper, or let a loader worker do it.", LOOK) if own else (LOOK,),
         lost_share=share,

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from gputop import pytorch
 from gputop.trace.intervals import union
-from gputop.trace.verdict import Limits, Number, Verdict, View, signature
+from gputop.trace.verdict import Limits, Number, Verdict, View, memory_peak, signature
 
 
 @signature("T09", "memory-growth", "Does allocated memory grow from step to step?", steps=3, growth=0.01)
@@ -71,7 +71,7 @@ def memory_limit(view: View, limit: Limits) -> Iterator[Verdict]:
     """The most that was allocated, of what the GPU has."""
     memory = view.trace.memory
     total = next((entry.memory_bytes for entry in view.trace.devices if entry.index == memory.device), 0)
-    peak, _ = view.memory_peak
+    peak, _ = memory_peak(view)
     if not total or peak < limit["share"] * total:
         return
     share = peak / total

@@ -9,7 +9,7 @@ from textual.strip import Strip
 from gputop import units
 from gputop.trace.memory import Memory
 from gputop.trace.told import took
-from gputop.trace.verdict import View
+from gputop.trace.verdict import View, memory_peak
 from gputop.ui import draw
 from gputop.ui.draw import Line
 from gputop.ui.look import Look
@@ -40,7 +40,7 @@ class Curve(Tab):
     id, title, short = "memory", "Memory", "Mem"
 
     def __init__(self, view: View) -> None:
-        self._memory, self._window, self._peak = view.trace.memory, view.found.window, view.memory_peak
+        self._memory, self._window, self._peak = view.trace.memory, view.found.window, memory_peak(view)
         devices = (device for device in view.trace.devices if device.index == self._memory.device)
         self._total = next((device.memory_bytes for device in devices), 0)
 

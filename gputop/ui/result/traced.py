@@ -16,7 +16,7 @@ from gputop.safe.files import Refused
 from gputop.trace import signatures, told
 from gputop.trace.lanes import lanes
 from gputop.trace.read import read
-from gputop.trace.verdict import SIGNATURES, Verdict, View
+from gputop.trace.verdict import SIGNATURES, Verdict, View, said_of
 from gputop.ui.result.about import About, files_of
 from gputop.ui.result.content import Content, kept_about, one_of
 from gputop.ui.result.files import Files
@@ -133,7 +133,7 @@ def tabs_of(view: View) -> list[Tab]:
 
 def says_of(view: View, found: Sequence[View]) -> Says:
     """Its verdicts, those about all ranks first: they are about the job."""
-    verdicts = sorted(view.verdicts, key=lambda verdict: (verdict.severity == "info", not verdict.all_ranks))
+    verdicts = sorted(said_of(view), key=lambda verdict: (verdict.severity == "info", not verdict.all_ranks))
     if len(found) > 1 and not any(verdict.all_ranks for verdict in verdicts):
         verdicts = [*(verdict for verdict in found[0].verdicts if verdict.all_ranks), *verdicts]
     names = {verdict.rule.partition(" ")[2] for verdict in verdicts if verdict.severity != "info"}
