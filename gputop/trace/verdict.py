@@ -45,6 +45,7 @@ class Verdict:
     numbers: tuple[Number, ...] = ()
     steps: tuple[str, ...] = ()  # what to do, best first
     lost_share: float | None = None
+    idle: bool = False  # what could be won is time in which the GPU idles
     healthy: bool = False
     all_ranks: bool = False  # it is about the job, not about the rank whose trace says it
     rule: str = ""  # filled in by what runs the signatures
@@ -144,7 +145,7 @@ class Signature:
     question: str
     limits: Limits
     gpu: bool  # it says nothing of a trace without a GPU
-    last: bool  # a catch-all: it speaks where no warning explains most of what it is about
+    last: bool  # a catch-all: it speaks where no warning explains most of the idle time that it is about
     judge: Judge = field(repr=False)
 
 
@@ -191,9 +192,9 @@ def said_of(view: View) -> tuple[Verdict, ...]:
 
 
 def _explained(verdict: Verdict, said: Sequence[Verdict]) -> bool:
-    """Whether a warning about this very trace accounts for most of the time that a catch-all is about."""
-    known = (one.lost_share or 0.0 for one in said if one.severity != "info" and not one.all_ranks)
-    return max(known, default=0.0) >= _EXPLAINED * (verdict.lost_share or 0.0)
+    """Whether a warning about this very trace accounts for most of the idle time that a catch-all is about."""
+    known = (one.lost_share or 0.0 for one in said if one.idle and one.severity != "info" and not one.all_ranks)
+    return verdict.idle and max(known, default=0.0) >= _EXPLAINED * (verdict.lost_share or 0.0)
 
 
 def _warned(said: Sequence[Verdict]) -> bool:

@@ -50,6 +50,7 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
             numbers=(Number(text="longest gap", value=longest[0] / 1000, unit="ms", limit=limit["gap_ms"]),),
             steps=(LOOK,),
             lost_share=found.share(found.gaps),
+            idle=True,
         )
         return
     seen = found.window

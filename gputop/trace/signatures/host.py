@@ -47,6 +47,7 @@ def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
             "A larger batch, and foreach=True or fused=True in the optimizer.",
         ),
         lost_share=found.share(found.idle.host_us),
+        idle=True,
     )
 
 
@@ -77,6 +78,7 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
             "Decode and augment on the GPU, or once and for all; gputop diagnose tells storage from CPU.",
         ),
         lost_share=lost,
+        idle=found.of_gpu,
     )
 
 
@@ -125,6 +127,7 @@ def sync(view: View, limit: Limits) -> Iterator[Verdict]:
             'torch.cuda.set_sync_debug_mode("warn") names every line that waits.',
         ),
         lost_share=after,
+        idle=True,
     )
 
 
@@ -155,6 +158,7 @@ def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
         ),
         steps=("AdamW(..., fused=True); where that is not offered, foreach=True.",),
         lost_share=share,
+        idle=2 * found.gaps.shared(spans).total >= found.gaps.total,
     )
 
 

@@ -36,6 +36,7 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
         ),
         steps=(f"Make `{where}` cheaper, or let a loader worker do it.", LOOK) if own else (LOOK,),
         lost_share=share,
+        idle=True,
     )
 
 

@@ -63,6 +63,7 @@ def churn(view: View, limit: Limits) -> Iterator[Verdict]:
             "Pad or bucket batches to few shapes; no empty_cache() in the loop.",
         ),
         lost_share=time,
+        idle=True,
     )
 
 

@@ -1,0 +1,118 @@
+"""What is said of idle time: on the page of every rank, beside other faults, and never beside a word of praise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gputop.trace import told
+from gputop.trace.read import read
+from gputop.trace.summary import as_json
+from gputop.trace.verdict import View
+from tests.test_trace_signatures import MS, communicating, said, waiting
+from tests.traces import FP32, GEMM, NCCL, Made, busy, starved
+
+
+def job(*made: Made, folder: Path) -> list[View]:
+    """The ranks of one job, of which each knows the others."""
+    views = []
+    for rank, one in enumerate(made):
+        one.head["distributedInfo"] = {"rank": rank, "world_size": len(made)}
+        views.append(View(read(one.write(folder / f"{rank}.json"))))
+    for view in views:
+        view.ranks = views
+    return views
+
+
+def idling(*, precise: bool = True) -> Made:
+    """The GPU works for 30 of 100 ms a step, while the CPU is in nothing that has a name."""
+    made = Made()
+    for number in range(4):
+        made.step(number, number * 100 * MS, 100 * MS)
+        made.kernel(GEMM if precise else FP32, number * 100 * MS + 70 * MS, 30 * MS)
+    return made
+
+
+@pytest.mark.parametrize("precise", [True, False])
+def test_every_rank_says_that_its_gpu_idles(precise: bool, tmp_path: Path) -> None:
+    """What all ranks show is told once with its steps; the page of each says it all the same, beside other faults."""
+    views = job(*(idling(precise=precise) for _ in range(3)), folder=tmp_path)
+    for view in views:
+        words = told.page(view).words
+        assert not any("No known trouble" in word for word in words)
+        assert any("In this rank too, as in all 3: The GPU idles 70% of the time" in word for word in words)
+    assert "T24 idle" in [point.source for point in told.ranks(views).points]
+
+
+def test_a_fault_that_does_not_explain_idle_time_does_not_hide_it(tmp_path: Path) -> None:
+    found = said(idling(precise=False), tmp_path)
+    assert found["T04"].severity == "warn"
+    assert found["T24"].severity == "crit"
+    assert "T24" not in said(waiting(70, "SingleProcess"), tmp_path)  # T03 says why
+
+
+def test_time_in_collectives_does_not_explain_idle_time(tmp_path: Path) -> None:
+    """35 ms of collectives that nothing hides, 35 ms of kernels, and 30 ms of nothing at all."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.kernel(GEMM, at + 30 * MS, 35 * MS)
+        made.kernel(NCCL, at + 65 * MS, 35 * MS, stream=20)
+    found = said(made, tmp_path)
+    assert found["T08"].severity == "warn"
+    assert found["T24"].headline.startswith("The GPU idles 30% of the time")
+
+
+def test_a_cpu_that_waits_for_data_and_communicates_is_told_both(tmp_path: Path) -> None:
+    made = waiting(40, "SingleProcess", gpu=False)
+    for number in range(4):
+        made.note("gloo:all_reduce", number * 100 * MS + 50 * MS, 45 * MS)
+    assert {"T03", "T25"} <= set(said(made, tmp_path))
+
+
+def test_the_first_rank_says_that_it_idles_beside_a_straggler(tmp_path: Path) -> None:
+    """Rank 2 is late; rank 0, which tells that of the job, idles for another reason."""
+    made = []
+    for rank in range(4):
+        one = communicating(30 if rank != 2 else 2)
+        one.events = [event for event in one.events if event["name"] != GEMM or event["ts"] > 100]
+        made.append(one)
+    views = job(*made, folder=tmp_path)
+    assert any(verdict.all_ranks for verdict in views[0].verdicts)
+    for view in views:
+        idle = view.found.share(view.found.gaps)
+        page = told.page(view)
+        if idle > 0.2:
+            assert not any("No known trouble" in word for word in page.words)
+
+
+@pytest.mark.parametrize("well", [0, 1, 2])
+def test_no_rank_is_well_beside_one_that_is_not(well: int, tmp_path: Path) -> None:
+    made = [busy() if rank == well else idling() for rank in range(3)]
+    views = job(*made, folder=tmp_path)
+    for view in views:
+        assert not any(point.severity == "fine" for point in told.page(view).points)
+        assert not any(found["healthy"] for found in as_json(view)["findings"])
+    assert not any(point.severity == "fine" for point in told.ranks(views).points)
+    alone = job(busy(), busy(), folder=tmp_path)
+    assert all(any(point.severity == "fine" for point in told.page(view).points) for view in alone)
+
+
+def test_one_phrase_has_one_quantity(tmp_path: Path) -> None:
+    """Kernels of 8 us, one launched every 100 us: by hand the GPU idles 92 % of the time for want of a launch."""
+    view = View(read(starved().write(tmp_path / "x.json")))
+    numbers = {number.text: number.value for number in said(starved(), tmp_path)["T02"].numbers}
+    assert numbers["GPU idle, waits for a launch, of the time"] == pytest.approx(92, abs=0.1)
+    # the pauses between kernels of one stream, 499 of 92 us in 50 ms: not that before the first, nor after the last
+    assert numbers["busiest compute stream waits for a launch, of the time"] == pytest.approx(91.8, abs=0.05)
+    page = told.page(view)
+    (table,) = [table for table in page.tables if table.title.startswith("Where the time")]
+    assert dict(row[:2] for row in table.rows)["idle, waits for a launch"] == "92.0%"
+    assert "92% of the time it is idle and waits for a launch." in page.words
+
+
+def test_a_diff_says_what_is_as_bad_as_before(tmp_path: Path) -> None:
+    view = View(read(idling().write(tmp_path / "x.json")))
+    assert "As before: T24 idle." in told.compared(view, view).words
