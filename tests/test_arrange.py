@@ -78,8 +78,10 @@ def test_t09_absurd_sizes(width: int, height: int) -> None:
                      "advice": (0, 19, 80, 4), "keys": (0, 23, 80, 1)}),
         (120, 40, 8, {"header": (0, 0, 120, 1), "gpus": (0, 1, 120, 9), "processes": (0, 10, 120, 20),
                       "advice": (0, 30, 120, 9), "keys": (0, 39, 120, 1)}),
-        (200, 60, 8, {"header": (0, 0, 200, 1), "gpus": (0, 1, 200, 9), "processes": (0, 10, 134, 37),
-                      "preview": (0, 47, 134, 12), "host": (134, 10, 66, 19), "advice": (134, 29, 66, 30),
+        (120, 40, 4, {"header": (0, 0, 120, 1), "gpus": (0, 1, 120, 18), "processes": (0, 19, 120, 11),
+                      "advice": (0, 30, 120, 9), "keys": (0, 39, 120, 1)}),
+        (200, 60, 8, {"header": (0, 0, 200, 1), "gpus": (0, 1, 200, 27), "processes": (0, 28, 134, 19),
+                      "preview": (0, 47, 134, 12), "host": (134, 28, 66, 12), "advice": (134, 40, 66, 19),
                       "keys": (0, 59, 200, 1)}),
         # what tmux leaves of 80x24, and the least that processes are shown on
         (80, 23, 8, {"header": (0, 0, 80, 1), "gpus": (0, 1, 80, 9), "processes": (0, 10, 80, 11),
@@ -128,8 +130,43 @@ def test_what_is_hidden_gives_its_place_away() -> None:
     assert arrange(120, 40, 8, hidden={"processes"}).host == Rect(0, 10, 120, 25), "where it has no room beside them"
     assert arrange(120, 40, 8, hidden={"processes", "gpus"}).host == Rect(0, 1, 120, 34)
     assert arrange(120, 40, 8, hidden={"processes", "host"}).advice == Rect(0, 10, 120, 29)
-    assert arrange(200, 60, 8, hidden={"advice"}).host == Rect(134, 10, 66, 49)
+    assert arrange(200, 60, 16, hidden={"advice"}).host == Rect(134, 18, 66, 41)
     assert arrange(80, 24, 8, hidden={"advice"}).processes == Rect(0, 10, 80, 13)
+
+
+def test_what_processes_leave_blank_shows_the_host() -> None:
+    """Across, where it has no column; processes keep their lines and one of air."""
+    panes = arrange(120, 40, 8, rows=9, calm=False)
+    assert panes.host == Rect(0, 10, 120, 8)
+    assert panes.host_across
+    assert panes.processes == Rect(0, 18, 120, 12)
+    assert arrange(120, 40, 8, rows=12, calm=False).host == Rect(0, 10, 120, 5)
+    assert arrange(120, 40, 8, rows=13, calm=False).host is None
+    assert arrange(120, 40, 8, rows=1, calm=False, hidden={"host"}).host is None
+    wide = arrange(200, 60, 8, rows=1)
+    assert not wide.host_across, "there it has a column"
+
+
+@pytest.mark.parametrize(("rows", "lines"), [(0, 18), (8, 18), (10, 16), (12, 14), (14, 12), (40, 12)])
+def test_cards_give_lines_to_processes_down_to_their_least(rows: int, lines: int) -> None:
+    panes = arrange(120, 40, 4, rows=rows, calm=False)
+    assert panes.density == "card"
+    assert panes.gpus == Rect(0, 1, 120, lines)
+
+
+def test_many_gpus_have_cards_only_where_all_processes_have_their_lines() -> None:
+    assert arrange(200, 60, 8, rows=20).density == "card"
+    assert arrange(200, 60, 8, rows=60).density == "row"
+    assert arrange(120, 56, 8, rows=15, calm=False).density == "row"
+
+
+@pytest.mark.parametrize("rows", [0, 7, 20, 200])
+@pytest.mark.parametrize("count", [0, 1, 4, 8])
+def test_t09_every_size_with_rows(rows: int, count: int) -> None:
+    for width in SIZES:
+        for height in SIZES:
+            for calm in (True, False):
+                check(arrange(width, height, count, rows=rows, empty=9, calm=calm), width, height)
 
 
 def test_while_nothing_is_wrong_the_advice_is_small() -> None:

@@ -57,8 +57,8 @@ def test_every_token_has_a_style_on_every_ground(look: Look) -> None:
 @pytest.mark.parametrize(
     ("value", "top", "width", "bar"),
     [
-        (0, 100, 4, "────"), (0.1, 100, 4, "╸───"), (50, 100, 4, "━━──"), (60, 100, 4, "━━╸─"), (100, 100, 4, "━━━━"),
-        (250, 100, 4, "━━━━"), (-5, 100, 4, "────"), (None, 100, 4, "    "), (5, None, 4, "    "), (5, 0, 4, "    "),
+        (0, 100, 4, "────"), (0.1, 100, 4, "▇───"), (50, 100, 4, "▇▇──"), (65, 100, 4, "▇▇▇─"), (100, 100, 4, "▇▇▇▇"),
+        (250, 100, 4, "▇▇▇▇"), (-5, 100, 4, "────"), (None, 100, 4, "    "), (5, None, 4, "    "), (5, 0, 4, "    "),
         (5, 10, 0, ""), (5, 10, -1, ""),
     ],
 )  # fmt: skip
@@ -66,8 +66,8 @@ def test_bar(value: float | None, top: float | None, width: int, bar: str) -> No
     assert shown(draw.bar(value, top, width, Look(PLAIN))) == bar
 
 
-def test_bar_is_a_line_on_its_track() -> None:
-    assert draw.bar(50, 100, 4, Look(), "memory") == [Run("━━", "memory"), Run("━━", "track")]
+def test_bar_is_solid_on_its_track() -> None:
+    assert draw.bar(50, 100, 4, Look(), "memory") == [Run("▇▇", "memory"), Run("▇▇", "track")]
     assert shown(draw.bar(50, 100, 4, Look(DARK, ASCII))) == "##.."
 
 

@@ -13,7 +13,7 @@ from gputop.history import History
 from gputop.model import Gpu, Missing
 from gputop.safe.text import clean
 from gputop.ui.gpus.models import inventory, short_name, with_instances
-from gputop.ui.gpus.pane import DENSITIES, Density, furthest, gpus, lines, pick
+from gputop.ui.gpus.pane import DENSITIES, Density, columns, furthest, gpus, lines, pick
 from gputop.ui.look import ASCII, PLAIN, TERMINAL, Look
 from tests.hostile import STRINGS
 from tests.servers import GIB, HOST, capped, frame, gpu, idle, server
@@ -43,7 +43,8 @@ def test_golden(golden: Callable[[str, str], None], width: int, height: int, cou
     ("width", "height", "count", "density"),
     [
         (80, 10, 1, "card"), (80, 10, 2, "row"), (80, 10, 8, "row"), (80, 10, 16, "cell"), (80, 10, 64, "tiny"),
-        (120, 18, 2, "card"), (120, 18, 16, "row"), (120, 18, 32, "cell"), (120, 18, 64, "tiny"),
+        (120, 18, 2, "card"), (120, 18, 4, "card"),
+         (120, 18, 8, "row"), (120, 18, 16, "row"), (120, 18, 32, "cell"), (120, 18, 64, "tiny"),
         (200, 27, 3, "card"), (200, 27, 16, "row"), (200, 27, 64, "cell"), (40, 9, 8, "cell"), (30, 9, 8, "tiny"),
         (1, 1, 8, "tiny"),
     ],
@@ -113,7 +114,7 @@ def test_n13_unified_memory_is_the_hosts() -> None:
     assert "unified" in row
     assert "34.0/119G" in row
     card = gpus(now, History(), 120, 18, READABLE, density="card")
-    assert "unified 34.0/119G" in card[0].text
+    assert "unified 34.0/119G" in "".join(strip.text for strip in card)
     assert "vram" not in "".join(strip.text for strip in card)
 
 
@@ -169,7 +170,8 @@ def test_sixty_four_gpus_scroll() -> None:
     assert [cell.split()[0] for cell in end[-1].split("│")] == ["45", "54", "63"]
     assert furthest("tiny", 80, 10, 64) == 64 - 9 * 3
     cards = [strip.text for strip in gpus(now, past, 120, 18, READABLE, density="card", first=63)]
-    assert [line.split()[0] for line in cards if "MHz" in line] == ["62", "63"]
+    tops = [line for line in cards if "MHz" in line]
+    assert [part.split()[0] for line in tops for part in line.split("│")] == ["58", "59", "60", "61", "62", "63"]
 
 
 @pytest.mark.parametrize(
@@ -199,8 +201,30 @@ def test_whatever_the_driver_says_the_pane_keeps_its_width(
 
 def test_cards_say_how_many_there_is_no_room_for() -> None:
     cards = [gpu(number) for number in range(8)]
-    assert pane(120, 18, *cards, density="card")[-1].endswith("  6 more")
+    assert pane(120, 18, *cards, density="card")[-1].endswith("  2 more")
     assert "more" not in "".join(pane(120, 60, *cards, density="card"))
+
+
+def test_cards_side_by_side_have_their_values_beside_their_histories() -> None:
+    now, past = server(4)
+    lines = [strip.text for strip in gpus(now, past, 120, 12, READABLE, density="card")]
+    assert len(lines) == 12
+    left = [line.partition("│")[0].rstrip() for line in lines[:6]]
+    assert left[0].split() == ["0", "H100-80G", "64°C", "1980MHz", "busy"]
+    assert left[1].startswith(" busy 58%           ")
+    assert left[2].startswith(" avg  58%           ▆▄▄████")
+    assert left[3].startswith(" vram 66.1/80G      ▆")
+    assert left[4].startswith(" power 402/700W     ▅")
+    assert left[5].startswith(" pcie rx 1.9G tx 307M")
+    assert {len(line) for line in lines} == {120}
+
+
+@pytest.mark.parametrize(
+    ("width", "count", "many"),
+    [(80, 4, 1), (115, 4, 2), (120, 4, 2), (120, 1, 1), (200, 4, 2), (200, 8, 3), (400, 8, 4)],
+)
+def test_cards_stand_in_rows_of_about_the_same_number(width: int, count: int, many: int) -> None:
+    assert columns("card", width, 30, count) == many
 
 
 def test_nothing_to_draw() -> None:

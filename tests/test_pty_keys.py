@@ -77,7 +77,7 @@ WALK: list[tuple[str, Seen]] = [
     ("I", sorted_by("cpu")), ("f5", lacks(" tree ")), ("f5", has(" tree ")),
     ("g", bar("GPUs: card")), ("g", bar("GPUs: row")), ("g", bar("GPUs: cell")), ("g", bar("what fits best")),
     ("1", lambda lines: lines[1].startswith("─ jobs")), ("1", lambda lines: lines[1].lstrip().startswith("#")),
-    ("2", bar("host: hidden")), ("2", bar("host: shown from 160 columns on")),
+    ("2", bar("host: hidden")), ("2", bar("host: ")),
     ("3", lacks("41207")), ("3", has("41207")),
     ("4", lacks("─ advice ")), ("4", has("─ advice ")),
     ("z", lambda lines: lines[1].startswith("─ jobs")), ("z", lambda lines: lines[1].lstrip().startswith("#")),

@@ -24,6 +24,7 @@ class Chart:
     top: float
     token: Token
     value: str = ""  # what it is now: the first thing to read
+    tone: Token = "bright"  # of that value
 
 
 def room(width: int, count: int) -> int:
@@ -38,7 +39,7 @@ def beside(charts: Sequence[Chart], width: int, tall: int, look: Look, *, stale:
     for x, chart in enumerate(charts):
         titles.to(1 + x * each).add(chart.title, "text").add("  ")
         if chart.value:
-            titles.add(chart.value, "bright").add("  ")
+            titles.add(chart.value, chart.tone, bold=chart.tone != "bright").add("  ")
         titles.add(draw.cut(chart.said, max(0, 1 + (x + 1) * each - titles.cells - 1)), "dim")
     strips = [titles.strip(width)]
     drawn = [draw.chart(chart.values, each - _GAP, tall, chart.top, look) for chart in charts]

@@ -145,15 +145,12 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def bar(value: float | None, top: float | None, width: int, look: Look, token: Token = "busy") -> list[Run]:
-    """A heavy line on its track, in half cells; something above zero is never invisible; blank when unknown."""
+    """A solid bar on its track, in whole cells; something above zero is never invisible; blank when unknown."""
     if value is None or not top or width <= 0:
         return [Run(" " * max(0, width))]
-    halves = round(_share(value, top) * 2 * width)
-    halves = max(halves, 1) if value > 0 else halves
-    whole, half = divmod(halves, 2)
-    glyphs = look.glyphs
-    filled = glyphs.bar * whole + glyphs.bar_half * half
-    return [Run(filled, token), Run(look.track * (width - whole - half), "track")]
+    filled = round(_share(value, top) * width)
+    filled = max(filled, 1) if value > 0 else filled
+    return [Run(look.glyphs.bar * filled, token), Run(look.track * (width - filled), "track")]
 
 
 def level(value: float | None, top: float, steps: str) -> str:

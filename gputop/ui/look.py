@@ -82,9 +82,9 @@ _FADED: frozenset[str] = frozenset({"dim", "faint", "track"})
 class Glyphs:
     """The characters that are drawn; every one is one cell wide in every font."""
 
-    bar: str  # a full cell of a bar
-    bar_half: str  # its half, at the end
+    bar: str  # a cell of a bar; below a full one, so that rows do not melt
     track: str  # the empty part of a bar
+    line: str  # the way through a recording
     levels: str  # sparkline and chart steps, lowest first; below a full cell, so that rows do not melt
     full: str  # the inside of a chart
     rule: str
@@ -115,13 +115,13 @@ class Glyphs:
 
 
 UNICODE = Glyphs(
-    bar="━", bar_half="╸", track="━", levels="▁▂▃▄▅▆▇", full="█", rule="─", column="│",
+    bar="▇", track="▇", line="━", levels="▁▂▃▄▅▆▇", full="█", rule="─", column="│",
     branch="├─", last="└─", stem="│ ", open="▾", shut="▸", cursor=">", knob="┃", picked="•", record="●", tag="●",
     crit="▲", warn="!", info="-", down="▼", up="▲", before="‹", after="›",
     dot="·", degree="°", times="×", more="…", unknown="·", mask="•",
 )  # fmt: skip
 ASCII = Glyphs(
-    bar="#", bar_half="#", track=".", levels="_.-^", full=":", rule="-", column="|", branch="+-", last="`-", stem="| ",
+    bar="#", track=".", line="#", levels="_.-^", full=":", rule="-", column="|", branch="+-", last="`-", stem="| ",
     open="v", shut=">", cursor=">", knob="|", picked="*", record="*", tag="*",
     crit="!!", warn="!", info="-", down="v", up="^", before="<", after=">",
     dot=".", degree=" ", times="x", more="~", unknown=".", mask="*",

@@ -22,35 +22,40 @@ CARD_MOST = 15
 def card(gpu: Gpu, scene: Scene, width: int, height: int) -> list[Strip]:
     """A card in at most `height` lines."""
     state, look = scene.states[gpu.uuid], scene.look
-    strips = [_facts(gpu, scene, state, width)]
+    strips = [facts(gpu, scene, state, width)]
     tall = min(CARD_MOST, height) - 3
     if tall > 0:
         count = _side_by_side(width)
         charts = _charts(gpu, scene, room(width, count))[:count]
         strips += beside(charts, width, tall, look, stale=state.stale)
-    strips.append(_smaller(gpu, scene, width))
+    strips.append(smaller(gpu, scene, width))
     return strips[:height]
 
 
 def _side_by_side(width: int) -> int:
-    return max(2, min(4, width // 60))
+    return max(2, min(4, width // 40))
 
 
-def _facts(gpu: Gpu, scene: Scene, state: State, width: int) -> Strip:
+def facts(gpu: Gpu, scene: Scene, state: State, width: int, *, values: bool = True) -> Strip:
+    """Which GPU, its values now, its state; without `values` only those that have no history of their own below."""
     glyphs = scene.look.glyphs
     token: Token = "dim" if state.stale else "text"
     hot: Token = state.token if state.hot else token
     marked = gpu.uuid in scene.marked
     index = Run(f" {gpu.index} ", "busy" if marked else "text", marked, marked)
     used, total = memory(gpu, scene.host)
-    pieces: list[list[Run]] = [
-        [index, Run(gpu.name if width >= 110 else short_name(gpu.name), "bright", True)],
-        [Run("busy ", "dim"), Run(_number(gpu.busy_percent, "%"), "dim" if state.stale else "bright")],
-        [Run("unified " if gpu.unified_memory else "vram ", "dim"), *_memory(used, total, token)],
-        [Run(_number(gpu.temperature_celsius, "°C"), hot)],
-        [Run(_number(gpu.power_watts), token), Run(f"/{_number(gpu.power_limit_watts)}W", "dim")],
-        [Run(_number(gpu.sm_clock_mhz), hot), Run("MHz", "dim")],
-    ]
+    name = Run(gpu.name if values and width >= 110 else short_name(gpu.name), "bright", True)
+    temperature, clock = Run(number(gpu.temperature_celsius, "°C"), hot), Run(number(gpu.sm_clock_mhz), hot)
+    pieces: list[list[Run]] = [[index, name]]
+    if values:
+        pieces += [
+            [Run("busy ", "dim"), Run(number(gpu.busy_percent, "%"), "dim" if state.stale else "bright")],
+            [Run("unified " if gpu.unified_memory else "vram ", "dim"), *of_total(used, total, token)],
+        ]
+    pieces.append([temperature])
+    if values:
+        pieces.append([Run(number(gpu.power_watts), token), Run(f"/{number(gpu.power_limit_watts)}W", "dim")])
+    pieces.append([clock, Run("MHz", "dim")])
     word = f"{getattr(glyphs, state.sign)} {state.word}" if state.sign else state.word
     line = Line(scene.look)
     for piece in pieces:
@@ -59,13 +64,15 @@ def _facts(gpu: Gpu, scene: Scene, state: State, width: int) -> Strip:
     return line.to(width - len(word) - 1).add(word, state.token, bold=bool(state.sign)).strip(width)
 
 
-def _memory(used: float | None, total: float | None, token: Token) -> list[Run]:
+def of_total(used: float | None, total: float | None, token: Token) -> list[Run]:
+    """Memory in GiB: `61.0/80G`."""
     if used is None or total is None:
         return [Run(units.UNKNOWN, "dim")]
     return [Run(f"{used / GIB:.1f}", token), Run(f"/{total / GIB:.0f}G", "dim")]
 
 
-def _number(value: float | None, unit: str = "") -> str:
+def number(value: float | None, unit: str = "") -> str:
+    """A whole number with its unit."""
     return units.UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
@@ -74,14 +81,14 @@ def _charts(gpu: Gpu, scene: Scene, seconds: int) -> list[Chart]:
         return list(scene.past.values(gpu.uuid, metric, max(1, seconds)))
 
     busy = past("busy_percent")
-    charts = [Chart("busy %", f"now {_number(gpu.busy_percent)}  avg {_number(mean(busy))}", busy, 100, "busy area")]
+    charts = [Chart("busy %", f"now {number(gpu.busy_percent)}  avg {number(mean(busy))}", busy, 100, "busy area")]
     if gpu.vram_total_bytes:
         used = past("vram_used_bytes")
         said = f"{units.size(gpu.vram_used_bytes)}  peak {units.size(most(used))}"
         charts.append(Chart("vram %", said, used, gpu.vram_total_bytes, "memory area"))
     if gpu.power_limit_watts:
         watts = past("power_watts")
-        said = f"{_number(gpu.power_watts)} of {gpu.power_limit_watts:.0f} W  avg {_number(mean(watts))}"
+        said = f"{number(gpu.power_watts)} of {gpu.power_limit_watts:.0f} W  avg {number(mean(watts))}"
         charts.append(Chart("power", said, watts, gpu.power_limit_watts, "busy area"))
     rates = past("pcie_rx_bytes_per_s")
     if (peak := most(rates)) is not None:
@@ -91,7 +98,8 @@ def _charts(gpu: Gpu, scene: Scene, seconds: int) -> list[Chart]:
     return charts
 
 
-def _smaller(gpu: Gpu, scene: Scene, width: int) -> Strip:
+def smaller(gpu: Gpu, scene: Scene, width: int) -> Strip:
+    """What is looked at second, as much as fits."""
     line = Line(scene.look).add(" ")
     for runs in _small_facts(gpu):
         if line.cells + draw.cells(runs) < width:
@@ -108,7 +116,7 @@ def _small_facts(gpu: Gpu) -> list[list[Run]]:
         _fact("nvlink", units.rate(gpu.nvlink_rx_bytes_per_s) if gpu.nvlinks_active else "-"),
         _fact("ecc", units.count(gpu.ecc_uncorrected), "crit" if gpu.ecc_uncorrected else "text"),
         _fact("throttle", held),
-        _fact("load", _number(load(gpu), "%")),
+        _fact("load", number(load(gpu), "%")),
     ]
     if gpu.performance_state is not None:
         facts.append([Run(f"P{gpu.performance_state}")])
@@ -119,7 +127,7 @@ def _small_facts(gpu: Gpu) -> list[list[Run]]:
         ("fan", gpu.fan_percent, "%"),
         ("hbm", gpu.memory_temperature_celsius, "°C"),
     ]
-    return facts + [_fact(label, _number(value, unit)) for label, value, unit in where_known if value is not None]
+    return facts + [_fact(label, number(value, unit)) for label, value, unit in where_known if value is not None]
 
 
 def _fact(label: str, text: str, token: Token = "text") -> list[Run]:

@@ -18,6 +18,7 @@ from gputop.ui.gpus.layout import Cell, Field, Place, place
 from gputop.ui.gpus.models import with_instances
 from gputop.ui.gpus.scene import Scene
 from gputop.ui.gpus.state import Past, State
+from gputop.ui.gpus.tile import TILE_LEAST, TILE_MOST, TILE_WIDTH, tile
 from gputop.ui.look import Look
 
 Density = Literal["card", "row", "cell", "tiny"]
@@ -28,26 +29,41 @@ _BETWEEN = 3  # cells between columns of cells
 
 
 def columns(density: Density, width: int, height: int, count: int) -> int:
-    """How many columns of cells: as few as fit the height, as many as fit the width."""
-    if density in ("card", "row"):
+    """How many columns of cells: as few as fit the height, as many as fit the width. Of cards as many as fit."""
+    if density == "row":
         return 1
-    most = max(1, (width + _BETWEEN) // (_LEAST_WIDTH[density] + _BETWEEN))
-    wanted = math.ceil(count / max(1, height - 1))
-    return max(1, min(most, wanted, count))
+    least = TILE_WIDTH if density == "card" else _LEAST_WIDTH[density]
+    most = max(1, min(count, (width + _BETWEEN) // (least + _BETWEEN)))
+    if density == "card":
+        return math.ceil(count / math.ceil(count / most))  # no row is much emptier than the others
+    return min(most, max(1, math.ceil(count / max(1, height - 1))))
+
+
+def _card_lines(columns: int) -> tuple[int, int]:
+    """The fewest and the most lines of a card, in a grid of so many columns."""
+    return (CARD_LEAST, CARD_MOST) if columns == 1 else (TILE_LEAST, TILE_MOST)
+
+
+def least_lines(width: int, count: int) -> int:
+    """The fewest lines in which every GPU has its card."""
+    many = columns("card", width, 0, count) if count else 1
+    return math.ceil(count / many) * _card_lines(many)[0]
 
 
 def lines(density: Density, width: int, height: int, count: int) -> int:
     """Lines that `count` GPUs take in a density, in a pane `width` wide and at most `height` high."""
     if count == 0:
         return 0
+    many = columns(density, width, height, count)
     if density == "card":
-        return min(height, count * CARD_MOST) if count * CARD_LEAST <= height else count * CARD_LEAST
-    return math.ceil(count / columns(density, width, height, count)) + 1
+        rows, (least, most) = math.ceil(count / many), _card_lines(many)
+        return min(height, rows * most) if rows * least <= height else rows * least
+    return math.ceil(count / many) + 1
 
 
-def pick(width: int, height: int, count: int) -> Density:
+def pick(width: int, height: int, count: int, *, cards: bool = True) -> Density:
     """The richest density that fits, the smallest if none does: then the pane scrolls."""
-    for density in DENSITIES:
+    for density in DENSITIES if cards else DENSITIES[1:]:
         if width >= _LEAST_WIDTH[density] and lines(density, width, height, count) <= height:
             return density
     return "tiny"
@@ -55,9 +71,10 @@ def pick(width: int, height: int, count: int) -> Density:
 
 def fitting(density: Density, width: int, height: int, count: int) -> int:
     """How many GPUs a pane shows at once."""
+    many = columns(density, width, height, count)
     if density == "card":
-        return max(1, height // CARD_LEAST)
-    return max(1, height - 1) * columns(density, width, height, count)
+        return many * max(1, height // _card_lines(many)[0])
+    return max(1, height - 1) * many
 
 
 def furthest(density: Density, width: int, height: int, count: int) -> int:
@@ -87,14 +104,36 @@ def gpus(
 
 
 def _cards(scene: Scene, width: int, height: int, first: int) -> list[Strip]:
-    room = fitting("card", width, height, len(scene.gpus))
-    first = max(0, min(first, furthest("card", width, height, len(scene.gpus))))
+    count = len(scene.gpus)
+    many, room = columns("card", width, height, count), fitting("card", width, height, count)
+    first = max(0, min(first, furthest("card", width, height, count)))
     shown = scene.gpus[first : first + room]
-    each = height // len(shown)
-    strips = [strip for gpu in shown for strip in card(gpu, scene, width, each)][:height]
-    if hidden := len(scene.gpus) - len(shown):
+    rows = math.ceil(len(shown) / many)
+    each = height // rows
+    if many == 1:
+        strips = [strip for gpu in shown for strip in card(gpu, scene, width, each)][:height]
+    else:
+        strips = [
+            strip
+            for start in range(0, len(shown), many)
+            for strip in _side_by_side(scene, shown[start : start + many], many, width, each)
+        ][:height]
+    if hidden := count - len(shown):
         end = Line(scene.look).add(f"  {hidden} more", "dim")
         strips[-1] = Strip.join([strips[-1].crop(0, max(0, width - end.cells)), end.strip(min(width, end.cells))])
+    return strips
+
+
+def _side_by_side(scene: Scene, shown: Sequence[Gpu], many: int, width: int, height: int) -> list[Strip]:
+    """One row of the grid: so many tiles with a line between them, the last ones blank where there are fewer GPUs."""
+    each = (width - (many - 1) * _BETWEEN) // many
+    between = Line(scene.look).add(f" {scene.look.glyphs.column} ", "faint").strip(_BETWEEN)
+    drawn = [tile(gpu, scene, each, height) for gpu in shown]
+    strips = []
+    for y in range(max(map(len, drawn))):
+        row = [part for tiles in drawn for part in (between, tiles[y])][1:]
+        used = sum(part.cell_length for part in row)
+        strips.append(Strip.join([*row, draw.blank(max(0, width - used), scene.look)]))
     return strips
 
 

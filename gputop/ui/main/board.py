@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 AROUND = ("header", "gpus", "note", "host", "preview", "advice", "notice")  # the panes around the table
 _UNUSED_S = 20.0
+_ROWS_LEAVE_S = 20.0
 _DENSITIES = ("auto", "card", "row", "cell")
 CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
 
@@ -92,7 +94,7 @@ class Board(Screen[None], inherit_bindings=False):
         view = View(
             tree=settings.tree, sort=settings.sort, reverse=settings.reverse, every_process=settings.every_process
         )
-        self.table = Table(look, view, lambda: self.redraw("preview"))
+        self.table = Table(look, view, self._table_drawn)
         self.table.listing.follow = settings.follow
         self.every_key = remapped(settings.keys)
         self.keys = [key for key in self.every_key if "main" in key.on]
@@ -117,6 +119,7 @@ class Board(Screen[None], inherit_bindings=False):
         self.hidden: frozenset[Pane] = frozenset()
         self.alone: Pane | None = None
         self.shown: Update | None = None
+        self._rows_wanted, self._rows_enough_s = 0, 0.0
         self.panes: Panes | None = None
 
     def compose(self) -> ComposeResult:
@@ -166,6 +169,22 @@ class Board(Screen[None], inherit_bindings=False):
             self.table.show([self._failed(error, "processes", self.table.size.width)])
         self.look_closer()
 
+    def _table_drawn(self) -> None:
+        """The table may show another process, or more lines, which then are not the host's."""
+        before = self.panes
+        if self.shown:
+            self.place()
+        self.redraw(*(("preview",) if self.panes == before else ()))
+
+    def rows_wanted(self) -> int:
+        """Lines that the processes fill: more at once, fewer only after a while, or panes would jump as they come."""
+        rows, now_s = len(self.table.listing.rows), time.monotonic()
+        if rows >= self._rows_wanted:
+            self._rows_wanted, self._rows_enough_s = rows, now_s
+        elif now_s - self._rows_enough_s > _ROWS_LEAVE_S:
+            self._rows_wanted = rows
+        return self._rows_wanted
+
     def look_closer(self) -> None:
         """Tell the source what is on the screen: some of it is only read then."""
         source = self.program.source
@@ -186,7 +205,7 @@ class Board(Screen[None], inherit_bindings=False):
             empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
             note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
             prompt=self.asking is not None, errands=errand_lines(self.program.errands, width),
-            calm=self.sheet.calm, hidden=self.hidden, zoom=self.alone,
+            calm=self.sheet.calm, rows=self.rows_wanted(), hidden=self.hidden, zoom=self.alone,
         )  # fmt: skip
         if panes == self.panes:
             return
@@ -264,7 +283,8 @@ class Board(Screen[None], inherit_bindings=False):
         """What the panes around the table are drawn from."""
         return Parts(
             frame=update.frame, past=self.past, status=self.program.status(), density=panes.density,
-            first_gpu=self.first_gpu, selected=selected, look=self.look, scene=self.scene(update), states=self.states,
+            first_gpu=self.first_gpu, host_across=panes.host_across, selected=selected, look=self.look,
+            scene=self.scene(update), states=self.states,
             page=self.page if self.alone == "advice" else None, page_first=self.page_first,
         )  # fmt: skip
 

@@ -39,7 +39,7 @@ class Framing(Board):
             self.set_focus(self.table)  # while it was away the keys were about the GPUs
         if pane == "host" and pane not in hidden and not (self.panes and self.panes.host):
             way = hint(self.names, ", or where {} hides the processes", "pane-processes")
-            self.say(f"host: shown from {WIDTH_FOR_HOST} columns on{way}")
+            self.say(f"host: no lines left for it; it has a column from {WIDTH_FOR_HOST} columns on{way}")
 
     def action_zoom(self) -> None:
         """The pane that has the keys alone, or all of them again."""

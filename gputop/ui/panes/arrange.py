@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 from gputop.declare import record
 from gputop.safe.terminal import ROOM_FOR_PROCESSES
-from gputop.ui.gpus.card import CARD_LEAST
-from gputop.ui.gpus.pane import Density, lines, pick
+from gputop.ui.gpus.pane import Density, least_lines, lines, pick
+from gputop.ui.panes.usage import USAGE_LEAST, USAGE_MOST
 
 Pane = Literal["gpus", "host", "processes", "advice"]
 
@@ -22,6 +22,8 @@ HEIGHT_FOR_PREVIEW, PREVIEW_LINES = 50, 12
 HEIGHT_FOR_ADVICE = 30  # from here on it is a pane
 _ADVICE_SHORT, _ADVICE_LEAST, _ADVICE_PART = 4, 6, 4  # lines; lines; a pane has one in so many lines of the screen
 _LEAST_PROCESSES = 10  # lines that stay for them beside a pane of advice
+_ALWAYS_CARDS = 4  # GPUs; more of them have cards only where all processes have their lines as well
+_AROUND_ROWS = 3  # the rule and the titles above them, and a line of air
 _HEIGHT_FOR_COLUMN = 24  # lines in which host and advice stand one above the other
 _HOST_SHARE = 0.4  # of them, while there is something to advise
 
@@ -53,6 +55,11 @@ class Panes:
     replay: Rect | None = None  # one line: where a recording stands
     keys: Rect | None = None
 
+    @property
+    def host_across(self) -> bool:
+        """Whether the host has a few lines above the processes, no column beside them."""
+        return bool(self.host and self.processes and self.host.y < self.processes.y)
+
 
 def arrange(
     width: int,
@@ -66,13 +73,15 @@ def arrange(
     errands: int = 0,
     prompt: bool = False,
     calm: bool = True,
+    rows: int | None = None,
     hidden: Collection[Pane] = (),
     zoom: Pane | None = None,
 ) -> Panes:
     """Places for `gpus` rows (MIG instances count), or for an empty state of `empty` lines where there is none.
 
     `density` is what the user asked for, else the richest that fits; `zoom` gives one pane all of the middle.
-    `errands` are lines above the keys. `calm` says that there is nothing to advise.
+    `errands` are lines above the keys. `calm` says that there is nothing to advise. `rows` are the lines that the
+    processes fill: what they leave blank on a screen without a column for the host shows it across.
     """
     width, height = max(0, width), max(0, height)
     top, bottom, around = _edges(width, height, replay, errands)
@@ -85,13 +94,28 @@ def arrange(
         return Panes(density=density or pick(width, bottom - top, gpus), **around, **middle)
     below = {"processes", "host", "advice"} - set(hidden)
     room = min(int(height * GPU_SHARE), height - _NOT_GPUS) if below else bottom - top - note
-    density = density or pick(width, room, gpus)
-    if gpus and density == "card" and height < HEIGHT_FOR_ADVICE and {"advice", "processes"} <= below:
-        room = min(room, max(gpus * CARD_LEAST, bottom - top - note - _LEAST_PROCESSES - _ADVICE_SHORT))
+    others = _others(width, height, rows, calm) if {"advice", "processes"} <= below else 0
+    density, room = _density(density, width, room, gpus, bottom - top - note - others)
     tall = 0 if "gpus" in hidden else min(room, lines(density, width, room, gpus) if gpus else empty)
     y = top + tall
     above = Panes(density=density, gpus=_rect(0, top, width, tall), note=_rect(0, y, width, int(note)), **around)
-    return _below(above, Rect(0, y + note, width, bottom - y - note), height, below, calm=calm)
+    return _below(above, Rect(0, y + note, width, bottom - y - note), height, below, calm=calm, rows=rows)
+
+
+def _density(density: Density | None, width: int, room: int, gpus: int, spare: int) -> tuple[Density, int]:
+    """The density of the GPUs and their lines where all others leave `spare` lines: cards are no taller than that."""
+    least = least_lines(width, gpus)
+    density = density or pick(width, room, gpus, cards=gpus <= _ALWAYS_CARDS or spare >= least)
+    return density, min(room, max(least, spare)) if gpus and density == "card" else room
+
+
+def _others(width: int, height: int, rows: int | None, calm: bool) -> int:
+    """Lines of processes, of the one that is selected, and of advice: cards are no taller than these leave room for."""
+    if height < HEIGHT_FOR_ADVICE:
+        return _LEAST_PROCESSES + _ADVICE_SHORT
+    preview = PREVIEW_LINES if height >= HEIGHT_FOR_PREVIEW else 0
+    below = 0 if width >= WIDTH_FOR_HOST else _ADVICE_SHORT if calm else max(_ADVICE_LEAST, height // _ADVICE_PART - 1)
+    return max(_LEAST_PROCESSES, (rows or 0) + _AROUND_ROWS) + preview + below
 
 
 def small(width: int, height: int) -> bool:
@@ -99,7 +123,7 @@ def small(width: int, height: int) -> bool:
     return width < WIDTH_FOR_PROCESSES or height < HEIGHT_FOR_PROCESSES
 
 
-def _below(above: Panes, room: Rect, height: int, shown: Collection[str], *, calm: bool) -> Panes:
+def _below(above: Panes, room: Rect, height: int, shown: Collection[str], *, calm: bool, rows: int | None) -> Panes:
     """What stands below the GPUs of a screen so high: advice under all of it where it has no column of its own."""
     preview = PREVIEW_LINES if height >= HEIGHT_FOR_PREVIEW and "processes" in shown else 0
     beside = "host" in shown and room.width >= WIDTH_FOR_HOST and room.height >= _HEIGHT_FOR_COLUMN
@@ -108,6 +132,14 @@ def _below(above: Panes, room: Rect, height: int, shown: Collection[str], *, cal
         room = room._replace(height=room.height - tall)
         above = replace(above, advice=_rect(0, room.y + room.height, room.width, tall))
         shown = set(shown) - {"advice"}
+    across = 0
+    if rows is not None and {"host", "processes"} <= set(shown) and room.width < WIDTH_FOR_HOST:
+        across = room.height - preview - max(_LEAST_PROCESSES, rows + _AROUND_ROWS)
+    if across >= USAGE_LEAST:
+        across = min(across, USAGE_MOST)
+        above = replace(above, host=_rect(0, room.y, room.width, across))
+        room = room._replace(y=room.y + across, height=room.height - across)
+        shown = set(shown) - {"host"}
     return _beside(above, room, shown, preview, calm=calm)
 
 
@@ -132,7 +164,7 @@ def _beside(above: Panes, room: Rect, shown: Collection[str], preview: int, *, c
         above,
         processes=_rect(0, y, left, tall),
         preview=_rect(0, y + tall, left, preview),
-        host=placed.get("host"),
+        host=placed.get("host", above.host),
         advice=placed.get("advice", above.advice),
     )
 

@@ -22,6 +22,7 @@ from gputop.ui.panes.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, R
 from gputop.ui.panes.header import Status, header
 from gputop.ui.panes.host import host
 from gputop.ui.panes.preview import preview
+from gputop.ui.panes.usage import usage
 from gputop.ui.table.row import Row
 
 
@@ -34,6 +35,7 @@ class Parts:
     status: Status
     density: Density
     first_gpu: int
+    host_across: bool
     selected: Row | None
     look: Look
     scene: Scene  # of the advice
@@ -70,7 +72,7 @@ class Parts:
         return [strip] if strip else []
 
     def _host(self, rect: Rect) -> Sequence[Strip]:
-        return host(self.frame, self.past, rect.width, rect.height, self.look)
+        return (usage if self.host_across else host)(self.frame, self.past, rect.width, rect.height, self.look)
 
     def _preview(self, rect: Rect) -> Sequence[Strip]:
         return preview(self.selected, self.frame, self.past, rect.width, rect.height, self.look)

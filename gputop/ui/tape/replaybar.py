@@ -130,7 +130,7 @@ def _track(player: Player, cells: int, look: Look) -> list[Run]:
     """What has been played, where it stands, and what happened; the worst of a cell is shown."""
     glyphs = look.glyphs
     here = cell(player.position_s, player.length_s, cells)
-    played: list[Run] = [Run(glyphs.bar, "busy") if at < here else Run(look.track, "faint") for at in range(cells)]
+    played: list[Run] = [Run(glyphs.line, "busy") if at < here else Run(glyphs.rule, "faint") for at in range(cells)]
     worst: dict[int, Mark] = {}
     for mark in player.marks:
         at = cell(mark.at_s, player.length_s, cells)

@@ -1,0 +1,90 @@
+"""The host in a few lines across the screen, where it has no column: CPUs, memory, disks, networks over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.strip import Strip
+
+from gputop import saturation, units
+from gputop.model import Frame, Pressure
+from gputop.saturation import Levels
+from gputop.ui import draw
+from gputop.ui.charts import Chart, beside, most, room
+from gputop.ui.draw import Run
+from gputop.ui.gpus.scene import GIB
+from gputop.ui.gpus.state import Past
+from gputop.ui.look import Look, Token
+
+USAGE_LEAST, USAGE_MOST = 5, 9  # lines: the rule, titles, and a chart of at least three
+_EACH = 27  # cells of a chart, at least
+_DISK_LEAST, _NETWORK_LEAST = 1e8, 1e7  # the lowest top of an axis, in bytes per second
+
+
+def usage(frame: Frame, past: Past, width: int, height: int, look: Look) -> list[Strip]:
+    """A rule with what the machine waits for, and as many charts as stand side by side."""
+    if width < 4 or height <= 0:
+        return []
+    count = max(1, min(4, width // _EACH))
+    charts = list(_charts(frame, past, room(width, count), look))[:count]
+    top = draw.rule("host", width, look, right=_waits(frame, look))
+    return [top, *beside(charts, width, height - 2, look)][:height]
+
+
+def _charts(frame: Frame, past: Past, seconds: int, look: Look) -> Iterator[Chart]:
+    """The most telling first."""
+    host = frame.host
+
+    def values(metric: str) -> list[float | None]:
+        return list(past.values("host", metric, max(1, seconds)))
+
+    cores = f"{host.cpus_total} cores" if host.cpus_total else ""
+    value, tone = _toned(f"{units.percent(host.cpu_percent)}%", host.cpu_percent, saturation.CPU, look)
+    yield Chart("cpu", cores, values("cpu_percent"), 100, "busy area", value, tone)
+    used, total = host.memory_used_bytes, host.memory_total_bytes
+    share = None if used is None or not total else 100 * used / total
+    said = units.UNKNOWN if used is None or not total else f"{used / GIB:.1f}/{total / GIB:.0f}G"
+    value, tone = _toned(said, share, saturation.MEMORY, look)
+    yield Chart(
+        "mem", f"{units.percent(share)}%", values("memory_used_bytes"), total or 0.0, "memory area", value, tone
+    )
+    for title, signs, metrics, least in (
+        ("disk", ("r", "w"), ("read_bytes_per_s", "write_bytes_per_s"), _DISK_LEAST),
+        ("net", ("in ", "out "), ("receive_bytes_per_s", "send_bytes_per_s"), _NETWORK_LEAST),
+    ):
+        rates = [_higher(pair) for pair in zip(*map(values, metrics), strict=True)]
+        axis = draw.ceiling(most(rates), least)
+        value = " ".join(f"{sign}{units.rate(getattr(host, name))}" for sign, name in zip(signs, metrics, strict=True))
+        yield Chart(title, f"of {units.rate(axis)}/s", rates, axis, "busy area", value)
+
+
+def _higher(pair: tuple[float | None, ...]) -> float | None:
+    """The busier of two directions."""
+    return max((value for value in pair if value is not None), default=None)
+
+
+def _toned(text: str, value: float | None, levels: Levels, look: Look) -> tuple[str, Token]:
+    (run,) = draw.alarmed(text, value, levels, look, "bright")
+    return run.text, run.token
+
+
+def _waits(frame: Frame, look: Look) -> list[Run]:
+    """`psi cpu 0 io 12 · load 3.1`: what is waited for, and how much is in line."""
+    host = frame.host
+    runs: list[Run] = []
+    for name, pressure in (("cpu", host.cpu_pressure), ("io", host.io_pressure), ("mem", host.memory_pressure)):
+        some = _some(pressure)
+        runs += [Run(f"{name} ", "dim"), *draw.alarmed(units.percent(some), some, saturation.PRESSURE, look, "text")]
+        runs.append(Run(" "))
+    stalled = [Run("psi ", "dim"), *runs] if any(map(_some, (host.cpu_pressure, host.io_pressure))) else []
+    waits = draw.alarmed(
+        f"{units.percent(host.iowait_percent)}%", host.iowait_percent, saturation.IO_WAIT, look, "text"
+    )
+    stalled += [Run("iowait ", "dim"), *waits] if host.iowait_percent is not None else []
+    if host.load:
+        stalled += [Run("  load ", "dim"), Run(f"{host.load[0]:.1f}"), Run(f"/{host.cpus_total or '?'}", "dim")]
+    return stalled
+
+
+def _some(pressure: Pressure | None) -> float | None:
+    return pressure.some_percent if pressure else None
