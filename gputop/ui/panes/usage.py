@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from textual.strip import Strip
 
@@ -26,9 +27,16 @@ def usage(frame: Frame, past: Past, width: int, height: int, look: Look) -> list
     if width < 4 or height <= 0:
         return []
     count = max(1, min(4, width // _EACH))
-    charts = list(_charts(frame, past, room(width, count), look))[:count]
+    cells = room(width, count)
+    charts = [_said_whole(chart, cells) for chart in _charts(frame, past, cells, look)][:count]
     top = draw.rule("host", width, look, right=_waits(frame, look))
     return [top, *beside(charts, width, height - 2, look)][:height]
+
+
+def _said_whole(chart: Chart, cells: int) -> Chart:
+    """What is said of it in whole, or not at all: half an axis is none."""
+    fits = len(f"{chart.title}  {chart.value}  {chart.said}") <= cells
+    return chart if fits else replace(chart, said="")
 
 
 def _charts(frame: Frame, past: Past, seconds: int, look: Look) -> Iterator[Chart]:
@@ -80,7 +88,7 @@ def _waits(frame: Frame, look: Look) -> list[Run]:
     waits = draw.alarmed(
         f"{units.percent(host.iowait_percent)}%", host.iowait_percent, saturation.IO_WAIT, look, "text"
     )
-    stalled += [Run("iowait ", "dim"), *waits] if host.iowait_percent is not None else []
+    stalled += [Run(" iowait ", "dim"), *waits] if host.iowait_percent is not None else []
     if host.load:
         stalled += [Run("  load ", "dim"), Run(f"{host.load[0]:.1f}"), Run(f"/{host.cpus_total or '?'}", "dim")]
     return stalled

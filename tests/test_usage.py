@@ -1,0 +1,63 @@
+"""The host across the screen, where it has no column."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputop.history import History
+from gputop.model import Pressure
+from gputop.ui.look import ASCII, PLAIN, Look
+from gputop.ui.panes.usage import USAGE_LEAST, USAGE_MOST, usage
+from tests.servers import GIB, HOST, frame, server
+
+
+def drawn(width: int, height: int, **host: object) -> list[str]:
+    now = frame((), host=replace(HOST, **host))  # type: ignore[arg-type]
+    return [strip.text for strip in usage(now, History(), width, height, Look(PLAIN))]
+
+
+def test_four_charts_have_their_values() -> None:
+    lines = drawn(
+        120, 8, cpu_percent=12.0, cpus_total=64, memory_used_bytes=33 * GIB, memory_total_bytes=256 * GIB,
+        read_bytes_per_s=6e6, write_bytes_per_s=12e6, receive_bytes_per_s=3e6, send_bytes_per_s=1e6,
+    )  # fmt: skip
+    assert len(lines) == 8
+    assert lines[0].startswith("─ host ─")
+    for said in ("cpu  12%  64 cores", "mem  33.0/256G  13%", "disk  r6M w11M", "net  in 3M out 977K"):
+        assert said in lines[1], said
+
+
+@pytest.mark.parametrize("glyphs", [Look(PLAIN), Look(PLAIN, ASCII)])
+@pytest.mark.parametrize("width", [4, 27, 60, 80, 119, 159])
+@pytest.mark.parametrize("height", [1, 2, USAGE_LEAST, USAGE_MOST])
+def test_it_fills_its_place(width: int, height: int, glyphs: Look) -> None:
+    now, past = server(4)
+    strips = usage(now, past, width, height, glyphs)
+    assert len(strips) == height
+    assert {strip.cell_length for strip in strips} == {width}
+
+
+def test_what_the_machine_is_short_of_has_a_sign() -> None:
+    waits = {"iowait_percent": 31.0, "io_pressure": Pressure(some_percent=70.0)}
+    lines = drawn(120, 8, cpu_percent=99.0, memory_used_bytes=250 * GIB, memory_total_bytes=256 * GIB, **waits)
+    assert "cpu  !99%" in lines[1]
+    assert "mem  ▲250.0/256G" in lines[1]
+    assert "io !70" in lines[0]
+    assert "iowait !31%" in lines[0]
+
+
+def test_what_is_unknown_is_not_zero() -> None:
+    nothing = dict.fromkeys(
+        ("cpu_percent", "cpus_total", "memory_used_bytes", "memory_total_bytes", "read_bytes_per_s",
+         "write_bytes_per_s", "receive_bytes_per_s", "send_bytes_per_s", "load", "iowait_percent", "cpu_pressure",
+         "io_pressure", "memory_pressure"),
+    )  # fmt: skip
+    lines = drawn(120, 6, **{**nothing, "load": ()})
+    assert "0" not in lines[1].replace("of 95M/s", "").replace("of 10M/s", "").replace("of 9M/s", "")
+
+
+def test_an_axis_is_named_whole_or_not_at_all() -> None:
+    busy = {"receive_bytes_per_s": 8.1 * GIB, "send_bytes_per_s": 205e6, "write_bytes_per_s": 1e9}
+    assert "…" not in drawn(120, 6, **busy)[1]
