@@ -75,6 +75,20 @@ def test_colour_is_only_on_what_the_trouble_rests_on() -> None:
     assert coloured == [(7, "88°C"), (7, "1410"), (7, "▲ thermal")]
 
 
+@pytest.mark.parametrize(("width", "density"), [(124, "row"), (120, "card")])
+def test_what_is_unwell_has_the_colour_of_its_state(width: int, density: Density) -> None:
+    """Utilisation alone: memory and power are no part of it."""
+    now, past = server(8)
+    strips = gpus(now, past, width, 40, Look(), density=density)
+    red = {Look().style(token).color for token in ("crit area", "warn area")}
+    shaded = [segment.text for strip in strips for segment in strip if segment.style and segment.style.color in red]
+    assert shaded
+    hot = next(place for place, strip in enumerate(strips) if "thermal" in strip.text)
+    rows = (hot,) if density == "row" else range(hot, hot + 8)
+    others = [strip for place, strip in enumerate(strips) if place not in rows]
+    assert not [s.text for strip in others for s in strip if s.style and s.style.color in red and s.text.strip()]
+
+
 def test_zeros_and_unknowns_never_compete_with_values() -> None:
     dim = Look().style("dim")
     now, past = server(8)

@@ -26,7 +26,7 @@ def card(gpu: Gpu, scene: Scene, width: int, height: int) -> list[Strip]:
     tall = min(CARD_MOST, height) - 3
     if tall > 0:
         count = _side_by_side(width)
-        charts = _charts(gpu, scene, room(width, count))[:count]
+        charts = _charts(gpu, scene, state.shade("busy area"), room(width, count))[:count]
         strips += beside(charts, width, tall, look, stale=state.stale)
     strips.append(smaller(gpu, scene, width))
     return strips[:height]
@@ -76,12 +76,12 @@ def number(value: float | None, unit: str = "") -> str:
     return units.UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
-def _charts(gpu: Gpu, scene: Scene, seconds: int) -> list[Chart]:
+def _charts(gpu: Gpu, scene: Scene, shade: Token, seconds: int) -> list[Chart]:
     def past(metric: str) -> list[float | None]:
         return list(scene.past.values(gpu.uuid, metric, max(1, seconds)))
 
     busy = past("busy_percent")
-    charts = [Chart("busy %", f"now {number(gpu.busy_percent)}  avg {number(mean(busy))}", busy, 100, "busy area")]
+    charts = [Chart("busy %", f"now {number(gpu.busy_percent)}  avg {number(mean(busy))}", busy, 100, shade)]
     if gpu.vram_total_bytes:
         used = past("vram_used_bytes")
         said = f"{units.size(gpu.vram_used_bytes)}  peak {units.size(most(used))}"

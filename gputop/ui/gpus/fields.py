@@ -34,7 +34,7 @@ def _name(cell: Cell) -> list[Run]:
 
 
 def _busy_bar(cell: Cell) -> list[Run]:
-    return draw.bar(cell.gpu.busy_percent, 100, cell.width, cell.scene.look, "dim" if cell.state.stale else "busy")
+    return draw.bar(cell.gpu.busy_percent, 100, cell.width, cell.scene.look, cell.state.shade("busy"))
 
 
 def _busy(cell: Cell) -> list[Run]:
@@ -46,7 +46,7 @@ def _busy(cell: Cell) -> list[Run]:
 def _busy_line(cell: Cell) -> list[Run]:
     values = cell.scene.past.values(cell.gpu.uuid, "busy_percent", cell.width)
     quiet = all(value is None or value < 1 for value in values)
-    token: Token = "track" if quiet else "dim" if cell.state.stale else "busy"
+    token: Token = "track" if quiet else cell.state.shade("busy")
     return [Run(draw.sparkline(values, cell.width, 100, cell.scene.look), token)]
 
 

@@ -39,6 +39,12 @@ class State:
     stale: bool = False  # the values beside it are not of now
     hot: bool = False  # temperature and clock are what it rests on
 
+    def shade(self, token: Token) -> Token:
+        """The colour of its utilisation, which is `token` where all is well: amber and red stand out from afar."""
+        if self.stale:
+            return "dim"
+        return "crit area" if self.sign == "crit" else "warn area" if self.sign == "warn" else token
+
 
 def state(gpu: Gpu, past: Past) -> State:
     """Lost, hung, starting, asleep, stale, thermal, power cap, idle, busy: the first that holds."""

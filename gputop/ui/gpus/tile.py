@@ -44,7 +44,7 @@ def _histories(gpu: Gpu, scene: Scene, state: State, width: int, height: int) ->
         [Run("avg  ", "dim"), Run(number(mean(busy), "%"), "dim")],
         [Run(f"last {units.ago(cells).split()[0]}", "dim")],
     ]
-    yield from _rows(scene, said, busy, 100, tall, width, "dim" if state.stale else "busy area")
+    yield from _rows(scene, said, busy, 100, tall, width, state.shade("busy area"))
     used, total = memory(gpu, scene.host)
     own = gpu.vram_total_bytes is not None
     held = scene.past.values(*((gpu.uuid, "vram_used_bytes") if own else ("host", "memory_used_bytes")), cells)
