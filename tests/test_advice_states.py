@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gputop.model import GpuShare, Process
 from gputop.ui.advice.states import states
 from tests.advised import drawn, fine, found, hot, server, update
+from tests.servers import frame, gpu, idle
 
 ALL = update(fine(), found(), hot())
 SO_FAR = "GPU busy 33 % so far, 40 of 60 s"
@@ -50,3 +52,16 @@ def test_gpus_and_jobs_without_a_verdict_say_so() -> None:
     assert words.jobs[shown.jobs[0].key].word == "judging"
     words = states(ALL.findings, shown, ALL.jobs)
     assert words.jobs[shown.jobs[0].key].sign == "warn"
+
+
+def test_memory_held_by_a_process_that_ended_is_said_from_the_first_second() -> None:
+    """Before any rule speaks: that the process is gone and the GPU is at rest is certain at once."""
+    held = Process(pid=7, started_ticks=0, unseen="exited", gpus=(GpuShare(uuid="GPU-0001", vram_bytes=30 << 30),))
+    resting = replace(frame((gpu(0), idle(1))), processes=(held,))
+    assert states((), resting).gpus["GPU-0001"].word == "mem held"
+    at_work = replace(frame((gpu(0), gpu(1))), processes=(held,))
+    assert states((), at_work).gpus == {}, "others are at work there"
+    unknown = replace(held, gpus=(GpuShare(uuid="GPU-0001", vram_bytes=None),))
+    assert states((), replace(frame((gpu(0), idle(1))), processes=(unknown,))).gpus == {}
+    hidden = replace(held, unseen="hidden")
+    assert states((), replace(frame((gpu(0), idle(1))), processes=(hidden,))).gpus == {}, "that one lives"

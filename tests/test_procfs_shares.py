@@ -77,6 +77,16 @@ def test_n28_a_dead_pid_has_exited_once_the_driver_was_asked_again(tmp_path: Pat
     assert (process.unseen, process.verified, process.started_ticks, process.gpus) == ("exited", True, 0, COMPUTE)
 
 
+def test_n28_who_was_gone_before_the_first_look_has_exited_at_once(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path)
+    proc.add(1)
+    first = proc.look(42)
+    process = find(with_shares(first, {42: COMPUTE}, first.taken_s), 42)
+    assert (process.unseen, process.gpus) == ("exited", COMPUTE)
+    later = proc.look(42, 43)
+    assert [one.pid for one in with_shares(later, {43: COMPUTE}, later.taken_s).processes if one.unseen] == []
+
+
 def test_n28_a_pid_nobody_has_looked_for_yet_is_nothing(tmp_path: Path) -> None:
     table = FakeProc(tmp_path).look()
     assert with_shares(table, {42: COMPUTE}, table.taken_s + 60).processes == table.processes

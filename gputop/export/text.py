@@ -64,11 +64,24 @@ def render(frame: Frame, width: int) -> str:
     if rows := [row for job in frame.jobs for row in _job(frame, job)] + _loose(frame):
         lines += ["", *layout(_PROCESSES, rows, width)]
     elif frame.gpus:
-        lines += ["", "no process uses a GPU"]
+        lines += ["", "no process uses a GPU" if not (held := _unlisted(frame)) else held]
     for note in frame.notes:
         if note.subject != "driver" and note.key != "recording-damaged":  # who prints says these on standard error
             lines += ["", *_wrapped(note.text.split(), width, " ")]
     return "\n".join(lines) + "\n"
+
+
+_UNLISTED_BYTES = 1 << 30  # more than a driver keeps for itself
+
+
+def _unlisted(frame: Frame) -> str:
+    """Memory in use while the driver lists no process: `no process is listed, but GPU 1 has 42.3G in use`."""
+    held = [
+        f"GPU {gpu.index} has {units.size(gpu.vram_used_bytes)} in use"
+        for gpu in frame.gpus
+        if gpu.vram_used_bytes is not None and gpu.vram_used_bytes >= _UNLISTED_BYTES and not gpu.unified_memory
+    ]
+    return f"no process is listed on a GPU, but {', '.join(held)}" if held else ""
 
 
 def _head(frame: Frame) -> list[str]:

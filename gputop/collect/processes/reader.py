@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -75,6 +76,7 @@ class ProcessReader:
         self._cgroups: tuple[Cgroup, ...] = ()
         self._unreadable_s: dict[int, float] = {}
         self._absent: dict[int, float] = {}
+        self._driver_named = False  # any pid so far
         self._lost: str | None = None  # what kept us from reading in this tick, other than the process's own state
         self._table = ProcessTable.EMPTY
 
@@ -98,7 +100,10 @@ class ProcessReader:
         self._ask_names(interest, looked, now_s)
         for seen in dict.fromkeys((*looked, *self._awake(), *told)):
             seen.made(None if seen.uid is None else self._names.user(seen.uid), self._scale)
-        self._absent = {pid: self._absent.get(pid, now_s) for pid in gpu_pids if pid not in self._seen}
+        # a pid that was missing when the driver named some for the first time did not end a moment ago
+        since_s = now_s if self._driver_named else -math.inf
+        self._driver_named = self._driver_named or bool(gpu_pids)
+        self._absent = {pid: self._absent.get(pid, since_s) for pid in gpu_pids if pid not in self._seen}
         self._table = self._made(now_s, len(pids))
         return self._table
 

@@ -36,7 +36,7 @@ class Nothing(NamedTuple):
     "zombie-memory",
     "Is device memory held by programs that do not use it?",
     level=Level.DEVICE,
-    state="held",
+    state="mem held",
     short="HELD",
     number="R37",
     rows=(47,),

@@ -11,7 +11,7 @@ from gputop.diagnose import Finding
 from gputop.diagnose.rule import Level, Rule
 from gputop.model import Frame, Identity, Process, Role
 from gputop.ui.advice.sheet import troubles, urgency
-from gputop.ui.gpus.state import State
+from gputop.ui.gpus.state import IDLE_BELOW, State
 from gputop.ui.look import Token
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _HOT = frozenset({"thermal"})  # temperature and clock are what they rest on
 _TOKENS: Mapping[str, Token] = {"crit": "crit", "warn": "warn", "info": "busy"}
+_HELD = State("mem held", "HELD", "warn", "warn")
 _OPEN = {"judging": State("judging", "JUDG", "dim"), "unknown": State("unknown", "UNKN", "dim")}
 
 
@@ -55,6 +56,8 @@ def states(findings: Iterable[Finding], frame: Frame, of: Sequence[JobState] = (
             jobs.setdefault(key, said)
         for uuid in subject.gpus or _used(subject.processes, frame):
             gpus.setdefault(uuid, said)
+    for uuid in _held_by_exited(frame):
+        gpus.setdefault(uuid, _HELD)
     for finding in troubles(tuple(findings)):
         if finding.subject.kind == "host" and finding.primary and finding.state:
             _spread(finding, frame, gpus, jobs)
@@ -95,6 +98,13 @@ def _spread(finding: Finding, frame: Frame, gpus: dict[str, State], jobs: dict[s
             jobs.setdefault(process.job or "", said)
             for share in process.gpus:
                 gpus.setdefault(share.uuid, said)
+
+
+def _held_by_exited(frame: Frame) -> list[str]:
+    """GPUs at rest whose memory a process holds that has ended: certain at the first sample, before any rule speaks."""
+    exited = [share for process in frame.processes if process.unseen == "exited" for share in process.gpus]
+    idle = {gpu.uuid for gpu in frame.gpus if gpu.busy_percent is not None and gpu.busy_percent < IDLE_BELOW}
+    return [share.uuid for share in exited if share.vram_bytes and share.uuid in idle]
 
 
 def _used(identities: Iterable[Identity], frame: Frame) -> list[str]:
