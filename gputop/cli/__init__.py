@@ -9,8 +9,10 @@ import argparse
 import gc
 import io
 import os
+import shlex
 import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,7 +30,7 @@ from gputop.cli import (
     shell,
     tracing,
 )
-from gputop.cli.line import FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, unwritten
+from gputop.cli.line import BROKEN, FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, unwritten
 from gputop.safe import files, identity
 
 if TYPE_CHECKING:
@@ -74,15 +76,18 @@ def _chosen(args: argparse.Namespace) -> Command:
 
 def _settings(args: argparse.Namespace) -> Settings:
     """The settings of this run; what could not be used is said, and on the screen again, which covers this."""
-    flags = {key: value for key, value in vars(args).items() if key in config.FLAGS}
     try:
-        path, read = getattr(args, "config", None), files.read_settings
-        settings, warnings = config.load(path, os.environ, flags, read, _remap, _adopt)
+        settings, warnings = _loaded(args)
     except ValueError as error:
         raise Failure(str(error), USAGE) from None
     for warning in warnings:
         sys.stderr.write(f"gputop: {warning}\n")
     return settings
+
+
+def _loaded(args: argparse.Namespace) -> tuple[Settings, tuple[str, ...]]:
+    flags = {key: value for key, value in vars(args).items() if key in config.FLAGS}
+    return config.load(getattr(args, "config", None), os.environ, flags, files.read_settings, _remap, _adopt)
 
 
 def _remap(table: object) -> tuple[Mapping[str, tuple[str, ...]], list[str], list[str]]:
@@ -98,11 +103,41 @@ def _adopt(path: object) -> tuple[config.Thresholds | None, list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; returns the exit code."""
+    """Run a command line; returns the exit code. A mistake of ours is one line too, with what to report."""
     # what is imported and a frame hold no circles: looking for some at every 700 new objects is a tenth of the start
     gc.set_threshold(10_000)
     if sys.stderr is None:  # closed: what is said there is said to nobody, and no file may get its number
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  as long as the program
+    given = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:  # the whole process is ours; the screen puts its own in their place
+        threading.excepthook = lambda args: _say_broken(args.exc_value, given)
+        sys.unraisablehook = lambda args: _say_broken(args.exc_value, given)
+    try:
+        return _run(given)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception as error:
+        _say_broken(error, given)
+        return BROKEN
+
+
+def _say_broken(error: BaseException | None, argv: Sequence[str]) -> None:
+    """Say in one line what no command expected, and where its details are, if a file may be written."""
+    if error is not None and not isinstance(error, SystemExit):
+        from gputop.safe.crash import last_resort
+
+        sys.stderr.write(f"{last_resort(error, shlex.join(['gputop', *argv]), keep=_may_write(argv))}\n")
+
+
+def _may_write(argv: Sequence[str]) -> bool:
+    try:
+        return not _loaded(parser().parse_args(argv))[0].readonly
+    except (Exception, SystemExit):  # these may be what is broken
+        return False
+
+
+def _run(argv: Sequence[str]) -> int:
+    """Run a command line; whatever a command says it cannot do is one line."""
     args = parser().parse_args(argv)
     try:
         if refusal := identity.borrowed_rights():
@@ -121,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"gputop: {failure}\n")
         return failure.code
     except OSError as error:
+        if error.filename is not None:  # not of what is written: a command looked at a file without care
+            raise
         sys.stderr.write(f"gputop: {unwritten(error)}\n")
         return FAILED
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
-from gputop.cli.line import OK, Failure
-from gputop.cli.opening import say_damage
+from gputop.cli.line import OK
+from gputop.cli.opening import say_damage, uncollected
 from gputop.safe.hangup import on_ending
-from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.monitor import Monitor, Update
@@ -72,7 +71,7 @@ def follow(
     monitor.stop()
     say_damage(monitor.source)
     if isinstance(ended, Exception):
-        raise Failure(f"collection failed: {type(ended).__name__}: {clean(str(ended))}")
+        raise uncollected(ended)
     return OK if ended is None else ended
 
 

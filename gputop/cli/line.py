@@ -15,7 +15,7 @@ from gputop.safe.text import clean
 if TYPE_CHECKING:
     from gputop.config import Settings
 
-OK, FAILED, USAGE = 0, 1, 64
+OK, FAILED, USAGE, BROKEN = 0, 1, 64, 70  # the last two as in sysexits.h: wrong usage, a mistake of ours
 
 
 class Failure(Exception):

@@ -70,6 +70,15 @@ def open_recording(spec: str, *, pace: bool) -> Source:
         raise Failure(str(refused)) from None
 
 
+def uncollected(error: Exception) -> Exception:
+    """What to raise for what ended a source: a failure if the machine or the file said no, else the mistake itself."""
+    from gputop.record.parse import Newer
+    from gputop.safe.files import Refused
+
+    known = isinstance(error, (OSError, Refused, Newer))
+    return Failure(f"collection failed: {type(error).__name__}: {clean(str(error))}") if known else error
+
+
 def say_damage(source: Source) -> None:
     """Say on standard error what of a recording could not be read: what was made of it may be less than was seen."""
     from gputop.source import Recorded

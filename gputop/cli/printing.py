@@ -10,8 +10,7 @@ from queue import Queue
 from typing import TYPE_CHECKING
 
 from gputop.cli.line import OK, USAGE, Command, Failure, plain
-from gputop.cli.opening import is_recorded, open_source, say_damage
-from gputop.safe.text import clean
+from gputop.cli.opening import is_recorded, open_source, say_damage, uncollected
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -40,7 +39,7 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     updates: Iterator[Update | Exception] = iter(arrived.get, None)
     for number, update in enumerate(updates, 1):
         if isinstance(update, Exception):
-            raise Failure(f"collection failed: {type(update).__name__}: {clean(str(update))}")
+            raise uncollected(update)
         if number == 1:
             for note in update.frame.notes:
                 if note.subject == "driver":

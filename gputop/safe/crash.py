@@ -45,7 +45,7 @@ class Crashes:
         if self._folder is None:
             return
         try:
-            self._sweep(self._folder)
+            self.sweep()
             self._fault_fd = self._folder.create(f"fault-{self._stamp}")
             faulthandler.enable(self._fault_fd)
         except (Refused, OSError) as error:
@@ -56,12 +56,26 @@ class Crashes:
         what = redact(clean(f"{type(error).__name__}: {error}", 200))
         with self._lock:
             path = self._write(traceback.format_exception(error), where)
-            line = f"gputop: internal error in {clean(where, 80)}: {what}; {path}"
+            line = f"gputop: internal error in {clean(where, 80)}: {what}{_place(error)}; {path}; please report it"
             if len(self.lines) < _REPORTS_KEPT:
                 self.lines.append(line)
         if self.tell is not None:
             self.tell(line)
         return line
+
+    def sweep(self) -> None:
+        """Removes empty fault files of the dead, and the oldest reports."""
+        folder = self._folder
+        if folder is None:
+            return
+        sizes = folder.sizes()
+        for name, size in sizes.items():
+            if name.startswith("fault-") and size == 0 and not _alive(name):
+                folder.remove(name)
+        for prefix in ("crash-", "fault-"):
+            kept = sorted(name for name, size in sizes.items() if name.startswith(prefix) and size)
+            for name in kept[:-_FILES_KEPT]:
+                folder.remove(name)
 
     def close(self) -> None:
         """Removes the file for faults in C if there was none."""
@@ -95,16 +109,30 @@ class Crashes:
         if args.exc_value is not None:
             self.report(args.exc_value, args.err_msg or "a finaliser")
 
-    def _sweep(self, folder: Folder) -> None:
-        """Removes empty fault files of the dead, and the oldest reports."""
-        sizes = folder.sizes()
-        for name, size in sizes.items():
-            if name.startswith("fault-") and size == 0 and not _alive(name):
-                folder.remove(name)
-        for prefix in ("crash-", "fault-"):
-            kept = sorted(name for name, size in sizes.items() if name.startswith(prefix) and size)
-            for name in kept[:-_FILES_KEPT]:
-                folder.remove(name)
+
+def last_resort(error: BaseException, where: str, *, keep: bool = True) -> str:
+    """The one line for an error that no command expected; with `keep` its traceback goes to a file of the state folder.
+
+    A mistake in the reporting itself never hides the error.
+    """
+    try:
+        crashes = Crashes.in_state_folder() if keep else Crashes(None, "read-only")
+        line = crashes.report(error, redact(where))
+        crashes.sweep()
+    except Exception as other:
+        why = f"no details kept ({type(other).__name__})"
+        line = f"gputop: internal error: {type(error).__name__}{_place(error)}; {why}; please report it"
+    return line
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised: the innermost line of our own code."""
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = frame.f_globals.get("__name__")
+        if isinstance(module, str) and module.partition(".")[0] == __name__.partition(".")[0]:
+            found = f" ({module}:{line})"
+    return found
 
 
 def _alive(name: str) -> bool:
