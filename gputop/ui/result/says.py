@@ -21,6 +21,7 @@ _TOKENS: dict[Severity, Token] = {"crit": "crit", "warn": "warn", "info": "dim",
 _LEAST_GAIN = 1.05
 _INDENT = 10
 _MOST_LIVE = 3
+_NEXT_LINES, _ROOMY = 3, 4  # lines of the next step, where there are so many for all of it
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,9 @@ def strips(says: Says, live: Sequence[Finding], width: int, most: int, look: Loo
     lines: list[Line] = []
     if first is not None:
         lines += _headline(first, width, look)
-    rest = [*_live(says, live, width, look), *_gain(first, width, look)]
+    gain = list(_gain(first, width, _NEXT_LINES if most >= _ROOMY else 1, look))
+    most += max(0, len(gain) - 1)  # what to do next is worth more than the lines below it
+    rest = [*_live(says, live, width, look), *gain]
     others = [saying for saying in troubles if saying is not first]
     sentences = [word for word in says.words if first is None or first.text != word]
     room = most - len(lines) - len(rest)
@@ -116,8 +119,8 @@ def _findings(said: str, found: Sequence[Finding], how: str, look: Look) -> Line
     return line
 
 
-def _gain(saying: Saying | None, width: int, look: Look) -> Iterator[Line]:
-    """What could be won at most, and the best thing to do."""
+def _gain(saying: Saying | None, width: int, most: int, look: Look) -> Iterator[Line]:
+    """What could be won at most, and the best thing to do, which is cut only where it needs more than `most` lines."""
     if saying is None:
         return
     line = Line(look).to(_INDENT)
@@ -126,9 +129,25 @@ def _gain(saying: Saying | None, width: int, look: Look) -> Iterator[Line]:
         line.add(words.at_most(share), "bright", bold=True).add(" without it.  ", "dim")
     if saying.steps:
         line.add("Next: ", "dim")
-        line.add(draw.cut(saying.steps[0], max(0, width - line.cells - 1), look.glyphs.more), "text")
-    if line.cells > _INDENT:
+        start = line.cells
+        first, *others = _wrapped(saying.steps[0], width - start - 1, width - _INDENT - 1, most, look)
+        line.add(first, "text")
         yield line
+        for text in others:
+            yield Line(look).to(_INDENT).add(text, "text")
+    elif line.cells > _INDENT:
+        yield line
+
+
+def _wrapped(text: str, first: int, others: int, most: int, look: Look) -> list[str]:
+    """Words in at most `most` lines, the first one shorter; what is left over is cut."""
+    top = wrap(text, max(1, first))[0]
+    if top == text or most == 1:
+        return [draw.cut(text, max(0, first), look.glyphs.more)]
+    rest = wrap(text[len(top) :].strip(), max(20, others))
+    if len(rest) > most - 1:
+        rest = [*rest[: most - 2], draw.cut(" ".join(rest[most - 2 :]), max(20, others), look.glyphs.more)]
+    return [top, *rest]
 
 
 def _other(saying: Saying, width: int, look: Look) -> Line:
