@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gputop.model.frame import Frame
 from gputop.model.gpu import Gpu
 from gputop.model.host import Disk, Host, Mount, Network
-from gputop.model.metric import Missing, Unit, metrics
 from gputop.model.process import GpuShare, Process
+from gputop.model.ranges import COUNTED, MOST_BYTES_PER_S, Doubts, out_of_bounds, without
 from gputop.model.unified import whose_memory
 
-_T = TypeVar("_T", Gpu, Host, Process, Disk, Mount, Network, GpuShare)
 _KEPT = "_plausible"  # where a frame remembers it
 _P = TypeVar("_P", Disk, Mount, Network)
-Doubts = dict[str, str]  # by metric, why its value cannot be
 
-# beyond these a value is no measurement of anything that is built
-_CELSIUS = (-30.0, 130.0)
-_MOST: dict[Unit, float] = {Unit.WATTS: 2e4, Unit.MHZ: 2e4, Unit.BYTES: 2.0**60, Unit.BYTES_PER_S: 1e13}
-_EXACT = {"busy_percent", "memory_busy_percent"}  # the driver tells these as they are
-_COUNTED = 1.2  # of a share of time that is counted: over a second, which is a little longer or shorter
 _DRAWS_MORE, _SLACK_WATTS = 1.5, 15.0  # times a power limit and above it, averaged over a second: no card does
 _OVER_SET = 2.5  # times the limit in force, where others are higher: it may have been lowered a moment ago
 _PEAK = 3.0  # the same at one instant
@@ -57,68 +49,12 @@ def _same(made: Sequence[object], given: Sequence[object]) -> bool:
     return all(one is other for one, other in zip(made, given, strict=True))
 
 
-def _without(thing: _T, doubts: Doubts) -> _T:
-    """The thing without the values that are doubted; where it has a list of reasons, they stand in it."""
-    if not doubts:
-        return thing
-    changes: dict[str, Any] = dict.fromkeys(doubts)
-    before: tuple[Missing, ...] | None = getattr(thing, "missing", None)
-    if before is not None:
-        changes["missing"] = _with_reasons(before, doubts)
-    return replace(thing, **changes)
-
-
-def _with_reasons(before: tuple[Missing, ...], doubts: Doubts) -> tuple[Missing, ...]:
-    said = [Missing(metric=name, reason="implausible", unlock=why) for name, why in doubts.items()]
-    return (*(one for one in before if one.metric not in doubts), *said)
-
-
-@cache
-def _bounds(owner: type) -> tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]:
-    """The numbers of a class, and between what each must lie."""
-    found = []
-    for one in metrics(owner):
-        if one.unit is Unit.CELSIUS and "margin" not in one.name:
-            found.append((one.name, *_CELSIUS))
-        elif one.unit is Unit.CELSIUS:
-            found.append((one.name, -_CELSIUS[1], _CELSIUS[1]))
-        elif one.unit is Unit.PERCENT and one.top == 100 and one.name != "fan_percent":  # fans may be overdriven
-            found.append((one.name, 0.0, 100 * (1.0 if one.name in _EXACT else _COUNTED)))
-        elif one.unit not in (Unit.WORD, Unit.FLAG):
-            found.append((one.name, 0.0, _MOST.get(one.unit, float("inf"))))
-    names, low, high = zip(*found, strict=True)
-    return names, low, high
-
-
-@cache
-def _reader(owner: type) -> Callable[[Any], tuple[Any, ...]]:
-    return attrgetter(*_bounds(owner)[0])
-
-
-def _out_of_bounds(thing: Gpu | Host | Disk | Mount | Network) -> Doubts:
-    """Values that cannot be whatever the others are: negative, NaN, a share above 100 %."""
-    owner: type = type(thing)
-    names, low, high = _bounds(owner)
-    values = _reader(owner)(thing)
-    # nearly always all is well: one pass in which nothing is named
-    for value, least, most in zip(values, low, high, strict=True):
-        if value is not None and not least <= value <= most:
-            break
-    else:
-        return {}
-    return {
-        name: f"{value:g} is outside {least:g} to {most:g}"
-        for name, value, least, most in zip(names, values, low, high, strict=True)
-        if value is not None and not least <= value <= most
-    }
-
-
 def _gpu(gpu: Gpu, frame: Frame) -> Gpu:
-    doubts = _out_of_bounds(gpu)
-    sound = _without(gpu, doubts)
+    doubts = out_of_bounds(gpu)
+    sound = without(gpu, doubts)
     more = dict(_contradictions(sound))
-    sound = whose_memory(_without(sound, more), frame)
-    sound = _without(sound, dict(_overfull(sound)))
+    sound = whose_memory(without(sound, more), frame)
+    sound = without(sound, dict(_overfull(sound)))
     percents = [percent for _, percent in sound.busy_samples]  # a list: twice as fast as a generator
     if percents and not (min(percents) >= 0 and max(percents) <= 100):
         sound = replace(sound, busy_samples=tuple(one for one in sound.busy_samples if 0 <= one[1] <= 100))
@@ -214,9 +150,9 @@ def _overfull(gpu: Gpu) -> Iterator[tuple[str, str]]:
 
 
 def _host(host: Host) -> Host:
-    doubts = _out_of_bounds(host)
-    sound = _without(host, doubts)
-    sound = _without(sound, dict(_parts(sound)))
+    doubts = out_of_bounds(host)
+    sound = without(host, doubts)
+    sound = without(sound, dict(_parts(sound)))
     disks, mounts = _each(host.disks), _each(host.mounts)
     networks = tuple(_network(one) for one in _each(host.networks))
     if not (_same(disks, host.disks) and _same(mounts, host.mounts) and _same(networks, host.networks)):
@@ -240,7 +176,7 @@ def _parts(host: Host) -> Iterator[tuple[str, str]]:
 
 
 def _each(parts: tuple[_P, ...]) -> tuple[_P, ...]:
-    return tuple(_without(one, _out_of_bounds(one)) for one in parts)
+    return tuple(without(one, out_of_bounds(one)) for one in parts)
 
 
 def _network(network: Network) -> Network:
@@ -259,7 +195,7 @@ def _process(process: Process, host: Host, totals: Mapping[str, int | None]) -> 
         return process
     cpu, main, held, read, written = _OF_PROCESS(process)
     doubts: Doubts = {}
-    most = 100 * _COUNTED * (host.cpus_total or 1e6)
+    most = 100 * COUNTED * (host.cpus_total or 1e6)
     if cpu is not None and not 0 <= cpu <= most:
         doubts["cpu_percent"] = f"{cpu:.0f} % of {host.cpus_total} CPUs"
     if main is not None and not 0 <= main <= 200:
@@ -267,9 +203,9 @@ def _process(process: Process, host: Host, totals: Mapping[str, int | None]) -> 
     if held is not None and not 0 <= held <= (host.memory_total_bytes or 2**60):
         doubts["rss_bytes"] = f"{held / 2**30:.1f} GiB on this machine"
     for name, rate in (("read_bytes_per_s", read), ("write_bytes_per_s", written)):
-        if rate is not None and not 0 <= rate <= _MOST[Unit.BYTES_PER_S]:
+        if rate is not None and not 0 <= rate <= MOST_BYTES_PER_S:
             doubts[name] = f"{rate:g} bytes a second"
-    sound = _without(process, doubts)
+    sound = without(process, doubts)
     shares = tuple(_share(share, totals.get(share.uuid)) for share in process.gpus)
     return sound if _same(shares, process.gpus) else replace(sound, gpus=shares)
 
@@ -281,4 +217,4 @@ def _share(share: GpuShare, total: int | None) -> GpuShare:
         wrong["busy_percent"] = ""
     if held is not None and not 0 <= held <= (total or 2**60):
         wrong["vram_bytes"] = ""
-    return _without(share, wrong)
+    return without(share, wrong)

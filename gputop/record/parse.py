@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 from gputop.declare import record
 from gputop.export import codec
 from gputop.model import Frame
+from gputop.model.ranges import held
 from gputop.safe.text import clean
 
 MOST_GPUS = 1024
@@ -63,7 +64,7 @@ def frame_of(data: Any, *, coarse: bool = False) -> Frame:
     frame = codec.decode(Frame, _coarse(data) if coarse else data)
     if len(frame.gpus) > MOST_GPUS or len(frame.processes) > MOST_PROCESSES:
         raise ValueError(f"{len(frame.gpus)} GPUs and {len(frame.processes)} processes are more than there can be")
-    return frame
+    return held(frame)
 
 
 def _coarse(frame: Any) -> Any:
