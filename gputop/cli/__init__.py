@@ -31,7 +31,7 @@ from gputop.cli import (
     tracing,
 )
 from gputop.cli.line import BROKEN, FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, unwritten
-from gputop.safe import files, identity
+from gputop.safe import files, hangup, identity
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         threading.excepthook = lambda args: _say_broken(args.exc_value, given)
         sys.unraisablehook = lambda args: _say_broken(args.exc_value, given)
     try:
-        return _run(given)
+        return _run(given, whole=argv is None)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception as error:
@@ -136,8 +136,8 @@ def _may_write(argv: Sequence[str]) -> bool:
         return False
 
 
-def _run(argv: Sequence[str]) -> int:
-    """Run a command line; whatever a command says it cannot do is one line."""
+def _run(argv: Sequence[str], *, whole: bool) -> int:
+    """Run a command line; whatever a command says it cannot do is one line. `whole`: the process is ours alone."""
     args = parser().parse_args(argv)
     try:
         if refusal := identity.borrowed_rights():
@@ -145,6 +145,8 @@ def _run(argv: Sequence[str]) -> int:
         command = _chosen(args)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
         if not command.screen:
+            if whole:
+                hangup.end_when_deaf()
             if sys.stdout is None:
                 raise Failure("standard output is closed")
             if isinstance(sys.stdout, io.TextIOWrapper):

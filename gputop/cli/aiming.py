@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gputop.cli.line import FAILED, OK, USAGE, Failure
 from gputop.cli.opening import open_source
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from gputop.config import Settings
     from gputop.model import Frame, Process
 
+T = TypeVar("T")
+
+_ANSWERS_S = 15
+_ENDS_S = 20.0  # after Ctrl+C: py-spy may take half of it to write what it has
 _LOOKS = 6  # on a busy machine a command line is read after the first
 _APART_S = 0.5
 _NAMED = 6  # jobs that are named
@@ -92,10 +96,21 @@ def ranked(frame: Frame, process: Process) -> Process:
     return rank
 
 
+def answered(process: Process, ask: Callable[..., T], *arguments: Any) -> T:
+    """What may be done to a process, asked aside: where it hangs, so does a read of what it maps, beyond Ctrl+C."""
+    from gputop.safe.deadline import NoAnswer, within
+
+    try:
+        return within(f"/proc/{process.pid}", ask, *arguments, seconds=_ANSWERS_S)
+    except NoAnswer:
+        raise Failure(f"{process.pid} cannot be asked: /proc/{process.pid} does not answer in {_ANSWERS_S} s") from None
+
+
 def followed(action: Action[Any], frame: Frame, process: Process, rights: Rights, options: Any) -> tuple[Result, int]:
     """Run an action to its end, with its progress on a terminal; the result and the exit code.
 
-    Ctrl+C, SIGTERM and SIGHUP cancel it, and what it has is kept; a second one does not wait for that.
+    Ctrl+C, SIGTERM and SIGHUP cancel it, and what it has is kept; a second one does not wait for that, and nobody
+    waits for it longer than some seconds.
     """
     results, code = together(action, frame, (process,), rights, options)
     return results[0], code
@@ -116,7 +131,10 @@ def together(
         hold.close()
     ended = 0
     while True:
-        what = arrived.get()
+        try:
+            what = arrived.get(timeout=_ENDS_S if ended else None)
+        except Empty:
+            raise Failure("ended before it was done: what it waits for does not answer", 128 + ended) from None
         results = [run.result for run in runs if run.result is not None]
         if isinstance(what, int):
             if ended:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.cli.aiming import aimed, followed, together
+from gputop.cli.aiming import aimed, answered, followed, together
 from gputop.cli.line import OK, USAGE, Command, Failure, duration, json_flag, plain
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.model import Role
 
     frame, process, rights = aimed(args, settings)
-    if why := STACK.why_not(process, rights):
+    if why := answered(process, STACK.why_not, process, rights):
         raise Failure(why)
     if args.native and settings.readonly:
         raise Failure("--readonly changes no process, and --native pauses it: leave one out")
@@ -164,7 +164,7 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
         if len(ranks) > 1:
             return _profile_ranks(args, settings, frame, ranks, rights, chosen)
         process = ranks[0] if ranks else process
-    if why := PROFILE.why_not(process, rights):
+    if why := answered(process, PROFILE.why_not, process, rights):
         raise Failure(why)
     if args.native:
         sys.stderr.write("gputop: --native pauses the process for each sample; what that costs is measured\n")
@@ -212,7 +212,7 @@ def _profile_ranks(
     from gputop.actions.spy import PROFILE, ProfileResult
 
     for process in ranks:
-        if why := PROFILE.why_not(process, rights):
+        if why := answered(process, PROFILE.why_not, process, rights):
             raise Failure(why)
     results, code = together(PROFILE, frame, ranks, PROFILE.rights(rights), chosen)
     done: list[tuple[Process, Page, Kept, Profile]] = []

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.aiming import aimed, followed, ranked
+from gputop.cli.aiming import aimed, answered, followed, ranked
 from gputop.cli.line import USAGE, Command, Failure, duration, plain
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(f"--steps {args.steps}: 1 to {MOST_STEPS} can be recorded", USAGE)
     frame, process, rights = aimed(args, settings)
     process = ranked(frame, process)
-    if barred := TRACE.barred(process, rights, frame):
+    if barred := answered(process, TRACE.barred, process, rights, frame):
         raise Failure(barred.line)
     order = Order(
         scope=Scope.PROCESS if args.alone else Scope.JOB,

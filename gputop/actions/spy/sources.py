@@ -8,6 +8,7 @@ import stat
 
 from gputop.profile import Profile
 from gputop.safe import plain
+from gputop.safe.deadline import within
 from gputop.safe.text import clean, redact
 
 MOST_LINES, MOST_BYTES, LONGEST = 40, 4 << 20, 100
@@ -26,11 +27,18 @@ def lines(profile: Profile, pid: int, uid: int | None) -> dict[str, str]:
         if not place or not file or not each.self_count:
             continue
         if file not in files:
-            files[file] = _read(f"/proc/{pid}/root{file}", uid) if file.startswith("/") else []
+            files[file] = _lines(f"/proc/{pid}/root{file}", uid) if file.startswith("/") else []
         number = int(place[1])
         if 0 < number <= len(files[file]):
             found[each.name] = redact(clean(files[file][number - 1].decode("utf-8", "replace").strip(), LONGEST))
     return found
+
+
+def _lines(path: str, uid: int | None) -> list[bytes]:
+    try:
+        return within(path, _read, path, uid)
+    except OSError:  # it does not answer
+        return []
 
 
 def _read(path: str, uid: int | None) -> list[bytes]:

@@ -17,17 +17,24 @@ from typing import Any
 
 from gputop.actions.readable import readable
 from gputop.actions.target import Target
+from gputop.safe.deadline import NoAnswer, within
 from gputop.safe.identity import ours
 from gputop.safe.text import clean, decode
 
 _LONGEST = 8 << 20  # bytes of an answer
 _MAPS_BYTES = 4 << 20  # of what a process has mapped
 _CONNECT_S = 2.0
+_FOLDER_S = 8.0  # for a folder of its: to list it, to connect with patience, to be greeted
+_SILENT = "does not answer (dead mount?): whether an agent listens there cannot be told"
 _FOLDERS = ("GPUTOP_RUNTIME_DIR", "XDG_RUNTIME_DIR")
 
 
 class NoAgent(Exception):
     """There is none that may be talked to; the text says why if there is more to say than that."""
+
+
+class _Unfit(Exception):
+    """A folder that is not used; the text says why."""
 
 
 class Lost(Exception):
@@ -93,29 +100,52 @@ def connect(target: Target) -> Agent:
     why = ""
     for folder in _folders(pid, uid):
         try:
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                why = why or f"{clean(folder)} is a link or no folder: not used"
-            continue
-        try:
-            info = os.fstat(fd)
-            if info.st_uid != uid or info.st_mode & 0o077:
-                why = why or f"{clean(folder)} is not a private folder of its user: not used"
-                continue
-            if name in os.listdir(fd):
-                return _greeted(target, fd, name)
-        except OSError as error:
-            why = f"its agent cannot be reached: {error.strerror}"
-        finally:
-            os.close(fd)
+            agent = within(folder, _listening, target, folder, name, seconds=_FOLDER_S)
+        except NoAnswer:
+            why = why or f"{clean(folder)} {_SILENT}"
+        except _Unfit as unfit:
+            why = why or str(unfit)
+        else:
+            if agent is not None:
+                return agent
     raise NoAgent(why)
 
 
+def _listening(target: Target, folder: str, name: str) -> Agent | None:
+    """The agent that listens in a folder that the process names; None where none does. The folder may never answer."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _Unfit(f"{clean(folder)} is a link or no folder: not used") from None
+        return None
+    try:
+        info = os.fstat(fd)
+        if info.st_uid != target.process.uid or info.st_mode & 0o077:
+            raise _Unfit(f"{clean(folder)} is not a private folder of its user: not used")
+        return _greeted(target, fd, name) if name in os.listdir(fd) else None
+    except OSError as error:
+        raise _Unfit(f"its agent cannot be reached: {error.strerror}") from None
+    finally:
+        os.close(fd)
+
+
 def present(pid: int, started_ticks: int, uid: int | None) -> bool:
-    """Whether the socket of an agent of this process seems to be there. Cheap: nothing is opened."""
+    """Whether the socket of an agent of this process seems to be there. Cheap: nothing is opened.
+
+    NoAgent where it cannot be told, as a folder that the process names does not answer.
+    """
     name = f"agent-{_inner_pid(pid)}-{started_ticks}.sock"
-    return any(_is_socket(f"{folder}/{name}") for folder in _folders(pid, uid))
+    silent = ""
+    for folder in _folders(pid, uid):
+        try:
+            if within(folder, _is_socket, f"{folder}/{name}"):
+                return True
+        except NoAnswer:
+            silent = silent or f"{clean(folder)} {_SILENT}"
+    if silent:
+        raise NoAgent(silent)
+    return False
 
 
 def environment(pid: int) -> dict[str, str]:

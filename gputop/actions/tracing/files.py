@@ -15,11 +15,14 @@ from gputop.model import Process
 from gputop.profile import kept
 from gputop.profile.kept import Kept
 from gputop.safe import plain
+from gputop.safe.deadline import within
 from gputop.safe.files import Refused
 
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,120}\.json")
 _MOST_BYTES = 1 << 30
 _CHUNK = 1 << 20
+_CHUNK_S = 10.0  # for each part of it: a file server may be slow
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEVEL = 3  # a trace packs to a tenth with any
 
 
@@ -56,20 +59,40 @@ def _packed(shot: Shot) -> bytes:
         raise Refused(f"it names a file that is none of its own: {path[:200]}")
     packed = io.BytesIO()
     try:
-        there = os.open(shot.root + where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            source = plain.opened(base, folder=there, links=False)
-            with open(source, "rb") as file, gzip.GzipFile("", "wb", _LEVEL, packed) as written:
-                info = os.fstat(source)
-                if info.st_uid != uid or os.fstat(there).st_uid != uid:
-                    raise Refused(f"{path[:200]} is not a file of its user: not taken")
-                if info.st_size > _MOST_BYTES:
-                    raise Refused(f"{path[:200]} is larger than 1 GiB: ask for fewer steps")
-                while data := file.read(_CHUNK):
-                    written.write(data)
-            os.unlink(base, dir_fd=there)
-        finally:
-            os.close(there)
+        source = within(path, _opened, shot.root + where, base, uid, seconds=_CHUNK_S)
+        file = open(source, "rb")  # noqa: SIM115  a thread may never come back from it: it is not closed then
+        with gzip.GzipFile("", "wb", _LEVEL, packed) as written:
+            while data := within(path, file.read, _CHUNK, seconds=_CHUNK_S):
+                written.write(data)
+        file.close()
+        within(path, _removed, shot.root + where, base, seconds=_CHUNK_S)
     except OSError as error:
         raise Refused(f"{path[:200]}: {error.strerror}") from None
     return packed.getvalue()
+
+
+def _opened(folder: str, name: str, uid: int | None) -> int:
+    """The file, open to be read; Refused where it is not a plain one of this user, in a folder of that user."""
+    there = os.open(folder, _FOLDER)
+    try:
+        source = plain.opened(name, folder=there, links=False)
+        info = os.fstat(source)
+        problem = ""
+        if info.st_uid != uid or os.fstat(there).st_uid != uid:
+            problem = "is not a file of its user: not taken"
+        elif info.st_size > _MOST_BYTES:
+            problem = "is larger than 1 GiB: ask for fewer steps"
+        if problem:
+            os.close(source)
+            raise Refused(f"{folder}/{name[:200]} {problem}")
+        return source
+    finally:
+        os.close(there)
+
+
+def _removed(folder: str, name: str) -> None:
+    there = os.open(folder, _FOLDER)
+    try:
+        os.unlink(name, dir_fd=there)
+    finally:
+        os.close(there)

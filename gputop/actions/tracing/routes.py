@@ -33,8 +33,11 @@ class Route(Enum):
 
 def route(process: Process, frame: Frame | None = None) -> Route | Barred:
     """The best way into this process. Reads /proc; about 1 ms. In a frame it is known how its job was started."""
-    if process.started_ticks and agent.present(process.pid, process.started_ticks, process.uid):
-        return Route.AGENT
+    try:
+        if process.started_ticks and agent.present(process.pid, process.started_ticks, process.uid):
+            return Route.AGENT
+    except agent.NoAgent as silent:  # nothing else is tried on a process whose agent may listen there
+        return Barred(f"{process.pid} cannot be traced: {silent}")
     said = agent.environment(process.pid)
     version = python_version(process.pid)
     if (other := _other(process.pid)) is not None:

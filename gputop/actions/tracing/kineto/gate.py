@@ -17,6 +17,7 @@ from gputop.actions.tracing.agent import mapped, root
 from gputop.model import Process
 from gputop.safe import plain
 from gputop.safe.attach import Barred
+from gputop.safe.deadline import within
 from gputop.safe.files import Refused, runtime_folder
 from gputop.safe.text import decode
 
@@ -46,12 +47,18 @@ def barred(process: Process, environment: Mapping[str, str], start: str) -> Barr
 
 def safe(folder: str, uid: int | None) -> bool:
     """Whether nobody but this user can have a name there, and the name is the one that Kineto uses for it."""
-    if not os.path.isabs(folder) or folder.endswith("/") or "//" in folder or os.path.realpath(folder) != folder:
+    if not os.path.isabs(folder) or folder.endswith("/") or "//" in folder:
         return False
     try:
-        info = os.lstat(folder)
-    except OSError:
+        return within(folder, _private, folder, uid)
+    except OSError:  # or it does not answer
         return False
+
+
+def _private(folder: str, uid: int | None) -> bool:
+    if os.path.realpath(folder) != folder:
+        return False
+    info = os.lstat(folder)
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() == uid and not info.st_mode & 0o077
 
 
@@ -80,15 +87,20 @@ def torch_of(pid: int) -> Torch | None:
     if len(found) != 1:
         return None
     ((folder, deleted),) = found
+    path = os.fsencode(root(pid)) + folder + b"/version.py"
     try:
-        with open(plain.opened(os.fsencode(root(pid)) + folder + b"/version.py"), "rb") as file:
-            said = _VERSION.search(file.read(1 << 14))
+        said = _VERSION.search(within(path, _beginning, path))
     except OSError:
         return None
     if said is None or deleted:  # replaced by another version since
         return None
     version = decode(said[1])
     return Torch(version, fixed(version))
+
+
+def _beginning(path: bytes) -> bytes:
+    with open(plain.opened(path), "rb") as file:
+        return file.read(1 << 14)
 
 
 def has_cuda(pid: int) -> bool:
