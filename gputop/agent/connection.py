@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import struct
 import time
-from typing import Any, Iterator
+from typing import Any
 
 from .capture import Problem
 
 _LONGEST = 64 << 10  # bytes of a message
+MOST_MESSAGES = 16  # that wait to be answered: whoever sends more does not wait for replies, and is dropped
+_TOO_LONG = re.compile(rb"\d{65}")  # to read a longer number takes time that grows with its square
 _MOST_UNSENT = 1 << 20
 _PATIENCE_S = 2.0  # for a message
 _LONGEST_ID = 64
@@ -29,6 +32,7 @@ class Connection:
         self.socket.setblocking(False)
         self.wait()
         self._got, self._unsent = b"", b""
+        self._messages: list[bytes] = []
 
     def trusted(self) -> bool:
         """Whether it is of our user, or root: the kernel says so."""
@@ -39,22 +43,31 @@ class Connection:
             return False
         return uid in (os.geteuid(), os.getuid(), 0)
 
-    def lines(self) -> Iterator[bytes]:
-        """The messages that have come; Gone at its end, or where one is too long."""
+    def receive(self) -> None:
+        """Take in what has come; Gone at its end, where a message is too long, or where too many wait."""
         try:
             data = self.socket.recv(_LONGEST)
         except BlockingIOError:
             return
         except OSError:
             raise Gone from None
-        if not data:
+        # counted before they are taken apart: 65,000 empty lines are one look at them
+        if not data or data.count(b"\n") + len(self._messages) > MOST_MESSAGES:
             raise Gone
         *whole, self._got = (self._got + data).split(b"\n")
         if any(len(line) > _LONGEST for line in (*whole, self._got)):
             raise Gone
-        for line in whole:
-            self.wait()
-            yield line
+        self._messages += whole
+
+    @property
+    def waits(self) -> bool:
+        """Whether a message of it is to be answered."""
+        return bool(self._messages)
+
+    def message(self) -> bytes:
+        """The oldest message that waits."""
+        self.wait()
+        return self._messages.pop(0)
 
     def wait(self) -> None:
         """For its next message from now on."""
@@ -63,7 +76,7 @@ class Connection:
     def request(self, line: bytes) -> tuple[dict[str, Any], str | None]:
         """A message and its id; Problem if it is none."""
         try:
-            request = json.loads(line)
+            request = None if _TOO_LONG.search(line) else json.loads(line)
         except (ValueError, RecursionError):
             raise Problem("bad-args", "not JSON") from None
         if not isinstance(request, dict):

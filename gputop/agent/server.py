@@ -25,6 +25,8 @@ _TICK_S = 0.05
 _LOOK_S = 0.5  # while there are connections
 _JOIN_S = 2.0
 _TOUCH_S = 86_400.0
+_TURN_S = 0.005  # of CPU that clients get in a turn: so long the interpreter lets a thread run beside others anyway
+_REST_S, _REST = 0.005, 19  # after it they wait so long at least, and so many times what it took: a share of 5 %
 _DEAF_S = 0.5  # without a descriptor left for a connection: it waits, and the kernel would wake us for it at once
 
 
@@ -37,6 +39,7 @@ class Server:
         self.spent: list[OnStep] = []  # hooks to be taken out
         self._closing = False
         self._hears_s: float | None = None  # when it listens again
+        self._rests_s = 0.0  # until then clients wait
         self._touches_s = time.monotonic() + _TOUCH_S
         self._listener, self._path = place.listener()
         self._wakes, self._wake = socket.socketpair()
@@ -46,6 +49,8 @@ class Server:
             each.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._wakes, selectors.EVENT_READ)
+        self._wakes_only = selectors.DefaultSelector()
+        self._wakes_only.register(self._wakes, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name="gputop-agent", daemon=True)
 
     def start(self) -> None:
@@ -76,6 +81,7 @@ class Server:
         for each in (self._listener, self._wakes, self._wake, *(open_.socket for open_ in self._connections)):
             each.close()
         self._selector.close()
+        self._wakes_only.close()
 
     def _run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the program's threads get them
@@ -90,13 +96,15 @@ class Server:
             self.abandon()
 
     def _round(self) -> None:
-        for key, _ in self._selector.select(self._patience_s()):
-            if key.fileobj is self._listener:
-                self._accept()
-            elif key.fileobj is self._wakes:
-                self._wakes.recv(4096)
-            else:
-                self._serve(key.data)
+        left_s = self._rests_s - time.monotonic()
+        if left_s > 0:
+            ready = self._wakes_only.select(min(left_s, self._patience_s()))
+        else:
+            ready = self._selector.select(0 if self._asked() else self._patience_s())
+        if any(key.fileobj is self._wakes for key, _ in ready):
+            self._wakes.recv(4096)
+        if left_s <= 0:
+            self.turn([key for key, _ in ready if key.fileobj is not self._wakes])
         while self.spent:
             self.spent.pop().remove()
         self.look()
@@ -111,6 +119,34 @@ class Server:
             self._say(each)
             if now_s > each.deadline_s and (self.job is None or self.job.connection is not each):
                 self._drop(each)
+
+    def turn(self, ready: list[selectors.SelectorKey]) -> int:
+        """Take in what clients send and answer some of it, one message at least; how many were answered.
+
+        The training must not notice a client, whatever it sends: what a turn costs is bounded, and a rest follows it.
+        """
+        began_s = time.thread_time()
+        for key in ready:
+            if key.fileobj is self._listener:
+                self._accept()
+            else:
+                self._receive(key.data)
+        answered = 0
+        while asked := self._asked():
+            for connection in asked:  # in turns, so that none holds up the others
+                if answered and time.thread_time() - began_s >= _TURN_S:
+                    break
+                self._serve(connection)
+                answered += 1
+            else:
+                continue
+            break
+        if ready or answered:
+            self._rests_s = time.monotonic() + max(_REST_S, _REST * (time.thread_time() - began_s))
+        return answered
+
+    def _asked(self) -> list[Connection]:
+        return [each for each in self._connections if each.waits]
 
     def _patience_s(self) -> float:
         if self.job:
@@ -148,14 +184,16 @@ class Server:
         hello = {"hello": "gputop-agent", "v": 1, "pid": self.pid, "python": sys.version.split()[0]}
         self._say(connection, {**hello, "torch": version, "why": self.why, "busy": self.job is not None})
 
-    def _serve(self, connection: Connection) -> None:
+    def _receive(self, connection: Connection) -> None:
         try:
-            for line in connection.lines():
-                told = self._answer(connection, line)
-                if told is not None:
-                    self._say(connection, told)
+            connection.receive()
         except Gone:
             self._drop(connection)
+
+    def _serve(self, connection: Connection) -> None:
+        told = self._answer(connection, connection.message())
+        if told is not None:
+            self._say(connection, told)
 
     def _answer(self, connection: Connection, line: bytes) -> dict[str, Any] | None:
         ident: Any = None

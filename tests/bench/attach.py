@@ -11,13 +11,15 @@ import argparse
 import os
 import platform
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -36,23 +38,25 @@ from tests.acting import hold, row
 from tests.watching import running
 
 SCRIPT = """
-import mmap, struct, sys, threading
+import mmap, struct, sys, threading, time
 import torch
 from torch import nn
 torch.set_num_threads(1)
 for _ in range(int(sys.argv[2])): threading.Thread(target=threading.Event().wait, daemon=True).start()
 file = open(sys.argv[1], "r+b")
-counter = mmap.mmap(file.fileno(), 8)
+counter = mmap.mmap(file.fileno(), 16)
 model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-inputs, step = torch.rand(32, 64), 0
+inputs, step, last_ns = torch.rand(32, 64), 0, time.monotonic_ns()
 while True:
     loss = model(inputs).square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     step += 1
-    counter[:] = struct.pack("q", step)
+    now_ns = time.monotonic_ns()
+    counter[:] = struct.pack("qq", step, max(now_ns - last_ns, struct.unpack("q", counter[8:])[0]))
+    last_ns = now_ns
     if step == 300: print("ready", flush=True)
 """
 _SETTLE_S = 0.3  # a sampler needs so long to begin
@@ -68,7 +72,20 @@ class Job(NamedTuple):
     @property
     def steps(self) -> int:
         """So many until now."""
-        return int.from_bytes(self.counter.read_bytes(), "little")
+        return int.from_bytes(self.counter.read_bytes()[:8], "little")
+
+    def worst_s(self, seconds: float) -> float:
+        """The longest time from one step to the next, for so long from now on."""
+        with self.counter.open("r+b") as file:
+            file.seek(8)
+            file.write(bytes(8))
+        time.sleep(seconds)
+        return int.from_bytes(self.counter.read_bytes()[8:], "little") / 1e9
+
+    def cpu_s(self, thread: int) -> float:
+        """CPU time of one of its threads so far."""
+        user, system = Path(f"/proc/{self.pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     @property
     def waited_s(self) -> float:
@@ -86,7 +103,7 @@ class Job(NamedTuple):
 def training(folder: Path, name: str, threads: int, *, agent: bool = False) -> Iterator[Job]:
     """A job with so many threads that wait; stopped."""
     counter = folder / name
-    counter.write_bytes(bytes(8))
+    counter.write_bytes(bytes(16))
     own = {"GPUTOP_RUNTIME_DIR": str(folder / "run"), "XDG_STATE_HOME": str(folder / "state")}
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | own
     environ |= launch.settings(environ) if agent else {}
@@ -229,6 +246,55 @@ def traces(job: Job, rounds: int) -> Iterator[tuple[str, float]]:
             yield "the second after it", after / usual
 
 
+FLOODS = {
+    "nothing": b"",
+    "newlines": b"\n" * 65_000,
+    "pings": b'{"op": "ping"}\n' * 16,
+    "stacks": b'{"op": "stacks"}\n' * 16,
+    "facts": b'{"op": "facts"}\n' * 16,
+    "large messages": b"[" + b"0," * 32_000 + b"0]\n",
+}
+WORST_S = 0.05  # from one step to the next, whatever a client sends
+
+
+def agent_of(job: Job, folder: Path) -> tuple[str, int]:
+    """The socket of the agent in a job, and the number of its thread."""
+    (path,) = (folder / "run").glob("agent-*.sock")
+    held = hold(row(job.pid))
+    (target,) = held.held(Scope.PROCESS)
+    assert isinstance(target, Target)
+    with alone(job):
+        agent = connect(target)
+        stacks = agent.answer("stacks")["stacks"]
+        agent.close()
+    held.close()
+    return str(path), next(each["tid"] for each in stacks if each["thread"] == "gputop-agent")
+
+
+def flooded(job: Job, path: str, thread: int, sent: bytes, seconds: float) -> tuple[float, float]:
+    """The longest time between two steps, and the share of a CPU of the agent, while four clients send this."""
+    ended = threading.Event()
+
+    def send() -> None:
+        while not ended.is_set():
+            with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(0.2)
+                client.connect(path)
+                while not ended.is_set():
+                    client.sendall(sent)
+                    client.recv(1 << 20)
+
+    senders = [threading.Thread(target=send, daemon=True) for _ in range(4 if sent else 0)]
+    for each in senders:
+        each.start()
+    before_s = job.cpu_s(thread)
+    worst_s, share = job.worst_s(seconds), (job.cpu_s(thread) - before_s) / seconds
+    ended.set()
+    for each in senders:
+        each.join()
+    return worst_s, share
+
+
 def main() -> int:
     """Print everything as a table; the exit code is 1 where a promise is not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -240,6 +306,7 @@ def main() -> int:
     for threads in (8, 120):
         found: dict[str, list[list[float]]] = defaultdict(list)
         traced_s: dict[str, list[float]] = defaultdict(list)
+        floods: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for _ in range(sets):
             with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
                 folder = Path(place)
@@ -249,10 +316,23 @@ def main() -> int:
                     found[text].append(values)
                 for text, value in traces(with_agent, 4):
                     traced_s[text].append(value)
+                path, thread = agent_of(with_agent, folder)
+                for text, sent in FLOODS.items():
+                    with alone(with_agent):
+                        floods[text].append(flooded(with_agent, path, thread, sent, 3.0))
         print(f"{threads} extra threads")
         kept = told(found) and kept
         for text in ("a trace of 3 steps", "the second after it", "key to verdict, s"):
             print(f"  {text:28} {median(traced_s[text]):6.3f}", flush=True)
+        for text, values in floods.items():
+            worst_s, share = median(worst_s for worst_s, _ in values), median(share for _, share in values)
+            missed = worst_s > WORST_S
+            kept = kept and not missed
+            print(
+                f"  flood: {text:21} {worst_s * 1000:6.1f} ms at worst from step to step,"
+                f" agent {share * 100:.1f} % of a CPU{'  MISSED' if missed else ''}",
+                flush=True,
+            )
         kept = kept and median(traced_s["the second after it"]) >= BACK and median(traced_s["key to verdict, s"]) <= 3.0
     return 0 if kept else 1
 
