@@ -246,6 +246,7 @@ _shtab_gputop_profile_options=(
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--job[all ranks of its job at once, side by side]"
+  "--launcher[a launcher itself, not the ranks that it started]"
   "--for[how long\: 10s, 1m (10s)]:T:"
   "--rate[samples a second (100, less with many threads)]:HZ:"
   "--alone[without its loaders and other children]"
