@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import shlex
 import signal
@@ -11,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from gputop.cli.line import OK, USAGE, Command, Failure
+from gputop.safe import programs
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -39,10 +39,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
 
 def _become(argv: list[str], environ: dict[str, str]) -> NoReturn:
     try:
-        os.execvpe(argv[0], argv, environ)
+        programs.become(argv, environ)
     except OSError as error:
-        if error.errno == errno.ENOEXEC:  # a script without a first line, which every shell runs
-            os.execve("/bin/sh", ["sh", *argv], environ)
         code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_RUN
         raise Failure(f"{argv[0]}: {error.strerror}", code) from None
 

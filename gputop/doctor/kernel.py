@@ -11,7 +11,7 @@ from gputop.collect.processes.readings import UNLOCK_DELAYS
 from gputop.collect.processes.scale import delays_on
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
-from gputop.safe import attach
+from gputop.safe import attach, programs
 
 _HIDING = {"1", "2", "4", "noaccess", "invisible", "ptraceable"}
 _FOR_ALL = {"4", "ptraceable"}  # from the group of the option gid= too
@@ -132,7 +132,11 @@ def _one_process(machine: Machine, pid: int) -> Line:
     except FileNotFoundError:
         return Line("missing", f"there is no process {pid} here", value={**value, "readable": False})
     except OSError:
-        dump = f"sudo {shlex.quote(machine.which('py-spy') or 'py-spy')} dump --pid {pid}"
+        try:
+            spy = programs.find("py-spy", machine.path)
+        except programs.NotRun:
+            spy = "py-spy"
+        dump = f"sudo {shlex.quote(spy)} dump --pid {pid}"
         root = machine.kernel.proc_root
         barred = attach.why(pid, dump, uid=machine.uid, confined=machine.in_container, proc=root)
         return Line("missing", barred.text, barred.unlock, {**value, "readable": False})

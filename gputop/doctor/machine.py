@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import field
@@ -14,7 +12,7 @@ from pathlib import Path
 from gputop.collect.kernel import Kernel
 from gputop.declare import record
 from gputop.doctor.nvidia import Driver
-from gputop.safe import attach, plain
+from gputop.safe import attach, plain, programs
 from gputop.safe.identity import in_container
 from gputop.safe.text import decode
 
@@ -72,19 +70,21 @@ class Machine:
 
     def which(self, *names: str) -> str | None:
         """The first of these programs that PATH has."""
-        path = self.environ.get("PATH", os.defpath)
-        return next(filter(None, (shutil.which(name, path=path) for name in names)), None)
+        found = (path for name in names for path in programs.candidates(name, self.path))
+        return next(filter(os.path.isabs, found), None)
+
+    @property
+    def path(self) -> str:
+        """Where programs are looked for."""
+        return self.environ.get("PATH", programs.PATH)
 
     def said(self, *command: str, seconds: float = 3.0) -> str | None:
-        """The first line that a program prints, clean; None if it cannot be run, fails, or takes longer."""
+        """The first line that a program prints, clean; None if it fails or takes longer; NotRun if it is not run."""
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                timeout=seconds, check=False, start_new_session=True, env=dict(self.environ),
-            )  # fmt: skip
-        except (OSError, subprocess.SubprocessError):
+            code, said = programs.output(command, seconds, {**self.environ, "PATH": programs.PATH})
+        except (OSError, programs.ProgramError):
             return None
-        return decode(done.stdout.split(b"\n")[0].strip(), 200) if done.returncode == 0 else None
+        return decode(said.split(b"\n")[0].strip(), 200) if code == 0 else None
 
     @cached_property
     def settings(self) -> Mapping[str, str] | None:

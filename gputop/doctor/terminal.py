@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
+from gputop.safe import programs
 from gputop.safe.terminal import ROOM_FOR_PROCESSES, without_screen
 
 
@@ -58,7 +59,12 @@ def colours(machine: Machine) -> Iterator[Line]:
 def clipboard(machine: Machine) -> Iterator[Line]:
     """OSC 52, which multiplexers keep to themselves unless told."""
     if "TMUX" in machine.environ:
-        chosen = machine.said("tmux", "show-options", "-sv", "set-clipboard")
+        try:
+            tmux = programs.find("tmux", machine.path)
+            chosen = machine.said(tmux, "show-options", "-sv", "set-clipboard")
+        except programs.NotRun as why:
+            yield Line("unknown", str(why), value={"through": "tmux", "set_clipboard": None})
+            return
         value = {"through": "tmux", "set_clipboard": chosen}
         if chosen == "on":
             yield Line("ok", "tmux hands it on (OSC 52)", value=value)

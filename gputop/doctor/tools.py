@@ -16,7 +16,7 @@ from gputop.collect.nvml.pace import Costs
 from gputop.doctor.check import Line, check
 from gputop.doctor.interpreter import in_use
 from gputop.doctor.machine import Machine
-from gputop.safe import attach
+from gputop.safe import attach, programs
 from gputop.safe.files import Refused, runtime_folder, runtime_place
 
 _PY_SPY = (0, 4)  # the oldest that reads Python 3.13
@@ -27,12 +27,15 @@ _REMOTE_EXEC = (3, 14)  # sys.remote_exec, PEP 768
 @check("py-spy", "Can stacks be taken?")
 def py_spy(machine: Machine) -> Iterator[Line]:
     """The program that reads stacks, beside our interpreter or on PATH."""
-    beside = str(Path(machine.program).parent / "py-spy")
-    path = beside if os.access(beside, os.X_OK) else machine.which("py-spy")
-    if path is None:
+    try:
+        path = programs.find("py-spy", machine.path, first=str(Path(machine.program).parent))
+        said = machine.said(path, "--version")
+    except programs.NotFound:
         yield Line("missing", "py-spy is not installed: no stacks, no profiles", pip("install py-spy"), {"path": None})
         return
-    said = machine.said(path, "--version")
+    except programs.NotRun as why:
+        yield Line("missing", str(why), "sudo python3 -m pip install py-spy", {"path": None})
+        return
     version = _numbers(said)
     value = {"path": path, "version": said}
     if not version:

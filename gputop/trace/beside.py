@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import marshal
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import gputop
+from gputop.safe import programs
 from gputop.safe.files import Refused
 from gputop.trace.events import Events, NoTrace
 from gputop.trace.text import Text
@@ -43,8 +43,8 @@ class Beside:
         """Lists of decoded events; NoTrace if the text has no list of events."""
         package = str(Path(gputop.__file__).parents[1])
         command = [sys.executable, "-I", "-c", _START, package, f"/dev/fd/{self._text.fd}"]
-        nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
-        with subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=nothing, pass_fds=(self._text.fd,)) as reader:
+        nothing, pipe = programs.DEVNULL, programs.PIPE
+        with programs.start(command, stdin=nothing, stdout=pipe, stderr=nothing, pass_fds=(self._text.fd,)) as reader:
             assert reader.stdout is not None
             with suppress(OSError):  # all pipes of a user together have a limit
                 fcntl.fcntl(reader.stdout, fcntl.F_SETPIPE_SZ, _AHEAD_BYTES)

@@ -11,14 +11,13 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
 from typing import IO, Any
 
 from gputop.program import as_root
-from gputop.safe import attach
+from gputop.safe import attach, programs
 from gputop.safe.attach import Barred
 from gputop.safe.identity import in_container, read_stat
 from gputop.safe.text import clean
@@ -41,14 +40,18 @@ def start(program: str, pid: int, arguments: Sequence[str], *, seconds: float, t
     command = [program, *arguments, "--pid", str(pid), *place]
     try:
         process = _spawn(command, pid, (out, said), to_file)
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, programs.ProgramError) as error:
         out.close()
         said.close()
         return _unstarted(program, pid, error)
+    except programs.NotRun as why:
+        out.close()
+        said.close()
+        return Barred(str(why))
     return Child(pid, process, (out, said), time.monotonic() + seconds, _WRITES_S if to_file else _ENDS_S)
 
 
-def _unstarted(program: str, pid: int, error: OSError | subprocess.SubprocessError) -> Barred:
+def _unstarted(program: str, pid: int, error: OSError | programs.ProgramError) -> Barred:
     if isinstance(error, PermissionError):  # root's own folder, as a rule, and the user of the target is to run it
         return Barred(f"the user of process {pid} may not run {program}: install py-spy where everybody may read it")
     why = error.strerror if isinstance(error, OSError) else str(error)
@@ -61,7 +64,7 @@ class Child:
     def __init__(
         self,
         pid: int,
-        process: subprocess.Popen[bytes],
+        process: programs.Running[bytes],
         files: tuple[IO[bytes], IO[bytes]],
         until_s: float,
         patience_s: float,
@@ -87,19 +90,19 @@ class Child:
             try:
                 self._process.wait(wait_s)
                 return
-            except subprocess.TimeoutExpired:
+            except programs.Timeout:
                 continue
         self._signal(signal.SIGKILL)
         try:
             self._process.wait(_ENDS_S)
-        except subprocess.TimeoutExpired:
+        except programs.Timeout:
             pass  # it hangs in the kernel: `trouble` says so
 
     def wait(self) -> None:
         """Until it has ended, at the latest at its deadline."""
         try:
             self._process.wait(max(0.0, self._until_s - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        except programs.Timeout:
             self._late = True
             self.stop()
 
@@ -158,7 +161,7 @@ class Child:
             pass
 
 
-def _spawn(command: list[str], pid: int, files: tuple[IO[bytes], IO[bytes]], to_file: bool) -> subprocess.Popen[bytes]:
+def _spawn(command: list[str], pid: int, files: tuple[IO[bytes], IO[bytes]], to_file: bool) -> programs.Running[bytes]:
     out, said = files
     most = MOST_BYTES if to_file else MOST_PRINTED
     owner = _to_become(pid)
@@ -167,15 +170,15 @@ def _spawn(command: list[str], pid: int, files: tuple[IO[bytes], IO[bytes]], to_
         for file in files:
             os.fchown(file.fileno(), *owner)
         rights = {"user": owner[0], "group": owner[1], "extra_groups": []}
-    process = subprocess.Popen(
+    process = programs.start(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=programs.DEVNULL,
         stdout=said if to_file else out,
         stderr=said,
         pass_fds=(out.fileno(),),
         start_new_session=True,
         cwd="/",
-        env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "RUST_LOG": "warn"},
+        env={"PATH": programs.PATH, "LC_ALL": "C.UTF-8", "RUST_LOG": "warn"},
         **rights,
     )
     try:

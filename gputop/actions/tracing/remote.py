@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +17,9 @@ import gputop
 from gputop.actions.action import Run
 from gputop.actions.target import Target
 from gputop.model import Process
-from gputop.safe import attach
+from gputop.safe import attach, programs
 from gputop.safe.attach import Barred
+from gputop.safe.deadline import within
 from gputop.safe.files import Folder, Refused, runtime_folder
 from gputop.safe.identity import ours
 from gputop.safe.text import decode
@@ -137,19 +137,16 @@ def sweep(folder: Folder) -> None:
 def _call(pid: int, path: str) -> str | None:
     """Ask by the process's own interpreter: only the same version may; why it cannot, None if it was asked."""
     try:
-        done = subprocess.run(
-            [f"/proc/{pid}/exe", "-I", "-S", "-c", _CALL, str(pid), path],
-            env={},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        call = [f"/proc/{pid}/exe", "-I", "-S", "-c", _CALL, str(pid), path]
+        # aside: on a dead mount not even the start of a program comes back
+        code, said = within(call[0], lambda: programs.output(call, DEADLINE_S, {}, errors=True), seconds=DEADLINE_S + 2)
+    except programs.NotRun as why:
+        return str(why)
+    except (OSError, programs.Timeout) as error:
         return f"its interpreter cannot be started a second time: {type(error).__name__}"
-    if done.returncode == 0:
+    if code == 0:
         return None
-    last = decode(done.stderr).rpartition("·")[2] or decode(done.stderr)
+    last = decode(said).rpartition("·")[2] or decode(said)
     return f"the kernel or its Python forbids it: {last[-200:]}"
 
 
