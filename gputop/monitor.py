@@ -45,8 +45,17 @@ _PAST_S = 5.0  # the past of a source is judged at longer steps: it is there bef
 class Monitor:
     """Pulls a source dry, in the caller's thread or in its own."""
 
-    def __init__(self, source: Source, limits: thresholds.Thresholds | None = None, *, unjudged: float = 0) -> None:
+    def __init__(
+        self,
+        source: Source,
+        limits: thresholds.Thresholds | None = None,
+        *,
+        unjudged: float = 0,
+        through: Callable[[Frame], Frame] | None = None,
+    ) -> None:
         """`limits` are the numbers of the rules, by default as shipped.
+
+        Frames go `through` a function before anything else has them: what it takes out nobody sees, the rules neither.
 
         `unjudged` frames go out before the rules are asked: 1 for who shows the first one soon, infinity for who does
         not show what they say: then nothing of a frame is remembered either.
@@ -54,7 +63,7 @@ class Monitor:
         self.source = source
         self.history = History()
         self.sinks: tuple[Callable[[Update], None], ...] = ()  # also get every update; swapped whole, by anybody
-        self._limits, self._unjudged = limits, unjudged
+        self._limits, self._unjudged, self._through = limits, unjudged, through
         self._departures = Departures()
         self._told = Testimony()
         self._engine: Engine | None = None
@@ -82,7 +91,7 @@ class Monitor:
         while True:
             if self._engine and isinstance(self.source, Remembering):
                 for frame in self.source.long_past():
-                    self.history.add(frame, self.source.interval_s)
+                    self.history.add(self._through(frame) if self._through else frame, self.source.interval_s)
             for seen in self.source.past():
                 frame = self._remember(seen)
                 if self._engine:
@@ -128,6 +137,7 @@ class Monitor:
         self._told.tell(process, said)
 
     def _remember(self, seen: Frame) -> Frame:
+        seen = self._through(seen) if self._through else seen
         if self._unjudged == math.inf:
             return seen
         frame = plausible(self._told.into(seen))  # of a recording, too: rules, history and screen see the same

@@ -30,7 +30,7 @@ from gputop.cli import (
     shell,
     tracing,
 )
-from gputop.cli.line import BROKEN, FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, unwritten
+from gputop.cli.line import BROKEN, FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, no_commands, unwritten
 from gputop.safe import files, hangup, identity
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ COMMANDS: dict[str, Command] = {
     for module in (screens, printing, diagnose, recording, attach, tracing, doctor, launching, explain, manual, shell)
     for command in module.COMMANDS
 }
+_WITHOUT_COMMANDS = ("record", "snapshot", "diagnose")  # what they write may leave the house
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"gputop {__version__}")
     top.add_argument("--once", action="store_true", help="print one table and exit (snapshot)")
     top.add_argument("--json", action="store_true", help="print one JSON object and exit (snapshot --format json)")
+    no_commands(top)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for command in COMMANDS.values():
         flags = everywhere[command.interval]
@@ -71,7 +73,10 @@ def _chosen(args: argparse.Namespace) -> Command:
             raise Failure(f"--once and --json are commands of their own: leave out {args.command!r}", USAGE)
         args.format, args.count = ("json" if args.json else "text"), 1
         return COMMANDS["snapshot"]
-    return COMMANDS[args.command] if args.command else MONITOR
+    chosen = COMMANDS[args.command] if args.command else MONITOR
+    if "no_commands" in args and chosen.name not in _WITHOUT_COMMANDS:
+        raise Failure(f"--no-commands is for {', '.join(_WITHOUT_COMMANDS)}, --once and --json", USAGE)
+    return chosen
 
 
 def _settings(args: argparse.Namespace) -> Settings:

@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.cli.following import follow
-from gputop.cli.line import FAILED, USAGE, Command, Failure, duration, json_flag, plain, unwritten
+from gputop.cli.line import (
+    FAILED,
+    USAGE,
+    Command,
+    Failure,
+    duration,
+    json_flag,
+    no_commands,
+    only_names,
+    plain,
+    unwritten,
+)
 from gputop.cli.opening import open_source
 
 if TYPE_CHECKING:
@@ -125,7 +136,7 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     source.interest = Interest(pids=asked, families=asked)
     if live and sys.stderr.isatty():
         sys.stderr.write(f"gputop: sampling for {seconds:.0f} s; Ctrl+C ends it and reports what was found\n")
-    monitor = Monitor(source, settings.thresholds)
+    monitor = Monitor(source, settings.thresholds, through=only_names(args))
     without = (lambda: _say_no_gpu(seconds)) if live else None
     look = Look(judged=lambda: monitor.judged_s, without_gpus=without, pid=args.pid)
     try:
@@ -205,6 +216,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pid", type=int, metavar="PID", help="only what is about this process, its job and its GPUs")
     parser.add_argument("--format", choices=("text", "json", "md"), default="text", help="md: to paste into a ticket")
     json_flag(parser)
+    no_commands(parser)
     parser.add_argument(
         "--explain",
         action="store_true",

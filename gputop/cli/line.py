@@ -14,6 +14,7 @@ from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
+    from gputop.model import Frame
 
 OK, FAILED, USAGE, BROKEN = 0, 1, 64, 70  # the last two as in sysexits.h: wrong usage, a mistake of ours
 
@@ -79,6 +80,25 @@ def plain(settings: Settings) -> bool:
 def json_flag(parser: argparse.ArgumentParser) -> None:
     """`--json`, as every command with a report has it."""
     parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+
+
+def no_commands(parser: argparse._ActionsContainer) -> None:
+    """`--no-commands`, as every command has it that writes command lines: for what leaves the house."""
+    parser.add_argument(
+        "--no-commands",
+        action="store_true",
+        default=argparse.SUPPRESS,  # or it would be lost before the name of a command
+        help="the name of a process in place of its command line",
+    )
+
+
+def only_names(args: argparse.Namespace) -> Callable[[Frame], Frame] | None:
+    """What a frame goes through before anything else has it, if command lines were not wanted."""
+    if not getattr(args, "no_commands", False):
+        return None
+    from gputop.export.private import without_commands
+
+    return without_commands
 
 
 def duration(text: str) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from queue import Queue
 from typing import TYPE_CHECKING
 
-from gputop.cli.line import OK, USAGE, Command, Failure, plain
+from gputop.cli.line import OK, USAGE, Command, Failure, no_commands, only_names, plain
 from gputop.cli.opening import is_recorded, open_source, say_damage, uncollected
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     spec = getattr(args, "source", "live")
     source = open_source(spec, settings, pace=not is_recorded(spec), patience_s=PATIENCE_S)
     unjudged = 0 if args.format == "json" else math.inf  # nothing else has what the rules say
-    Monitor(source, settings.thresholds, unjudged=unjudged).start(arrived.put, arrived.put)
+    monitor = Monitor(source, settings.thresholds, unjudged=unjudged, through=only_names(args))
+    monitor.start(arrived.put, arrived.put)
     # late: the source has its first look meanwhile
     from gputop.export.formats import FORMATS
 
@@ -57,6 +58,7 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
 def _snapshot_arguments(snapshot: argparse.ArgumentParser) -> None:
     snapshot.add_argument("--format", choices=("text", "json", "jsonl", "csv"), default="text")
     snapshot.add_argument("--count", type=int, default=1, metavar="N", help="how many (1)")
+    no_commands(snapshot)
 
 
 COMMANDS = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop import units
 from gputop.cli.following import follow
-from gputop.cli.line import USAGE, Command, Failure, duration, file
+from gputop.cli.line import USAGE, Command, Failure, duration, file, no_commands, only_names
 from gputop.cli.opening import is_recorded, open_recording, open_source
 from gputop.cli.screens import show
 from gputop.safe.files import Refused
@@ -91,12 +91,14 @@ def _opened(args: argparse.Namespace, settings: Settings) -> Monitor:
     from gputop.monitor import Monitor
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
-    return Monitor(source, unjudged=math.inf)  # what the rules say is made anew when it is looked at
+    # what the rules say is made anew when it is looked at
+    return Monitor(source, unjudged=math.inf, through=only_names(args))
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
     file(parser, "file", metavar="FILE", help="a file, packed if it ends in .gz; - to print")
     _for(parser)
+    no_commands(parser)
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,9 +8,9 @@
 _shtab_gputop_subparsers=(demo snapshot diagnose record replay log stack profile trace doctor run env explain rules metrics columns keys docs completions reset-terminal)
 
 _shtab_gputop_demo_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --list)
-_shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --format --count)
-_shtab_gputop_diagnose_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for --pid --format --json --explain)
-_shtab_gputop_record_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for)
+_shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --format --count --no-commands)
+_shtab_gputop_diagnose_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for --pid --format --json --no-commands --explain)
+_shtab_gputop_record_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for --no-commands)
 _shtab_gputop_replay_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_log_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for)
 _shtab_gputop_stack_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --workers --job --native --json)
@@ -27,7 +27,7 @@ _shtab_gputop_keys_option_strings=(-h --help --source --interval --readonly --as
 _shtab_gputop_docs_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_completions_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_reset_terminal_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
-_shtab_gputop_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --version --once --json)
+_shtab_gputop_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --version --once --json --no-commands)
 
 _shtab_gputop_demo___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_demo___config_COMPGEN=_shtab_compgen_files
@@ -119,6 +119,7 @@ _shtab_gputop_snapshot___readonly_nargs=0
 _shtab_gputop_snapshot___ascii_nargs=0
 _shtab_gputop_snapshot___no_mouse_nargs=0
 _shtab_gputop_snapshot___no_nvml_nargs=0
+_shtab_gputop_snapshot___no_commands_nargs=0
 _shtab_gputop_diagnose__h_nargs=0
 _shtab_gputop_diagnose___help_nargs=0
 _shtab_gputop_diagnose___readonly_nargs=0
@@ -126,6 +127,7 @@ _shtab_gputop_diagnose___ascii_nargs=0
 _shtab_gputop_diagnose___no_mouse_nargs=0
 _shtab_gputop_diagnose___no_nvml_nargs=0
 _shtab_gputop_diagnose___json_nargs=0
+_shtab_gputop_diagnose___no_commands_nargs=0
 _shtab_gputop_diagnose___explain_nargs=0
 _shtab_gputop_record__h_nargs=0
 _shtab_gputop_record___help_nargs=0
@@ -133,6 +135,7 @@ _shtab_gputop_record___readonly_nargs=0
 _shtab_gputop_record___ascii_nargs=0
 _shtab_gputop_record___no_mouse_nargs=0
 _shtab_gputop_record___no_nvml_nargs=0
+_shtab_gputop_record___no_commands_nargs=0
 _shtab_gputop_replay__h_nargs=0
 _shtab_gputop_replay___help_nargs=0
 _shtab_gputop_replay___readonly_nargs=0
@@ -261,6 +264,7 @@ _shtab_gputop___no_nvml_nargs=0
 _shtab_gputop___version_nargs=0
 _shtab_gputop___once_nargs=0
 _shtab_gputop___json_nargs=0
+_shtab_gputop___no_commands_nargs=0
 
 
 # $1=COMP_WORDS[1]

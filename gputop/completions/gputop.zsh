@@ -47,6 +47,7 @@ _shtab_gputop_options=(
   "(- : *)--version[show program\'s version number and exit]"
   "--once[print one table and exit (snapshot)]"
   "--json[print one JSON object and exit (snapshot --format json)]"
+  "--no-commands[the name of a process in place of its command line]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -114,6 +115,7 @@ _shtab_gputop_diagnose_options=(
   "--pid[only what is about this process, its job and its GPUs]:PID:"
   "--format[md\: to paste into a ticket]:format:(text json md)"
   "--json[as one JSON object]"
+  "--no-commands[the name of a process in place of its command line]"
   "--explain[also what is unlikely, what could not be judged, and the questions asked]"
 )
 
@@ -272,6 +274,7 @@ _shtab_gputop_record_options=(
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--for[how long\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
+  "--no-commands[the name of a process in place of its command line]"
   ":a file, packed if it ends in .gz\; - to print:_files"
 )
 
@@ -354,6 +357,7 @@ _shtab_gputop_snapshot_options=(
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--format[format]:format:(text json jsonl csv)"
   "--count[how many (1)]:N:"
+  "--no-commands[the name of a process in place of its command line]"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -1,4 +1,4 @@
-"""What must not leave the machine in an export: secrets in command lines."""
+"""What must not leave the machine in an export: secrets in command lines, or command lines altogether."""
 
 from __future__ import annotations
 
@@ -17,3 +17,13 @@ def masked(process: Process) -> Process:
     """A process with whatever looks like a secret masked in its command line."""
     command = redact_argv(process.command)
     return process if command == process.command else replace(process, command=command)
+
+
+def without_commands(frame: Frame) -> Frame:
+    """The frame with the name of each process in place of its command line."""
+    return replace(frame, processes=tuple(_named(process) for process in frame.processes))
+
+
+def _named(process: Process) -> Process:
+    only = (process.name,) if process.command else ()
+    return process if process.command == only else replace(process, command=only)

@@ -95,17 +95,19 @@ _SHAPES = re.compile(
     r")"
 )
 _WORDS = re.compile(r"([\s·]+)")
+_LETTER = re.compile(r"(?<!\S)[\"']?-[a-zA-Z]|--user|--proxy-user")
+_PASS_OF = re.compile(r"(\bpass:)[^\s\"']+")  # openssl -passin pass:VALUE
 _OPTION_NAME = re.compile(rf"--?{_NAME}")
 _OPTION_AND_VALUE = re.compile(rf"(?P<dashes>--?)?{_NAME}=(?P<value>.+)", re.DOTALL)
 
 
 def redact(text: str) -> str:
     """The text with whatever looks like a password, key or token replaced by a mask that does not tell its length."""
-    if "-p" in text:
+    if _LETTER.search(text):
         words = _WORDS.split(text)  # at odd places what is between them
         words[::2] = _unlettered(words[::2])
         text = "".join(words)
-    for pattern in (_SIGNATURE, _HOOK, _HEADER):
+    for pattern in (_SIGNATURE, _HOOK, _HEADER, _PASS_OF):
         text = pattern.sub(rf"\1{MASK}", text)
     text = _masked(_GIVEN_BY_OPTION, "option", text)
     text = _masked(_GIVEN_BY_NAME, "text", text)
