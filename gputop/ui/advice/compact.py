@@ -181,7 +181,7 @@ def _block(finding: Finding, scene: Scene, width: int, level: int) -> list[Line]
         label = "" if number > 1 else "try"
         several = steps > 1 and len(finding.steps) > 1
         label = f"{label:4}{number if several else ''}"
-        lines += _step(step, scene, width, label, first=number == 1, unfolded=level >= _UNFOLDED)
+        lines += _step(finding, step, scene, width, label, unfolded=level >= _UNFOLDED)
     return lines
 
 
@@ -244,9 +244,9 @@ def clipped(runs: Sequence[Run], room: int, more: str) -> list[Run]:
     return kept
 
 
-def _step(step: Step, scene: Scene, width: int, label: str, *, first: bool, unfolded: bool) -> list[Line]:
+def _step(finding: Finding, step: Step, scene: Scene, width: int, label: str, *, unfolded: bool) -> list[Line]:
     line, more = scene.line().add(f"  {label}", "dim").to(TEXT), scene.look.glyphs.more
-    after = _after(step, scene, first)
+    after = _after(finding, step, scene)
     room = max(0, width - TEXT - 1 - draw.cells(after))
     command, text = clean(step.command or ""), clean(step.text)
     if command and unfolded and len(text) + 2 + len(command) > room:
@@ -266,11 +266,9 @@ def _beside(text: str, command: str, room: int) -> int:
     return min(room, left if left >= min(len(text), _LEAST_TEXT) else min(len(text), room - _LEAST_COMMAND))
 
 
-def _after(step: Step, scene: Scene, first: bool) -> list[Run]:
+def _after(finding: Finding, step: Step, scene: Scene) -> list[Run]:
     """What somebody must know before doing it, and the keys that copy or do it."""
     after = [Run(f"   {warnings}", "dim")] if (warnings := told.warnings(step)) else []
-    if step.command and first and (keys := scene.pressed("copy", "copies it" if scene.focused else "copies")):
-        after += [Run("   "), *keys] if scene.focused else []
-    if step.action and (keys := scene.pressed(step.action, "")):
+    for keys in scene.acts(finding, step):
         after += [Run("   "), *keys]
     return after

@@ -96,7 +96,7 @@ def _rest(finding: Finding, scene: Scene, width: int, most: int) -> list[Line]:
     if steps := finding.steps[:most]:
         lines += _title("try, best first" if len(steps) > 1 else "try", scene)
         for number, step in enumerate(steps, 1):
-            lines += _step(step, number, scene, width)
+            lines += _step(finding, step, number, scene, width)
     return lines
 
 
@@ -119,13 +119,14 @@ def _item(item: Evidence, scene: Scene, width: int) -> list[Line]:
     return flow(scene, width, [Run(" " * _TEXT), *compact.evidence(item)], _TEXT + 2)
 
 
-def _step(step: Step, number: int, scene: Scene, width: int) -> list[Line]:
+def _step(finding: Finding, step: Step, number: int, scene: Scene, width: int) -> list[Line]:
     lines = flow(scene, width, [Run(f"{number:>{_TEXT}} ", "dim"), Run(clean(step.text), "text")], _TEXT + 1)
     command, warnings = clean(step.command or ""), told.warnings(step)
     if command:
         lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(command, "command")], _TEXT + 3)
     _beside(lines, [Run(warnings, "dim")] if warnings else [], scene, width)
-    _beside(lines, scene.pressed(step.action, "does it") if step.action else [], scene, width)
+    for keys in scene.acts(finding, step):
+        _beside(lines, keys, scene, width)
     return lines
 
 

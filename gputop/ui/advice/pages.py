@@ -117,8 +117,7 @@ def _findings(scene: Scene, width: int) -> list[Line]:
     lines = full.whole(chosen, scene, width)
     keys = [
         *scene.pressed("advice-mute", "tell of it again  " if scene.sheet.is_muted(chosen) else "mute it  "),
-        *scene.pressed("details", "go to its process  "),
-        *(scene.pressed("copy", "copy the command") if told.command(chosen) else []),
+        *scene.pressed("details", "go to its process"),
     ]
     over = compact.over(scene, width)
     states = compact.standing(scene, width)

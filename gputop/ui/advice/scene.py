@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from gputop.declare import record
-from gputop.diagnose import Finding
+from gputop.diagnose import Finding, Step
 from gputop.model import Identity
 from gputop.monitor import Update
 from gputop.ui.advice.cleared import Cleared
@@ -56,6 +56,20 @@ class Scene:
     def pressed(self, id: str, what: str) -> list[Run]:
         """A key and what it does; nothing where it has no key."""
         return pressed(self.keys, id, what)
+
+    def acts(self, finding: Finding, step: Step) -> list[list[Run]]:
+        """The keys that do something with a step now: those of the chosen finding, which keys are about, and no other.
+
+        While the keys are about something else, its action takes the key of the advice first.
+        """
+        if finding is not self.sheet.chosen:
+            return []
+        action = self.pressed(step.action, "does it") if step.action else []
+        if not self.focused:
+            first = self.pressed("advice", "then ") if action else []
+            return [[*first, *action[:1]]] if first else []
+        copies = self.pressed("copy", "copies it") if step is self.sheet.next_copy else []
+        return [runs for runs in (copies, action) if runs]
 
     def line(self) -> Line:
         """An empty line."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gputop.diagnose import Finding
+from gputop.diagnose import Finding, Step
 from gputop.diagnose.finding import POSSIBLE, told_apart
 from gputop.diagnose.steady import RANKS
 from gputop.monitor import Update
@@ -29,6 +29,11 @@ def troubles(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity != "info" and not finding.healthy]
 
 
+def commands(finding: Finding | None) -> list[tuple[int, Step]]:
+    """Its steps that have a command, with their numbers, the best first."""
+    return [(number, step) for number, step in enumerate(finding.steps if finding else (), 1) if step.command]
+
+
 class Sheet:
     """What is told of the newest update."""
 
@@ -39,6 +44,7 @@ class Sheet:
         self._taken_s = -math.inf
         self._chosen: Key | None = None
         self._at = 0
+        self._copied: tuple[Key | None, int] = (None, -1)  # the finding and which of its commands was copied last
         self._silenced: dict[Key, Finding] = {}  # as they were then
 
     def feed(self, update: Update) -> None:
@@ -81,6 +87,24 @@ class Sheet:
         """The one that keys are about: the first until somebody chooses another."""
         listed = self.listed
         return listed[self._at] if listed else None
+
+    @property
+    def copy_place(self) -> int:
+        """Which of the `commands` of the chosen one is copied next: the first, then each after it."""
+        owner, last = self._copied
+        chosen, count = self.chosen, len(commands(self.chosen))
+        return (last + 1) % count if chosen and count and key(chosen) == owner else 0
+
+    @property
+    def next_copy(self) -> Step | None:
+        """The step whose command is copied next: labels and the key that copies both ask here."""
+        found = commands(self.chosen)
+        return found[self.copy_place][1] if found else None
+
+    def copied(self) -> None:
+        """It was copied."""
+        if chosen := self.chosen:
+            self._copied = key(chosen), self.copy_place
 
     def is_muted(self, finding: Finding) -> bool:
         """Whether nobody wants to hear of it."""

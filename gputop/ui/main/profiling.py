@@ -146,7 +146,7 @@ class Profiling(Acting, Advising):
         return frame, several[0] if several else process, scope is Scope.JOB, NOBODY
 
 
-_TOOLS: dict[str, ToolId] = {"stack": "stack", "profile": "profile", "trace": "trace"}
+_TOOLS: dict[str, ToolId] = {"stack": "stack", "profile": "profile", "torch": "trace"}  # by the id of its key
 
 
 def _rank(frame: Frame, process: Process, *, whole: bool = False) -> tuple[Process, bool]:

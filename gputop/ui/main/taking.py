@@ -14,7 +14,7 @@ from gputop.actions.naming import typed
 from gputop.diagnose import Finding
 from gputop.model import Process
 from gputop.safe.text import clean
-from gputop.ui.advice import sheet
+from gputop.ui.advice.sheet import commands
 from gputop.ui.keys import declared
 from gputop.ui.keys.declared import Key
 from gputop.ui.keys.hints import hint
@@ -57,8 +57,7 @@ def texts_of(process: Process) -> list[Text]:
 
 def texts_of_steps(finding: Finding | None) -> list[Text]:
     """The commands of a finding's steps, the best first."""
-    steps = enumerate(finding.steps if finding else (), 1)
-    return [Text(f"step {number}", clean(step.command)) for number, step in steps if step.command]
+    return [Text(f"step {number}", clean(step.command or "")) for number, step in commands(finding)]
 
 
 class Taking(Advising, Changing):
@@ -69,8 +68,9 @@ class Taking(Advising, Changing):
     def action_copy(self) -> None:
         """The pid of the line to the clipboard; pressed again, its command line; of the advice its steps' commands."""
         if self.advised:
-            chosen = self.sheet.chosen
-            self._copy(chosen and sheet.key(chosen), texts_of_steps(chosen))
+            self._copy_place(texts_of_steps(self.sheet.chosen), self.sheet.copy_place)
+            self.sheet.copied()
+            self.redraw("advice")  # the next press copies another one
             return
         row = self.table.listing.cursor
         self._copy(row.key if row else None, texts(row))
@@ -80,12 +80,16 @@ class Taking(Advising, Changing):
         self._copy(process.identity, texts_of(process))
 
     def _copy(self, owner: Hashable, found: Sequence[Text]) -> None:
+        before, place = self._copied
+        place = (place + 1) % len(found) if before == owner and found else 0
+        self._copied = (owner, place)
+        self._copy_place(found, place)
+
+    def _copy_place(self, found: Sequence[Text], place: int) -> None:
+        """This one of what there is to copy; what the next press copies is said with it."""
         if not found:
             self.say("nothing to copy here")
             return
-        before, place = self._copied
-        place = (place + 1) % len(found) if before == owner else 0
-        self._copied = (owner, place)
         text = found[place].text
         if len(text) > LONGEST:
             self.say(f"too long to copy ({len(text)} characters){hint(self.names, '; {} shows it', 'show')}")

@@ -17,6 +17,8 @@ from gputop.ui.profiling.tools import Order, Tool, ToolId
 
 _MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 
+_TAKES = {START: "start", CANCEL: "cancel", OLDER: "list older ones"}  # what taking a button does; others are chosen
+
 Answer = Literal["older"]  # older ones are asked for
 Start = Callable[[Tool, Order], object]
 
@@ -46,7 +48,7 @@ class ProfileDialog(PartsDialog[Answer, Stop]):
     @property
     def _foot(self) -> str:
         question = self.question
-        keys = ["arrows move", "Space chooses", *(["Enter starts"] if question.ready else [])]
+        keys = ["arrows move", f"Space, Enter {_TAKES.get(question.at, 'choose')}"]
         keys += ["h older ones"] if question.past and question.past.older else []
         keys += ["y copies the command"] if question.unlock else []
         return "   ".join([*keys, "Esc cancels"])

@@ -1,0 +1,189 @@
+"""What a label says of a key is what the key does there: each promise is read off the screen and its key pressed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gputop.diagnose import Step
+from gputop.ui.dialogs.questions import Dialog
+from gputop.ui.main import Main
+from gputop.ui.profiling.dialog import ProfileDialog
+from gputop.ui.profiling.question import CANCEL, OLDER, START
+from tests.acting import moment
+from tests.advised import found, hot, update
+from tests.dialogs import sleeping, trainer
+from tests.screens import Stage, box, play
+from tests.scripted import minute
+
+HOT = hot(
+    steps=(
+        Step(text="check the airflow"),
+        Step(text="lower its power limit", command="nvidia-smi -i 6 -pl 500", needs_root=True),
+        Step(text="read its temperatures", command="nvidia-smi -q -d TEMPERATURE -i 6"),
+    )
+)
+SLOW = found(
+    steps=(
+        Step(text="trace a few steps", action="torch"),
+        Step(text="fewer threads", command="export OMP_NUM_THREADS=8"),
+    )
+)
+BOTH = update(HOT, SLOW)
+SIZES = [(80, 24), (120, 40), (120, 60), (200, 60)]
+KEYS = {
+    "arrows": ["down", "right", "up", "left"], "Left": ["left"], "Right": ["right"], "Space": ["space"],
+    "Enter": ["enter"], "Esc": ["escape"], "Tab": ["tab"], "type": ["z"], "Down": ["down"], "PgDn": ["pagedown"],
+    "PgUp": ["pageup"],
+}  # fmt: skip
+
+
+async def to_the_advice(stage: Stage) -> None:
+    """The keys are about the advice, which stands among the other panes."""
+    main = stage.app.main
+    main.set_focus(main.advice)
+    main.refocused()
+    await stage.pilot.pause()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_y_copies_the_command_that_is_labelled_so(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[str] = []
+
+    async def scene(stage: Stage) -> None:
+        monkeypatch.setattr(stage.app, "copy_to_clipboard", copied.append)
+        stage.app.main.show(BOTH)
+        await to_the_advice(stage)
+        labelled = 0
+        for finding in BOTH.findings:
+            assert stage.app.main.sheet.chosen is finding
+            commands = [step.command for step in finding.steps if step.command]
+            for command in (*commands, commands[0]):
+                shown = stage.text
+                await stage.press("y")
+                assert copied[-1] == command
+                if "y copies it" in shown:
+                    labelled += 1
+                    assert shown.count("y copies it") == 1, "one of them is copied"
+                    beside = " ".join(shown.split("y copies it")[0].splitlines()[-2:])
+                    assert command in beside, (command, shown)
+            await stage.press("down")
+        assert labelled >= 2 or size == (80, 24), "there are labels to hold it to"
+
+    play(scene, BOTH.frame, size=size, past=minute(BOTH.frame))
+
+
+def test_the_key_of_a_step_is_shown_where_pressing_it_is_about_that_finding() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.app.main.show(BOTH)
+        assert "t does it" not in stage.text, "t is about the line under the cursor there"
+        await to_the_advice(stage)
+        assert "t does it" not in stage.text, "it is about the GPU that is hot"
+        await stage.press("down")
+        assert "t does it" in stage.text
+        await stage.press("t")
+        assert "(•) torch.profiler" in stage.text
+        assert f"{BOTH.frame.by_identity[SLOW.subject.processes[0]].pid}  " in stage.text
+
+    play(scene, BOTH.frame, past=minute(BOTH.frame))
+
+
+@pytest.mark.parametrize("key", ["d", "f6", "u", "o", "f2", "ctrl+p", "f1", "S", "Y", "f9"])
+def test_every_key_at_the_foot_of_a_dialog_does_something(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    async def scene(stage: Stage) -> None:
+        await stage.press(key)
+        over = stage.app.screen
+        assert not isinstance(over, Main)
+        foot = box(stage).rstrip().splitlines()[-1] if isinstance(over, Dialog) else stage.lines[-1]
+        promised = re.findall(r"\b(?:arrows|Left|Right|Space|Enter|Esc|Tab|type|Down|PgDn|PgUp)\b", foot)
+        assert "Esc" in promised, foot
+        for word in promised:
+            if not isinstance(stage.app.screen, Main):
+                stage.app.screen.dismiss(None)
+                await stage.pilot.pause()
+            await stage.press(key)
+            before, screen, changed = stage.text, stage.app.screen, False
+            for each in KEYS[word]:
+                await stage.press(each)
+                changed |= stage.text != before or stage.app.screen is not screen
+            assert changed, f"{word} does nothing: {foot}"
+
+    with sleeping() as child:
+        play(scene, moment(trainer(child.pid), launcher=None))
+
+
+@pytest.mark.parametrize(("key", "tool"), [("p", "py-spy record"), ("s", "py-spy dump"), ("t", "torch.profiler")])
+@pytest.mark.parametrize("opened", ["p", "t"])
+def test_the_keys_that_open_the_profile_dialog_choose_their_tool_in_it(
+    opened: str, key: str, tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def scene(stage: Stage) -> None:
+        await stage.press(opened, key)
+        assert f"(•) {tool}" in stage.text
+        assert stage.text.count("(•) py-spy") + stage.text.count("(•) torch") == 1
+
+    with sleeping() as child:
+        play(scene, moment(trainer(child.pid), launcher=None))
+
+
+def test_the_profile_dialog_says_at_each_stop_what_enter_does_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("p")
+        dialog = stage.app.screen
+        assert isinstance(dialog, ProfileDialog)
+        stops = [stop for row in reversed(dialog.question.rows) for stop in row]  # other tools have other options
+        for stop in stops:
+            if not isinstance(stage.app.screen, ProfileDialog):
+                await stage.press("p")
+            dialog = stage.app.screen
+            assert isinstance(dialog, ProfileDialog)
+            dialog.question.at = stop
+            dialog.redraw()
+            await stage.pilot.pause()
+            says = re.search(r"Space, Enter ([a-z ]+?)   ", stage.text)
+            assert says, stage.text
+            started = len(stage.app.errands.under_way)
+            await stage.press("enter")
+            closed = stage.app.screen is not dialog
+            did = {START: "start", CANCEL: "cancel", OLDER: "list older ones"}.get(stop, "choose")
+            assert says[1] == did
+            assert closed == (did != "choose")
+            assert (len(stage.app.errands.under_way) > started or stage.app.errands.news is not None) == (
+                did == "start"
+            )
+        stage.app.errands.leave()
+        await stage.until(lambda: not stage.app.errands.under_way, "their end")
+
+    with sleeping() as child:
+        play(scene, moment(trainer(child.pid), launcher=None))
+
+
+def test_a_command_that_unlocks_a_tool_is_copied_by_the_key_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[str] = []
+
+    async def scene(stage: Stage) -> None:
+        monkeypatch.setattr(stage.app, "copy_to_clipboard", copied.append)
+        await stage.press("p")
+        dialog = stage.app.screen
+        assert isinstance(dialog, ProfileDialog)
+        await stage.press("t")
+        if dialog.question.unlock:
+            assert "y copies the command" in stage.text
+            await stage.press("y")
+            assert copied == [dialog.question.unlock]
+
+    with sleeping() as child:
+        play(scene, moment(trainer(child.pid), launcher=None))
