@@ -39,15 +39,17 @@ def loaders(name: str, first: int | None, last: int | None) -> str:
     return f"loader {name} {first}" if first == last else f"loader {name} {first}-{last}"
 
 
-def job(job: Job, ranks: Sequence[Process], loaders: int, others: int) -> str:
-    """What a job is made of: `torchrun · 4 ranks · 32 loaders`."""
+def job(job: Job, ranks: Sequence[Process], loaders: int, others: int, *, sampled: int = 0) -> str:
+    """What a job is made of: `torchrun · 4 ranks · 32 loaders`; of many `1 rank · 8,000 children, sampled`."""
     parts = [] if job.launcher in (None, "python") else [str(job.launcher)]
     numbered = sum(rank.rank is not None for rank in ranks)
     if numbered:
         parts.append(amount(len(ranks), "rank"))
     else:
         parts.append(amount(len(ranks) or others, "process"))
-    if loaders:
+    if sampled:
+        parts.append(f"{sampled:,} children, sampled")
+    elif loaders:
         parts.append(amount(loaders, "loader"))
     return " · ".join(parts)
 

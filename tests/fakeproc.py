@@ -81,6 +81,7 @@ class FakeProc:
             sys=str(self.sys),
             boot=lambda: BOOT_S + self.now_s,
             scale=Scale(ticks_per_s=100, page_bytes=page_bytes),
+            cpu_clock=lambda: 0.0,
         )
 
     def clock(self) -> float:

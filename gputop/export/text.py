@@ -134,7 +134,8 @@ def _gpu(gpu: Gpu) -> list[str]:
 def _job(frame: Frame, job: Job) -> list[list[str]]:
     members, ranks = _known(frame, job.members), _known(frame, job.ranks)
     loaders = [process for process in members if process.role is Role.LOADER]
-    made_of = words.job(job, ranks, len(loaders), len(members) - len(ranks) - len(loaders))
+    children = len(members) - len(ranks) if any(one.sampled for one in members) else 0
+    made_of = words.job(job, ranks, len(loaders), len(members) - len(ranks) - len(loaders), sampled=children)
     rows = [_row(job.name, together(members, frame, job.user), made_of)]
     for rank in ranks:
         rows.append(_row(f"  {rank.pid}", one(rank, frame), words.command(rank)))

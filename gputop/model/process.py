@@ -67,6 +67,9 @@ class Process:
     command: Annotated[tuple[str, ...], "its arguments, the program first"] = ()
     state: Annotated[str | None, "R runs, S sleeps, D waits in the kernel, T is stopped, Z has ended, I is idle"] = None
     missing: Annotated[tuple[Missing, ...], "what is not known of it, and why"] = ()
+    sampled: Annotated[bool, "one of too many to follow closely: only its stat record is read, every few seconds"] = (
+        False
+    )
 
     # CPU and scheduler
     cpu_percent: float | None = metric(_P, "CPU time, of one core", history=True)

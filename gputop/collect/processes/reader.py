@@ -15,6 +15,7 @@ from gputop.collect.gate import Gate
 from gputop.collect.jobs.kin import AGENT, FRAMEWORKS, LOADER, Member, Tree
 from gputop.collect.processes.cgroup import Place
 from gputop.collect.processes.closely import Closely
+from gputop.collect.processes.crowd import Crowd
 from gputop.collect.processes.dossier import WEIGHT_FILLS
 from gputop.collect.processes.followed import RETRY_S
 from gputop.collect.processes.names import Names, Wanted
@@ -57,6 +58,7 @@ class ProcessReader:
         sys: str = "/sys",
         boot: Callable[[], float] = since_boot,
         scale: Scale | None = None,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._root, self._sys, self._clock, self._boot = root, sys, clock, boot
         self._names = names or Names(root, clock)
@@ -65,6 +67,7 @@ class ProcessReader:
         self._scale = scale or Scale()
         self._scale_s: float | None = None
         self._turns = Turns(self.gate, root)
+        self._crowd, self._cpu_clock = Crowd(), cpu_clock
         self._private = not initial_pid_namespace(root)
         self._seen: dict[int, Seen] = {}
         self._pids, self._tasks, self._listed_s = set[int](), list[bytes](), 0.0
@@ -249,15 +252,23 @@ class ProcessReader:
                 shown = shown | self._tree.family(pid, members)
         chosen = self._tree.kin(roots) | (self._seen.keys() & {*gpu_pids, *shown, *ranks})
         chosen.update(seen.identity.pid for seen in (*looked, *self._tracked.values()) if seen.busy_until_s > now_s)
+        above = {up for pid in roots for up in self._tree.above(pid)}
+        needed = self._seen.keys() & {*roots, *above, *gpu_pids, *shown, *ranks}
+        chosen, changed = self._crowd.bounded(chosen, needed, self._seen, now_s)
+        for pid in changed & self._seen.keys():
+            self._seen[pid].sampled = pid in self._crowd.left_out
+            self._seen[pid].rename()
         for pid in self._tracked.keys() - chosen:
             left = self._tracked.pop(pid)
             left.leave()
             self._turns.put(left)
+        began_s = self._cpu_clock()
         for pid in chosen - self._napping:
             seen = self._seen[pid] if self._seen[pid].looked_s >= now_s else self._look(pid, now_s)
             if seen is not None:
                 self._tracked[pid] = seen
                 self._closely.read(seen, pid in interest.pids, pid in shown, self._place(seen), self._scale)
+        self._crowd.spent(self._cpu_clock() - began_s, len(self._tracked), now_s)
         trainers = {pid: seen for pid, seen in self._tracked.items() if self._trains(seen, gpu_pids)}
         opened = {pid: seen for pid, seen in self._tracked.items() if pid in interest.pids}
         self._closely.sample(trainers.values(), opened.values(), self._awake())

@@ -29,7 +29,7 @@ class Seen:
 
     __slots__ = (
         "_counters", "_made_s", "_still", "age_s", "busy_until_s", "followed", "gone", "identity", "looked_s", "named",
-        "process", "raw", "root", "silent", "stat", "uid", "unsettled", "values", "waiting",
+        "process", "raw", "root", "sampled", "silent", "stat", "uid", "unsettled", "values", "waiting",
     )  # fmt: skip
 
     def __init__(self, pid: int, root: str, stat: Stat, started_ticks: int) -> None:
@@ -41,6 +41,7 @@ class Seen:
         self.waiting = False  # for its turn
         self.unsettled = False  # worth another look at once
         self.gone = False
+        self.sampled = False  # it would be followed, but too many are
         self.silent = False  # its stat record does not answer
         self.values: Values = {}  # fields of the Process that stat tells
         self.named: Values = NOTHING  # those that the names lane found
@@ -121,7 +122,7 @@ class Seen:
             self.followed = None
 
     def rename(self, named: Values | None = None) -> None:
-        """Take in what the names lane found, about it or about its user."""
+        """Take in what the names lane found, about it or about its user; its Process is made again at its next look."""
         self._still = 0
         if named is not None:
             self.named = named
@@ -146,6 +147,7 @@ class Seen:
             "name": self.stat.comm,
             "state": self.stat.state,
             "age_s": self.age_s,
+            "sampled": self.sampled,
         }
         if self.followed is None and not self.silent:
             self.process = Process(**{**self.values, **self.named, **told})

@@ -156,7 +156,8 @@ class _Maker:
         everything = view.every_process or view.level >= LEVELS or not kin.ranks or view.filter is not None
         row = Row(("job", job.key), "job", job.name, self.frame, wanted, user=job.user)
         loaders = sum(map(len, kin.loaders.values()))
-        made_of = words.job(job, kin.ranks, loaders, len(processes))
+        children = len(processes) - len(kin.ranks) if any(one.sampled for one in processes) else 0
+        made_of = words.job(job, kin.ranks, loaders, len(processes), sampled=children)
         row.said = _held(made_of, wanted, row.sums, self._rests)
         for rank in kin.ranks:
             child = self._leaf(rank)
