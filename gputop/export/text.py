@@ -16,6 +16,7 @@ from gputop.model import Frame, Gpu, Host, Identity, Job, Process, Role
 from gputop.monitor import Update
 from gputop.safe.text import to_ascii
 
+MOST_COLUMNS = 2000  # as wide as no terminal is; some say that they are
 _ASCII = str.maketrans({"°": None})
 _GPUS = (
     Column("GPU"),
@@ -50,7 +51,7 @@ def table(out: TextIO, *, ascii: bool = False) -> Write:
     """Each update as a table as wide as the terminal; in a pipe as wide as COLUMNS says, or 120."""
 
     def write(update: Update) -> None:
-        text = render(update.frame, shutil.get_terminal_size((120, 0)).columns)
+        text = render(update.frame, min(MOST_COLUMNS, shutil.get_terminal_size((120, 0)).columns))
         out.write(to_ascii(text.translate(_ASCII)) if ascii else text)
 
     return write

@@ -13,7 +13,8 @@ from gputop.safe.packed import Bomb, Unpacker
 _CHUNK = 1 << 16
 _FIRST_MEMBER = 1 << 26  # bytes; within them the next one is looked for where the very first are damaged
 _MOST_DAMAGE = 10_000  # places; who has more has made it up
-_MOST_LOST = 1 << 32  # bytes in one place; nor is more than that looked through for what is whole
+_MOST_LOST = 1 << 28  # bytes in one place; nor is more than that looked through for what is whole
+_ENDLESS = "a line without end: the rest is not read"
 
 
 class Damage:
@@ -22,11 +23,17 @@ class Damage:
     def __init__(self) -> None:
         self.count = 0
         self.first = ""
+        self.final = False  # so bad that nothing after it is looked at
 
     def add(self, what: str) -> None:
         """One more."""
         self.first = self.first or what
         self.count += 1
+
+    def end(self, what: str) -> None:
+        """The last one: nothing after it is looked at."""
+        self.add(what)
+        self.final = True
 
     def without_frame(self, name: str) -> str:
         """What there is to say of a recording of this name in which no frame was found."""
@@ -40,7 +47,7 @@ class Damage:
     @property
     def hopeless(self) -> bool:
         """Whether to stop looking for something that is whole."""
-        return self.count >= _MOST_DAMAGE
+        return self.final or self.count >= _MOST_DAMAGE
 
 
 Line = tuple[int | None, bytes]  # where reading can begin so that this line comes first, if it can; the line
@@ -62,11 +69,12 @@ def _plain(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
         elif len(line) < MOST_CHARS:
             damage.add("the last line is cut")
         else:
-            damage.add("a line without end")
             while line and not line.endswith(b"\n"):
-                line = file.readline(MOST_CHARS)
                 if file.tell() - place > _MOST_LOST:
+                    damage.end(_ENDLESS)
                     return
+                line = file.readline(_CHUNK)
+            damage.add("a line without end")
         if damage.hopeless:
             return
         place = file.tell()
@@ -93,6 +101,8 @@ class Splitter:
             self._size += len(rest)
             if self._size <= MOST_CHARS:
                 self.rest.append(rest)
+            elif self._size > _MOST_LOST and not self._damage.final:
+                self._damage.end(_ENDLESS)
 
 
 def _packed(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
@@ -123,6 +133,8 @@ def _member(file: BinaryIO, place: int, unpack: Unpacker, damage: Damage) -> Gen
     file.seek(place)
     try:
         while unpack.rest is None:
+            if damage.final:
+                return None
             data = file.read(_CHUNK)
             if not data:
                 if splitter.rest:
@@ -140,9 +152,9 @@ def _member(file: BinaryIO, place: int, unpack: Unpacker, damage: Damage) -> Gen
     return file.tell() - len(unpack.rest)
 
 
-def _next(file: BinaryIO, place: int, most: int = _MOST_LOST) -> int | None:
+def _next(file: BinaryIO, place: int, most: int | None = None) -> int | None:
     """Where the next member begins, from a place on; not looked for after `most` bytes of the file."""
-    overlap, end = 4096, place + most
+    overlap, end = 4096, place + (_MOST_LOST if most is None else most)
     while True:
         file.seek(place)
         data = file.read(16 * _CHUNK + overlap)

@@ -104,7 +104,7 @@ class Stream:
                     return
         except (zlib.error, Bomb, OSError) as error:
             self._damage.add(f"it cannot be read any further: {error}")
-        if splitter.rest:
+        if splitter.rest and not self._damage.final:
             self._damage.add("the last line is cut")
 
     def _pieces(self) -> Iterator[bytes]:

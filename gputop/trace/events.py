@@ -16,6 +16,7 @@ from gputop.trace.names import UNQUOTED
 
 MOST_EVENTS = 50_000_000
 MOST_DAMAGE = 1_000  # places; who has more has made it up
+MOST_LOST = 1 << 26  # characters between events, in all: a hole of the disk, or no trace at all
 MOST_VALUE = 1 << 22  # characters of one entry of the head: thousands of ranks are listed there
 MOST_EVENT = 1 << 18
 NOTHING = object()
@@ -43,6 +44,7 @@ class Events:
         self.head: dict[str, Any] = {}
         self.notes: list[str] = []
         self.damaged = 0
+        self._lost = 0  # characters that were passed over
         self.repaired = 0  # values that are not JSON, as other programs write them: paths of Windows, nan, inf
         self.ended = False  # the text has its end
         self.full = False  # it has more events than are read
@@ -63,7 +65,7 @@ class Events:
             yield from self._keyed()
         else:
             raise NoTrace("it is not JSON" if first else "it is empty")
-        if self.damaged >= MOST_DAMAGE:
+        if self._hopeless:
             self.notes.append("it is too damaged: the rest is not read")
         elif not self.ended:
             self.notes.append("the file is cut: read up to there")
@@ -110,7 +112,7 @@ class Events:
                 batch = self._few()
             yield batch
             count += len(batch)
-            if self.ended or (self._over and self._at >= len(self._text)) or self.damaged >= MOST_DAMAGE:
+            if self.ended or (self._over and self._at >= len(self._text)) or self._hopeless:
                 return
             if count >= MOST_EVENTS:
                 self.notes.append(f"it has more than {MOST_EVENTS:,} events: the rest is not read")
@@ -155,14 +157,21 @@ class Events:
 
     def _resume(self) -> bool:
         """Go on at the next event after a damaged place; False where there is none."""
-        found = _EVENT.search(self._text, self._at + 1)
+        found, began = _EVENT.search(self._text, self._at + 1), self._at
         if not found:
             self._at = len(self._text)
+            self._lost += self._at - began
             self.damaged += not self._over
-            return not self._over
+            return not self._over and not self._hopeless
         self.damaged += 1
         self._at = found.start()
-        return self.damaged < MOST_DAMAGE
+        self._lost += self._at - began
+        return not self._hopeless
+
+    @property
+    def _hopeless(self) -> bool:
+        """Whether to stop looking for something that is whole."""
+        return self.damaged >= MOST_DAMAGE or self._lost > MOST_LOST
 
     def _value(self, limit: int) -> Any:
         """The value that begins here, of so many characters at most; NOTHING where there is none that is whole."""
@@ -191,14 +200,19 @@ class Events:
                 self.repaired += count
 
     def _peek(self) -> str:
-        """The next character that is no white space and no comma; empty at the end of the text."""
-        while True:
+        """The next character that is no white space and no comma; empty at the end of the text, or of patience."""
+        blank = 0
+        while blank <= MOST_LOST:
+            blank -= self._at
             self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text):
                 return self._text[self._at]
             if self._over:
                 return ""
+            blank += self._at
             self._fill(1)
+        self._over = True
+        return ""
 
     def _fill(self, wanted: int) -> None:
         """Have so many characters ahead, if the text has them."""

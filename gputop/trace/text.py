@@ -101,8 +101,17 @@ class Text:
                 raise Refused(f"it is larger than {limit >> 20} MiB: profile for less long")
         return "".join(parts)
 
+    def _skip(self, most: int) -> bool:
+        """Pass over what lies before so many last bytes of a plain file, which may have a hole of many gigabytes."""
+        ahead = (self.size_bytes - most) // 4 * 4  # a character of any encoding begins there, or its rest is replaced
+        if ahead <= 0 or self.packed:
+            return False
+        os.lseek(self.fd, ahead, os.SEEK_SET)
+        return True
+
     def last(self, limit: int) -> bytes:
         """Its last bytes, unpacked: all of them where there are no more. The text still begins at its beginning."""
+        self._skip(2 * limit)
         kept = bytearray()
         for data in self._bytes():
             kept += data
@@ -114,8 +123,9 @@ class Text:
 
     def tail(self, limit: int) -> tuple[str, bool]:
         """Its last characters, and whether there are more before them. The text still begins at its beginning."""
-        parts, size, more = deque[str](), 0, False
-        for piece in self.pieces():
+        begins = os.pread(self.fd, 2 * _ENOUGH, 0)
+        parts, size, more = deque[str](), 0, self._skip(8 * limit)
+        for piece in self._decoded(begins) if more else self.pieces():
             parts.append(piece)
             size += len(piece)
             while size - len(parts[0]) >= limit:
@@ -124,6 +134,14 @@ class Text:
         os.lseek(self.fd, 0, os.SEEK_SET)
         self.read_bytes = 0
         return "".join(parts)[-limit:], more or size > limit
+
+    def _decoded(self, begins: bytes) -> Iterator[str]:
+        """The text from here on, in the encoding of a file that begins so."""
+        name = encoding(begins)
+        if name in ("utf-16", "utf-32"):  # which order of bytes the mark says, which is not here
+            name += "-be" if begins.startswith(codecs.BOM_UTF16_BE) else "-le"
+        decode = codecs.getincrementaldecoder(name.removesuffix("-sig"))("replace").decode
+        yield from filter(None, map(decode, self._bytes()))
 
     def pieces(self) -> Iterator[str]:
         """The text from the beginning, each piece once, without a byte order mark."""

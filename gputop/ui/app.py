@@ -32,7 +32,7 @@ from gputop.ui.main import Main
 from gputop.ui.panes.header import Status
 from gputop.ui.profiling.errands import Errands
 from gputop.ui.tape.recorder import Tape
-from gputop.ui.terminal.driver import TerminalDriver, behind
+from gputop.ui.terminal.driver import TerminalDriver, behind, clamped
 from gputop.ui.terminal.guarded import GuardedApp, run_guarded
 from gputop.ui.terminal.painter import Painter
 
@@ -218,8 +218,10 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.main.say("Ctrl+C again to quit", AGAIN_S)
 
     def on_resize(self) -> None:
-        """What a terminal shows after it changed its size, nobody knows."""
+        """What a terminal shows after it changed its size, nobody knows; what of it is not drawn on is said."""
         self._painter.forget()
+        if self.screen_stack and (said := clamped()):
+            self.main.say(said)
 
     @on(Driver.SignalResume)
     def back_from_the_shell(self) -> None:

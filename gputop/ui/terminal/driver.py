@@ -22,6 +22,7 @@ from textual.message import Message
 from textual.messages import InBandWindowResize
 
 MOST_QUEUED = 30
+MOST_COLUMNS, MOST_ROWS = 2000, 500  # no screen has more; of more, a picture takes seconds and gigabytes
 _END_OF_FRAME = "\x1b[?2026l"
 _READ_BYTES = 4096
 _ALERT_S = max(1.0, 2 * constants.ESCAPE_DELAY)
@@ -40,11 +41,25 @@ def queued(app: App[Any]) -> int:
 
 
 def terminal_size() -> tuple[int, int]:
-    """Columns and lines of the terminal; where it says 0, of COLUMNS and LINES; else 80 × 24."""
-    width = height = 0
+    """Columns and lines of the terminal; where it says 0, of COLUMNS and LINES; else 80 × 24. At most what is drawn."""
+    width, height = _said()
+    width, height = width or _from_environment("COLUMNS", 80), height or _from_environment("LINES", 24)
+    return min(width, MOST_COLUMNS), min(height, MOST_ROWS)
+
+
+def clamped() -> str | None:
+    """What to say of a terminal that is larger than what is drawn; None of any other."""
+    width, height = _said()
+    if width <= MOST_COLUMNS and height <= MOST_ROWS:
+        return None
+    drawn = f"{min(width, MOST_COLUMNS)}×{min(height, MOST_ROWS)}"
+    return f"the terminal reports {width}×{height} cells: drawn on {drawn}"
+
+
+def _said() -> tuple[int, int]:
     with contextlib.suppress(OSError):
-        width, height = os.get_terminal_size(1)
-    return width or _from_environment("COLUMNS", 80), height or _from_environment("LINES", 24)
+        return os.get_terminal_size(1)
+    return 0, 0
 
 
 def _from_environment(name: str, default: int) -> int:
