@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import os
+import re
 import select
 import signal
 import sys
@@ -21,8 +22,13 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.messages import InBandWindowResize
 
+from gputop.ui.keys.layouts import latin
+
 MOST_QUEUED = 30
 MOST_COLUMNS, MOST_ROWS = 2000, 500  # no screen has more; of more, a picture takes seconds and gigabytes
+# of kitty's keyboard protocol: with each key that of its place on a Latin keyboard, added to what Textual asks for
+_PLACES_OF_KEYS = "\x1b[=4;2u"
+_WITH_PLACE = re.compile(r"\x1b\[(\d+):\d*(?::(\d+))?((?:;[\d:]*)*u)")
 _END_OF_FRAME = "\x1b[?2026l"
 _READ_BYTES = 4096
 _ALERT_S = max(1.0, 2 * constants.ESCAPE_DELAY)
@@ -65,6 +71,17 @@ def _said() -> tuple[int, int]:
 def _from_environment(name: str, default: int) -> int:
     value = os.environ.get(name, "")
     return int(value) if value.isdecimal() and 0 < len(value) < 5 and int(value) else default
+
+
+class Parser(XTermParser):
+    """Textual's, and what it does not read: which other keys a key is (`CSI code:shifted:place;modifiers;text u`)."""
+
+    def _parse_extended_key(self, sequence: str) -> list[events.Key] | None:
+        if (match := _WITH_PLACE.fullmatch(sequence)) is None:
+            return super()._parse_extended_key(sequence)
+        code, place, rest = match.groups(default="")
+        keys = super()._parse_extended_key(f"\x1b[{code}{rest}")
+        return [latin(key, chr(int(place))) for key in keys or ()] if place else keys
 
 
 class Output:
@@ -113,6 +130,9 @@ class TerminalDriver(LinuxDriver):
         self._leaving = False
         try:
             super().start_application_mode()  # type: ignore[no-untyped-call]
+            if not constants.DISABLE_KITTY_KEY:
+                self.write(_PLACES_OF_KEYS)
+                self.flush()
         except BaseException:
             with contextlib.suppress(Exception):
                 self.stop_application_mode()
@@ -166,6 +186,8 @@ class TerminalDriver(LinuxDriver):
 
     def process_message(self, message: Message) -> None:
         """Passes a key, click or paste on; sizes come from the kernel only, as anybody can type a size report."""
+        if isinstance(message, events.Key):
+            message = latin(message)
         if not isinstance(message, (events.Resize, InBandWindowResize)):
             super().process_message(message)
 
@@ -174,7 +196,7 @@ class TerminalDriver(LinuxDriver):
         poll = select.poll()
         poll.register(self.fileno, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
-        parser = XTermParser()
+        parser = Parser()
         decode = getincrementaldecoder("utf-8")("replace").decode
         alert_until = 0.0
         while not self.exit_event.is_set():
@@ -192,7 +214,7 @@ class TerminalDriver(LinuxDriver):
                 self._parse(parser, text)
             except Exception:
                 # nothing that can be typed or pasted may cost us the keyboard
-                parser = XTermParser()
+                parser = Parser()
 
     def _read(self) -> bytes | None:
         try:
