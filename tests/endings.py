@@ -97,9 +97,9 @@ def ends_by_second_signal(program: Program, first: int, second: int, block: str 
 
 
 def heals_at_the_next_start(program: Program) -> None:
-    """SIGKILL leaves everything on, and so may another program; the next start and end puts it right."""
+    """SIGKILL of it and of its child leaves everything on, and so may another program; the next start and end puts it right."""
     with program.start(shell=f'"$@"; printf "{LEFT_BY_ANOTHER}"; "$@"') as terminal:
-        os.kill(child_of(terminal), signal.SIGKILL)
+        kills_with_its_child(child_of(terminal))
         wait_until(lambda: terminal.output.count(b"\x1b[?1049h") == 2, PATIENCE_S, "no second start")
         terminal.wait_for(program.ready)
         assert {1003, 1015, 1016, 2048} & modes_left_on(terminal.output) == set()
@@ -108,10 +108,27 @@ def heals_at_the_next_start(program: Program) -> None:
         assert_well(terminal)
 
 
-def heals_by_command(program: Program, reset: Sequence[str]) -> None:
-    """SIGKILL leaves everything on; the command alone puts it right."""
-    with program.start(shell=f'"$@"; printf "{LEFT_BY_ANOTHER}"; read -r go; {" ".join(reset)}') as terminal:
+def gives_back_after_sigkill(program: Program) -> None:
+    """Its child does, at once: the shell can be used, whatever was on."""
+    with program.start(shell='"$@"; read -r go') as terminal:
+        assert FULL_SCREEN in modes_left_on(terminal.output)
         os.kill(child_of(terminal), signal.SIGKILL)
+        assert_well(terminal)
+        terminal.send("\n")
+        terminal.wait_exit()
+
+
+def kills_with_its_child(pid: int) -> None:
+    """As `pkill -9` does, which finds both under one command line."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for one in (*map(int, children), pid):
+        os.kill(one, signal.SIGKILL)
+
+
+def heals_by_command(program: Program, reset: Sequence[str]) -> None:
+    """SIGKILL of it and of its child leaves everything on; the command alone puts it right."""
+    with program.start(shell=f'"$@"; printf "{LEFT_BY_ANOTHER}"; read -r go; {" ".join(reset)}') as terminal:
+        kills_with_its_child(child_of(terminal))
         wait_until(lambda: {FULL_SCREEN, 1003} <= modes_left_on(terminal.output), PATIENCE_S)
         assert terminal.termios_now() != terminal.termios_before
         terminal.send("\n")

@@ -13,12 +13,12 @@ ALLOWED = re.compile(
     rb"|\d*;?\d*H"  # cursor
     rb"|\?(?:7|25|1000|1002|1003|1004|1006|1015|1016|1049|2004|2026|2048)[hl]"
     rb"|\?2026\$p"  # does the terminal know synchronised output?
-    rb"|>\d+u|<u"  # keyboard protocol
+    rb"|>\d+u|=\d+;2u|<u"  # keyboard protocol
     rb")"
     rb"|\r\n(?=\x1b\[\d+;\d+H)"  # between the lines of a full repaint
 )
 CLIPBOARD = re.compile(rb"\x1b\]52;c;([A-Za-z0-9+/]+={0,2})\x07")
-_UNFINISHED = re.compile(rb"\x1b(?:\[[\d;?<>$]*)?$")
+_UNFINISHED = re.compile(rb"\x1b(?:\[[\d;?<>=$]*)?$")
 _ENTER = b"\x1b[?1049h"
 _LEAVE = b"\x1b[?1049l"
 _CANCEL = b"\x18\x1b[?2026l"  # the guard's, before it resets a terminal that may be in the middle of a sequence

@@ -74,6 +74,10 @@ def test_t02_the_next_start_heals_the_terminal(monitor: Program) -> None:
     endings.heals_at_the_next_start(monitor)
 
 
+def test_t02_sigkill_gives_the_terminal_back(monitor: Program) -> None:
+    endings.gives_back_after_sigkill(monitor)
+
+
 def test_t02_reset_terminal_heals_it(monitor: Program) -> None:
     endings.heals_by_command(monitor, [*ARGV, "reset-terminal"])
 

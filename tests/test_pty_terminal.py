@@ -74,6 +74,10 @@ def test_t02_the_next_start_heals_the_terminal(tiny: Program) -> None:
     endings.heals_at_the_next_start(tiny)
 
 
+def test_t02_sigkill_gives_the_terminal_back(tiny: Program) -> None:
+    endings.gives_back_after_sigkill(tiny)
+
+
 def test_t02_reset_terminal_heals_it(tiny: Program) -> None:
     endings.heals_by_command(tiny, [RESET])
 

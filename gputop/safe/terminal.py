@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from gputop.safe.afterwards import Afterwards, still_ours
 from gputop.safe.crash import Crashes
 from gputop.safe.hangup import on_ending
 
@@ -95,6 +96,7 @@ class Guard:
         self._saved: list[Any] = []
         self._tty = -1
         self._pipe = (-1, -1)
+        self._afterwards: Afterwards | None = None
 
     def run(self, start: Callable[[], int]) -> NoReturn:
         """Runs `start` to its end and leaves with the code it returned, or 128+n after signal n. Main thread only."""
@@ -129,6 +131,7 @@ class Guard:
             self._saved = _sane(self._saved)
         self._tty = os.dup(1)
         os.set_blocking(self._tty, True)
+        self._afterwards = Afterwards(self._after_kill, self._tty)
         self._write(HEAL)
         self.crashes.install()
         self._pipe = os.pipe()
@@ -142,6 +145,8 @@ class Guard:
     def _on_signal(self, number: int, _frame: object) -> None:
         # suspended, then killed: the terminal is the shell's, and SIGCONT comes next and would stop us again
         if self._background():
+            if self._afterwards:
+                self._afterwards.not_needed()
             os._exit(128 + number)
 
     def _background(self) -> bool:
@@ -186,9 +191,17 @@ class Guard:
         except RuntimeError:  # its loop is closed, so it is on its way
             pass
 
+    def _after_kill(self) -> None:
+        """What SIGKILL left undone; in a process of its own."""
+        if still_ours(self._tty):
+            termios.tcsetattr(self._tty, termios.TCSANOW, self._saved)
+        os.write(self._tty, _CANCEL + RESET)
+
     def _finish(self, code: int) -> NoReturn:
         self.leaving()
         self._restore()
+        if self._afterwards:
+            self._afterwards.not_needed()
         self.crashes.close()
         for stream in (sys.stdout, sys.stderr):
             try:
@@ -210,6 +223,8 @@ class Guard:
         if not self._background():
             self._last_words()
             self._restore()
+        if self._afterwards:
+            self._afterwards.not_needed()
         os._exit(self._code or 0)
 
     def _last_words(self) -> None:
