@@ -97,7 +97,7 @@ def ends_by_second_signal(program: Program, first: int, second: int, block: str 
 
 
 def heals_at_the_next_start(program: Program) -> None:
-    """SIGKILL of it and of its child leaves everything on, and so may another program; the next start and end puts it right."""
+    """SIGKILL of it and its child leaves everything on, as another program may; the next start and end heals it."""
     with program.start(shell=f'"$@"; printf "{LEFT_BY_ANOTHER}"; "$@"') as terminal:
         kills_with_its_child(child_of(terminal))
         wait_until(lambda: terminal.output.count(b"\x1b[?1049h") == 2, PATIENCE_S, "no second start")

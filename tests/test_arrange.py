@@ -80,8 +80,8 @@ def test_t09_absurd_sizes(width: int, height: int) -> None:
                       "advice": (0, 30, 120, 9), "keys": (0, 39, 120, 1)}),
         (120, 40, 4, {"header": (0, 0, 120, 1), "gpus": (0, 1, 120, 18), "processes": (0, 19, 120, 11),
                       "advice": (0, 30, 120, 9), "keys": (0, 39, 120, 1)}),
-        (200, 60, 8, {"header": (0, 0, 200, 1), "gpus": (0, 1, 200, 27), "processes": (0, 28, 134, 19),
-                      "preview": (0, 47, 134, 12), "host": (134, 28, 66, 12), "advice": (134, 40, 66, 19),
+        (200, 60, 8, {"header": (0, 0, 200, 1), "gpus": (0, 1, 200, 24), "processes": (0, 25, 134, 22),
+                      "preview": (0, 47, 134, 12), "host": (134, 25, 66, 13), "advice": (134, 38, 66, 21),
                       "keys": (0, 59, 200, 1)}),
         # what tmux leaves of 80x24, and the least that processes are shown on
         (80, 23, 8, {"header": (0, 0, 80, 1), "gpus": (0, 1, 80, 9), "processes": (0, 10, 80, 11),

@@ -91,7 +91,7 @@ def test_every_rule_is_planted_somewhere() -> None:
 
 
 def test_every_rule_has_its_numbers_and_its_group() -> None:
-    assert set(LIMITS) - set(RULES) <= {
+    assert {name for name in set(LIMITS) - set(RULES) if not name.startswith("paste-")} <= {
         "engine",
         "starved",
         "storage",

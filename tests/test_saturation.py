@@ -68,7 +68,7 @@ def test_the_host_column_says_the_same() -> None:
     shown = server(host=waits)
     said = colours(host(shown, History(), 90, 49, LOOK), "warn")
     assert {"!100%", "!30%", "!93"} <= {*said}
-    assert any(text.startswith("━━━") for text in said), "the bar, too"
+    assert any(text.startswith("▇▇▇") for text in said), "the bar, too"
     calm = server(host=replace(HOST, iowait_percent=1.0))
     assert colours(host(calm, History(), 90, 49, LOOK), "warn") == []
 

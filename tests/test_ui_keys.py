@@ -138,6 +138,8 @@ async def previous_pane(stage: Stage) -> None:
     await stage.press("shift+tab")
     assert stage.app.focused is stage.app.main.advice
     await stage.press("shift+tab")
+    assert stage.app.focused is stage.app.main.host
+    await stage.press("shift+tab")
     assert stage.app.focused is stage.app.main.table
 
 

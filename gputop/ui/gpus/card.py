@@ -17,6 +17,7 @@ from gputop.ui.look import Token
 
 CARD_LEAST = 7  # lines: facts, labels, four of chart, smaller facts
 CARD_MOST = 15
+_BESIDE_NAME = 24  # cells of the index, the temperature and the clock
 
 
 def card(gpu: Gpu, scene: Scene, width: int, height: int) -> list[Strip]:
@@ -44,7 +45,10 @@ def facts(gpu: Gpu, scene: Scene, state: State, width: int, *, values: bool = Tr
     marked = gpu.uuid in scene.marked
     index = Run(f" {gpu.index} ", "busy" if marked else "text", marked, marked)
     used, total = memory(gpu, scene.host)
-    name = Run(gpu.name if values and width >= 110 else short_name(gpu.name), "bright", True)
+    word = f"{getattr(glyphs, state.sign)} {state.word}" if state.sign else state.word
+    called = gpu.name if values and width >= 110 else short_name(gpu.name)
+    # temperature and clock stay beside the longest name, and beside one that was made to push them away
+    name = Run(draw.cut(called, max(8, width - len(word) - _BESIDE_NAME), glyphs.more), "bright", True)
     temperature, clock = Run(number(gpu.temperature_celsius, "°C"), hot), Run(number(gpu.sm_clock_mhz), hot)
     pieces: list[list[Run]] = [[index, name]]
     if values:
@@ -56,7 +60,6 @@ def facts(gpu: Gpu, scene: Scene, state: State, width: int, *, values: bool = Tr
     if values:
         pieces.append([Run(number(gpu.power_watts), token), Run(f"/{number(gpu.power_limit_watts)}W", "dim")])
     pieces.append([clock, Run("MHz", "dim")])
-    word = f"{getattr(glyphs, state.sign)} {state.word}" if state.sign else state.word
     line = Line(scene.look)
     for piece in pieces:
         if line.cells + draw.cells(piece) + len(word) + 3 <= width:

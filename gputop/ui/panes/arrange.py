@@ -25,6 +25,7 @@ _LEAST_PROCESSES = 10  # lines that stay for them beside a pane of advice
 _ALWAYS_CARDS = 4  # GPUs; more of them have cards only where all processes have their lines as well
 _AROUND_ROWS = 3  # the rule and the titles above them, and a line of air
 _HEIGHT_FOR_COLUMN = 24  # lines in which host and advice stand one above the other
+_HEIGHT_FOR_ADVICE_COLUMN = 34  # and in which several findings have their steps
 _HOST_SHARE = 0.4  # of them, while there is something to advise
 
 
@@ -113,9 +114,11 @@ def _others(width: int, height: int, rows: int | None, calm: bool) -> int:
     """Lines of processes, of the one that is selected, and of advice: cards are no taller than these leave room for."""
     if height < HEIGHT_FOR_ADVICE:
         return _LEAST_PROCESSES + _ADVICE_SHORT
-    preview = PREVIEW_LINES if height >= HEIGHT_FOR_PREVIEW else 0
-    below = 0 if width >= WIDTH_FOR_HOST else _ADVICE_SHORT if calm else max(_ADVICE_LEAST, height // _ADVICE_PART - 1)
-    return max(_LEAST_PROCESSES, (rows or 0) + _AROUND_ROWS) + preview + below
+    processes = max(_LEAST_PROCESSES, (rows or 0) + _AROUND_ROWS)
+    processes += PREVIEW_LINES if height >= HEIGHT_FOR_PREVIEW else 0
+    if width >= WIDTH_FOR_HOST:
+        return max(processes, _HEIGHT_FOR_COLUMN if calm else _HEIGHT_FOR_ADVICE_COLUMN)
+    return processes + (_ADVICE_SHORT if calm else max(_ADVICE_LEAST, height // _ADVICE_PART - 1))
 
 
 def small(width: int, height: int) -> bool:
