@@ -76,7 +76,7 @@ def _from_environment(name: str, default: int) -> int:
 class Parser(XTermParser):
     """Textual's, and what it does not read: which other keys a key is (`CSI code:shifted:place;modifiers;text u`)."""
 
-    def _parse_extended_key(self, sequence: str) -> list[events.Key] | None:
+    def _parse_extended_key(self, sequence: str) -> list[events.Key] | None:  # type: ignore[override]
         if (match := _WITH_PLACE.fullmatch(sequence)) is None:
             return super()._parse_extended_key(sequence)
         code, place, rest = match.groups(default="")
