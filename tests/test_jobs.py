@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gputop.collect.jobs import groups
 from gputop.collect.jobs.groups import jobs
+from gputop.model import GpuShare, Process, Role
 from tests.jobtables import GPUS, draw, read
 
 TABLES = {
@@ -389,3 +391,15 @@ def test_a_loader_is_a_loader_even_with_a_context_of_its_own() -> None:
 101  100 pt_data_worker gpu=0 | python t.py |   loader of 0
 """)
     assert draw(processes) == expected
+
+
+def test_a_rank_is_asked_once_for_thousands_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    named = groups._named
+    monkeypatch.setattr(groups, "_named", lambda people, owner: asked.append(owner.pid) or named(people, owner))
+    command = ("python", "train.py")
+    rank = Process(pid=9, started_ticks=1, name="python", command=command, gpus=(GpuShare(uuid="a"),))
+    below = (Process(pid=10 + n, started_ticks=2, parent_pid=9, name="python", command=command) for n in range(500))
+    cast, _ = groups.jobs((rank, *below))
+    assert asked == [9]
+    assert {one.role for one in cast[1:]} == {Role.LOADER}

@@ -8,7 +8,7 @@ import pytest
 
 from gputop import words
 from gputop.figures import waited
-from gputop.model import GpuShare, Process, Role
+from gputop.model import GpuShare, Job, Process, Role
 from gputop.ui.table import tree
 from gputop.ui.table.kin import below
 from gputop.ui.table.row import Key, Row, process_key
@@ -271,3 +271,19 @@ def test_a_job_is_not_idle_for_longer_than_it_is_there(age_s: float, idle: str) 
     job, (kernel,) = notebook("jupyter", 100, 0)
     row = find(tree.build(frame((job, [replace(kernel, age_s=age_s)])), View(), idle=lambda _: 540.0), "jupyter")
     assert row.said[0].endswith(idle)
+
+
+def test_a_job_of_one_rank_with_sampled_children_says_so_and_adds_them_up_once() -> None:
+    rank = process(100, role=Role.TRAINER, job="100.1", cpu_percent=50.0)
+    below = [
+        process(200 + n, 100, role=Role.OTHER, job="100.1", cpu_percent=1.0, sampled=n > 9, command=())
+        for n in range(80)
+    ]
+    everybody = [rank, *below]
+    ids = tuple(each.identity for each in everybody)
+    job = Job(key="100.1", name="train", user="alice", launcher="python", ranks=ids[:1], members=ids)
+    top, *_ = tree.build(frame((job, everybody)), View())
+    assert top.texts[0].endswith("80 children, sampled")
+    assert top.same is top.children[0]
+    assert replace(top, same=None, _sums=None).sums == top.sums
+    assert top.sums.cpu_percent == 130.0

@@ -124,12 +124,16 @@ def _members(
 ) -> Iterator[tuple[Process, Role, int | None]]:
     """Every process of the job with its part in it and its rank, roots first, each before its children."""
     left: list[tuple[Process, Process | None]] = [(root, None) for root in reversed(group.roots)]
+    named: dict[int, bool] = {}  # by the pid of a rank: asked once, not for each of thousands of children
     roots = {root.pid for root in group.roots}
     while left:
         process, owner = left.pop()
         owner = process if process.pid in ranks else owner
         launches = process.pid in roots or _launches(people, process, ranks)
-        yield process, _role(people, process, owner, launches), ranks[owner.pid] if owner else None
+        if owner is not None and owner.pid not in named:
+            named[owner.pid] = _named(people, owner)
+        loaders_named = owner is not None and named[owner.pid]
+        yield process, _role(process, owner, launches, loaders_named), ranks[owner.pid] if owner else None
         children = [child for child in people.children(process) if child.pid not in heads]
         left.extend((child, owner) for child in reversed(children))
 
@@ -143,7 +147,12 @@ def _launches(people: People, process: Process, ranks: Mapping[int, int | None])
     )
 
 
-def _role(people: People, process: Process, owner: Process | None, launches: bool) -> Role:
+def _named(people: People, owner: Process) -> bool:
+    """Whether the loaders of a rank have names: before torch named them, they were forks like any other."""
+    return names_loaders(owner.torch_version) or any(child.name.startswith(LOADER) for child in people.children(owner))
+
+
+def _role(process: Process, owner: Process | None, launches: bool, loaders_named: bool) -> Role:
     if process is owner:
         return Role.TRAINER
     if owner is None:
@@ -152,9 +161,7 @@ def _role(people: People, process: Process, owner: Process | None, launches: boo
         return Role.LOADER
     if process.parent_pid != owner.pid or not process.command or process.command != owner.command:
         return Role.OTHER
-    # before torch named them, loaders were forks like any other
-    named = names_loaders(owner.torch_version) or any(child.name.startswith(LOADER) for child in people.children(owner))
-    return Role.OTHER if named or computes(process) or not is_python(owner) else Role.LOADER
+    return Role.OTHER if loaders_named or computes(process) or not is_python(owner) else Role.LOADER
 
 
 def _name(people: People, first: Process, label: str | None) -> str:

@@ -14,7 +14,7 @@ from gputop.model import Job, Process, Role
 from gputop.model.changed import changed
 from gputop.model.process import pid_of
 
-_PASSING = {"state", "missing", "thread_names", "gpus"}  # changes without telling anything about jobs
+_PASSING = {"state", "missing", "sampled", "thread_names", "gpus"}  # changes without telling anything about jobs
 _lasting = attrgetter(*(f.name for f in fields(Process) if "unit" not in f.metadata and f.name not in _PASSING))
 
 Part = tuple[Role, str | None, int | None]

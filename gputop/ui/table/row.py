@@ -37,13 +37,16 @@ class Row:
     open: bool | None = None  # None: nothing to fold
     context: bool = False  # not one of those looked for, but what they stand below
     parent: Key | None = None
+    same: Row | None = None  # a line below it that speaks for the same processes
     _sums: Figures | None = None
 
     @property
     def sums(self) -> Figures:
         """The figures of its processes together: what it is sorted by, folded or not."""
         if self._sums is None:
-            if self.process is None:
+            if self.same is not None:
+                self._sums = replace(self.same.sums, pid=None, user=self.user)
+            elif self.process is None:
                 self._sums = together(self.members, self.frame, self.user)
             elif len(self.members) == 1 and self.members[0] is self.process:
                 self._sums = one(self.process, self.frame)

@@ -12,7 +12,7 @@ from gputop.figures import Figures
 from gputop.model import Frame, Identity, Job, Process, Role
 from gputop.ui.table.columns import BY_ID, Column, Preset
 from gputop.ui.table.filter import Filter
-from gputop.ui.table.kin import Numbered, members
+from gputop.ui.table.kin import Members, Numbered, members
 from gputop.ui.table.row import LEVELS, Key, Kind, Row, depth, process_key
 
 BUSY_PERCENT = 100.0  # a process without GPU kin is shown above this,
@@ -155,23 +155,28 @@ class _Maker:
         view = self.view
         everything = view.every_process or view.level >= LEVELS or not kin.ranks or view.filter is not None
         row = Row(("job", job.key), "job", job.name, self.frame, wanted, user=job.user)
+        for rank in kin.ranks:
+            row.children += self._rank(rank, kin, everything)
+        if len(row.children) == 1 and 1 < len(row.children[0].members) == len(wanted):
+            row.same = row.children[0]  # thousands are added up once
         loaders = sum(map(len, kin.loaders.values()))
         children = len(processes) - len(kin.ranks) if any(one.sampled for one in processes) else 0
         made_of = words.job(job, kin.ranks, loaders, len(processes), sampled=children)
         row.said = _held(made_of, wanted, row.sums, self._rests)
-        for rank in kin.ranks:
-            child = self._leaf(rank)
-            below = self._loaders(kin.loaders.get(rank.identity, []), child.key)
-            others = self._others(kin.others.get(rank.identity, []), everything)
-            child.children = below + others
-            child.context = not self._wanted(rank)
-            inside = [process for _, process in kin.loaders.get(rank.identity, [])] + kin.others.get(rank.identity, [])
-            child.members = [process for process in (rank, *inside) if self._wanted(process)]
-            if child.members:
-                row.children.append(child)
         row.children += self._loaders(kin.loaders.get(None, []), row.key)
         row.children += self._others(kin.others.get(None, []), everything)
         return row
+
+    def _rank(self, rank: Process, kin: Members, everything: bool) -> list[Row]:
+        """The line of a rank with those below it; none where nobody of them is looked for."""
+        child = self._leaf(rank)
+        below = self._loaders(kin.loaders.get(rank.identity, []), child.key)
+        others = self._others(kin.others.get(rank.identity, []), everything)
+        child.children = below + others
+        child.context = not self._wanted(rank)
+        inside = [process for _, process in kin.loaders.get(rank.identity, [])] + kin.others.get(rank.identity, [])
+        child.members = [process for process in (rank, *inside) if self._wanted(process)]
+        return [child] if child.members else []
 
     def _loaders(self, loaders: Sequence[Numbered], above: Key) -> list[Row]:
         """A line each; when there are more than three, two and one that speaks for the others."""
