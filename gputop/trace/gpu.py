@@ -9,6 +9,7 @@ from gputop.trace.names import Call, Names, call, kind
 
 MOST = 1_500_000  # kernels and copies; as many launches
 MOST_DEVICES = 1_024
+MOST_CAPTURES = 100_000
 LOW = 0xFFFFFFFF  # ids are 32 bits wide; what is more has been made up
 
 
@@ -73,7 +74,8 @@ class Calls:
         self.names = Names(call)
         self.count, self.took_us = array("Q"), array("d")  # by name
         self.start, self.took = array("d"), array("f")  # of launches
-        self.id, self.thread = array("I"), array("H")
+        self.id, self.thread, self.name = array("I"), array("H"), array("I")
+        self.captures: list[tuple[float, bool]] = []  # when the recording of a graph begins (True) or ends
         self.wait_start, self.wait_took = array("d"), array("d")
         self.made_at = array("d")  # of calls that allocate or free
         self.made_took = array("d")
@@ -91,6 +93,11 @@ class Calls:
         does = self.names.meanings[name]
         if does == Call.OTHER:
             return
+        if does == Call.CAPTURE:
+            if len(self.captures) < MOST_CAPTURES:
+                begins = "begin" in self.names.texts[name].lower()
+                self.captures.append((start, True) if begins else (start + took, False))
+            return
         if len(self.start) + len(self.wait_start) + len(self.made_at) >= MOST:
             self.dropped += 1
         elif does == Call.LAUNCH:
@@ -100,6 +107,7 @@ class Calls:
             self.start.append(start)
             self.took.append(took)
             self.id.append(number)
+            self.name.append(name)
             self.thread.append(thread & 0xFFFF if type(thread) is int else 0)
         elif does == Call.WAIT:
             self.wait_start.append(start)

@@ -56,6 +56,7 @@ class Call(IntEnum):
     LAUNCH = 1
     WAIT = 2
     ALLOCATE = 3
+    CAPTURE = 4  # begins or ends the recording of a graph: what is launched meanwhile does not run
 
 
 # NCCL and what others move tensors between GPUs with: DeepEP, pplx-kernels (a2a_), NVSHMEM, PyTorch's symmetric memory
@@ -102,6 +103,7 @@ _OPERATORS = {
 RECORDED = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "hccl:")
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _WAIT = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
+_CAPTURE = re.compile(r"(?:Begin|End)Capture", re.IGNORECASE)
 _ALLOCATE = re.compile(r"^(?:cuda|hip)(?:Malloc|Free)$|^cuMem(?:Create|Map|Unmap|Release)$")
 
 
@@ -163,6 +165,8 @@ def call(name: str) -> Call:
         return Call.WAIT
     if _LAUNCH.search(name):
         return Call.LAUNCH
+    if _CAPTURE.search(name):
+        return Call.CAPTURE
     return Call.ALLOCATE if _ALLOCATE.search(name) else Call.OTHER
 
 

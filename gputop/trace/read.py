@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gputop.trace.events import DAMAGED, EARLY, NoTrace
 from gputop.trace.gpu import MOST_DEVICES, Activity, Calls
 from gputop.trace.host import ODD, Host
 from gputop.trace.memory import Memory
+from gputop.trace.missing import without_kernel
 from gputop.trace.pairs import PHASES, Pairs
 from gputop.trace.steps import window
 from gputop.trace.tensorflow import Planes
@@ -46,6 +48,7 @@ _MOST_PROCESSES = 10_000
 _BEYOND = 0.02  # of the time of all steps: what lies further before or after them is read once more without it
 _PAIRED = 10  # spans of two events, from which they are what a file is made of
 _MOST_ODD = 0.01  # of the spans of the CPU: where more are left out, nothing is concluded from the others
+_MOST_LOST = 0.02  # of the launches: where more have no kernel, how busy the GPU was is not known
 _MOST_READS = 4  # of one file
 _GRID_US = 2.0**32  # times are counted from a multiple of it, so that the first event of the file changes nothing
 
@@ -126,6 +129,7 @@ class Trace:
         self.whole = not any(note.endswith((*EARLY, DAMAGED)) for note in notes)
         self._whose()
         self._lost()
+        self._kernels_missing()
         if self.memory.untotalled:
             self.notes.append("its memory events are of an old Kineto, without totals: they are not shown")
 
@@ -238,6 +242,19 @@ class Trace:
         if self.host.dropped or pairs.dropped:
             self.whole = False
             self.problems.append("it has more CPU spans than fit: only the first are looked at; trace fewer steps")
+
+    def _kernels_missing(self) -> None:
+        """Launches whose kernel is not there: the profiler lost some of what the GPU did."""
+        if not self.whole or not len(self.activity) or not len(self.calls.start) or self.planes:
+            return
+        seen = window(self.host, self.activity, self.calls)
+        begin, end = (seen.start, seen.end) if seen.steps else (-inf, inf)
+        ended = max(start + took for start, took in zip(self.calls.start, self.calls.took, strict=True))
+        lost, launches = without_kernel(self.activity, self.calls, max(ended, self.host.last_end), begin, end)
+        if lost > _MOST_LOST * launches:
+            self.whole = False
+            verb = "has" if lost == 1 else "have"
+            self.problems.append(f"{lost:,} of {_count(launches, 'launch', 'es')} {verb} no kernel in the trace")
 
     def _other(self, event: dict[str, Any]) -> None:
         kind, pid = event.get("cat", ""), event.get("pid")

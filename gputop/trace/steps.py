@@ -9,12 +9,14 @@ from itertools import chain, pairwise
 from gputop.declare import record
 from gputop.trace.gpu import Activity, Calls
 from gputop.trace.host import Host
+from gputop.trace.lead import unseen_until
 from gputop.trace.names import STEP, Mark, region
 
 _OURS = "gputop.step#"
 _CUT = 0.5  # a step at the edge of what was recorded is cut where it is shorter than this part of any other
 _EDGE = 0.01  # of a step: what begins so soon after the first event begins with it
 _ALIKE, _FEWER = 0.05, 0.10  # steps that launch as many kernels differ by so much; a cut one has so many less
+_UNSEEN = 0.02  # of all steps: what was not seen of the GPU before its first kernel and is longer does not count
 _MANY = 20  # kernels a step, from which their number says something
 _PARTS = (Mark.DATA, Mark.FORWARD, Mark.BACKWARD, Mark.OPTIMIZER, Mark.ZERO_GRAD)
 
@@ -55,16 +57,29 @@ def window(host: Host, activity: Activity, calls: Calls) -> Window:
         steps = tuple(step for step in steps if step.start >= begin and step.end <= stop) or steps
     else:
         steps = _whole(host, calls, steps)
+    unseen = unseen_until(activity, calls)
     if steps:
+        if unseen is not None:
+            steps, begin = _seen(steps, unseen)
+            return Window(begin, max(step.end for step in steps), steps, named)
         return Window(steps[0].start, max(step.end for step in steps), steps, named)
     if len(activity):
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
         # what the program names may lie before the first kernel or after the last: data that are loaded, a checkpoint
         own = [*chain.from_iterable(host.regions.values()), *((a, b) for a, b, _ in host.spans[Mark.DATA])]
-        first = min(chain(activity.start, (start for start, _ in own)))
+        first = min(chain(activity.start, (start for start, _ in own))) if unseen is None else unseen
         return Window(first, max(chain(ends, (start + took for start, took in own))), (), "")
     known = host.last_end >= host.first_start
     return Window(host.first_start, host.last_end, (), "") if known else Window(0.0, 0.0, (), "")
+
+
+def _seen(steps: tuple[Step, ...], unseen: float) -> tuple[tuple[Step, ...], float]:
+    """The steps in all of which the GPU was seen, and the start of the window."""
+    begin, end = steps[0].start, steps[-1].end
+    if unseen - begin <= _UNSEEN * (end - begin) or unseen >= end:
+        return steps, begin
+    whole = tuple(step for step in steps if step.start >= unseen)
+    return (whole, whole[0].start) if whole else (steps, unseen)
 
 
 def _whole(host: Host, calls: Calls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
