@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textual.screen import Screen
 
 from gputop.ui.keys.declared import Key
+from gputop.ui.keys.held import at_once
 
 
 class Keyed(Screen[None], inherit_bindings=False):
@@ -18,7 +19,7 @@ class Keyed(Screen[None], inherit_bindings=False):
         """Do what a key does."""
         for key in self.keys:
             if key.id == id:
-                await self.act(key.action)
+                await self.act(at_once(self.app, key.action))
 
     async def act(self, action: str) -> None:
         """Do what a key or a line of the palette names."""

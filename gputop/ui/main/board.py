@@ -30,6 +30,7 @@ from gputop.ui.gpus.models import with_instances
 from gputop.ui.gpus.pane import Density
 from gputop.ui.gpus.state import idle_for
 from gputop.ui.keys.declared import Key
+from gputop.ui.keys.held import at_once
 from gputop.ui.keys.hints import hint, names
 from gputop.ui.keys.remap import remapped
 from gputop.ui.look import Look, Token
@@ -253,7 +254,7 @@ class Board(Screen[None], inherit_bindings=False):
             if key.id == id and (reason := self.why_not(key)):
                 self.say(f"not now: {reason}")
             elif key.id == id:
-                await self.run_action(key.action)
+                await self.run_action(at_once(self.app, key.action))
 
     def say(self, text: str, seconds: float = SAY_S, token: Token = "bright") -> None:
         """Say something on the last line, on that of the details where they cover this screen."""

@@ -77,10 +77,12 @@ class Moving(Advising):
 
     def action_pane(self, step: int) -> None:
         """The next pane takes the keys."""
-        if step > 0:
-            self.focus_next()
-        else:
-            self.focus_previous()
+        chain = len(self.focus_chain)  # round it is nowhere
+        for _ in range(abs(step) % chain if abs(step) > chain > 0 else abs(step)):
+            if step > 0:
+                self.focus_next()
+            else:
+                self.focus_previous()
         self.refocused()
         self.table.redraw()
         if self.focused is self.gpus:

@@ -22,6 +22,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.messages import InBandWindowResize
 
+from gputop.ui.keys.held import Held
 from gputop.ui.keys.layouts import latin
 
 MOST_QUEUED = 30
@@ -188,6 +189,8 @@ class TerminalDriver(LinuxDriver):
         """Passes a key, click or paste on; sizes come from the kernel only, as anybody can type a size report."""
         if isinstance(message, events.Key):
             message = latin(message)
+        if isinstance(message, events.Key):
+            message = Held(message.key, message.character)
         if not isinstance(message, (events.Resize, InBandWindowResize)):
             super().process_message(message)
 
