@@ -432,6 +432,42 @@ def test_collectives_on_the_cpu_are_a_phase(backend: str, tmp_path: Path) -> Non
     assert view.verdicts[0].headline.startswith("Communication takes 95% of the time on the CPU")
 
 
+@pytest.mark.parametrize("around", [False, True])
+@pytest.mark.parametrize(("hidden_ms", "exposed_ms"), [(97, 0), (60, 37), (10, 87)])
+def test_collectives_behind_computation_cost_nothing(
+    hidden_ms: int, exposed_ms: int, around: bool, tmp_path: Path
+) -> None:
+    """A thread of gloo is in a collective while the training thread computes for a part of it."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        if around:  # names of the program's own hide nothing
+            made.note("train_step", at, 100 * MS)
+        made.host("aten::linear", at + MS, hidden_ms * MS)
+        made.host("aten::addmm", at + MS, hidden_ms * MS)
+        made.host("gloo:all_reduce", at + MS, 97 * MS, "user_annotation", tid=BACKWARD)
+    view = View(read(made.write(tmp_path / "x.json")))
+    cpu = {phase.name: (phase.host_us or 0) / MS / 4 for phase in view.phases}
+    assert cpu.get("communication", 0) == pytest.approx(exposed_ms)
+    assert sum(cpu.values()) == pytest.approx(100)
+    found = {verdict.rule: verdict for verdict in view.verdicts}
+    assert ("T25 cpu-communication" in found) == (exposed_ms >= 20)
+    if exposed_ms:
+        assert found["T25 cpu-communication"].lost_share == pytest.approx(exposed_ms / 100)
+
+
+def test_a_collective_within_backward_is_in_one_phase(tmp_path: Path) -> None:
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.host("autograd::engine::evaluate_function: SplitBackward", at + 20 * MS, 80 * MS)
+        made.host("gloo:all_reduce", at + 40 * MS, 60 * MS, "user_annotation", tid=BACKWARD)
+    cpu = {phase.name: (phase.host_us or 0) / MS / 4 for phase in View(read(made.write(tmp_path / "x.json"))).phases}
+    assert cpu == pytest.approx({"forward and the rest": 20, "backward": 20, "communication": 60})
+
+
 def test_a_healthy_trace_is_silent(tmp_path: Path) -> None:
     found = said(busy(), tmp_path)
     assert set(found) == {"T00"}

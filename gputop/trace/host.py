@@ -15,7 +15,7 @@ from typing import Any
 from gputop.safe.text import clean
 from gputop.trace.gpu import LOW, duration
 from gputop.trace.intervals import Spans, order, union
-from gputop.trace.names import Mark, Names, is_region, mark
+from gputop.trace.names import COMPUTES, Mark, Names, is_region, mark
 from gputop.trace.nesting import NAME_BITS, Nesting
 from gputop.trace.outer import Outer
 
@@ -31,7 +31,7 @@ MOST_KEPT = 10_000_000  # spans that can be sorted, of 33 bytes each
 # what says where steps end, and the phases that launch kernels: kept whole though only a part of them is counted
 _KEPT = (Mark.STEP, Mark.OPTIMIZER, Mark.DATA, Mark.ZERO_GRAD, Mark.BACKWARD, Mark.FORWARD)
 _ROUNDED_US = 1.0  # spans within each other may end so far apart
-_BREATH_US = 50.0  # between two functions of one backward pass
+_BREATH_US = 50.0  # between two functions of one backward pass, or two operators
 Span = tuple[float, float, int]  # start, duration, name
 Shape = tuple[int, str, str]  # name of the operator, dims of its inputs, their types
 
@@ -43,8 +43,8 @@ class Thread:
     """
 
     __slots__ = (
-        "backward", "base", "covered_us", "fresh", "functions", "last", "last_event", "last_took", "marks", "number",
-        "open", "pid", "python", "root", "tid",
+        "backward", "base", "computing", "covered_us", "fresh", "functions", "last", "last_event", "last_took", "marks",
+        "number", "open", "pid", "python", "root", "tid",
     )  # fmt: skip
 
     def __init__(self, key: tuple[Any, Any, int], number: int, root: int) -> None:
@@ -60,6 +60,7 @@ class Thread:
         self.last_took, self.last_event = 0.0, dict[str, Any]()
         self.fresh = False  # the operator before made numbers
         self.backward = Spans()
+        self.computing = Spans()  # in operators of ATen, whatever is around them
 
 
 def _id(event: dict[str, Any]) -> int:
@@ -113,6 +114,7 @@ class Host:
         self.names = Names(mark)
         self.count, self.total_us, self.self_us = array("Q"), array("d"), array("d")  # by name
         self.python = array("b")  # by name: 1 for Python functions
+        self._computes = array("b")  # by name: 1 for operators of ATen, forward and backward
         self._may_be_region = array("b")  # by name: an annotation of it is the program's own (record_function)
         self.spans: dict[int, list[Span]] = {kind: [] for kind in Mark}
         self.backward = Spans()
@@ -210,6 +212,8 @@ class Host:
         if start < self.first_start:
             self.first_start = start
         self._open(thread, name, start, end, meaning)
+        if self._computes[name] and len(thread.computing) < MOST_SPANS:
+            thread.computing.add(start, end, within=_BREATH_US)
         if region:
             self._region(name, start, took)
         self.count[name] += 1
@@ -289,6 +293,7 @@ class Host:
         self.total_us.append(0.0)
         self.self_us.append(0.0)
         self.python.append(python)
+        self._computes.append(COMPUTES.match(text) is not None)
         self._may_be_region.append(is_region(text, meaning))
 
     def _beyond(self, thread: Thread, meaning: int, span: Span, *, region: bool) -> None:

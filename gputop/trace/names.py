@@ -101,6 +101,8 @@ _OPERATORS = {
 }
 # what the process groups of torch call a collective, in a span on the CPU
 RECORDED = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "hccl:")
+# operators of ATen; a backward function with a number is one, those without are a program's own and may communicate
+COMPUTES = re.compile(r"aten::|(?:autograd::engine::evaluate_function: )?\w+Backward\d+$")
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _WAIT = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
 _CAPTURE = re.compile(r"(?:Begin|End)Capture", re.IGNORECASE)

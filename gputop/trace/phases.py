@@ -10,6 +10,7 @@ from gputop.trace.breakdown import Breakdown, all_host_spans, host_spans, inside
 from gputop.trace.intervals import Spans
 from gputop.trace.names import RECORDED, Kind, Mark, region
 from gputop.trace.read import Trace
+from gputop.trace.threads import seen as seen_threads
 
 _MARKED = (
     ("waiting for data", Mark.DATA),
@@ -49,7 +50,9 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
     seen = found.window
     spans = [(name, host_spans(trace, mark, seen)) for name, mark in _MARKED]
     begun = [(name, all_host_spans(trace, mark)) for name, mark in _MARKED]  # launched before what runs in the window
-    spans.append((COMMUNICATION, _collectives(trace, found)))
+    talking = _exposed(trace, _collectives(trace, found))
+    apart = talking.gaps(seen.start, seen.end)  # no time is in two phases
+    spans = [*((name, part.shared(apart)) for name, part in spans), (COMMUNICATION, talking)]
     gpu = dict.fromkeys([FORWARD, *(name for name, _ in spans), "copies from the CPU"], 0.0)
     activity = trace.activity
     for index in found.inside:
@@ -76,6 +79,15 @@ def _collectives(trace: Trace, found: Breakdown) -> Spans:
         (start, start + took) for start, took, name in trace.host.spans[Mark.COMM] if texts[name].startswith(names)
     )
     return Spans(sorted(spans)).within(seen.start, seen.end)
+
+
+def _exposed(trace: Trace, talking: Spans) -> Spans:
+    """What of the collectives no computation on the threads that train hides."""
+    if not len(talking):
+        return talking
+    training = {one.number for place, one in enumerate(seen_threads(trace.host)) if not place or one.functions}
+    computing = Spans(sorted(span for one in trace.host.threads if one.number in training for span in one.computing))
+    return talking.shared(computing.gaps(talking.starts[0], talking.ends[-1]))
 
 
 def rows(trace: Trace, found: Breakdown) -> tuple[Row, ...]:
