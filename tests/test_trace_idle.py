@@ -9,7 +9,7 @@ import pytest
 from gputop.trace import told
 from gputop.trace.read import read
 from gputop.trace.summary import as_json
-from gputop.trace.verdict import View
+from gputop.trace.verdict import Number, View
 from tests.test_trace_signatures import MS, communicating, said, waiting
 from tests.traces import FP32, GEMM, NCCL, Made, busy, starved
 
@@ -117,3 +117,44 @@ def test_one_phrase_has_one_quantity(tmp_path: Path) -> None:
 def test_a_diff_says_what_is_as_bad_as_before(tmp_path: Path) -> None:
     view = View(read(idling().write(tmp_path / "x.json")))
     assert "As before: T24 idle." in told.compared(view, view).words
+
+
+def idling_in(name: str) -> Made:
+    """The CPU is in something of this name for 70 of 100 ms, while the GPU idles."""
+    made = idling()
+    for number in range(4):
+        made.note(name, number * 100 * MS + MS, 68 * MS)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "loader"),
+    [
+        *((name, True) for name in ("data_loading", "augment", "decode_images", "collate")),
+        *((name, False) for name in ("forward", "backward", "optimizer", "save_checkpoint", "validation", "log")),
+        *((name, False) for name in ("load_checkpoint", "data_transfer", "model.transformer")),
+    ],
+)
+def test_a_loader_worker_is_advised_for_work_on_data_only(name: str, loader: bool, tmp_path: Path) -> None:
+    found = said(idling_in(name), tmp_path)["T24"]
+    assert f"`{name}`" in found.headline
+    assert found.steps[0].startswith(f"Make `{name}` cheaper")
+    assert ("loader worker" in found.steps[0]) == loader
+
+
+def test_kernels_that_were_launched_and_wait_are_no_matter_of_the_cpu(tmp_path: Path) -> None:
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.note("forward", at, 99 * MS)
+        made.kernel(GEMM, at + 5, 30 * MS, launch=at)
+        made.kernel(GEMM, at + 99 * MS, 990, launch=at + 20)
+    found = said(made, tmp_path)["T24"]
+    assert "its next kernel was launched and waited to begin" in found.headline
+    assert [step.startswith("Check what the next kernel waits for") for step in found.steps] == [True]
+
+
+def test_numbers_have_no_exponent() -> None:
+    assert told.fact(Number(text="median", value=50_000.4, unit="us", limit=1000)) == "median 50000 us (limit 1000)"
+    assert told.fact(Number(text="part", value=0.1234)) == "part 0.123"

@@ -128,7 +128,8 @@ def _problems(log: Log) -> Iterator[str]:
     if log.cut:
         yield "The last line is cut and left out."
     if log.strange:
-        yield f"{log.strange} lines could not be read and are left out."
+        lines, are = ("line", "is") if log.strange == 1 else ("lines", "are")
+        yield f"{log.strange} {lines} could not be read and {are} left out."
     if log.mixed:
         yield "It has samples of several GPUs and no column that tells them apart: query index too."
 

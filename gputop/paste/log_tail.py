@@ -56,9 +56,10 @@ def read(text: str) -> Pasted:
     log = _lines(text)
     found = sorted(_troubles(log), key=lambda trouble: trouble.line)
     where = _where(log, found[0].line if found else 0)
+    lines = sum(1 for line in log if line.strip())
     return Pasted(
         kind="log",
-        about=f"The tail of a log: {sum(1 for line in log if line.strip())} lines",
+        about=f"The tail of a log: {lines} {'line' if lines == 1 else 'lines'}",
         problems=("It ends within a traceback: the error itself is missing.",) if _unfinished(log) else (),
         words=tuple(_words(log, found, where)),
         points=tuple(trouble.point for trouble in found),

@@ -131,7 +131,8 @@ def _problems(table: OperatorTable) -> Iterator[str]:
     if not table.ended:
         yield "The table is cut: its last rule is missing, so rows may be missing too."
     if table.strange:
-        yield f"{table.strange} lines in the table could not be read and are left out."
+        lines, are = ("line", "is") if table.strange == 1 else ("lines", "are")
+        yield f"{table.strange} {lines} in the table could not be read and {are} left out."
 
 
 def _words(sums: Sums) -> Iterator[str]:

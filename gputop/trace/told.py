@@ -223,8 +223,13 @@ def point(verdict: Verdict) -> Point:
 def fact(number: Number) -> str:
     """A number with its limit: GPU idle, of the time 68% (limit 30)."""
     unit = number.unit if number.unit in ("%", "") else f" {number.unit}"
-    limit = "" if number.limit is None else f" (limit {number.limit:.3g})"
-    return f"{number.text} {number.value:.3g}{unit}{limit}"
+    limit = "" if number.limit is None else f" (limit {_plain(number.limit)})"
+    return f"{number.text} {_plain(number.value)}{unit}{limit}"
+
+
+def _plain(value: float) -> str:
+    """Three digits, without an exponent: 0.25, 12.3, 50000."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[str]:

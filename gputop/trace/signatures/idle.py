@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 
@@ -14,6 +15,17 @@ from gputop.trace.signatures.health import LOOK, meanwhile
 from gputop.trace.threads import called, is_own_call
 from gputop.trace.verdict import GPU_WAITS, Limits, Number, Verdict, View, signature
 
+_DEPENDENCY = "Check what the next kernel waits for: stream events, copies or kernels of other streams and processes."
+# names of work that prepares data, and of work that is called so too
+_DATA = re.compile(
+    r"data|batch|collate|transform|augment|decode|preproc|tokeni[sz]|image|crop|resiz|normali[sz]|fetch|sampl|load|read",
+    re.IGNORECASE,
+)
+_NO_DATA = re.compile(
+    r"checkpoint|ckpt|state_dict|save|model|forward|backward|optim|eval|valid|update|thread|transfer|transformer|"
+    r"to_(?:gpu|device|cuda)|copy|generat|all_?reduce|all_?gather|broadcast|barrier",
+    re.IGNORECASE,
+)
 _MOST_OF = 0.5  # of the idle time: what covers it is where the CPU was
 
 
@@ -24,9 +36,13 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
     share = found.share(found.gaps)
     if share < limit["idle"]:
         return
-    where, us = _where(view)
-    own = bool(where) and "::" not in where
-    cause = f"; most of it the CPU was in `{where}` ({_ms(us)} ms)" if where else meanwhile(view, found.gaps)
+    steps: tuple[str, ...] = (_DEPENDENCY,)
+    if 2 * found.idle.other_us > found.gaps.total:  # the CPU is ahead: nothing it does is the reason
+        cause = "; its next kernel was launched and waited to begin"
+    else:
+        where, us = _where(view)
+        cause = f"; most of it the CPU was in `{where}` ({_ms(us)} ms)" if where else meanwhile(view, found.gaps)
+        steps = (*_cheaper(where), LOOK)
     yield Verdict(
         severity=by_lost_share(share),
         headline=f"The GPU idles {share:.0%} of the time{cause}.",
@@ -34,7 +50,7 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
             Number(text="GPU idle, of the time", value=100 * share, unit="%", limit=100 * limit["idle"]),
             Number(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"),
         ),
-        steps=(f"Make `{where}` cheaper, or let a loader worker do it.", LOOK) if own else (LOOK,),
+        steps=steps,
         lost_share=share,
         idle=True,
     )
@@ -58,6 +74,13 @@ def cpu_communication(view: View, limit: Limits) -> Iterator[Verdict]:
         steps=("Compare the traces of all ranks: the one that is shortest in its collectives is the late one.",),
         lost_share=share,
     )
+
+
+def _cheaper(where: str) -> Iterator[str]:
+    """What to do about the program's own code; a loader worker can do only what prepares data."""
+    if where and "::" not in where:
+        data = _DATA.search(where) and not _NO_DATA.search(where)
+        yield f"Make `{where}` cheaper, or let a loader worker do it." if data else f"Make `{where}` cheaper."
 
 
 def _ms(us: float) -> str:
