@@ -150,3 +150,11 @@ def test_kernels_that_wait_in_every_step_are_idle_time(tmp_path: Path) -> None:
             made.kernel(GEMM, step * 100 * MS + 60 * MS + number * 4 * MS, 3900, launch=step * 100 * MS + number)
     view = seen(made, tmp_path)
     assert view.found.share(view.found.gaps) > 0.5
+
+
+@pytest.mark.parametrize(("last_ms", "steps"), [(60, 3), (100, 4)])
+def test_a_shorter_last_step_that_launched_nothing_yet_is_cut(last_ms: float, steps: int, tmp_path: Path) -> None:
+    made = busy(steps=3)
+    made.step(4, 300 * MS, last_ms * MS)
+    made.host("aten::copy_", 300 * MS + 100, (last_ms - 1) * MS)
+    assert len(seen(made, tmp_path).found.window.steps) == steps

@@ -18,6 +18,7 @@ _EDGE = 0.01  # of a step: what begins so soon after the first event begins with
 _ALIKE, _FEWER = 0.05, 0.10  # steps that launch as many kernels differ by so much; a cut one has so many less
 _UNSEEN = 0.02  # of all steps: what was not seen of the GPU before its first kernel and is longer does not count
 _MANY = 20  # kernels a step, from which their number says something
+_SOME = 5  # launches in each of the others, from which a shorter step at the edge with none of them is cut
 _PARTS = (Mark.DATA, Mark.FORWARD, Mark.BACKWARD, Mark.OPTIMIZER, Mark.ZERO_GRAD)
 
 
@@ -124,6 +125,8 @@ def _cut(host: Host, steps: Sequence[Step], parts: Sequence[Parts], place: int, 
     if _length(step) < _CUT * shortest_us:
         return True
     counts = [parts[other].launched for other in others]
+    if not parts[place].launched and min(counts) >= _SOME and _length(step) < shortest_us:
+        return True
     steady = len(counts) > 1 and min(counts) >= _MANY and max(counts) - min(counts) <= _ALIKE * min(counts)
     return steady and parts[place].launched < (1 - _FEWER) * min(counts)
 
