@@ -34,7 +34,7 @@ def elsewhere(*groups: str, also: frozenset[str] = frozenset()) -> set[str]:
 
 
 PANES = frozenset({"pane-gpus", "pane-host", "pane-processes", "zoom", "everything"})  # tried with those that pick
-ADVISING = frozenset({"advice", "advice-mute", "pane-advice"})  # tried with the advice
+ADVISING = frozenset({"advice", "experiments", "advice-mute", "pane-advice"})  # tried with the advice
 # from the details too
 ASKED_OF_MAIN = frozenset({"signal", "profile", "torch", "stack", "copy", "show", "save", "setup", "palette"})
 OPENING = frozenset({"details", "environment", "files"})  # tried with those of the details

@@ -37,11 +37,11 @@ ALL = update(fine(), found(), hot())
     [
         ((40, 12), (), "40x12"),
         ((80, 24), (), "80x24"),
-        ((120, 40), ("a", "down"), "120x40-chosen"),
+        ((120, 40), ("a", "escape", "down"), "120x40-chosen"),
         ((200, 60), (), "200x60"),
-        ((80, 24), ("a", "a"), "80x24-all"),
-        ((120, 40), ("a", "a", "right", "right"), "120x40-classes"),
-        ((120, 40), ("a", "a", "left"), "120x40-not-judged"),
+        ((80, 24), ("a",), "80x24-all"),
+        ((120, 40), ("a", "right", "right"), "120x40-classes"),
+        ((120, 40), ("a", "left"), "120x40-not-judged"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -257,17 +257,23 @@ def test_keys_choose_mute_copy_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stage.app.main.focused is main.table
         await stage.press("a", "x")
         assert "muted until it changes" in stage.lines[-1]
-        assert "1 muted" in stage.text
-        await stage.press("a")
         assert "[findings]" in stage.lines[1]
         assert any(line.rstrip().endswith("muted") for line in stage.lines)
-        await stage.press("escape")
+        await stage.press("a")
+        assert "1 muted" in stage.text
         assert "41100" in stage.pids
-        await stage.press("escape", "4")
+        assert main.focused is main.table
+        await stage.press("E")
+        assert "[experiments]" in stage.lines[1]
+        await stage.press("E")
+        assert "41100" in stage.pids
+        await stage.press("4")
         assert "─ advice" not in stage.text
         await stage.press("a")
-        assert "─ advice" in stage.text
+        assert "[findings]" in stage.text
         assert main.advised
+        await stage.press("a")
+        assert "─ advice" in stage.text, "it is no longer hidden"
 
     play(scene, ALL.frame, past=minute(ALL.frame))
 
@@ -276,7 +282,7 @@ def test_whom_the_chosen_finding_is_about_is_marked() -> None:
     async def scene(stage: Stage) -> None:
         stage.app.main.show(ALL)
         assert not [line for line in stage.lines if line.startswith("▸")]
-        await stage.press("a", "down")
+        await stage.press("a", "escape", "down")
         marked = [line for line in stage.lines if line.startswith("▸")]
         assert [line[1:16].strip(" │├└─▾▸") for line in marked] == ["llama-7b", *(f"{pid}" for pid in ranks)]
 

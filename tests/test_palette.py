@@ -166,3 +166,19 @@ def test_another_simulated_server_is_a_choice_away() -> None:
         assert sum(value is not None for value in history) <= 8, "nothing of the first is left"
 
     play(scene, feed=Theatre(short["idle"], interval_s=0.25, others=short))
+
+
+@pytest.mark.parametrize(
+    ("typed", "id"),
+    [
+        ("kill", "signal"), ("experiments", "experiments"), ("profiles", "profile"), ("settings", "setup"),
+        ("screenshot", "save"), ("bottleneck", "advice"), ("renice", "nice-up"), ("exit", "quit"), ("trace", "torch"),
+        ("traceback", "stack"), ("interval", "delay"), ("terminate", "signal"), ("flamegraph", "profile"),
+    ],
+)  # fmt: skip
+def test_a_newcomer_finds_a_key_by_the_word_for_it(typed: str, id: str) -> None:
+    async def scene(stage: Stage) -> None:
+        deeds = list(stage.app.main.deeds())
+        assert id in [deed.name for deed in found(deeds, typed)][:2]
+
+    play(scene, SHOWN)

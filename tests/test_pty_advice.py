@@ -15,13 +15,12 @@ def test_its_keys_and_the_command_that_is_copied(tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path), "GPUTOP_ALERT": "bell"}
     with Program((*ARGV, "demo", "threads-host"), "▲ CRIT", env=env).start() as terminal:
         terminal.send("a")
+        terminal.wait_for("[findings]")
         terminal.wait_for("y copies it")
         terminal.send("y")
         terminal.wait_for("copied export OMP_NUM_THREADS=8")
         copied = base64.b64encode(b"export OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 OPENBLAS_NUM_THREADS=8")
         assert b"\x1b]52;c;" + copied in bytes(terminal.output)
-        terminal.send("a")
-        terminal.wait_for("[findings]")
         terminal.wait_for("torchrun sets one thread a rank")
         terminal.send("right")
         terminal.wait_for("fits with  OMP_NUM_THREADS=8")

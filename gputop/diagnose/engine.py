@@ -126,6 +126,7 @@ class Engine:
         from gputop.diagnose.job_states import Candidate, host_state, job_states  # late, as the rules are
 
         frame = view.frame
+        shown = [one for one in shown if not _ended(one, frame)]
         findings = tuple(fold(shown, frame, self._remembered.tenants, self._tables.limits))
         classes = self._classes(view, shown)
         view.turn_to("job-states")
@@ -154,6 +155,13 @@ class Engine:
         self._classed_s = view.frame.mono_s
         view.turn_to("classes")
         return tuple(classes(view, Answers(shown, view.abstained)))
+
+
+def _ended(finding: Finding, frame: Frame) -> bool:
+    """Whether all processes that it is about have ended: there is nobody to do something about."""
+    subject = finding.subject
+    about = subject.processes if subject.kind in ("process", "job") else ()
+    return bool(about and frame.processes) and not any(one in frame.by_identity for one in about)
 
 
 def _every_rule() -> Iterable[Rule]:

@@ -138,11 +138,33 @@ def _settled(group: list[Finding], host: list[Finding]) -> list[Finding]:
     better = {other for rule in rules for other in RULES[rule].instead_of}
     better |= {other for one in host if one.severity != "info" for other in RULES[one.rule].instead_of}
     early = frozenset[str]().union(*(_TOO_EARLY[rule] for rule in rules & _TOO_EARLY.keys()))
+    dropped = [one for one in group if one.rule in better and _level(one) is not Level.HARDWARE]
     return [
-        replace(finding, severity="info") if finding.rule in early else finding
+        replace(finding, severity="info") if finding.rule in early else _with_what_it_explains(finding, dropped)
         for finding in group
-        if finding.rule not in better or _level(finding) is Level.HARDWARE
+        if finding not in dropped
     ]
+
+
+def _with_what_it_explains(finding: Finding, dropped: Sequence[Finding]) -> Finding:
+    """A profile adds to what was found from outside, whose evidence and steps stay behind those of the profile."""
+    explained = [one for one in dropped if one.rule in RULES[finding.rule].instead_of]
+    if finding.grade != "profile" or not explained:
+        return finding
+    parts = (finding, *explained)
+    losses = [one.lost_share for one in explained if one.lost_share is not None]
+    return replace(
+        finding,
+        evidence=tuple(dict.fromkeys(item for part in parts for item in part.evidence)),
+        steps=tuple(dict.fromkeys(step for part in parts for step in part.steps if not _looks_inside(step))),
+        since_s=max(part.since_s for part in parts),
+        lost_share=max(losses) if losses else finding.lost_share,
+    )
+
+
+def _looks_inside(step: Step) -> bool:
+    """Whether it is to take a profile: one is there."""
+    return step.action in ("stack", "profile", "torch")
 
 
 def _disproved(well: Finding, troubles: Sequence[Finding]) -> bool:

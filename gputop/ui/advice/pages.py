@@ -117,7 +117,7 @@ def _findings(scene: Scene, width: int) -> list[Line]:
     lines = full.whole(chosen, scene, width)
     keys = [
         *scene.pressed("advice-mute", "tell of it again  " if scene.sheet.is_muted(chosen) else "mute it  "),
-        *scene.pressed("details", "go to its process"),
+        *scene.pressed("details", "open its newest profile" if scene.profiled else "go to its process"),
     ]
     over = compact.over(scene, width)
     states = compact.standing(scene, width)
@@ -197,9 +197,10 @@ def _unjudged(rule: str, ones: Sequence[Abstained], scene: Scene, width: int) ->
     return lines
 
 
+EXPERIMENTS = Page("experiments", experiments)
 PAGES: tuple[Page, ...] = (
     Page("findings", _findings, _listed),
-    Page("experiments", experiments),
+    EXPERIMENTS,
     Page("classes", _classes),
     Page("not judged", _silent),
 )

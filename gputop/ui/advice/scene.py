@@ -33,6 +33,7 @@ class Scene:
     keys: Names = field(default_factory=dict)
     focused: bool = False  # the arrows choose a finding
     ended: bool = False  # no frame comes after this one
+    looked_into: frozenset[Identity] = frozenset()  # processes of which there is a result to open
     cleared: Sequence[Cleared] = ()  # what is over
     leaving: Callable[[str], Leaving] = lambda _: (0.0, {})  # what makes a finding of a rule leave
     together: Callable[[], Together] | None = None  # the experiments side by side, worked out when asked
@@ -56,6 +57,12 @@ class Scene:
     def pressed(self, id: str, what: str) -> list[Run]:
         """A key and what it does; nothing where it has no key."""
         return pressed(self.keys, id, what)
+
+    @property
+    def profiled(self) -> bool:
+        """Whether there is a profile, a trace or stacks of a process that the chosen finding is about."""
+        chosen = self.sheet.chosen
+        return bool(chosen and self.looked_into.intersection(chosen.subject.processes))
 
     def acts(self, finding: Finding, step: Step) -> list[list[Run]]:
         """The keys that do something with a step now: those of the chosen finding, which keys are about, and no other.

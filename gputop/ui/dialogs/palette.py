@@ -28,6 +28,7 @@ class Deed:
     do: Callable[[], Awaitable[None] | None]
     keys: str = ""
     why_not: str = ""  # empty: it can be done now
+    also: str = ""  # other words for it
 
 
 def of_keys(
@@ -37,7 +38,7 @@ def of_keys(
     for key in sorted(keys, key=lambda key: key.group == "MOVE"):
         if key.id != "palette":
             action = f"app.{key.action}" if key.id in EVERYWHERE else f"press('{key.id}')"
-            yield Deed(key.id, key.help, partial(act, action), " ".join(key.names), why_not(key))
+            yield Deed(key.id, key.help, partial(act, action), " ".join(key.names), why_not(key), key.also)
 
 
 async def do(deed: Deed | None) -> None:
@@ -60,10 +61,12 @@ def _rank(deed: Deed, words: Sequence[str]) -> int | None:
         return 0
     if all(word in name for word in words):
         return 1 if not words or name.startswith(words[0]) else 2
-    if all(word in text for word in words):
+    if words and all(any(each.startswith(word) for each in deed.also.split()) for word in words):
         return 3
+    if all(word in text for word in words):
+        return 4
     letters = iter(name)
-    return 4 if all(letter in letters for letter in "".join(words)) else None
+    return 5 if all(letter in letters for letter in "".join(words)) else None
 
 
 class Palette(ListDialog[Deed]):

@@ -7,7 +7,7 @@ from textual import events, on
 from gputop import told
 from gputop.diagnose import Finding
 from gputop.model import Process, Role
-from gputop.ui.advice.pages import PAGES, expanded, place_of
+from gputop.ui.advice.pages import EXPERIMENTS, PAGES, Page, expanded, place_of
 from gputop.ui.keys.declared import Key
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.framing import Framing
@@ -35,15 +35,27 @@ class Advising(Framing):
         return super().why_not(key)
 
     def action_advice(self) -> None:
-        """The keys are about the advice; again, it has the screen for itself; again, all panes are back."""
+        """The advice has the screen for itself, and the keys; again, all panes are back as they were."""
         if self.alone == "advice":
-            self.unzoom()
-            return
+            self._collapse()
+        else:
+            self._expand(PAGES[0])
+
+    def action_experiments(self) -> None:
+        """The same, with the page of the experiments."""
+        if self.alone == "advice" and self.page is EXPERIMENTS:
+            self._collapse()
+        else:
+            self._expand(EXPERIMENTS)
+
+    def _collapse(self) -> None:
+        self.unzoom()
+        self.leave_advice()
+
+    def _expand(self, page: Page) -> None:
         self.hidden -= {"advice"}
+        self.page, self.page_first, self.alone = page, 0, "advice"
         self.place()
-        if self.advised or not (self.panes and self.panes.advice):
-            self.page, self.page_first, self.alone = PAGES[0], 0, "advice"
-            self.place()
         self.set_focus(self.advice)
         self.refocused()
 

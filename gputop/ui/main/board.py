@@ -293,7 +293,7 @@ class Board(Screen[None], inherit_bindings=False):
         """What the advice is drawn from."""
         return Scene(
             update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
-            keys=self.names,
+            keys=self.names, looked_into=self.program.errands.looked_into,
             ended=self.program.status().ended or bool(self.player and self.player.ended),
             cleared=self.clearing.cleared, leaving=self.program.monitor.leaving,
             together=lambda: _together(update, self.past, self.program.monitor.limits),

@@ -15,7 +15,9 @@ class Opening(Profiling, Doing, Taking, Replaying):
     def action_open(self, tab: str = "") -> None:
         """The details of its process; a line of several processes is unfolded, or folded again."""
         if self.advised and not tab:
-            self.go_to_advised()
+            chosen = self.sheet.chosen
+            if chosen is None or not self.program.errands.open_newest(chosen.subject.processes):
+                self.go_to_advised()
             return
         listing = self.table.listing
         row = listing.cursor

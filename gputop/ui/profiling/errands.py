@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -11,6 +11,7 @@ from textual.screen import Screen
 
 from gputop.actions import Hold, Result, Run
 from gputop.declare import record
+from gputop.model import Identity
 from gputop.monitor import Monitor
 from gputop.ui.keys.declared import Key
 from gputop.ui.keys.hints import hint, names
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _LAST_S = 0.5  # what is under way gets when the program ends; what then goes on, ends by itself and leaves nothing
 _LOOK_S = 0.01
+_MOST_TAKEN = 16  # processes whose newest result is kept at hand
 
 
 @dataclass(eq=False, slots=True)
@@ -92,6 +94,7 @@ class Errands:
         self.news: News | None = None
         self.under_way: list[Errand] = []
         self._program, self._keys = program, keys
+        self._taken: dict[Identity, Opens] = {}  # what there is to look at of a process, the newest last
 
     @property
     def newest(self) -> Errand | None:
@@ -153,6 +156,19 @@ class Errands:
 
         self._program.push_screen(screen(self._program, found, self._program.look, self._keys))
 
+    @property
+    def looked_into(self) -> frozenset[Identity]:
+        """The processes of which there is a profile, a trace or stacks to open."""
+        return frozenset(self._taken)
+
+    def open_newest(self, processes: Iterable[Identity]) -> bool:
+        """Show the newest result of some processes; whether there is one."""
+        about = frozenset(processes)
+        newest = next((taken for one, taken in reversed(self._taken.items()) if one in about), None)
+        if newest is not None:
+            self.open(newest)
+        return newest is not None
+
     def leave(self) -> None:
         """The program ends, and so do they; nothing is kept."""
         for errand in self.under_way:
@@ -174,10 +190,15 @@ class Errands:
 
     def _ended(self, errand: Errand, result: Result) -> None:
         from gputop.actions.tracing import Traced  # late
-        from gputop.ui.profiling.results import opens, testify
+        from gputop.ui.profiling.results import opens, processes_of, testify
 
         testify(self._program.monitor, errand.hold.process, result)
         found, top = opens(result), self._program.screen
+        for one in processes_of(result, errand.hold.process) if found is not None else ():
+            self._taken.pop(one, None)
+            self._taken[one] = found
+        while len(self._taken) > _MOST_TAKEN:
+            del self._taken[next(iter(self._taken))]
         if isinstance(result, Traced) and result.risk is not None:
             self._ask(errand, result.text, result.risk)
         elif errand.run.cancelled and found is None:

@@ -7,7 +7,7 @@ from textual.screen import Screen
 from gputop.actions import Result
 from gputop.actions.spy import ProfileResult, StackResult
 from gputop.actions.tracing import Traced
-from gputop.model import Process
+from gputop.model import Identity, Process
 from gputop.monitor import Monitor
 from gputop.profile.dump import look
 from gputop.profile.kept import Kept
@@ -26,6 +26,16 @@ def opens(result: Result) -> Opens | None:
     if isinstance(result, ProfileResult) and result.profile is not None:
         return result
     return result if isinstance(result, Traced) and result.views else None
+
+
+def processes_of(result: Result, asked: Process) -> list[Identity]:
+    """Whom a result is about: the process that it was asked for, and the others of its job that are in it."""
+    others: list[Identity] = []
+    if isinstance(result, StackResult):
+        others = [shown.process.identity for shown in result.processes if shown.threads]
+    elif isinstance(result, Traced):
+        others = [traced.identity for traced in result.processes]
+    return list(dict.fromkeys((asked.identity, *others)))
 
 
 def testify(monitor: Monitor, process: Process, result: Result) -> None:
