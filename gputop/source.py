@@ -88,6 +88,15 @@ class Recorded(Protocol):
 
 
 @runtime_checkable
+class Rehearsed(Protocol):
+    """What a source has besides when its processes cannot be looked into, but results of that are there: a demo's."""
+
+    def rehearsed(self, identity: Identity, tool: Literal["profile", "stack", "trace"]) -> str | None:
+        """What the tool would write of a process, as it writes it; None where there is nothing. From any thread."""
+        ...
+
+
+@runtime_checkable
 class Staged(Protocol):
     """What a source has besides when it can play something else: simulated servers. Any thread may ask and set."""
 

@@ -30,6 +30,8 @@ def test_its_keys_and_the_command_that_is_copied(tmp_path: Path) -> None:
         terminal.wait_for("y copies it")
         terminal.send("x")
         terminal.wait_for("1 muted")
+        terminal.send("escape")
+        terminal.wait_for(lambda lines: "F1 Help" in lines[-1] and "x Mute" not in lines[-1])
         terminal.send("4")
         terminal.wait_for(lambda lines: not any(line.startswith("─ advice") for line in lines))
         terminal.send("4")

@@ -76,7 +76,7 @@ def test_an_amount(number: float, noun: str, said: str) -> None:
     assert amount(number, noun) == said
 
 
-def test_who_has_ended_keeps_the_name_it_had_while_its_finding_lasts() -> None:
+def test_a_finding_goes_with_its_process_and_who_has_ended_keeps_its_name() -> None:
     machine = Machine(gpu={"busy_percent": 40.0}, trainer={"read_chars_per_s": 40e6, "user": "alice", "job": "100.1"})
 
     def frame(t: float) -> Frame:
@@ -84,9 +84,11 @@ def test_who_has_ended_keeps_the_name_it_had_while_its_finding_lasts() -> None:
         job = replace(one.jobs[0], key="100.1", name="llama/train", user="alice")
         return replace(one, jobs=(job,)) if t < 200 else replace(one, processes=(OTHER,))
 
-    for now, said in list(judged(frame(float(t)) for t in range(0, 204, 2)))[-3:]:
-        told = found(said, "loader-in-main")
-        assert told is not None
-        assert sentence(told, now).startswith("llama/train (alice, pid 100, GPU 0) ")
+    *_, (before, lasted), (now, gone) = judged(frame(float(t)) for t in range(0, 202, 2))
+    told = found(lasted, "loader-in-main")
+    assert told is not None
+    for shown in (before, now):
+        assert sentence(told, shown).startswith("llama/train (alice, pid 100, GPU 0) ")
+    assert found(gone, "loader-in-main") is None
     loose = Subject(kind="process", processes=(Identity(9, 9),), name="train.py", user="bob")
     assert f"{whom(loose, now)} of {whose(loose, now)}" == "train.py of bob, pid 9"

@@ -21,6 +21,7 @@ class Result:
     text: str
     good: bool
     lines: tuple[str, ...] = ()
+    recorded: bool = False  # it was not measured now: a demo brings it
 
 
 class Run:

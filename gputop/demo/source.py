@@ -13,6 +13,7 @@ from gputop.demo.details import detail
 from gputop.demo.gpu import Slot
 from gputop.demo.machine import host
 from gputop.demo.programs import Crew
+from gputop.demo.results import Tool, result
 from gputop.demo.server import Job, Scenario
 from gputop.model import Detail, Fact, Frame, Host, Identity, Missing, Process
 from gputop.source import EVERYTHING, Interest, Wish
@@ -100,6 +101,12 @@ class Demo:
             if t >= from_s:
                 of = crew.seen(t).ranks[0]
                 yield Fact(process=of, witness="stack", name=name, text=text, share=share, age_s=t - from_s)
+
+    def rehearsed(self, identity: Identity, tool: Tool) -> str | None:
+        """What a profiler would write of a process of the newest frame."""
+        newest = self._newest
+        process = newest[1].by_identity.get(identity) if newest else None
+        return result(self.scenario, newest[1], process, tool) if newest and process else None
 
     def long_past(self) -> Iterator[Frame]:
         """The GPUs alone, every 15 s, of the time before everything was watched."""

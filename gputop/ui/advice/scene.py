@@ -61,8 +61,19 @@ class Scene:
     @property
     def profiled(self) -> bool:
         """Whether there is a profile, a trace or stacks of a process that the chosen finding is about."""
+        return bool(self.looked_into.intersection(self.concerned))
+
+    @property
+    def concerned(self) -> frozenset[Identity]:
+        """The processes that the chosen finding is about: those it names, else those of its job, else of its GPUs."""
         chosen = self.sheet.chosen
-        return bool(chosen and self.looked_into.intersection(chosen.subject.processes))
+        if chosen is None or chosen.subject.processes:
+            return frozenset(chosen.subject.processes) if chosen else frozenset()
+        subject, frame = chosen.subject, self.update.frame
+        members = frozenset(one for job in frame.jobs if job.key in subject.job_keys for one in job.ranks)
+        return members or frozenset(
+            one.identity for one in frame.processes if any(share.uuid in subject.gpus for share in one.gpus)
+        )
 
     def acts(self, finding: Finding, step: Step) -> list[list[Run]]:
         """The keys that do something with a step now: those of the chosen finding, which keys are about, and no other.

@@ -224,6 +224,8 @@ class Board(Screen[None], inherit_bindings=False):
         before = self.panes
         self.place()
         self.errand_line.redraw()
+        if self.alone == "advice":
+            self.redraw("advice")  # a result that has come is there to be opened
         if self.panes != before:
             self.redraw()
             self.table.redraw()

@@ -15,8 +15,8 @@ class Opening(Profiling, Doing, Taking, Replaying):
     def action_open(self, tab: str = "") -> None:
         """The details of its process; a line of several processes is unfolded, or folded again."""
         if self.advised and not tab:
-            chosen = self.sheet.chosen
-            if chosen is None or not self.program.errands.open_newest(chosen.subject.processes):
+            about = self.scene(self.shown).concerned if self.shown else ()
+            if not self.program.errands.open_newest(about):
                 self.go_to_advised()
             return
         listing = self.table.listing

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gputop.actions import Hold, Scope
 from gputop.actions.hold import led
 from gputop.model import Frame, Process, Role
+from gputop.source import Rehearsed
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.acting import NOBODY, SHOWN, Acting, Others, held
 from gputop.ui.main.advising import Advising
@@ -16,7 +17,7 @@ from gputop.ui.main.advising import Advising
 if TYPE_CHECKING:
     from gputop.profile.kept import Kept
     from gputop.safe.attach import Barred
-    from gputop.ui.profiling.asking import Asking
+    from gputop.ui.profiling.asking import Answers, Asking
     from gputop.ui.profiling.dialog import Answer, ProfileDialog
     from gputop.ui.profiling.past import Past
     from gputop.ui.profiling.tools import Order, Tool, ToolId
@@ -47,7 +48,11 @@ class Profiling(Acting, Advising):
         process, leads = (process, False) if others.processes else _rank(frame, process, whole=everybody)
         everybody = everybody or leads
         hold = held(frame, process, STACK.rights(self.rights), others)
-        if hold.refusal or STACK.barred(process, self.rights):
+        if self._rehearsed("stack", process) is not None:
+            whole = Scope.JOB if everybody else Scope.PROCESS
+            who = others.processes or tuple(one for one in hold.who(whole) if one.role is Role.TRAINER) or (process,)
+            self._rehearse("stack", hold, tuple(who))
+        elif hold.refusal or STACK.barred(process, self.rights):
             self.ask_profile(frame, chosen, everybody, "stack", others)
         else:
             ranks = sum(each.role is Role.TRAINER for each in hold.who(Scope.JOB))
@@ -65,7 +70,7 @@ class Profiling(Acting, Advising):
         from gputop.actions.spy import STACK  # late
         from gputop.ui.profiling.dialog import ProfileDialog
         from gputop.ui.profiling.older import OlderDialog
-        from gputop.ui.profiling.question import Question
+        from gputop.ui.profiling.question import Question, Stop
 
         chosen, app = process, self.app
         process, leads = (process, False) if others.processes else _rank(frame, process, whole=everybody)
@@ -76,11 +81,13 @@ class Profiling(Acting, Advising):
             dialog.answer(id, why)
 
         barred = self._asking.ask(hold, self.rights, lambda id, why: app.call_later(told, id, why))
+        self._allow_recorded(barred, process)
         question = Question(hold, tool, barred, everybody=everybody)
         keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
 
         def start(tool: Tool, order: Order) -> None:
-            self._start(tool, order, hold, question.each)
+            ranks = hold.who(Scope.JOB) if question.picked(Stop("box", "ranks")) else question.each
+            self._start(tool, order, hold, tuple(ranks) if self._rehearsed(tool.id, process) else question.each)
 
         def answered(answer: Answer | None) -> None:
             if answer and question.past:
@@ -98,11 +105,33 @@ class Profiling(Acting, Advising):
         """Have a tool look into each; the hold of the dialog is that of its own process."""
         from gputop.actions.spy import STACK  # late
 
+        if self._rehearsed(tool.id, hold.process) is not None:
+            self._rehearse(tool.id, hold, tuple(each))
+            return
         for process in each:
             own = hold if process is hold.process else Hold(hold.frame, process, STACK.rights(self.rights))
             self.program.errands.start(tool, own, order)
             if own is not hold:
                 own.close()
+
+    def _rehearsed(self, tool: ToolId, process: Process) -> str | None:
+        """What a source that is no machine has recorded of a process; None where there is nothing, or it is one."""
+        source = self.program.source
+        return source.rehearsed(process.identity, tool) if isinstance(source, Rehearsed) else None
+
+    def _allow_recorded(self, barred: Answers, process: Process) -> None:
+        """Nothing bars a tool whose result is recorded."""
+        barred.update({tool: None for tool in barred if self._rehearsed(tool, process) is not None})
+
+    def _rehearse(self, tool: ToolId, hold: Hold, processes: tuple[Process, ...]) -> None:
+        """Open what is recorded."""
+        from gputop.ui.profiling.rehearsed import result  # late
+
+        source = self.program.source
+        if isinstance(source, Rehearsed) and (found := result(source, tool, processes)) is not None:
+            process, program = hold.process, self.program
+            # once the dialog has closed
+            self.app.call_later(lambda: program.errands.took(process, found))
 
     @cached_property
     def _asking(self) -> Asking:

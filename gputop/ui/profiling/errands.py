@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from gputop.actions import Hold, Result, Run
 from gputop.declare import record
-from gputop.model import Identity
+from gputop.model import Identity, Process
 from gputop.monitor import Monitor
 from gputop.ui.keys.declared import Key
 from gputop.ui.keys.hints import hint, names
@@ -180,6 +180,29 @@ class Errands:
         while any(errand.run.result is None for errand in self.under_way) and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
 
+    def took(self, process: Process, result: Result) -> None:
+        """There is a result without a run: the rules are told, and it is opened."""
+        from gputop.ui.profiling.results import opens, testify  # late
+
+        testify(self._program.monitor, process, result)
+        self._keep(process, result)
+        self._changed()
+        if (found := opens(result)) is not None:
+            self.open(found)
+
+    def _keep(self, process: Process, result: Result) -> None:
+        """Have it at hand for who asks for the newest of a process."""
+        from gputop.ui.profiling.results import opens, processes_of  # late
+
+        found = opens(result)
+        if found is None:
+            return
+        for one in processes_of(result, process):
+            self._taken.pop(one, None)
+            self._taken[one] = found
+        while len(self._taken) > _MOST_TAKEN:
+            del self._taken[next(iter(self._taken))]
+
     def _told(self, run: Run) -> None:
         errand = next((errand for errand in self.under_way if errand.run is run), None)
         if errand is not None and run.result is not None:
@@ -190,15 +213,11 @@ class Errands:
 
     def _ended(self, errand: Errand, result: Result) -> None:
         from gputop.actions.tracing import Traced  # late
-        from gputop.ui.profiling.results import opens, processes_of, testify
+        from gputop.ui.profiling.results import opens, testify
 
         testify(self._program.monitor, errand.hold.process, result)
         found, top = opens(result), self._program.screen
-        for one in processes_of(result, errand.hold.process) if found is not None else ():
-            self._taken.pop(one, None)
-            self._taken[one] = found
-        while len(self._taken) > _MOST_TAKEN:
-            del self._taken[next(iter(self._taken))]
+        self._keep(errand.hold.process, result)
         if isinstance(result, Traced) and result.risk is not None:
             self._ask(errand, result.text, result.risk)
         elif errand.run.cancelled and found is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gputop.actions.spy import ProfileResult, StackResult
 from gputop.actions.tracing import Traced
 from gputop.profile import told
@@ -16,6 +18,15 @@ Result = StackResult | ProfileResult | Traced | Kept
 
 def content(result: Result, rank: int = 0) -> Content:
     """All that the screen needs; of several ranks this one. Refused says why it cannot be shown."""
+    found = _content(result, rank)
+    if isinstance(result, Kept) or not result.recorded:
+        return found
+    about = replace(found.about, what=f"{found.about.what}, recorded")
+    said = replace(found.says, words=("Recorded for this demo, not measured now.", *found.says.words))
+    return replace(found, about=about, says=said, again=False, compare=None)
+
+
+def _content(result: Result, rank: int) -> Content:
     if isinstance(result, StackResult):
         return of_stacks(result)
     if isinstance(result, ProfileResult):
