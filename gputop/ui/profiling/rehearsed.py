@@ -16,14 +16,13 @@ from gputop.trace.read import read
 from gputop.trace.verdict import View
 from gputop.ui.profiling.tools import ToolId
 
+Recorded = StackResult | ProfileResult | Traced
 RECORDED = "recorded"
 NOTE = "recorded: it comes with the demo and was not measured now"
 _SECONDS = 10.0
 
 
-def result(
-    source: Rehearsed, tool: ToolId, processes: tuple[Process, ...]
-) -> StackResult | ProfileResult | Traced | None:
+def result(source: Rehearsed, tool: ToolId, processes: tuple[Process, ...]) -> Recorded | None:
     """The recorded result of a tool for some processes, the first of which was asked for; None where there is none."""
     texts = [(one, text) for one in processes if (text := source.rehearsed(one.identity, tool)) is not None]
     if not texts:
