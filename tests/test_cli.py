@@ -241,3 +241,26 @@ def test_reset_terminal_without_a_terminal_says_so() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("gputop: no terminal to reset")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--intervall", "2"], "there is no option --intervall: did you mean --interval?"),
+        (["--intervall=2"], "there is no option --intervall: did you mean --interval?"),
+        (["--jsno"], "there is no option --jsno: did you mean --json?"),
+        (["demo", "--readolny"], "there is no option --readolny: did you mean --readonly?"),
+        (["diagnos"], "there is no command 'diagnos': did you mean diagnose?"),
+        (["--interval", "2", "demoo"], "there is no command 'demoo': did you mean demo?"),
+        (["foo"], "there is no command 'foo': try gputop, gputop demo or gputop diagnose"),
+    ],
+)
+def test_what_is_misspelled_gets_a_suggestion(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(argv)
+    assert ended.value.code == 64
+    assert said in capsys.readouterr().err
+
+
+def test_options_of_a_program_that_is_started_are_its_own() -> None:
+    assert parser().parse_args(["run", "python", "train.py", "--intervall", "3"]).argv[-2:] == ["--intervall", "3"]

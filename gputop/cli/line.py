@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputop import charset, units
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from gputop.model import Frame
 
 OK, FAILED, USAGE, BROKEN = 0, 1, 64, 70  # the last two as in sysexits.h: wrong usage, a mistake of ours
+
+
+_NEAR = 0.6  # how alike two words are of which one may be meant for the other
 
 
 class Failure(Exception):
@@ -38,6 +42,42 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """A misspelled option is told first: argparse would take its value for a command."""
+        given = sys.argv[1:] if args is None else args
+        self._check_options(given)
+        return super().parse_known_args(given, namespace)
+
+    def _check_options(self, args: Sequence[str]) -> None:
+        """Look at the options that are this parser's: those before a command, or before what another program gets."""
+        positional = next((action for action in self._actions if not action.option_strings), None)
+        ends = positional is not None and positional.nargs in (argparse.PARSER, argparse.REMAINDER)
+        known = self._option_string_actions
+        takes = False  # the next word is the value of an option
+        for word in args:
+            if word == "--":
+                return
+            flag, has_value, _ = word.partition("=")
+            if not word.startswith("--"):
+                if ends and not takes and not word.startswith("-"):
+                    return
+            elif flag not in known:
+                names = [name[2:] for name in known if name.startswith("--")]
+                if near := difflib.get_close_matches(flag[2:], names, n=1, cutoff=_NEAR):
+                    self.error(f"there is no option {flag}: did you mean --{near[0]}?")
+            action = known.get(flag)
+            takes = action is not None and action.nargs != 0 and not has_value
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """A command that there is not: the nearest, or those to begin with."""
+        choices = action.choices
+        if not isinstance(action, argparse._SubParsersAction) or not choices or value in choices:
+            super()._check_value(action, value)
+            return
+        near = difflib.get_close_matches(str(value), [str(each) for each in choices], n=1, cutoff=_NEAR)
+        ways = f"did you mean {near[0]}?" if near else f"try {self.prog}, {self.prog} demo or {self.prog} diagnose"
+        self.error(f"there is no command {value!r}: {ways}")
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where help is; exit 64."""
