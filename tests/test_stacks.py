@@ -18,7 +18,7 @@ from gputop.cli.attach import _text
 from gputop.model import Process, Role
 from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack
-from gputop.profile.ranks import compare
+from gputop.profile.ranks import Ran, compare
 from gputop.profile.shown import lines
 from gputop.safe import attach
 from tests.acting import finished, hold, moment, program, row, state, unharmed, until
@@ -167,13 +167,42 @@ def test_ranks_that_stand_still_do_not_hang_while_one_of_them_computes() -> None
 def test_ranks_that_wake_in_one_line_are_not_said_to_hang() -> None:
     """A step that mostly sleeps in one line is caught there at each look."""
 
-    def sleeps(slices: int) -> list[ThreadStack]:
-        return [replace(rank(call("sleep"))[0], slices=slices)]
-
-    found = compare(["rank 0", "rank 1"], [sleeps(3), sleeps(5)], [sleeps(3), sleeps(9)])
+    sleeps = [rank(call("sleep")), rank(call("sleep"))]
+    polls = [Ran(0, 0.0), Ran(4, 0.0001)]
+    found = compare(["rank 0", "rank 1"], sleeps, sleeps, ran=polls)
     assert "hang" not in found.text
     assert found.text.endswith("in a second, but rank 1 ran 4 times: the job goes on, or polls.")
-    assert "may hang" in compare(["rank 0", "rank 1"], [sleeps(3), sleeps(5)], [sleeps(3), sleeps(5)]).text
+    for still in ([Ran(0, 0.0), Ran(1, 0.001)], [None, None]):
+        assert "may hang" in compare(["rank 0", "rank 1"], sleeps, sleeps, ran=still).text
+
+
+def test_ranks_that_leave_their_waits_to_work_move_wherever_they_are_seen() -> None:
+    """Each step ends in the same wait, also in a collective: what the kernel counts tells that steps are made."""
+    reduces = rank(Call(name="c10d::Reducer::finalize_backward", file="libtorch_cpu.so"), call("step"))
+    look, labels = [reduces, reduces], ["rank 0", "rank 1"]
+    found = compare(labels, look, look, ran=[Ran(12, 0.02), Ran(6, 0.01)])
+    assert [place.moves for place in found.places] == [True, True]
+    assert found.text.endswith("All of them moved in a second: the job goes on.")
+    # NCCL polls in a blocking wait a hundred times a second; preempted while it spins, it leaves no wait
+    for counts in (Ran(100, 0.004), Ran(0, 1.0), Ran(1, 0.9)):
+        assert compare(labels, look, look, ran=[counts, counts]).text.endswith("the job may hang.")
+
+
+def test_a_rank_that_passes_another_is_not_odd() -> None:
+    first, second = rank(call("forward")), rank(call("read"))
+    labels = ["rank 0", "rank 1", "rank 2"]
+    passes = ([first, first, second], [second, first, first], [first, first, second])
+    assert compare(labels, *passes, ran=[Ran(9, 0.1)] * 3).odd == ()
+    assert [one.label for one in compare(labels, *passes[::2], passes[0], ran=[Ran(9, 0.1)] * 3).odd] == ["rank 2"]
+    assert compare(labels, *passes[::2], ran=[Ran(9, 0.1)] * 3).odd == (), "twice may be by chance"
+
+
+def test_a_spin_in_a_wait_for_the_gpu_is_no_work() -> None:
+    spins = rank(Call(name="cudaStreamSynchronize", file="libcudart.so.12"), call("step"), runs=True)
+    look = [spins, spins]
+    assert compare(["a", "b"], look, look, ran=[Ran(0, 1.0)] * 2).text.endswith("the job may hang.")
+    unseen = [rank(call("step"), runs=True)] * 2
+    assert compare(["a", "b"], unseen, unseen).text.endswith("but a, b compute or spin in a wait all the time.")
 
 
 def test_of_two_ranks_the_one_is_odd_for_which_the_other_waits_in_its_backward_pass() -> None:

@@ -28,7 +28,6 @@ class ThreadStack:
     active: bool | None = None  # on a CPU or ready to run; None where that was not measured
     gil: bool = False  # it holds the lock of the interpreter
     state: str | None = None  # as in /proc: R S D T
-    slices: int | None = None  # how often it was put on a CPU so far; of a main thread
     handle: int | None = None  # its pthread_t
     calls: tuple[Call, ...] = ()
     cut: int = 0  # calls further out that are not kept

@@ -18,6 +18,24 @@ _SETS_UP = "distributed_c10d.py"  # not all of it synchronizes
 INSIDE = "may wait in a collective inside backward: --native shows it"  # where DDP waits, and no Python frame says so
 _NAMED = 4  # ranks that are named
 _BACKWARD = "_engine_run_backward"
+_WAKES = 2  # from which a main thread enters and leaves its waits: a single one may be a timeout
+_WORK_S = 200e-6  # of CPU for each of them; a poll takes less: it looks, and sleeps again
+_SURE = 3  # looks, from which a rank that is apart at each of them is so where all go on
+# where a CPU spins until its GPU or other ranks are done
+_SPINS = re.compile(r"^(?:cu|cuda)(?:Stream|Event|Ctx|Device)Synchronize|^cuMemcpy|^nccl[A-Z]|spin|libcuda\.so")
+
+
+@record(frozen=True, slots=True)
+class Ran:
+    """What the kernel counts of a main thread, between looks: while it is looked at, that may wake it."""
+
+    wakes: int  # voluntary context switches
+    cpu_s: float | None  # on a CPU; None where the kernel does not count it
+
+    @property
+    def works(self) -> bool:
+        """Whether it leaves its waits, and does something before the next: it moves, wherever it is seen."""
+        return self.wakes >= _WAKES and self.cpu_s is not None and self.cpu_s >= _WORK_S * self.wakes
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -28,9 +46,9 @@ class Place:
     inner: Call | None = None  # the innermost call; None where its stack could not be read
     own: Call | None = None  # the innermost call of the user's own code
     collective: Call | None = None  # the outermost call in a collective
-    moves: bool | None = None  # whether it was elsewhere a moment before; None where that is not known
+    moves: bool | None = None  # it was elsewhere a moment before, or woke to work; None where that is not known
     computes: bool = False  # it ran at every look, outside of a collective: one line may take longer than a second
-    woke: int = 0  # how often it was put on a CPU meanwhile, outside of a collective
+    woke: int = 0  # how often it left a wait meanwhile, outside of a collective: it may poll there
     held: bool = False  # it waits in the backward pass; in a collective there or for its GPU is not seen
     odd: bool = False  # it is not where the others are
 
@@ -48,28 +66,54 @@ class Ranks:
         return tuple(place for place in self.places if place.odd)
 
 
-def compare(labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]]) -> Ranks:
-    """Looks at the threads of each rank within a second, the newest last. In a hang nobody moves, and all but one are
-    together."""
-    stacks = [_main(threads) for threads in looks[-1]]
+def compare(
+    labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]], ran: Sequence[Ran | None] | None = None
+) -> Ranks:
+    """Looks at the threads of each rank within a second, the newest last, and what their main threads did between them.
+
+    In a hang nobody moves, and all but one are together. Equal stacks alone are no hang: a step that mostly waits in
+    one line is caught there each time.
+    """
+    seen = [[_main(threads) for threads in look] for look in looks]
+    stacks, counted = seen[-1], ran or [None] * len(labels)
     held = {place for place in range(len(labels)) if all(_held(look[place]) for look in looks)}
+    moved = [
+        _moved([look[place] for look in seen[:-1]], calls, counted[place]) if calls else None
+        for place, calls in enumerate(stacks)
+    ]
     odd = _odd(stacks, held)
-    earlier = [[calls for threads in of_rank if (calls := _main(threads))] for of_rank in zip(*looks[:-1], strict=True)]
+    for look in seen[:-1]:  # ranks that go on pass each other: only one that is apart at every look is odd
+        odd &= _odd(look, held) | {place for place, calls in enumerate(look) if not calls}
+    if len(looks) < _SURE and all(moves for moves, calls in zip(moved, stacks, strict=True) if calls):
+        odd = set()
     places = tuple(
         Place(
             label=label,
             inner=calls[0] if calls else None,
             own=next((call for call in calls if call.own), None),
             collective=_collective(calls),
-            moves=any(before != calls for before in befores) if befores and calls else None,
-            computes=all(_runs(look[place]) for look in looks) and not _collective(calls),
-            woke=0 if _collective(calls) else _woke([look[place] for look in looks]),
+            moves=moved[place],
+            computes=all(_runs(look[place]) for look in looks) and not _collective(calls) and not _spins(calls),
+            woke=0 if _collective(calls) or counts is None else counts.wakes,
             held=waits_inside(looks[-1][place]),
             odd=place in odd,
         )
-        for place, (label, calls, befores) in enumerate(zip(labels, stacks, earlier, strict=True))
+        for place, (label, calls, counts) in enumerate(zip(labels, stacks, counted, strict=True))
     )
     return Ranks(places, " ".join(_words(places)))
+
+
+def _moved(befores: Sequence[tuple[Call, ...]], calls: tuple[Call, ...], ran: Ran | None) -> bool | None:
+    """Whether a main thread was elsewhere, or left its wait to work; None where no earlier stack could be read."""
+    earlier = [before for before in befores if before]
+    if ran is not None and ran.works:
+        return True
+    return any(before != calls for before in earlier) if earlier else None
+
+
+def _spins(calls: Sequence[Call]) -> bool:
+    """Whether native frames show that it only waits, on a CPU."""
+    return any(_SPINS.search(call.name) or _SPINS.search(call.file) for call in calls if not call.file.endswith(".py"))
 
 
 def _main(threads: Sequence[ThreadStack]) -> tuple[Call, ...]:
@@ -95,13 +139,6 @@ def _native(calls: Sequence[Call]) -> bool:
 
 def _runs(threads: Sequence[ThreadStack]) -> bool:
     return bool(threads) and threads[0].main and threads[0].active is True
-
-
-def _woke(looks: Sequence[Sequence[ThreadStack]]) -> int:
-    """How often a main thread was put on a CPU from the first look to the last, as far as that is known."""
-    counts = [threads[0].slices for threads in looks if threads and threads[0].main]
-    known = [count for count in counts if count is not None]
-    return known[-1] - known[0] if known else 0
 
 
 def _collective(calls: Sequence[Call]) -> Call | None:
@@ -149,9 +186,11 @@ def _words(places: Sequence[Place]) -> list[str]:
     else:
         said.append("The ranks are in different places, none of them apart from a majority.")
     busy = [place for place in still if place.computes]
-    woke = [place for place in still if place.woke and not place.computes]
+    woke = [place for place in still if place.woke >= _WAKES and not place.computes]
     if busy and len(still) == len(seen):
-        all_the_time = f"{_names(busy)} {'computes' if len(busy) == 1 else 'compute'} all the time"
+        each = len(busy) == len(seen) > 1  # then no other waits for one that computes
+        one, more = ("computes", "compute or spin in a wait" if each else "compute")
+        all_the_time = f"{_names(busy)} {one if len(busy) == 1 else more} all the time"
         wait = ", and the others may wait for that" if len(busy) < len(seen) else ""
         said.append(f"None of them was seen to move in a second, but {all_the_time}{wait}.")
     elif woke and len(still) == len(seen):
@@ -162,11 +201,13 @@ def _words(places: Sequence[Place]) -> list[str]:
     elif len(still) == len(seen):
         longer = ", or its backward pass takes longer" if still and all(place.held for place in still) else ""
         said.append(f"None of them was seen to move in a second: the job may hang{longer}.")
-    elif still:
+    elif still := [place for place in still if place not in (*busy, *woke)]:
         be = "was" if len(still) == 1 else "were"
         said.append(f"{_names(still)} {be} not seen to move in a second, the others were.")
-    else:
+    elif all(place.moves for place in seen):
         said.append("All of them moved in a second: the job goes on.")
+    else:
+        said.append("Most of them moved in a second: the job goes on.")
     if inside := [place for place in seen if place.held]:
         every = f"All {len(seen)} ranks" if 1 < len(seen) == len(inside) else _names(inside)
         said.append(f"{every} {INSIDE}.")

@@ -19,7 +19,7 @@ from gputop.actions.aim import untouchable
 from gputop.actions.hold import Hold, Scope
 from gputop.actions.spy import child
 from gputop.actions.spy.program import find
-from gputop.actions.spy.tasks import Task, measured, tasks
+from gputop.actions.spy.tasks import Task, added, measured, ran, since, tasks
 from gputop.actions.target import Refusal, Rights, Target
 from gputop.declare import record
 from gputop.model import Frame, Process, Role
@@ -34,6 +34,7 @@ SECOND_S = 1.0  # ranks of a job are looked at for so long: one that stands stil
 # after these parts of that time: a step that mostly waits in one line is easily caught there twice, and one that takes
 # as long as the time between two looks is caught there each time
 _PARTS = (0.23, 0.45, 0.32)
+_SETTLES_S = 0.1  # after a look with native frames, which stops every thread and wakes it: that is no work of its own
 _LONGEST_S = 15.0
 _TRIES = 4  # a stack that changes while it is read without a pause may be unreadable
 
@@ -120,15 +121,20 @@ def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
     shown = _shown(meant, asked, program, run)
     ranks = None
     if ranks_only and len(shown) > 1:
-        looks = [shown]
+        looks, spans = [shown], []
         for part in (1.0,) if asked.native else _PARTS:  # with native frames each look pauses them
+            if asked.native and run.pause(_SETTLES_S):
+                break
+            before = [ran(process.pid) for process, _ in meant]
             if run.pause(SECOND_S * part):
                 break
+            spans.append([since(one.pid, was) for (one, _), was in zip(meant, before, strict=True)])
             looks.append(_shown(meant, asked, program, run))
         shown = looks[-1]
         if len(looks) > 1:
-            seen = [[_uncounted(one.threads) if asked.native else one.threads for one in look] for look in looks]
-            ranks = compare([_label(one.process) for one in shown], *seen)
+            seen = [[one.threads for one in look] for look in looks]
+            counted = [added(of_rank) for of_rank in zip(*spans, strict=True)]
+            ranks = compare([_label(one.process) for one in shown], *seen, ran=counted)
     barred = [one.barred for one in shown if one.barred]
     read = len(shown) - len(barred)
     if not read:
@@ -153,11 +159,6 @@ def _meant(hold: Hold, scope: Scope) -> tuple[list[_Meant], bool]:
     if scope is Scope.JOB or (scope is Scope.TAGGED and len(ranks) > 1):
         return ranks, True
     return everybody, False
-
-
-def _uncounted(threads: tuple[ThreadStack, ...]) -> tuple[ThreadStack, ...]:
-    """Without how often they were put on a CPU: each look that pauses them is one more."""
-    return tuple(replace(thread, slices=None) for thread in threads)
 
 
 def _of_several(frame: Frame, process: Process) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from gputop.declare import record
 from gputop.profile.dump import ThreadStack
+from gputop.profile.ranks import Ran
 from gputop.safe.text import decode
 
 # where glibc keeps the number of a thread, from its pthread_t on: x86-64 and aarch64
@@ -25,7 +26,6 @@ class Task:
     tid: int  # as we see it
     state: str  # R runs or is ready to, S sleeps, D waits in the kernel, T is stopped
     name: str
-    slices: int | None = None  # how often it was put on a CPU so far; of the main thread
 
 
 def tasks(pid: int, proc: str = "/proc") -> dict[int, Task]:
@@ -44,8 +44,7 @@ def tasks(pid: int, proc: str = "/proc") -> dict[int, Task]:
             state = decode(fields[b"State"].split()[0])
         except (OSError, ValueError, KeyError, IndexError):
             continue  # it has ended
-        slices = _slices(folder) if int(tid) == pid else None
-        found[inner] = Task(int(tid), state, decode(fields.get(b"Name", b"").strip()), slices)
+        found[inner] = Task(int(tid), state, decode(fields.get(b"Name", b"").strip()))
     return found
 
 
@@ -75,7 +74,6 @@ def measured(
                 main=task.tid == pid,
                 state=state,
                 active=state == "R",
-                slices=task.slices,
             )
         )
     return tuple(sorted(found, key=lambda thread: (not thread.main, thread.tid or 0)))
@@ -101,9 +99,38 @@ def _numbered(thread: ThreadStack, pid: int, known: Mapping[int, Task], proc: st
     return None
 
 
-def _slices(folder: str) -> int | None:
+def ran(pid: int, proc: str = "/proc") -> Ran | None:
+    """How often the main thread of a process has gone to sleep so far, and the CPU time it has used.
+
+    Only voluntary switches count: one that spins is preempted as often as the scheduler likes.
+    """
+    folder = f"{proc}/{pid}/task/{pid}"
+    try:
+        with open(f"{folder}/status", "rb") as file:
+            fields = dict(line.split(b":", 1) for line in file.read(8192).split(b"\n") if b":" in line)
+        wakes = int(fields[b"voluntary_ctxt_switches"])
+    except (OSError, ValueError, KeyError):
+        return None
     try:
         with open(f"{folder}/schedstat", "rb") as file:
-            return int(file.read(128).split()[2])
+            return Ran(wakes, int(file.read(128).split()[0]) / 1e9)
     except (OSError, ValueError, IndexError):
+        return Ran(wakes, None)
+
+
+def since(pid: int, before: Ran | None) -> Ran | None:
+    """What was added to that since then."""
+    now = ran(pid)
+    if before is None or now is None:
         return None
+    cpu_s = None if now.cpu_s is None or before.cpu_s is None else now.cpu_s - before.cpu_s
+    return Ran(now.wakes - before.wakes, cpu_s)
+
+
+def added(spans: Sequence[Ran | None]) -> Ran | None:
+    """That of several spans together; None where one of them is unknown."""
+    known = [span for span in spans if span is not None]
+    cpu = [span.cpu_s for span in known if span.cpu_s is not None]
+    if not known or len(known) < len(spans):
+        return None
+    return Ran(sum(span.wakes for span in known), sum(cpu) if len(cpu) == len(known) else None)
