@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -164,6 +165,58 @@ def test_a_diagnosis_of_a_script_is_one_of_the_job_it_started() -> None:
     frame = scripted((job, [trainer]), loose=(shell, between))
     assert [_meant(frame, pid) for pid in (7, 8, 9)] == [9, 9, 9]
     assert _meant(scripted(loose=(shell,)), 7) == 7
+
+
+ONE = """
+import multiprocessing, os, sys, time
+def work():
+    import torch
+    torch.set_num_threads(1)
+    layer = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-4)
+    for step in range(1 << 40):
+        time.sleep(0.005)
+        optimizer.zero_grad()
+        layer(torch.randn(32, 64)).sum().backward()
+        optimizer.step()
+        if step == 0: os.write(1, b"ready\\n")
+if "early" in sys.argv: import torch
+if "child" not in sys.argv: work()
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join()
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "child", "early"])
+def test_any_pid_of_a_job_of_one_process_leads_to_its_trainer(folder: str, how: str) -> None:
+    """Behind a script, and behind a Python that only waits for its child; torch may be imported in both."""
+    program = [sys.executable, "-c", ONE, *{"script": (), "child": ("child",), "early": ("child", "early")}[how]]
+    shell = ["sh", "-c", '"$@"; true', "one.sh"] if how == "script" else []
+    with running(*shell, *program, env=environment(folder), stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline().strip() == "ready"
+        job = Started(child.pid, folder)
+        trainer = job.below()[-1]
+        assert job.stacks("--job", str(child.pid))[0]["pid"] == trainer
+        assert job.stacks(str(child.pid))[0]["pid"] == trainer
+        assert f'"pid": {trainer}' in job.ask("profile", "--for", "1s", "--alone", "--json", str(child.pid))
+        for pid in (child.pid, trainer):
+            said = job.ask("trace", "--steps", "2", str(pid))
+            assert ".json.gz" in said
+            assert pid == trainer or re.search("which does the work|started job", said)
+
+
+def test_two_programs_below_one_script_are_named(folder: str) -> None:
+    script = '"$@" & "$@" & wait'
+    command = ("sh", "-c", script, "two.sh", sys.executable, "-c", ONE)
+    with running(*command, env=environment(folder), stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        assert [child.stdout.readline().strip() for _ in range(2)] == ["ready"] * 2
+        job = Started(child.pid, folder)
+        said = job.ask("trace", str(child.pid), code=1)
+        assert re.search(f"{child.pid} started 2 (?:programs|jobs): name one of", said)
+        assert all(f"{pid} (" in said for pid in job.below())
 
 
 def comm(pid: int) -> str:

@@ -180,7 +180,18 @@ def test_ranks_side_by_side_name_the_one_that_the_others_wait_for() -> None:
         "rank 1 spends 3% of the time in backward, the others up to 92%:"
         " there they may wait for it in an all-reduce, which --native shows."
     )
-    assert said(60, 62, place=backward).endswith("unless inside of backward, as DDP does: --native shows it.")
+    assert said(60, 62, place=backward) == ("collectives ·: the ranks may wait inside backward: --native shows it.")
+
+
+def test_collectives_that_backward_may_hide_are_unknown_not_zero() -> None:
+    def cells(*stacks: str) -> tuple[str, ...]:
+        (table,) = rank_shares.page([("rank 0", 7, parse("\n".join(stacks)))]).tables
+        return tuple(table.rows[0][table.head.index(title)] for title in ("backward", "collectives"))
+
+    backward, other = "f (t.py:3);_engine_run_backward (graph.py:9)", "f (t.py:4)"
+    assert cells(f"{backward} 70", f"{other} 30") == ("70.0%", "·")
+    assert cells(f"{backward} 2", f"{other} 98") == ("2.0%", "0.0%")
+    assert cells(f"{backward} 60", "f (t.py:5);barrier (distributed_c10d.py:9) 40") == ("60.0%", "40.0%")
 
 
 def test_a_line_that_reads_back_is_told_by_its_text_for_what_it_calls_has_no_frame() -> None:

@@ -113,6 +113,22 @@ def test_threads_of_a_pid_namespace_bear_the_numbers_that_we_see() -> None:
         assert {thread.tid for thread in shown.threads} <= set(map(int, os.listdir(f"/proc/{pid}/task")))
 
 
+def test_where_py_spy_fails_on_native_frames_python_ones_are_shown() -> None:
+    flags = ("--pid", "--fork", "--mount-proc")
+    need_namespaces(*flags)
+    with running("unshare", *flags, sys.executable, "-S", "-c", f"import os, sys, time\n{WORKS}") as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        pid = int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text())
+        result = stacks(row(pid), asked=Asked(native=True))
+        (shown,) = result.processes
+        assert shown.barred is None
+        assert shown.threads[0].main
+        said = f"{pid}: no native frames (py-spy: Failed to get stack traces), only Python's"
+        native = any("::" in call.name or ".so" in call.file for thread in shown.threads for call in thread.calls)
+        assert native or said in result.lines
+
+
 def test_what_the_kernel_does_not_say_of_a_thread_is_unknown() -> None:
     known = ThreadStack(tid=7, name="MainThread", main=True)
     lost = ThreadStack(tid=None, name="worker", handle=1)

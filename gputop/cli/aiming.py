@@ -33,7 +33,7 @@ def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process,
     """The process that the pid of the command line means, the frame it is in, and what may be done.
 
     It may be any process of a job. One that is in none, as a shell script or `uv run` that started one, stands for
-    the job below it.
+    the job below it, or for the one program there that does its work.
     """
     from gputop.actions import Rights
     from gputop.collect.jobs.family import family, recognized
@@ -51,6 +51,8 @@ def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process,
     for frame in islice(source.frames(Event()), _LOOKS):
         process = next((process for process in frame.processes if process.pid == pid), None)
         if process is None:
+            if spec == "live" and Path(f"/proc/{pid}").is_dir():
+                continue  # on a busy machine a frame may lack some
             break
         kin = family(frame.processes, pid) if spec == "live" else {pid}
         if all(one.command or one.state in ("Z", "X") for one in frame.processes if one.pid in kin):
@@ -59,7 +61,10 @@ def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process,
         raise Failure(f"there is no process {pid} that you may see: it has ended, or {pid} is a thread of another")
     if spec == "live":
         frame = recognized(frame, pid)
-    return frame, _meant(frame, pid), Rights(readonly=settings.readonly, elsewhere=source.elsewhere)
+    process = _meant(frame, pid)
+    if spec == "live" and not getattr(args, "launcher", False):
+        frame, process = _worker(frame, process)
+    return frame, process, Rights(readonly=settings.readonly, elsewhere=source.elsewhere)
 
 
 def _meant(frame: Frame, pid: int) -> Process:
@@ -78,6 +83,35 @@ def _meant(frame: Frame, pid: int) -> Process:
     root = frame.by_identity[jobs[0].members[0]]
     sys.stderr.write(f"gputop: {pid} started job {jobs[0].name}: using its process {root.pid}\n")
     return root
+
+
+def _worker(frame: Frame, process: Process) -> tuple[Frame, Process]:
+    """The program that does the work of a process in no job: the one below it, as of a script, or itself.
+
+    Where the only rank of a job just waits for its child, that is the rank.
+    """
+    from gputop import words
+    from gputop.cli.below import workers
+    from gputop.collect.jobs.family import handed_on
+
+    job = next((job for job in frame.jobs if job.key == process.job), None)
+    if job is not None and len(job.ranks) != 1:
+        return frame, process
+    above = process if job is None else frame.by_identity[job.ranks[0]]
+    found = answered(above, workers, frame, above)
+    if job is not None:
+        if len(found) == 1 and found[0].job == job.key:
+            frame = handed_on(frame, job, found[0])
+            sys.stderr.write(f"gputop: {above.pid} started {found[0].name} {found[0].pid}, which does the work\n")
+        return frame, frame.by_identity[process.identity]
+    if len(found) > 1:
+        named = ", ".join(f"{one.pid} ({one.name})" for one in found[:_NAMED])
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        raise Failure(f"{process.pid} started {words.amount(len(found), 'program')}: name one of {named}{more}")
+    if not found:
+        return frame, process
+    sys.stderr.write(f"gputop: {process.pid} started {found[0].name} {found[0].pid}, which does the work: using that\n")
+    return frame, found[0]
 
 
 def ranked(frame: Frame, process: Process) -> Process:

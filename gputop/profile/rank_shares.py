@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from gputop.page import Page, Table
 from gputop.profile.parts import PHASES, main, phases
 from gputop.profile.stacks import Profile
+from gputop.units import UNKNOWN
 
 _APART = 0.20  # of the samples: collectives take this much less in the rank that the others wait for
 _WAITS = 0.10  # of the samples, from which waiting in collectives is worth a sentence
@@ -21,7 +22,7 @@ def page(ranks: Sequence[Ranked]) -> Page:
     rows = []
     for (label, pid, profile), shares in zip(ranks, found, strict=True):
         own = main(profile).own().by_function().top()
-        cells = (f"{100 * shares.get(phase, 0.0):.1f}%" for phase in PHASES)
+        cells = (_cell(shares, phase) for phase in PHASES)
         rows.append((label, str(pid), *cells, own[0].name if own else ""))
     head = ("", "pid", *(_TITLES.get(phase, phase) for phase in PHASES), "own code")
     labels = [label for label, _, _ in ranks]
@@ -30,6 +31,13 @@ def page(ranks: Sequence[Ranked]) -> Page:
         words=(_said(labels, found),),
         tables=(Table("Ranks", head, tuple(rows)),),
     )
+
+
+def _cell(shares: Mapping[str, float], phase: str) -> str:
+    """The share of a phase; unknown of collectives where none was seen, but backward may hide one."""
+    if phase == "comms" and phase not in shares and shares.get("backward", 0.0) >= _WAITS:
+        return UNKNOWN
+    return f"{100 * shares.get(phase, 0.0):.1f}%"
 
 
 def _said(labels: Sequence[str], found: Sequence[Mapping[str, float]]) -> str:
@@ -47,8 +55,9 @@ def _said(labels: Sequence[str], found: Sequence[Mapping[str, float]]) -> str:
             f"{late} of the time in backward, the others up to {max(backward):.0%}:"
             " there they may wait for it in an all-reduce, which --native shows."
         )
-    inside = ", unless inside of backward, as DDP does: --native shows it" if max(backward) >= _WAITS else ""
-    return f"No rank is seen to wait in collectives for {_WAITS:.0%} of the time{inside}."
+    if max(backward) >= _WAITS:
+        return f"collectives {UNKNOWN}: the ranks may wait inside backward: --native shows it."
+    return f"No rank is seen to wait in collectives for {_WAITS:.0%} of the time."
 
 
 def _late(labels: Sequence[str], shares: Sequence[float]) -> str:

@@ -170,8 +170,7 @@ def _odd(stacks: Sequence[tuple[Call, ...]], held: set[int]) -> set[int]:
 
 def _words(places: Sequence[Place]) -> list[str]:
     seen = [place for place in places if place.inner]
-    odd, said = [place for place in seen if place.odd], []
-    still = [place for place in seen if place.moves is False]
+    odd, said = [place for place in seen if place.odd], list[str]()
     if not seen:
         return []
     if odd:
@@ -185,6 +184,16 @@ def _words(places: Sequence[Place]) -> list[str]:
         said.append(f"All {len(seen)} ranks are in {_at(seen[0])}.")
     else:
         said.append("The ranks are in different places, none of them apart from a majority.")
+    said.append(_movement(seen))
+    if inside := [place for place in seen if place.held]:
+        every = f"All {len(seen)} ranks" if 1 < len(seen) == len(inside) else _names(inside)
+        said.append(f"{every} {INSIDE}.")
+    return said
+
+
+def _movement(seen: Sequence[Place]) -> str:
+    """Who moved, and whether that is a hang."""
+    still = [place for place in seen if place.moves is False]
     busy = [place for place in still if place.computes]
     woke = [place for place in still if place.woke >= _WAKES and not place.computes]
     if busy and len(still) == len(seen):
@@ -192,26 +201,19 @@ def _words(places: Sequence[Place]) -> list[str]:
         one, more = ("computes", "compute or spin in a wait" if each else "compute")
         all_the_time = f"{_names(busy)} {one if len(busy) == 1 else more} all the time"
         wait = ", and the others may wait for that" if len(busy) < len(seen) else ""
-        said.append(f"None of them was seen to move in a second, but {all_the_time}{wait}.")
-    elif woke and len(still) == len(seen):
-        times = ", ".join(
-            f"{place.label} ran {place.woke} {'time' if place.woke == 1 else 'times'}" for place in woke[:_NAMED]
-        )
-        said.append(f"None of them was seen elsewhere in a second, but {times}: the job goes on, or polls.")
-    elif len(still) == len(seen):
+        return f"None of them was seen to move in a second, but {all_the_time}{wait}."
+    if woke and len(still) == len(seen):
+        times = ", ".join(f"{place.label} ran {place.woke} times" for place in woke[:_NAMED])
+        return f"None of them was seen elsewhere in a second, but {times}: the job goes on, or polls."
+    if len(still) == len(seen):
         longer = ", or its backward pass takes longer" if still and all(place.held for place in still) else ""
-        said.append(f"None of them was seen to move in a second: the job may hang{longer}.")
-    elif still := [place for place in still if place not in (*busy, *woke)]:
+        return f"None of them was seen to move in a second: the job may hang{longer}."
+    if still := [place for place in still if place not in (*busy, *woke)]:
         be = "was" if len(still) == 1 else "were"
-        said.append(f"{_names(still)} {be} not seen to move in a second, the others were.")
-    elif all(place.moves for place in seen):
-        said.append("All of them moved in a second: the job goes on.")
-    else:
-        said.append("Most of them moved in a second: the job goes on.")
-    if inside := [place for place in seen if place.held]:
-        every = f"All {len(seen)} ranks" if 1 < len(seen) == len(inside) else _names(inside)
-        said.append(f"{every} {INSIDE}.")
-    return said
+        return f"{_names(still)} {be} not seen to move in a second, the others were."
+    if all(place.moves for place in seen):
+        return "All of them moved in a second: the job goes on."
+    return "Most of them moved in a second: the job goes on."
 
 
 def _at(place: Place) -> str:

@@ -56,6 +56,7 @@ class Shown:
     process: Process
     threads: tuple[ThreadStack, ...] = ()
     barred: Barred | None = None
+    without: str | None = None  # why native frames that were asked for are missing
 
 
 @record(frozen=True, kw_only=True)
@@ -121,20 +122,7 @@ def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
     shown = _shown(meant, asked, program, run)
     ranks = None
     if ranks_only and len(shown) > 1:
-        looks, spans = [shown], []
-        for part in (1.0,) if asked.native else _PARTS:  # with native frames each look pauses them
-            if asked.native and run.pause(_SETTLES_S):
-                break
-            before = [ran(process.pid) for process, _ in meant]
-            if run.pause(SECOND_S * part):
-                break
-            spans.append([since(one.pid, was) for (one, _), was in zip(meant, before, strict=True)])
-            looks.append(_shown(meant, asked, program, run))
-        shown = looks[-1]
-        if len(looks) > 1:
-            seen = [[one.threads for one in look] for look in looks]
-            counted = [added(of_rank) for of_rank in zip(*spans, strict=True)]
-            ranks = compare([_label(one.process) for one in shown], *seen, ran=counted)
+        shown, ranks = _compared(meant, shown, asked, program, run)
     barred = [one.barred for one in shown if one.barred]
     read = len(shown) - len(barred)
     if not read:
@@ -146,10 +134,32 @@ def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
         for one in (shown if ranks is None and not asked.native else ())
         if one.process.role is Role.TRAINER and _of_several(hold.frame, one.process) and waits_inside(one.threads)
     ]
+    native = [f"{one.process.pid}: no native frames ({one.without}), only Python's" for one in shown if one.without]
     stopped = [f"{one.pid} is stopped: kill -CONT {one.pid} sets it going" for _, one in meant if _stopped(one)]
     return StackResult(
-        text=text, good=not barred, lines=(*_unlocks(barred), *stopped, *inside), processes=shown, ranks=ranks
+        text=text, good=not barred, lines=(*_unlocks(barred), *native, *stopped, *inside), processes=shown, ranks=ranks
     )
+
+
+def _compared(
+    meant: Sequence[_Meant], shown: tuple[Shown, ...], asked: Asked, program: str, run: Run
+) -> tuple[tuple[Shown, ...], Ranks | None]:
+    """The ranks looked at again for a second, the last look, and what all looks say of them."""
+    looks, spans = [shown], []
+    for part in (1.0,) if asked.native else _PARTS:  # with native frames each look pauses them
+        if asked.native and run.pause(_SETTLES_S):
+            break
+        before = [ran(process.pid) for process, _ in meant]
+        if run.pause(SECOND_S * part):
+            break
+        spans.append([since(one.pid, was) for (one, _), was in zip(meant, before, strict=True)])
+        looks.append(_shown(meant, asked, program, run))
+    shown = looks[-1]
+    if len(looks) > 1:
+        seen = [[one.threads for one in look] for look in looks]
+        counted = [added(of_rank) for of_rank in zip(*spans, strict=True)]
+        return shown, compare([_label(one.process) for one in shown], *seen, ran=counted)
+    return shown, None
 
 
 def _meant(hold: Hold, scope: Scope) -> tuple[list[_Meant], bool]:
@@ -185,12 +195,29 @@ def _shown(meant: Sequence[_Meant], asked: Asked, program: str, run: Run) -> tup
     for first in range(0, len(meant), AT_ONCE):
         some = meant[first : first + AT_ONCE]
         read = _read([held for _, held in some], asked, program, run)
+        without: dict[int, str] = {}
+        again = [held for _, held in some if asked.native and _unwound(read[held.pid])]
+        if again and not run.cancelled:  # py-spy may fail on the native frames alone, as across PID namespaces
+            plain = _read(again, replace(asked, native=False), program, run)
+            for pid, got in plain.items():
+                if not isinstance(got, Barred):
+                    without[pid], read[pid] = _text(read[pid]), got
         for process, _ in some:
             got = read[process.pid]
-            found.append(
-                Shown(process=process, barred=got) if isinstance(got, Barred) else Shown(process=process, threads=got)
-            )
+            if isinstance(got, Barred):
+                found.append(Shown(process=process, barred=got))
+            else:
+                found.append(Shown(process=process, threads=got, without=without.get(process.pid)))
     return tuple(found)
+
+
+def _unwound(got: tuple[ThreadStack, ...] | Barred) -> bool:
+    """Whether py-spy itself has failed, and may not without native frames."""
+    return isinstance(got, Barred) and (got.text.startswith("py-spy: ") or "no Python program" in got.text)
+
+
+def _text(got: tuple[ThreadStack, ...] | Barred) -> str:
+    return got.text if isinstance(got, Barred) else ""
 
 
 def _read(

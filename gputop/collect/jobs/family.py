@@ -49,6 +49,20 @@ def jobs_of(frame: Frame, process: Process) -> tuple[Job, ...]:
     return tuple(job for job in frame.jobs if job.members and job.members[0].pid in below)
 
 
+def handed_on(frame: Frame, job: Job, rank: Process) -> Frame:
+    """The frame with this process as the only rank of the job, whose rank so far only started it."""
+    before = job.ranks[0]
+    number = frame.by_identity[before].rank
+
+    def part(process: Process) -> Process:
+        if process.identity == before:
+            return changed(process, role=Role.LAUNCHER, rank=None)
+        return changed(process, role=Role.TRAINER, rank=number) if process.identity == rank.identity else process
+
+    jobs_now = tuple(replace(one, ranks=(rank.identity,)) if one.key == job.key else one for one in frame.jobs)
+    return replace(frame, processes=tuple(part(process) for process in frame.processes), jobs=jobs_now)
+
+
 def rank_of(frame: Frame, process: Process) -> Process | None:
     """The rank that a process works for, as its loader or another child; the process itself if it is one."""
     above: Process | None = process
