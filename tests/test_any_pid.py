@@ -207,18 +207,6 @@ def test_any_pid_of_a_job_of_one_process_leads_to_its_trainer(folder: str, how: 
             assert pid == trainer or re.search("which does the work|started job", said)
 
 
-def test_two_programs_below_one_script_are_named(folder: str) -> None:
-    script = '"$@" & "$@" & wait'
-    command = ("sh", "-c", script, "two.sh", sys.executable, "-c", ONE)
-    with running(*command, env=environment(folder), stderr=subprocess.DEVNULL) as child:
-        assert child.stdout is not None
-        assert [child.stdout.readline().strip() for _ in range(2)] == ["ready"] * 2
-        job = Started(child.pid, folder)
-        said = job.ask("trace", str(child.pid), code=1)
-        assert re.search(f"{child.pid} started 2 (?:programs|jobs): name one of", said)
-        assert all(f"{pid} (" in said for pid in job.below())
-
-
 def comm(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text()
 
