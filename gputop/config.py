@@ -135,7 +135,10 @@ def default_path(environ: Mapping[str, str]) -> str | None:
     """Where the file is looked for; None where neither XDG_CONFIG_HOME nor HOME says."""
     base = Path(environ.get("XDG_CONFIG_HOME", ""))
     if not base.is_absolute():  # as the XDG specification has it
-        base = Path(environ.get("HOME", "")) / ".config"
+        home = Path(environ.get("HOME", ""))
+        if home.exists() and not home.is_dir():  # as services and containers have it: HOME=/dev/null
+            return None
+        base = home / ".config"
     return str(base / "gputop" / "config.toml") if base.is_absolute() else None
 
 

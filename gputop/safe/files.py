@@ -103,7 +103,8 @@ def state_folder(environ: Mapping[str, str] = os.environ, system: str = "/var/li
         if not os.path.isabs(home):
             raise Refused("HOME is not set: nothing is saved; set HOME or XDG_STATE_HOME")
         if not os.path.isdir(home):
-            raise Refused("HOME does not exist: nothing is saved; set HOME or XDG_STATE_HOME")
+            what = "is no folder" if os.path.exists(home) else "does not exist"
+            raise Refused(f"HOME {what}: nothing is saved; set HOME or XDG_STATE_HOME")
         base = os.path.join(home, ".local", "state")
     if os.geteuid() == 0 and _owner_of_nearest(base) != 0:
         base = system
