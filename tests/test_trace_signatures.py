@@ -307,10 +307,29 @@ def test_an_idle_gpu_is_never_without_a_word_and_names_where_the_cpu_was(tmp_pat
     functions = ("train.py(9): main", "image_transforms.py(30): normalize", "numpy/core.py(3): mean")
     told_of = said(loading(69, *functions), tmp_path)["T24"]
     assert told_of.headline == (
-        "The GPU idles 69% of the time; most of it the CPU was in `image_transforms.normalize` (276 ms)."
+        "The GPU idles 69% of the time; most of it the CPU was in `image_transforms.normalize`, "
+        "calling `core.mean` (69 ms a step)."
     )
     assert told_of.severity == "crit"
     assert said(loading(69), tmp_path)["T24"].headline.startswith("The GPU idles 69% of the time")
+
+
+@pytest.mark.parametrize(
+    ("function", "said_of_it", "step"),
+    [
+        ("<built-in function sleep>", "`train.main`, calling `sleep` (", "Make `train.main` cheaper."),
+        ("<built-in method item of Tensor object at 0x7f00>", "`train.main`, calling `item` (", "Make `train.main`"),
+        (
+            "torch/utils/data/dataloader.py(631): __next__",
+            "`train.main`, waiting for its DataLoader (",
+            "Raise num_workers",
+        ),
+    ],
+)
+def test_an_idle_gpu_names_what_the_program_calls(function: str, said_of_it: str, step: str, tmp_path: Path) -> None:
+    found = said(loading(69, "train.py(9): main", function), tmp_path)["T24"]
+    assert said_of_it in found.headline
+    assert found.steps[0].startswith(step)
 
 
 def test_nothing_is_well_beside_what_is_not(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from gputop.trace.names import Mark
 
 _STDLIB_FILE = re.compile(r"[\w<>-]+\.py")
 _PYTHON = re.compile(r"(.+)\((\d+)\): (.+)", re.DOTALL)
+_BUILT_IN = re.compile(r"<built-in (?:function|method) (\S+?)(?: of .*)?>", re.DOTALL)
 STEP = "step"  # all steps are one call path
 
 
@@ -88,6 +89,11 @@ def is_own_call(name: str, stdlib: frozenset[str]) -> bool:
 
 
 def called(name: str) -> str:
-    """A Python function of a trace as module.function: `image_transforms.py(12): normalize`; another name as it is."""
+    """A Python function of a trace as module.function: `image_transforms.py(12): normalize`; another name as it is.
+
+    Of a function that is built in the name alone: `<built-in function sleep>`.
+    """
+    if built_in := _BUILT_IN.fullmatch(name):
+        return built_in[1]
     match = _PYTHON.fullmatch(name)
     return f"{match[1].rpartition('/')[2].removesuffix('.py')}.{match[3]}" if match else name

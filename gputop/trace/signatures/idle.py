@@ -26,6 +26,9 @@ _NO_DATA = re.compile(
     r"to_(?:gpu|device|cuda)|copy|generat|all_?reduce|all_?gather|broadcast|barrier",
     re.IGNORECASE,
 )
+_NEXT = re.compile(r"(?:.*/)?torch/utils/data/dataloader\.py\(\d+\): __next__")
+_LOADER = ", waiting for its DataLoader"
+_FEED = "Raise num_workers while CPUs are idle, else make samples cheaper: gputop doctor gives the number."
 _MOST_OF = 0.5  # of the idle time: what covers it is where the CPU was
 
 
@@ -40,9 +43,10 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
     if 2 * found.idle.other_us > found.gaps.total:  # the CPU is ahead: nothing it does is the reason
         cause = "; its next kernel was launched and waited to begin"
     else:
-        where, us = _where(view)
-        cause = f"; most of it the CPU was in `{where}` ({_ms(us)} ms)" if where else meanwhile(view, found.gaps)
-        steps = (*_cheaper(where), LOOK)
+        where, inner, us = _where(view)
+        cause = f"; most of it the CPU was in `{where}`{inner} ({_a_step(view, us)})" if where else ""
+        cause = cause or meanwhile(view, found.gaps)
+        steps = (_FEED,) if inner == _LOADER else (*_cheaper(where), LOOK)
     yield Verdict(
         severity=by_lost_share(share),
         headline=f"The GPU idles {share:.0%} of the time{cause}.",
@@ -83,26 +87,51 @@ def _cheaper(where: str) -> Iterator[str]:
         yield f"Make `{where}` cheaper, or let a loader worker do it." if data else f"Make `{where}` cheaper."
 
 
+def _a_step(view: View, us: float) -> str:
+    """`74 ms a step`; of a window without several steps the whole."""
+    steps = len(view.found.window.steps)
+    return f"{_ms(us / steps)} ms a step" if steps > 1 else f"{_ms(us)} ms"
+
+
 def _ms(us: float) -> str:
     return f"{us / 1000:.3g}" if us < 1e6 else f"{us / 1000:.0f}"
 
 
-def _where(view: View) -> tuple[str, float]:
-    """The most specific name whose spans cover most of the gaps, and for how many microseconds; empty without one."""
+def _where(view: View) -> tuple[str, str, float]:
+    """The most specific name whose spans cover most of the gaps, what it calls there, and for how many microseconds.
+
+    The program's own function or region leads; `, calling `time.sleep`` is what it spent that time in, if it was one
+    thing. Empty without one.
+    """
     gaps, host = view.found.gaps, view.trace.host
     texts, stdlib = host.names.texts, frozenset(sys.stdlib_module_names)
-    own = {name for name in set(host.python_spans.name) if is_own_call(texts[name], stdlib)}
+    python = set(host.python_spans.name)
+    own = {name for name in python if is_own_call(texts[name], stdlib)}
     known = _spans(host.python_spans, own)
     known |= {name: Spans(sorted((at, at + took) for at, took in spans)) for name, spans in host.regions.items()}
     if not known:
         told = {name for name in set(host.outer.name) if host.names.meanings[name] != Mark.STEP}
         known = _spans(host.outer, told)
-    covered = {name: (gaps.shared(spans).total, spans.total) for name, spans in known.items()}
-    most = [(total, name, inside) for name, (inside, total) in covered.items() if inside >= _MOST_OF * gaps.total > 0]
-    if not most:
-        return "", 0.0
-    _, name, inside = min(most)
-    return called(region(texts[name])), inside
+    if (most := _covers_most(gaps, known)) is None:
+        return "", "", 0.0
+    total, name, inside = most
+    return called(region(texts[name])), _inner(view, python - own, total) if name in own else "", inside
+
+
+def _inner(view: View, others: set[int], total: float) -> str:
+    """What a function of the program calls while the GPU idles: the DataLoader, else the innermost of a library."""
+    gaps, host = view.found.gaps, view.trace.host
+    spans, texts = _spans(host.python_spans, others), host.names.texts
+    if _covers_most(gaps, {name: of for name, of in spans.items() if _NEXT.fullmatch(texts[name])}):
+        return _LOADER
+    leaf = _covers_most(gaps, spans)
+    return f", calling `{called(texts[leaf[1]])}`" if leaf and leaf[0] < total else ""
+
+
+def _covers_most(gaps: Spans, known: dict[int, Spans]) -> tuple[float, int, float] | None:
+    """Of the names that cover most of the gaps the one that runs least: in all, which, and within the gaps."""
+    covered = ((spans.total, name, gaps.shared(spans).total) for name, spans in known.items())
+    return min((one for one in covered if one[2] >= _MOST_OF * gaps.total > 0), default=None)
 
 
 def _spans(kept: Outer, names: set[int]) -> dict[int, Spans]:
