@@ -169,6 +169,9 @@ def test_a_rank_whose_file_was_cut_is_neither_late_nor_compared(tmp_path: Path) 
     done = explain(*paths)
     assert done.returncode == 1
     assert "is late" not in done.stdout
+    assert done.stdout.split("\n")[3].strip() == "Read in part, and not compared: rank1.json."
+    cut = next(line for line in done.stdout.splitlines() if line.startswith("  rank 1"))
+    assert cut.count("·") == 3, "neither busy, nor in collectives, nor waiting: it is not known"
     changed = explain("--diff", *paths)
     assert changed.returncode == 1
     assert "They are not compared" in re.sub(r"\s+", " ", changed.stdout)

@@ -314,6 +314,17 @@ def test_an_idle_gpu_is_never_without_a_word_and_names_where_the_cpu_was(tmp_pat
     assert said(loading(69), tmp_path)["T24"].headline.startswith("The GPU idles 69% of the time")
 
 
+def test_many_regions_say_how_many_there_are(tmp_path: Path) -> None:
+    made = Made()
+    for number in range(20):
+        made.note(f"layer.{number}", number * 10 * MS, (10 - number / 10) * MS)
+        made.kernel(GEMM, number * 10 * MS, 8 * MS, launch=number * 10 * MS)
+    view = View(read(made.write(tmp_path / "trace.json")))
+    table = next(table for table in told.page(view).tables if table.title.startswith("Regions"))
+    assert table.title == "Regions (record_function, the longest 16 of 20)"
+    assert [row[0] for row in table.rows] == [f"layer.{number}" for number in range(16)]
+
+
 @pytest.mark.parametrize(
     ("function", "said_of_it", "step"),
     [

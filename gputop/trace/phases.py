@@ -18,7 +18,6 @@ _MARKED = (
     ("optimizer", Mark.OPTIMIZER),
     ("zero_grad", Mark.ZERO_GRAD),
 )
-_MOST_REGIONS = 16
 _NO_REGION = 0.001  # of the window; a region that takes less is no phase
 FORWARD = "forward and the rest"
 COMMUNICATION = "communication"
@@ -129,7 +128,7 @@ class Region:
 
 
 def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
-    """The regions of the window that take most, by when they first began; work launched in several counts in each."""
+    """The regions of the window, by when they first began; work launched in several counts in each."""
     seen, host, activity = found.window, trace.host, trace.activity
     launched = [
         (trace.calls.start[call] if call >= 0 else activity.start[index], inside_us(activity, index, seen))
@@ -148,5 +147,4 @@ def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
             count = sum(start < seen.end and end > seen.start for start, end in inside)
             gpu_us = sum(took for at, took in launched if begun.holds(at))
             made.append(Region(name=text, count=count, host_us=spans.total, gpu_us=gpu_us, spans=spans))
-    made.sort(key=lambda one: (-one.host_us, one.name))
-    return tuple(sorted(made[:_MOST_REGIONS], key=lambda one: (one.spans.starts[0], one.name)))
+    return tuple(sorted(made, key=lambda one: (one.spans.starts[0], one.name)))

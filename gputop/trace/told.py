@@ -15,6 +15,7 @@ from gputop.trace.verdict import Number, Verdict, View, memory_peak, said_of
 
 _ROWS = 8
 _STEPS = 12
+_REGIONS = 16
 _SAME = 0.03  # two steps that differ by less are as long
 _SUMMED = 0.05  # of the window; smaller parts are not worth a clause
 
@@ -68,13 +69,16 @@ def ranks(views: Sequence[View]) -> Page:
                 took(found.window.span_us / view.steps),
                 share(found.share(found.busy)) if found.of_gpu and view.trace.whole else units.UNKNOWN,
                 share(found.share(found.comm)) if found.of_gpu and view.trace.whole else units.UNKNOWN,
-                share(data),
+                share(data) if view.trace.whole else units.UNKNOWN,
             )
         )
+    parts = [view.trace.name for view in views if not view.trace.whole]
+    words = (f"Read in part, and not compared: {', '.join(parts)}.",) if parts else ()
     head = ("rank", "step", "GPU busy", "in collectives", "waits for data")
     of_all = [*(one for one in views[0].verdicts if one.all_ranks), *common(views)]
     return Page(
         title=f"{len(views)} ranks",
+        words=words,
         points=tuple(point(verdict) for verdict in of_all),
         tables=(Table("Ranks", head, tuple(rows)),),
     )
@@ -322,14 +326,17 @@ def _gpu(us: float) -> str:
 
 
 def _regions(view: View) -> Table:
-    """What the program named itself, as phases."""
-    part = view.found.share
+    """What the program named itself, as phases: those that take most, in the order in which they began."""
+    part, every = view.found.share, view.regions
+    longest = sorted(every, key=lambda one: (-one.host_us, one.name))[:_REGIONS]
     rows = (
         (each.name, took(each.host_us), share(part(each.host_us)), str(each.count), _gpu(each.gpu_us))
-        for each in view.regions
+        for each in every
+        if each in longest
     )
     head = ("region", "CPU", "of the time", "count", "GPU")
-    return _of_gpu(Table("Regions (record_function)", head, tuple(rows)), view, 4)
+    title = f"Regions (record_function{f', the longest {_REGIONS} of {len(every)}' if len(every) > _REGIONS else ''})"
+    return _of_gpu(Table(title, head, tuple(rows)), view, 4)
 
 
 def _steps(view: View) -> Table:
