@@ -25,7 +25,6 @@ from gputop.source import Seekable
 from gputop.ui import theme
 from gputop.ui.aside import Aside
 from gputop.ui.keys import bindings
-from gputop.ui.keys.held import Held
 from gputop.ui.link import Link
 from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
@@ -84,7 +83,6 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.source = monitor.source
         self.look = look
         self.frozen = False
-        self.waiting = 1  # presses of the key that is handled now
         self._ended, self._failure = False, ""
         self.aside = Aside(self)
         self.tape = Tape(monitor, self.aside)
@@ -95,24 +93,11 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.main = Main(self, look, settings, monitor.history)
         self.errands = Errands(self, self.main.every_key)
 
-    async def on_event(self, event: Event) -> None:
-        """A key that is text is typed here and now: what goes round by the focus is overtaken by the next key.
-
-        Of a key that waited several times, a move is done at once by as much; all else once for each press.
-        """
-        if not isinstance(event, Held):
-            await self._on_one(event)
-            return
-        self.waiting = event.times
-        while self.waiting > 0:
-            await self._on_one(Key(event.key, event.character))
-            self.waiting -= 1
-        self.waiting = 1
-
-    async def _on_one(self, event: Event) -> None:
+    async def on_one(self, event: Event) -> None:
+        """A key that is text is typed here and now: what goes round by the focus is overtaken by the next key."""
         if isinstance(event, Key) and not event.is_forwarded and self._typed(event):
             return
-        await super().on_event(event)
+        await super().on_one(event)
 
     def _typed(self, event: Key) -> bool:
         screens = self.screen_stack

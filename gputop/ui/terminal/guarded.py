@@ -11,9 +11,11 @@ from typing import Any, ClassVar, NoReturn
 
 from textual.app import App
 from textual.binding import Binding
+from textual.events import Event, Key
 
 from gputop.safe.crash import Crashes
 from gputop.safe.terminal import Guard
+from gputop.ui.keys.held import Held
 from gputop.ui.terminal.driver import TerminalDriver
 
 
@@ -28,6 +30,22 @@ class GuardedApp(App[None]):
     def __init__(self, guard: Guard | None = None, **options: Any) -> None:
         super().__init__(driver_class=TerminalDriver, **options)
         self._guard = guard
+        self.waiting = 1  # presses of the key that is handled now
+
+    async def on_event(self, event: Event) -> None:
+        """Of a key that waited several times, a move is done at once by as much; all else once for each press."""
+        if not isinstance(event, Held):
+            await self.on_one(event)
+            return
+        self.waiting = event.times
+        while self.waiting > 0:
+            await self.on_one(Key(event.key, event.character))
+            self.waiting -= 1
+        self.waiting = 1
+
+    async def on_one(self, event: Event) -> None:
+        """An event; of a key one press."""
+        await super().on_event(event)
 
     async def _on_load(self) -> None:
         if self._guard is None:
