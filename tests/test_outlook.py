@@ -100,4 +100,4 @@ def test_what_ends_something_is_said_whole(width: int) -> None:
     made = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES)
     said = [line.strip(width).text.rstrip() for line in whole(finding, made, width)]
     assert sum("needs root, ends or deletes something" in line for line in said) == 1
-    assert sum(line.endswith("s does it") for line in said) == 1
+    assert sum(line.endswith("   a then s") for line in said) == 1

@@ -195,15 +195,3 @@ def test_a03_read_only_takes_stacks_and_nothing_else(fake: Fake) -> None:
         terminal.wait_for("<module>")
         assert not Path(folder, "state").exists()
         assert unharmed(pid)
-
-
-def test_in_a_demo_there_is_nobody_to_look_into(tmp_path: Path) -> None:
-    env = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
-    with Terminal([*ARGV, "demo", "showcase"], size=(80, 24), env=env) as terminal:
-        terminal.wait_for("llama-7b", 30)
-        for key, picked in (("s", "py-spy dump"), ("p", "py-spy record"), ("t", "torch.profiler")):
-            asks(terminal, 41207, key, picked)
-            terminal.wait_for("these are processes of a demo, not of this machine")
-            terminal.send("enter", "enter")
-            terminal.wait_for(lambda lines: "Cancel" not in "\n".join(lines))
-        assert not (tmp_path / "gputop/profiles").exists()

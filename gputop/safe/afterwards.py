@@ -21,11 +21,18 @@ class Afterwards:
         self._pid = os.fork()
         if self._pid == 0:
             try:
-                _wait(reader, keep)
-                restore()
+                if _holds_at_the_end(reader, keep):
+                    restore()
             finally:
                 os._exit(0)
         os.close(reader)
+
+    def holds(self, terminal: bool) -> None:
+        """Whether the terminal is the program's now; while it is suspended the shell has it back."""
+        try:
+            os.write(self._writer, b"+" if terminal else b"-")
+        except OSError:  # somebody has ended it
+            pass
 
     def not_needed(self) -> None:
         """The terminal has been given back: it ends, and is waited for, but not for long."""
@@ -39,8 +46,8 @@ class Afterwards:
             pass
 
 
-def _wait(reader: int, keep: int) -> None:
-    """Returns once the pipe was closed without a word."""
+def _holds_at_the_end(reader: int, keep: int) -> bool:
+    """Waits until the pipe is closed: whether the program held the terminal then, and gave it back to nobody."""
     os.setsid()
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP):
@@ -54,8 +61,10 @@ def _wait(reader: int, keep: int) -> None:
     os.closerange(most + 1, os.sysconf("SC_OPEN_MAX"))
     with open("/proc/self/comm", "wb", buffering=0) as comm:
         comm.write(_NAME)
-    if os.read(reader, 1):
-        os._exit(0)
+    held = False
+    while (word := os.read(reader, 1)) in (b"+", b"-"):
+        held = word == b"+"
+    return held and not word
 
 
 def still_ours(tty: int) -> bool:

@@ -116,6 +116,11 @@ class Guard:
         self._stop = stop
         self.crashes.tell = tell
 
+    def holds(self, terminal: bool) -> None:
+        """Whether the terminal is the app's now: what SIGKILL would leave undone."""
+        if self._afterwards:
+            self._afterwards.holds(terminal)
+
     def leaving(self) -> None:
         """The app is on its way out: if it has not ended in two seconds, the guard ends it. Any thread, any handler."""
         try:

@@ -129,6 +129,7 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         """Takes the terminal, or leaves it as it was."""
         self._leaving = False
+        self._holds(True)
         try:
             super().start_application_mode()  # type: ignore[no-untyped-call]
             if not constants.DISABLE_KITTY_KEY:
@@ -151,6 +152,11 @@ class TerminalDriver(LinuxDriver):
         """Gives the terminal back."""
         self._leaving = True
         super().stop_application_mode()
+        self._holds(False)
+
+    def _holds(self, terminal: bool) -> None:
+        if tell := getattr(self._app, "holds_terminal", None):
+            tell(terminal)
 
     def write(self, data: str) -> None:
         """Queues a write. A terminal far behind gets whole frames dropped and one full repaint when it is back."""

@@ -32,6 +32,11 @@ class GuardedApp(App[None]):
         self._guard = guard
         self.waiting = 1  # presses of the key that is handled now
 
+    def holds_terminal(self, holds: bool) -> None:
+        """The driver has taken the terminal, or has given it back."""
+        if self._guard is not None:
+            self._guard.holds(holds)
+
     async def on_event(self, event: Event) -> None:
         """Of a key that waited several times, a move is done at once by as much; all else once for each press."""
         if not isinstance(event, Held):
