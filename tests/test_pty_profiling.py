@@ -168,7 +168,7 @@ def test_a_prepared_job_is_traced_and_the_advice_names_the_trace(fake: Fake, tmp
             terminal.send("enter")
             terminal.wait_for("waits for its DataLoader", 20)
             back(terminal)
-            terminal.send("a", "a")
+            terminal.send("a")
             terminal.wait_for("a trace says: ", 60)
             job_ended_meanwhile(terminal, job, folder)
 
