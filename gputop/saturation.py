@@ -30,6 +30,11 @@ STEAL = Levels(5.0, 20.0)  # CPU time taken by other virtual machines
 THROTTLED = Levels(10.0, 50.0)  # periods in which a cgroup ran out of its CPU quota
 
 
+def share_percent(used: float | None, total: float | None) -> float | None:
+    """What is used of all, in percent; None where either is not known."""
+    return None if used is None or not total else 100 * used / total
+
+
 def level(value: float | None, levels: Levels) -> Literal["warn", "crit", ""]:
     """Which of them a value has reached."""
     if value is None or value < levels.warn:

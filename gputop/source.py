@@ -89,7 +89,7 @@ class Recorded(Protocol):
 
 @runtime_checkable
 class Rehearsed(Protocol):
-    """What a source has besides when its processes cannot be looked into, but results of that are there: a demo's."""
+    """A source whose processes are simulated, and that has recorded results of profilers instead: a demo."""
 
     def rehearsed(self, identity: Identity, tool: Literal["profile", "stack", "trace"]) -> str | None:
         """What the tool would write of a process, as it writes it; None where there is nothing. From any thread."""

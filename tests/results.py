@@ -6,33 +6,23 @@ import gzip
 import json
 from typing import Any
 
+from gputop.demo.results import LIBRARY_PLACES
 from gputop.model import Frame, Process, Role
 from gputop.profile import flame, kept, parse
 from gputop.profile.kept import COLLAPSED, FLAME, SPEEDSCOPE, Kept
 from tests.llama import llama
 
 LIBRARY, OWN = "/opt/conda/lib/python3.12/site-packages/torch", "/home/alice/llama"
-PLACES = {
+PLACES = LIBRARY_PLACES | {
     "<module>": (f"{OWN}/train.py", 231),
     "main": (f"{OWN}/train.py", 212),
     "train_step": (f"{OWN}/train.py", 148),
-    "Module._call_impl": (f"{LIBRARY}/nn/modules/module.py", 1762),
     "Llama.forward": (f"{OWN}/model.py", 88),
     "Attention.forward": (f"{OWN}/model.py", 61),
     "MLP.forward": (f"{OWN}/model.py", 97),
-    "linear": (f"{LIBRARY}/nn/functional.py", 125),
     "scaled_dot_product_attention": (f"{LIBRARY}/nn/functional.py", 6140),
-    "backward": (f"{LIBRARY}/_tensor.py", 648),
-    "_engine_run_backward": (f"{LIBRARY}/autograd/graph.py", 825),
-    "AdamW.step": (f"{LIBRARY}/optim/adamw.py", 233),
-    "_MultiProcessingDataLoaderIter.__next__": (f"{LIBRARY}/utils/data/dataloader.py", 701),
-    "_next_data": (f"{LIBRARY}/utils/data/dataloader.py", 1476),
-    "_get_data": (f"{LIBRARY}/utils/data/dataloader.py", 1284),
-    "get": ("/opt/conda/lib/python3.12/queue.py", 180),
     "wait": ("/opt/conda/lib/python3.12/threading.py", 359),
     "log": (f"{OWN}/train.py", 90),
-    "_worker_loop": (f"{LIBRARY}/utils/data/_utils/worker.py", 349),
-    "fetch": (f"{LIBRARY}/utils/data/_utils/fetch.py", 52),
     "read_shard": (f"{OWN}/data.py", 31),
     "tokenize": (f"{OWN}/data.py", 58),
 }

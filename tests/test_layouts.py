@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.events import Key
 
-from gputop.ui.keys.layouts import latin
-from gputop.ui.terminal.driver import Parser
+from gputop.ui.terminal.driver import Parser, by_place
 
 
 @pytest.mark.parametrize(
@@ -17,13 +16,13 @@ from gputop.ui.terminal.driver import Parser
     ],
 )  # fmt: skip
 def test_a_letter_stands_for_the_key_in_its_place(typed: str, key: str) -> None:
-    found = latin(Key(typed, typed))
+    found = by_place(Key(typed, typed))
     assert (found.key, found.character) == (key, typed), "what is typed into a prompt stays what it is"
 
 
 @pytest.mark.parametrize("name", ["q", "Q", "enter", "f9", "ctrl+c", "+", "shift+tab", "escape", "1"])
 def test_other_keys_are_as_they_are(name: str) -> None:
-    assert latin(Key(name, None)).key == name
+    assert by_place(Key(name, None)).key == name
 
 
 @pytest.mark.parametrize(

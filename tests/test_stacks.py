@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,13 +102,19 @@ def test_whether_a_thread_runs_is_what_the_kernel_says(python: str) -> None:
         assert {thread.tid for thread in shown.threads} <= set(map(int, os.listdir(f"/proc/{child.pid}/task")))
 
 
-def test_threads_of_a_pid_namespace_bear_the_numbers_that_we_see() -> None:
+@contextmanager
+def in_a_pid_namespace() -> Iterator[int]:
+    """A program with threads in a pid namespace of its own, by the pid that it has for us."""
     flags = ("--pid", "--fork", "--mount-proc")
     need_namespaces(*flags)
     with running("unshare", *flags, sys.executable, "-S", "-c", f"import os, sys, time\n{WORKS}") as child:
         assert child.stdout is not None
         child.stdout.readline()
-        pid = int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text())
+        yield int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text())
+
+
+def test_threads_of_a_pid_namespace_bear_the_numbers_that_we_see() -> None:
+    with in_a_pid_namespace() as pid:
         (shown,) = stacks(row(pid)).processes
         assert (shown.threads[0].tid, shown.threads[0].main, shown.threads[0].doing) == (pid, True, "waits")
         assert [thread.main for thread in shown.threads] == [True, False, False, False, False]
@@ -114,12 +122,7 @@ def test_threads_of_a_pid_namespace_bear_the_numbers_that_we_see() -> None:
 
 
 def test_where_py_spy_fails_on_native_frames_python_ones_are_shown() -> None:
-    flags = ("--pid", "--fork", "--mount-proc")
-    need_namespaces(*flags)
-    with running("unshare", *flags, sys.executable, "-S", "-c", f"import os, sys, time\n{WORKS}") as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        pid = int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text())
+    with in_a_pid_namespace() as pid:
         result = stacks(row(pid), asked=Asked(native=True))
         (shown,) = result.processes
         assert shown.barred is None

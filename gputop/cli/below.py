@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from gputop.model import Frame, Process, Role
 
-_LOADER = "pt_data"  # as torch names its DataLoader workers
 _WINDOW_S = 0.5  # over which CPU time is compared
 _WAITS_S = 0.02  # of CPU in that time: a process that uses less only waits
 _MOST = 256  # descendants that are read
@@ -24,12 +23,11 @@ def workers(frame: Frame, process: Process, cpu: Cpu | None = None) -> tuple[Pro
     """
     from gputop.actions.tracing.agent import mapped
     from gputop.actions.tracing.routes import python_version
-    from gputop.collect.jobs.kin import Tree
+    from gputop.collect.jobs.kin import LOADER, Tree
 
     if process.gpus or process.unseen is not None:
         return ()
-    parents = {one.pid: one.parent_pid for one in frame.processes if one.unseen is None}
-    tree = Tree(parents)
+    tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
     # what runs gputop, as a login shell, is no job of its own
     ours = {os.getpid(), *tree.above(os.getpid()), *tree.below([os.getpid()])}
     below = tree.below([process.pid]) - ours
@@ -40,7 +38,7 @@ def workers(frame: Frame, process: Process, cpu: Cpu | None = None) -> tuple[Pro
         one
         for one in sorted(by_pid.values(), key=lambda one: one.pid)[:_MOST]
         if not (trains and one.role is Role.LOADER)
-        and not one.name.startswith(_LOADER)
+        and not one.name.startswith(LOADER)
         and python_version(one.pid) is not None
     ]
     torch = {one.pid for one in programs if _TORCH in mapped(one.pid)}
@@ -49,11 +47,11 @@ def workers(frame: Frame, process: Process, cpu: Cpu | None = None) -> tuple[Pro
         return ()
     measured = (cpu or used)([process.pid, *(one.pid for one in chosen)])
     if trains:
-        loaders = any(one.role is Role.LOADER or one.name.startswith(_LOADER) for one in by_pid.values())
+        loaders = any(one.role is Role.LOADER or one.name.startswith(LOADER) for one in by_pid.values())
         waits = measured.get(process.pid, _WAITS_S) < _WAITS_S <= measured.get(chosen[0].pid, 0.0)
         if loaders or len(chosen) > 1 or not waits:
             return ()
-    outer = [one for one in chosen if not _above(one.pid, parents) & {other.pid for other in chosen}]
+    outer = [one for one in chosen if {other.pid for other in chosen}.isdisjoint(tree.above(one.pid))]
     return tuple(sorted(outer, key=lambda one: -measured.get(one.pid, 0.0)))
 
 
@@ -70,10 +68,3 @@ def _used(pids: Collection[int]) -> dict[int, float]:
     stats = {pid: stat for pid in pids if (stat := read_stat(pid)) is not None}
     tick = os.sysconf("SC_CLK_TCK")
     return {pid: ((stat.user_ticks or 0) + (stat.system_ticks or 0)) / tick for pid, stat in stats.items()}
-
-
-def _above(pid: int, parents: dict[int, int]) -> set[int]:
-    found: set[int] = set()
-    while (pid := parents.get(pid, 0)) > 0 and pid not in found:
-        found.add(pid)
-    return found

@@ -91,7 +91,7 @@ def _opened(args: argparse.Namespace, settings: Settings) -> Monitor:
     from gputop.monitor import Monitor
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
-    # what the rules say is made anew when it is looked at
+    # rules judge a recording when it is opened: newer ones then apply to it, too
     return Monitor(source, unjudged=math.inf, through=only_names(args))
 
 

@@ -14,12 +14,8 @@ from gputop.model import Frame, Process, Role
 
 Tool = Literal["profile", "stack", "trace"]
 _LIBRARY, _OWN = "/opt/conda/lib/python3.12/site-packages/torch", "/home/user/train"
-_PLACES = {  # by function: its file and line
-    "<module>": (f"{_OWN}/train.py", 231),
-    "main": (f"{_OWN}/train.py", 212),
-    "train_step": (f"{_OWN}/train.py", 148),
+LIBRARY_PLACES = {  # by function of PyTorch and Python: its file and line
     "Module._call_impl": (f"{_LIBRARY}/nn/modules/module.py", 1762),
-    "Model.forward": (f"{_OWN}/model.py", 88),
     "linear": (f"{_LIBRARY}/nn/functional.py", 125),
     "backward": (f"{_LIBRARY}/_tensor.py", 648),
     "_engine_run_backward": (f"{_LIBRARY}/autograd/graph.py", 825),
@@ -31,12 +27,18 @@ _PLACES = {  # by function: its file and line
     "get": ("/opt/conda/lib/python3.12/queue.py", 180),
     "_worker_loop": (f"{_LIBRARY}/utils/data/_utils/worker.py", 349),
     "fetch": (f"{_LIBRARY}/utils/data/_utils/fetch.py", 52),
-    "read_shard": (f"{_OWN}/data.py", 31),
-    "decode": (f"{_OWN}/data.py", 58),
     "all_reduce": (f"{_LIBRARY}/distributed/distributed_c10d.py", 2935),
     "save": (f"{_LIBRARY}/serialization.py", 944),
     "callHandlers": ("/opt/conda/lib/python3.12/logging/__init__.py", 1762),
     "replicate": (f"{_LIBRARY}/nn/parallel/data_parallel.py", 193),
+}
+_PLACES = LIBRARY_PLACES | {
+    "<module>": (f"{_OWN}/train.py", 231),
+    "main": (f"{_OWN}/train.py", 212),
+    "train_step": (f"{_OWN}/train.py", 148),
+    "Model.forward": (f"{_OWN}/model.py", 88),
+    "read_shard": (f"{_OWN}/data.py", 31),
+    "decode": (f"{_OWN}/data.py", 58),
     "sleep_until_ready": (f"{_OWN}/train.py", 160),
 }
 _STEP = "<module> main train_step"

@@ -65,7 +65,7 @@ def render(frame: Frame, width: int) -> str:
     if rows := [row for job in frame.jobs for row in _job(frame, job)] + _loose(frame):
         lines += ["", *layout(_PROCESSES, rows, width)]
     elif frame.gpus:
-        lines += ["", "no process uses a GPU" if not (held := _unlisted(frame)) else held]
+        lines += ["", _unlisted(frame) or "no process uses a GPU"]
     for note in frame.notes:
         if note.subject != "driver" and note.key != "recording-damaged":  # who prints says these on standard error
             lines += ["", *_wrapped(note.text.split(), width, " ")]

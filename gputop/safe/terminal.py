@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from gputop.safe.afterwards import Afterwards, still_ours
 from gputop.safe.crash import Crashes
 from gputop.safe.hangup import on_ending
+from gputop.safe.restorer import Restorer, still_ours
 
 ROOM_FOR_PROCESSES = 60, 20  # columns, lines: tmux leaves 80x23 of 80x24, and 79 of 160 columns beside another
 NO_TERMINAL = 64  # EX_USAGE of sysexits.h
@@ -96,7 +96,7 @@ class Guard:
         self._saved: list[Any] = []
         self._tty = -1
         self._pipe = (-1, -1)
-        self._afterwards: Afterwards | None = None
+        self._restorer: Restorer | None = None
 
     def run(self, start: Callable[[], int]) -> NoReturn:
         """Runs `start` to its end and leaves with the code it returned, or 128+n after signal n. Main thread only."""
@@ -118,8 +118,8 @@ class Guard:
 
     def holds(self, terminal: bool) -> None:
         """Whether the terminal is the app's now: what SIGKILL would leave undone."""
-        if self._afterwards:
-            self._afterwards.holds(terminal)
+        if self._restorer:
+            self._restorer.holds(terminal)
 
     def leaving(self) -> None:
         """The app is on its way out: if it has not ended in two seconds, the guard ends it. Any thread, any handler."""
@@ -136,7 +136,7 @@ class Guard:
             self._saved = _sane(self._saved)
         self._tty = os.dup(1)
         os.set_blocking(self._tty, True)
-        self._afterwards = Afterwards(self._after_kill, self._tty)
+        self._restorer = Restorer(self._after_kill, self._tty)
         self._write(HEAL)
         self.crashes.install()
         self._pipe = os.pipe()
@@ -150,8 +150,8 @@ class Guard:
     def _on_signal(self, number: int, _frame: object) -> None:
         # suspended, then killed: the terminal is the shell's, and SIGCONT comes next and would stop us again
         if self._background():
-            if self._afterwards:
-                self._afterwards.not_needed()
+            if self._restorer:
+                self._restorer.dismiss()
             os._exit(128 + number)
 
     def _background(self) -> bool:
@@ -205,8 +205,8 @@ class Guard:
     def _finish(self, code: int) -> NoReturn:
         self.leaving()
         self._restore()
-        if self._afterwards:
-            self._afterwards.not_needed()
+        if self._restorer:
+            self._restorer.dismiss()
         self.crashes.close()
         for stream in (sys.stdout, sys.stderr):
             try:
@@ -228,8 +228,8 @@ class Guard:
         if not self._background():
             self._last_words()
             self._restore()
-        if self._afterwards:
-            self._afterwards.not_needed()
+        if self._restorer:
+            self._restorer.dismiss()
         os._exit(self._code or 0)
 
     def _last_words(self) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from heapq import nsmallest
 from itertools import chain, pairwise
+from statistics import median
 
 from gputop.declare import record
 from gputop.trace.gpu import Activity, Calls
 from gputop.trace.host import Host
-from gputop.trace.lead import unseen_until
-from gputop.trace.names import STEP, Mark, region
+from gputop.trace.intervals import Spans
+from gputop.trace.names import STEP, Kind, Mark, region
 
 _OURS = "gputop.step#"
 _CUT = 0.5  # a step at the edge of what was recorded is cut where it is shorter than this part of any other
@@ -19,6 +21,11 @@ _ALIKE, _FEWER = 0.05, 0.10  # steps that launch as many kernels differ by so mu
 _UNSEEN = 0.02  # of all steps: what was not seen of the GPU before its first kernel and is longer does not count
 _MANY = 20  # kernels a step, from which their number says something
 _SOME = 5  # launches in each of the others, from which a shorter step at the edge with none of them is cut
+_FIRST_KERNELS = 100  # kernels by which the queue at the beginning is judged
+_FEWEST_KERNELS = 5
+_QUEUED_US = 1000.0  # from launch to kernel: a GPU with nothing before it begins within microseconds
+_DELAYED_ALIKE = 0.5  # of the first kernel's delay; where those after it have less, that one waited for something else
+_BUSY_SINCE = 0.8  # of the time of those kernels: a GPU that works off a queue does nothing else
 _PARTS = (Mark.DATA, Mark.FORWARD, Mark.BACKWARD, Mark.OPTIMIZER, Mark.ZERO_GRAD)
 
 
@@ -58,7 +65,7 @@ def window(host: Host, activity: Activity, calls: Calls) -> Window:
         steps = tuple(step for step in steps if step.start >= begin and step.end <= stop) or steps
     else:
         steps = _whole(host, calls, steps)
-    unseen = unseen_until(activity, calls)
+    unseen = _unseen_until(activity, calls)
     if steps:
         if unseen is not None:
             steps, begin = _seen(steps, unseen)
@@ -177,3 +184,29 @@ def _steps(host: Host) -> tuple[tuple[Step, ...], str]:
     ends = sorted(start + took for start, took, _ in host.spans[Mark.OPTIMIZER])
     pairs = enumerate(pairwise(ends), 1)
     return tuple(Step(number, a, b) for number, (a, b) in pairs if b > a), "Optimizer.step" if len(ends) > 1 else ""
+
+
+def _unseen_until(activity: Activity, calls: Calls) -> float | None:
+    """Until when the GPU ran work that is not in the trace; None where it was not behind when the trace began.
+
+    Its first kernel begins long after its launch, as those after it do, and from then on it never stands still.
+    """
+    kinds = activity.names.meanings
+    kernels = (place for place, name in enumerate(activity.name) if kinds[name] in (Kind.COMPUTE, Kind.COMM))
+    first = nsmallest(_FIRST_KERNELS, kernels, key=activity.start.__getitem__)
+    if len(first) < _FEWEST_KERNELS:
+        return None
+    wanted = {activity.launch_id[place] for place in first} - {0}
+    launched = {number: calls.start[at] + calls.took[at] for at, number in enumerate(calls.id) if number in wanted}
+    if activity.launch_id[first[0]] not in launched:
+        return None
+    delays = [
+        activity.start[place] - launched[activity.launch_id[place]]
+        for place in first
+        if activity.launch_id[place] in launched
+    ]
+    begin, last = activity.start[first[0]], first[-1]
+    ran = Spans((activity.start[place], activity.start[place] + activity.took[place]) for place in first)
+    over = activity.start[last] + activity.took[last]
+    behind = delays[0] >= _QUEUED_US and median(delays) >= _DELAYED_ALIKE * delays[0]
+    return begin if behind and ran.within(begin, over).total >= _BUSY_SINCE * (over - begin) else None

@@ -1,7 +1,7 @@
 """Traces that TensorFlow and JAX write, in the words of Kineto as far as both know the same things.
 
-Their events have no category: what they are of is told by the names of processes and threads. Where these come after
-them, the file is read once more.
+Their events have no category: only the names of processes and threads identify them. Where these come after the
+events, the file is read once more.
 """
 
 from __future__ import annotations

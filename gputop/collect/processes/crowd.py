@@ -44,7 +44,7 @@ class Crowd:
 
         def order(pid: int) -> tuple[bool, bool, bool, int]:
             one = seen[pid]
-            # loaders first, then who works; who is followed stays, as each change reads everything anew
+            # loaders first, then busy ones; those that are followed stay, as every change costs a full read
             return not one.stat.comm.startswith(LOADER), one.busy_until_s <= now_s, not one.tracked, pid
 
         followed = set(nsmallest(max(0, room), others, key=order))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HOT = frozenset({"thermal"})  # temperature and clock are what they rest on
 _TOKENS: Mapping[str, Token] = {"crit": "crit", "warn": "warn", "info": "busy"}
-_HELD = State("mem held", "HELD", "warn", "warn")
+_HELD = "zombie-memory"  # the rule that says it later
 _OPEN = {"judging": State("judging", "JUDG", "dim"), "unknown": State("unknown", "UNKN", "dim")}
 
 
@@ -57,7 +57,7 @@ def states(findings: Iterable[Finding], frame: Frame, of: Sequence[JobState] = (
         for uuid in subject.gpus or _used(subject.processes, frame):
             gpus.setdefault(uuid, said)
     for uuid in _held_by_exited(frame):
-        gpus.setdefault(uuid, _HELD)
+        gpus.setdefault(uuid, _state_of(_HELD))
     for finding in troubles(tuple(findings)):
         if finding.subject.kind == "host" and finding.primary and finding.state:
             _spread(finding, frame, gpus, jobs)
@@ -80,6 +80,13 @@ def _rule(finding: Finding) -> Rule | None:
     from gputop.diagnose.rules import RULES
 
     return RULES.get(finding.rule)
+
+
+def _state_of(rule: str) -> State:
+    """The word of a rule that warns, before it has spoken."""
+    from gputop.diagnose.rules import RULES
+
+    return State(RULES[rule].state, RULES[rule].short, "warn", "warn")
 
 
 def _weight(finding: Finding) -> tuple[object, ...]:

@@ -86,7 +86,8 @@ def _left(frame: Frame, width: int, look: Look) -> list[Piece]:
         pieces.append((9, _said("CUDA", host.cuda_version)))
     cpu = _said("cpu", f"{units.percent(host.cpu_percent)}%", known=host.cpu_percent is not None)
     pieces.append((70, _alarmed(cpu, host.cpu_percent, saturation.CPU, look)))
-    pieces.append((60, _alarmed(_memory(host), _memory_percent(host), saturation.MEMORY, look)))
+    memory = saturation.share_percent(host.memory_used_bytes, host.memory_total_bytes)
+    pieces.append((60, _alarmed(_memory(host), memory, saturation.MEMORY, look)))
     pieces.append((40, _rates("io", ("r", host.read_bytes_per_s), ("w", host.write_bytes_per_s))))
     pieces.append((30, _rates("net", ("", _most(host.receive_bytes_per_s, host.send_bytes_per_s)))))
     stalled = _some(host.io_pressure)
@@ -146,12 +147,6 @@ def _alarmed(runs: list[Run], value: float | None, levels: Levels, look: Look) -
     """A label and its value, the value with a sign and a colour where the machine is short of it."""
     label, said, *rest = runs
     return [label, *draw.alarmed(said.text, value, levels, look, said.token), *rest]
-
-
-def _memory_percent(host: Host) -> float | None:
-    if host.memory_used_bytes is None or not host.memory_total_bytes:
-        return None
-    return 100 * host.memory_used_bytes / host.memory_total_bytes
 
 
 def _memory(host: Host) -> list[Run]:

@@ -139,7 +139,7 @@ def _cores(column: Column) -> list[Row]:
 def _memory(column: Column) -> list[Row]:
     host = column.host
     used, total = host.memory_used_bytes, host.memory_total_bytes
-    share = None if used is None or not total else 100 * used / total
+    share = saturation.share_percent(used, total)
     bar = draw.bar(used, total, _bar_width(column), column.look, saturation.level(share, saturation.MEMORY) or "memory")
     said = draw.alarmed(f"{_percent(share):>5}", share, saturation.MEMORY, column.look, "bright")
     row = [_label("mem"), *bar, *said, Run("  "), _value(units.size(used))]

@@ -50,7 +50,7 @@ def _charts(frame: Frame, past: Past, seconds: int, look: Look) -> Iterator[Char
     value, tone = _toned(f"{units.percent(host.cpu_percent)}%", host.cpu_percent, saturation.CPU, look)
     yield Chart("cpu", cores, values("cpu_percent"), 100, "busy area", value, tone)
     used, total = host.memory_used_bytes, host.memory_total_bytes
-    share = None if used is None or not total else 100 * used / total
+    share = saturation.share_percent(used, total)
     said = units.UNKNOWN if used is None or not total else f"{used / GIB:.1f}/{total / GIB:.0f}G"
     value, tone = _toned(said, share, saturation.MEMORY, look)
     yield Chart(

@@ -19,6 +19,7 @@ from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
+from textual.keys import _character_to_key
 from textual.message import Message
 from textual.messages import InBandWindowResize
 
@@ -82,7 +83,14 @@ class Parser(XTermParser):
             return super()._parse_extended_key(sequence)
         code, place, rest = match.groups(default="")
         keys = super()._parse_extended_key(f"\x1b[{code}{rest}")
-        return [latin(key, chr(int(place))) for key in keys or ()] if place else keys
+        return [by_place(key, chr(int(place))) for key in keys or ()] if place else keys
+
+
+def by_place(key: events.Key, base: str = "") -> events.Key:
+    """A key by the place of its letter on a Latin keyboard, with the character that was typed."""
+    *modifiers, name = key.key.split("+") if key.key != "+" else [key.key]
+    place = latin(name, base)
+    return key if place == name else events.Key("+".join([*modifiers, _character_to_key(place)]), key.character)
 
 
 class Output:
@@ -194,9 +202,8 @@ class TerminalDriver(LinuxDriver):
     def process_message(self, message: Message) -> None:
         """Passes a key, click or paste on; sizes come from the kernel only, as anybody can type a size report."""
         if isinstance(message, events.Key):
-            message = latin(message)
-        if isinstance(message, events.Key):
-            message = Held(message.key, message.character)
+            key = by_place(message)
+            message = Held(key.key, key.character)
         if not isinstance(message, (events.Resize, InBandWindowResize)):
             super().process_message(message)
 

@@ -12,7 +12,7 @@ _NAME = b"gputop-restore"  # as ps and top show it; the kernel keeps fifteen cha
 _REAP_S = 0.2
 
 
-class Afterwards:
+class Restorer:
     """Waits for the end of this process in a session of its own, so that no signal of the terminal reaches it."""
 
     def __init__(self, restore: Callable[[], None], keep: int) -> None:
@@ -34,7 +34,7 @@ class Afterwards:
         except OSError:  # somebody has ended it
             pass
 
-    def not_needed(self) -> None:
+    def dismiss(self) -> None:
         """The terminal has been given back: it ends, and is waited for, but not for long."""
         try:
             os.write(self._writer, b".")
