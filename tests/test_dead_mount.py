@@ -81,6 +81,24 @@ def test_ctrl_c_ends_a_command_that_hangs_in_the_kernel(dead: Path) -> None:
             assert told.read() == "gputop: ended while a file did not answer: a dead mount?\n"
 
 
+def test_who_listens_for_endings_cannot_take_them_away() -> None:
+    """From its first moment: what is pending for the process is the main thread's."""
+    code = """
+import os, signal, sys, threading
+from gputop.safe import hangup
+born = []
+class Seen(threading.Thread):
+    def run(self):
+        born.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+hangup.Thread = Seen
+hangup.end_when_deaf()
+while not born: pass
+print(set(hangup.ENDINGS) <= born[0], signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True True\n", done.stderr
+
+
 def until_stuck(pid: int) -> None:
     """Until its main thread waits for the mount."""
     until_s = time.monotonic() + 60

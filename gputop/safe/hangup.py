@@ -33,7 +33,10 @@ def end_when_deaf() -> None:
 
     A call on a dead mount lets no handler run, and only a signal without a handler would interrupt it.
     """
+    # a thread that could take the signal itself would leave nothing pending, and the main thread never hears of it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     Thread(target=_listen, name="endings", daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def waiting(status: bytes) -> int:
