@@ -12,8 +12,10 @@ import sys
 def main() -> int:
     """Run the command line; returns the exit code."""
     _put_behind()
-    from gputop.cli import main as run
-
+    try:
+        from gputop.cli import main as run
+    except KeyboardInterrupt:  # Ctrl+C within the first moments is no fault of a module that was being read
+        return 130
     return run()
 
 

@@ -75,3 +75,18 @@ def test_what_a_sitecustomize_imported_of_the_job_is_let_go(job: Path, command: 
     (job / "dataclasses.py").write_text("")
     (job / "sitecustomize.py").write_text("import dataclasses\n")
     assert "gputop" in ran([command, "--version"], f"{job}{os.pathsep}{ROOT}", job)
+
+
+def test_ctrl_c_while_modules_are_read_is_no_traceback() -> None:
+    code = """
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "gputop.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from gputop.entry import main
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
