@@ -12,10 +12,17 @@ import sys
 def main() -> int:
     """Run the command line; returns the exit code."""
     _put_behind()
-    try:
-        from gputop.cli import main as run
-    except KeyboardInterrupt:  # Ctrl+C within the first moments is no fault of a module that was being read
-        return 130
+    import signal
+
+    # while modules are read Ctrl+C ends the process itself: as an exception it would print a traceback, or be lost in
+    # a callback of the import machinery, which ignores what is raised there
+    interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interrupts:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from gputop.cli import main as run
+
+    if interrupts:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return run()
 
 

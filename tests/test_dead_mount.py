@@ -100,12 +100,12 @@ print(set(hangup.ENDINGS) <= born[0], signal.pthread_sigmask(signal.SIG_BLOCK, (
 
 
 def until_stuck(pid: int) -> None:
-    """Until its main thread waits for the mount."""
-    until_s = time.monotonic() + 60
-    while (
-        "fuse" not in (said := Path(f"/proc/{pid}/wchan").read_text())
-        and " D " not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
-    ):
+    """Until its main thread waits for the mount, for half a second: a module that is read from a disk waits, too."""
+    until_s, looks = time.monotonic() + 60, 0
+    while looks < 10:
+        said = Path(f"/proc/{pid}/wchan").read_text()
+        waits = "fuse" in said or " D " in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+        looks = looks + 1 if waits else 0
         assert time.monotonic() < until_s, said
         time.sleep(0.05)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -77,16 +78,37 @@ def test_what_a_sitecustomize_imported_of_the_job_is_let_go(job: Path, command: 
     assert "gputop" in ran([command, "--version"], f"{job}{os.pathsep}{ROOT}", job)
 
 
-def test_ctrl_c_while_modules_are_read_is_no_traceback() -> None:
+def test_ctrl_c_while_modules_are_read_ends_it_without_a_traceback() -> None:
+    """Also where Python ignores what is raised, as in the callbacks of its import machinery."""
     code = """
-import sys
+import os, signal, sys
 class Interrupted:
     def find_spec(self, name, *_):
         if name == "gputop.cli":
-            raise KeyboardInterrupt
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                print("lost")
 sys.meta_path.insert(0, Interrupted())
 from gputop.entry import main
 sys.exit(main())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_that_is_ignored_stays_so_while_modules_are_read() -> None:
+    code = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.argv = ["gputop", "--version"]
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "gputop.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupted())
+from gputop.entry import main
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
