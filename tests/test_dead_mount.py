@@ -72,7 +72,8 @@ def test_trace_ends_on_a_dead_mount(dead: Path) -> None:
 
 
 def test_ctrl_c_ends_a_command_that_hangs_in_the_kernel(dead: Path) -> None:
-    with running(sys.executable, "-m", "gputop", "explain", str(dead / "trace.json"), stderr=subprocess.PIPE) as child:
+    command = (sys.executable, "-m", "gputop", "explain", str(dead / "trace.json"))
+    with running(*command, stderr=subprocess.PIPE, preexec_fn=hears_ctrl_c) as child:
         until_stuck(child.pid)
         child.send_signal(signal.SIGINT)
         assert child.wait(60) == 128 + signal.SIGINT
@@ -97,6 +98,11 @@ print(set(hangup.ENDINGS) <= born[0], signal.pthread_sigmask(signal.SIG_BLOCK, (
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "True True\n", done.stderr
+
+
+def hears_ctrl_c() -> None:
+    """As in a terminal: who runs the tests in the background of a script has it ignored, and so would the child."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def until_stuck(pid: int) -> None:

@@ -82,6 +82,7 @@ def test_ctrl_c_while_modules_are_read_ends_it_without_a_traceback() -> None:
     """Also where Python ignores what is raised, as in the callbacks of its import machinery."""
     code = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal: scripts in the background ignore it
 class Interrupted:
     def find_spec(self, name, *_):
         if name == "gputop.cli":
