@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -186,3 +189,22 @@ def test_an_entry_that_the_driver_leaves_alone_is_unknown(fake: Fake, on: Child)
     assert (seen.gpu(0)["tensor_percent"], seen.gpu(0)["dram_percent"]) == (None, None)
     assert seen.reasons(0)["tensor_percent"] == "absent"
     assert seen.gpu(0)["sm_active_percent"] == 83.25
+
+
+def test_samples_of_the_same_tenth_of_a_second_are_not_compared(fake: Fake, on: Child) -> None:
+    """An H200 reads its counters anew every 100 ms: between two samples of the same ones it says 0, or NaN."""
+    fake.update({"gpus": 1, "gpu.0.gpm_counted_s": 0.1})
+    on.rest_and_sweep(0.2)
+    assert on.rest_and_sweep(0.05).gpu(0)["sm_active_percent"] is None
+    assert on.rest_and_sweep(0.2).gpu(0)["sm_active_percent"] == 83.25
+
+
+def test_the_first_frame_that_is_shown_has_no_zero_that_was_never_measured(fake: Fake) -> None:
+    """The first sweep reads everything: where that takes long, the second must not come in the same tenth."""
+    fake.update({"gpus": 1, "gpu.0.gpm_counted_s": 0.1, "gpu.0.gpm.21": 9428})
+    fake.fault("delay_us", "nvmlDeviceGetUUID", 130_000)
+    command = (sys.executable, "-m", "gputop", "--json")
+    done = subprocess.run(command, env=fake.env(), capture_output=True, text=True, check=True)
+    (gpu,) = json.loads(done.stdout)["frame"]["gpus"]
+    assert (gpu["sm_active_percent"], gpu["dram_percent"]) == (83.25, 52.75)
+    assert gpu["pcie_rx_bytes_per_s"] == 9428 * (1 << 20)

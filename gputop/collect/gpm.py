@@ -27,6 +27,7 @@ _REQUEST = "nvmlGpmMetricsGet"
 _SURE = 3  # refusals in a row, of a kind that may pass, after which fewer are asked for
 _AGAIN_S = 600.0  # after which what made the driver refuse is asked for again
 _FIRST_NEW = 98  # ids from here on are of driver 575 and newer
+_APART_S = 0.1  # between two samples: of the same tenth of a second the driver says 0, or NaN (seen on an H200)
 
 SHARES = {
     1: "graphics_active_percent",
@@ -81,7 +82,7 @@ class Samples:
     refused: dict[int, Value] = field(default_factory=dict)  # those that made the driver refuse all of them
     again_s: float = 0.0  # when they are asked for once more
     failed: int = 0  # requests in a row
-    primed: bool = False  # `before` holds a sample
+    taken_s: float | None = None  # when `before` was; None: it holds none
 
     def ask_for(self, metrics: Iterable[int]) -> None:
         """Ask for these and no others."""
@@ -100,6 +101,8 @@ def gpm(card: Card) -> Answers:
         release(card)
         return dict.fromkeys(_ALL.values(), card.gpm)
     found = _measure(card, _UNITS, tuple(_ALL))
+    if found and not (card.parent or card).links:  # of links that are not there it says 0
+        found |= dict.fromkeys(NVLINK, No("unsupported"))
     return {name: found.get(number) for number, name in _ALL.items()}
 
 
@@ -149,11 +152,14 @@ def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value
             whole.hush((question,), refused)
             raise refused
         samples = card.kept[name] = _allocate(card.gate, name, metrics)
+    now_s = card.gate.clock()
+    if samples.taken_s is not None and now_s - samples.taken_s < _APART_S:
+        return {}
     _take(card, samples.now)
     try:
-        return _compare(card, samples) if samples.primed else {}
+        return {} if samples.taken_s is None else _compare(card, samples)
     finally:
-        samples.before, samples.now, samples.primed = samples.now, samples.before, True
+        samples.before, samples.now, samples.taken_s = samples.now, samples.before, now_s
 
 
 def _allocate(gate: Gate, name: str, metrics: tuple[int, ...]) -> Samples:

@@ -206,9 +206,12 @@ class GpuLane:
             self._workers = [other for other in self._workers if other is not worker]
 
     def _rest(self, worker: Worker, began_s: float, *, first: bool) -> None:
+        ended_s = self._clock()
+
         def left_s() -> float:
-            wait_s = PRIME_S if first else self.interval_s * self._reader.pace.factor
-            return began_s + wait_s - self._clock()
+            # the first sweep reads everything, and may well take longer than that itself
+            due_s = ended_s + PRIME_S if first else began_s + self.interval_s * self._reader.pace.factor
+            return due_s - self._clock()
 
         held = self._held(worker)
         before_s = self._reader.before_sweep_s(held)

@@ -9,7 +9,10 @@
 typedef struct {
     Dev dev;
     double at; /* 0: allocated, never taken */
+    double counted; /* when the counters in it were read: an H200 reads them anew after a tenth of a second */
 } GpmSample;
+
+enum { DRAM = 10 };
 
 static bool supported(Dev dev)
 {
@@ -48,7 +51,12 @@ static int take(Dev dev, GpmSample *sample)
         return INVALID_ARGUMENT;
     if (!supported(dev))
         return NOT_SUPPORTED;
-    *sample = (GpmSample){dev, now_s()};
+    static double counted[MAX_GPUS][MAX_MIGS + 1];
+    double at = now_s(), every_s = 0, *last = &counted[dev.gpu][dev.mig == NONE ? MAX_MIGS : dev.mig];
+    number(find((Dev){dev.gpu, NONE}, "gpm_counted_s", NULL), &every_s);
+    if (at - *last >= every_s)
+        *last = at;
+    *sample = (GpmSample){dev, at, *last};
     return OK;
 }
 
@@ -83,7 +91,9 @@ static void answer(GpmMetric *metric, const GpmSample *first, const GpmSample *s
     Found found = find(dev, own, dev.mig == NONE ? NULL : family);
     metric->short_name = metric->long_name = metric->unit = "";
     metric->value = 0;
-    metric->rc = mean(found, first->at, second->at, &metric->value) ? OK : refusal(found);
+    metric->rc = mean(found, first->counted, second->counted, &metric->value) ? OK : refusal(found);
+    if (metric->rc == OK && second->counted <= first->counted) /* nothing was counted between the two */
+        metric->value = metric->id == DRAM ? NAN : 0;
 }
 
 /* Whether this driver has never heard of a metric. */

@@ -269,6 +269,7 @@ static const Key GPU_KEYS[] = {
     {"event_types", "0x1f", 0},              /* bit mask of nvmlEventType*; "unsupported": no event API */
     /* GPM; 1-13 in %, 20 21 60 61 in MiB/s */
     {"gpm_supported", "1", 0},
+    {"gpm_counted_s", "0", 0},              /* so old may the counters of a sample be */
     {"gpm_known_below", "unsupported", 0},   /* ids from here on are unknown to the driver: INVALID_ARGUMENT each */
     {"gpm_refuses_all", "0", 0},             /* or this code for the whole request that has one of them */
     {"gpm_untouched", "", 0},                /* a list of ids whose entries the driver leaves as they are */
