@@ -63,6 +63,7 @@ def test_a_dump_that_shows_a_value_agrees_with_the_class() -> None:
         ("rtx4090-550", "boost_clock_max_mhz"): "no",
         ("rtx4090-550", "remapped_uncorrected"): "yes",
         ("h100-550", "power_memory_watts"): "no",
+        ("h200-580", "power_memory_watts"): "yes",
         ("gb10", "vram_total_bytes"): "host",
         ("laptop", "fan_percent"): "no",
         ("laptop", "power_instant_watts"): "implausible",

@@ -18,7 +18,7 @@ from tests.profiled import each, later
 
 SECONDS = 150
 # the others tell neither how hard the units work nor how much of its power limit a card draws, or draw far less of it
-FULLY_JUDGED = {"rtx4090-550", "rtx5090-610", "h100-550", "h100-580", "cc-h200"}
+FULLY_JUDGED = {"rtx4090-550", "rtx5090-610", "h100-550", "h100-580", "h200-580", "cc-h200"}
 OF_THE_JOB = {"cpu-slow", "blind-spots", "no-cuda-context"}  # for want of what is not a GPU's
 State = Callable[[str, float], Frame]
 

@@ -5,7 +5,7 @@
 
 Where a public dump of such a device shows whether a metric is there, its name stands in `seen`. The rest is inferred
 from what is near: the driver's change log, another card of the same generation, the interface's documentation; or it is
-`unknown`, and the fake does without. None of it was seen by gputop itself.
+`unknown`, and the fake does without. gputop itself has seen one of them, by `make gpu-check`: h200-580.
 """
 
 from __future__ import annotations
@@ -278,6 +278,48 @@ H100_580 = Profile(
     slot=("32.0 GT/s PCIe", 16),
 )  # fmt: skip
 
+# an H200 in a virtual machine, as `make gpu-check` found it in November 2026: no NVLink, energy dear, all else cheap
+H200_COSTS = (
+    ("delay_us", "nvmlInit*", 4_000),
+    ("delay_us", "nvmlDeviceGetFanSpeed*", 140),
+    ("delay_us", "nvmlDeviceGetMarginTemperature", 860),
+    ("delay_us", "nvmlDeviceGetProcessUtilization", 2_360),
+    ("delay_us", "nvmlDeviceGetSamples", 2_440),
+    ("delay_us", "nvmlGpmMetricsGet", 1_900),
+    ("delay_us", "nvmlGpmSampleGet", 240),
+)
+H200_580 = Profile(
+    name="h200-580",
+    device="NVIDIA H200",
+    driver="580.159.04",
+    values={
+        **BUFFERS, **DESK, **AT_WORK, **CLEAN, **CALM, **NO_LINKS, **NO_FAN, "field_us.83": 3_800, "field_us.197": 200,
+        "field_us.198": 200, "util": 99, "mem_util": 24, "memory_total": 143771 * MIB, "memory_reserved": 615 * MIB,
+        "memory_used": 1011 * MIB, "ecc_corrected": 0, "ecc_uncorrected": 0,
+        "temperature": 67, "memory_temperature": 58, "margin_temperature": 19, "shutdown_tlimit": -8,
+        "slowdown_tlimit": -2, "gpu_max_tlimit": 0, "memory_max_tlimit": 0, **watts(691, 692, 200, 700, 700, 700),
+        "power_average_memory_mw": 57_540, **clocks(1425, 1980, 3201, 3201), "event_reasons": 4,
+        "boost_graphics_clock": 1980, "sw_power_cap_ns_per_s": 1_000_000_000, "virtualization_mode": 1,
+        "gpm.1": 99.4, "gpm.2": 96, "gpm.3": 14.2,
+        "gpm.4": 1.4, "gpm.5": 93.2, "gpm.6": 0, "gpm.7": 93.2, "gpm.8": 0, "gpm.9": 0, "gpm.10": 17, "gpm.11": 0,
+        "gpm.12": 0, "gpm.13": 0, "gpm.20": 4.91, "gpm.21": 13.3, "gpm.60": 0, "gpm.61": 0, "gpm.100": 0, "gpm.101": 0,
+        "gpm.174": 0, "mma_stall_percent": "error 2",
+    },
+    idle={
+        **AT_REST, **NO_WORK, **drawn(83, 83), "power_average_memory_mw": 38_242, **clocks(345, 1980, 3201, 3201),
+        "pstate": 0, "temperature": 46, "margin_temperature": 41, "memory_temperature": 47, "memory_used": 0,
+        "sw_power_cap_ns_per_s": 0, "low_utilization_ns_per_s": 1_000_000_000, "base_clocks_ns_per_s": 1_000_000_000,
+        "app_clocks_ns_per_s": 1_000_000_000,
+    },
+    seen=REPORT - {"fan_percent", "retired_pages", "retirement_pending", "power_module_watts"} | UNITS | {
+        "context_switch_percent", "shutdown_celsius", "slowdown_celsius", "gpu_max_celsius", "memory_max_celsius",
+        "temperature_margin_celsius", "recovery_action", "throttled_power_percent", "throttled_heat_percent",
+        "energy_joules", "power_instant_watts", "nvlink_rx_bytes_per_s", "mma_stall_percent",
+    },
+    shared={**ONE_LOCK, "cuda_version": 13000},
+    faults=H200_COSTS,
+)  # fmt: skip
+
 UNIFIED = {
     **REAL, **DESK, **AT_WORK, **NO_UNITS, **NO_LINKS, **NO_ECC_MODE, **NO_REMAP, **NO_MIG, **NO_FAN, **NO_LIMITS,
     **NO_MEMORY, **NO_PCIE_BYTES, **NO_THRESHOLDS, **CLEAN, **NO_REMAP, **CALM, "pcie_tx_bytes_per_s": None,
@@ -423,6 +465,6 @@ CC_H200 = Profile(
 PROFILES = {
     one.name: one
     for one in (
-        RTX_4090_550, RTX_5090_610, H100_550, H100_580, GB10, THOR, LAPTOP, MIG_CONTAINER, WSL, CC_H200,
+        RTX_4090_550, RTX_5090_610, H100_550, H100_580, H200_580, GB10, THOR, LAPTOP, MIG_CONTAINER, WSL, CC_H200,
     )
 }  # fmt: skip
