@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from io import StringIO
@@ -19,6 +20,7 @@ from tests.gpu_check.driver import MEMORY_V2, Driver, Gpu
 from tests.gpu_check.records import Fact, Figures, Record, Skip, Verdict, measurement, middle
 
 MIB = 1 << 20
+MEAN_S = 6.0  # what gputop says of memory in use is the mean of five seconds
 SAME_BYTES = 64 * MIB  # a process may allocate between two looks
 NO_MEMORY = 1 << 50  # more than this is "not available"
 Read = Callable[[Driver, Gpu], "float | None"]
@@ -87,6 +89,7 @@ def agreement(check: Check) -> Iterator[Record]:
     yield from _compare(check, "as it is")
     with check.load() as load:
         load.run("bf16")
+        time.sleep(MEAN_S)
         yield from _compare(check, "bf16 load")
 
 

@@ -35,7 +35,7 @@ LOADS: dict[str, tuple[str, tuple[Range, ...]]] = {
             BUSY,
             Range("Pn", 0.6, 1.1, "gpu-bound-healthy without GPM"),
             Range("memory", 20, 60, PROXY),
-            Range("clock", 0.75, 1.01, PROXY),
+            Range("clock", 0.6, 1.01, PROXY),
             Range("gpm 5", 46, 101, "compute-bound: half of 93 %"),
         ),
     ),
@@ -161,7 +161,7 @@ def _copied(title: str, seen: Watched, reports: list[dict[str, Any]]) -> Iterato
     moved = mean([report["bytes_per_s"] for report in reports])
     if not moved:
         raise Skip("the load reported no bytes")
-    counted: dict[str, float | None] = {"field 198": seen.grown.get(RX_BYTES)}
+    counted: dict[str, float | None] = {"field 198": mean(seen.pcie.get(RX_BYTES, []))}
     rx = seen.gpm_mean(21)
     counted["GPM 21"] = rx * MIB if rx is not None else None
     for name, value in counted.items():

@@ -12,7 +12,8 @@ STEP_S = 0.25
 BUSY, SM = 1, 1  # NVML_GPU_UTILIZATION_SAMPLES; clock domain
 WATTS, STALL = (186, 0), (297, 0)
 POWER_CAP_NS, HEAT_NS, ENERGY_MJ, TX_BYTES, RX_BYTES = 74, 75, 83, 197, 198
-COUNTERS = (POWER_CAP_NS, ENERGY_MJ, TX_BYTES, RX_BYTES, HEAT_NS)
+COUNTERS = (POWER_CAP_NS, ENERGY_MJ, HEAT_NS)
+PAIR_S, ROUND = 0.03, 1 << 32  # PCIe counters are of 32 bits: in so short a time none comes round
 
 
 def mean(values: list[float]) -> float | None:
@@ -34,6 +35,7 @@ class Watched:
     state: int | None = None
     gpm: dict[int, list[float]] = field(default_factory=dict)
     grown: dict[int, float] = field(default_factory=dict)  # by counter, per second
+    pcie: dict[int, list[float]] = field(default_factory=dict)  # bytes a second of pairs of looks, by counter
 
     def gpm_mean(self, metric: int) -> float | None:
         """Mean of a GPM metric."""
@@ -50,6 +52,7 @@ def watch(driver: Driver, gpu: Gpu, label: str, seconds: float) -> Watched:
     while (now_s := time.monotonic()) < start_s + seconds:
         time.sleep(step_s)
         newest = _look(driver, gpu, seen, newest)
+        _pair(driver, gpu, seen)
         if now_s >= due_s + gpm_s:
             due_s = now_s
             for metric, value in gpm.take().items():
@@ -84,8 +87,18 @@ def _look(driver: Driver, gpu: Gpu, seen: Watched, newest: int) -> int:
     return max((sample.timeStamp for sample in fresh), default=newest)
 
 
-def _counters(driver: Driver, gpu: Gpu) -> dict[int, tuple[float, Field]]:
-    asked = driver.fields(gpu, *((number, 0) for number in COUNTERS))
+def _pair(driver: Driver, gpu: Gpu, seen: Watched) -> None:
+    """Two looks at the PCIe counters, close together."""
+    before = _counters(driver, gpu, TX_BYTES, RX_BYTES)
+    time.sleep(PAIR_S)
+    after = _counters(driver, gpu, TX_BYTES, RX_BYTES)
+    for number in before.keys() & after.keys():
+        (start_s, old), (end_s, new) = before[number], after[number]
+        seen.pcie.setdefault(number, []).append((new.value - old.value) % ROUND / (end_s - start_s))
+
+
+def _counters(driver: Driver, gpu: Gpu, *numbers: int) -> dict[int, tuple[float, Field]]:
+    asked = driver.fields(gpu, *((number, 0) for number in numbers or COUNTERS))
     now_s = time.monotonic()
     return {one.number: (now_s, one) for one in asked if one.value is not None}
 
