@@ -29,11 +29,16 @@ V1 = {
 }
 
 
+SLUID = "0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0\n"
+
+
 @pytest.mark.parametrize(
     ("files", "environ", "status", "says"),
     [
         ({}, {}, "ok", "no container"),
         ({"proc/self/cgroup": "0::/system.slice/slurmstepd.scope/job_4711/step_0\n"}, {}, "ok", "Slurm job 4711"),
+        ({"proc/self/cgroup": SLUID}, {}, "ok", "Slurm job sEKNKTV3WPV500"),
+        ({"proc/self/cgroup": SLUID}, {"SLURM_JOB_ID": "4711"}, "ok", "Slurm job 4711"),
         ({".dockerenv": ""}, {}, "limited", "a container (docker)"),
         ({"run/.containerenv": ""}, {}, "limited", "a container (podman)"),
         ({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "limited", "a container (kubernetes)"),

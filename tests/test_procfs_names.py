@@ -307,6 +307,14 @@ def test_environment(environ: bytes, expected: dict) -> None:
          ("/system.slice/slurmstepd.scope/job_813/step_batch/user/task_0", None, "813")),
         ("0::/system.slice/node7_slurmstepd.scope/job_9/step_0\n",
          ("/system.slice/node7_slurmstepd.scope/job_9/step_0", None, "9")),
+        ("0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0\n",  # from Slurm 26.05 on
+         ("/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0", None, "sEKNKTV3WPV500")),
+        ("0::/system.slice/node7_slurmstepd.scope/s00000000000ZZ/step_batch\n",
+         ("/system.slice/node7_slurmstepd.scope/s00000000000ZZ/step_batch", None, "s00000000000ZZ")),
+        ("0::/system.slice/slurmstepd.scope/system\n", ("/system.slice/slurmstepd.scope/system", None, None)),
+        ("0::/system.slice/slurmstepd.scope/sEKNKTV3WPVUIO/step_0\n",  # digits that base 32 does not have
+         ("/system.slice/slurmstepd.scope/sEKNKTV3WPVUIO/step_0", None, None)),
+        ("0::/user.slice/sEKNKTV3WPV500/a.scope\n", ("/user.slice/sEKNKTV3WPV500/a.scope", None, None)),
         ("4:memory:/a:b\n0::/\n", ("/a:b", None, None)),
         ("nonsense\n::\n", ("", None, None)),
     ],
@@ -314,3 +322,29 @@ def test_environment(environ: bytes, expected: dict) -> None:
 def test_p12_a_place_among_the_control_groups(text: str, expected: tuple) -> None:
     found = place(text.encode())
     assert (found.path, found.container, found.slurm_job) == expected
+
+
+@pytest.mark.parametrize(
+    ("of_group", "environ", "expected"),
+    [
+        (None, b"SLURM_JOB_ID=77\0", "77"),
+        (None, b"SLURM_JOB_ID=$(reboot)\0", None),
+        ("812", b"SLURM_JOB_ID=77\0", "812"),  # an environment may be of another job
+        ("812", b"", "812"),
+        ("sEKNKTV3WPV500", b"", "sEKNKTV3WPV500"),
+        ("sEKNKTV3WPV500", b"SLURM_JOB_ID=77\0SLURM_JOB_SLUID=sEKNKTV3WPV500\0", "77"),
+        ("sEKNKTV3WPV500", b"SLURM_JOB_ID=77\0", "77"),
+        ("sEKNKTV3WPV500", b"SLURM_JOB_ID=77\0SLURM_JOB_SLUID=sEKNKTV3WPV501\0", "sEKNKTV3WPV500"),
+        ("sEKNKTV3WPV500", b"SLURM_JOB_ID=7;7\0", "sEKNKTV3WPV500"),
+    ],
+)
+def test_a_slurm_job_by_its_cgroup_and_by_its_number_where_the_environment_is_of_the_same(
+    proc: FakeProc, of_group: str | None, environ: bytes, expected: str | None
+) -> None:
+    step = of_group and (of_group if of_group.startswith("s") else f"job_{of_group}")
+    proc.add(42)
+    proc.more(42)
+    proc.write("42/cmdline", b"python\0train.py\0")
+    proc.write("42/environ", b"RANK=0\0" + environ)
+    proc.write("42/cgroup", f"0::/system.slice/slurmstepd.scope/{step}/step_0\n" if step else "0::/\n")
+    assert named(proc, 42, lambda process: process.rank == 0, 42).slurm_job == expected

@@ -7,7 +7,7 @@ from math import ceil
 
 from gputop import units, words
 from gputop.collect.host.capacity import Size
-from gputop.collect.processes.cgroup import place
+from gputop.collect.processes.cgroup import place, slurm_job
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
 from gputop.doctor.share import Share, share, shared_memory
@@ -30,12 +30,14 @@ def container(machine: Machine) -> Iterator[Line]:
         where = place(machine.kernel.proc("self/cgroup"))
     except OSError:
         where = place(b"")
-    value = {"container": machine.in_container, "kind": kind, "slurm_job": where.slurm_job}
+    said = map(machine.environ.get, ("SLURM_JOB_ID", "SLURM_JOB_SLUID"))
+    job = slurm_job(where.slurm_job, *said) if where.slurm_job else None
+    value = {"container": machine.in_container, "kind": kind, "slurm_job": job}
     if machine.in_container:
         called = f" ({kind})" if kind else ""
         yield Line("limited", f"a container{called}: commands with sudo are for its host", value=value)
-    elif where.slurm_job:
-        yield Line("ok", f"no container; inside of Slurm job {where.slurm_job}", value=value)
+    elif job:
+        yield Line("ok", f"no container; inside of Slurm job {job}", value=value)
     else:
         yield Line("ok", "no container", value=value)
 

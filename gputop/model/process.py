@@ -123,7 +123,7 @@ class Process:
     # place
     cgroup: Annotated[str | None, "path of its control group"] = None
     container: Annotated[str | None, "short id or name of its container"] = None
-    slurm_job: Annotated[str | None, "number of its Slurm job"] = None
+    slurm_job: Annotated[str | None, "number of its Slurm job; its SLUID where only that is known"] = None
     slurm_name: Annotated[str | None, "SLURM_JOB_NAME as it was started with"] = None
     folder: Annotated[str | None, "last part of its working folder"] = None
     role: Annotated[Role, "what it does in its job"] = Role.OTHER
@@ -161,7 +161,7 @@ class Job:
         str | None, "what started it: torchrun, accelerate, deepspeed, slurm, ray, notebook, python"
     ] = None
     container: Annotated[str | None, "short id or name of its container"] = None
-    slurm_job: Annotated[str | None, "number of its Slurm job"] = None
+    slurm_job: Annotated[str | None, "number of its Slurm job; its SLUID where only that is known"] = None
     ranks: Annotated[tuple[Identity, ...], "its trainers by rank"] = ()
     members: Annotated[tuple[Identity, ...], "all of its processes, the root first, each before its children"] = ()
 

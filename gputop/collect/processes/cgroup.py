@@ -18,7 +18,8 @@ MOST_PATHS = 512
 
 _HEX_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")  # docker, containerd, cri-o, podman, kubepods
 _NAMED = re.compile(r"/(?:lxc/|lxc\.payload[./]|machine\.slice/machine-|machine\.slice/systemd-nspawn@)([^/]+)")
-_SLURM = re.compile(r"/[^/]*slurm[^/]*/(?:uid_\d+/)?job_(\d+)(?:/|$)")
+# job_4711, or from Slurm 26.05 on its SLUID: "s" and 13 digits of Crockford's base 32, unless CgroupJobIdPaths=yes
+_SLURM = re.compile(r"/[^/]*slurm[^/]*/(?:(?:uid_\d+/)?job_(\d+)|(s[0-9A-F][0-9A-HJKMNP-TV-Z]{12}))(?:/|$)")
 
 
 @record(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Place:
 
     path: str = "/"  # of what limits it, or of whatever tells most
     container: str | None = None  # short id or name
-    slurm_job: str | None = None
+    slurm_job: str | None = None  # its number, or its SLUID
     membership: Membership = field(default_factory=dict)
 
 
@@ -39,9 +40,22 @@ def place(raw: bytes) -> Place:
     return Place(
         path=called(of) or next((path for path in paths if path.strip("/.")), paths[0] if paths else "/"),
         container=next(filter(None, map(_container, paths)), None),
-        slurm_job=next((found[1] for found in map(_SLURM.search, paths) if found), None),
+        slurm_job=next((found[1] or found[2] for found in map(_SLURM.search, paths) if found), None),
         membership=of,
     )
+
+
+def slurm_job(of_group: str | None, number: str | None, sluid: str | None) -> str | None:
+    """The Slurm job of a process by its cgroup and by what its environment has as SLURM_JOB_ID and SLURM_JOB_SLUID.
+
+    The cgroup counts: an environment may be another job's, or anybody's invention. But people know a job by its number,
+    and where the cgroup has the SLUID alone the environment tells it.
+    """
+    number = number if number and number.isascii() and number.isdigit() else None
+    if of_group is None:
+        return number
+    known = number is not None and not of_group.isdigit() and sluid in (of_group, None)
+    return number if known else of_group
 
 
 def _container(path: str) -> str | None:

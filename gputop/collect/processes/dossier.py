@@ -18,6 +18,8 @@ PSS_FILLS, SHM_FILLS = ("pss_bytes",), ("shm_total_bytes", "shm_used_bytes")
 WEIGHT_FILLS = (*PSS_FILLS, *SHM_FILLS)
 CGROUP, CMDLINE, ENVIRON, MAPS, ROLLUP = 1 << 16, 1 << 15, 1 << 20, 1 << 23, 1 << 14
 
+# the environment has the last word on the Slurm job: it is read with what the cgroup says
+_FILES = ("cgroup", "environ", "cmdline", "cwd", "maps", "build", "smaps_rollup", "root")
 _MEASURED = ("smaps_rollup", "root")
 _FROM_ENVIRON = ("rank", "local_rank", "world_size", "rendezvous", "omp_threads", "mkl_threads", "visible_gpus")
 
@@ -44,7 +46,7 @@ class Dossier:
         self._keep("cmdline", ("command",), lambda: {"command": facts.command(self._raw("cmdline", CMDLINE))}, tell)
         if deep:
             self._answers["cwd"] = {"folder": self._folder()}
-            self._keep("environ", _FROM_ENVIRON, lambda: facts.environment(self._raw("environ", ENVIRON)), tell)
+            self._keep("environ", _FROM_ENVIRON, self._environment, tell)
             self._keep("maps", ("libraries",), lambda: self._mapped(self._raw("maps", MAPS)), tell)
         self._alive()
 
@@ -116,16 +118,7 @@ class Dossier:
 
     def _sum(self) -> None:
         values: Values = {}
-        for file in (
-            "environ",
-            "cgroup",
-            "cmdline",
-            "cwd",
-            "maps",
-            "build",
-            "smaps_rollup",
-            "root",
-        ):  # the cgroup's Slurm job counts
+        for file in _FILES:
             values.update(self._answers.get(file, {}))
         values["missing"] = tuple(one for many in self._missing.values() for one in many)
         self.values = values
@@ -134,6 +127,10 @@ class Dossier:
         self.place = place(raw)
         found = {"cgroup": self.place.path, "container": self.place.container, "slurm_job": self.place.slurm_job}
         return {name: value for name, value in found.items() if value is not None}
+
+    def _environment(self) -> Values:
+        raw = self._raw("environ", ENVIRON)
+        return facts.environment(raw, self.place.slurm_job if self.place else None)
 
     def _mapped(self, raw: bytes) -> Values:
         package = facts.torch_package(raw)

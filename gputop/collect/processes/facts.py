@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
+from gputop.collect.processes.cgroup import slurm_job
 from gputop.collect.processes.readings import Values
 from gputop.safe.text import LIMIT, decode
 
@@ -22,7 +24,6 @@ _NUMBERS: dict[str, tuple[bytes, ...]] = {
 _SLURM_NUMBERS = {"rank": b"SLURM_PROCID", "local_rank": b"SLURM_LOCALID", "world_size": b"SLURM_NTASKS"}
 _WORDS = {
     "visible_gpus": b"CUDA_VISIBLE_DEVICES",
-    "slurm_job": b"SLURM_JOB_ID",
     "slurm_name": b"SLURM_JOB_NAME",
 }
 _LIBRARIES: dict[str, tuple[bytes, ...]] = {
@@ -49,8 +50,11 @@ def command(raw: bytes) -> tuple[str, ...]:
     return tuple(decode(argument, LIMIT) for argument in arguments)
 
 
-def environment(raw: bytes) -> Values:
-    """Fields of a Process from the environment it was started with; nothing else of it is kept."""
+def environment(raw: bytes, slurm: str | None = None) -> Values:
+    """Fields of a Process from the environment it was started with; nothing else of it is kept.
+
+    `slurm` is its Slurm job as its cgroup tells it.
+    """
     found: dict[bytes, bytes] = dict(_ENTRY.findall(raw))
     values: Values = {}
     for field, names in _NUMBERS.items():
@@ -61,7 +65,8 @@ def environment(raw: bytes) -> Values:
         for field, name in _SLURM_NUMBERS.items():
             values[field] = _number(found.get(name))
     for field, name in _WORDS.items():
-        values[field] = decode(found[name], 256) if name in found else None
+        values[field] = _word(found, name)
+    values["slurm_job"] = slurm_job(slurm, _word(found, b"SLURM_JOB_ID"), _word(found, b"SLURM_JOB_SLUID"))
     address, port = decode(found.get(b"MASTER_ADDR", b""), 256), _number(found.get(b"MASTER_PORT"))
     if port:  # 0 is a port that is chosen later, and differs; the address may be set by the program itself
         values["rendezvous"] = f"{'127.0.0.1' if address == 'localhost' else address}:{port}"
@@ -90,6 +95,10 @@ def folder(path: str) -> str | None:
     """The last part of a working folder's path, clean; None for the root."""
     name = path.removesuffix(" (deleted)").rstrip("/").rpartition("/")[2]
     return decode(name.encode("utf-8", "surrogateescape"), 128) or None
+
+
+def _word(found: Mapping[bytes, bytes], name: bytes) -> str | None:
+    return decode(found[name], 256) if name in found else None
 
 
 def _number(raw: bytes | None) -> int | None:
