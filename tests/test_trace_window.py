@@ -51,15 +51,32 @@ def own(view: View, name: str) -> float:
         (stepped(first_ms=20), [2, 3, 4, 5, 6], 200),
         (stepped(first_ms=30, last_ms=20), [2, 3, 4, 5], 160),
         (stepped(before_ms=500), [1, 2, 3, 4, 5, 6], 240),
+        (stepped(before_ms=2), [1, 2, 3, 4, 5, 6], 240),
+        (stepped(last_ms=4), [1, 2, 3, 4, 5], 200),
+        (stepped(first_ms=4), [2, 3, 4, 5, 6], 200),
     ],
 )
 def test_all_tables_are_of_the_whole_steps(tmp_path: Path, made: Made, steps: list[int], mm_ms: float) -> None:
     view = View(read(made.write(tmp_path / "x.json")))
     assert [step.number for step in view.found.window.steps] == steps
     assert [row.number for row in view.rows] == steps
-    assert own(view, "aten::mm") == pytest.approx(mm_ms, rel=0.01)
+    assert own(view, "aten::mm") == pytest.approx(mm_ms)
     assert own(view, "aten::compile") == 0
     assert view.found.kernel_count == len(steps)
+    (table,) = [table for table in page(view).tables if table.title.startswith("Operators by own time")]
+    assert {row[3] for row in table.rows if row[0] == "aten::mm"} == {str(len(steps))}
+
+
+@pytest.mark.parametrize(("before_ms", "listed"), [(0.5, True), (30, False)])
+def test_where_no_step_is_marked_all_tables_are_of_the_time_of_the_gpu(
+    tmp_path: Path, before_ms: float, listed: bool
+) -> None:
+    """What the CPU does long before the first kernel is no part of that; the launch of that kernel is told."""
+    made = stepped(before_ms=before_ms)
+    made.events = [event for event in made.events if not event["name"].startswith("ProfilerStep")]
+    view = View(read(made.write(tmp_path / "x.json")))
+    assert own(view, "aten::compile") == pytest.approx(before_ms if listed else 0)
+    assert own(view, "aten::mm") == pytest.approx(240, abs=0.01)
 
 
 def test_each_gpu_of_a_process_is_told_of(tmp_path: Path) -> None:

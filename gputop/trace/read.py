@@ -45,7 +45,7 @@ _KNOWN = frozenset(
 )  # fmt: skip
 _MOST_KINDS = 1000
 _MOST_PROCESSES = 10_000
-_BEYOND = 0.02  # of the time of all steps: what lies further before or after them is read once more without it
+_BEYOND = 0.02  # of the time that a GPU was seen: so much of the CPU beside it is told, where no step is marked
 _PAIRED = 10  # spans of two events, from which they are what a file is made of
 _MOST_ODD = 0.01  # of the spans of the CPU: where more are left out, nothing is concluded from the others
 _MOST_LOST = 0.02  # of the launches: where more have no kernel, how busy the GPU was is not known
@@ -307,8 +307,8 @@ def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
     """The trace in a file, plain or packed; Refused says in one line why it is none.
 
     `progress` is told the share that is read, 0 to 1; what it raises ends the reading. A file is read once more where
-    its spans are out of order, to sort them; where names come after what they name; and where much lies outside of its
-    steps, to leave that out.
+    its spans are out of order, to sort them; where names come after what they name; and where something lies outside of
+    its steps, to leave that out.
     """
     name = clean(Path(path).name, 200)
     trace = _read(path, progress, Trace(name))
@@ -334,10 +334,10 @@ def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
 
 
 def _beyond(trace: Trace) -> tuple[float, float] | None:
-    """The steps of a trace, where much of the CPU lies before or after them: all tables are of the same time."""
+    """The window of a trace, where some of the CPU lies before or after it: all tables are of the same time."""
     seen, host = window(trace.host, trace.activity, trace.calls), trace.host
-    most = _BEYOND * seen.span_us
-    if not seen.steps or (host.first_start >= seen.start - most and host.last_end <= seen.end + most):
+    most = 0.0 if seen.steps else _BEYOND * seen.span_us if trace.whole else inf  # what is missing may lie there
+    if host.first_start >= seen.start - most and host.last_end <= seen.end + most:
         return None
     return seen.start, seen.end
 
