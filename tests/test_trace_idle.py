@@ -11,7 +11,7 @@ from gputop.trace.read import read
 from gputop.trace.summary import as_json
 from gputop.trace.verdict import Number, View
 from tests.test_trace_signatures import MS, communicating, said, waiting
-from tests.traces import FP32, GEMM, NCCL, Made, busy, starved
+from tests.traces import FP32, GEMM, NCCL, PAGEABLE, PINNED, Made, busy, starved
 
 
 def job(*made: Made, folder: Path) -> list[View]:
@@ -153,6 +153,54 @@ def test_kernels_that_were_launched_and_wait_are_no_matter_of_the_cpu(tmp_path: 
     found = said(made, tmp_path)["T24"]
     assert "its next kernel was launched and waited to begin" in found.headline
     assert [step.startswith("Check what the next kernel waits for") for step in found.steps] == [True]
+
+
+def moving(*copies: tuple[str, float], size: int = 10**9, steps: bool = True) -> Made:
+    """A GPU that copies for so many of each 100 ms, a GB each time, and computes nothing."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        if steps:
+            made.step(number, at, 100 * MS)
+        for name, took in copies:
+            made.kernel(name, at + 5, took * MS, bytes=size)
+            at += took * MS
+    return made
+
+
+@pytest.mark.parametrize(
+    ("copies", "what"),
+    [
+        ([(PINNED, 50)], "4 GB from the CPU (pinned memory) 50% of the time"),
+        ([(PAGEABLE, 98)], "4 GB from the CPU (pageable memory) 98% of the time"),
+        ([("Memcpy DtoH (Device -> Pageable)", 98)], "4 GB to the CPU (pageable memory) 98% of the time"),
+        ([("Memcpy DtoD (Device -> Device)", 99)], "4 GB within the GPU 99% of the time"),
+        ([("Memcpy PtoP (Device -> Device)", 40)], "4 GB between GPUs 40% of the time"),
+        ([("Memset (Device)", 96)], "4 GB set by memset 96% of the time"),
+        (
+            [(PINNED, 20), ("Memcpy DtoH (Device -> Pinned)", 70)],
+            "4 GB to the CPU (pinned memory) 70% of the time; 4 GB from the CPU (pinned memory) 20% of the time",
+        ),
+    ],
+)
+def test_a_gpu_that_only_moves_memory_is_said_to(copies: list[tuple[str, float]], what: str, tmp_path: Path) -> None:
+    found = said(moving(*copies), tmp_path)
+    assert found["T26"].headline == f"The GPU only moves memory, no kernel ran: {what}."
+    assert found["T26"].severity == "warn"
+    assert "T07" not in found  # nothing is computed that copies could be hidden behind
+    idle = 1 - sum(took for _, took in copies) / 100
+    assert ("T24" in found) == (idle > 0.2)
+    words = told.page(View(read(str(tmp_path / "made.json")))).words
+    assert not any("No known trouble" in word for word in words)
+
+
+def test_what_a_copy_moves_is_said_where_it_is_known(tmp_path: Path) -> None:
+    found = said(moving((PINNED, 50), size=0), tmp_path)
+    assert found["T26"].headline.endswith("no kernel ran: from the CPU (pinned memory) 50% of the time.")
+    assert "T26" in said(moving((PINNED, 50), steps=False), tmp_path)
+    computes = moving((PINNED, 50))
+    computes.kernel(GEMM, 60 * MS, 1)
+    assert "T26" not in said(computes, tmp_path)
 
 
 def test_numbers_have_no_exponent() -> None:

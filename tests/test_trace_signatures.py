@@ -290,6 +290,7 @@ FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks l
     ("T23", lambda: casting("c10::BFloat16", "float"), lambda: casting("float", "float")),
     ("T24", lambda: loading(69, "train.py(1): main"), lambda: loading(15, "train.py(1): main")),
     ("T25", lambda: exchanging(95), lambda: exchanging(10)),
+    ("T26", lambda: mixed((PINNED, 0.5)), lambda: mixed((PINNED, 0.5), (GEMM, 0.4))),
 ]
 
 
@@ -505,7 +506,7 @@ def test_a_healthy_trace_is_silent(tmp_path: Path) -> None:
 
 
 def test_all_signatures_are_declared_and_tried() -> None:
-    assert sorted(SIGNATURES) == [f"T{number:02}" for number in range(26)]
+    assert sorted(SIGNATURES) == [f"T{number:02}" for number in range(27)]
     assert set(SIGNATURES) - {rule for rule, _, _ in FIRES} == {"T20"}  # below
 
 

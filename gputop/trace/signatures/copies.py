@@ -1,15 +1,29 @@
-"""Copies from the CPU to the GPU: from pageable memory, in the way of kernels, of what could be made on the GPU."""
+"""Copies: from pageable memory, in the way of kernels, of what could be made on the GPU; a GPU that only copies."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from gputop.declare import record
 from gputop.severity import by_lost_share
 from gputop.trace.breakdown import inside_us
+from gputop.trace.intervals import Spans
 from gputop.trace.names import PAGEABLE, Kind
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
+_ENDS = re.compile(r"\((\w+) -> (\w+)\)")  # what kind of memory it copies from and to
+_ROUTES = 3  # that a headline names
 _PIN = "DataLoader(pin_memory=True) and batch.to(device, non_blocking=True): the one is no use without the other."
+
+
+@record(frozen=True, slots=True)
+class _Route:
+    """What is copied from one kind of memory to another: when, and how much where that is known."""
+
+    text: str
+    spans: Spans
+    moved_bytes: float
 
 
 @signature("T05", "pageable-copies", "Are batches copied from pageable memory?", step_mb=1.0, part=0.5, least_mb=0.1)
@@ -18,10 +32,9 @@ def pageable(view: View, limit: Limits) -> Iterator[Verdict]:
     activity, kinds = view.trace.activity, view.trace.activity.names.meanings
     slow_mb = all_mb = 0.0
     for index in view.found.inside:
-        name, took = activity.name[index], activity.took[index]
+        name = activity.name[index]
         if kinds[name] == Kind.TO_DEVICE:
-            part = inside_us(activity, index, view.found.window) / took if took else 1.0
-            moved_mb = part * activity.size[index] / 1e6 / view.steps
+            moved_mb = _moved(view, index) / 1e6 / view.steps
             all_mb += moved_mb
             slow_mb += moved_mb if PAGEABLE.search(activity.names.texts[name]) else 0.0
     part = slow_mb / all_mb if all_mb else 0.0
@@ -43,7 +56,7 @@ def in_the_way(view: View, limit: Limits) -> Iterator[Verdict]:
     """Copies while nothing computes."""
     found = view.found
     alone = found.share(found.to_device.total - found.to_device.shared(found.compute).total)
-    if alone < limit["share"]:
+    if alone < limit["share"] or not found.kernel_count:
         return
     yield Verdict(
         severity=by_lost_share(alone),
@@ -54,6 +67,29 @@ def in_the_way(view: View, limit: Limits) -> Iterator[Verdict]:
             "Copy the next batch on a stream of its own meanwhile; send uint8, convert on the GPU.",
         ),
         lost_share=alone,
+    )
+
+
+@signature("T26", "only-copies", "Does the GPU copy and compute nothing?")
+def only_copies(view: View, _: Limits) -> Iterator[Verdict]:
+    """No kernel ran: what it does instead."""
+    found = view.found
+    if found.kernel_count or not len(found.busy):
+        return
+    routes = sorted(_routes(view), key=lambda one: (-one.spans.total, one.text))
+    said = [f"{_size(one)}{one.text} {found.share(one.spans):.0%} of the time" for one in routes]
+    others = len(routes) - _ROUTES
+    more = f"; and {others} other kind{'s' * (others > 1)}" if others > 0 else ""
+    yield Verdict(
+        severity="warn",
+        headline=f"The GPU only moves memory, no kernel ran: {'; '.join(said[:_ROUTES])}{more}.",
+        numbers=tuple(
+            Number(text=f"{one.text}, of the time", value=100 * found.share(one.spans), unit="%") for one in routes
+        ),
+        steps=(
+            'Check that the model and its input are on the GPU: model.to("cuda"), batch.to("cuda").',
+            "If they are, record later or for more steps: nothing was computed in this time.",
+        ),
     )
 
 
@@ -76,3 +112,44 @@ def made_on_cpu(view: View, limit: Limits) -> Iterator[Verdict]:
         numbers=(Number(text="such copies a step", value=copies / view.steps, limit=limit["per_step"]),),
         steps=('Make them where they are used: torch.zeros(..., device="cuda").',),
     )
+
+
+def _routes(view: View) -> Iterator[_Route]:
+    """All that is copied or set in the window, by where from and where to."""
+    activity, seen = view.trace.activity, view.found.window
+    spans, moved = dict[str, Spans](), dict[str, float]()
+    for index in view.found.inside:
+        name = activity.name[index]
+        text = _route(activity.names.texts[name], activity.names.meanings[name])
+        spans.setdefault(text, Spans()).add(*seen.clip(activity.start[index], activity.took[index]))
+        moved[text] = moved.get(text, 0.0) + _moved(view, index)
+    for text, each in spans.items():
+        yield _Route(text, each, moved[text])
+
+
+def _route(name: str, kind: int) -> str:
+    """Where a copy goes, by its name: `Memcpy HtoD (Pinned -> Device)`."""
+    ends = _ENDS.search(name)
+    host = f" ({ends[1 if kind == Kind.TO_DEVICE else 2].lower()} memory)" if ends else ""
+    if kind == Kind.TO_DEVICE:
+        return f"from the CPU{host}"
+    if kind == Kind.TO_HOST:
+        return f"to the CPU{host}"
+    if kind == Kind.SET:
+        return "set by memset"
+    return "between GPUs" if "PtoP" in name else "within the CPU's memory" if "HtoH" in name else "within the GPU"
+
+
+def _moved(view: View, index: int) -> float:
+    """The bytes that a copy moves within the window."""
+    activity = view.trace.activity
+    took = activity.took[index]
+    return activity.size[index] * (inside_us(activity, index, view.found.window) / took if took else 1.0)
+
+
+def _size(route: _Route) -> str:
+    """`4 GB `; empty where nothing says it."""
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")):
+        if route.moved_bytes >= limit:
+            return f"{route.moved_bytes / limit:.3g} {unit} "
+    return ""
