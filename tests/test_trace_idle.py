@@ -155,6 +155,57 @@ def test_kernels_that_were_launched_and_wait_are_no_matter_of_the_cpu(tmp_path: 
     assert [step.startswith("Check what the next kernel waits for") for step in found.steps] == [True]
 
 
+def waiting_often(wait_us: float, *, name: str = "cudaStreamSynchronize", kernel_us: float = 2000) -> Made:
+    """Eight kernels in each 100 ms; the CPU stops at the end of each, then works until the next launch."""
+    made = Made()
+    for number in range(4):
+        made.step(number, number * 100 * MS, 100 * MS)
+        for place in range(8):
+            at = number * 100 * MS + place * 12.5 * MS
+            made.kernel(GEMM, at, kernel_us, launch=max(at - 3, 0.0))
+            made.call(name, at + kernel_us - wait_us, wait_us)
+    return made
+
+
+@pytest.mark.parametrize("name", ["cudaStreamSynchronize", "cudaFree"])
+@pytest.mark.parametrize(("wait_us", "won"), [(300, 0.024), (1900, 0.152)])
+def test_a_stop_wins_no_more_than_it_took(name: str, wait_us: float, won: float, tmp_path: Path) -> None:
+    """84 % of the time the GPU idles: without the stops the CPU would come earlier by their time only."""
+    found = said(waiting_often(wait_us, name=name), tmp_path)
+    of = found["T06" if name.endswith("Synchronize") else "T16"]
+    if name == "cudaFree":  # not in the first two steps, when the cache fills; without one the GPU is done first
+        won /= 2
+    assert of.lost_share == pytest.approx(won, rel=0.02)
+    assert found["T24"].lost_share == pytest.approx(0.84, abs=0.001)  # which the stops do not explain
+
+
+def test_a_stop_wins_no_more_than_the_gpu_idles(tmp_path: Path) -> None:
+    found = said(waiting_often(9 * MS, kernel_us=9.5 * MS), tmp_path)
+    assert found["T06"].lost_share == pytest.approx(0.24, abs=0.001)
+    assert "T24" not in found
+
+
+def test_a_stop_does_not_explain_what_was_launched_before_it(tmp_path: Path) -> None:
+    """The CPU waits for the last of nine kernels, between which the GPU waits for something else."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        for place in range(9):
+            made.kernel(GEMM, at + place * 11.6 * MS + 60, 6 * MS, launch=at + place)
+        made.call("cudaDeviceSynchronize", at + 50, 98.9 * MS)
+    found = said(made, tmp_path)
+    assert "T06" not in found
+    assert "its next kernel was launched and waited to begin" in found["T24"].headline
+
+
+def test_one_long_gap_wins_no_more_than_it_is_long(tmp_path: Path) -> None:
+    made = idling()
+    made.step(4, 400 * MS, 700 * MS)
+    found = said(made, tmp_path)
+    assert found["T22"].lost_share == pytest.approx(700 / 1100, abs=0.001)
+
+
 def moving(*copies: tuple[str, float], size: int = 10**9, steps: bool = True) -> Made:
     """A GPU that copies for so many of each 100 ms, a GB each time, and computes nothing."""
     made = Made()

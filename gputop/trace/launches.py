@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from gputop.declare import record
@@ -49,25 +49,14 @@ def idle(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Sp
     A kernel may begin when its launch call has ended: the first launch of a kernel loads its code, for 300 ms and more.
     After the last kernel nothing was launched any more.
     """
-    activity, calls = trace.activity, trace.calls
     host = kernel = other = unknown = 0.0
-    place = 0
-    for start, end in gaps:
-        while place < len(inside) and activity.start[inside[place]] < end:
-            place += 1
-        if place == len(inside):
-            host += end - start
-            continue
-        call = launch_of[inside[place]]
-        launched = min(calls.start[call] + calls.took[call], end) if call >= 0 else start
-        waited = max(launched - start, 0.0)
+    for start, end, place in _ended(trace, inside, gaps):
+        waited = _unlaunched(trace, inside, launch_of, (start, end, place))
         rest = end - start - waited
-        if waited and rest <= LAUNCH_US:
-            waited, rest = end - start, 0.0
         host += waited
         if rest < NEXT_KERNEL_US:
             kernel += rest
-        elif call >= 0:
+        elif launch_of[inside[place]] >= 0:
             other += rest
         else:
             unknown += rest
@@ -78,6 +67,44 @@ def idle(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Sp
         unknown_us=unknown,
         stream_host_us=_stream_host(trace, inside, launch_of),
     )
+
+
+def stopped(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Spans, stops: Spans) -> float:
+    """Idle time that would go if the CPU did not stop: of each gap no more than the time that it stopped.
+
+    Only stops between the last launch before the gap and the launch that ends it make that one late.
+    """
+    calls, seen, launched, total = trace.calls, 0, -inf, 0.0
+    for gap in _ended(trace, inside, gaps):
+        start, end, place = gap
+        for index in inside[seen:place]:
+            call = launch_of[index]
+            launched = max(launched, calls.start[call] + calls.took[call] if call >= 0 else -inf)
+        seen = place
+        call = launch_of[inside[place]] if place < len(inside) else -1
+        stop = stops.within(min(start, launched) if launched > -inf else start, calls.start[call] if call >= 0 else end)
+        total += min(stop.total, _unlaunched(trace, inside, launch_of, gap))
+    return total
+
+
+def _ended(trace: Trace, inside: Sequence[int], gaps: Spans) -> Iterator[tuple[float, float, int]]:
+    """Each gap with the place of what ends it in `inside`; its length for the last one, which nothing ends."""
+    place, begins = 0, trace.activity.start
+    for start, end in gaps:
+        while place < len(inside) and begins[inside[place]] < end:
+            place += 1
+        yield start, end, place
+
+
+def _unlaunched(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gap: tuple[float, float, int]) -> float:
+    """How much of a gap passed until what ends it was launched: all of the last one."""
+    start, end, place = gap
+    if place == len(inside):
+        return end - start
+    calls, call = trace.calls, launch_of[inside[place]]
+    launched = min(calls.start[call] + calls.took[call], end) if call >= 0 else start
+    waited = max(launched - start, 0.0)
+    return end - start if waited and end - start - waited <= LAUNCH_US else waited
 
 
 def _stream_host(trace: Trace, inside: Sequence[int], launch_of: Sequence[int]) -> float:

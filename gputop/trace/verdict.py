@@ -15,6 +15,7 @@ from gputop.declare import record
 from gputop.severity import Severity as Severity
 from gputop.trace.breakdown import Breakdown, breakdown, devices, host_spans
 from gputop.trace.intervals import Spans
+from gputop.trace.launches import stopped
 from gputop.trace.names import Kind, Mark
 from gputop.trace.operators import Shaped, shaped
 from gputop.trace.phases import Phase, Region, Row, phases, regions, rows
@@ -110,6 +111,11 @@ class View:
     def host(self, mark: Mark) -> Spans:
         """What of the window the CPU spends on something."""
         return host_spans(self.trace, mark, self.found.window)
+
+    def stopped(self, stops: Spans) -> float:
+        """How long the GPU idles because the CPU stops, in microseconds."""
+        found = self.found
+        return stopped(self.trace, found.inside, found.launch_of, found.gaps, stops)
 
     def compute_share(self, names: Pattern[str], but: Pattern[str] | None = None) -> float:
         """What of the time of all compute kernels those of such names take, 0 to 1."""

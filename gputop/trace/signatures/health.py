@@ -42,14 +42,15 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
     """One long gap, or several parts of a mostly busy trace with little work (nsys gpu_gaps, gpu_time_util)."""
     found = view.found
     longest = max(((end - start, start, end) for start, end in found.gaps), default=(0.0, 0.0, 0.0))
-    if longest[0] >= 1000 * limit["gap_ms"]:
+    least_us = 1000 * limit["gap_ms"]
+    if longest[0] >= least_us:
         cause = meanwhile(view, Spans([longest[1:]]))
         yield Verdict(
             severity="warn",
             headline=f"The GPU stands still for {longest[0] / 1e6:.2f} s at once{cause}.",
             numbers=(Number(text="longest gap", value=longest[0] / 1000, unit="ms", limit=limit["gap_ms"]),),
             steps=(LOOK,),
-            lost_share=found.share(found.gaps),
+            lost_share=found.share(sum(end - start for start, end in found.gaps if end - start >= least_us)),
             idle=True,
         )
         return

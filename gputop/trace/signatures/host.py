@@ -104,29 +104,31 @@ def sync(view: View, limit: Limits) -> Iterator[Verdict]:
     count = max(reads, view.inside(calls.wait_start) / view.steps)
     time = found.share(waits)
     starved = found.share(found.idle.stream_host_us)
-    after = found.share(sum((end - start for start, end in found.gaps if waits.holds(start)), 0.0))
+    explained = found.share(view.stopped(waits))
     if count < limit["per_step"] and time < limit["time"]:
         return
     queued = found.share(found.idle.other_us)  # idle although something is launched
     depends = reads >= limit["many"] and queued >= limit["blocked"]
-    if after < limit["idle"] and (starved < limit["idle"] or time < limit["least"]) and not depends:
+    if explained < limit["idle"] and (starved < limit["idle"] or time < limit["least"]) and not depends:
         return
     state = f"which idles {queued:.0%} of the time with work queued" if depends else "which then has nothing queued"
     yield Verdict(
-        severity="warn" if after >= limit["idle"] else "info",
+        severity="warn" if explained >= limit["idle"] else "info",
         headline=f"The CPU stops {count:.0f} times a step to wait for the GPU, {state}.",
         numbers=(
             Number(text="waits a step", value=count, limit=limit["per_step"]),
             Number(text="numbers read a step (item, nonzero)", value=reads),
             Number(text="CPU waits for the GPU, of the time", value=100 * time, unit="%", limit=100 * limit["time"]),
-            Number(text="GPU idle right after, of the time", value=100 * after, unit="%", limit=100 * limit["idle"]),
+            Number(
+                text="GPU idle because of it, of the time", value=100 * explained, unit="%", limit=100 * limit["idle"]
+            ),
             Number(text=STREAM_WAITS, value=100 * starved, unit="%", limit=100 * limit["idle"]),
         ),
         steps=(
             "Read loss.item() every 50 steps, not each; keep sums as tensors; no tensor in an if.",
             'torch.cuda.set_sync_debug_mode("warn") names every line that waits.',
         ),
-        lost_share=after,
+        lost_share=explained,
         idle=True,
     )
 

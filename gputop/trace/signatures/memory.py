@@ -48,12 +48,15 @@ def churn(view: View, limit: Limits) -> Iterator[Verdict]:
         return
     start, end = steps[1].end, steps[-1].end
     count = sum(start <= at < end for at in calls.made_at) / (len(steps) - 2)
-    time = union(calls.made_at, calls.made_took).within(start, end).total / (end - start) if end > start else 0.0
+    asked = union(calls.made_at, calls.made_took).within(start, end)
+    time = asked.total / (end - start) if end > start else 0.0
+    idle = view.found.share(view.stopped(asked))
     if count < limit["per_step"] and time < limit["time"]:
         return
     yield Verdict(
         severity="warn",
-        headline=f"Memory is asked of the driver {count:.1f} times a step; each time the GPU waits.",
+        headline=f"Memory is asked of the driver {count:.1f} times a step"
+        + (f"; the GPU idles {idle:.0%} of the time because of it." if idle >= limit["time"] else "."),
         numbers=(
             Number(text="cudaMalloc and cudaFree a step", value=count, limit=limit["per_step"]),
             Number(text="their time", value=100 * time, unit="%", limit=100 * limit["time"]),
@@ -62,7 +65,7 @@ def churn(view: View, limit: Limits) -> Iterator[Verdict]:
             pytorch.allocator("expandable_segments:True"),
             "Pad or bucket batches to few shapes; no empty_cache() in the loop.",
         ),
-        lost_share=time,
+        lost_share=idle,
         idle=True,
     )
 
