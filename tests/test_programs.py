@@ -87,6 +87,21 @@ def test_a_link_that_another_user_may_change_is_not_followed(tmp_path: Path) -> 
     assert "belongs to uid 12345" in (distrusted(str(link)) or "")
 
 
+@root_only
+def test_a_link_on_the_way_that_leads_through_a_folder_of_another_user_is_not_followed(tmp_path: Path) -> None:
+    good = planted(tmp_path / "good", "tmux")
+    for name, target in (("theirs", "../good"), ("ours", "../theirs/on")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "on").symlink_to(target)
+    path = tmp_path / "ours/on/tmux"
+    assert path.samefile(good)
+    assert distrusted(str(path)) is None
+    theirs(tmp_path / "theirs")
+    assert f"{tmp_path}/theirs belongs to uid 12345" in (distrusted(str(path)) or "")
+    (tmp_path / "ours/round").symlink_to("round")
+    assert "Too many levels" in (distrusted(str(tmp_path / "ours/round")) or "")
+
+
 def test_a_relative_entry_of_path_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted(tmp_path / "here", "tmux")
     good = planted(tmp_path / "good", "tmux", "good")

@@ -26,12 +26,13 @@ from gputop.safe.text import clean
 
 __all__ = [
     "DEVNULL", "PATH", "PIPE", "NotFound", "NotRun", "ProgramError", "Running", "Timeout", "become", "candidates",
-    "distrusted", "find", "output", "start",
+    "distrusted", "find", "output", "start", "unfit",
 ]  # fmt: skip
 
 PATH = os.defpath.removeprefix(":")  # of what we run: it may look for programs of its own
 _SYSTEM_GROUPS = 1000  # groups of people begin there, but for this one
 _USERS = 100
+_MOST_LINKS = 40  # as in the kernel
 
 
 class NotRun(Exception):
@@ -72,18 +73,50 @@ def distrusted(program: str) -> str | None:
     """Why a program is not run, in one line; None if nobody but root and us could have put it there."""
     if not os.path.isabs(program):
         return f"{program} is not run: it is in a relative entry of PATH"
-    if _current(program):
-        return _unfit(program, program)
-    # the links on the way too: whoever may change one decides what is run
-    for path in dict.fromkeys((program, os.path.realpath(program))):
-        place = path
-        while True:
-            if why := _unfit(program, place, shared=place not in (path, os.path.dirname(path))):
+    why = _unfit(program, program, _owners()) if _current(program) else unfit(program, _owners())
+    return f"{program} is not run: {why}" if why else None
+
+
+def unfit(file: str, owners: frozenset[int] = frozenset({0})) -> str | None:
+    """What is wrong with a file that somebody else than these owners could have put there, or could change.
+
+    `file` is an absolute path. It is looked at itself, with each folder above and each link on the way.
+    """
+    try:
+        for place, shared in _way(file):
+            if why := _unfit(file, place, owners, shared=shared):
                 return why
-            if place == "/":
-                break
-            place = os.path.dirname(place)
+    except OSError as error:
+        return f"{error.filename or file}: {error.strerror}"
     return None
+
+
+def _way(file: str) -> Iterator[tuple[str, bool]]:
+    """Each folder and link on the way to a file, and what it leads to: whoever may change one decides what is run.
+
+    With each whether it may be as /tmp is, where everybody may add names, but only their owners take them away.
+    """
+    place, rest, links = "/", file.split("/")[::-1], 0
+    yield place, True
+    while rest:
+        name = rest.pop()
+        if name in ("", ".", ".."):
+            place = os.path.dirname(place) if name == ".." else place
+            continue
+        last = not any(rest)
+        if last:
+            yield place, False
+        there = os.path.join(place, name)
+        yield there, not last
+        if not os.path.islink(there):
+            place = there
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), file)
+        target = os.readlink(there)
+        place = "/" if target.startswith("/") else place
+        rest += target.split("/")[::-1]
 
 
 def start(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
@@ -135,24 +168,21 @@ def _current(program: str) -> bool:
     return root == "proc" and pid.isdecimal() and rest[:1] == ["exe"]
 
 
-def _unfit(program: str, place: str, *, shared: bool = False) -> str | None:
-    """What is wrong with one file or folder on the way to a program.
-
-    `shared`: it may be as /tmp is, where everybody may add names, but only their owners take them away.
-    """
+def _unfit(file: str, place: str, owners: frozenset[int], *, shared: bool = False) -> str | None:
+    """What is wrong with one file or folder on the way to a file; `shared`: it may be as /tmp is."""
     try:
         info = os.stat(place) if _current(place) else os.lstat(place)
     except OSError as error:
-        return f"{program} is not run: {place}: {error.strerror}"
-    where = "" if place == program else f"{place} "
-    if info.st_uid not in _owners():
-        return f"{program} is not run: {where or 'it '}belongs to {_user(info.st_uid)}{_instead()}"
+        return f"{place}: {error.strerror}"
+    where = "it" if place == file else place
+    if info.st_uid not in owners:
+        return f"{where} belongs to {_user(info.st_uid)}{_instead()}"
     if stat.S_ISLNK(info.st_mode):  # what may be done to a link is up to its folder
         return None
     if info.st_mode & stat.S_IWOTH and not (shared and info.st_mode & stat.S_ISVTX):
-        return f"{program} is not run: {where or 'it '}can be written by everybody"
+        return f"{where} can be written by everybody"
     if info.st_mode & stat.S_IWGRP and not (shared and info.st_mode & stat.S_ISVTX) and not _alone(info.st_gid):
-        return f"{program} is not run: {where or 'it '}can be written by group {_group(info.st_gid)}"
+        return f"{where} can be written by group {_group(info.st_gid)}"
     return None
 
 
