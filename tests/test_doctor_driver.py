@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,15 +15,18 @@ import pytest
 from gputop.doctor.nvidia import Facts
 from gputop.model import Note
 from tests.doctored import ROOT, line, machine, told
-from tests.fakenvml import Fake
+from tests.fakenvml import Fake, library
+from tests.fakenvml.build import SONAME as NAME
 
 INIT = "nvmlInit*"
 SITE = "env/lib/python3.12/site-packages"
 CODE = """
-import json, sys
+import json, os, sys
 from pathlib import Path
+from gputop.collect.nvml import library
 from gputop.doctor import as_json, examine
 from tests.doctored import machine
+library.OWNERS |= {os.geteuid()}  # who runs the tests planted it
 root, files = Path(sys.argv[1]), json.loads(sys.argv[2])
 environ = {"PATH": "/x", "VIRTUAL_ENV": f"{root}/env"}
 asked = machine(root, files, nvml=True, environ=environ, uid=int(sys.argv[3]))
@@ -30,11 +34,13 @@ print(json.dumps(as_json(examine(asked, "box"))))
 """
 
 
-def seen(fake: Fake, root: Path, files: Mapping[str, str | None] | None = None, uid: int = 1000) -> dict[str, Any]:
+def seen(
+    fake: Fake, root: Path, files: Mapping[str, str | None] | None = None, uid: int = 1000, **env: str
+) -> dict[str, Any]:
     """What a machine with this driver is told, by check."""
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(root), json.dumps(files or {}), str(uid)],
-        cwd=ROOT, env=fake.env(), capture_output=True, text=True, timeout=60, check=True,
+        cwd=ROOT, env=fake.env(**env), capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     return {line["check"]: line for line in reversed(json.loads(done.stdout)["lines"])}
 
@@ -64,6 +70,59 @@ def test_a_driver_that_answers(fake: Fake, tmp_path: Path) -> None:
         "jobs": 8, "sweep": None,
     }  # fmt: skip
     assert fake.counts()["nvmlShutdown"] == 1
+
+
+def planted(root: Path, folder: str) -> Path:
+    """The fake driver's library in one of the places that the loader does not look in."""
+    place = root / folder.lstrip("/")
+    place.mkdir(parents=True)
+    for path in (place, *place.parents):
+        if path.is_relative_to(root):
+            path.chmod(0o755)
+    return Path(shutil.copy(library() / NAME, place))
+
+
+@pytest.mark.parametrize(
+    ("folder", "files", "unlock"),
+    [
+        ("/usr/lib/wsl/lib", {"etc/ld.so.conf.d/a.conf": ""}, "echo {} | sudo tee /etc/ld.so.conf.d/nvidia.conf && sudo"
+         " ldconfig"),
+        ("/run/opengl-driver/lib", {}, "export LD_LIBRARY_PATH={}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"),
+        ("/usr/local/nvidia/lib64", {"etc/ld.so.conf.d/a.conf": "", ".dockerenv": ""},
+         "export LD_LIBRARY_PATH={}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"),
+    ],
+)  # fmt: skip
+def test_a_library_where_the_loader_does_not_look(
+    fake: Fake, tmp_path: Path, folder: str, files: dict[str, str], unlock: str
+) -> None:
+    path = planted(tmp_path, folder)
+    said = seen(fake, tmp_path, files, LD_LIBRARY_PATH="")["driver"]
+    assert (said["status"], said["value"]["gpus"]) == ("limited", 8)
+    assert said["what"].startswith("driver 580.65.06 answers: 8 x NVIDIA H100")
+    assert said["what"].endswith(
+        f"its libraries are in {path.parent}, not in the loader's path: CUDA may not find them"
+    )
+    assert said["unlock"] == unlock.format(path.parent)
+    assert said["value"]["library_folder"] == str(path.parent)
+
+
+def test_a_library_that_others_could_have_put_there_is_not_loaded(fake: Fake, tmp_path: Path) -> None:
+    path = planted(tmp_path, "/usr/lib64-nvidia")
+    path.parent.chmod(0o777)
+    said = seen(fake, tmp_path, LD_LIBRARY_PATH="")["driver"]
+    why = f"was not loaded: {path.parent} can be written by everybody"
+    assert (said["status"], said["what"]) == ("missing", f"{path} is outside the loader's path and {why}")
+    assert not fake.counts()
+    planted(tmp_path, "/run/opengl-driver/lib")  # another one, that root alone could have put there
+    assert seen(fake, tmp_path, LD_LIBRARY_PATH="")["driver"]["status"] == "limited"
+
+
+def test_a_library_that_cannot_be_loaded_is_said(fake: Fake, tmp_path: Path) -> None:
+    path = planted(tmp_path, "/usr/lib/wsl/lib")
+    path.write_bytes(b"of another kind of machine")
+    said = seen(fake, tmp_path, LD_LIBRARY_PATH="")["driver"]
+    assert said["status"] == "missing"
+    assert said["what"].startswith(f"{path} is outside the loader's path and was not loaded: {path}: ")
 
 
 def test_n09_n10_a_driver_that_hangs_is_said_and_the_rest_is_answered(fake: Fake) -> None:

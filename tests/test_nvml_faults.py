@@ -95,6 +95,33 @@ def test_the_operating_system_blocks_the_gpu(tmp_path: Path, fake: Fake, kernel:
     assert help in note["help"][0]
 
 
+@pytest.mark.parametrize(
+    ("folder", "code", "help"),
+    [
+        ("/usr/lib/x86_64-linux-gnu", 9, "Remove the NVIDIA driver installed inside WSL: its library in "
+         "/usr/lib/x86_64-linux-gnu hides that in /usr/lib/wsl/lib."),
+        ("/usr/lib/wsl/lib", 9, "Update the NVIDIA driver on Windows"),  # nothing to be loaded by modprobe
+        ("/usr/lib/wsl/lib", 17, "Update the NVIDIA driver on Windows"),
+        (None, 17, "Update the NVIDIA driver on Windows"),
+    ],
+)  # fmt: skip
+def test_what_hides_the_library_of_wsl_is_said_only_where_it_does(
+    tmp_path: Path, fake: Fake, folder: str | None, code: int, help: str
+) -> None:
+    (tmp_path / "sys/kernel").mkdir(parents=True)
+    (tmp_path / "sys/kernel/osrelease").write_text("5.15.167.4-microsoft-standard-WSL2\n")
+    if folder:
+        (tmp_path / "self").mkdir()
+        mapped = f"7f0-7f1 r-xp 0 8:1 9                          {folder}/libnvidia-ml.so.1\n"
+        (tmp_path / "self/maps").write_text(f"7e0-7e1 r-xp 0 8:1 8 /lib/libc.so.6\n{mapped}")
+    fake.fail(INIT, code)
+    with Child(fake, proc_root=str(tmp_path)) as child:
+        note = child.sweep().notes["blocked"]
+    assert note["text"] == f"WSL blocks access to the GPU (NVML error {code}): its driver comes from Windows."
+    assert note["help"][0].startswith(help)
+    assert len(note["help"]) == (2 if help.startswith("Remove") else 1)
+
+
 def test_the_driver_supports_no_gpu_here(tmp_path: Path, fake: Fake) -> None:
     fake.fail(INIT, 28)
     with Child(fake, sys_root=str(tmp_path)) as child:

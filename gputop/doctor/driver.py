@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 
@@ -46,7 +47,12 @@ def answers(machine: Machine) -> Iterator[Line]:
     else:
         counted = Counter(card.name for card in facts.cards if card.name)
         listed = ", ".join(f"{number} x {name}" for name, number in counted.items())
-        yield Line("ok", f"driver {facts.version} answers: {listed or 'no GPU does'}", value=value)
+        what = f"driver {facts.version} answers: {listed or 'no GPU does'}"
+        if facts.folder:
+            what = f"{what}; its libraries are in {facts.folder}, not in the loader's path: CUDA may not find them"
+            yield Line("limited", what, _into_path(facts.folder, machine), {**value, "library_folder": facts.folder})
+        else:
+            yield Line("ok", what, value=value)
 
 
 @check("match", "Are the kernel module and the library of one version?")
@@ -108,6 +114,14 @@ def _closed(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
         return "missing", text, "sudo ubuntu-drivers install"
     # elsewhere the package has another name, or is in a repository that may not be there
     return "missing", f"{text}; install NVIDIA's driver for this distribution", None
+
+
+def _into_path(folder: str, machine: Machine) -> str:
+    """Has the loader look in a folder: for good where it reads such files, else in this shell."""
+    place = shlex.quote(folder)
+    if machine.there("/etc/ld.so.conf.d") and not machine.in_container:
+        return f"echo {place} | sudo tee /etc/ld.so.conf.d/nvidia.conf && sudo ldconfig"
+    return f"export LD_LIBRARY_PATH={place}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"  # an empty entry is the current one
 
 
 def _cure(machine: Machine, in_container: str) -> str:

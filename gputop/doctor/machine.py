@@ -36,7 +36,7 @@ class Machine:
     driver: Driver = field(init=False)  # asked once for all checks
 
     def __post_init__(self) -> None:
-        driver = Driver(self.kernel.sys_root, self.kernel.proc_root, enabled=self.nvml)
+        driver = Driver(self.kernel.sys_root, self.kernel.proc_root, self.root, enabled=self.nvml)
         object.__setattr__(self, "driver", driver)
 
     @cached_property

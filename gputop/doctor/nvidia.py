@@ -31,6 +31,7 @@ class Facts:
     hanging: str | None = None  # the call that does not return
     kernel: str | None = None  # version of the module that is loaded
     library: str | None = None
+    folder: str | None = None  # of that library, where the loader does not look there
     version: str | None = None
     cuda: str | None = None  # the newest CUDA it can run
     cards: tuple[Card, ...] = ()
@@ -40,8 +41,10 @@ class Facts:
 class Driver:
     """The question and, in time, its answer."""
 
-    def __init__(self, sys_root: str, proc_root: str, *, enabled: bool = True, patience_s: float = PATIENCE_S) -> None:
-        self._sys_root, self._proc_root = sys_root, proc_root
+    def __init__(
+        self, sys_root: str, proc_root: str, root: str = "", *, enabled: bool = True, patience_s: float = PATIENCE_S
+    ) -> None:
+        self._sys_root, self._proc_root, self._root = sys_root, proc_root, root
         self._enabled, self._patience_s = enabled, patience_s
         self._gate = Gate(Costs())
         self._asked, self._answered = Lock(), Event()
@@ -72,7 +75,7 @@ class Driver:
             return Facts(note=trouble.OFF, kernel=self._kernel(), in_sys=len(slots))
         if slots and all(slot.asleep for slot in slots):
             return Facts(note=trouble.ASLEEP, kernel=self._kernel(), in_sys=len(slots))
-        connection = Connection(self._sys_root, self._proc_root)
+        connection = Connection(self._sys_root, self._proc_root, self._root)
         opened = connection.open(self._gate)
         try:
             cards = _cards(self._gate) if opened else ()
@@ -85,6 +88,7 @@ class Driver:
             note=connection.note,
             kernel=self._kernel(),
             library=library,
+            folder=connection.library.folder if opened and connection.library else None,
             version=connection.driver_version,
             cuda=connection.cuda_version,
             cards=cards,
@@ -100,7 +104,7 @@ class Driver:
 
 def _unusable(note: Note | None) -> bool:
     """Whether there is no library that could tell its version."""
-    return note is not None and note.key in ("no-library", "shadowed-pynvml")
+    return note is not None and note.key in ("no-library", "library-refused", "shadowed-pynvml")
 
 
 def _cards(gate: Gate) -> tuple[Card, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gputop.collect.nvml import trouble
+from gputop.collect.nvml import library, trouble
 from gputop.collect.nvml.card import Release
-from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, DriverGone, Gate, Unanswered
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, LIBRARY_NOT_FOUND, DriverGone, Gate, Unanswered
 from gputop.model import Note
 
 RETRY_S = 10.0
@@ -22,13 +22,15 @@ def release(version: str | None) -> Release | None:
 class Connection:
     """One nvmlInit for a process; another only when the driver as a whole stopped to answer."""
 
-    def __init__(self, sys_root: str, proc_root: str) -> None:
+    def __init__(self, sys_root: str, proc_root: str, root: str = "") -> None:
+        """`root` stands before the places where a library is looked for that the loader does not find."""
         self.is_open = False
         self.worked = False  # it has been open once
         self.note: Note | None = None  # why it is closed
         self.driver_version: str | None = None
         self.cuda_version: str | None = None
-        self._sys_root, self._proc_root = sys_root, proc_root
+        self.library: library.Found | None = None  # where the loader does not look: the one that is used, or refused
+        self._sys_root, self._proc_root, self._root = sys_root, proc_root, root
         self._held = False  # between nvmlInit and nvmlShutdown
         self._retry_s = float("-inf")
 
@@ -60,7 +62,7 @@ class Connection:
         # what broke while it was open may work at once; what would not open is given time
         self._retry_s = gate.clock() + (0.0 if was_open else RETRY_S)
         self.note = trouble.closed(
-            code, worked=self.worked, gate=gate, sys_root=self._sys_root, proc_root=self._proc_root
+            code, worked=self.worked, gate=gate, sys_root=self._sys_root, proc_root=self._proc_root, found=self.library
         )
 
     def close(self, gate: Gate) -> None:
@@ -75,11 +77,33 @@ class Connection:
 
     def _init(self, gate: Gate) -> None:
         try:
+            self._start(gate)
+        except Unanswered as refused:
+            if refused.code != LIBRARY_NOT_FOUND:
+                raise
+            if not self._load(gate):
+                raise
+            self._start(gate)
+
+    def _start(self, gate: Gate) -> None:
+        try:
             gate.call("nvmlInit")
         except Unanswered as refused:
             if refused.code != FUNCTION_NOT_FOUND:
                 raise
             gate.symbol("nvmlInit_v2")
+
+    def _load(self, gate: Gate) -> bool:
+        """Whether the library is loaded now from where the loader does not look."""
+        tried = []
+        for found in library.elsewhere(self._root):
+            opened = library.Opening(found)
+            if gate.load(opened):
+                self.library = found
+                return True
+            tried.append(opened.result)
+        self.library = tried[0] if tried else None
+        return False
 
     def _read_versions(self, gate: Gate) -> None:
         try:

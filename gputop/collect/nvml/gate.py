@@ -147,6 +147,13 @@ class Gate:
         self.answered += 1
         return clean(answer, _TEXT_LIMIT) if isinstance(answer, str) else answer
 
+    def load(self, open_library: Callable[[], Any]) -> bool:
+        """Whether there is a library that the binding does not find itself: from now on it uses that one."""
+        library = self._timed("dlopen", open_library, (), None)
+        if library is not None:
+            self.binding.nvmlLib = library
+        return library is not None
+
     def symbol(self, name: str, *args: Any, gpu: int | None = None) -> int:
         """The return code of the C function of this name, OK or INSUFFICIENT_SIZE; any other is raised as in call."""
         binding = self.binding

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from gputop.collect.nvml import pci
+from gputop.collect.nvml import library, pci
 from gputop.collect.nvml.gate import (
     BLOCKED,
     DRIVER_NOT_LOADED,
@@ -88,14 +88,19 @@ def in_wsl(proc_root: str) -> bool:
         return False
 
 
-def _blocked(wsl: bool) -> Note:
-    if wsl:
-        return note(
-            "blocked",
-            "WSL blocks access to the GPU (NVML error 17): its driver comes from Windows.",
-            "Update the NVIDIA driver on Windows, then run `wsl --update` and `wsl --shutdown` there.",
-            "Remove any NVIDIA driver installed inside WSL: it hides the library in /usr/lib/wsl/lib.",
-        )
+def _wsl(code: int, loaded: str | None) -> Note:
+    """There the driver is that of Windows: nothing of it can be loaded here."""
+    hides = loaded is not None and loaded != library.WSL
+    first = f"Remove the NVIDIA driver installed inside WSL: its library in {loaded} hides that in {library.WSL}."
+    return note(
+        "blocked",
+        f"WSL blocks access to the GPU (NVML error {code}): its driver comes from Windows.",
+        *([first] if hides else []),
+        "Update the NVIDIA driver on Windows, then run `wsl --update` and `wsl --shutdown` there.",
+    )
+
+
+def _blocked() -> Note:
     return note(
         "blocked",
         "The operating system blocks access to the GPU (NVML error 17).",
@@ -133,29 +138,42 @@ def _no_permission() -> Note:
     )
 
 
-def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str) -> Note:
-    """Why the driver could not be opened; `worked` says that it once could."""
+def _no_library(seen: tuple[str, ...], found: library.Found | None) -> Note:
+    if found is not None:
+        return note(
+            "library-refused",
+            f"{found.path} is outside the loader's path and was not loaded: {found.refused}.",
+            "Only a library that root alone could have put there is loaded.",
+        )
+    help = (*seen, _CONTAINER, _LOOKING)
+    return note("no-library", "No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine.", *help)
+
+
+def closed(
+    code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str, found: library.Found | None = None
+) -> Note:
+    """Why the driver could not be opened; `worked` says that it once could.
+
+    `found` is a library where the loader does not look.
+    """
     seen = _seen(sys_root)
     if code == LIBRARY_NOT_FOUND:
-        help = (*seen, _CONTAINER, _LOOKING)
-        return note("no-library", "No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine.", *help)
+        return _no_library(seen, found)
+    if code in (DRIVER_NOT_LOADED, BLOCKED) and in_wsl(proc_root):
+        return _wsl(code, library.loaded(proc_root))
     if code == DRIVER_NOT_LOADED:
         help = seen or (_pair("no GPU in /sys/bus/pci/devices", _LOAD),)
         return note("not-loaded", "The NVIDIA driver is not loaded.", *help, _CONTAINER, _LOOKING)
     if code == MISMATCH:
         return _mismatch(kernel_version(sys_root, proc_root), library_version(gate))
     if code == BLOCKED:
-        return _blocked(in_wsl(proc_root))
+        return _blocked()
     if code == NO_GPU:
         return _unsupported(seen, _devices(sys_root))
     if code == NO_PERMISSION:
         return _no_permission()
     if code == SHADOWED:
-        return note(
-            "shadowed-pynvml",
-            "The Python module pynvml is missing, or not NVIDIA's: GPUs cannot be read.",
-            "`pip uninstall pynvml; pip install --force-reinstall nvidia-ml-py`",
-        )
+        return _SHADOWED
     if code in (UNKNOWN, UNINITIALIZED) and in_container(proc_root):
         return note(
             "lost-access",
@@ -204,6 +222,11 @@ def slow(interval_s: float, call_s: float, driver_percent: float | None) -> Note
     )
 
 
+_SHADOWED = note(
+    "shadowed-pynvml",
+    "The Python module pynvml is missing, or not NVIDIA's: GPUs cannot be read.",
+    "`pip uninstall pynvml; pip install --force-reinstall nvidia-ml-py`",
+)
 OFF = note("off", "The NVIDIA driver is not asked (--no-nvml).")
 RELEASED = note(
     "released", "The driver is released: nothing of gputop holds a GPU. The key that did it takes it again."
