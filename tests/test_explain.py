@@ -232,7 +232,7 @@ def test_a_trace_of_tensorflow_is_read_for_what_it_shares(tmp_path: Path) -> Non
     [
         (b"main (t.py:1);f (t.py:2) 45\nmain (t.py:1) 50\nmain (t.p", "1 line left out: no stacks with a count."),
         (
-            gzip.compress(b"".join(b"main (t.py:1);f%d (t.py:2) 45\n" % n for n in range(20_000)))[:-2000],
+            gzip.compress(b"".join(b"main (t.py:1);f%d (t.py:2) 45\n" % n for n in range(20_000)), mtime=0)[:-2000],
             "The packed file is cut: read up to there.",
         ),
     ],

@@ -52,14 +52,26 @@ def test_a_cut_file_says_nothing_of_the_gpu(tmp_path: Path, part: float) -> None
 
 
 @pytest.mark.parametrize(
-    ("write", "repaired"),
+    ("write", "repaired", "what"),
     [
-        (lambda text: text.replace('"name": "aten::add"', '"name": "C:\\Users\\x\\py.exe"', 1), 3),
-        (lambda text: text.replace('"External id": 1,', '"External id": 1, "lr": nan, "loss": -inf,', 1), 2),
-        (lambda text: text.replace('"External id": 1,', '"External id": 1, "x": [inf, Infinity, NaN],', 1), 1),
+        (
+            lambda text: text.replace('"name": "aten::add"', '"name": "C:\\Users\\x\\py.exe"', 1),
+            3,
+            "s that are not JSON were repaired: paths of Windows",
+        ),
+        (
+            lambda text: text.replace('"External id": 1,', '"External id": 1, "lr": nan, "loss": -inf,', 1),
+            2,
+            "s that are not JSON were repaired: nan, inf",
+        ),
+        (
+            lambda text: text.replace('"External id": 1,', '"External id": 1, "x": [inf, Infinity, NaN],', 1),
+            1,
+            " that is not JSON was repaired: nan, inf",
+        ),
     ],
 )
-def test_what_is_no_json_is_repaired_and_costs_nothing(tmp_path: Path, write: Any, repaired: int) -> None:
+def test_what_is_no_json_is_repaired_and_costs_nothing(tmp_path: Path, write: Any, repaired: int, what: str) -> None:
     made = starved()
     made.host("aten::add", 5, 10, x=1)
     made.events[-1]["args"] = {"External id": 1, "y": 2}
@@ -69,9 +81,84 @@ def test_what_is_no_json_is_repaired_and_costs_nothing(tmp_path: Path, write: An
     (tmp_path / "x.json").write_text(broken)
     trace = read(str(tmp_path / "x.json"))
     assert (trace.events, trace.whole) == (len(made.events), True)
-    assert trace.problems == [f"{repaired} values that are not JSON were repaired: paths of Windows, nan, inf"]
-    assert words(str(tmp_path / "x.json"))[0].startswith(f"{repaired} values that are not JSON")
+    assert trace.problems == [f"{repaired} value{what}"]
+    assert words(str(tmp_path / "x.json"))[0] == f"{repaired} value{what}."
     assert explain(str(tmp_path / "x.json")).returncode == 1
+
+
+CONTROLS, QUOTES = "tabs and line ends in names", "quotes in names"
+
+
+@pytest.mark.parametrize("place", [0, 80, -1])
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("my\tregion", [CONTROLS]),
+        ("my\nregion", [CONTROLS]),
+        ("\x1b[31mred", [CONTROLS]),
+        ('say "hi" now', [QUOTES]),
+        ('x["a"]', [QUOTES]),
+        ('f("a", "b")', [QUOTES]),
+        ('a", b', [QUOTES]),
+        ('ends with "', [QUOTES]),
+        ('"quoted"', [QUOTES]),
+        ('{"epoch", "1"}', [QUOTES]),
+        ('a "tab"\there', [CONTROLS, QUOTES]),
+    ],
+)
+def test_raw_tabs_and_quotes_in_a_name_are_repaired(
+    tmp_path: Path, name: str, kinds: list[str], indent: int | None, place: int
+) -> None:
+    made = busy()
+    made.note("NAME", 5, 10)
+    made.events.insert(place % len(made.events), made.events.pop())
+    text = json.dumps({**made.head, "traceEvents": made.events}, indent=indent)
+    path = tmp_path / "x.json"
+    path.write_text(text.replace("NAME", name))
+    trace = read(str(path))
+    assert (trace.events, trace.whole) == (len(made.events), True)
+    values = "1 value that is not JSON was" if len(kinds) == 1 else "2 values that are not JSON were"
+    assert trace.problems == [f"{values} repaired: {', '.join(kinds)}"]
+    assert re.sub(r"[^\w]", "", name.removeprefix("\x1b")) in {re.sub(r"[^\w]", "", x) for x in trace.host.names.texts}
+    said = words(str(path))
+    assert said[:2] == (f"{trace.problems[0]}.", "The GPU is busy 100% of the time.")
+    if place == -1 and indent is None:
+        assert explain(str(path)).returncode == 1
+
+
+def test_many_raw_names_cost_little(tmp_path: Path) -> None:
+    """Each of thousands of names, in stretches of any length; events without one among them."""
+    made = Made()
+    for number in range(6000):
+        made.host("NAME" if number % 3 else "aten::add", number * 10, 9)
+    path = tmp_path / "x.json"
+    path.write_text(made.text().replace("NAME", 'a["b"]\t'))
+    trace = read(str(path))
+    assert (trace.events, trace.whole) == (6000, True)
+    assert trace.problems == [f"8000 values that are not JSON were repaired: {CONTROLS}, {QUOTES}"]
+
+
+@pytest.mark.parametrize("hole", ["", "\0" * 60])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_what_goes_on_in_the_next_event_is_no_name(tmp_path: Path, hole: str, indent: int | None) -> None:
+    """The rest of one event and the beginning of the next are missing: nothing is put together of the two."""
+    made = busy()
+    text = json.dumps({**made.head, "traceEvents": made.events}, indent=indent)
+    at = text.index("cudaLaunchKernel", len(text) // 2) + 5
+    path = tmp_path / "x.json"
+    path.write_text(text[:at] + hole + text[text.index('pid"', at) :])
+    trace = read(str(path))
+    assert not trace.whole
+    assert trace.problems == ["1 damaged place was skipped"]
+
+
+def test_a_last_event_that_is_damaged_is_no_cut(tmp_path: Path) -> None:
+    made = busy()
+    made.host("NAME", 5, 10)
+    path = tmp_path / "x.json"
+    path.write_text(made.text().replace('"name": "NAME"', '"name": NAME'))
+    assert read(str(path)).problems == ["1 damaged place was skipped"]
 
 
 def test_times_that_are_text_are_numbers_all_the_same(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from gputop.trace.names import UNQUOTED
+from gputop.trace import repair
 
 MOST_EVENTS = 50_000_000
 MOST_DAMAGE = 1_000  # places; who has more has made it up
@@ -22,15 +23,12 @@ MOST_EVENT = 1 << 18
 NOTHING = object()
 HEAD = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo", "traceName", "with_stack"})
 _STRETCH = 1 << 18
-_FEW = 64  # events read one by one before a stretch is tried again
+_FEW, _MANY = 64, 4096  # events read one by one before a stretch is tried again: more where that failed again
 EARLY = ("read up to there", "the rest is not read")  # how notes end that say that not all was read
 DAMAGED = "skipped"  # how the note ends that says that something in between was not read
-_BARE = re.compile(
-    r"(?<=[:,\[\s])(?!-?(?-i:NaN|Infinity)\b)([-+]?)(nan|inf(?:inity)?)(?:\([a-z0-9]*\))?(?=\s*[,\]}])", re.IGNORECASE
-)
-_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _SPACE = re.compile(r"[\s,\ufeff]*")
 _EVENT = re.compile(r'\{\s*"(?:ph|name|cat|pid|ts)"')
+_END = re.compile(r"\}\s*(?=\])")  # of the list of events
 
 
 class NoTrace(Exception):
@@ -45,13 +43,14 @@ class Events:
         self.notes: list[str] = []
         self.damaged = 0
         self._lost = 0  # characters that were passed over
-        self.repaired = 0  # values that are not JSON, as other programs write them: paths of Windows, nan, inf
+        self.repaired: Counter[str] = Counter()  # values that are not JSON, as other programs write them, by kind
         self.ended = False  # the text has its end
         self.full = False  # it has more events than are read
         self._pieces = pieces
         self._text = ""
         self._at = 0
         self._over = False  # no more pieces
+        self._few_events = _FEW
         self._decode = json.JSONDecoder().raw_decode
 
     def batches(self) -> Iterator[list[Any]]:
@@ -74,8 +73,10 @@ class Events:
         if self.damaged:
             places = "places were" if self.damaged != 1 else "place was"
             self.notes.append(f"{self.damaged} damaged {places} {DAMAGED}")
-        if self.repaired:
-            self.notes.append(f"{self.repaired} values that are not JSON were repaired: paths of Windows, nan, inf")
+        if repaired := self.repaired.total():
+            kinds = ", ".join(kind for kind, count in self.repaired.items() if count)
+            values = "values that are not JSON were" if repaired != 1 else "value that is not JSON was"
+            self.notes.append(f"{repaired} {values} repaired: {kinds}")
 
     def _keyed(self) -> Iterator[list[Any]]:
         found = False
@@ -130,17 +131,22 @@ class Events:
         part = text[_SPACE.match(text, self._at).end() : end + 1]  # type: ignore[union-attr]
         batch = _loads(part)
         if batch is None:
-            mended, count = _mended(part)
+            mended, found = repair.mended(part)
             batch = _loads(mended) if mended != part else None
-            self.repaired += count if batch else 0
+            if batch is None and (batch := _loads(mended, strict=False)):
+                found |= repair.controls(mended)
+            if batch:
+                self.repaired.update(found)
         if batch:
-            self._at = end + 1
+            self._at, self._few_events = end + 1, _FEW
+        else:
+            self._few_events = min(2 * self._few_events, _MANY)
         return batch or []
 
     def _few(self) -> list[Any]:
         """A few events one by one, past what is damaged."""
         batch: list[Any] = []
-        while len(batch) < _FEW:
+        while len(batch) < self._few_events:
             sign = self._peek()
             if sign == "]":
                 self._at += 1
@@ -159,10 +165,11 @@ class Events:
         """Go on at the next event after a damaged place; False where there is none."""
         found, began = _EVENT.search(self._text, self._at + 1), self._at
         if not found:
-            self._at = len(self._text)
+            end = _END.search(self._text, self._at) if self._over else None
+            self._at = end.end() if end else len(self._text)
             self._lost += self._at - began
-            self.damaged += not self._over
-            return not self._over and not self._hopeless
+            self.damaged += end is not None or not self._over
+            return (end is not None or not self._over) and not self._hopeless
         self.damaged += 1
         self._at = found.start()
         self._lost += self._at - began
@@ -188,16 +195,20 @@ class Events:
             ahead = len(self._text) - self._at
             if not self._over and ahead < limit:
                 self._fill(2 * ahead + 1)
+            elif raw := repair.event(self._text, self._at):
+                value, self._at, found = raw
+                self.repaired.update(found)
+                return value
             elif mended:
                 return NOTHING
             else:
                 mended = True
                 rest = self._text[self._at :]
-                better, count = _mended(rest)
+                better, found = repair.mended(rest)
                 if better == rest:
                     return NOTHING
                 self._text, self._at = better, 0
-                self.repaired += count
+                self.repaired.update(found)
 
     def _peek(self) -> str:
         """The next character that is no white space and no comma; empty at the end of the text, or of patience."""
@@ -230,42 +241,11 @@ class Events:
         self._text, self._at = "".join(parts), 0
 
 
-def _loads(part: str) -> list[Any] | None:
+def _loads(part: str, *, strict: bool = True) -> list[Any] | None:
+    if not strict and "\0" in part:  # a hole of the disk
+        return None
     try:
-        batch = json.loads(f"[{part}]")
+        batch = json.loads(f"[{part}]", strict=strict)
     except (ValueError, RecursionError):
         return None
     return batch if isinstance(batch, list) else None
-
-
-def _mended(part: str) -> tuple[str, int]:
-    """The text with what some programs write instead of JSON put right, and in how many places.
-
-    Old files of Kineto have N/A without quotes, which is known and not counted.
-    """
-    part = UNQUOTED.sub("null", part)
-    if "\\" in part:
-        part, count = _escaped(part)
-    else:
-        count = 0
-    part, bare = _BARE.subn(_json_number, part)
-    return part, count + bare
-
-
-def _escaped(part: str) -> tuple[str, int]:
-    """Backslashes that escape nothing stand for themselves: a path of Windows."""
-    wrong = 0
-
-    def better(found: re.Match[str]) -> str:
-        nonlocal wrong
-        if len(found[0]) > 1:
-            return found[0]
-        wrong += 1
-        return "\\\\"
-
-    return _ESCAPE.sub(better, part), wrong
-
-
-def _json_number(found: re.Match[str]) -> str:
-    minus = "-" if found[1] == "-" else ""
-    return "NaN" if found[2].lower() == "nan" else f"{minus}Infinity"
