@@ -13,7 +13,7 @@ from gputop.history import History
 from gputop.model import Gpu, Missing
 from gputop.safe.text import clean
 from gputop.ui.gpus.models import inventory, short_name, with_instances
-from gputop.ui.gpus.pane import DENSITIES, Density, columns, furthest, gpus, lines, pick
+from gputop.ui.gpus.pane import DENSITIES, Density, columns, gpus, grid, lines, pick
 from gputop.ui.look import ASCII, PLAIN, TERMINAL, Look
 from tests.hostile import STRINGS
 from tests.servers import GIB, HOST, capped, frame, gpu, idle, server
@@ -182,7 +182,7 @@ def test_sixty_four_gpus_scroll() -> None:
     end = [strip.text for strip in gpus(now, past, 80, 10, READABLE, first=10_000)]
     assert len(end) == 10
     assert [cell.split()[0] for cell in end[-1].split("│")] == ["45", "54", "63"]
-    assert furthest("tiny", 80, 10, 64) == 64 - 9 * 3
+    assert grid("tiny", 80, 10, 64).furthest == 64 - 9 * 3
     cards = [strip.text for strip in gpus(now, past, 120, 18, READABLE, density="card", first=63)]
     tops = [line for line in cards if "MHz" in line]
     assert [part.split()[0] for line in tops for part in line.split("│")] == ["58", "59", "60", "61", "62", "63"]

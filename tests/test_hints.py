@@ -38,7 +38,7 @@ def test_a_hint_has_the_keys_that_there_are() -> None:
         ({"find": "J"}, ("n",), ("nothing to find yet: J begins",)),
         ({"find": "J F5"}, ("J",), ("any words of a line; F5 the next one, Enter stays there",)),
         ({"find": "J"}, ("J",), ("any words of a line; Enter stays there",)),
-        ({"next-pane": "J"}, ("J",) * 3, ("the arrows scroll the GPUs; J goes back",)),
+        ({"next-pane": "J"}, ("J",) * 3, ("the arrows choose a GPU; Enter shows only its processes; J goes back",)),
     ],
 )
 def test_hints_follow_the_keys(table: dict[str, str], pressed: tuple[str, ...], said: tuple[str, ...]) -> None:

@@ -90,6 +90,27 @@ def test_the_key_of_a_step_is_shown_where_pressing_it_is_about_that_finding() ->
     play(scene, BOTH.frame, past=minute(BOTH.frame))
 
 
+def clears(text: str) -> bool:
+    """Whether the table says that Esc shows what is hidden."""
+    return "Esc shows all" in text or "Esc clears the filter" in text
+
+
+@pytest.mark.parametrize("wanted", ["user=alice", "nobody-is-called-so", "gpu=0"])
+@pytest.mark.parametrize("first", [[], ["shift+tab"], ["tab"], ["tab", "tab"], ["a"], ["z"], ["slash"], ["H"], ["Z"]])
+def test_esc_is_said_to_show_all_where_it_does_so_at_once(first: list[str], wanted: str) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("f4", *wanted, "enter", *first)
+        promised = clears(stage.text)
+        await stage.press("escape")
+        assert (stage.app.main.table.listing.view.filter is None) == promised
+        if not promised:
+            assert clears(stage.text), "the next one does"
+            await stage.press("escape")
+            assert stage.app.main.table.listing.view.filter is None
+
+    play(scene, BOTH.frame, past=minute(BOTH.frame))
+
+
 @pytest.mark.parametrize("key", ["d", "f6", "u", "o", "f2", "ctrl+p", "f1", "S", "Y", "f9"])
 def test_every_key_at_the_foot_of_a_dialog_does_something(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -18,8 +18,11 @@ ALL = update(fine(), found(), hot())
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        (("f4", *"user=bob", "enter"), "is hidden by the filter: Esc shows all"),
-        (("u", "down", "down", "enter"), "is hidden while only bob is shown: Esc shows all"),
+        (("f4", *"user=bob", "enter"), "is hidden by the filter: Esc leaves the advice, and again shows all"),
+        (
+            ("u", "down", "down", "enter"),
+            "is hidden while only bob is shown: Esc leaves the advice, and again shows all",
+        ),
     ],
 )
 def test_who_is_hidden_is_not_gone_to_and_the_keys_stay_with_the_advice(keys: tuple[str, ...], why: str) -> None:

@@ -12,8 +12,9 @@ from tests.scripted import frame
 @pytest.mark.parametrize("density", ["card", "row", "cell"])
 def test_sixty_four_gpus_scroll_to_the_last_and_no_further(density: str) -> None:
     async def scene(stage: Stage) -> None:
+        before = stage.lines
         await stage.press("shift+tab", "end")
-        assert any(" 63 " in f" {line}" for line in stage.lines)
+        assert any(" 63 " in f" {line}".replace(">", " ") for line in stage.lines)
         last = stage.text
         await stage.press("down")
         assert stage.text == last
@@ -25,7 +26,7 @@ def test_sixty_four_gpus_scroll_to_the_last_and_no_further(density: str) -> None
         assert stage.text != top
         await stage.pilot._post_mouse_events([MouseScrollUp], "#gpus", offset=(5, 5))
         await stage.press("escape")
-        assert stage.lines[:-1] == top.splitlines()[:-1]
+        assert stage.lines[:-1] == before[:-1]
 
     play(scene, frame(gpus=64), size=(80, 24), density=density)
 
@@ -45,7 +46,7 @@ def test_cells_are_read_down_a_column_and_on_in_the_next_wherever_they_are_scrol
             await stage.press(key)
             tall = stage.app.main.gpus.size.height
             cells = [line.split("│") for line in stage.lines[2 : tall + 1]]
-            numbers = [int(line[column].split()[0]) for column in range(len(cells[0])) for line in cells]
+            numbers = [int(line[column].strip("> ").split()[0]) for column in range(len(cells[0])) for line in cells]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
     play(scene, frame(gpus=64), size=(80, 24), density="cell")
@@ -56,10 +57,11 @@ def test_a_page_of_gpus_is_a_page(size: tuple[int, int]) -> None:
     async def scene(stage: Stage) -> None:
         line = stage.lines[stage.app.main.gpus.size.height]
         last = int(line.rpartition("│")[2].split()[0])
-        await stage.press("shift+tab", "pagedown")
-        assert int(stage.lines[2].split()[0]) == last
-        await stage.press("pageup")
-        assert int(stage.lines[2].split()[0]) == 0
+        pages = 1 if size == (40, 12) else 2  # the first goes to the last one in sight, where one is chosen
+        await stage.press("shift+tab", *["pagedown"] * pages)
+        assert int(stage.lines[2].strip("> ").split()[0]) == last
+        await stage.press(*["pageup"] * pages)
+        assert int(stage.lines[2].strip("> ").split()[0]) == 0
 
     play(scene, frame(gpus=64), size=size)
 

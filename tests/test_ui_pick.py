@@ -76,6 +76,14 @@ async def filter(stage: Stage) -> None:
     assert stage.pids == FOLDED
 
 
+@does("gpu")
+async def gpu(stage: Stage) -> None:
+    await stage.press("f")
+    assert stage.app.focused is stage.app.main.gpus
+    await stage.press("f")
+    assert stage.pids == ["llama", "41100", "41101", "41102", "+6 more"]
+
+
 @does("user")
 async def user(stage: Stage) -> None:
     await stage.press("u")

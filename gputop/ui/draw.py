@@ -206,16 +206,21 @@ def ceiling(value: float | None, least: float = 1.0) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value * 0.999)
 
 
-def rule(title: str, width: int, look: Look, *, right: str | Sequence[Run] = "", mark: str = "") -> Strip:
-    """A pane's first line: `─ title ─ mark ───── right ─`; the mark is what must not be overlooked.
+def rule(
+    title: str, width: int, look: Look, *, right: str | Sequence[Run] = "", mark: str = "", way: Sequence[Run] = ()
+) -> Strip:
+    """A pane's first line: `─ title ─ mark · way ───── right ─`; the mark is what must not be overlooked.
 
-    A text at the right is cut, runs are not.
+    A text at the right is cut, runs are not; the way back from what is marked is there where it takes nothing away.
     """
     glyph = look.glyphs.rule
     title = cut(title, max(0, width - 4))
     line = Line(look).add(f"{glyph} ", "faint").add(title, "text", bold=True).add(" ")
     if mark:
         line.add(f"{glyph} ", "faint").add(cut(mark, max(0, width - line.cells - 8)), "busy", bold=True).add(" ")
+        taken = len(right) + 5 if isinstance(right, str) else cells(right) + 5
+        if way and line.cells + cells(way) + 3 + taken <= width:
+            line.add(f"{look.glyphs.dot} ", "dim").runs(way).add(" ")
     if isinstance(right, str):
         right = [Run(right, "dim")] if (right := cut(right, max(0, width - line.cells - 5))) else []
     fill = width - line.cells - (cells(right) + 2 if right else 0)

@@ -43,7 +43,10 @@ def facts(gpu: Gpu, scene: Scene, state: State, width: int, *, values: bool = Tr
     token: Token = "dim" if state.stale else "text"
     hot: Token = state.token if state.hot else token
     marked = gpu.uuid in scene.marked
+    chosen = gpu.uuid == scene.chosen
     index = Run(f" {gpu.index} ", "busy" if marked else "text", marked, marked)
+    if chosen:
+        index = Run(f"{glyphs.cursor}{gpu.index} ", "busy", True, marked)
     used, total = memory(gpu, scene.host)
     word = f"{getattr(glyphs, state.sign)} {state.word}" if state.sign else state.word
     called = gpu.name if values and width >= 110 else short_name(gpu.name)
@@ -60,7 +63,7 @@ def facts(gpu: Gpu, scene: Scene, state: State, width: int, *, values: bool = Tr
     if values:
         pieces.append([Run(number(gpu.power_watts), token), Run(f"/{number(gpu.power_limit_watts)}W", "dim")])
     pieces.append([clock, Run("MHz", "dim")])
-    line = Line(scene.look)
+    line = Line(scene.look, scene.ground if chosen else "background")
     for piece in pieces:
         if line.cells + draw.cells(piece) + len(word) + 3 <= width:
             line.runs(piece).add("  ")

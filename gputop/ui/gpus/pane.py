@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
 from textual.strip import Strip
 
+from gputop.declare import record
 from gputop.model import Frame, Gpu
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
@@ -19,7 +21,7 @@ from gputop.ui.gpus.models import with_instances
 from gputop.ui.gpus.scene import Scene
 from gputop.ui.gpus.state import Past, State
 from gputop.ui.gpus.tile import TILE_LEAST, TILE_MOST, TILE_WIDTH, tile
-from gputop.ui.look import Look
+from gputop.ui.look import Ground, Look
 
 Density = Literal["card", "row", "cell", "tiny"]
 DENSITIES: tuple[Density, ...] = ("card", "row", "cell", "tiny")
@@ -69,66 +71,110 @@ def pick(width: int, height: int, count: int, *, cards: bool = True) -> Density:
     return "tiny"
 
 
-def fitting(density: Density, width: int, height: int, count: int) -> int:
-    """How many GPUs a pane shows at once."""
-    many = columns(density, width, height, count)
+@record(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Where each GPU stands in the pane: what draws it, what a click in it is on, and where an arrow leads."""
+
+    count: int
+    many: int  # columns
+    deep: int  # GPUs in one
+    tall: int  # lines of each
+    wide: int  # cells of each
+    head: int  # lines of titles
+    across: bool  # read across, as cards are; else down a column, then the next one, as a newspaper is
+    first: int  # the topmost GPU
+
+    @property
+    def fitting(self) -> int:
+        """How many GPUs are in sight at once."""
+        return self.many * self.deep
+
+    @property
+    def furthest(self) -> int:
+        """The highest `first` that still fills the pane."""
+        return max(0, self.count - self.fitting)
+
+    def at(self, x: int, y: int) -> int | None:
+        """The place of the GPU that is drawn in a cell of the pane."""
+        row, column = (y - self.head) // self.tall, min(self.many - 1, x // (self.wide + _BETWEEN))
+        place = self.first + (row * self.many + column if self.across else column * self.deep + row)
+        return place if 0 <= row < self.deep and place < min(self.count, self.first + self.fitting) else None
+
+    def showing(self, place: int) -> int:
+        """The `first` that is as near as can be and has this GPU in sight."""
+        return min(max(self.first, place - self.fitting + 1), place)
+
+    def moved(self, place: int, lines: int, columns: int = 0) -> int:
+        """The place so many lines below a GPU and so many columns beside it; the same at the end of the grid."""
+        if self.many == 1:
+            columns = 0
+        to = place + (lines * self.many + columns if self.across else lines + columns * self.deep)
+        end, group = min(max(0, to), self.count - 1), self.many if self.across else max(1, self.deep)
+        far = abs(lines) > 1 or (end - self.first) // group != (place - self.first) // group
+        return end if end == to or far else place
+
+
+def grid(density: Density, width: int, height: int, count: int, first: int = 0) -> Grid:
+    """The places of `count` GPUs in a pane; the topmost is `first` as far as that fills it."""
+    many, head, tall = columns(density, width, height, count), 0, 1
     if density == "card":
-        return many * max(1, height // _card_lines(many)[0])
-    return max(1, height - 1) * many
-
-
-def furthest(density: Density, width: int, height: int, count: int) -> int:
-    """The highest `first` that still fills the pane."""
-    return max(0, count - fitting(density, width, height, count))
+        least, most = _card_lines(many)
+        deep = max(1, height // least)
+        rows = max(1, math.ceil(min(count, many * deep) / many))
+        tall, wide = min(most, max(1, height // rows)), (width - (many - 1) * _BETWEEN) // many
+    else:
+        head = 0 if many == 1 and count == height else 1  # better all of them than their titles
+        deep = min(math.ceil(count / many), max(0, height - head))
+        wide = (width - 1 - (many - 1) * _BETWEEN) // many
+    found = Grid(
+        count=count, many=many, deep=deep, tall=tall, wide=wide, head=head, across=density == "card", first=0,
+    )  # fmt: skip
+    return replace(found, first=max(0, min(first, found.furthest)))
 
 
 def gpus(
     frame: Frame, past: Past, width: int, height: int, look: Look, *, density: Density | None = None, first: int = 0,
-    verdicts: Mapping[str, State] = MappingProxyType({}), marked: Collection[str] = (),
+    verdicts: Mapping[str, State] = MappingProxyType({}), marked: Collection[str] = (), chosen: str | None = None,
 ) -> list[Strip]:  # fmt: skip
     """The pane's lines, at most `height`; `first` is the topmost GPU where not all fit.
 
-    `verdicts` are the words of the rules by uuid, `marked` the GPUs that what is chosen elsewhere is about.
+    `verdicts` are the words of the rules by uuid, `marked` the GPUs that what is chosen elsewhere is about,
+    `chosen` the one that the keys are about.
     """
     shown = with_instances(frame.gpus)
     if not shown or width <= 0 or height <= 0:
         return []
     density = density or pick(width, height, len(shown))
-    scene = Scene(gpus=shown, host=frame.host, past=past, look=look, verdicts=verdicts, marked=marked)
+    scene = Scene(
+        gpus=shown, host=frame.host, past=past, look=look, verdicts=verdicts, marked=marked, chosen=chosen,
+    )  # fmt: skip
+    places = grid(density, width, height, len(shown), first)
     if density == "card":
-        return _cards(scene, width, height, first)
-    if density == "row":
-        return _table(scene, ROW, width, height, first, 1)
-    many = columns(density, width, height, len(shown))
-    return _table(scene, CELL if density == "cell" else TINY, width, height, first, many)
+        return _cards(scene, places, width, height)
+    return _table(scene, {"row": ROW, "cell": CELL}.get(density, TINY), places, width)
 
 
-def _cards(scene: Scene, width: int, height: int, first: int) -> list[Strip]:
-    count = len(scene.gpus)
-    many, room = columns("card", width, height, count), fitting("card", width, height, count)
-    first = max(0, min(first, furthest("card", width, height, count)))
-    shown = scene.gpus[first : first + room]
-    rows = math.ceil(len(shown) / many)
-    each = height // rows
+def _cards(scene: Scene, places: Grid, width: int, height: int) -> list[Strip]:
+    many, first = places.many, places.first
+    shown = scene.gpus[first : first + places.fitting]
     if many == 1:
-        strips = [strip for gpu in shown for strip in card(gpu, scene, width, each)][:height]
+        strips = [strip for gpu in shown for strip in card(gpu, scene, width, places.tall)][:height]
     else:
         strips = [
             strip
             for start in range(0, len(shown), many)
-            for strip in _side_by_side(scene, shown[start : start + many], many, width, each)
+            for strip in _side_by_side(scene, shown[start : start + many], places, width)
         ][:height]
-    if hidden := count - len(shown):
+    if hidden := places.count - len(shown):
         end = Line(scene.look).add(f"  {hidden} more", "dim")
         strips[-1] = Strip.join([strips[-1].crop(0, max(0, width - end.cells)), end.strip(min(width, end.cells))])
     return strips
 
 
-def _side_by_side(scene: Scene, shown: Sequence[Gpu], many: int, width: int, height: int) -> list[Strip]:
+def _side_by_side(scene: Scene, shown: Sequence[Gpu], places: Grid, width: int) -> list[Strip]:
     """One row of the grid: so many tiles with a line between them, the last ones blank where there are fewer GPUs."""
-    each = (width - (many - 1) * _BETWEEN) // many
     between = Line(scene.look).add(f" {scene.look.glyphs.column} ", "faint").strip(_BETWEEN)
-    drawn = [tile(gpu, scene, each, height) for gpu in shown]
+    drawn = [tile(gpu, scene, places.wide, places.tall) for gpu in shown]
     strips = []
     for y in range(max(map(len, drawn))):
         row = [part for tiles in drawn for part in (between, tiles[y])][1:]
@@ -137,18 +183,22 @@ def _side_by_side(scene: Scene, shown: Sequence[Gpu], many: int, width: int, hei
     return strips
 
 
-def _table(scene: Scene, fields: Sequence[Field], width: int, height: int, first: int, many: int) -> list[Strip]:
-    each = (width - 1 - (many - 1) * _BETWEEN) // many
-    places, count = place(fields, scene, each), len(scene.gpus)
-    # read as a newspaper is: down a column, then the next one; scrolled, what leaves a column enters the one before
-    bare = many == 1 and count == height  # better all of them than their titles
-    deep = min(math.ceil(count / many), max(0, height - (not bare)))
-    first = max(0, min(first, count - many * deep))
-    shown = scene.gpus[first : first + many * deep]
-    strips = [] if bare else [_titles(places, each, many, width, count - len(shown), scene.look)]
+def _table(scene: Scene, fields: Sequence[Field], grid: Grid, width: int) -> list[Strip]:
+    each, many, deep, first = grid.wide, grid.many, grid.deep, grid.first
+    places = place(fields, scene, each)
+    shown = scene.gpus[first : first + grid.fitting]
+    hidden = grid.count - len(shown)
+    strips = [_titles(places, each, many, width, hidden, scene.look)] if grid.head else []
     for y in range(deep):
-        row = [_row(gpu, places, scene) for gpu in shown[y::deep]]
-        strips.append(_joined(row + [[]] * (many - len(row)), each, scene.look).strip(width))
+        across = shown[y::deep]
+        row = [_row(gpu, places, scene) for gpu in across] + [[]] * (many - len(across))
+        strip = _joined(row, each, scene.look).strip(width)
+        for number, gpu in enumerate(across):
+            if gpu.uuid == scene.chosen:
+                start, end = number * (each + _BETWEEN), width if many == 1 else number * (each + _BETWEEN) + each + 1
+                lit = _joined(row, each, scene.look, scene.ground).strip(width)
+                strip = Strip.join([strip.crop(0, start), lit.crop(start, end), strip.crop(end, width)])
+        strips.append(strip)
     return strips
 
 
@@ -168,15 +218,15 @@ def _titles(places: Sequence[Place], each: int, many: int, width: int, hidden: i
 
 def _row(gpu: Gpu, places: Sequence[Place], scene: Scene) -> list[tuple[int, list[Run]]]:
     state = scene.states[gpu.uuid]
-    row = []
+    row = [(0, [Run(scene.look.glyphs.cursor, "busy", True)])] if gpu.uuid == scene.chosen else []
     for f, column, width in places:
         runs = f.draw(Cell(gpu, state, width, scene))
         row.append((column + (max(0, width - draw.cells(runs)) if f.right else 0), runs))
     return row
 
 
-def _joined(rows: Sequence[Sequence[tuple[int, list[Run]]]], each: int, look: Look) -> Line:
-    line = Line(look)
+def _joined(rows: Sequence[Sequence[tuple[int, list[Run]]]], each: int, look: Look, on: Ground = "background") -> Line:
+    line = Line(look, on)
     for number, row in enumerate(rows):
         start = number * (each + _BETWEEN)
         if number:

@@ -10,7 +10,7 @@ from gputop import units
 from gputop.declare import record
 from gputop.model import Gpu, Host
 from gputop.ui.gpus.state import Past, State, judged, state
-from gputop.ui.look import Look
+from gputop.ui.look import Ground, Look
 
 GIB = 1024**3
 
@@ -25,11 +25,17 @@ class Scene:
     look: Look
     verdicts: Mapping[str, State] = field(default_factory=dict)  # what the rules say, by uuid
     marked: Collection[str] = ()  # those that what is chosen elsewhere is about
+    chosen: str | None = None  # the one that the keys are about
 
     @cached_property
     def states(self) -> dict[str, State]:
         """The state of each GPU, by uuid."""
         return {gpu.uuid: judged(state(gpu, self.past), self.verdicts.get(gpu.uuid)) for gpu in self.gpus}
+
+    @property
+    def ground(self) -> Ground:
+        """What the chosen one stands on: where that would be reversed, bars could not be told from their tracks."""
+        return "selected" if self.look.palette.selected else "background"
 
     @cached_property
     def index_width(self) -> int:

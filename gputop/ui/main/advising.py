@@ -34,6 +34,12 @@ class Advising(Framing):
             return ""  # it is about the finding, whether the processes are shown or not
         return super().why_not(key)
 
+    def label(self, key: Key) -> str:
+        """What a key is called in the key bar."""
+        if key.id != "details" or not (self.advised and self.shown):
+            return super().label(key)
+        return "Profile" if self.scene(self.shown).profiled else "Process"
+
     def action_advice(self) -> None:
         """The advice has the screen for itself, and the keys; again, all panes are back as they were."""
         if self.alone == "advice":
@@ -74,7 +80,8 @@ class Advising(Framing):
         self.table.active = self.focused is self.table
         self.redraw()
         self.table.mark(self.scene(self.shown).marked_processes if self.shown else frozenset())
-        self.bar.offer([key for key in self.keys if not self.why_not(key)])
+        self.table.redraw()
+        self.offer()
 
     def advise(self, lines: int) -> None:
         """Choose another finding; of a page that is no list, scroll."""
@@ -135,10 +142,13 @@ class Advising(Framing):
     def _hidden(self) -> str:
         """Why a process has no line, and the key that gives it one."""
         view = self.table.listing.view
-        if view.filter is None and view.user is None:
+        if view.filter is None and view.user is None and view.gpu is None:
             return f"is not listed{hint(self.names, ': {} lists all processes', 'everything')}"
-        by = "by the filter" if view.filter is not None else f"while only {view.user} is shown"
-        return f"is hidden {by}{hint(self.names, ': {} shows all', 'back')}"
+        gpu = self.shown.frame.by_uuid.get(view.gpu or "") if self.shown else None
+        only = f"while only {view.user} is shown" if gpu is None else f"while only GPU {gpu.index} is shown"
+        by = "by the filter" if view.filter is not None else only
+        twice = hint(self.names, ": {} leaves the advice, and again shows all", "back")
+        return f"is hidden {by}{twice}"
 
     def advised_process(self, wanted: str) -> Process | None:
         """The process that the chosen finding is about; where it is about none, that is said."""

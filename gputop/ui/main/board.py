@@ -97,6 +97,7 @@ class Board(Screen[None], inherit_bindings=False):
         )
         self.table = Table(look, view, self._table_drawn)
         self.table.listing.follow = settings.follow
+        self.table.shows_all = self.shows_all
         self.every_key = remapped(settings.keys)
         self.keys = [key for key in self.every_key if "main" in key.on]
         self.names = self.table.names = names(self.keys)
@@ -114,6 +115,7 @@ class Board(Screen[None], inherit_bindings=False):
         self._label = program.source.label
         self.page, self.page_first = PAGES[0], 0
         self.first_gpu = 0
+        self.gpu = ""  # by uuid: the GPU that was chosen last
         self.prompt = Prompt(look)
         self.errand_line = ErrandLine(lambda: program.errands, look, self.names.get("back", ""))
         self.asking: Literal["find", "filter"] | None = None
@@ -211,7 +213,7 @@ class Board(Screen[None], inherit_bindings=False):
         if panes == self.panes:
             return
         self.panes = panes
-        self.bar.offer([key for key in self.keys if not self.why_not(key)])
+        self.offer()
         for pane in self.query(Lines):
             rect = getattr(panes, pane.id or "")
             pane.display = rect is not None
@@ -224,11 +226,27 @@ class Board(Screen[None], inherit_bindings=False):
         before = self.panes
         self.place()
         self.errand_line.redraw()
+        self.offer()
         if self.alone == "advice":
             self.redraw("advice")  # a result that has come is there to be opened
         if self.panes != before:
             self.redraw()
             self.table.redraw()
+
+    def offer(self) -> None:
+        """The key bar has the keys that do something now, by what they do now."""
+        self.bar.offer([replace(key, title=self.label(key)) for key in self.keys if not self.why_not(key)])
+
+    def label(self, key: Key) -> str:
+        """What a key is called in the key bar."""
+        return key.title
+
+    def shows_all(self) -> bool:
+        """Whether Esc, pressed now, ends what hides processes, and not something that comes before it."""
+        view, errands = self.table.listing.view, self.program.errands
+        free = self.asking is None or (self.asking == "filter" and view.user is None and view.gpu is None)
+        busy = self.alone is not None or self.focused is self.advice
+        return free and not busy and errands.newest is None and errands.news is None
 
     @property
     def typing(self) -> bool:
@@ -287,7 +305,7 @@ class Board(Screen[None], inherit_bindings=False):
         return Parts(
             frame=update.frame, past=self.past, status=self.program.status(), density=panes.density,
             first_gpu=self.first_gpu, host_across=panes.host_across, selected=selected, look=self.look,
-            scene=self.scene(update), states=self.states,
+            scene=self.scene(update), states=self.states, only_gpu=self.table.listing.view.gpu,
             page=self.page if self.alone == "advice" else None, page_first=self.page_first,
         )  # fmt: skip
 

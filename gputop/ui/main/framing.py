@@ -75,5 +75,6 @@ class Framing(Board):
         if self.focused is None or not self.focused.display:
             self.set_focus(self.table)
         self.redraw()
+        self.table.redraw()
         if said:
             self.say(said)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from gputop.ui.main.advising import Advising
 from gputop.ui.main.board import CHOICES
-from gputop.ui.main.seeking import Seeking
+from gputop.ui.main.gpus import Gpus
 from gputop.ui.panes import empty
 from gputop.ui.table.columns import PRESETS, Preset
 
 
-class Looking(Advising, Seeking):
+class Looking(Gpus):
     """What the keys of the groups LOOK and TIME do, and Esc."""
 
     def action_density(self) -> None:
@@ -57,5 +56,6 @@ class Looking(Advising, Seeking):
         self.bar.hush()
         if self.program.errands.ask_to_stop():
             return
-        if not (self.unzoom() or self.leave_advice() or self.clear()) and self.program.frozen:
+        done = self.unzoom() or self.leave_advice() or self.clear() or self.leave_gpus()
+        if not done and self.program.frozen:
             self.program.freeze()

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from textual import events, on
-
-from gputop.ui.gpus.models import with_instances
-from gputop.ui.gpus.pane import fitting, furthest
-from gputop.ui.keys.hints import hint
-from gputop.ui.main.advising import Advising
-from gputop.ui.table.widget import WHEEL
+from gputop.ui.main.gpus import Gpus
 
 
-class Moving(Advising):
+class Moving(Gpus):
     """What the keys of the group MOVE do."""
 
     def action_move(self, lines: int) -> None:
@@ -23,48 +17,43 @@ class Moving(Advising):
         if self.advised:
             self.scroll_advice(pages * max(1, self.advice.size.height - 6))
             return
-        panes, height, update = self.panes, self.table.listing.height, self.shown
-        if panes and panes.gpus and update and self._moves_gpus():
-            height = fitting(panes.density, *panes.gpus[2:], len(with_instances(update.frame.gpus)))
-        self._moved(pages * max(1, height - 1))
+        places = self.grid
+        if self._moves_gpus() and places:
+            self._moved(pages * max(1, (places.deep if places.across and self.on_gpus else places.fitting) - 1))
+        else:
+            self._moved(pages * max(1, self.table.listing.height - 1))
 
     def _moved(self, lines: int) -> None:
         if self.advised:
             self.advise(lines)
-            return
-        if self._moves_gpus():
-            self._scroll_gpus(lines)
-            return
-        self.table.key()
-        self.table.listing.move(lines)
-        self.table.redraw()
+        elif self.on_gpus:
+            self.choose_gpu(lines)
+        elif self._moves_gpus():
+            self.scroll_gpus(lines)
+        else:
+            self.table.key()
+            self.table.listing.move(lines)
+            self.table.redraw()
 
     def _moves_gpus(self) -> bool:
         return self.focused is self.gpus or not (self.panes and self.panes.processes)
 
-    def _scroll_gpus(self, lines: int) -> None:
-        panes, update = self.panes, self.shown
-        if panes and panes.gpus and update:
-            most = furthest(panes.density, *panes.gpus[2:], len(with_instances(update.frame.gpus)))
-            self.first_gpu = min(max(0, self.first_gpu + lines), most)
-            self.redraw()
-
-    @on(events.MouseScrollDown, "#gpus")
-    @on(events.MouseScrollUp, "#gpus")
-    def wheel(self, event: events.MouseEvent) -> None:
-        """The wheel over the GPUs; the table has its own."""
-        self._scroll_gpus(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
-
     def action_fold(self) -> None:
-        """Fold, or go to the parent."""
+        """Fold, or go to the parent; of GPUs the one to the left."""
         if self.turn_advice(-1):
+            return
+        if self.on_gpus:
+            self.choose_gpu(0, -1)
             return
         self.table.key()
         self.table.fold(-1)
 
     def action_unfold(self) -> None:
-        """Unfold."""
+        """Unfold; of GPUs the one to the right."""
         if self.turn_advice(1):
+            return
+        if self.on_gpus:
+            self.choose_gpu(0, 1)
             return
         self.table.key()
         self.table.fold(1)
@@ -84,9 +73,9 @@ class Moving(Advising):
             else:
                 self.focus_previous()
         self.refocused()
-        self.table.redraw()
         if self.focused is self.gpus:
-            self.say(f"the arrows scroll the GPUs{hint(self.names, '; {} goes back', 'next-pane')}")
+            self.choose_gpu(0)
+            self.explain_gpus()
 
     def action_follow(self) -> None:
         """The cursor follows its process, or stays on its line."""

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.doing import Doing
+from gputop.ui.main.gpus import Gpus
 from gputop.ui.main.profiling import Profiling
 from gputop.ui.main.replaying import Replaying
 from gputop.ui.main.taking import Taking
 
 
-class Opening(Profiling, Doing, Taking, Replaying):
+class Opening(Gpus, Profiling, Doing, Taking, Replaying):
     """What Enter, `e` and `l` do on the line under the cursor."""
 
     def action_open(self, tab: str = "") -> None:
-        """The details of its process; a line of several processes is unfolded, or folded again."""
+        """The details of its process; a line of several is unfolded, or folded again; of a GPU only its processes."""
         if self.advised and not tab:
             about = self.scene(self.shown).concerned if self.shown else ()
             if not self.program.errands.open_newest(about):
                 self.go_to_advised()
+            return
+        if self.on_gpus and not tab:
+            self.toggle_gpu()
             return
         listing = self.table.listing
         row = listing.cursor

@@ -69,13 +69,13 @@ class Seeking(Board):
             asked = parse(text)
         except Wrong as wrong:
             self._wrong = True
-            self._show_only(filter=until(text, wrong))
+            self.show_only(filter=until(text, wrong))
             self.prompt.tell("", (wrong.start, wrong.end))
             cells = self.prompt.column(wrong.start), self.prompt.column(wrong.end)
             self.bar.lend(pointing(cells, str(wrong), self.app.size.width, self.look))
             return
         self._wrong = False
-        self._show_only(filter=asked)
+        self.show_only(filter=asked)
         self.prompt.tell(self.table.found(self.shown.frame) if self.shown else "")
         self._hint(HINT)
 
@@ -159,9 +159,9 @@ class Seeking(Board):
 
     def _show_user(self, user: str | None) -> None:
         if user is not None:
-            self._show_only(user=user or None)
+            self.show_only(user=user or None)
 
-    def _show_only(self, **whom: Any) -> None:
+    def show_only(self, **whom: Any) -> None:
         """Others on the screen; a cursor whose process is not among them begins at the top."""
         listing = self.table.listing
         before = listing.cursor
@@ -172,11 +172,11 @@ class Seeking(Board):
             self.table.redraw()
 
     def clear(self) -> bool:
-        """Show everybody again; whether anybody was hidden."""
+        """Show everybody again, whatever hid them; whether anything did."""
         view = self.table.listing.view
-        if view.filter is None and view.user is None:
+        if view.filter is None and view.user is None and view.gpu is None:
             return False
-        self.table.see(filter=None, user=None)
+        self.table.see(filter=None, user=None, gpu=None)
         return True
 
 

@@ -101,9 +101,11 @@ def _at_rest(gpus: Sequence[Gpu]) -> str:
     return f"No process is seen on a GPU now. {rest}; {others}." if others else f"No process uses a GPU now. {rest}."
 
 
-def nothing_matches(frame: Frame, asked: Filter, user: str | None, width: int, look: Look, names: Names) -> list[Strip]:
+def nothing_matches(
+    frame: Frame, asked: Filter, user: str | None, gpu: Gpu | None, width: int, look: Look, names: Names
+) -> list[Strip]:
     """What stands in the process pane while the filter hides all: who may have been meant, and the way back."""
-    of = f" of {user}" if user else ""
+    of = (f" of {user}" if user else "") + (f" on GPU {gpu.index}" if gpu else "")
     first = Line(look).add(f"  0 of {len(frame.processes)} processes{of} match  ", "text")
     first.add(draw.cut(asked.text, max(1, width - first.cells - 1), look.glyphs.more), "bright", bold=True)
     second = Line(look).add("    ")
@@ -116,6 +118,17 @@ def nothing_matches(frame: Frame, asked: Filter, user: str | None, width: int, l
         lines.append(Line(look).add("    "))
     lines[-1].runs(back)
     return [draw.blank(width, look), *(line.strip(width) for line in lines)]
+
+
+def nothing_on(gpu: Gpu, user: str | None, width: int, look: Look, names: Names) -> list[Strip]:
+    """What stands there while the one GPU that is looked at has no process, as far as the driver names them."""
+    of = f" of {user}" if user else ""
+    first = f"No process{of} is seen on GPU {gpu.index}, which is {_does(gpu)}."
+    if not user and _does(gpu) == "busy":
+        first = f"GPU {gpu.index} is busy, yet the driver names no process on it."
+    second = Line(look).add("    ").runs(pressed(names, "back", "shows all"))
+    parts = (Line(look).add(f"  {part}").strip(width) for part in wrap(first, width - 4))
+    return [draw.blank(width, look), *parts, draw.blank(width, look), second.strip(width)]
 
 
 def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> list[Strip]:

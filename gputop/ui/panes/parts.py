@@ -42,6 +42,8 @@ class Parts:
     states: States
     page: Page | None = None  # of the advice, while it is alone
     page_first: int = 0  # its topmost line
+    gpu: str | None = None  # by uuid the GPU that the keys are about
+    only_gpu: str | None = None  # and the one whose processes alone are shown
 
     def strips(self, name: str, rect: Rect) -> Sequence[Strip]:
         """The lines of a pane."""
@@ -64,7 +66,7 @@ class Parts:
             return empty.without_gpus(frame, rect.width, look)
         return gpus(
             frame, self.past, rect.width, rect.height, look, density=self.density, first=self.first_gpu,
-            verdicts=self.states.gpus, marked=self.scene.marked_gpus,
+            verdicts=self.states.gpus, chosen=self.gpu, marked=self.scene.marked_gpus | {self.only_gpu or ""},
         )  # fmt: skip
 
     def _note(self, rect: Rect) -> Sequence[Strip]:

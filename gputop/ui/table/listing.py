@@ -42,6 +42,8 @@ class Listing:
         """Take in a frame; lines change places only when that does not disturb anybody."""
         self._frame, self._idle = frame, idle
         self.tags.keep(frame)
+        if self.view.gpu is not None and self.view.gpu not in frame.by_uuid:
+            self.view = replace(self.view, gpu=None)
         if now_s - self._ranked_s >= CALM_S and now_s - self._touched_s >= CALM_S:
             self._rank(now_s)
         else:

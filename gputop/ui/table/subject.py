@@ -61,3 +61,15 @@ def subjects(frame: Frame) -> list[Subject]:
 def _indexes(processes: Iterable[Process], frame: Frame) -> tuple[str, ...]:
     gpus = frame.by_uuid
     return tuple({gpus[share.uuid].index for process in processes for share in process.gpus if share.uuid in gpus})
+
+
+def using(frame: Frame, uuid: str) -> frozenset[Identity]:
+    """The processes on a GPU or on an instance of it, and those that work for them."""
+    gpu = frame.by_uuid.get(uuid)
+    if gpu is None:
+        return frozenset()
+    return frozenset(
+        subject.process.identity
+        for subject in subjects(frame)
+        if any(index == gpu.index or index.partition(":")[0] == gpu.index for index in subject.gpus)
+    )

@@ -14,6 +14,7 @@ from gputop.ui.table.columns import BY_ID, Column, Preset
 from gputop.ui.table.filter import Filter
 from gputop.ui.table.kin import Members, Numbered, members
 from gputop.ui.table.row import LEVELS, Key, Kind, Row, depth, process_key
+from gputop.ui.table.subject import using
 
 BUSY_PERCENT = 100.0  # a process without GPU kin is shown above this,
 BUSY_BYTES_PER_S = 50e6  # or above this of reading and writing
@@ -35,6 +36,7 @@ class View:
     every_process: bool = False
     preset: Preset = "main"
     user: str | None = None  # only processes of this one
+    gpu: str | None = None  # only those of this GPU, by uuid
     filter: Filter | None = None
 
     @property
@@ -67,11 +69,12 @@ def build(
 
 def matching(frame: Frame, view: View) -> frozenset[Identity] | None:
     """The processes that a view looks for; None when it takes them all."""
-    found = None if view.filter is None else view.filter.found(frame)
-    if view.user is None:
-        return found
-    own = frozenset(process.identity for process in frame.processes if process.user == view.user)
-    return own if found is None else found & own
+    asked = [view.filter.found(frame)] if view.filter is not None else []
+    if view.gpu is not None:
+        asked.append(using(frame, view.gpu))
+    if view.user is not None:
+        asked.append(frozenset(process.identity for process in frame.processes if process.user == view.user))
+    return frozenset.intersection(*asked) if asked else None
 
 
 def first_rank(rows: Iterable[Row]) -> Key | None:

@@ -15,9 +15,9 @@ from gputop.ended import Ended
 from gputop.model import Frame, Identity, Role
 from gputop.ui import draw
 from gputop.ui.gpus.state import State
-from gputop.ui.keys.hints import Names
+from gputop.ui.keys.hints import Names, pressed
 from gputop.ui.look import Ground, Look
-from gputop.ui.panes.empty import no_gpu_process, nothing_matches, nothing_of
+from gputop.ui.panes.empty import no_gpu_process, nothing_matches, nothing_of, nothing_on
 from gputop.ui.panes.lines import Lines
 from gputop.ui.table import rows
 from gputop.ui.table.columns import BY_ID, PRESETS, Preset
@@ -47,7 +47,8 @@ class Table(Lines, can_focus=True):
         self.listing = Listing(view)
         self.active = True  # the keys move its cursor
         self.records = False  # what is seen could be recorded
-        self.names: Names = {}  # of the keys that an empty table names
+        self.names: Names = {}  # of the keys that it names
+        self.shows_all: Callable[[], bool] = lambda: True  # whether Esc, pressed now, ends what hides processes
         self._drawn_anew = drawn
         self._clock = clock
         self._shift = 0
@@ -85,7 +86,8 @@ class Table(Lines, can_focus=True):
             return
         listing, view = self.listing, self.listing.view
         only, facts = self._only(self._frame), self._facts(self._frame)
-        top = draw.rule(self._title(width), width, self.look, right=facts, mark=only)
+        back = pressed(self._names(), "back", "shows all")
+        top = draw.rule(self._title(width), width, self.look, right=facts, mark=only, way=back)
         if not listing.rows:
             self.show([top, *self._empty(self._frame, width)][:height])
             self._drawn_anew()
@@ -127,18 +129,27 @@ class Table(Lines, can_focus=True):
         return bool(self._marked) and any(process.identity in self._marked for process in own)
 
     def _empty(self, frame: Frame, width: int) -> list[Strip]:
-        view = self.listing.view
+        view, names = self.listing.view, self._names()
+        gpu = frame.by_uuid.get(view.gpu or "")
         if view.filter is not None:
-            return nothing_matches(frame, view.filter, view.user, width, self.look, self.names)
+            return nothing_matches(frame, view.filter, view.user, gpu, width, self.look, names)
+        if gpu is not None and not self.listing.matching:
+            return nothing_on(gpu, view.user, width, self.look, names)
         if view.user is not None:
-            return nothing_of(view.user, len(self.listing.matching or ()), width, self.look, self.names)
+            return nothing_of(view.user, len(self.listing.matching or ()), width, self.look, names)
         hidden = 0 if view.every_process else len(frame.processes)
         return no_gpu_process(frame, width, self.look, self.names, hidden, self._last_job, records=self.records)
+
+    def _names(self) -> Names:
+        """The keys as they are called, without the one that would do something else now."""
+        return self.names if self.shows_all() else {id: name for id, name in self.names.items() if id != "back"}
 
     def _only(self, frame: Frame) -> str:
         """What hides the others: it must not be overlooked."""
         view = self.listing.view
-        parts = [f"only {view.user}"] if view.user is not None else []
+        gpu = frame.by_uuid.get(view.gpu or "")
+        parts = [f"GPU {gpu.index} only"] if gpu is not None else []
+        parts += [f"only {view.user}"] if view.user is not None else []
         if view.filter is not None:
             parts.append(f"{draw.cut(view.filter.text, 40, self.look.glyphs.more)}  {self.found(frame)}")
         return "  ".join(parts)
