@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gputop.diagnose import Step
+from gputop.diagnose import Abstained, Finding, Step
+from gputop.model import Missing
+from gputop.ui.dialogs.choosing import ListDialog
 from gputop.ui.dialogs.questions import Dialog
 from gputop.ui.main import Main
 from gputop.ui.profiling.dialog import ProfileDialog
@@ -104,6 +107,7 @@ def test_esc_is_said_to_show_all_where_it_does_so_at_once(first: list[str], want
         await stage.press("escape")
         assert (stage.app.main.table.listing.view.filter is None) == promised
         if not promised:
+            await stage.press(*["escape"] * (first == ["a"]))  # from all of the advice to its pane, and from there
             assert clears(stage.text), "the next one does"
             await stage.press("escape")
             assert stage.app.main.table.listing.view.filter is None
@@ -125,6 +129,7 @@ def test_every_key_at_the_foot_of_a_dialog_does_something(
         foot = box(stage).rstrip().splitlines()[-1] if isinstance(over, Dialog) else stage.lines[-1]
         promised = re.findall(r"\b(?:arrows|Left|Right|Space|Enter|Esc|Tab|type|Down|PgDn|PgUp)\b", foot)
         assert "Esc" in promised, foot
+        assert "Enter" in promised or not isinstance(over, ListDialog), foot
         for word in promised:
             if not isinstance(stage.app.screen, Main):
                 stage.app.screen.dismiss(None)
@@ -208,3 +213,53 @@ def test_a_command_that_unlocks_a_tool_is_copied_by_the_key_that_says_so(monkeyp
 
     with sleeping() as child:
         play(scene, moment(trainer(child.pid), launcher=None))
+
+
+REMARK = replace(SLOW, severity="info", primary=False, healthy=True)
+SILENT = Abstained(
+    rule="nvlink-down", subject=HOT.subject, missing=(Missing(metric="nvlinks_active", reason="permission"),)
+)
+
+
+@pytest.mark.parametrize("findings", [(), (REMARK,)])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_says_why_a_rule_could_not_judge_where_it_is_said_to(
+    size: tuple[int, int], findings: tuple[Finding, ...]
+) -> None:
+    calm = replace(update(*findings), abstained=(SILENT,))
+
+    async def scene(stage: Stage) -> None:
+        stage.app.main.show(calm)
+        await stage.pilot.pause()
+        promised = "could not judge, a says why" in stage.text
+        assert promised == (not findings) or size not in ((120, 40), (120, 60)), "there is room to say so"
+        await stage.press("a")
+        assert "a says why" not in stage.text, "here it closes"
+        assert ("nvlink-down" in stage.text and "lacks" in stage.text) == (not findings)
+
+    play(scene, calm.frame, size=size, past=minute(calm.frame))
+
+
+@pytest.mark.parametrize("before", [[], ["a"]])
+def test_what_is_muted_is_listed_where_it_is_said_to_be(before: list[str]) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.app.main.show(BOTH)
+        await to_the_advice(stage)
+        await stage.press(*before, "x")
+        assert ("a lists it" in stage.lines[-1]) == (not before)
+        await stage.press(*([] if before else ["a"]))
+        assert any(line.endswith("muted") and "GPU 6" in line for line in stage.lines), stage.text
+
+    play(scene, BOTH.frame, past=minute(BOTH.frame))
+
+
+def test_a_user_without_processes_has_none_to_show() -> None:
+    async def scene(stage: Stage) -> None:
+        main = stage.app.main
+        main.show_only(user="nobody")
+        await stage.pilot.pause()
+        assert "nobody uses no GPU" in stage.text
+        assert "shows all 0" not in stage.text
+        main.show_only(user="alice", every_process=True)
+
+    play(scene, BOTH.frame)

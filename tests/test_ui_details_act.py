@@ -104,7 +104,7 @@ async def save(stage: Stage) -> None:
 @does("setup")
 async def setup(stage: Stage) -> None:
     await stage.press("enter", "f2")
-    assert "Left Right change it" in stage.text
+    assert "Left Right Enter change it" in stage.text
     await stage.press("escape")
     assert "[1 Threads]" in stage.text
 

@@ -55,7 +55,8 @@ def one_line(scene: Scene, width: int) -> list[Strip]:
 
 def _one_state(scene: Scene, width: int) -> Strip:
     """The first job that has no verdict yet, how many others there are, and the key to all of it."""
-    right = scene.pressed("advice", "says why") if width >= _ROOMY else []
+    why = "expand" if scene.sheet.listed else "says why"  # with findings, it opens on the first of them
+    right = scene.pressed("advice", why) if width >= _ROOMY else []
     room = width - draw.cells(right) - 3
     return standing(scene, room, 1)[0].to(width - draw.cells(right) - 1).runs(right).strip(width)
 
@@ -81,8 +82,12 @@ def rule(scene: Scene, width: int) -> Strip:
     return draw.rule("advice", width, scene.look, right=[*right, *scene.pressed("advice", "expand")])
 
 
-def calm(scene: Scene, width: int) -> list[Line]:
-    """What is said while there is nothing to act on: the states of all jobs, counted."""
+def calm(scene: Scene, width: int, *, whole: bool = False) -> list[Line]:
+    """What is said while there is nothing to act on: the states of all jobs, counted.
+
+    The key that says why rules could not judge is named where it does: not on the `whole` page that it opens, and
+    not where that page is about a finding.
+    """
     update, silent = scene.update, {one.rule for one in scene.update.abstained}
     if update.host is None:
         return [scene.line().add(" judging", "text").add("   a first verdict takes a minute", "dim")]
@@ -90,8 +95,8 @@ def calm(scene: Scene, width: int) -> list[Line]:
     line = scene.line().add(f" {told.counted(update.jobs)}{f', {len(bad)} muted' if bad else ''}", "text")
     gpus = [gpu for gpu in update.frame.gpus if gpu.parent_uuid is None]
     machine = f"   {amount(len(gpus), 'GPU')} · host {update.host.state}"
-    more = scene.pressed("advice", "says why") if silent else []
-    cannot = f" · {amount(len(silent), 'rule')} could not judge, " if more else ""
+    more = scene.pressed("advice", "says why") if silent and not whole and not scene.sheet.listed else []
+    cannot = f" · {amount(len(silent), 'rule')} could not judge{', ' if more else ''}" if silent else ""
     for text, runs in ((machine, []), (cannot, more)):
         if line.cells + len(text) + draw.cells(runs) < width:
             line.add(text, "dim").runs(runs)

@@ -113,7 +113,8 @@ def _row(finding: Finding, scene: Scene, width: int) -> Line:
 def _findings(scene: Scene, width: int) -> list[Line]:
     chosen = scene.sheet.chosen
     if chosen is None:
-        return [scene.line(), *compact.calm(scene, width), *compact.standing(scene, width)]
+        silent = _silent(scene, width) if scene.update.abstained else []
+        return [scene.line(), *compact.calm(scene, width, whole=True), *compact.standing(scene, width), *silent]
     lines = full.whole(chosen, scene, width)
     keys = [
         *scene.pressed("advice-mute", "tell of it again  " if scene.sheet.is_muted(chosen) else "mute it  "),

@@ -16,6 +16,7 @@ class SortDialog(ListDialog[str]):
     """Which column to sort by: those on the screen first, then those of the other presets."""
 
     TITLE_TEXT = "sort by"
+    FOOT = "Enter sorts by it   Esc leaves it as it is"
     WIDTH = 64
 
     def __init__(self, look: Look, column: str, preset: Preset) -> None:
@@ -46,6 +47,7 @@ class UserDialog(ListDialog[str]):
     """Whose processes to show; the answer is empty for everybody's."""
 
     TITLE_TEXT = "whose processes"
+    FOOT = "Enter shows only these   Esc leaves it as it is"
 
     def __init__(self, look: Look, users: Sequence[tuple[str, int, int]], chosen: str | None) -> None:
         """Users with how many GPUs and how many processes they have."""

@@ -21,6 +21,7 @@ _AROUND = 4  # lines of the box that are not ours: its title, its foot, a blank 
 class ListDialog(Dialog[Answer]):
     """What is in the list, and what a line does, the subclass says."""
 
+    FOOT = "Enter takes it   Esc leaves it as it is"
     ROWS = 0  # always so many lines, where they fit, blank ones too; 0: as many as there are
 
     def __init__(self, look: Look) -> None:

@@ -46,6 +46,7 @@ class SaveDialog(ListDialog[Kind]):
     """As what."""
 
     TITLE_TEXT = "save the screen as"
+    FOOT = "Enter or its letter saves   Esc closes"
     WIDTH = 44
 
     @property

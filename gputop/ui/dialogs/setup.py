@@ -58,7 +58,7 @@ class Setup(ListDialog[None]):
     """A line for each setting; what the chosen one means stands below."""
 
     TITLE_TEXT = "setup"
-    FOOT = "Left Right change it   Esc closes"
+    FOOT = "Left Right Enter change it   Esc closes"
     WIDTH = 78
 
     def __init__(self, changes: Changes, keys: Collection[str]) -> None:

@@ -42,21 +42,21 @@ class Advising(Framing):
 
     def action_advice(self) -> None:
         """The advice has the screen for itself, and the keys; again, all panes are back as they were."""
-        if self.alone == "advice":
-            self._collapse()
-        else:
+        if not self._collapse():
             self._expand(PAGES[0])
 
     def action_experiments(self) -> None:
         """The same, with the page of the experiments."""
-        if self.alone == "advice" and self.page is EXPERIMENTS:
-            self._collapse()
-        else:
+        if self.page is not EXPERIMENTS or not self._collapse():
             self._expand(EXPERIMENTS)
 
-    def _collapse(self) -> None:
+    def _collapse(self) -> bool:
+        """All panes as they were before the advice had the screen for itself; whether it had."""
+        if self.alone != "advice":
+            return False
         self.unzoom()
         self.leave_advice()
+        return True
 
     def _expand(self, page: Page) -> None:
         self.hidden -= {"advice"}
@@ -118,7 +118,7 @@ class Advising(Framing):
         if muted is not None:
             self.place()
             self.refocused()
-            lists = hint(self.names, "; {} {} lists it", "advice")
+            lists = hint(self.names, "; {} lists it", "advice") if self.alone is None else ""
             self.say(f"muted until it changes{lists}" if muted else "told again")
 
     def go_to_advised(self) -> None:

@@ -56,6 +56,6 @@ class Looking(Gpus):
         self.bar.hush()
         if self.program.errands.ask_to_stop():
             return
-        done = self.unzoom() or self.leave_advice() or self.clear() or self.leave_gpus()
-        if not done and self.program.frozen:
+        gone = self.unzoom() or self.leave_advice()
+        if not (gone or self.clear() or self.leave_gpus()) and self.program.frozen:
             self.program.freeze()

@@ -135,7 +135,7 @@ def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> l
     """What stands there while the one user who is looked at does nothing that is shown."""
     first = Line(look).add(f"  {user} uses no GPU and is not busy.", "text")
     all_of = f"shows all {amount(count, 'process')} of {user}    "
-    second = Line(look).add("    ").runs(pressed(names, "everything", all_of))
+    second = Line(look).add("    ").runs(pressed(names, "everything", all_of) if count else [])
     second.runs(pressed(names, "back", "shows everybody"))
     return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
 

@@ -136,7 +136,8 @@ class Table(Lines, can_focus=True):
         if gpu is not None and not self.listing.matching:
             return nothing_on(gpu, view.user, width, self.look, names)
         if view.user is not None:
-            return nothing_of(view.user, len(self.listing.matching or ()), width, self.look, names)
+            hidden = 0 if view.every_process else len(self.listing.matching or ())
+            return nothing_of(view.user, hidden, width, self.look, names)
         hidden = 0 if view.every_process else len(frame.processes)
         return no_gpu_process(frame, width, self.look, self.names, hidden, self._last_job, records=self.records)
 
