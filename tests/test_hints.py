@@ -59,8 +59,9 @@ def test_the_advice_names_its_key() -> None:
         stage.app.main.show(ADVICE)
         await stage.press("x")
         assert "not now: J chooses a finding first" in stage.lines[-1]
-        await stage.press("J", "x")
-        assert "muted until it changes; J J lists it" in stage.lines[-1]
+        stage.app.main.set_focus(stage.app.main.advice)
+        await stage.press("x")
+        assert "muted until it changes; J lists it" in stage.lines[-1]
 
     play(scene, ADVICE.frame, keys=tuple(changes.items()))
 

@@ -236,6 +236,9 @@ def test_a_says_why_a_rule_could_not_judge_where_it_is_said_to(
         await stage.press("a")
         assert "a says why" not in stage.text, "here it closes"
         assert ("nvlink-down" in stage.text and "lacks" in stage.text) == (not findings)
+        assert ("Enter Process" in stage.lines[-1]) == bool(findings)
+        await stage.press("enter")
+        assert ("there is no finding" in stage.lines[-1]) == (not findings)
 
     play(scene, calm.frame, size=size, past=minute(calm.frame))
 

@@ -85,6 +85,7 @@ WALK: list[tuple[str, Seen]] = [
     ("E", has("[experiments]")), ("E", lacks("[experiments]")),
     ("a", has("[findings]")), ("x", bar("muted until it changes")), ("escape", lacks("[findings]")),
     ("escape", lacks("y copies it")),
+    ("f", bar("the arrows choose a GPU")), ("f", has(" only · Esc shows all")), ("escape", lacks("Esc shows all")),
     ("home", at("llama-7b")), ("down", at("41207")),
     ("enter", has("[1 Threads]")), ("escape", lacks("Threads]")),
     ("e", has("[4 Environment]")), ("escape", lacks("Environment]")),

@@ -30,6 +30,8 @@ class Advising(Framing):
         if key.id == "advice-mute" and not (self.advised and self.sheet.chosen):
             first = hint(self.names, "{} chooses a finding first", "advice") or "choose a finding first"
             return first if self.sheet.listed else "there is no finding"
+        if self.advised and key.id == "details" and not self.sheet.chosen:
+            return "there is no finding to go to"
         if self.advised and (key.id == "details" or (key.id in _INSIDE and self.sheet.chosen)):
             return ""  # it is about the finding, whether the processes are shown or not
         return super().why_not(key)
