@@ -23,6 +23,14 @@ def size(value: float | None, zero: str = "0") -> str:
     return f"{value:.{digits}f}{_STEPS[step]}"
 
 
+def decimal(value: float) -> str:
+    """Bytes in steps of a thousand, for a sentence: 820 kB, 4.2 MB, 1.5 GB."""
+    for limit, unit in ((999.5e6, "GB"), (999.5e3, "MB"), (999.5, "kB")):
+        if value >= limit:
+            return f"{value / (limit / 0.9995):.3g} {unit}"
+    return f"{value:.0f} bytes"
+
+
 def rate(value: float | None) -> str:
     """Bytes a second for a column whose title says /s: 0, 58M, 1.9G; below 1 KiB a second counts as 0."""
     if value is None:

@@ -79,6 +79,7 @@ class Calls:
         self.wait_start, self.wait_took = array("d"), array("d")
         self.made_at = array("d")  # of calls that allocate or free
         self.made_took = array("d")
+        self.load_at, self.load_took = array("d"), array("d")  # when code is loaded, a context made
         self.dropped = 0
 
     def take(self, event: dict[str, Any], start: float) -> None:
@@ -98,7 +99,7 @@ class Calls:
                 begins = "begin" in self.names.texts[name].lower()
                 self.captures.append((start, True) if begins else (start + took, False))
             return
-        if len(self.start) + len(self.wait_start) + len(self.made_at) >= MOST:
+        if len(self.start) + len(self.wait_start) + len(self.made_at) + len(self.load_at) >= MOST:
             self.dropped += 1
         elif does == Call.LAUNCH:
             args = event.get("args")
@@ -112,6 +113,9 @@ class Calls:
         elif does == Call.WAIT:
             self.wait_start.append(start)
             self.wait_took.append(took)
+        elif does == Call.LOAD:
+            self.load_at.append(start)
+            self.load_took.append(took)
         else:
             self.made_at.append(start)
             self.made_took.append(took)

@@ -33,6 +33,19 @@ class Idle:
 
 
 @record(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A gap in what a GPU does, and what the CPU had launched then."""
+
+    start: float
+    end: float
+    since: float  # when the last launch before it had ended; its start where that is not known
+    until: float  # when the launch of what ends it began
+    index: int  # of what ends it; -1 where nothing does
+    call: int  # that launched this; -1 where it is not known
+    host_us: float  # how much of it passed until the launch had ended
+
+
+@record(frozen=True, slots=True, kw_only=True)
 class Launching:
     """From a launch to its kernel; None where no launch is known."""
 
@@ -50,13 +63,12 @@ def idle(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Sp
     After the last kernel nothing was launched any more.
     """
     host = kernel = other = unknown = 0.0
-    for start, end, place in _ended(trace, inside, gaps):
-        waited = _unlaunched(trace, inside, launch_of, (start, end, place))
-        rest = end - start - waited
-        host += waited
+    for pause in pauses(trace, inside, launch_of, gaps):
+        rest = pause.end - pause.start - pause.host_us
+        host += pause.host_us
         if rest < NEXT_KERNEL_US:
             kernel += rest
-        elif launch_of[inside[place]] >= 0:
+        elif pause.call >= 0:
             other += rest
         else:
             unknown += rest
@@ -74,37 +86,30 @@ def stopped(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps:
 
     Only stops between the last launch before the gap and the launch that ends it make that one late.
     """
-    calls, seen, launched, total = trace.calls, 0, -inf, 0.0
-    for gap in _ended(trace, inside, gaps):
-        start, end, place = gap
-        for index in inside[seen:place]:
-            call = launch_of[index]
-            launched = max(launched, calls.start[call] + calls.took[call] if call >= 0 else -inf)
-        seen = place
-        call = launch_of[inside[place]] if place < len(inside) else -1
-        stop = stops.within(min(start, launched) if launched > -inf else start, calls.start[call] if call >= 0 else end)
-        total += min(stop.total, _unlaunched(trace, inside, launch_of, gap))
-    return total
+    return sum(
+        min(pause.host_us, stops.within(pause.since, pause.until).total)
+        for pause in pauses(trace, inside, launch_of, gaps)
+    )
 
 
-def _ended(trace: Trace, inside: Sequence[int], gaps: Spans) -> Iterator[tuple[float, float, int]]:
-    """Each gap with the place of what ends it in `inside`; its length for the last one, which nothing ends."""
-    place, begins = 0, trace.activity.start
+def pauses(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Spans) -> Iterator[Pause]:
+    """Each gap with the launches around it. After the last kernel nothing was launched any more."""
+    calls, begins, place, launched = trace.calls, trace.activity.start, 0, -inf
     for start, end in gaps:
         while place < len(inside) and begins[inside[place]] < end:
+            if (call := launch_of[inside[place]]) >= 0:
+                launched = max(launched, calls.start[call] + calls.took[call])
             place += 1
-        yield start, end, place
-
-
-def _unlaunched(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gap: tuple[float, float, int]) -> float:
-    """How much of a gap passed until what ends it was launched: all of the last one."""
-    start, end, place = gap
-    if place == len(inside):
-        return end - start
-    calls, call = trace.calls, launch_of[inside[place]]
-    launched = min(calls.start[call] + calls.took[call], end) if call >= 0 else start
-    waited = max(launched - start, 0.0)
-    return end - start if waited and end - start - waited <= LAUNCH_US else waited
+        index = inside[place] if place < len(inside) else -1
+        call = launch_of[index] if index >= 0 else -1
+        host, until = (0.0, end) if index >= 0 else (end - start, end)
+        if call >= 0:
+            until = calls.start[call]
+            host = max(0.0, min(until + calls.took[call], end) - start)
+            if host and end - start - host <= LAUNCH_US:
+                host = end - start
+        since = min(start, launched) if launched > -inf else start
+        yield Pause(start=start, end=end, since=since, until=until, index=index, call=call, host_us=host)
 
 
 def _stream_host(trace: Trace, inside: Sequence[int], launch_of: Sequence[int]) -> float:

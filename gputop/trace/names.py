@@ -57,6 +57,7 @@ class Call(IntEnum):
     WAIT = 2
     ALLOCATE = 3
     CAPTURE = 4  # begins or ends the recording of a graph: what is launched meanwhile does not run
+    LOAD = 5  # loads code, makes a context: once for each
 
 
 # NCCL and what others move tensors between GPUs with: DeepEP, pplx-kernels (a2a_), NVSHMEM, PyTorch's symmetric memory
@@ -103,6 +104,11 @@ _OPERATORS = {
 RECORDED = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "hccl:")
 # operators of ATen; a backward function with a number is one, those without are a program's own and may communicate
 COMPUTES = re.compile(r"aten::|(?:autograd::engine::evaluate_function: )?\w+Backward\d+$")
+# the last two: what CUPTI counts as overhead
+_LOAD = re.compile(
+    r"^(?:cu|cuda|hip)(?:Module|Library)(?:Load|Get)|^cuInit$|PrimaryCtxRetain$|^cuCtxCreate|"
+    r"(?:Module|Function) Loading"
+)
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _WAIT = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
 _CAPTURE = re.compile(r"(?:Begin|End)Capture", re.IGNORECASE)
@@ -165,6 +171,8 @@ def call(name: str) -> Call:
     """What a call into the runtime does, by its name."""
     if _WAIT.search(name):
         return Call.WAIT
+    if _LOAD.search(name):
+        return Call.LOAD
     if _LAUNCH.search(name):
         return Call.LAUNCH
     if _CAPTURE.search(name):

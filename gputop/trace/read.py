@@ -25,7 +25,7 @@ from gputop.trace.text import Text
 
 _LATEST = 1e18  # microseconds; what is later has been made up
 _GPU = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
-_CALLS = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "xpu_runtime")
+_CALLS = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "xpu_runtime", "overhead")
 _SPANS = ("cpu_op", "user_annotation", "python_function", "Operator", "Operation")
 _FLOWS = frozenset("stfMC")  # arrows and counters may bear the category of what they are about
 # accelerators of other kinds, in categories and names of processes; the runtime calls of some are called so too
@@ -38,7 +38,7 @@ _A_GPU = re.compile(r"(?<![a-z])gpu(?![a-z])", re.IGNORECASE)
 # what Kineto writes besides: of the CPU, or drawn once more
 _KNOWN = frozenset(
     (
-        "gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "overhead", "trace", "fwdbwd", "ac2g",
+        "gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "trace", "fwdbwd", "ac2g",
         "async_cpu", "async_gpu", "cpu_instant_event", "external_correlation", "hardware_counters", "collective_comm",
         "gpu_pm_counter", "hip_driver", "xpu_driver",
     )

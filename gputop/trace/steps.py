@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from heapq import nsmallest
 from itertools import chain, pairwise
@@ -14,8 +14,9 @@ from gputop.trace.host import Host
 from gputop.trace.intervals import Spans
 from gputop.trace.names import STEP, Kind, Mark, region
 
-_OURS = "gputop.step#"
+OURS = "gputop.step#"
 _CUT = 0.5  # a step at the edge of what was recorded is cut where it is shorter than this part of any other
+_LONGER = 1.5  # times as long as those after them are steps in which a program starts
 _EDGE = 0.01  # of a step: what begins so soon after the first event begins with it
 _ALIKE, _FEWER = 0.05, 0.10  # steps that launch as many kernels differ by so much; a cut one has so many less
 _UNSEEN = 0.02  # of all steps: what was not seen of the GPU before its first kernel and is longer does not count
@@ -46,6 +47,7 @@ class Window:
     end: float
     steps: tuple[Step, ...]
     named: str  # what says where a step ends; empty if nothing does
+    begun: int = 0  # steps before them in which the program starts
 
     @property
     def span_us(self) -> float:
@@ -60,17 +62,18 @@ class Window:
 def window(host: Host, activity: Activity, calls: Calls) -> Window:
     """The whole steps of a trace; without any the span of its GPUs, else of its annotations."""
     steps, named = _steps(host)
+    begun = _starting(calls, steps)
     if host.counted:  # it was read once more for these steps only
         begin, stop = host.counted
         steps = tuple(step for step in steps if step.start >= begin and step.end <= stop) or steps
     else:
-        steps = _whole(host, calls, steps)
+        steps = _whole(host, calls, steps[begun:])
     unseen = _unseen_until(activity, calls)
     if steps:
         if unseen is not None:
             steps, begin = _seen(steps, unseen)
-            return Window(begin, max(step.end for step in steps), steps, named)
-        return Window(steps[0].start, max(step.end for step in steps), steps, named)
+            return Window(begin, max(step.end for step in steps), steps, named, begun)
+        return Window(steps[0].start, max(step.end for step in steps), steps, named, begun)
     if len(activity):
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
         # what the program names may lie before the first kernel or after the last: data that are loaded, a checkpoint
@@ -88,6 +91,19 @@ def _seen(steps: tuple[Step, ...], unseen: float) -> tuple[tuple[Step, ...], flo
         return steps, begin
     whole = tuple(step for step in steps if step.start >= unseen)
     return (whole, whole[0].start) if whole else (steps, unseen)
+
+
+def _starting(calls: Calls, steps: Sequence[Step]) -> int:
+    """How many of the first steps start the program: they alone allocate memory and load code, and are longer."""
+    once = sorted(chain(calls.made_at, calls.load_at))
+    made = [bisect_left(once, step.end) - bisect_left(once, step.start) for step in steps]
+    for count in range(max((len(steps) - 1) // 2, len(steps) == 2), 0, -1):
+        longer = _LONGER * median(_length(step) for step in steps[count:])
+        if sum(made[count:]) < len(steps) - count and all(
+            made[place] and _length(steps[place]) >= longer for place in range(count)
+        ):
+            return count
+    return 0
 
 
 def _whole(host: Host, calls: Calls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -172,7 +188,7 @@ def _length(step: Step) -> float:
 def _steps(host: Host) -> tuple[tuple[Step, ...], str]:
     """Steps by the first of: our annotation, the profiler's, the ends of the optimizer's steps."""
     named = [(start, took, host.names.texts[name]) for start, took, name in host.spans[Mark.STEP]]
-    ours = [span for span in named if span[2].startswith(_OURS)]
+    ours = [span for span in named if span[2].startswith(OURS)]
     found, by = [], ""
     for start, took, text in sorted(ours or named):
         match = STEP.match(text)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gputop.trace.diff import Change, diff
 from gputop.trace.operators import operators
+from gputop.trace.told import beginning
 from gputop.trace.verdict import Verdict, View, memory_peak, said_of
 
 _ROWS = 20
@@ -44,7 +45,7 @@ def as_json(view: View) -> dict[str, Any]:
         ],
         "memory": _memory(view),
         "whole": trace.whole,
-        "notes": [*trace.problems, *trace.notes],
+        "notes": [*trace.problems, *(beginning(view) if trace.whole else ()), *trace.notes],
     }
 
 

@@ -57,6 +57,22 @@ def _first(view: View) -> Iterator[str]:
         )
 
 
+def beginning(view: View) -> Iterator[str]:
+    """What of a trace is the start of the program, and what is not said because of it."""
+    seen = view.found.window
+    if view.starts:
+        yield (
+            "The program starts in this time: memory is allocated and code is loaded once. Nothing is concluded from "
+            "it; record later steps, as with schedule(wait=1, warmup=2, active=5)."
+        )
+    elif view.found.share(view.starting) >= _SUMMED:
+        part = view.found.share(view.starting)
+        yield f"{part:.0%} of the time it idles because the program starts: memory is allocated, code is loaded."
+    elif seen.begun:
+        first = "The first step is" if seen.begun == 1 else f"The first {seen.begun} steps are"
+        yield f"{first} left out: the program starts there, allocates memory and loads code."
+
+
 def ranks(views: Sequence[View]) -> Page:
     """The ranks of one job side by side."""
     rows = []
@@ -256,9 +272,11 @@ def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[
     also = [verdict for verdict in view.verdicts if verdict.rule in shared and verdict.severity != "info"]
     for verdict in also:
         yield f"In this rank too, as in all {len(view.ranks)}: {verdict.headline}"
-    if view.trace.missing:
+    yield from beginning(view)
+    if view.trace.missing or view.starts:
         return
-    if not also and not any(verdict.severity != "info" or verdict.healthy for verdict in said):
+    idles = view.found.of_gpu and view.found.share(view.starting) >= _SUMMED
+    if not idles and not also and not any(verdict.severity != "info" or verdict.healthy for verdict in said):
         yield f"No known trouble stands out{' in this rank by itself' if len(view.ranks) > 1 else ''}."
 
 

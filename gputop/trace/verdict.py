@@ -13,6 +13,7 @@ from re import Pattern
 
 from gputop.declare import record
 from gputop.severity import Severity as Severity
+from gputop.trace.beginning import starting
 from gputop.trace.breakdown import Breakdown, breakdown, devices, host_spans
 from gputop.trace.intervals import Spans
 from gputop.trace.launches import stopped
@@ -24,6 +25,7 @@ from gputop.trace.read import Trace
 # two quantities: nothing runs at all and the next kernel is not launched; the same of the stream that computes most
 GPU_WAITS = "GPU idle, waits for a launch, of the time"
 STREAM_WAITS = "busiest compute stream waits for a launch, of the time"
+_IDLE = 0.05  # of the time: what idles less is not asked for its reason
 _EXPLAINED = 0.5  # of the time that a catch-all is about: a warning that costs so much says why
 
 
@@ -65,6 +67,23 @@ class View:
     def found(self) -> Breakdown:
         """Where the time goes."""
         return breakdown(self.trace, self.device)
+
+    @cached_property
+    def starting(self) -> Spans:
+        """Idle time of the GPU for what is done once, when the program starts."""
+        return starting(self.trace, self.found) if self.found.of_gpu else Spans()
+
+    @property
+    def ready_us(self) -> float:
+        """When the program has started: what it copies before that are its weights."""
+        return self.starting.ends[-1] if len(self.starting) else -inf
+
+    @property
+    def starts(self) -> bool:
+        """Whether that is most of what is seen, and of the idle time: nothing is concluded."""
+        gaps, seen = self.found.share(self.found.gaps), self.found.window
+        late = self.ready_us - seen.start >= seen.span_us / 2
+        return late and gaps >= _IDLE and self.found.share(self.starting) >= _EXPLAINED * gaps
 
     @cached_property
     def gpus(self) -> tuple[View, ...]:
@@ -174,9 +193,10 @@ def signature(
 def judged(view: View) -> tuple[Verdict, ...]:
     """What all signatures say of a trace, the worst first; what costs most first among those as bad.
 
-    Nothing of one that was read in part: kernels are written last, and what is missing may say the opposite.
+    Nothing of one that was read in part: kernels are written last, and what is missing may say the opposite. Nothing of
+    the start of a program, either.
     """
-    if not view.trace.whole:
+    if not view.trace.whole or view.starts:
         return ()
     said: list[Verdict] = []
     for entry in sorted(SIGNATURES.values(), key=lambda one: one.last):

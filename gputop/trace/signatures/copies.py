@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gputop import units
 from gputop.declare import record
 from gputop.severity import by_lost_share
 from gputop.trace.breakdown import inside_us
@@ -33,7 +34,7 @@ def pageable(view: View, limit: Limits) -> Iterator[Verdict]:
     slow_mb = all_mb = 0.0
     for index in view.found.inside:
         name = activity.name[index]
-        if kinds[name] == Kind.TO_DEVICE:
+        if kinds[name] == Kind.TO_DEVICE and activity.start[index] >= view.ready_us:
             moved_mb = _moved(view, index) / 1e6 / view.steps
             all_mb += moved_mb
             slow_mb += moved_mb if PAGEABLE.search(activity.names.texts[name]) else 0.0
@@ -42,7 +43,7 @@ def pageable(view: View, limit: Limits) -> Iterator[Verdict]:
         return
     yield Verdict(
         severity="warn",
-        headline=f"{slow_mb:.3g} MB a step are copied to the GPU from pageable memory.",
+        headline=f"{units.decimal(1e6 * slow_mb)} a step are copied to the GPU from pageable memory.",
         numbers=(
             Number(text="from pageable memory a step", value=slow_mb, unit="MB", limit=limit["step_mb"]),
             Number(text="of all that is copied to the GPU", value=100 * part, unit="%", limit=100 * limit["part"]),
@@ -77,7 +78,10 @@ def only_copies(view: View, _: Limits) -> Iterator[Verdict]:
     if found.kernel_count or not len(found.busy):
         return
     routes = sorted(_routes(view), key=lambda one: (-one.spans.total, one.text))
-    said = [f"{_size(one)}{one.text} {found.share(one.spans):.0%} of the time" for one in routes]
+    said = []
+    for one in routes:
+        size = f"{units.decimal(one.moved_bytes)} " if one.moved_bytes else ""
+        said.append(f"{size}{one.text} {found.share(one.spans):.0%} of the time")
     others = len(routes) - _ROUTES
     more = f"; and {others} other kind{'s' * (others > 1)}" if others > 0 else ""
     yield Verdict(
@@ -101,6 +105,7 @@ def made_on_cpu(view: View, limit: Limits) -> Iterator[Verdict]:
         1
         for index in found.inside
         if activity.names.meanings[activity.name[index]] == Kind.TO_DEVICE
+        and activity.start[index] >= view.ready_us
         and found.launch_of[index] >= 0
         and made.holds(view.trace.calls.start[found.launch_of[index]])
     )
@@ -145,11 +150,3 @@ def _moved(view: View, index: int) -> float:
     activity = view.trace.activity
     took = activity.took[index]
     return activity.size[index] * (inside_us(activity, index, view.found.window) / took if took else 1.0)
-
-
-def _size(route: _Route) -> str:
-    """`4 GB `; empty where nothing says it."""
-    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")):
-        if route.moved_bytes >= limit:
-            return f"{route.moved_bytes / limit:.3g} {unit} "
-    return ""

@@ -41,7 +41,8 @@ def healthy(view: View, limit: Limits) -> Iterator[Verdict]:
 def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
     """One long gap, or several parts of a mostly busy trace with little work (nsys gpu_gaps, gpu_time_util)."""
     found = view.found
-    longest = max(((end - start, start, end) for start, end in found.gaps), default=(0.0, 0.0, 0.0))
+    gaps = [(end - start, start, end) for start, end in found.gaps if not view.starting.holds(start)]
+    longest = max(gaps, default=(0.0, 0.0, 0.0))
     least_us = 1000 * limit["gap_ms"]
     if longest[0] >= least_us:
         cause = meanwhile(view, Spans([longest[1:]]))
@@ -50,17 +51,17 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
             headline=f"The GPU stands still for {longest[0] / 1e6:.2f} s at once{cause}.",
             numbers=(Number(text="longest gap", value=longest[0] / 1000, unit="ms", limit=limit["gap_ms"]),),
             steps=(LOOK,),
-            lost_share=found.share(sum(end - start for start, end in found.gaps if end - start >= least_us)),
+            lost_share=found.share(sum(took for took, _, _ in gaps if took >= least_us)),
             idle=True,
         )
         return
     seen = found.window
     width = seen.span_us / _CHUNKS
+    parts = [(seen.start + number * width, seen.start + (number + 1) * width) for number in range(_CHUNKS)]
     slack = [
-        (seen.start + number * width, seen.start + (number + 1) * width)
-        for number in range(_CHUNKS)
-        if found.busy.within(seen.start + number * width, seen.start + (number + 1) * width).total
-        < limit["chunk"] * width
+        (start, end)
+        for start, end in parts
+        if found.busy.within(start, end).total + view.starting.within(start, end).total < limit["chunk"] * width
     ]
     if len(slack) >= limit["chunks"] and found.share(found.busy) >= limit["busy"]:
         where = found.gaps.shared(Spans(slack))

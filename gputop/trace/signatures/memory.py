@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
-from gputop import pytorch
+from gputop import pytorch, units
 from gputop.trace.intervals import union
 from gputop.trace.verdict import Limits, Number, Verdict, View, memory_peak, signature
 
@@ -27,7 +27,7 @@ def growth(view: View, limit: Limits) -> Iterator[Verdict]:
         return
     yield Verdict(
         severity="warn",
-        headline=f"Allocated memory grows by {each / 1e6:.3g} MB a step: something keeps the graphs of old ones.",
+        headline=f"Allocated memory grows by {units.decimal(each)} a step: something keeps the graphs of old ones.",
         numbers=(
             Number(text="growth a step", value=each / 1e6, unit="MB", limit=limit["growth"] * ends[0][0] / 1e6),
             Number(text="allocated at the end", value=ends[-1][0] / 1e6, unit="MB"),
