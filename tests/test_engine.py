@@ -12,7 +12,7 @@ from gputop.diagnose import Evidence, Finding, Severity, Subject
 from gputop.diagnose.engine import BROKEN, Engine
 from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import lenient
-from gputop.diagnose.remembered import Turn
+from gputop.diagnose.phases import Turn
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules import RULES
 from gputop.diagnose.steady import Steady

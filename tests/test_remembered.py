@@ -13,7 +13,8 @@ from gputop.demo import SCENARIOS, Demo
 from gputop.demo.generator import Pulse
 from gputop.diagnose.card import Card
 from gputop.diagnose.engine import Engine
-from gputop.diagnose.remembered import Known, Remembered
+from gputop.diagnose.phases import Known
+from gputop.diagnose.remembered import Remembered
 from gputop.history import History
 from gputop.model import Gpu
 from tests.judged import LIMITS, Machine, found, judged

@@ -43,7 +43,8 @@ def changed(machine: Machine, changes: dict[str, dict[str, Any]]) -> Machine:
         ({}, "crit"),
         ({"gpu": {"busy_percent": 79.0}}, "warn"),
         ({"gpu": {"busy_percent": 81.0}}, None),
-        ({"gpu": {"busy_percent": 1.0}}, None),
+        ({"gpu": {"busy_percent": 1.0}}, "crit"),  # a fast GPU, that gets its batches all the same
+        ({"gpu": {"busy_percent": 0.05}}, None),
         ({"loader": {"cpu_percent": 84.0}, "trainer": {"cpu_percent": 10.0}}, None),
         ({"trainer": {"busy_threads": 32, "run_wait_percent": 70.0}}, None),
         ({"trainer": {"throttled_percent": 11.0}}, None),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop.model import Frame, Process, Role
+from gputop.model import Frame, GpuShare, Process, Role
 from tests.judged import Machine, after, found
 
 WORKER = ("python", "/x/torch/_inductor/compile_worker/__main__.py", "--pickler=x", "--workers=8")
@@ -59,7 +59,7 @@ def begun(context_s: float, end_s: float) -> Machine:
 
 
 def works(percent: float, every_s: int = 1, **trainer: Any) -> Machine:
-    """A run with some work in each second, or in every second one."""
+    """A run with some work in each second, or in one of so many."""
     power = {"power_watts": 110.0, "sm_active_percent": 1.0, "tensor_percent": 0.0}
     busy = percent if every_s == 1 else lambda t: percent if t % every_s == 0 else 0.0
     return Machine(gpu={"busy_percent": busy} | power, trainer=trainer)
@@ -81,11 +81,15 @@ HARDLY, ELSEWHERE = "hardly uses its GPU", "runs, but not on its GPU"
         (begun(0, 70), ("warn", ELSEWHERE)),  # it has trained for a minute
         (begun(990, 20), ("info", BEGINS)),
         (begun(1100, 20), ("warn", ELSEWHERE)),  # after twenty minutes nothing begins any more
-        (works(4.0), ("info", HARDLY)),
-        (works(1.0), ("info", HARDLY)),
-        (works(0.9), ("warn", ELSEWHERE)),
-        (works(4.0, every_s=4), ("warn", ELSEWHERE)),  # seconds of something else between two steps
-        (works(4.0, read_chars_per_s=1e9), ("info", HARDLY)),
+        (works(4.0, cpu_percent=200.0), ("info", HARDLY)),
+        (works(0.4, cpu_percent=200.0), ("info", HARDLY)),  # a fast GPU is busy for milliseconds
+        (works(0.05, cpu_percent=200.0), ("warn", ELSEWHERE)),  # nor is a context without work nothing at all
+        (works(4.0, every_s=3, cpu_percent=200.0), ("info", HARDLY)),
+        (works(4.0, every_s=20, cpu_percent=200.0), ("warn", ELSEWHERE)),  # seconds of something else between two steps
+        (works(4.0, cpu_percent=200.0, read_chars_per_s=1e9), ("info", HARDLY)),
+        (works(4.0), None),  # its main thread alone works all the time: it waits for that one's data
+        (works(4.0, every_s=3), None),
+        (works(4.0, every_s=20), ("warn", ELSEWHERE)),
         (works(3.0, command=("python", "actor.py")), None),
         (idle(100, command=("python", "evaluate.py")), None),
     ],
@@ -99,7 +103,7 @@ def test_gpu_idle_cpu_busy_tells_what_it_may_do_instead(machine: Machine, told: 
     ("machine", "evidence", "step"),
     [
         (idle(10, read_chars_per_s=1e9), "reads 1000 MB/s", "map weights"),
-        (works(4.0), "some work in 100 % of the seconds", "several like it on this GPU"),
+        (works(4.0, cpu_percent=200.0), "some work in 100 % of the seconds", "several like it on this GPU"),
         (begun(0, 20), "1.0 CPU cores in use", "TensorRT build for minutes"),
         (begun(0, 70), "1.0 CPU cores in use", "torch.compile, XLA or TensorRT building"),
     ],
@@ -110,3 +114,19 @@ def test_gpu_idle_cpu_busy_says_why_and_looks_first(machine: Machine, evidence: 
     assert any(evidence in item.text for item in told.evidence)
     assert told.steps[0].command == "gputop stack 100"
     assert any(step in one.text for one in told.steps)
+
+
+def on_a_desktop(t: float) -> Frame:
+    """The same beside a program that draws on its GPU, which keeps it busy for a moment of every second."""
+    frame = works(0.4).frame(t)
+    shares = (GpuShare(uuid="G", kind="graphics"),)
+    drawing = replace(
+        frame.processes[0], pid=900, role=Role.OTHER, name="Xorg", command=("Xorg",), gpus=shares, job=None
+    )
+    return replace(frame, processes=(*frame.processes, drawing))
+
+
+def test_what_somebody_draws_on_its_gpu_is_no_work_of_a_training() -> None:
+    told = found(after(on_a_desktop, 200), "gpu-idle-cpu-busy")
+    assert told is not None
+    assert told.headline == ELSEWHERE

@@ -12,7 +12,7 @@ import pytest
 from gputop.diagnose import Finding, Subject
 from gputop.diagnose.engine import Verdict
 from gputop.diagnose.fold import fold
-from gputop.diagnose.remembered import Turn
+from gputop.diagnose.phases import Turn
 from gputop.diagnose.rule import RULES, Level
 from gputop.diagnose.steady import Steady, crit_after
 from gputop.model import Frame, Host, Identity

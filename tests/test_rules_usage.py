@@ -25,8 +25,9 @@ def elsewhere(gpu: dict[str, Any] | None = None, loaders: int = 0, **trainer: An
     ("machine", "fires"),
     [
         (elsewhere(), True),
-        (elsewhere({"busy_percent": 4.9}), True),
-        (elsewhere({"busy_percent": 5.5}), False),
+        (elsewhere({"busy_percent": 4.9}, cpu_percent=200.0), True),
+        (elsewhere({"busy_percent": 5.5}, cpu_percent=200.0), False),
+        (elsewhere({"busy_percent": 4.9}), False),  # it waits for its main thread: another rule's subject
         (elsewhere(cpu_percent=91.0), True),
         (elsewhere(cpu_percent=89.0), False),
         (elsewhere(write_chars_per_s=6e7), False),  # it writes a checkpoint

@@ -9,7 +9,8 @@ from typing import Any
 from gputop.diagnose.boost import highest_mhz
 from gputop.diagnose.card import Card
 from gputop.diagnose.finding import Subject
-from gputop.diagnose.remembered import Known, Remembered
+from gputop.diagnose.phases import Known
+from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.sums import Means
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.tree import key
@@ -34,6 +35,7 @@ _GPU_MEANS = (
 )
 # field of Trainer, metric of Tree
 _TREE_MEANS = {
+    "touched": "worked",
     "cores": "cores",
     "main": "main",
     "own": "own",

@@ -8,7 +8,7 @@ from gputop import units
 from gputop.diagnose.answers import Answers, Asked
 from gputop.diagnose.contention import contention
 from gputop.diagnose.efficiency.chip import dram_of_top, tensor_of_top
-from gputop.diagnose.starved import oversubscribed
+from gputop.diagnose.starved import oversubscribed, used
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
@@ -21,8 +21,9 @@ _RANKS = ("collective-wait", "network-bound", "straggler")
 def flow(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     """What is asked of a trainer before its class; what is unknown is answered with that."""
     duty = trainer.duty
-    yield _asked("is its GPU used?", duty, view.limit("starved.least"), "{:.0%} busy")
-    if duty is None or duty < view.limit("starved.least"):
+    works = used(view, trainer)
+    yield "is its GPU used?", "not known" if duty is None else f"{'yes' if works else 'no'}, {duty:.0%} busy"
+    if duty is None or not works:
         return
     enough = view.limit("gpu-bound-healthy.busy_percent") / 100
     yield _asked("is it busy nine tenths of the time?", duty, enough, "{:.0%}")

@@ -9,6 +9,7 @@ from gputop.diagnose.concerns import names
 from gputop.diagnose.finding import Abstained, Finding
 from gputop.diagnose.gpu_users import loose, nameless
 from gputop.diagnose.rule import RULES, Level
+from gputop.diagnose.starved import used
 from gputop.diagnose.state import JUDGING, JobState, Seen, Word, found, trouble, worst
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves, trains
@@ -134,8 +135,7 @@ def _rank(view: View, trainer: Trainer, job: Job, about: Sequence[Finding], cand
     use = _use(view, trainer)
     early = next((one for one in about if one.state == JUDGING and not one.healthy), None)
     left_s = max(clock.left_s, _pending(trainer, job, candidates) if clock.passed_s < 2 * clock.of_s else 0.0)
-    at_work = (_busy(view, trainer) or 0.0) >= 100 * view.limit("starved.least")
-    if clock.left_s == 0 and at_work and _contradicted(view, trainer, 100 * view.limit("starved.duty")):
+    if clock.left_s == 0 and used(view, trainer) and _contradicted(view, trainer, 100 * view.limit("starved.duty")):
         # it waits: the rule that speaks last does so where no other has found a cause by then
         left_s = max(left_s, clock.of_s + view.limit("starved-cause-unknown.after_s") - clock.passed_s)
     if serves(trainer):

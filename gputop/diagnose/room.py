@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from gputop import num_workers
-from gputop.diagnose.starved import fed
+from gputop.diagnose.starved import fed, used
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process, Role
@@ -146,12 +146,7 @@ def fitting_threads(cpus: float) -> int:
 
 def rests(view: View, trainer: Trainer) -> bool:
     """Whether its GPUs have nothing to do, as those of a notebook that nobody uses: then it needs no CPUs."""
-    return resting(trainer.duty, view.limit("starved.least"))
-
-
-def resting(duty: float | None, least: float) -> bool:
-    """The same by how busy its GPUs are, 0-1."""
-    return duty is not None and duty < least
+    return trainer.duty is not None and not used(view, trainer)
 
 
 def _beside(view: View, trainer: Trainer) -> Sequence[Trainer]:

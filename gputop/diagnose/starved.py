@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gputop import words
@@ -17,9 +18,19 @@ _LEAST_S = 5.0  # between pauses, of the window
 _NAMED = "pt_data_w"  # how torch names a loader, from 2.5 on
 
 
+def used(view: View, trainer: Trainer) -> bool:
+    """Whether its GPUs have work: much, or a little again and again, as fast ones have that wait for the next batch."""
+    return at_work(trainer.duty, trainer.touched, view.limit("starved.least"), view.limit("starved.again"))
+
+
+def at_work(duty: float | None, touched: float | None, least: float, again: float) -> bool:
+    """The same by how busy they are, and in which share of looks they had done anything, 0-1."""
+    return duty is not None and (duty >= least or (duty > 0 and (touched or 0.0) >= again))
+
+
 def starved(view: View, trainer: Trainer) -> bool:
     """Whether the GPUs of a trainer run empty between its steps: their mean tells, whatever of it a sample shows."""
-    if trainer.compiling or trainer.duty is None or trainer.duty < view.limit("starved.least"):
+    if trainer.compiling or not used(view, trainer):
         return False
     return view.below(duty_between(view, trainer), "starved.duty") and not shared(view, trainer)
 
@@ -43,7 +54,7 @@ def duty_between(view: View, trainer: Trainer) -> float | None:
 
 def starving(view: View, trainer: Trainer, *, lenient: bool) -> bool:
     """The same for who asks no rule's question, and knows itself whether it found so at the last look."""
-    if trainer.compiling or trainer.duty is None or trainer.duty < view.limit("starved.least"):
+    if trainer.compiling or trainer.duty is None or not used(view, trainer):
         return False
     return trainer.duty <= view.limit("starved.duty", 1 if lenient else 0) and not shared(view, trainer)
 
@@ -157,7 +168,9 @@ def waits_for_network(view: View) -> bool:
 def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
     """How busy its GPUs are, and in what rhythm."""
     how, shape = "", trainer.shape
-    if shape and not trainer.flat:
+    if (trainer.duty or 0.0) < view.limit("starved.least") and trainer.touched is not None:
+        how = f", with some work in {100 * trainer.touched:.0f} % of the seconds"
+    elif shape and not trainer.flat:
         how = f" in steps of {trainer.step_s:.1f} s" if trainer.step_s else " in steps too short to measure"
         how += f", empty {100 * shape.empty:.0f} % of the time" if gaps(view, trainer) else ""
     elif shape and shape.high - shape.low <= 50:
@@ -194,9 +207,9 @@ def each_loader(trainer: Trainer) -> str:
     return f"{amount(trainer.loaders, what)},{' each' if trainer.loaders > 1 else ''}"
 
 
-def at_most(trainer: Trainer) -> str:
-    """What could be won, as a bound and no promise."""
-    return words.at_most(1 - trainer.duty) if trainer.duty else "faster"
+def at_most(trainer: Trainer, most: float = math.inf) -> str:
+    """What could be won, as a bound and no promise; `most` times as fast is it by what is advised."""
+    return words.at_most(1 - trainer.duty, most) if trainer.duty else "faster"
 
 
 def spread(values: Sequence[float], unit: str = "%") -> str:

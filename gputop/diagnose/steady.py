@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, told_apart
 from gputop.diagnose.limits import DEFAULTS, Limits
-from gputop.diagnose.remembered import Turn
+from gputop.diagnose.phases import Turn
 from gputop.diagnose.rule import RULES, Level
 from gputop.model import Identity
 

@@ -46,6 +46,7 @@ class Trainer:
     missing: tuple[Missing, ...]  # what of it, its loaders and its GPUs could not be read
 
     duty: float | None  # share of time its GPUs were busy: 1 is all
+    touched: float | None  # share of looks at which they had done some work, however little
     duty_by: Substitute | None = None  # what it is measured by, where not by their utilization
     shape: Shape | None  # of the busy samples of the first GPU it works on
     period: Period | None  # of its steps, where it shows

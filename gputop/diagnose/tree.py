@@ -27,6 +27,7 @@ class Tree:
     busy_percent: float | None = metric(
         _P, "GPUs it works on busy, mean, or sum where in turns; its own share where not alone", history=True
     )
+    worked: float | None = metric(_N, "1 where its GPUs did some work since the last look, else 0", history=True)
     vram_bytes: float | None = metric(Unit.BYTES, "device memory it holds", history=True)
     cores: float | None = metric(_N, "CPU cores in use, all processes", history=True)
     main: float | None = metric(_N, "cores its main thread uses, with those it takes turns with", history=True)
@@ -83,8 +84,8 @@ def members(frame: Frame) -> dict[Identity, list[Process]]:
     return {tree[0].identity: tree for tree in trees.values()}
 
 
-def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
-    """The tree at this moment; `busy` is that of its GPUs, percent."""
+def added_up(processes: Sequence[Process], busy: float | None, worked: bool | None = None) -> Tree:
+    """The tree at this moment; `busy` is that of its GPUs, percent, `worked` whether they did anything at all."""
     trainer = processes[0]
     loaders: list[Process] = []
     others: list[Process] = []
@@ -94,6 +95,7 @@ def added_up(processes: Sequence[Process], busy: float | None) -> Tree:
     cpu = [percent for percent in used if percent is not None]
     return Tree(
         busy_percent=busy,
+        worked=None if worked is None else float(worked),
         vram_bytes=total([share.vram_bytes for share in trainer.gpus]),
         cores=_part(total([process.cpu_percent for process in processes])),
         main=_main(trainer),

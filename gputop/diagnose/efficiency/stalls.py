@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.looking import stack
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import busy, shared, waits_for_cpu
+from gputop.diagnose.starved import busy, shared, used, waits_for_cpu
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves
 from gputop.diagnose.view import View
@@ -73,7 +73,7 @@ def sync_log_stall(view: View) -> Iterator[Finding]:
             # whoever writes now and then seems to write all the time
             view.abstain(trainer, Missing(metric="write_chars_per_s", reason="stale", unlock=_MORE_OFTEN))
             continue
-        if (trainer.duty or 0.0) < view.limit("starved.least") or not _loads_nothing(view, trainer):
+        if not used(view, trainer) or not _loads_nothing(view, trainer):
             continue
         if not view.knows(trainer, "write_chars") or (trainer.main or 0.0) < view.limit("main") * trainer.lost:
             continue

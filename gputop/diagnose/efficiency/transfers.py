@@ -9,7 +9,7 @@ from gputop.diagnose.dataloader import pins
 from gputop.diagnose.efficiency.chip import BY_UNITS, at_work, capacity
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import at_most, busy, shared, waits_for_cpu, waits_for_storage
+from gputop.diagnose.starved import at_most, busy, shared, used, waits_for_cpu, waits_for_storage
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
@@ -80,7 +80,7 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if serves(trainer) or not view.knows(trainer, "duty", "pcie_rx") or not view.below(trainer.duty, "duty"):
             continue
-        if (trainer.duty or 0.0) < view.limit("starved.least"):
+        if not used(view, trainer):
             continue
         if not _down(view, trainer):
             if _much(view, trainer) and view.knows(trainer, "main") and view.above(trainer.main, "main"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gputop.declare import record
 from gputop.diagnose.experiments.loads import Load, Past, mean
 from gputop.diagnose.limits import Limits
-from gputop.diagnose.room import affinity, idle_of, least_idle, least_share, meet, resting, shares_quota
+from gputop.diagnose.room import affinity, idle_of, least_idle, least_share, meet, shares_quota
+from gputop.diagnose.starved import at_work
 from gputop.diagnose.tree import key
 from gputop.model import Frame, Process
 
@@ -28,6 +29,7 @@ class _Seat:
     process: Process
     load: Load
     duty: float | None
+    touched: float | None  # share of looks at which its GPUs had done some work
     cores: float
 
 
@@ -50,7 +52,7 @@ def owned(frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], progr
     scene = _Scene(
         cpus=frame.host.cpus_total,
         free=idle_of(frame.host.cpus_total, mean(past, "host", "cpu_percent")),
-        working=[seat for seat in seats if not resting(seat.duty, limits["starved"]["least"])],
+        working=[seat for seat in seats if seat.duty is None or _works(seat, limits["starved"])],
         programs=programs,
         fed=limits["gpu-bound-healthy"]["busy_percent"] / 100,
         loaders=sum(load.loaders for load in loads) if len(loads) > 1 else 0,
@@ -66,7 +68,12 @@ def owned(frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], progr
 def _seat(past: Past, load: Load, process: Process) -> _Seat:
     about = key(process.identity)
     busy, cores = mean(past, about, "busy_percent"), mean(past, about, "cores")
-    return _Seat(process=process, load=load, duty=None if busy is None else busy / 100, cores=cores or 0.0)
+    duty, touched = None if busy is None else busy / 100, mean(past, about, "worked")
+    return _Seat(process=process, load=load, duty=duty, touched=touched, cores=cores or 0.0)
+
+
+def _works(seat: _Seat, table: Mapping[str, float]) -> bool:
+    return at_work(seat.duty, seat.touched, table["least"], table["again"])
 
 
 def _own(scene: _Scene, seat: _Seat) -> Own:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gputop.diagnose.alternation import by_turns, works_while_busy
 from gputop.diagnose.alternation import evidence as together
-from gputop.diagnose.dataloader import aside, settings
+from gputop.diagnose.dataloader import aside, first_loaders, settings
 from gputop.diagnose.efficiency.stalls import writes
 from gputop.diagnose.efficiency.transfers import transfers
 from gputop.diagnose.finding import Evidence, Finding, Severity
@@ -44,11 +44,18 @@ def loader_in_main(view: View) -> Iterator[Finding]:
         if severity is None or not starved(view, trainer):
             continue
         data = _reads(view, trainer) or told_to_load(view, trainer)
-        if view.above(trainer.main, "main") and view.below(trainer.cores, "cores"):
-            if data or _long_gaps(view, trainer):
+        if busy_alone(view, trainer):
+            if data or _long_gaps(view, trainer) or view.below(trainer.duty, "launches"):
                 yield _alone(view, trainer, severity, turns=False)
         elif _takes_turns(view, trainer) and (data or gaps(view, trainer) or works_while_busy(view, trainer)):
             yield _alone(view, trainer, severity, turns=True)
+
+
+def busy_alone(view: View, trainer: Trainer) -> bool:
+    """Whether it has no loaders, and its main thread never rests while nothing else of it works."""
+    if trainer.loaders or serves(trainer):
+        return False
+    return view.above(trainer.main, "loader-in-main.main") and view.below(trainer.cores, "loader-in-main.cores")
 
 
 def _long_gaps(view: View, trainer: Trainer) -> bool:
@@ -72,7 +79,8 @@ def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Fin
     """Who reads as well loads; who is seen not to may have its data in memory, or simulate the world it learns in."""
     sure = (trainer.taken is None and not turns) or _reads(view, trainer) or told_to_load(view, trainer)
     torch = torchlike(trainer)
-    loaders = aside(view, trainer, f"load in processes of their own: {at_most(trainer)}", more=f", {settings(trainer)}")
+    times = at_most(trainer, max(2, first_loaders(view, trainer)))
+    loaders = aside(view, trainer, f"load in processes of their own: {times}", more=f", {settings(trainer)}")
     look = (stack(view, trainer.process, "see what its main thread does"),) if _python(trainer) else ()
     elsewhere = replace(loaders, text=f"{'in the DataLoader' if torch else 'if that is its input'}: {loaders.text}")
     main, left = 100 * (trainer.main or 0.0), unused(view, trainer)

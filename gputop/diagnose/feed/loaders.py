@@ -145,6 +145,7 @@ def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> 
     # what is left of CPUs that nobody else has is room for one, though it would be the trainer's
     wanted = max(wanted, trainer.loaders + 1)
     unsure, torch, together = guessed(trainer), torchlike(trainer), len(mine.who) > 1
+    times = at_most(trainer, wanted / trainer.loaders)
     command = f"DataLoader(..., num_workers={wanted}, {settings(trainer)}, prefetch_factor=4)"
     used = (in_use(mine), on_share(trainer, mine)) if together else (cores(view, trainer),)
     return view.found(
@@ -155,7 +156,7 @@ def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> 
         steps=(
             *_look(view, trainer, unsure),
             Step(
-                text=f"{_IF if unsure else ''}use more{' of them' if unsure else ' loaders'}: {at_most(trainer)}",
+                text=f"{_IF if unsure else ''}use more{' of them' if unsure else ' loaders'}: {times}",
                 command=command if torch else None,
             ),
             Step(text="then try some more and some fewer: the best number is where samples per second stop growing"),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from gputop.declare import record
 from gputop.diagnose.estimate import rise
+from gputop.diagnose.starved import used
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Cgroup, Identity, Process, Role
@@ -56,7 +57,7 @@ def works(view: View, trainer: Trainer) -> bool:
         return False
     if trainer.duty is None:
         return trainer.settled
-    return trainer.duty >= view.limit("starved.least") and trainer.work_s >= view.limit("exhaustion.work_s")
+    return used(view, trainer) and trainer.work_s >= view.limit("exhaustion.work_s")
 
 
 class Pool(NamedTuple):

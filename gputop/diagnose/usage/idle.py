@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gputop.diagnose.feed.alone import busy_alone
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import profile, stack
 from gputop.diagnose.room import rests
@@ -36,8 +37,8 @@ def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
             continue
         busy, cores = view.mean(trainer, "busy_percent"), view.mean(trainer, "cores")
         writes = (trainer.write_chars or 0.0) >= view.limit("writes_bytes_per_s")
-        if loading(trainer) and not rests(view, trainer):
-            continue  # a little work, and loaders that work hard: it waits for its input
+        if (loading(trainer) or busy_alone(view, trainer)) and not rests(view, trainer):
+            continue  # a little work, and somebody works hard for the next: it waits for its input
         if calm and not writes and view.below(busy, "busy_percent") and view.above(cores, "cores"):
             yield _elsewhere(view, trainer, busy or 0.0, cores or 0.0)
 
@@ -63,7 +64,7 @@ class _Doing(NamedTuple):
 
 def _doing(view: View, trainer: Trainer) -> _Doing:
     """Only who has worked before, reads little and does no work at all is seen to do something else."""
-    works = _works(view, trainer)
+    works = view.mean(trainer, "worked") or 0.0
     if works >= view.limit("works"):
         each = Evidence(text=f"some work in {100 * works:.0f} % of the seconds", value=100 * works, unit="%")
         return _Doing("info", "hardly uses its GPU", 0.6, (each,), _SMALL)
@@ -74,12 +75,6 @@ def _doing(view: View, trainer: Trainer) -> _Doing:
     if (trainer.context_s or 0.0) < view.limit("begins_s") and trainer.work_s < view.limit("begun_s"):
         return _Doing("info", "does not use its GPU yet: it may compile or prepare its data", 0.6, (), _FIRST)
     return _Doing("warn", "runs, but not on its GPU", 0.7, (), (_REASONS,))
-
-
-def _works(view: View, trainer: Trainer) -> float:
-    """Share of the seconds in which it does some work: a small job does so all the time."""
-    values = view.window(trainer, "busy_percent").values
-    return sum(value >= view.limit("works_percent") for value in values) / max(1, len(values))
 
 
 def _elsewhere(view: View, trainer: Trainer, busy: float, cores: float) -> Finding:
