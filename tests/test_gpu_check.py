@@ -17,9 +17,9 @@ from tests.gpu_check.signatures import window_s
 pytestmark = pytest.mark.waits
 
 VRAM = 3 << 30
-ITEMS = {"1", "2a", "2b", "2c", "3", "4", "5", "6", "7", "8", "11", "12", "13"}
+ITEMS = {"1", "2a", "2b", "2c", "3", "4", "5", "6", "7", "8", "9", "11", "12", "13"}
 TIMES = r"p95 at most|driver time|no dearer|: calls"  # verdicts on how fast this machine is, which is not tested
-LOADS = {"2a", "2b", "2c", "4", "5", "7", "12"}  # have a part that needs torch with CUDA
+LOADS = {"2a", "2b", "2c", "4", "5", "7", "12", "9"}  # have a part that needs torch with CUDA
 
 
 def run(env, *arguments):

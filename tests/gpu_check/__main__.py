@@ -18,14 +18,14 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from tests.gpu_check import agree, cost, facts, fields, gpm, host, own, power, samples, signatures, usage
+from tests.gpu_check import agree, cost, facts, fields, gpm, host, own, power, samples, signatures, traced, usage
 from tests.gpu_check.check import Check
 from tests.gpu_check.driver import Driver, NoDriver
 from tests.gpu_check.folder import Folder
 from tests.gpu_check.records import Measurement, Record, Skip, measurements
 from tests.gpu_check.report import Report
 
-DECLARE = (samples, cost, gpm, signatures, power, fields, usage, host, own, agree, facts)
+DECLARE = (samples, cost, gpm, signatures, power, fields, usage, host, traced, own, agree, facts)
 SECONDS, QUICK = 20.0, 5.0
 PATIENCE_S = 240.0  # without a new record; a load may need long to start
 

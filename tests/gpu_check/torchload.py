@@ -145,6 +145,21 @@ def training(torch):
     return step
 
 
+def graphs(torch):
+    """The same model, its passes captured in CUDA graphs."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    x, y = torch.randn(64, 64, device="cuda"), torch.randn(64, 1, device="cuda")
+    captured = torch.cuda.make_graphed_callables(model, (x,))
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        torch.nn.functional.mse_loss(captured(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
 def rest(torch):
     """A context, and no work."""
     torch.ones(1, device="cuda")
@@ -166,6 +181,7 @@ LOADS = {
     "pageable": copies(False),
     "pinned": copies(True),
     "training": training,
+    "graphs": graphs,
     "rest": rest,
 }
 
