@@ -250,10 +250,14 @@ def _value(number: int, code: int, value: float) -> Value:
 
 
 def release(card: Card) -> None:
-    """Give the samples back before the driver is closed."""
-    kept: list[Samples] = [card.kept.pop(name) for name in (_UNITS, _DETAILS) if name in card.kept]
-    for sample in [sample for samples in kept for sample in (samples.before, samples.now)]:
+    """Give the samples back: before the driver is closed, and before the GPU is read by another handle."""
+    for sample in [sample for samples in drop(card) for sample in (samples.before, samples.now)]:
         try:
             card.gate.call("nvmlGpmSampleFree", sample)
         except (Unanswered, DriverGone):
             pass
+
+
+def drop(card: Card) -> list[Samples]:
+    """Forget the samples."""
+    return [card.kept.pop(name) for name in (_UNITS, _DETAILS) if name in card.kept]

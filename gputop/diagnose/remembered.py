@@ -22,7 +22,9 @@ from gputop.model import Frame, Identity, Process
 _DESCRIBED = 2  # cards at each look whose rhythm is worked out; one a second where looks are rarer
 _TURNS_S, _TURNS_MOST, _TURNS_LEAST = 30.0, 200.0, 90  # of the sum in percent; samples, in a series that is whole
 _FULLER = 1.15  # memory of the first GPU against any other
-_KEPT_S = 900.0  # notes of a rule about something that is gone
+_KEPT_S = 900.0  # GPUs that are gone, and notes of a rule about something that is
+_GONE = 64  # GPUs that are gone: a driver may give an instance another uuid each time
+_SWEEP_S = 60.0
 _COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
 _BEGUN_S = 300.0  # age at which a trainer that was there before anybody looked has most likely begun to work
 _STARTS_S = 10.0  # to start costs more than anything later
@@ -51,12 +53,14 @@ class Remembered:
     restarted: dict[Identity, Turn] = field(default_factory=dict)  # whose phase began since rules were asked last
     substitutes: Substitutes = field(default_factory=Substitutes)
     highest_mhz: dict[str, float] = field(default_factory=dict)  # SM clock of GPUs, by uuid
+    listed_s: dict[str, float] = field(default_factory=dict)  # mono time at which a GPU was listed last, oldest first
     sums: Sums = field(default_factory=Sums)  # of GPUs, trees and the host, by their key in the history
     uses: dict[str, use.Row] = field(default_factory=dict)  # what each group of processes takes
     looked: bool = False
     first_s: float | None = None  # mono time of the first frame
     newest_s: float | None = None
     gpus_s: float | None = None  # mono time of the first frame with GPUs
+    swept_s: float = -math.inf  # when notes were dropped last
     step_s: float = 1.0  # between the last two frames
     usual_step_s: float = 1.0  # the same, as it mostly is
 
@@ -68,6 +72,7 @@ class Remembered:
             followed.append(("monitor", _COSTS, (frame.cost_percent, frame.driver_percent)))
         self.first_s = frame.mono_s if self.first_s is None else self.first_s
         self.gpus_s = frame.mono_s if self.gpus_s is None and frame.gpus else self.gpus_s
+        self._forget(frame)
         for gpu in frame.gpus:
             if gpu.sm_clock_max_mhz is not None:
                 self.highest_mhz[gpu.uuid] = gpu.sm_clock_max_mhz
@@ -87,6 +92,26 @@ class Remembered:
             followed += [(about, TREE.names, values) for about, values in rows.items()]
             self._follow_all(frame.mono_s, stands_for_s, busy)
         self.sums.add(frame.mono_s, stands_for_s, followed)
+
+    def _forget(self, frame: Frame) -> None:
+        """Drop what is known of GPUs that left long ago, or before many others, and notes that nobody asks for."""
+        now_s = frame.mono_s
+        for gpu in frame.gpus:
+            self.listed_s.pop(gpu.uuid, None)
+            self.listed_s[gpu.uuid] = now_s
+        over = len(self.listed_s) - len(frame.by_uuid) - _GONE
+        gone = [
+            uuid for at, (uuid, last_s) in enumerate(self.listed_s.items()) if at < over or last_s < now_s - _KEPT_S
+        ]
+        for uuid in gone:
+            del self.listed_s[uuid]
+            self.cards.pop(uuid, None)
+            self.highest_mhz.pop(uuid, None)
+            self.substitutes.forget(uuid)
+            self.sums.drop(uuid)
+        if now_s - self.swept_s >= _SWEEP_S:
+            self.swept_s = now_s
+            self.notes = {about: kept for about, kept in self.notes.items() if now_s - kept.used_s < _KEPT_S}
 
     def _follow_all(self, now_s: float, stands_for_s: float, busy: Mapping[Identity, float | None]) -> None:
         """In which phase each trainer is; `busy` are its GPUs, percent."""
@@ -157,8 +182,6 @@ class Remembered:
         """The notes of a rule about one subject, to be changed in place."""
         note = self.notes.get((rule, subject))
         if note is None:
-            if len(self.notes) >= 4096:
-                self.notes = {about: kept for about, kept in self.notes.items() if now_s - kept.used_s < _KEPT_S}
             note = self.notes[rule, subject] = Note()
         note.used_s = now_s
         return note.found

@@ -68,6 +68,12 @@ class Substitutes:
         gpus = [self._by_instances(gpu, gpus) for gpu in gpus]
         return replace(frame, gpus=tuple(gpus))
 
+    def forget(self, uuid: str) -> None:
+        """The GPU is gone for good."""
+        self._reports.discard(uuid)
+        self.of.pop(uuid, None)
+        self._known_s.pop(uuid, None)
+
     def _filled(self, frame: Frame, gpu: Gpu) -> Gpu:
         if gpu.busy_percent is not None:
             self._reports.add(gpu.uuid)

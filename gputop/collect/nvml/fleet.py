@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from gputop.collect import gpm
 from gputop.collect.nvml import pci
 from gputop.collect.nvml.card import Card, rests
 from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, DriverGone, Gate, Late, Lost, Unanswered
@@ -13,6 +14,7 @@ from gputop.collect.nvml.pci import Slot
 FIRST = "nvmlDeviceGetHandleByIndex"  # the call that initialises a GPU
 START_S = 30.0  # where nothing keeps the driver loaded, the first call about a GPU initialises it: seconds, each
 _LINK_COUNT = 91
+_GONE = 64  # GPUs and instances that are gone: a driver may give an instance another uuid each time
 _ARCHITECTURES = {  # nvmlDeviceArchitecture_t; rules know them by these names
     2: "kepler",
     3: "maxwell",
@@ -147,7 +149,9 @@ class Fleet:
             self.rows[at] = _nameless(at, gate)
         self.rows[index] = card
         card.index, card.label, card.gate = index, str(index), gate
+        gpm.release(card)
         card.renew(handle, tick)
+        self._forget(uuid, gate)
         describe(card, self._sys_root)
         self.unknown.discard(index)
         self._settled[index] = tick
@@ -170,6 +174,21 @@ class Fleet:
         partitioned = card.answers.get("mig_mode", {}).get("mig_mode") is True
         card.children = self._children(card, tick) if partitioned else []
 
+    def _forget(self, newest: str, gate: Gate) -> None:
+        """Drop those that left before many others; this one was seen last."""
+        self._known[newest] = self._known.pop(newest)
+        here = {one.uuid for row in self.rows.values() for one in (row, *row.children)}
+        gone = [uuid for uuid in self._known if uuid not in here and uuid != newest]
+        for uuid in gone[: max(0, len(gone) - _GONE)]:
+            card = self._known.pop(uuid)
+            card.gate = gate  # that of a thread that was replaced lets nothing pass
+            gpm.release(card)
+
+    def void(self) -> None:
+        """The driver was opened anew: what it had allocated for us is gone with the one before."""
+        for card in self._known.values():
+            gpm.drop(card)
+
     def _children(self, card: Card, tick: int) -> list[Card]:
         found = []
         for number in range(ask(card, "nvmlDeviceGetMaxMigDeviceCount") or 0):
@@ -180,7 +199,9 @@ class Fleet:
             child = self._known.setdefault(uuid, Card(card.index, uuid, card.gate, parent=card))
             child.gate = card.gate
             if child not in card.children:
+                gpm.release(child)
                 child.renew(handle, tick)
+                self._forget(uuid, card.gate)
                 describe(child, self._sys_root)
             child.handle, child.index, child.label = handle, card.index, f"{card.index}:{number}"
             child.instance = ask(child, "nvmlDeviceGetGpuInstanceId")

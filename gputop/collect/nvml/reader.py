@@ -185,6 +185,7 @@ class Reader:
         if not self.connection.worked and self.fleet.sleepers(gate):
             return False
         if self.connection.open(gate):
+            self.fleet.void()
             self.fleet.renumber(list(self.fleet.rows), gate)
         return self.connection.is_open
 

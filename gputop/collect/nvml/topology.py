@@ -9,6 +9,7 @@ from gputop.collect.nvml.card import Card
 from gputop.collect.nvml.gate import Late, Lost, Unanswered
 
 PAIRS_A_TICK = 8
+_MOST = 4096  # pairs: twice those of 64 GPUs
 _NVLINK = 2  # NVML_P2P_CAPS_INDEX_NVLINK
 _LEVELS = {0: "switch", 10: "switch", 20: "switch", 30: "bridge", 40: "node", 50: "system"}
 
@@ -22,7 +23,11 @@ class Topology:
 
     def learn(self, cards: Iterable[Card]) -> None:
         """Ask about a few pairs of GPUs that were not asked about yet."""
-        left = PAIRS_A_TICK
+        left, cards = PAIRS_A_TICK, list(cards)
+        if len(self._words) > _MOST:  # most of them of GPUs that are gone
+            here = {card.uuid for card in cards}
+            self._words = {pair: word for pair, word in self._words.items() if pair <= here}
+            self._peers.clear()
         for one, other in combinations(cards, 2):
             pair = frozenset((one.uuid, other.uuid))
             if pair in self._words:
