@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import unicodedata
 
 import pytest
@@ -250,3 +251,18 @@ def test_what_is_no_secret_stays(argv: tuple[str, ...]) -> None:
 @given(ANY_TEXT)
 def test_redact_takes_any_text_and_stays_harmless(raw: str) -> None:
     assert_harmless(redact(clean(raw)))
+
+
+def test_command_lines_that_come_and_go_are_not_kept() -> None:
+    """Of compilers, say: each one is long and another one, and nobody asks for it again."""
+    tracemalloc.start()
+    try:
+        for n in range(3000):
+            given = ("cc", *(f"-I/build/{n}/include/{place}" for place in range(100)), "--token", "abc")
+            assert redact_argv(given)[-1] == MASK
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 16 << 20  # all of them take 60 MB
+    again = redact_argv(given)
+    assert redact_argv(given) is again

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from functools import lru_cache
 
 from gputop.safe.telling import Place, is_secret, lettered
 
@@ -135,9 +134,40 @@ def _masked(given: re.Pattern[str], place: Place, text: str) -> str:
     return "".join((*out, text[at:]))
 
 
-@lru_cache(maxsize=4096)
+class _Redacted:
+    """Command lines and what became of them, by how much they hold: those of compilers are long, and come and go.
+
+    Two tables: the young one becomes the old one when it is full, and what was old and not asked for since is gone.
+    """
+
+    def __init__(self) -> None:
+        self._young: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._old: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._held = 0  # by the young one, bytes
+
+    def __call__(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """The command line with its secrets masked."""
+        found = self._young.get(argv)
+        if found is None:
+            found = self._old.get(argv)
+            found = _redacted(argv) if found is None else found
+            self._held += sum(map(len, argv)) + _ENTRY * (1 + len(argv))
+            self._young[argv] = found
+            if self._held > _MOST_HELD:
+                self._old, self._young, self._held = self._young, {}, 0
+        return found
+
+
+_MOST_HELD, _ENTRY = 2 << 20, 64  # bytes; of an entry besides its characters
+_remembered = _Redacted()
+
+
 def redact_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
     """A command line with its secrets masked, those too that stand in the entry after their option."""
+    return _remembered(argv)
+
+
+def _redacted(argv: tuple[str, ...]) -> tuple[str, ...]:
     out: list[str] = []
     option = ""  # of which the next entry may be the value
     for entry in _unlettered(argv):

@@ -50,6 +50,9 @@ _NOTEBOOKS = {"ipykernel_launcher", "ipykernel", "colab_kernel_launcher"}
 _SERVICES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
+_LONG = 64  # words of a command line that is not remembered: a cache of such ones would hold megabytes
+
+
 class Program(NamedTuple):
     """What a command line runs."""
 
@@ -59,9 +62,13 @@ class Program(NamedTuple):
     arguments: tuple[str, ...]
 
 
-@lru_cache(maxsize=4096)
 def program(command: tuple[str, ...]) -> Program:
     """The program of a command line, looked for behind the interpreter and its options."""
+    return _program(command) if len(command) <= _LONG else _program.__wrapped__(command)
+
+
+@lru_cache(maxsize=4096)
+def _program(command: tuple[str, ...]) -> Program:
     words = command
     if len(words) == 1 and " " in words[0]:  # a title that was written over the arguments
         words = tuple(words[0].split())

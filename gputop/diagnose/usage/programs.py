@@ -73,14 +73,17 @@ def computes(view: View, trainer: Trainer) -> bool:
     return view.above(trainer.cores, "no-cuda-context.cores") or (trainer.cores or 0.0) >= max(_SOME_CORES, least)
 
 
-@lru_cache(maxsize=1024)
 def _script(command: tuple[str, ...]) -> tuple[str, ...]:
     """The program, and the script or module that it runs: no value of an option behind these."""
     return command[:1] + tuple(word for word in command[1:_WORDS] if word[:1] != "-")[:1]
 
 
-@lru_cache(maxsize=1024)  # many rules ask the same at every tick
 def _says(command: tuple[str, ...], what: re.Pattern[str]) -> bool:
     """Whether a program, script or module of the command is called so; of paths the last part counts."""
-    words = (word.rpartition("/")[2] for word in command[:_WORDS] if word[:2] != "--")
+    return _said(command[:_WORDS], what)
+
+
+@lru_cache(maxsize=1024)  # many rules ask the same at every tick; of the first words: a whole command may be long
+def _said(command: tuple[str, ...], what: re.Pattern[str]) -> bool:
+    words = (word.rpartition("/")[2] for word in command if word[:2] != "--")
     return any(what.search(word) for word in words)
