@@ -20,7 +20,13 @@ Frames = Callable[[float], Frame]
 SHARE = GpuShare(uuid="G", busy_percent=None, vram_bytes=2**30)
 MUTE = Missing(metric="busy_percent", reason="unsupported", unlock="an instance tells nothing")
 ALONE = {"gpus": (SHARE,)}
+WSL = Missing(
+    metric="processes", reason="unsupported", unlock="the driver refuses this call each time (NVML error 999)"
+)
 DARK = {"busy_percent": None, "sm_active_percent": None, "missing": (MUTE,)}
+
+
+UNUSED = {"no-cuda-context", "slow-start", "zombie-memory", "gpu-idle-cpu-busy", "gpu-unused-in-job"}
 
 
 def seen(*processes: Process, **gpu: Any) -> Frames:
@@ -51,6 +57,8 @@ def young(age_s: float) -> Frames:
         (seen(unseen("foreign"), busy_percent=0.0), "outside this container: run gputop on the host"),
         (seen(unseen("hidden"), busy_percent=40.0), "hidden: /proc is mounted with hidepid: sudo "),
         (seen(busy_percent=40.0), "the driver names no process on it"),
+        (seen(busy_percent=40.0, missing=(WSL,)), "the driver refuses this call each time (NVML error 999)"),
+        (seen(busy_percent=40.0, missing=(replace(WSL, unlock=None),)), "does not list the processes of this GPU"),
         (seen(busy_percent=40.0, missing=(Missing(metric="processes", reason="denied", unlock="ask"),)), "ask"),
         (young(-60.0), "GPU busy 97 % so far, 58 of 90 s"),
         (Machine(gpu=DARK, trainer=ALONE).frame, "an instance tells nothing"),
@@ -83,6 +91,29 @@ def test_a_gpu_in_use_that_nobody_can_judge_is_not_called_healthy(frame: Frames,
 def test_one_that_rests_or_has_a_process_that_is_seen_is_judged(frame: Frames) -> None:
     found = told(frame)
     assert (found.doubt, found.reasons) == ("", ())
+
+
+@pytest.mark.parametrize(("own_pids", "advised"), [(True, True), (False, False), (None, False)])
+def test_to_look_from_the_host_is_advised_only_where_this_is_a_container(own_pids: bool | None, advised: bool) -> None:
+    def frame(t: float) -> Frame:
+        one = seen(busy_percent=40.0)(t)
+        return replace(one, host=replace(one.host, own_pids=own_pids))
+
+    (reason,) = told(frame).reasons
+    assert "the driver names no process on it" in reason
+    assert ("--pid=host" in reason) == advised
+
+
+@pytest.mark.parametrize("busy", [0.0, 97.0])
+def test_where_the_driver_lists_nobody_no_rule_says_that_a_gpu_is_not_used(busy: float) -> None:
+    """As in WSL: the memory is somebody's, and who trains is most likely on the GPU."""
+    gpu = {"busy_percent": busy, "vram_used_bytes": 6 << 30, "missing": (WSL,)}
+    trainer = {"gpus": (), "cpu_percent": 60.0, "main_thread_percent": 60.0, "age_s": lambda t: 5.0 + t}
+    said = after(Machine(gpu=gpu, trainer=trainer).frame, 900)
+    assert not [finding.rule for finding in said.findings if finding.rule in UNUSED]
+    nobodys = [one.unlock for one in said.abstained if one.rule == "zombie-memory"]
+    assert nobodys == ([WSL.unlock] if busy == 0 else [])
+    assert "--pid=host" not in str(said)
 
 
 def test_what_is_wrong_is_told_with_what_could_not_be_judged() -> None:

@@ -136,6 +136,7 @@ class Live:
             host=replace(
                 hosted,
                 process_count=table.count,
+                own_pids=table.private,
                 driver_version=driver.driver_version,
                 cuda_version=driver.cuda_version,
             ),

@@ -54,7 +54,7 @@ def nameless(view: View) -> Iterator[JobState]:
     """GPUs at work of which the driver names no process."""
     for gpu in view.gpus():
         if (missing := unjudged.nameless(view, gpu)) is not None:
-            why = _why(view, gpu, missing.unlock or unjudged.NAMELESS)
+            why = _why(view, gpu, missing.unlock or "")
             yield JobState(key=gpu.uuid, name=f"GPU {gpu.index}", gpus=(gpu.uuid,), state="unknown", why=why)
 
 

@@ -10,10 +10,11 @@ from gputop.diagnose.view import View
 from gputop.model import Gpu, Missing, Process
 from gputop.program import as_root
 
-_ON_THE_HOST = "run gputop on the host, or start the container with --pid=host"
-_FOREIGN = f"its process is outside this container: {_ON_THE_HOST}"
+ON_THE_HOST = "run gputop on the host, or start the container with --pid=host"
+_FOREIGN = f"its process is outside this container: {ON_THE_HOST}"
 _HIDDEN = "its process is hidden: /proc is mounted with hidepid"
-NAMELESS = f"the driver names no process on it: {_ON_THE_HOST}"
+_NAMELESS = "the driver names no process on it"
+_LISTS_NOBODY = "the driver does not list the processes of this GPU"
 _NO_TRAINER = "no training job: its process is not one"
 
 
@@ -41,7 +42,7 @@ def nameless(view: View, gpu: Gpu) -> Missing | None:
         return None
     # at work now as well: a process that has just ended is listed no more
     now = (gpu.busy_percent or 0.0) >= view.limit("no-cuda-context.nameless_percent")
-    return _untold(gpu) if now and at_work(view, gpu) else None
+    return untold(view, gpu) if now and at_work(view, gpu) else None
 
 
 def why_unseen(view: View, unseen: str) -> str:
@@ -66,9 +67,15 @@ def _lacks(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, busy
     return Missing(metric="busy_percent", reason="absent", unlock=since)
 
 
-def _untold(gpu: Gpu) -> Missing:
-    """Why the driver names nobody on a GPU that is at work."""
-    said = next((one for one in gpu.missing if one.metric == "processes"), None)
+def untold(view: View, gpu: Gpu) -> Missing:
+    """Why the driver names nobody on a GPU, or may not name somebody: it cannot, or its PIDs are those of the host.
+
+    Only where the PIDs here are others than the driver's does it help to look from the host.
+    """
+    if said := gpu.unlisted:
+        return Missing(metric="gpus", reason=said.reason, unlock=said.unlock or _LISTS_NOBODY)
     return Missing(
-        metric="gpus", reason=said.reason if said else "denied", unlock=(said.unlock if said else None) or NAMELESS
+        metric="gpus",
+        reason="denied",
+        unlock=f"{_NAMELESS}: {ON_THE_HOST}" if view.frame.host.own_pids else _NAMELESS,
     )

@@ -77,6 +77,9 @@ _UNLISTED_BYTES = 1 << 30  # more than a driver keeps for itself
 
 def _unlisted(frame: Frame) -> str:
     """Memory in use while the driver lists no process: `no process is listed, but GPU 1 has 42.3G in use`."""
+    silent = [gpu.index for gpu in frame.gpus if gpu.unlisted]
+    if silent:
+        return f"the driver does not list the processes of GPU {', '.join(silent)}"
     held = [
         f"GPU {gpu.index} has {units.size(gpu.vram_used_bytes)} in use"
         for gpu in frame.gpus

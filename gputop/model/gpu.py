@@ -219,3 +219,11 @@ class Gpu:
     peers: Annotated[
         tuple[tuple[str, str], ...], "other GPUs: uuid, and how they are joined: nvlink, switch, bridge, node, system"
     ] = ()
+
+    @property
+    def unlisted(self) -> Missing | None:
+        """Why the driver does not list the processes of this device; None where it does, if only of its instances."""
+        if self.mig_mode and self.parent_uuid is None:
+            return None
+        said = (one for one in self.missing if one.metric == "processes" and one.reason != "absent")
+        return next(said, None)

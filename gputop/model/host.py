@@ -171,6 +171,7 @@ class Host:
     nodes: Annotated[tuple[Node, ...], "NUMA nodes"] = ()
     cgroup: Annotated[Cgroup | None, "what confines this monitor; in a container also the job"] = None
     process_count: int | None = metric(Unit.COUNT, "processes on the machine")
+    own_pids: bool | None = metric(Unit.FLAG, "PIDs are those of a container, not those that the driver reports")
     uptime_s: float | None = metric(_S, "time since boot")
     kernel: str | None = metric(Unit.WORD, "kernel release")
     cpu_model: str | None = metric(Unit.WORD, "CPU model")

@@ -52,7 +52,7 @@ READERS = (
     SharedMemory, Nodes, Lustre, Mounts, Speeds, Throttles, Heat, Zones,
 )  # fmt: skip
 COMPUTED = ("read_bytes_per_s", "write_bytes_per_s")  # here, from disks and mounts
-ELSEWHERE = ("driver_version", "cuda_version", "process_count")  # by the lanes of the driver and of the processes
+ELSEWHERE = ("driver_version", "cuda_version", "process_count", "own_pids")  # by lanes of the driver and of processes
 _PARTS = (Pressure, Disk, Mount, Network, Node, Cgroup)
 
 fills.check(

@@ -13,12 +13,12 @@ from gputop.diagnose.memory.holders import Held as Named
 from gputop.diagnose.memory.holders import holders, named
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.unjudged import untold
 from gputop.diagnose.usage.programs import notebook, serves, trains
 from gputop.diagnose.view import View
 from gputop.model import Gpu, GpuShare, Identity, Missing, Process, Role
 
 _LOADER = "pt_data_w"
-_UNSEEN = "run gputop on the host, or start the container with --pid=host"
 
 
 class Nothing(NamedTuple):
@@ -143,8 +143,8 @@ def _nobodys(view: View, gpu: Gpu, named_here: Named) -> Nothing | None:
     busy = view.mean(gpu, "busy_percent")
     if busy is None or busy >= view.limit("busy_percent"):
         return None
-    if any("cuda" in process.libraries and not process.gpus for process in view.frame.processes):
-        view.abstain(gpu, Missing(metric="gpus", reason="denied", unlock=_UNSEEN))  # it may well be that one's
+    if gpu.unlisted or any("cuda" in process.libraries and not process.gpus for process in view.frame.processes):
+        view.abstain(gpu, untold(view, gpu))  # it may well be that one's
         return None
     orphans = [one for one in view.frame.processes if _orphan(view, one)]
     perhaps = f"; perhaps of {named(orphans[0])}, a loader whose trainer is gone" if orphans else ""

@@ -9,6 +9,7 @@ from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.looking import closed, stack
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.unjudged import untold, why_unseen
 from gputop.diagnose.usage.programs import called_so, computes, notebook, serves, trains
 from gputop.diagnose.view import View
 from gputop.model import Gpu, Missing, Process
@@ -42,7 +43,6 @@ _ASKED = {
         Step(text="CPUs only: a build without CUDA, or a driver too old; install as docs.jax.dev says"),
     ),
 }
-_UNLOCK = "run gputop on the host, or start the container with --pid=host"
 
 
 @rule(
@@ -78,19 +78,19 @@ def no_cuda_context(view: View) -> Iterator[Finding]:
 
 def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
     """Why the driver might not name this process if it had a context: None where it would."""
-    nameless_here = Missing(metric="gpus", reason="denied", unlock=_UNLOCK)
-    if any(process.unseen in ("foreign", "hidden") for process in view.frame.processes):
-        return nameless_here
+    for unseen in ("foreign", "hidden"):
+        if any(process.unseen == unseen for process in view.frame.processes):
+            return Missing(metric="gpus", reason="denied", unlock=why_unseen(view, unseen))
     for gpu in gpus:
-        if untold := next((one for one in gpu.missing if one.metric == "processes"), None):
-            return Missing(metric="gpus", reason=untold.reason, unlock=untold.unlock)
+        if gpu.unlisted:
+            return untold(view, gpu)
         named = [share for process in view.frame.processes for share in process.gpus if share.uuid == gpu.uuid]
         held = sum(share.vram_bytes or 0 for share in named)
         nameless = gpu.vram_used_bytes is not None and gpu.vram_used_bytes - held >= view.limit("nameless_bytes")
         percent = view.mean(gpu, "busy_percent")
         at_work = percent is not None and percent >= view.limit("nameless_percent")
         if (nameless and all(share.vram_bytes is not None for share in named)) or (at_work and not named):
-            return nameless_here
+            return untold(view, gpu)
         if percent is None and gpu.vram_used_bytes is None:
             return Missing(metric="busy_percent", reason="unsupported")  # there may be one that nobody sees
     return None

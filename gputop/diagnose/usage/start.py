@@ -48,6 +48,8 @@ def slow_start(view: View) -> Iterator[Finding]:
         if not trains(trainer) or notebook(trainer) or serves(trainer):
             continue
         without = not any(process.gpus for process in trainer.tree)
+        if without and any(gpu.unlisted for gpu in view.gpus()):
+            continue  # it may well be on one of these
         if without and (trainer.cores is None or computes(view, trainer)):
             continue  # it trains on the CPU, which is told elsewhere
         if not without and not view.knows(trainer, "duty"):
