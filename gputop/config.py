@@ -27,10 +27,19 @@ Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file
 Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str], list[str]]"]
 
 
+# of the table of processes, by the ids that they are declared with
+_COLUMNS = (
+    "pid user gpu gpu-busy vram cpu threads rss pss shm swap faults wait asked forced last-cpu affinity numa nice read "
+    "write rchar syscr mean-read io state wchan files time"
+)
+FIRST, LAST = "pid", "command"  # columns that are always there, and where
+
+
 def _setting(
-    default: Any, help: str, *, key: str = "", choices: str = "", low: float = 0, high: float = 0, later: bool = False
-) -> Any:
-    more = {"choices": tuple(choices.split()), "low": low, "high": high, "later": later}
+    default: Any, help: str, *, key: str = "", choices: str = "", low: float = 0, high: float = 0, later: bool = False,
+    several: bool = False,
+) -> Any:  # fmt: skip
+    more = {"choices": tuple(choices.split()), "low": low, "high": high, "later": later, "several": several}
     return field(default=default, metadata={"key": key, "help": help, **more})
 
 
@@ -64,12 +73,11 @@ class Settings:
         "off", "at a new warning ring, or tell the desktop by OSC 9 or OSC 777", choices="off bell osc9 osc777"
     )
     density: str = _setting("auto", "how much room each GPU gets; auto fits them all", choices="auto card row cell")
-    sort: str = _setting(
-        "cpu",
-        "the column by which processes are ordered",
-        choices="pid user gpu gpu-busy vram cpu threads rss pss shm swap faults wait asked forced last-cpu affinity "
-        "numa nice read write rchar syscr mean-read io state wchan files time",
-    )
+    columns: tuple[str, ...] = _setting(
+        (), "the columns of the main view, from the left; PID is always first, COMMAND last", choices=_COLUMNS,
+        several=True,
+    )  # fmt: skip
+    sort: str = _setting("cpu", "the column by which processes are ordered", choices=_COLUMNS)
     reverse: bool = _setting(False, "order them the other way round")
     tree: bool = _setting(True, "show jobs as a tree; else a flat list")
     follow: bool = _setting(True, "keep the cursor on its process when rows change places")
@@ -94,6 +102,7 @@ class Setting:
     low: float
     high: float
     later: bool  # a change means something at the next start only
+    several: bool  # some of the choices, in an order; none of them: auto
 
     @property
     def variable(self) -> str:
@@ -106,12 +115,16 @@ class Setting:
         if isinstance(self.default, float):
             return f"{self.low:g} to {self.high:g} seconds"
         words = self.choices or ("true", "false")
+        if self.several:
+            return f"auto, or a list of some of {', '.join(words)}"
         return f"{', '.join(words[:-1])} or {words[-1]}"
 
     def value(self, given: object) -> Any:
         """What was given, as a value of this setting; ValueError says what it may be."""
         found: Any
-        if self.choices:
+        if self.several:
+            found = _several(given, self.choices)
+        elif self.choices:
             found = _choice(given, self.choices)
         elif isinstance(self.default, bool):
             found = _truth(given)
@@ -243,7 +256,12 @@ def store(path: str, setting: Setting, value: Any, read: Read, write: Callable[[
     except ValueError:
         said = None
     if said != value:
-        write(path, toml.edited(raw or toml.BEGIN.encode(), setting.key, value))
+        write(path, toml.edited(raw or toml.BEGIN.encode(), setting.key, spelled(value)))
+
+
+def spelled(value: Any) -> Any:
+    """A value as it stands in the file."""
+    return (list(value) or "auto") if isinstance(value, tuple) else value
 
 
 def _take(given: Mapping[str, object], called: str, chosen: dict[str, Any]) -> list[str]:
@@ -287,6 +305,17 @@ def _choice(given: object, choices: tuple[str, ...]) -> str | None:
     # in TOML one writes on and off as true and false
     word = ("on" if given else "off") if isinstance(given, bool) else given
     return word if isinstance(word, str) and word in choices else None
+
+
+def _several(given: object, choices: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Names in an order, each once, with what is always there; none for auto."""
+    words = given.replace(",", " ").split() if isinstance(given, str) else given
+    if words == ["auto"]:
+        return ()
+    if not isinstance(words, (list, tuple)) or not all(word in (*choices, LAST) for word in words):
+        return None
+    others = [word for word in dict.fromkeys(words) if word not in (FIRST, LAST)]
+    return (FIRST, *others) if words else ()
 
 
 def _truth(given: object) -> bool | None:

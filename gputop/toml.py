@@ -7,7 +7,7 @@ import sys
 
 BEGIN = "# settings of gputop: `gputop docs configuration` says what there is\n"
 _HEAD = re.compile(r"\s*\[")
-_VALUE = r"""("[^"\n]*"|'[^'\n]*'|[^\s#"'\[{]+)"""
+_VALUE = r"""("[^"\n]*"|'[^'\n]*'|\[[^\[\]#\n]*\]|[^\s#"'\[{]+)"""
 
 
 def parse(raw: bytes) -> dict[str, object]:
@@ -26,13 +26,15 @@ def parse(raw: bytes) -> dict[str, object]:
 
 
 def written(value: object) -> str:
-    """A plain value as one writes it in the file."""
+    """A plain value, or a list of such, as one writes it in the file."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(written, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else f"{value:g}"
 
 
-def edited(raw: bytes, key: str, value: bool | float | str) -> bytes:
+def edited(raw: bytes, key: str, value: bool | float | str | list[str]) -> bytes:
     """The file with one value above its first table set; ValueError where that cannot be done by changing one line."""
     before = parse(raw)
     lines = raw.decode().splitlines(keepends=True)

@@ -34,7 +34,7 @@ freeze = "x"
 
 
 def test_every_value_is_reached_by_steps_and_may_be_written() -> None:
-    for setting in SETTINGS:
+    for setting in (each for each in SETTINGS if not each.several):  # those have a list of their own
         seen = [setting.default]
         for step in (1, -1):
             for _ in range(len(setting.choices) + len(LADDER_S)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.config import SETTINGS
+from gputop.config import SETTINGS, spelled
 from gputop.docs.fields import field_tables
 from gputop.docs.markdown import listing, table
 from gputop.model import (
@@ -150,7 +150,8 @@ def _unit(unit: Unit) -> str:
 
 def _written(default: object) -> str:
     """As one writes it in the settings file."""
-    return f'"{default}"' if isinstance(default, str) else str(default).lower()
+    value = spelled(default)
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 
 TABLES: dict[str, Callable[[], str]] = {

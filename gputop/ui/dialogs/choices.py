@@ -8,23 +8,23 @@ from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
 from gputop.ui.draw import Line
 from gputop.ui.look import Look
-from gputop.ui.table.columns import SORTABLE, Preset, of
+from gputop.ui.table.columns import SORTABLE, Column
 from gputop.words import amount
 
 
 class SortDialog(ListDialog[str]):
-    """Which column to sort by: those on the screen first, then those of the other presets."""
+    """Which column to sort by: those `here` first, then the others."""
 
     TITLE_TEXT = "sort by"
     FOOT = "Enter sorts by it   Esc leaves it as it is"
     WIDTH = 64
 
-    def __init__(self, look: Look, column: str, preset: Preset) -> None:
+    def __init__(self, look: Look, column: str, here: Sequence[Column]) -> None:
         super().__init__(look)
-        here = of(preset)
-        self._columns = sorted(SORTABLE, key=lambda column: column not in here)
+        first = [column for column in here if column in SORTABLE]
+        self._columns = [*first, *(column for column in SORTABLE if column not in here)]
         self.at = [place.id for place in self._columns].index(column)
-        self._here = len(set(here) & set(SORTABLE))
+        self._here = len(first)
 
     @property
     def count(self) -> int:

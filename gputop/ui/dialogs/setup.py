@@ -11,6 +11,7 @@ from gputop.config import SETTINGS, Setting, Settings
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
+from gputop.ui.dialogs.columns import Columns
 from gputop.ui.draw import Line, wrap
 from gputop.ui.look import Look, Token
 
@@ -36,6 +37,10 @@ class Changes(Protocol):
     def change(self, setting: Setting, value: Any, tell: Callable[[str], object]) -> None:
         """Change one of them now and in the file; what became of that is told."""
 
+    @property
+    def columns_seen(self) -> Collection[str]:
+        """The ids of the columns that there is room for."""
+
 
 def beside(setting: Setting, value: Any, step: int) -> Any:
     """The value of a setting before (-1) or after (1) this one; around the end, but for numbers."""
@@ -43,6 +48,8 @@ def beside(setting: Setting, value: Any, step: int) -> Any:
         ladder = [rung for rung in LADDER_S if setting.low <= rung <= setting.high]
         further = [rung for rung in ladder if (rung > value if step > 0 else rung < value)]
         return further[0 if step > 0 else -1] if further else value
+    if setting.several:
+        return value  # a list of its own changes it
     values = setting.choices or (False, True)
     return values[(values.index(value) + step) % len(values)]
 
@@ -51,6 +58,8 @@ def said(value: Any) -> str:
     """A value as a person reads it."""
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, tuple):
+        return f"{len(value) + 1} chosen" if value else "auto"  # with COMMAND
     return value if isinstance(value, str) else f"{value:g}s"
 
 
@@ -98,6 +107,7 @@ class Setup(ListDialog[None]):
         room = max(20, self.width - 4)
         told = 0 < len(setting.choices) <= MOST_TOLD or isinstance(setting.default, float)
         means = f"{setting.help}; {setting.allowed}" if told else setting.help
+        means = f"{setting.help}; opens the list of them" if setting.several else means
         help: list[tuple[str, Token]] = [(text, "text") for text in wrap(means, room)]
         origin = current.origin.overruled.get(setting.key)
         where = [f"from {origin}, which overrules the file"] if origin else []
@@ -122,7 +132,9 @@ class Setup(ListDialog[None]):
 
     def _change(self, setting: Setting, step: int) -> None:
         self._told = ""
-        if not self._changes.fixed(setting):
+        if setting.several:
+            self.app.push_screen(Columns(self._changes), lambda _: self.redraw())
+        elif not self._changes.fixed(setting):
             before = getattr(self._changes.current(), setting.field)
             self._changes.change(setting, beside(setting, before, step), self._tell)
             self.look = self._changes.look

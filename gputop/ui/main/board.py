@@ -93,8 +93,9 @@ class Board(Screen[None], inherit_bindings=False):
         self.past = Then(history)
         self.density = CHOICES[_DENSITIES.index(settings.density)]
         view = View(
-            tree=settings.tree, sort=settings.sort, reverse=settings.reverse, every_process=settings.every_process
-        )
+            tree=settings.tree, sort=settings.sort, reverse=settings.reverse, every_process=settings.every_process,
+            columns=settings.columns,
+        )  # fmt: skip
         self.table = Table(look, view, self._table_drawn)
         self.table.listing.follow = settings.follow
         self.table.shows_all = self.shows_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from gputop.ui.look import Look
 from gputop.ui.main.board import CHOICES, Board
 
 TAKEN = "a recording has the looks that were taken"
-_VIEW = ("sort", "reverse", "tree", "every_process")
+_VIEW = ("sort", "reverse", "tree", "every_process", "columns")
 
 
 class Changing(Board):
@@ -28,6 +28,17 @@ class Changing(Board):
         from gputop.ui.dialogs.setup import Setup  # late
 
         self.app.push_screen(Setup(self, next(key.keys for key in self.every_key if key.id == "setup")))
+
+    def action_columns(self) -> None:
+        """The columns of the main view."""
+        from gputop.ui.dialogs.columns import Columns  # late
+
+        self.app.push_screen(Columns(self))
+
+    @property
+    def columns_seen(self) -> Collection[str]:
+        """The ids of the columns that there is room for."""
+        return self.table.columns
 
     def current(self) -> Settings:
         """The settings as they are now, whatever keys have changed meanwhile."""
@@ -69,6 +80,8 @@ class Changing(Board):
         """Let what is on the screen follow."""
         settings, listing = self.settings, self.table.listing
         if setting.field in _VIEW:
+            if setting.field == "columns":
+                self.table.preset("main")  # they are of this one
             self.table.see(**{setting.field: getattr(settings, setting.field)})
             self.look_closer()
         elif setting.field in ("theme", "ascii"):
@@ -103,4 +116,4 @@ class Changing(Board):
 def _store(settings: Settings, setting: Setting, value: Any) -> str:
     path = settings.origin.path or ""
     config.store(path, setting, value, read_settings, write_settings)
-    return f"saved: {setting.key} = {toml.written(value)}"
+    return f"saved: {setting.key} = {toml.written(config.spelled(value))}"

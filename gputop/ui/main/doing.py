@@ -33,6 +33,9 @@ class Doing(Changing):
         from gputop.ui.dialogs.palette import Deed, of_keys  # late
 
         yield from of_keys(self.keys, self._act, self.why_not)
+        yield Deed(
+            "columns", "choose and order the columns", partial(self._act, "columns"), also="show hide move fields"
+        )
         for preset, title in PRESETS.items():
             yield Deed(f"columns-{preset}", f"columns: {title}", partial(self._act, f"preset('{preset}')"))
         source = self.program.source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.board import Board
-from gputop.ui.table.columns import BY_ID, beside
+from gputop.ui.table.columns import BY_ID, beside, of
 
 
 class Sorting(Board):
@@ -19,7 +19,7 @@ class Sorting(Board):
     def action_shift_sort(self, step: int) -> None:
         """Sort by the column beside."""
         view = self.table.listing.view
-        self.action_sort(beside(view.sort, step, view.preset))
+        self.action_sort(beside(view.sort, step, view.preset, view.columns))
 
     def action_reverse(self) -> None:
         """Sort the other way round."""
@@ -45,7 +45,7 @@ class Sorting(Board):
         from gputop.ui.dialogs.choices import SortDialog  # late
 
         view = self.table.listing.view
-        self.app.push_screen(SortDialog(self.look, view.sort, view.preset), self._sort_by)
+        self.app.push_screen(SortDialog(self.look, view.sort, of(view.preset, view.columns)), self._sort_by)
 
     def _sort_by(self, column: str | None) -> None:
         if column:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal
 
 from gputop import saturation, units, words
+from gputop.config import LAST
 from gputop.declare import record
 from gputop.figures import Figures
 from gputop.saturation import Levels
@@ -252,12 +253,14 @@ BY_ID: dict[str, Column] = {column.id: column for column in COLUMNS}
 SORTABLE: tuple[Column, ...] = tuple(column for column in COLUMNS if column.id != "command")
 
 
-def of(preset: Preset) -> tuple[Column, ...]:
-    """The columns of a preset, from the left."""
+def of(preset: Preset, chosen: Sequence[str] = ()) -> tuple[Column, ...]:
+    """The columns of a preset, from the left; of the main one those that somebody has `chosen`, by id, if any."""
+    if preset == "main" and chosen:
+        return tuple(BY_ID[id] for id in (*chosen, LAST))
     return tuple(column for column in COLUMNS if preset in column.presets)
 
 
-def beside(id: str, step: int, preset: Preset = "main") -> str:
+def beside(id: str, step: int, preset: Preset = "main", chosen: Sequence[str] = ()) -> str:
     """The column of a preset left (-1) or right (1) of one, around the ends; its first where it has not that one."""
-    ids = [column.id for column in of(preset) if column in SORTABLE]
+    ids = [column.id for column in of(preset, chosen) if column in SORTABLE]
     return ids[(ids.index(id) + step) % len(ids)] if id in ids else ids[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gputop.declare import record
 from gputop.ui.table.columns import Column, Preset, of
 
@@ -15,25 +17,26 @@ class Place:
     width: int
 
 
-def fit(width: int, preset: Preset = "main", sort: str = "pid") -> tuple[Place, ...]:
+def fit(width: int, preset: Preset = "main", sort: str = "pid", chosen: Sequence[str] = ()) -> tuple[Place, ...]:
     """Which columns of a preset a table of this width shows, and where; the command gets what is left.
 
-    The column that sorts is the last to yield: an order whose reason cannot be seen looks like none.
+    Of the main preset those that somebody has `chosen`, if any. The column that sorts is the last to yield: an order
+    whose reason cannot be seen looks like none.
     """
-    columns = of(preset)
+    columns = of(preset, chosen)
     command = 24 if preset != "main" else 32 if width >= 100 else 25  # besides its gap
-    chosen = sorted(columns, key=lambda column: (column.id not in ("pid", "command", sort), -column.keep))
-    while len(chosen) > 2 and sum(column.width for column in chosen) + command > width:
-        chosen.pop()
-    spare = width - sum(column.width for column in chosen) - command
+    shown = sorted(columns, key=lambda column: (column.id not in ("pid", "command", sort), -column.keep))
+    while len(shown) > 2 and sum(column.width for column in shown) + command > width:
+        shown.pop()
+    spare = width - sum(column.width for column in shown) - command
     sizes = {}
-    for column in sorted(chosen, key=lambda column: column.ease):
+    for column in sorted(shown, key=lambda column: column.ease):
         ease = column.ease if column.ease <= spare else 0
         sizes[column.id] = column.width + ease
         spare -= ease
     places: list[Place] = []
     left = 0
-    for column in (column for column in columns if column in chosen):
+    for column in (column for column in columns if column in shown):
         size = max(0, width - left) if column.id == "command" else sizes[column.id]
         places.append(Place(column, left, size))
         left += size

@@ -35,6 +35,7 @@ class View:
     folds: Mapping[Key, bool] = field(default_factory=dict)  # True is open
     every_process: bool = False
     preset: Preset = "main"
+    columns: tuple[str, ...] = ()  # of the main preset, by id; none: as they are declared
     user: str | None = None  # only processes of this one
     gpu: str | None = None  # only those of this GPU, by uuid
     filter: Filter | None = None

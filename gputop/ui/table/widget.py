@@ -208,16 +208,21 @@ class Table(Lines, can_focus=True):
     def sight(self) -> frozenset[int]:
         """Pids of what is on the screen, where the columns ask for more than is read of every process."""
         listing = self.listing
-        if listing.view.preset == "main":
+        if all("main" in place.column.presets for place in self._places):
             return frozenset()
         window = listing.rows[listing.top : listing.top + listing.height]
         own = [row.process.pid for row in window if row.process is not None]
         folded = [process.pid for row in window if not row.open for process in row.members]
         return frozenset([*own, *folded][:SIGHT])
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The ids of the columns that there is room for."""
+        return tuple(place.column.id for place in self._places)
+
     def _fit(self) -> None:
         view = self.listing.view
-        self._places = fit(self.size.width, view.preset, view.sort)
+        self._places = fit(self.size.width, view.preset, view.sort, view.columns)
         self._drawn.clear()
 
     def preset(self, preset: Preset) -> None:
@@ -248,7 +253,7 @@ class Table(Lines, can_focus=True):
     def see(self, **changes: Any) -> None:
         """Look at the same frame in another way, sorted anew: fields of the view."""
         self.listing.look(replace(self.listing.view, **changes), self._clock())
-        if "sort" in changes:
+        if changes.keys() & {"sort", "columns"}:
             self._fit()
         self.redraw()
 

@@ -1,0 +1,148 @@
+"""Which columns the table has, and in which order: shown, hidden and moved while one looks, and saved at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+from textual import events
+
+from gputop.config import BY_KEY, FIRST, LAST, Setting, Settings
+from gputop.safe.text import clean
+from gputop.ui import draw
+from gputop.ui.dialogs.choosing import ListDialog
+from gputop.ui.draw import Line, wrap
+from gputop.ui.look import Look
+from gputop.ui.table.columns import BY_ID, COLUMNS, of
+
+SETTING = BY_KEY["columns"]
+AUTO = "automatic"  # the first line: as they are declared
+HELP_LINES = 2
+_TITLE = 12  # cells
+_FIXED = {FIRST: "always first", LAST: "always last"}
+_MOVES = {"shift+up": -1, "left_square_bracket": -1, "shift+down": 1, "right_square_bracket": 1}
+
+
+class Changes(Protocol):
+    """What the list asks of the screen it belongs to."""
+
+    @property
+    def look(self) -> Look:
+        """How it looks now."""
+
+    @property
+    def columns_seen(self) -> Collection[str]:
+        """The ids of the columns that there is room for."""
+
+    def current(self) -> Settings:
+        """The settings as they are now."""
+
+    def change(self, setting: Setting, value: Any, tell: Callable[[str], object]) -> None:
+        """Change one of them now and in the file; what became of that is told."""
+
+
+class Columns(ListDialog[None]):
+    """A line for each column, those that are shown first and as they stand; the first line gives all of it up."""
+
+    TITLE_TEXT = "columns"
+    FOOT = "Enter Space show, hide it   [ ] or Shift+Up Down move it   Esc closes"
+    WIDTH = 78
+
+    def __init__(self, changes: Changes) -> None:
+        super().__init__(changes.look)
+        self._changes = changes
+        self._told = ""
+        self._order: list[str] = []
+        self._picked: set[str] = set()
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """As the settings have it: those that are shown, then the others; where nobody chose, as they are declared."""
+        chosen = self._changes.current().columns
+        ids = [column.id for column in of("main", chosen)]
+        others = [column.id for column in COLUMNS if column.id not in ids]
+        self._order = [*ids[:-1], *others, LAST] if chosen else [column.id for column in COLUMNS]
+        self._picked = set(ids)
+
+    @property
+    def count(self) -> int:
+        """One line a column, and the one that gives it up."""
+        return len(self._order) + 1
+
+    def row(self, place: int, line: Line) -> Line:
+        """Whether it is shown, its title, what it says; at the end why it is not seen."""
+        look, chosen = self.look, place == self.at
+        if place == 0:
+            mark = look.glyphs.picked if not self._changes.current().columns else " "
+            line.add(f"  ({mark}) ", "busy").add(f"{AUTO:{_TITLE}}", "bright" if chosen else "text")
+            return line.add("the usual ones, in their usual order", "dim")
+        id = self._order[place - 1]
+        column, shown = BY_ID[id], id in self._picked
+        line.add(f"  [{'x' if shown else ' '}] ", "busy" if shown else "dim")
+        line.add(draw.fit(column.title, _TITLE), "bright" if chosen else "text" if shown else "dim")
+        note = _FIXED.get(id) or ("no room" if shown and id not in self._changes.columns_seen else "")
+        room = max(0, self.width - line.cells - len(note) - 4)
+        line.add(draw.cut(column.help, room, look.glyphs.more), "dim")
+        return line.to(self.width - 2 - len(note)).add(note, "text")
+
+    def below(self) -> Sequence[Line]:
+        """What the column under the cursor means, the titles as they stand now, what became of the last change."""
+        room, more = max(20, self.width - 4), self.look.glyphs.more
+        help = "" if self.at == 0 else BY_ID[self._order[self.at - 1]].help
+        said = [*wrap(help, room), "", ""]
+        if len(said) > HELP_LINES + 2:
+            said[HELP_LINES - 1] = draw.cut_words(f"{said[HELP_LINES - 1]} {said[HELP_LINES]}", room, more)
+        seen = self._changes.columns_seen
+        titles = " ".join(BY_ID[id].title for id in self._order if id in self._picked and id in seen)
+        return [
+            self.line(),
+            *(self.line().add(text, "text") for text in said[:HELP_LINES]),
+            self.line().add("now  ", "dim").add(draw.cut(titles, room - 5, more), "text"),
+            self.line().add(draw.cut(clean(self._told), room, more), "bright"),
+        ]
+
+    def take(self, place: int) -> None:
+        """Show or hide the column; the first line has all of them as they were declared."""
+        if place == 0:
+            self._change(())
+            self._arrange()
+        elif (id := self._order[place - 1]) in _FIXED:
+            self._told = f"{BY_ID[id].title} is always there"
+        else:
+            self._picked ^= {id}
+            self._change(self._value())
+        self.redraw()
+
+    def press(self, event: events.Key) -> None:
+        """Go to a column, show or hide it, move it."""
+        self._told = ""
+        if event.key in _MOVES:
+            self._move(_MOVES[event.key])
+        elif event.key == "space":
+            self.take(self.at)
+        else:
+            super().press(event)
+
+    def _move(self, step: int) -> None:
+        """Put the column under the cursor before or behind its neighbour; the cursor goes with it."""
+        place, to = self.at - 1, self.at - 1 + step
+        if 0 < place < len(self._order) - 1 and 0 < to < len(self._order) - 1:
+            self._order[place], self._order[to] = self._order[to], self._order[place]
+            self.at += step
+            self._change(self._value())
+        self.redraw()
+
+    def _value(self) -> tuple[str, ...]:
+        """What is chosen; what is as it is declared is no choice."""
+        ids = tuple(id for id in self._order if id in self._picked)
+        return () if ids == tuple(column.id for column in of("main")) else ids[:-1]
+
+    def _change(self, value: tuple[str, ...]) -> None:
+        self._told = ""
+        if value != self._changes.current().columns:
+            self._changes.change(SETTING, value, self._tell)
+
+    def _tell(self, line: str) -> None:
+        self._told = line
+        if self.is_current:
+            self.redraw()
