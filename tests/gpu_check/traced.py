@@ -32,7 +32,7 @@ def _traced(check: Check, load: Load, name: str) -> Iterator[Record]:
     for time_of in ("first", "second"):
         before = _step_s(load)
         start_s = time.monotonic()
-        command = (sys.executable, "-m", "gputop", "trace", str(load.pid), "--steps", str(STEPS), "--yes")
+        command = (sys.executable, "-m", "gputop", "trace", str(load.pid), "--steps", str(STEPS), "--alone", "--yes")
         done = check.program(*command, seconds=120)
         spent_s = time.monotonic() - start_s
         check.folder.text(f"trace-{name}.txt", done.stdout + done.stderr)
