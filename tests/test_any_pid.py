@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from gputop.cli.aiming import _meant as _led
 from gputop.cli.diagnose import _meant
+from gputop.cli.line import Failure
 from gputop.model import Job, Process, Role
 from tests.acting import until
 from tests.scripted import frame as scripted
@@ -167,6 +169,49 @@ def test_a_diagnosis_of_a_script_is_one_of_the_job_it_started() -> None:
     assert _meant(scripted(loose=(shell,)), 7) == 7
 
 
+def two_programs() -> tuple[Any, Process, Process]:
+    """A script with two programs below it; only the first has worked enough to look like a job."""
+    shell = Process(pid=7, started_ticks=1, parent_pid=1, name="sh", command=("sh", "both.sh"))
+    python = "/usr/bin/python3"
+    trainer = Process(
+        pid=8, started_ticks=1, parent_pid=7, name="python3", role=Role.TRAINER, job="8.1",
+        command=(python, "train.py", "a"),
+    )  # fmt: skip
+    loader = Process(pid=9, started_ticks=1, parent_pid=8, name="python3", job="8.1", command=trainer.command)
+    job = Job(key="8.1", name="x/train", ranks=(trainer.identity,), members=(trainer.identity, loader.identity))
+    other = Process(pid=10, started_ticks=1, parent_pid=7, name="python3", command=(python, "other.py"))
+    return (lambda *more: scripted((job, [trainer, loader]), loose=(shell, *more))), trainer, other
+
+
+def test_a_program_that_does_not_look_like_a_job_is_named_beside_one() -> None:
+    made, trainer, other = two_programs()
+    with pytest.raises(Failure, match=r"7 started 2 programs: name one of 8 \(x/train\), 10 \(python3\)"):
+        _led(made(other), 7, lambda *_: (other,))
+    assert _led(made(other), 7, lambda *_: (trainer,)) == trainer
+    assert _led(made(other), 8, lambda *_: (other,)) == trainer
+    assert _led(made(other), 7) == trainer  # a recording tells no more than it shows
+
+
+@pytest.mark.parametrize(
+    ("command", "same"),
+    [
+        (("/usr/bin/python3", "train.py", "b"), True),
+        (("/usr/bin/python3", "train.py"), True),
+        (("/usr/bin/python3", "-m", "tensorboard.main"), False),
+        (("tail", "-f", "log"), False),
+        ((), False),
+    ],
+)
+def test_a_second_run_of_a_script_that_has_not_begun_to_work_is_named(command: tuple[str, ...], same: bool) -> None:
+    made, trainer, _ = two_programs()
+    late = Process(pid=10, started_ticks=1, parent_pid=7, name="python3", command=command)
+    if same:
+        with pytest.raises(Failure, match=r"name one of 8 \(x/train\), 10 \(python3\)"):
+            _led(made(late), 7, lambda *_: (trainer,))
+    else:
+        assert _led(made(late), 7, lambda *_: (trainer,)) == trainer
+
+
 ONE = """
 import multiprocessing, os, sys, time
 def work():
@@ -250,8 +295,21 @@ def test_two_jobs_below_one_script_are_named(folder: str) -> None:
             assert [child.stdout.readline()[:5] for _ in range(4)] == ["ready"] * 4
             job = Started(child.pid, folder)
             said = job.ask("stack", "--job", str(child.pid), code=1)
-            assert f"{child.pid} started 2 jobs: name one of" in said
+            assert re.search(rf"{child.pid} started 2 (jobs|programs): name one of", said)
             assert all(f"{launcher} (" in said for launcher in job.below())
+
+
+def test_two_programs_that_hardly_work_are_named(folder: str) -> None:
+    """One of them imports torch at first, then does as little as the other: neither looks like a job for long."""
+    program = f"{sys.executable} -c '{ONE.replace('0.005', '0.2')}'"
+    with running("sh", "-c", f"{program} & {program} & wait", env=environment(folder)) as child:
+        assert child.stdout is not None
+        assert [child.stdout.readline().strip() for _ in range(2)] == ["ready"] * 2
+        job = Started(child.pid, folder)
+        for command in ("stack", "profile", "trace"):
+            said = job.ask(command, str(child.pid), code=1)
+            assert re.search(rf"{child.pid} started 2 (jobs|programs): name one of", said)
+            assert all(f"{pid} (" in said for pid in job.below())
 
 
 @pytest.mark.parametrize(

@@ -61,28 +61,59 @@ def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process,
         raise Failure(f"there is no process {pid} that you may see: it has ended, or {pid} is a thread of another")
     if spec == "live":
         frame = recognized(frame, pid)
-    process = _meant(frame, pid)
+    process = _meant(frame, pid, _working if spec == "live" else None)
     if spec == "live" and not getattr(args, "launcher", False):
         frame, process = _worker(frame, process)
     return frame, process, Rights(readonly=settings.readonly, elsewhere=source.elsewhere)
 
 
-def _meant(frame: Frame, pid: int) -> Process:
-    """The process with this pid, or the first one of the job that it started."""
+def _meant(frame: Frame, pid: int, working: Callable[[Frame, Process], Sequence[Process]] | None = None) -> Process:
+    """The process with this pid, or the first one of the job that it started.
+
+    `working` finds programs below a process: one that does not look like a job may be one all the same, and so may
+    one of the same script that has not begun to work.
+    """
     from gputop import words
     from gputop.collect.jobs.family import jobs_of
+    from gputop.collect.jobs.kin import Tree
 
     process = next(process for process in frame.processes if process.pid == pid)
     jobs = jobs_of(frame, process)
     if process.job is not None or not jobs:
         return process
-    if len(jobs) > 1:
-        named = ", ".join(f"{job.members[0].pid} ({job.name})" for job in jobs[:_NAMED])
-        more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
-        raise Failure(f"{pid} started {words.amount(len(jobs), 'job')}: name one of {named}{more}")
     root = frame.by_identity[jobs[0].members[0]]
+    if len(jobs) > 1:
+        raise _several(pid, words.amount(len(jobs), "job"), [(job.members[0].pid, job.name) for job in jobs])
+    tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
+    own = tree.kin(member.pid for member in jobs[0].members)
+    below = tree.below([pid]) if working else ()
+    alike = [one for one in frame.processes if one.pid in below and _script(one) and _script(one) == _script(root)]
+    others = {one.pid: one.name for one in (*alike, *(working(frame, process) if working else ()))}
+    if apart := others.keys() - own:
+        named = sorted([(root.pid, jobs[0].name), *((one, others[one]) for one in apart)])
+        raise _several(pid, words.amount(len(named), "program"), named)
     sys.stderr.write(f"gputop: {pid} started job {jobs[0].name}: using its process {root.pid}\n")
     return root
+
+
+def _script(process: Process) -> tuple[str, ...]:
+    """What a command runs, without what it is told: `python train.py`, `python -m train`."""
+    named = 3 if process.command[1:2] and process.command[1].startswith("-") else 2
+    return process.command[:named] if len(process.command) >= named else ()
+
+
+def _several(pid: int, what: str, found: Sequence[tuple[int, str]]) -> Failure:
+    """A process that started several of which one is meant: their pids and names."""
+    named = ", ".join(f"{one} ({name})" for one, name in found[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return Failure(f"{pid} started {what}: name one of {named}{more}")
+
+
+def _working(frame: Frame, process: Process) -> Sequence[Process]:
+    """The programs below a process that do its work; a read of what they map may hang."""
+    from gputop.cli.below import workers
+
+    return answered(process, workers, frame, process)
 
 
 def _worker(frame: Frame, process: Process) -> tuple[Frame, Process]:
@@ -91,23 +122,21 @@ def _worker(frame: Frame, process: Process) -> tuple[Frame, Process]:
     Where the only rank of a job just waits for its child, that is the rank.
     """
     from gputop import words
-    from gputop.cli.below import workers
     from gputop.collect.jobs.family import handed_on
 
     job = next((job for job in frame.jobs if job.key == process.job), None)
     if job is not None and len(job.ranks) != 1:
         return frame, process
     above = process if job is None else frame.by_identity[job.ranks[0]]
-    found = answered(above, workers, frame, above)
+    found = _working(frame, above)
     if job is not None:
         if len(found) == 1 and found[0].job == job.key:
             frame = handed_on(frame, job, found[0])
             sys.stderr.write(f"gputop: {above.pid} started {found[0].name} {found[0].pid}, which does the work\n")
         return frame, frame.by_identity[process.identity]
     if len(found) > 1:
-        named = ", ".join(f"{one.pid} ({one.name})" for one in found[:_NAMED])
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        raise Failure(f"{process.pid} started {words.amount(len(found), 'program')}: name one of {named}{more}")
+        programs = words.amount(len(found), "program")
+        raise _several(process.pid, programs, [(one.pid, one.name) for one in found])
     if not found:
         return frame, process
     sys.stderr.write(f"gputop: {process.pid} started {found[0].name} {found[0].pid}, which does the work: using that\n")
