@@ -14,7 +14,7 @@ from gputop.collect.nvml.pci import Slot
 FIRST = "nvmlDeviceGetHandleByIndex"  # the call that initialises a GPU
 START_S = 30.0  # where nothing keeps the driver loaded, the first call about a GPU initialises it: seconds, each
 _LINK_COUNT = 91
-_GONE = 64  # GPUs and instances that are gone: a driver may give an instance another uuid each time
+_GONE = 16  # GPUs and instances that are gone: of each all that was read is kept, and its next uuid may be another
 _ARCHITECTURES = {  # nvmlDeviceArchitecture_t; rules know them by these names
     2: "kepler",
     3: "maxwell",
