@@ -105,7 +105,7 @@ def _waits(view: View, trainer: Trainer) -> Finding:
     if not full:
         limit = 100 * view.limit("main")
         evidence.append(Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=limit))
-    steps = [*(_of_states(trainer) if _states(view, trainer) else _of_batches(trainer))]
+    steps = [*(_of_states(trainer, _pageable(view, trainer, full)) if _states(view, trainer) else _of_batches(trainer))]
     if gpu.pcie_generation and gpu.pcie_generation_max and gpu.pcie_generation < gpu.pcie_generation_max:
         steps.append(
             Step(text=f"its link runs at generation {gpu.pcie_generation} of {gpu.pcie_generation_max}: check the slot")
@@ -128,14 +128,31 @@ def _states(view: View, trainer: Trainer) -> bool:
     return quiet and not trainer.loaders and not pins(trainer)
 
 
-def _of_states(trainer: Trainer) -> Iterator[Step]:
-    """Steps for who streams its model through the GPU; batches that lie in memory look the same."""
+def _pageable(view: View, trainer: Trainer, full: bool) -> bool:
+    """Whether it copies no faster than one thread does from memory that is not pinned."""
+    return not full and view.below(trainer.pcie_rx, "pageable_bytes_per_s")
+
+
+def _of_states(trainer: Trainer, pageable: bool) -> Iterator[Step]:
+    """Steps for who streams its model through the GPU; batches that lie in memory look the same.
+
+    Frameworks that offload do so from pinned memory, which fills the link (an H200: 55 GB/s); of pageable memory a
+    thread copies 9 GB/s, whatever the link carries.
+    """
+    command = f"x = x.pin_memory(); {_COPY}" if torchlike(trainer) else None
+    if pageable:
+        yield Step(
+            text="copy from pinned memory: from pageable memory one thread copies 10 GB/s at most, whatever the link "
+            "carries; or keep what fits on the GPU",
+            command=command,
+        )
     yield Step(text=f"weights or optimizer states in host memory: offload less of them: {at_most(trainer)}")
     yield Step(text="offloaded all the same: a larger batch, so that there is more to compute for each copy")
-    yield Step(
-        text="batches that lie in host memory: keep them on the GPU, or copy them from pinned memory",
-        command=f"x = x.pin_memory(); {_COPY}" if torchlike(trainer) else None,
-    )
+    if not pageable:
+        yield Step(
+            text="batches that lie in host memory: keep them on the GPU, or copy them from pinned memory",
+            command=command,
+        )
 
 
 def _of_batches(trainer: Trainer) -> Iterator[Step]:
