@@ -252,6 +252,37 @@ def test_any_pid_of_a_job_of_one_process_leads_to_its_trainer(folder: str, how: 
             assert pid == trainer or re.search("which does the work|started job", said)
 
 
+FED = """
+import os, time, torch
+from torch.utils.data import DataLoader
+torch.set_num_threads(1)
+layer = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(layer.parameters(), lr=1e-4)
+for place, batch in enumerate(DataLoader(torch.randn(1 << 20, 8), batch_size=8, num_workers=1)):
+    time.sleep(0.02)
+    optimizer.zero_grad()
+    layer(batch).sum().backward()
+    optimizer.step()
+    if place == 0: os.write(1, b"ready\\n")
+"""
+
+
+def test_a_loader_of_a_program_that_does_not_look_like_a_trainer_leads_to_it(folder: str) -> None:
+    """Its script is called like a launcher, so that it is in no job."""
+    script = Path(folder, "ds.py")
+    script.write_text(FED)
+    with running(sys.executable, str(script), env=environment(folder), stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline().strip() == "ready"
+        job = Started(child.pid, folder)
+        (loader,) = until(lambda: [pid for pid in job.below() if "pt_data" in comm(pid)])
+        said = job.ask("trace", "--steps", "2", str(loader))
+        assert f"{loader} is a DataLoader worker of {child.pid}: using that" in said
+        assert ".json.gz" in said
+        assert [one["pid"] for one in job.stacks("--job", str(loader))] == [child.pid]
+        assert [one["pid"] for one in job.stacks(str(loader))] == [loader]
+
+
 def comm(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text()
 

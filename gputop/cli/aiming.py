@@ -63,7 +63,7 @@ def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process,
         frame = recognized(frame, pid)
     process = _meant(frame, pid, _working if spec == "live" else None)
     if spec == "live" and not getattr(args, "launcher", False):
-        frame, process = _worker(frame, process)
+        frame, process = _worker(frame, _fed(frame, process) if getattr(args, "job", False) else process)
     return frame, process, Rights(readonly=settings.readonly, elsewhere=source.elsewhere)
 
 
@@ -76,6 +76,7 @@ def _meant(frame: Frame, pid: int, working: Callable[[Frame, Process], Sequence[
     from gputop import words
     from gputop.collect.jobs.family import jobs_of
     from gputop.collect.jobs.kin import Tree
+    from gputop.collect.jobs.launchers import program
 
     process = next(process for process in frame.processes if process.pid == pid)
     jobs = jobs_of(frame, process)
@@ -87,19 +88,14 @@ def _meant(frame: Frame, pid: int, working: Callable[[Frame, Process], Sequence[
     tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
     own = tree.kin(member.pid for member in jobs[0].members)
     below = tree.below([pid]) if working else ()
-    alike = [one for one in frame.processes if one.pid in below and _script(one) and _script(one) == _script(root)]
+    script = program(root.command)[:2]
+    alike = [one for one in frame.processes if one.pid in below and script[1] and program(one.command)[:2] == script]
     others = {one.pid: one.name for one in (*alike, *(working(frame, process) if working else ()))}
     if apart := others.keys() - own:
         named = sorted([(root.pid, jobs[0].name), *((one, others[one]) for one in apart)])
         raise _several(pid, words.amount(len(named), "program"), named)
     sys.stderr.write(f"gputop: {pid} started job {jobs[0].name}: using its process {root.pid}\n")
     return root
-
-
-def _script(process: Process) -> tuple[str, ...]:
-    """What a command runs, without what it is told: `python train.py`, `python -m train`."""
-    named = 3 if process.command[1:2] and process.command[1].startswith("-") else 2
-    return process.command[:named] if len(process.command) >= named else ()
 
 
 def _several(pid: int, what: str, found: Sequence[tuple[int, str]]) -> Failure:
@@ -148,7 +144,9 @@ def ranked(frame: Frame, process: Process) -> Process:
     from gputop.collect.jobs.family import rank_of
     from gputop.model import Role
 
-    if process.job is None or process.role in (Role.TRAINER, Role.LAUNCHER):
+    if process.job is None:
+        return _fed(frame, process)
+    if process.role in (Role.TRAINER, Role.LAUNCHER):
         return process
     rank = rank_of(frame, process)
     if rank is None:
@@ -157,6 +155,22 @@ def ranked(frame: Frame, process: Process) -> Process:
     what = "a DataLoader worker" if process.role is Role.LOADER else "another process"
     sys.stderr.write(f"gputop: {process.pid} is {what} of the job of rank {rank.pid}: using that\n")
     return rank
+
+
+def _fed(frame: Frame, process: Process) -> Process:
+    """Of a DataLoader worker in no job the program that it loads for, which does not look like a trainer."""
+    from gputop.actions.tracing.routes import python_version
+    from gputop.collect.jobs.kin import LOADER
+    from gputop.collect.jobs.launchers import is_service
+
+    by_pid = {one.pid: one for one in frame.processes if one.unseen is None}
+    above: Process | None = process
+    while above is not None and (above.name.startswith(LOADER) or (above is not process and is_service(above))):
+        above = by_pid.get(above.parent_pid)
+    if above is None or above is process or answered(above, python_version, above.pid) is None:
+        return process
+    sys.stderr.write(f"gputop: {process.pid} is a DataLoader worker of {above.pid}: using that\n")
+    return above
 
 
 def answered(process: Process, ask: Callable[..., T], *arguments: Any) -> T:
