@@ -18,12 +18,13 @@ from gputop.actions.spy import PROFILE, Sampling, child
 from gputop.actions.spy.child import Child
 from gputop.actions.spy.cost import Meter, Reading
 from gputop.actions.spy.program import find
-from gputop.actions.spy.record import arguments
+from gputop.actions.spy.record import ProfileResult, arguments
 from gputop.profile import kept
 from gputop.safe import attach
 from gputop.safe.attach import Barred
 from gputop.safe.files import Refused
 from tests.acting import finished, hold, program, row, state, until
+from tests.test_stacks import in_a_pid_namespace
 from tests.tracing import interpreter
 from tests.watching import ROOT, isolated, need_namespaces, running
 
@@ -272,6 +273,23 @@ def test_a07_who_is_stopped_by_somebody_else_meanwhile_stays_so(
         stop.start()
         finished(PROFILE, hold(row(pid)), Sampling(seconds=2, native=native, children=False), seconds=60)
         assert state(pid) == left
+
+
+@pytest.mark.parametrize("children", [False, True])
+def test_where_py_spy_fails_on_native_frames_those_of_python_are_recorded(
+    children: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a PID namespace of its own, where it calls the target no Python program, or knows no register."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with in_a_pid_namespace() as pid:
+        result = finished(PROFILE, hold(row(pid)), Sampling(seconds=1, native=True, children=children), seconds=120)
+        assert isinstance(result, ProfileResult)
+        assert result.good, result.text
+        assert result.page is not None
+        without = [line for line in result.lines if line.startswith("no native frames (")]
+        assert without == [note for note in result.page.notes if note.startswith("no native frames (")]
+        assert result.profile is not None
+        assert without or any("::" in frame or ".so" in frame for stack in result.profile.stacks for frame in stack)
 
 
 @pytest.mark.parametrize(("python", "said"), [("python3.10", True), ("python3.12", False)])

@@ -25,6 +25,7 @@ from gputop.safe.text import clean
 MOST_BYTES = 256 << 20  # of a file that it writes
 MOST_PRINTED = 32 << 20  # of the stacks of one moment
 MOST_SAID = 4 << 20  # of what it prints beside
+_NO_PYTHON = "is no Python program that py-spy can read"
 _TELLING = re.compile(r"^(Error: |Permission Denied)")
 _COUNTS = re.compile(r"Samples: (\d+) Errors: (\d+)")
 _WRITES_S, _ENDS_S = 10.0, 1.0  # after SIGINT, where it writes what it has; else, and after SIGTERM
@@ -161,6 +162,11 @@ class Child:
             pass
 
 
+def may_be_native(trouble: Barred) -> bool:
+    """Whether py-spy itself has failed, and may not without native frames: it unwinds none across PID namespaces."""
+    return trouble.text.startswith("py-spy: ") or _NO_PYTHON in trouble.text
+
+
 def _spawn(command: list[str], pid: int, files: tuple[IO[bytes], IO[bytes]], to_file: bool) -> programs.Running[bytes]:
     out, said = files
     most = MOST_BYTES if to_file else MOST_PRINTED
@@ -212,7 +218,7 @@ def _meaning(line: str, pid: int) -> Barred | None:
     if unread or (no_python and gone):
         return Barred(f"process {pid} has ended")
     if no_python:
-        return Barred(f"process {pid} is no Python program that py-spy can read")
+        return Barred(f"process {pid} {_NO_PYTHON}")
     if line.startswith("Permission Denied"):
         return attach.why(pid, as_root("stack", str(pid)), uid=os.geteuid(), confined=in_container())
     if "No space left on device" in line:

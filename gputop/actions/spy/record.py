@@ -15,6 +15,7 @@ import math
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from gputop import words
@@ -140,7 +141,14 @@ def _record(hold: Hold, sampling: Sampling, run: Run) -> ProfileResult:
             raise _Unable(Barred(target.text))
         counted = threads(hold.frame, hold.process, sampling.children)
         _check(target, sampling, *counted)
-        return _recorded(program, target, sampling, counted, run)
+        try:
+            return _recorded(program, target, sampling, counted, run)
+        except _Unable as why:
+            if not sampling.native or not child.may_be_native(why.barred) or run.cancelled or target.ended():
+                raise
+            said = why.barred.text if why.barred.text.startswith("py-spy: ") else "py-spy fails on them"
+        plain = replace(sampling, native=False)
+        return _recorded(program, target, plain, counted, run, f"no native frames ({said}), only Python's")
     except _Unable as why:
         unlock = (why.barred.unlock,) if why.barred.unlock else ()
         return ProfileResult(text=why.barred.text, good=False, lines=unlock)
@@ -173,7 +181,9 @@ def _check(target: Target, sampling: Sampling, count: int, processes: int) -> No
     kept.ready()
 
 
-def _recorded(program: str, target: Target, sampling: Sampling, counted: tuple[int, int], run: Run) -> ProfileResult:
+def _recorded(
+    program: str, target: Target, sampling: Sampling, counted: tuple[int, int], run: Run, *first: str
+) -> ProfileResult:
     meter, pace_s = Meter(partial(read, target.pid)), min(_PACE_S, sampling.seconds / 4)
     meter.before()
     run.say("looking at its own pace first")
@@ -188,7 +198,7 @@ def _recorded(program: str, target: Target, sampling: Sampling, counted: tuple[i
         raise _Unable(spy)
     try:
         early = _watch(spy, meter, about, run)
-        notes = [*([early] if early else []), *_left(target, stops), *_guessed(target, sampling)]
+        notes = [*first, *([early] if early else []), *_left(target, stops), *_guessed(target, sampling)]
         trouble = spy.trouble()
         if trouble is not None and (run.cancelled or not spy.output()):
             raise _Unable(Barred("cancelled: nothing was recorded") if run.cancelled else trouble)

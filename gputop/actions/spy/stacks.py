@@ -196,7 +196,7 @@ def _shown(meant: Sequence[_Meant], asked: Asked, program: str, run: Run) -> tup
         some = meant[first : first + AT_ONCE]
         read = _read([held for _, held in some], asked, program, run)
         without: dict[int, str] = {}
-        again = [held for _, held in some if asked.native and _unwound(read[held.pid])]
+        again = [held for _, held in some if asked.native and _failed(read[held.pid])]
         if again and not run.cancelled:  # py-spy may fail on the native frames alone, as across PID namespaces
             plain = _read(again, replace(asked, native=False), program, run)
             for pid, got in plain.items():
@@ -211,9 +211,8 @@ def _shown(meant: Sequence[_Meant], asked: Asked, program: str, run: Run) -> tup
     return tuple(found)
 
 
-def _unwound(got: tuple[ThreadStack, ...] | Barred) -> bool:
-    """Whether py-spy itself has failed, and may not without native frames."""
-    return isinstance(got, Barred) and (got.text.startswith("py-spy: ") or "no Python program" in got.text)
+def _failed(got: tuple[ThreadStack, ...] | Barred) -> bool:
+    return isinstance(got, Barred) and child.may_be_native(got)
 
 
 def _text(got: tuple[ThreadStack, ...] | Barred) -> str:
