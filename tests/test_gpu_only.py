@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
-from textual.events import Click, MouseDown, MouseUp
+from textual.events import Click, MouseDown, MouseScrollDown, MouseUp
 
 from gputop.history import History
 from gputop.model import GpuShare
@@ -257,8 +258,14 @@ def test_without_a_gpu_its_key_says_so() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("f")
         assert "not now: no GPU is shown" in stage.lines[-1]
+        before = stage.text
+        await stage.pilot._post_mouse_events([MouseScrollDown], "#gpus", offset=(5, 1))
+        await click(stage, 5, 1)
+        await stage.press("pagedown", "end", "left", "enter", "tab", "escape")
+        assert stage.app.main.gpus.strips, before
 
-    play(scene, replace(frame(LLAMA), gpus=()))
+    for density in ("auto", "card", "cell"):
+        play(scene, replace(frame(LLAMA), gpus=()), density=density)
 
 
 def test_the_palette_finds_it() -> None:
@@ -269,3 +276,23 @@ def test_the_palette_finds_it() -> None:
         assert stage.app.focused is stage.app.main.gpus
 
     play(scene, BOTH)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 12)])
+def test_any_keys_while_gpus_come_and_go(size: tuple[int, int]) -> None:
+    chance = random.Random(22)
+    keys = ["up", "down", "left", "right", "home", "end", "pageup", "pagedown", "enter", "f", "tab", "shift+tab"]
+    keys += ["escape", "g", "1", "3", "z", "a", "f5", "H"]
+
+    async def scene(stage: Stage) -> None:
+        for step in range(20):
+            count = chance.choice((0, 1, 2, 5, 8, 33))
+            await stage.show(replace(frame(LLAMA, SD3, gpus=count), mono_s=BOTH.mono_s + step + 1))
+            await stage.press(*chance.choices(keys, k=6))
+            await stage.press("escape", "escape") if stage.app.screen is not stage.app.main else None
+            await click(stage, chance.randrange(size[0]), 1) if stage.app.main.gpus.display else None
+            only = stage.app.main.table.listing.view.gpu
+            assert only is None or only in {gpu.uuid for gpu in stage.app.main.cards}
+            assert "report" not in stage.lines[-1]
+
+    play(scene, BOTH, size=size)

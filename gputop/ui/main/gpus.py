@@ -43,8 +43,8 @@ class Gpus(Advising, Seeking):
     @property
     def grid(self) -> Grid | None:
         """Where each stands; None while none is shown."""
-        panes = self.panes
-        return grid(panes.density, *panes.gpus[2:], len(self.cards), self.first_gpu) if panes and panes.gpus else None
+        panes, count = self.panes, len(self.cards)
+        return grid(panes.density, *panes.gpus[2:], count, self.first_gpu) if panes and panes.gpus and count else None
 
     def show(self, update: Update) -> None:
         """Draw an update; the GPU whose processes alone were shown may be gone."""
