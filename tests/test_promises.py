@@ -266,3 +266,25 @@ def test_a_user_without_processes_has_none_to_show() -> None:
         main.show_only(user="alice", every_process=True)
 
     play(scene, BOTH.frame)
+
+
+def test_esc_is_said_to_ask_about_what_is_under_way_where_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("p", "enter")
+        assert "Esc: keep or drop?" in stage.text
+        for key in ("slash", "f4"):
+            await stage.press(key)
+            assert "keep or drop?" not in stage.text, "Esc ends what is typed"
+            await stage.press("escape")
+            assert "Esc: keep or drop?" in stage.text
+        await stage.press("escape")
+        assert "end it now?" in stage.text
+        stage.app.errands.leave()
+        await stage.until(lambda: not stage.app.errands.under_way, "their end")
+
+    with sleeping() as child:
+        play(scene, moment(trainer(child.pid), launcher=None))

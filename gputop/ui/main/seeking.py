@@ -45,6 +45,7 @@ class Seeking(Board):
             return
         self.asking = what
         self.place()
+        self.errand_line.redraw()
         self.prompt.ask(what, text, changed, ended)
         self.set_focus(self.prompt)  # at once: the next key may be here already
         changed(text)
@@ -53,6 +54,7 @@ class Seeking(Board):
         self.asking = None
         self.bar.lend(None)
         self.place()
+        self.errand_line.redraw()
         self.set_focus(self.table if self.table.display else None)  # a small screen may not have it
 
     def _hint(self, text: str) -> None:

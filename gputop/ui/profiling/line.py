@@ -47,13 +47,14 @@ def drawn(errands: Errands, width: int, look: Look, escape: str) -> list[Strip]:
 class ErrandLine(Lines):
     """The line on a screen."""
 
-    def __init__(self, errands: Callable[[], Errands], look: Look, escape: str = "") -> None:
+    def __init__(self, errands: Callable[[], Errands], look: Look, escape: Callable[[], str] = str) -> None:
+        """`escape` says which key asks now whether to end it: none while that key is for what is typed."""
         super().__init__(id="errands")
         self._errands, self.look, self._escape = errands, look, escape
 
     def redraw(self) -> None:
         """Draw it anew."""
-        self.show(drawn(self._errands(), self.app.size.width, self.look, self._escape))
+        self.show(drawn(self._errands(), self.app.size.width, self.look, self._escape()))
 
     def on_resize(self) -> None:
         """Another width."""
