@@ -149,10 +149,17 @@ def default_path(environ: Mapping[str, str]) -> str | None:
     base = Path(environ.get("XDG_CONFIG_HOME", ""))
     if not base.is_absolute():  # as the XDG specification has it
         home = Path(environ.get("HOME", ""))
-        if home.exists() and not home.is_dir():  # as services and containers have it: HOME=/dev/null
+        if _no_folder(home):  # as services and containers have it: HOME=/dev/null
             return None
         base = home / ".config"
     return str(base / "gputop" / "config.toml") if base.is_absolute() else None
+
+
+def _no_folder(place: Path) -> bool:
+    try:
+        return place.exists() and not place.is_dir()
+    except OSError:  # a name that is too long, or below a folder that we may not read
+        return False
 
 
 def load(

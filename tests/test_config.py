@@ -114,6 +114,7 @@ def test_a_flag_that_cannot_be_is_wrong_usage() -> None:
 def test_f12_a_file_that_was_named_must_be_there() -> None:
     assert load(None, {"HOME": "/dev/null"}, {}, absent) == (Settings(), ()), "no home, and nothing that says readonly"
     assert load(None, {"HOME": "/h"}, {}, absent) == (Settings(), ())
+    assert load(None, {"HOME": f"/{5000 * 'h'}"}, {}, absent) == (Settings(), ())
     found, (warning,) = load("/no/such", {}, {}, absent)
     assert (found, "there is no such file (/no/such)" in warning) == (Settings(), True)
 

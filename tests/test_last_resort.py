@@ -212,3 +212,44 @@ def test_no_mutant_of_a_paste_is_a_mistake_of_ours(
     for number in range(40):
         pasted.write_text(garbled(kind(), dice))
         assert not unexplained(pasted, dice.choice(([], ["--json"])), capsys), number
+
+
+@pytest.mark.parametrize(
+    ("error", "limit"),
+    [
+        (RuntimeError("can't start new thread"), "no further thread could be started: see ulimit -u and -v"),
+        (MemoryError(), "out of memory: see ulimit -v"),
+    ],
+)
+def test_a_limit_of_the_machine_is_named_and_is_no_mistake_to_report(
+    error: Exception, limit: str, broken: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ends(*_: object) -> int:
+        raise error
+
+    broken(ends)
+    assert cli.main(["--once"]) == BROKEN
+    said = capsys.readouterr().err
+    assert said.startswith(f"gputop: gputop --once ended: {limit}")
+    assert "report" not in said
+
+
+@pytest.mark.parametrize("command", ["explain", "replay", "diagnose --source"])
+def test_a_name_that_is_too_long_is_one_line_and_no_mistake_of_ours(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*command.split(), f"/{300 * 'a'}"]) not in (0, BROKEN)
+    said = capsys.readouterr().err
+    assert "File name too long" in said
+    assert "report" not in said
+
+
+def test_numbers_that_are_too_long_to_be_read_are_no_mistake_of_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, long = tmp_path / "trace.json", 9000 * "9"
+    path.write_text(
+        f'{{"traceEvents": [{{"ph": "X", "ts": {long}, "dur": 1}}, {{"ph": "X", "ts": 1, "name": "a\tb"}}]}}'
+    )
+    assert cli.main(["explain", str(path)]) != BROKEN
+    assert "report" not in capsys.readouterr().err

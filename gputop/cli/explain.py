@@ -173,9 +173,9 @@ def _listed(name: str) -> list[str]:
     from gputop.safe.files import Refused
 
     folder = Path(name)
-    if not folder.is_dir():
-        return [name]
     try:
+        if not folder.is_dir():
+            return [name]
         found = sorted(str(path) for path in folder.iterdir() if path.name.endswith(_TRACES) and path.is_file())
     except OSError as error:
         raise Refused(f"{name}: {error.strerror}: it cannot be read") from None

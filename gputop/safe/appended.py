@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import stat
-from pathlib import Path
 
 from gputop.safe.files import Refused
 
@@ -76,7 +75,7 @@ def _open(path: str) -> int:
         return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         pass
-    if Path(path).is_symlink():
+    if os.path.islink(path):
         raise Refused(f"{path} is a link: not written through; name the file itself")
     return os.open(path, _FLAGS)
 

@@ -57,6 +57,8 @@ class Crashes:
         with self._lock:
             path = self._write(traceback.format_exception(error), where)
             line = f"gputop: internal error in {clean(where, 80)}: {what}{_place(error)}; {path}; please report it"
+            if limit := _limit(error):
+                line = f"gputop: {clean(where, 80)} ended: {limit}; {path}"
             if len(self.lines) < _REPORTS_KEPT:
                 self.lines.append(line)
         if self.tell is not None:
@@ -123,6 +125,15 @@ def last_resort(error: BaseException, where: str, *, keep: bool = True) -> str:
         why = f"no details kept ({type(other).__name__})"
         line = f"gputop: internal error: {type(error).__name__}{_place(error)}; {why}; please report it"
     return line
+
+
+def _limit(error: BaseException) -> str:
+    """Which limit of this machine it is that we ran into; empty where the mistake is ours."""
+    if isinstance(error, MemoryError):
+        return "out of memory: see ulimit -v, and the memory limit of the container"
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "no further thread could be started: see ulimit -u and -v, and the limits of the container"
+    return ""
 
 
 def _place(error: BaseException) -> str:

@@ -55,7 +55,7 @@ def event(text: str, at: int) -> tuple[Any, int, Found] | None:
             wrong = [] if _AFTER.match(part, end) else [_quote_before(part, end)]
         except json.JSONDecodeError as error:
             value, end, wrong = None, 0, _quotes(part, error)
-        except RecursionError:
+        except (RecursionError, ValueError):  # too deep, or a number too long to be read
             return None
         if wrong and wrong[0] >= 0:
             for place in reversed(wrong):
