@@ -15,7 +15,7 @@ from gputop.trace.verdict import View
 from tests.traces import ADD, FP32, GEMM, PAGEABLE, Made
 
 MS = 1000.0
-STARTS = "The program starts in this time: memory is allocated and code is loaded once. Nothing is concluded from it"
+STARTS = "The program starts in this time: memory is allocated, code is loaded or compiled once. Nothing is concluded"
 
 
 def beginning(at: float = 0.0, *, signs: tuple[str, ...] = ("cudaMalloc", "cuModuleLoadData", "cudaFree")) -> Made:
@@ -95,7 +95,7 @@ def test_a_first_step_that_sets_things_up_is_left_out(tmp_path: Path, steps: int
     assert [step.number for step in view.found.window.steps] == list(range(1, steps + 1))
     assert view.found.share(view.found.busy) == pytest.approx(0.99)
     assert [verdict.rule for verdict in view.verdicts] == ["T00 healthy"]
-    left = "The first step is left out: the program starts there, allocates memory and loads code."
+    left = "The first step is left out, as the program starts there: memory is allocated, code is loaded or compiled."
     assert left in page(view).words
 
 
@@ -125,3 +125,42 @@ def test_memory_that_every_step_asks_for_is_no_start(tmp_path: Path) -> None:
     view = viewed(made, tmp_path)
     assert [step.number for step in view.found.window.steps] == [0, 1, 2, 3]
     assert "T16 allocator-churn" in [verdict.rule for verdict in view.verdicts]
+
+
+def compiled(*steps_ms: float, compiles: int = 1, gpu: bool = False) -> Made:
+    """Steps of which the first ones spend all but 50 ms in torch.compile."""
+    made, at = Made(), 0.0
+    for number, took in enumerate(steps_ms):
+        made.step(number, at, took * MS)
+        if number < compiles:
+            made.host("compile_file (dynamo_timed)", at + 10, (took - 50) * MS)
+        made.host("aten::mm", at + (took - 40) * MS, 30 * MS)
+        if gpu:
+            made.kernel(GEMM, at + (took - 40) * MS + 5, 35 * MS)
+        at += took * MS
+    return made
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_a_step_in_which_all_is_compiled_is_left_out(tmp_path: Path, gpu: bool) -> None:
+    view = viewed(compiled(5000, 50, 50, 50, gpu=gpu), tmp_path)
+    assert [step.number for step in view.found.window.steps] == [1, 2, 3]
+    assert any(word.startswith("The first step is left out") for word in page(view).words)
+    again = viewed(compiled(500, 400, 450, 420, compiles=4, gpu=gpu), tmp_path)
+    assert [step.number for step in again.found.window.steps] == [0, 1, 2, 3]
+    assert not again.starts
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_nothing_is_concluded_from_a_step_in_which_all_is_compiled(tmp_path: Path, gpu: bool) -> None:
+    view = viewed(compiled(5000, gpu=gpu), tmp_path)
+    assert nothing_said(view)
+    assert any(word.startswith(STARTS) for word in page(view).words)
+
+
+def test_nothing_is_concluded_from_marks_alone(tmp_path: Path) -> None:
+    """What a schedule that begins anew leaves in the file of the recording before."""
+    made = Made()
+    made.step(4, 0, 54)
+    words = page(viewed(made, tmp_path)).words
+    assert words == ("Nothing was recorded in this time but the marks of its steps: nothing is concluded.",)

@@ -10,7 +10,7 @@ from gputop.trace import told
 from gputop.trace.read import read
 from gputop.trace.summary import as_json
 from gputop.trace.verdict import Number, View
-from tests.test_trace_signatures import MS, communicating, said, waiting
+from tests.test_trace_signatures import MS, communicating, exchanging, said, waiting
 from tests.traces import FP32, GEMM, NCCL, PAGEABLE, PINNED, Made, busy, starved
 
 
@@ -87,6 +87,16 @@ def test_the_first_rank_says_that_it_idles_beside_a_straggler(tmp_path: Path) ->
         page = told.page(view)
         if idle > 0.2:
             assert not any("No known trouble" in word for word in page.words)
+
+
+def test_ranks_on_cpus_say_how_long_they_are_in_collectives(tmp_path: Path) -> None:
+    views = job(exchanging(80), exchanging(20), folder=tmp_path)
+    page = told.ranks(views)
+    (table,) = page.tables
+    assert [row[2:4] for row in table.rows] == [("·", "80.0%"), ("·", "20.0%")]
+    (late,) = [point for point in page.points if point.source == "T20 straggler"]
+    assert late.text.startswith("Rank 1 is late")
+    assert not any("GPU" in step for step in late.steps)
 
 
 @pytest.mark.parametrize("well", [0, 1, 2])

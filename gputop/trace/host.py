@@ -15,7 +15,7 @@ from typing import Any
 from gputop.safe.text import clean
 from gputop.trace.gpu import LOW, duration
 from gputop.trace.intervals import Spans, order, union
-from gputop.trace.names import COMPUTES, Mark, Names, is_region, mark
+from gputop.trace.names import COMPILES, COMPUTES, Mark, Names, is_region, mark
 from gputop.trace.nesting import NAME_BITS, Nesting
 from gputop.trace.outer import Outer
 
@@ -115,12 +115,14 @@ class Host:
         self.count, self.total_us, self.self_us = array("Q"), array("d"), array("d")  # by name
         self.python = array("b")  # by name: 1 for Python functions
         self._computes = array("b")  # by name: 1 for operators of ATen, forward and backward
+        self._compiles = array("b")  # by name: 1 for the parts of torch.compile
         self._may_be_region = array("b")  # by name: an annotation of it is the program's own (record_function)
         self.spans: dict[int, list[Span]] = {kind: [] for kind in Mark}
         self.backward = Spans()
         self.op_id, self.op_shape = array("I"), array("I")
         self.shapes: list[Shape] = []
         self.reads, self.read_took = array("d"), array("d")  # when the host asked for one number of the GPU
+        self.once_at, self.once_took = array("d"), array("d")  # when something was compiled
         self.made = Spans()  # copies of what was just made on the CPU
         self._made_at, self._made_took = array("d"), array("d")
         self.zeroed = self.nan_checks = self.functions = 0  # gradients set to zero; checks; functions of backward
@@ -191,6 +193,9 @@ class Host:
     def _fold(self, thread: Thread, start: float, took: float, name: int, *, region: bool) -> None:
         """The next span of a thread."""
         meaning = self.names.meanings[name]
+        if self._compiles[name] and len(self.once_at) < MOST_SPANS:
+            self.once_at.append(start)
+            self.once_took.append(took)
         begin, stop = self._within
         whole = start, took
         if start < begin or start + took > stop:
@@ -294,6 +299,7 @@ class Host:
         self.self_us.append(0.0)
         self.python.append(python)
         self._computes.append(COMPUTES.match(text) is not None)
+        self._compiles.append(text.endswith(COMPILES))
         self._may_be_region.append(is_region(text, meaning))
 
     def _beyond(self, thread: Thread, meaning: int, span: Span, *, region: bool) -> None:

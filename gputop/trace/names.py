@@ -109,6 +109,7 @@ _LOAD = re.compile(
     r"^(?:cu|cuda|hip)(?:Module|Library)(?:Load|Get)|^cuInit$|PrimaryCtxRetain$|^cuCtxCreate|"
     r"(?:Module|Function) Loading"
 )
+COMPILES = "(dynamo_timed)"  # how spans of torch.compile end
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _WAIT = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
 _CAPTURE = re.compile(r"(?:Begin|End)Capture", re.IGNORECASE)

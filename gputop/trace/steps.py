@@ -62,7 +62,7 @@ class Window:
 def window(host: Host, activity: Activity, calls: Calls) -> Window:
     """The whole steps of a trace; without any the span of its GPUs, else of its annotations."""
     steps, named = _steps(host)
-    begun = _starting(calls, steps)
+    begun = _starting(host, calls, steps)
     if host.counted:  # it was read once more for these steps only
         begin, stop = host.counted
         steps = tuple(step for step in steps if step.start >= begin and step.end <= stop) or steps
@@ -93,9 +93,9 @@ def _seen(steps: tuple[Step, ...], unseen: float) -> tuple[tuple[Step, ...], flo
     return (whole, whole[0].start) if whole else (steps, unseen)
 
 
-def _starting(calls: Calls, steps: Sequence[Step]) -> int:
-    """How many of the first steps start the program: they alone allocate memory and load code, and are longer."""
-    once = sorted(chain(calls.made_at, calls.load_at))
+def _starting(host: Host, calls: Calls, steps: Sequence[Step]) -> int:
+    """How many of the first steps start the program: they alone allocate, load or compile, and are longer."""
+    once = sorted(chain(calls.made_at, calls.load_at, host.once_at))
     made = [bisect_left(once, step.end) - bisect_left(once, step.start) for step in steps]
     for count in range(max((len(steps) - 1) // 2, len(steps) == 2), 0, -1):
         longer = _LONGER * median(_length(step) for step in steps[count:])

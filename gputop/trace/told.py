@@ -11,6 +11,7 @@ from gputop.page import Page, Point, Table
 from gputop.trace.breakdown import Breakdown
 from gputop.trace.diff import diff
 from gputop.trace.operators import operators
+from gputop.trace.phases import COMMUNICATION
 from gputop.trace.verdict import Number, Verdict, View, memory_peak, said_of
 
 _ROWS = 8
@@ -62,15 +63,15 @@ def beginning(view: View) -> Iterator[str]:
     seen = view.found.window
     if view.starts:
         yield (
-            "The program starts in this time: memory is allocated and code is loaded once. Nothing is concluded from "
-            "it; record later steps, as with schedule(wait=1, warmup=2, active=5)."
+            "The program starts in this time: memory is allocated, code is loaded or compiled once. Nothing is "
+            "concluded from it; record later steps, as with schedule(wait=1, warmup=2, active=5)."
         )
-    elif view.found.share(view.starting) >= _SUMMED:
+    elif view.found.of_gpu and view.found.share(view.starting) >= _SUMMED:
         part = view.found.share(view.starting)
         yield f"{part:.0%} of the time it idles because the program starts: memory is allocated, code is loaded."
     elif seen.begun:
         first = "The first step is" if seen.begun == 1 else f"The first {seen.begun} steps are"
-        yield f"{first} left out: the program starts there, allocates memory and loads code."
+        yield f"{first} left out, as the program starts there: memory is allocated, code is loaded or compiled."
 
 
 def ranks(views: Sequence[View]) -> Page:
@@ -84,7 +85,7 @@ def ranks(views: Sequence[View]) -> Page:
                 f"rank {number if view.trace.rank is None else view.trace.rank}, {view.trace.name}",
                 took(found.window.span_us / view.steps),
                 share(found.share(found.busy)) if found.of_gpu and view.trace.whole else units.UNKNOWN,
-                share(found.share(found.comm)) if found.of_gpu and view.trace.whole else units.UNKNOWN,
+                share(_collectives(view)) if view.trace.whole else units.UNKNOWN,
                 share(data) if view.trace.whole else units.UNKNOWN,
             )
         )
@@ -98,6 +99,14 @@ def ranks(views: Sequence[View]) -> Page:
         points=tuple(point(verdict) for verdict in of_all),
         tables=(Table("Ranks", head, tuple(rows)),),
     )
+
+
+def _collectives(view: View) -> float:
+    """How much of the time a rank is in collectives: its GPU or, without one, its CPU where nothing else runs."""
+    found = view.found
+    if found.of_gpu:
+        return found.share(found.comm)
+    return found.share(sum(phase.host_us or 0.0 for phase in view.phases if phase.name == COMMUNICATION))
 
 
 def common(views: Sequence[View]) -> tuple[Verdict, ...]:
@@ -255,6 +264,10 @@ def _plain(value: float) -> str:
 def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[str]:
     found = view.found
     if view.trace.elsewhere:
+        return
+    host = view.trace.host
+    if not (found.of_gpu or len(host.outer) or len(host.python_spans)):
+        yield "Nothing was recorded in this time but the marks of its steps: nothing is concluded."
         return
     if not found.of_gpu:
         yield "No GPU was traced: these are times of the CPU. Record with ProfilerActivity.CUDA to see the GPU."

@@ -70,8 +70,8 @@ class View:
 
     @cached_property
     def starting(self) -> Spans:
-        """Idle time of the GPU for what is done once, when the program starts."""
-        return starting(self.trace, self.found) if self.found.of_gpu else Spans()
+        """Idle time of the GPU for what is done once, when the program starts; without a GPU that time itself."""
+        return starting(self.trace, self.found)
 
     @property
     def ready_us(self) -> float:

@@ -82,12 +82,13 @@ def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
         return
     known = view.ranks[late].trace.rank
     rank = late if known is None else known
+    clocks = ", its GPU's clocks" if view.ranks[late].found.of_gpu else ""
     yield Verdict(
         severity="warn",
         all_ranks=True,
         headline=f"Rank {rank} is late: the others wait for it {spread:.0%} of each step.",
         numbers=(Number(text="others wait, of a step", value=100 * spread, unit="%", limit=100 * limit["spread"]),),
-        steps=("Look at that rank's own trace: its data, its CPU cores, its GPU's clocks; gputop diagnose there.",),
+        steps=(f"Look at that rank's own trace: its data, its CPU cores{clocks}; gputop diagnose there.",),
         lost_share=min(1.0, spread),
     )
 
