@@ -10,7 +10,7 @@ from gputop.model import Frame, Process, Role
 
 _WINDOW_S = 0.5  # over which CPU time is compared
 _WAITS_S = 0.02  # of CPU in that time: a process that uses less only waits
-_TRIES = 4  # more such times, where nothing has used any
+_TRIES = 5  # such times, where nothing has used any
 _MOST = 256  # descendants that are read
 _TORCH = b"/libtorch"
 
@@ -46,11 +46,7 @@ def workers(frame: Frame, process: Process, cpu: Cpu | None = None) -> tuple[Pro
     chosen = [one for one in programs if one.gpus] or [one for one in programs if one.pid in torch] or programs
     if not chosen or (own and not any(one.gpus or one.pid in torch for one in chosen)):
         return ()
-    measured = (cpu or used)([process.pid, *(one.pid for one in chosen)])
-    for _ in range(_TRIES if trains else 0):  # on a busy machine neither may have had its turn
-        if max((measured.get(pid, 0.0) for pid in (process.pid, chosen[0].pid)), default=0.0) >= _WAITS_S:
-            break
-        measured = (cpu or used)([process.pid, *(one.pid for one in chosen)])
+    measured = _measured([process.pid, *(one.pid for one in chosen)], cpu or used, _TRIES if trains else 1)
     if trains:
         loaders = any(one.role is Role.LOADER or one.name.startswith(LOADER) for one in by_pid.values())
         waits = measured.get(process.pid, _WAITS_S) < _WAITS_S <= measured.get(chosen[0].pid, 0.0)
@@ -58,6 +54,15 @@ def workers(frame: Frame, process: Process, cpu: Cpu | None = None) -> tuple[Pro
             return ()
     outer = [one for one in chosen if {other.pid for other in chosen}.isdisjoint(tree.above(one.pid))]
     return tuple(sorted(outer, key=lambda one: -measured.get(one.pid, 0.0)))
+
+
+def _measured(pids: Sequence[int], cpu: Cpu, tries: int) -> dict[int, float]:
+    """What each uses; once more where neither of the first two did: on a busy machine it had no turn."""
+    for _ in range(tries):
+        measured = cpu(pids)
+        if any(measured.get(pid, 0.0) >= _WAITS_S for pid in pids[:2]):
+            break
+    return measured
 
 
 def used(pids: Sequence[int]) -> dict[int, float]:

@@ -5,6 +5,9 @@ Nothing of that is so in the steps that follow, so that nothing is concluded fro
 
 from __future__ import annotations
 
+from math import inf
+
+from gputop.declare import record
 from gputop.trace.breakdown import Breakdown
 from gputop.trace.intervals import Spans, union
 from gputop.trace.launches import pauses
@@ -13,9 +16,32 @@ from gputop.trace.steps import OURS
 
 _LOADS_US = 20_000.0  # the first launch of a kernel that takes so long loads its code
 _FIRST, _FEW = 1, 2  # the number of a step that may be the first of a program, and how many may set things up
+_LATE = 0.5  # of the time: a program that is ready later shows nothing else
+_IDLE, _MOST = 0.05, 0.5  # of the time, of the idle time: what explains less of it is not all that is seen
 
 
-def starting(trace: Trace, found: Breakdown) -> Spans:
+@record(frozen=True, slots=True)
+class Start:
+    """What of a trace is the start of the program: idle time of the GPU; without one the time itself."""
+
+    spans: Spans
+    alone: bool  # it is most of what is seen, and of the idle time: nothing is concluded
+
+    @property
+    def ready_us(self) -> float:
+        """When it is over: what is copied before that are weights."""
+        return self.spans.ends[-1] if len(self.spans) else -inf
+
+
+def beginning(trace: Trace, found: Breakdown) -> Start:
+    """What is done once, in first steps or where no step is marked; nothing where steps went before."""
+    start, seen = Start(_starting(trace, found), alone=False), found.window
+    idle, once = found.share(found.gaps), found.share(start.spans)
+    late = start.ready_us - seen.start >= _LATE * seen.span_us
+    return Start(start.spans, alone=late and idle >= _IDLE and once >= _MOST * idle)
+
+
+def _starting(trace: Trace, found: Breakdown) -> Spans:
     """Gaps for what is done once, in first steps or where no step is marked; none where steps went before.
 
     Without a GPU the time in which code is compiled.

@@ -61,13 +61,13 @@ def _first(view: View) -> Iterator[str]:
 def beginning(view: View) -> Iterator[str]:
     """What of a trace is the start of the program, and what is not said because of it."""
     seen = view.found.window
-    if view.starts:
+    if view.start.alone:
         yield (
             "The program starts in this time: memory is allocated, code is loaded or compiled once. Nothing is "
             "concluded from it; record later steps, as with schedule(wait=1, warmup=2, active=5)."
         )
-    elif view.found.of_gpu and view.found.share(view.starting) >= _SUMMED:
-        part = view.found.share(view.starting)
+    elif view.found.of_gpu and view.found.share(view.start.spans) >= _SUMMED:
+        part = view.found.share(view.start.spans)
         yield f"{part:.0%} of the time it idles because the program starts: memory is allocated, code is loaded."
     elif seen.begun:
         first = "The first step is" if seen.begun == 1 else f"The first {seen.begun} steps are"
@@ -286,9 +286,9 @@ def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[
     for verdict in also:
         yield f"In this rank too, as in all {len(view.ranks)}: {verdict.headline}"
     yield from beginning(view)
-    if view.trace.missing or view.starts:
+    if view.trace.missing or view.start.alone:
         return
-    idles = view.found.of_gpu and view.found.share(view.starting) >= _SUMMED
+    idles = view.found.of_gpu and view.found.share(view.start.spans) >= _SUMMED
     if not idles and not also and not any(verdict.severity != "info" or verdict.healthy for verdict in said):
         yield f"No known trouble stands out{' in this rank by itself' if len(view.ranks) > 1 else ''}."
 

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from math import inf
-from re import Pattern
 
 from gputop.declare import record
 from gputop.severity import Severity as Severity
-from gputop.trace.beginning import starting
+from gputop.trace import launches
+from gputop.trace.beginning import Start, beginning
 from gputop.trace.breakdown import Breakdown, breakdown, devices, host_spans
 from gputop.trace.intervals import Spans
-from gputop.trace.launches import stopped
-from gputop.trace.names import Kind, Mark
+from gputop.trace.names import Mark
 from gputop.trace.operators import Shaped, shaped
 from gputop.trace.phases import Phase, Region, Row, phases, regions, rows
 from gputop.trace.read import Trace
@@ -25,7 +24,6 @@ from gputop.trace.read import Trace
 # two quantities: nothing runs at all and the next kernel is not launched; the same of the stream that computes most
 GPU_WAITS = "GPU idle, waits for a launch, of the time"
 STREAM_WAITS = "busiest compute stream waits for a launch, of the time"
-_IDLE = 0.05  # of the time: what idles less is not asked for its reason
 _EXPLAINED = 0.5  # of the time that a catch-all is about: a warning that costs so much says why
 
 
@@ -69,21 +67,9 @@ class View:
         return breakdown(self.trace, self.device)
 
     @cached_property
-    def starting(self) -> Spans:
-        """Idle time of the GPU for what is done once, when the program starts; without a GPU that time itself."""
-        return starting(self.trace, self.found)
-
-    @property
-    def ready_us(self) -> float:
-        """When the program has started: what it copies before that are its weights."""
-        return self.starting.ends[-1] if len(self.starting) else -inf
-
-    @property
-    def starts(self) -> bool:
-        """Whether that is most of what is seen, and of the idle time: nothing is concluded."""
-        gaps, seen = self.found.share(self.found.gaps), self.found.window
-        late = self.ready_us - seen.start >= seen.span_us / 2
-        return late and gaps >= _IDLE and self.found.share(self.starting) >= _EXPLAINED * gaps
+    def start(self) -> Start:
+        """What of it is the start of the program."""
+        return beginning(self.trace, self.found)
 
     @cached_property
     def gpus(self) -> tuple[View, ...]:
@@ -131,24 +117,16 @@ class View:
         """What of the window the CPU spends on something."""
         return host_spans(self.trace, mark, self.found.window)
 
-    def stopped(self, stops: Spans) -> float:
-        """How long the GPU idles because the CPU stops, in microseconds."""
-        found = self.found
-        return stopped(self.trace, found.inside, found.launch_of, found.gaps, stops)
-
-    def compute_share(self, names: Pattern[str], but: Pattern[str] | None = None) -> float:
-        """What of the time of all compute kernels those of such names take, 0 to 1."""
-        took = sum(
-            entry.took_us
-            for entry in self.found.kernels
-            if entry.kind == Kind.COMPUTE and names.search(entry.name) and not (but and but.search(entry.name))
-        )
-        return took / self.found.compute_us if self.found.compute_us else 0.0
-
     def inside(self, times: Sequence[float]) -> int:
         """How many of some times lie in the window."""
         seen = self.found.window
         return sum(seen.start <= time < seen.end for time in times)
+
+
+def stopped(view: View, stops: Spans) -> float:
+    """How long the GPU idles because the CPU stops, in microseconds."""
+    found = view.found
+    return launches.stopped(view.trace, found.inside, found.launch_of, found.gaps, stops)
 
 
 def memory_peak(view: View) -> tuple[int, int]:
@@ -196,7 +174,7 @@ def judged(view: View) -> tuple[Verdict, ...]:
     Nothing of one that was read in part: kernels are written last, and what is missing may say the opposite. Nothing of
     the start of a program, either.
     """
-    if not view.trace.whole or view.starts:
+    if not view.trace.whole or view.start.alone:
         return ()
     said: list[Verdict] = []
     for entry in sorted(SIGNATURES.values(), key=lambda one: one.last):

@@ -41,7 +41,7 @@ def healthy(view: View, limit: Limits) -> Iterator[Verdict]:
 def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
     """One long gap, or several parts of a mostly busy trace with little work (nsys gpu_gaps, gpu_time_util)."""
     found = view.found
-    gaps = [(end - start, start, end) for start, end in found.gaps if not view.starting.holds(start)]
+    gaps = [(end - start, start, end) for start, end in found.gaps if not view.start.spans.holds(start)]
     longest = max(gaps, default=(0.0, 0.0, 0.0))
     least_us = 1000 * limit["gap_ms"]
     if longest[0] >= least_us:
@@ -61,7 +61,7 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
     slack = [
         (start, end)
         for start, end in parts
-        if found.busy.within(start, end).total + view.starting.within(start, end).total < limit["chunk"] * width
+        if found.busy.within(start, end).total + view.start.spans.within(start, end).total < limit["chunk"] * width
     ]
     if len(slack) >= limit["chunks"] and found.share(found.busy) >= limit["busy"]:
         where = found.gaps.shared(Spans(slack))

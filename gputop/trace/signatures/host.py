@@ -9,7 +9,7 @@ from gputop.severity import by_lost_share
 from gputop.trace.breakdown import inside_us
 from gputop.trace.intervals import union
 from gputop.trace.names import FUSED, Kind, Mark
-from gputop.trace.verdict import GPU_WAITS, STREAM_WAITS, Limits, Number, Verdict, View, signature
+from gputop.trace.verdict import GPU_WAITS, STREAM_WAITS, Limits, Number, Verdict, View, signature, stopped
 
 
 @signature(
@@ -104,7 +104,7 @@ def sync(view: View, limit: Limits) -> Iterator[Verdict]:
     count = max(reads, view.inside(calls.wait_start) / view.steps)
     time = found.share(waits)
     starved = found.share(found.idle.stream_host_us)
-    explained = found.share(view.stopped(waits))
+    explained = found.share(stopped(view, waits))
     if count < limit["per_step"] and time < limit["time"]:
         return
     queued = found.share(found.idle.other_us)  # idle although something is launched

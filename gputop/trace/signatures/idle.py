@@ -36,7 +36,7 @@ _MOST_OF = 0.5  # of the idle time: what covers it is where the CPU was
 def idle(view: View, limit: Limits) -> Iterator[Verdict]:
     """A fifth of the time and more, which no other signature explains."""
     found = view.found
-    share = found.share(found.gaps.total - view.starting.total)
+    share = found.share(found.gaps.total - view.start.spans.total)
     if share < limit["idle"]:
         return
     steps: tuple[str, ...] = (_DEPENDENCY,)

@@ -51,14 +51,25 @@ def _misaligned(entry: Shaped) -> str:
     return f"pad {', '.join(map(str, odd[:4]))} to a multiple of {needed}, better of 64." if odd else ""
 
 
+def _compute_share(view: View, names: re.Pattern[str], but: re.Pattern[str] | None = None) -> float:
+    """What of the time of all compute kernels those of such names take, 0 to 1."""
+    found = view.found
+    took = sum(
+        entry.took_us
+        for entry in found.kernels
+        if entry.kind == Kind.COMPUTE and names.search(entry.name) and not (but and but.search(entry.name))
+    )
+    return took / found.compute_us if found.compute_us else 0.0
+
+
 @signature("T04", "full-precision", "Do matrix products run in full precision?", share=0.20)
 def full_precision(view: View, limit: Limits) -> Iterator[Verdict]:
     """Names of fp32 kernels, and none that runs on tensor cores."""
-    gemm = view.compute_share(GEMM)
+    gemm = _compute_share(view, GEMM)
     if not gemm:
         return
-    full = min(1.0, view.compute_share(FULL_PRECISION) / gemm)
-    if full < limit["share"] or view.compute_share(TENSOR):
+    full = min(1.0, _compute_share(view, FULL_PRECISION) / gemm)
+    if full < limit["share"] or _compute_share(view, TENSOR):
         return
     device = next((entry for entry in view.trace.devices if entry.index == view.found.device), None)
     if device and device.capability and device.capability < (7, 0):
@@ -89,7 +100,7 @@ def full_precision(view: View, limit: Limits) -> Iterator[Verdict]:
 )
 def memory_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     """Elementwise kernels, reductions, norms, softmax and copies read and write as much as they compute."""
-    share = view.compute_share(STREAMING, but=GEMM)
+    share = _compute_share(view, STREAMING, but=GEMM)
     if share < limit["share"]:
         return
     busy = view.found.share(view.found.busy)
@@ -126,7 +137,7 @@ def small_grids(view: View, limit: Limits) -> Iterator[Verdict]:
 @signature("T19", "layout", "Is time spent on changing the layout of images?", share=0.05)
 def layout(view: View, limit: Limits) -> Iterator[Verdict]:
     """Tensor cores want NHWC: cuDNN converts NCHW before and after."""
-    share = view.compute_share(LAYOUT)
+    share = _compute_share(view, LAYOUT)
     if share < limit["share"]:
         return
     yield Verdict(

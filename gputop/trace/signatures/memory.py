@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from gputop import pytorch, units
 from gputop.trace.intervals import union
-from gputop.trace.verdict import Limits, Number, Verdict, View, memory_peak, signature
+from gputop.trace.verdict import Limits, Number, Verdict, View, memory_peak, signature, stopped
 
 
 @signature("T09", "memory-growth", "Does allocated memory grow from step to step?", steps=3, growth=0.01)
@@ -50,7 +50,7 @@ def churn(view: View, limit: Limits) -> Iterator[Verdict]:
     count = sum(start <= at < end for at in calls.made_at) / (len(steps) - 2)
     asked = union(calls.made_at, calls.made_took).within(start, end)
     time = asked.total / (end - start) if end > start else 0.0
-    idle = view.found.share(view.stopped(asked))
+    idle = view.found.share(stopped(view, asked))
     if count < limit["per_step"] and time < limit["time"]:
         return
     yield Verdict(
