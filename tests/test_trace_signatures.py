@@ -344,6 +344,22 @@ def test_an_idle_gpu_names_what_the_program_calls(function: str, said_of_it: str
     assert found.steps[0].startswith(step)
 
 
+def test_a_function_is_one_whatever_it_is_called_on(tmp_path: Path) -> None:
+    """Each call on a tensor of its own, so that no single one covers much of the idle time."""
+    made = Made()
+    for number in range(8):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.kernel(GEMM, at + 80 * MS, 20 * MS)
+        made.host("train.py(9): main", at, 79 * MS, "python_function")
+        item = f"<built-in method item of Tensor object at 0x7f{number:04x}>"
+        made.host(item, at + 1, 70 * MS, "python_function")
+    assert "`train.main`, calling `item` (" in said(made, tmp_path)["T24"].headline
+    view = View(read(str(tmp_path / "made.json")))
+    (table,) = [table for table in told.page(view).tables if table.title.startswith("Python functions")]
+    assert ("<built-in method item of Tensor object>", "560 ms", "560 ms", "8") in table.rows
+
+
 def test_nothing_is_well_beside_what_is_not(tmp_path: Path) -> None:
     found = said(mixed((FP32, 0.99)), tmp_path)
     assert found["T04"].severity != "info"

@@ -181,6 +181,9 @@ def call(name: str) -> Call:
     return Call.ALLOCATE if _ALLOCATE.search(name) else Call.OTHER
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]{4,16}(?=>)")  # of `<built-in method item of Tensor object at 0x7f00>`
+
+
 class Names:
     """Names as small numbers, clean and cut, each with its meaning worked out once."""
 
@@ -199,6 +202,11 @@ class Names:
     def _new(self, raw: str) -> int:
         if not isinstance(raw, str):
             raise TypeError("a name is text")
+        if " at 0x" in raw and (bare := _ADDRESS.sub("", raw)) != raw:  # one function, whatever it is called on
+            number = self.number(bare)
+            if len(self._numbers) < 2 * MOST:
+                self._numbers[raw] = number
+            return number
         full = len(self.texts) >= MOST or self._chars >= MOST_CHARS
         if full or len(raw) > 4 * LONGEST:
             raw = MORE if full else raw[: 4 * LONGEST]
