@@ -79,6 +79,16 @@ def test_where_no_step_is_marked_all_tables_are_of_the_time_of_the_gpu(
     assert own(view, "aten::mm") == pytest.approx(240, abs=0.01)
 
 
+def test_all_steps_are_one_row_of_the_operators(tmp_path: Path) -> None:
+    """Six of 100 ms, 40 ms of each in aten::mm: what is in no operator does not fill the table with steps."""
+    told = page(View(read(stepped().write(tmp_path / "x.json"))))
+    (table,) = [table for table in told.tables if table.title.startswith("Operators by own time")]
+    assert table.rows == (
+        ("steps, in no operator", "360 ms", "600 ms", "6"),
+        ("aten::mm", "240 ms", "240 ms", "6"),
+    )
+
+
 def test_each_gpu_of_a_process_is_told_of(tmp_path: Path) -> None:
     """One works with tensor cores all the time, the other without them for less than half of it."""
     made = busy()

@@ -8,8 +8,10 @@ from gputop.declare import record
 from gputop.trace.breakdown import Breakdown, inside_us
 from gputop.trace.host import Host
 from gputop.trace.intervals import join
-from gputop.trace.names import Kind
+from gputop.trace.names import Kind, Mark
 from gputop.trace.read import Trace
+
+BETWEEN = "steps, in no operator"
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -37,18 +39,17 @@ class Shaped:
 def operators(trace: Trace, most: int, *, python: bool = False) -> tuple[Operator, ...]:
     """Those with the most time of their own."""
     host = trace.host
-    texts = host.names.texts
-    ranked = sorted(
-        (-us, texts[name], name) for name, us in enumerate(host.self_us) if bool(host.python[name]) == python and us
-    )
+    times: dict[str, list[float]] = {}  # own, total, count; all steps are one row
+    for name, us in enumerate(host.self_us):
+        if us and bool(host.python[name]) == python:
+            text = BETWEEN if host.names.meanings[name] == Mark.STEP else host.names.texts[name]
+            row = times.setdefault(text, [0.0, 0.0, 0])
+            for place, value in enumerate((us, host.total_us[name], host.count[name])):
+                row[place] += value
+    ranked = sorted(times.items(), key=lambda item: (-item[1][0], item[0]))
     return tuple(
-        Operator(
-            name=texts[name],
-            count=host.count[name],
-            total_us=host.total_us[name],
-            self_us=-us,
-        )
-        for us, _, name in ranked[:most]
+        Operator(name=text, count=int(count), total_us=total_us, self_us=self_us)
+        for text, (self_us, total_us, count) in ranked[:most]
     )
 
 

@@ -6,8 +6,7 @@ import re
 from itertools import groupby
 
 from gputop.declare import record
-from gputop.trace.names import STEP
-from gputop.trace.operators import operators
+from gputop.trace.operators import BETWEEN, operators
 from gputop.trace.told import fact
 from gputop.trace.verdict import View
 from gputop.ui.details.grid import Column, Grid
@@ -57,7 +56,7 @@ def rows(view: View) -> tuple[list[Row], str]:
             for each in view.shaped[:MOST]
         ]
         return found, "by time of their kernels on the GPU"
-    listed = [each for each in operators(view.trace, MOST) if not STEP.match(each.name)]
+    listed = [each for each in operators(view.trace, MOST) if each.name != BETWEEN]
     total = sum(each.self_us for each in listed) or 1.0
     return [
         Row(
