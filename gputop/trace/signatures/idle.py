@@ -36,16 +36,17 @@ _MOST_OF = 0.5  # of the idle time: what covers it is where the CPU was
 def idle(view: View, limit: Limits) -> Iterator[Verdict]:
     """A fifth of the time and more, which no other signature explains."""
     found = view.found
-    share = found.share(found.gaps.total - view.start.spans.total)
+    gaps = found.gaps.shared(view.start.spans.gaps(found.window.start, found.window.end))
+    share = found.share(gaps)
     if share < limit["idle"]:
         return
     steps: tuple[str, ...] = (_DEPENDENCY,)
     if 2 * found.idle.other_us > found.gaps.total:  # the CPU is ahead: nothing it does is the reason
         cause = "; its next kernel was launched and waited to begin"
     else:
-        where, inner, us = _where(view)
+        where, inner, us = _where(view, gaps)
         cause = f"; most of it the CPU was in `{where}`{inner} ({_a_step(view, us)})" if where else ""
-        cause = cause or meanwhile(view, found.gaps)
+        cause = cause or meanwhile(view, gaps)
         steps = (_FEED,) if inner == _LOADER else (*_cheaper(where), LOOK)
     yield Verdict(
         severity=by_lost_share(share),
@@ -97,13 +98,13 @@ def _ms(us: float) -> str:
     return f"{us / 1000:.3g}" if us < 1e6 else f"{us / 1000:.0f}"
 
 
-def _where(view: View) -> tuple[str, str, float]:
+def _where(view: View, gaps: Spans) -> tuple[str, str, float]:
     """The most specific name whose spans cover most of the gaps, what it calls there, and for how many microseconds.
 
     The program's own function or region leads; `, calling `time.sleep`` is what it spent that time in, if it was one
     thing. Empty without one.
     """
-    gaps, host = view.found.gaps, view.trace.host
+    host = view.trace.host
     texts, stdlib = host.names.texts, frozenset(sys.stdlib_module_names)
     python = set(host.python_spans.name)
     own = {name for name in python if is_own_call(texts[name], stdlib)}
@@ -115,12 +116,12 @@ def _where(view: View) -> tuple[str, str, float]:
     if (most := _covers_most(gaps, known)) is None:
         return "", "", 0.0
     total, name, inside = most
-    return called(region(texts[name])), _inner(view, python - own, total) if name in own else "", inside
+    return called(region(texts[name])), _inner(view, gaps, python - own, total) if name in own else "", inside
 
 
-def _inner(view: View, others: set[int], total: float) -> str:
+def _inner(view: View, gaps: Spans, others: set[int], total: float) -> str:
     """What a function of the program calls while the GPU idles: the DataLoader, else the innermost of a library."""
-    gaps, host = view.found.gaps, view.trace.host
+    host = view.trace.host
     spans, texts = _spans(host.python_spans, others), host.names.texts
     if _covers_most(gaps, {name: of for name, of in spans.items() if _NEXT.fullmatch(texts[name])}):
         return _LOADER
