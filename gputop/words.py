@@ -78,13 +78,10 @@ def numbers(names: Sequence[str]) -> str:
     return units.ranges(tuple(map(int, names))) if all(map(str.isdecimal, names)) else ",".join(names)
 
 
-_MANY = 20.0  # times as fast: what a bound beyond it says is only that it is far
-
-
 def at_most(lost_share: float, most: float = math.inf) -> str:
     """What can be had back of a share that is lost, below 1: a bound and no promise. `most`: another one, in times."""
     times = min(1 / (1 - lost_share), most)
-    return f"at most {times:.1f} times as fast" if times <= _MANY else "many times as fast"
+    return f"at most {times:.{0 if times >= 10 else 1}f} times as fast"
 
 
 def holding(vram_bytes: float | None, idle_s: float) -> str:

@@ -98,3 +98,8 @@ def test_who_copies_with_one_thread_is_told_of_pinned_memory_first() -> None:
     _, last = verdicts("pageable")[-1]
     (found,) = last.findings
     assert found.steps[0].text.startswith("copy from pinned memory")
+
+
+def test_saves_seen_every_fifth_second_break_no_rule() -> None:
+    """What a save wrote may not be known at such looks; `judged` fails where a rule breaks."""
+    assert list(judged(list(played("saves"))[::5]))

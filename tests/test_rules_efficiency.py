@@ -140,7 +140,7 @@ def launching(loaders: int = 0, trainer: dict[str, Any] | None = None, **gpu: An
         (launching(2, {"main_thread_percent": 55.0, "backward_percent": 40.0}), ("crit", 0.6)),  # they take turns
         (launching(2, {"main_thread_percent": 55.0, "backward_percent": 20.0}), None),
         (launching(busy_percent=14.0), ("warn", 0.5)),  # as eager kernels of a small model keep an H200
-        (launching(busy_percent=4.9), None),
+        (launching(busy_percent=7.0), None),
         (launching(busy_percent=86.0), None),
         (launching(sm_active_percent=36.0), None),
         (launching(trainer={"main_thread_percent": 89.0}), None),

@@ -118,7 +118,8 @@ def test_gpu_idle_cpu_busy_says_why_and_looks_first(machine: Machine, evidence: 
 
 def on_a_desktop(t: float) -> Frame:
     """The same beside a program that draws on its GPU, which keeps it busy for a moment of every second."""
-    frame = works(0.4).frame(t)
+    own = (GpuShare(uuid="G", vram_bytes=2**30, busy_percent=0.0),)
+    frame = works(0.4, gpus=own).frame(t)
     shares = (GpuShare(uuid="G", kind="graphics"),)
     drawing = replace(
         frame.processes[0], pid=900, role=Role.OTHER, name="Xorg", command=("Xorg",), gpus=shares, job=None
@@ -130,3 +131,60 @@ def test_what_somebody_draws_on_its_gpu_is_no_work_of_a_training() -> None:
     told = found(after(on_a_desktop, 200), "gpu-idle-cpu-busy")
     assert told is not None
     assert told.headline == ELSEWHERE
+
+
+def test_what_it_does_itself_beside_a_desktop_is_work() -> None:
+    """Two loaders that work hard, a GPU that is fast and draws a screen, too: its own share says that it works."""
+    machine = works(0.9, gpus=(GpuShare(uuid="G", vram_bytes=2**30, busy_percent=1.0),))
+    machine.loaders, machine.loader = 2, {"cpu_percent": 100.0}
+
+    def frame(t: float) -> Frame:
+        one = machine.frame(t)
+        draws = replace(
+            one.processes[0], pid=900, role=Role.OTHER, gpus=(GpuShare(uuid="G", kind="graphics"),), job=None
+        )
+        return replace(one, processes=(*one.processes, draws))
+
+    assert found(after(frame, 200), "starved-cpu-idle") is not None
+    assert found(after(frame, 200), "gpu-idle-cpu-busy") is None
+
+
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        {"command": ("python", "evaluate.py")},
+        {"command": ("python", "-m", "ipykernel_launcher")},
+        {"world_size": 4, "rank": 1},
+        {"write_chars_per_s": 5e6},
+    ],
+)
+def test_who_may_rest_write_or_wait_for_others_is_not_told_to_load_elsewhere(trainer: dict[str, Any]) -> None:
+    assert found(works(1.0, **trainer).verdict(200), "loader-in-main") is None
+
+
+def test_who_has_just_begun_may_still_compile() -> None:
+    """A tuner tries kernels in every third look of the first minutes."""
+    machine = works(1.5, every_s=3, age_s=lambda t: 20 + t)
+    assert found(machine.verdict(90), "loader-in-main") is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("vllm", "serve", "/models/llama-3-8b-finetuned"),
+        ("llama-server", "-m", "llama-finetune.gguf"),
+        ("python", "serve.py", "--model", "x_pretrain_v2"),
+        ("python", "-m", "vllm.entrypoints.openai.api_server", "--model", "/m/fine-tuned"),
+    ],
+)
+def test_a_server_of_a_model_that_was_trained_is_a_server(command: tuple[str, ...]) -> None:
+    said = works(20.0, command=command).verdict(200)
+    assert [one for one in said.findings if one.severity != "info"] == []
+
+
+def test_one_rule_speaks_of_a_main_thread_that_never_rests() -> None:
+    """At the limit between two of them neither flickers, nor do both speak."""
+    machine = works(9.0)
+    machine.gpu["busy_percent"] = lambda t: 9.0 + 0.6 * (-1) ** int(t / 2)
+    told = {one.rule for one in machine.verdict(300).findings if one.severity != "info"}
+    assert len(told & {"loader-in-main", "overhead-bound"}) <= 1

@@ -9,7 +9,7 @@ from gputop.diagnose.concerns import names
 from gputop.diagnose.finding import Abstained, Finding
 from gputop.diagnose.gpu_users import loose, nameless
 from gputop.diagnose.rule import RULES, Level
-from gputop.diagnose.starved import used
+from gputop.diagnose.starved import fed, used
 from gputop.diagnose.state import JUDGING, JobState, Seen, Word, found, trouble, worst
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves, trains
@@ -235,7 +235,11 @@ def _unknown(view: View, trainer: Trainer, use: str) -> Seen:
 
 
 def _lacking(view: View, trainer: Trainer) -> Abstained | None:
-    """The abstention about its pace that says most: one that a right or a setting would lift comes first."""
+    """The abstention about its pace that says most: one that a right or a setting would lift comes first.
+
+    Of who is busy all the time it is that of the rule which would say that this is well.
+    """
+    well = Level.HEALTHY if fed(view, trainer) else None
     about = [
         one
         for one in view.abstained
@@ -243,8 +247,9 @@ def _lacking(view: View, trainer: Trainer) -> Abstained | None:
     ]
     reasons = ("denied", "unsupported")
 
-    def weight(one: Abstained) -> tuple[int, bool]:
+    def weight(one: Abstained) -> tuple[int, bool, bool]:
         first = one.missing[0].reason if one.missing else ""
-        return (reasons.index(first) if first in reasons else len(reasons)), one.unlock is None
+        place = reasons.index(first) if first in reasons else len(reasons)
+        return place, RULES[one.rule].level is not well, one.unlock is None
 
     return min(about, key=weight, default=None)

@@ -189,6 +189,7 @@ class Remembered:
     def _busy(self, frame: Frame, trainer: Process, stands_for_s: float) -> float | None:
         """How busy the GPUs are that it works on, percent; None where one of all that it holds does not tell."""
         values: dict[str, float | None] = {}
+        touches: list[float | None] = []  # the same, but its share where somebody draws on them, or works there
         own = True  # whether what its GPUs do is its work alone
         for share in trainer.gpus:
             gpu = frame.by_uuid.get(share.uuid)
@@ -197,9 +198,10 @@ class Remembered:
             # a substitute is measured per GPU: a process beside others is idle for at least the gaps of all
             alone = len(self.tenants.get(share.uuid, ())) <= 1 or share.uuid in self.substitutes.of
             values[share.uuid] = gpu.busy_percent if alone else share.busy_percent
+            touches.append(share.busy_percent if share.uuid in self.drawing else values[share.uuid])
             own = own and alone
         known = self._known(frame.mono_s, trainer)
-        known.touched = any_work(values.values()) if self.drawing.isdisjoint(values) else None
+        known.touched = any_work(touches)
         if known.work(values, stands_for_s):
             known.begin(frame.mono_s)  # means of before are those of more GPUs
             self.restarted[trainer.identity] = Turn(frame.mono_s)

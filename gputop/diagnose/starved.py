@@ -20,12 +20,18 @@ _NAMED = "pt_data_w"  # how torch names a loader, from 2.5 on
 
 def used(view: View, trainer: Trainer) -> bool:
     """Whether its GPUs have work: much, or a little again and again, as fast ones have that wait for the next batch."""
-    return at_work(trainer.duty, trainer.touched, view.limit("starved.least"), view.limit("starved.again"))
+    works = trainer.loaders > 0 or (trainer.cores or 0.0) >= view.limit("starved.works")
+    return at_work(trainer.duty, trainer.touched, works, view.limit("starved.least"), view.limit("starved.again"))
 
 
-def at_work(duty: float | None, touched: float | None, least: float, again: float) -> bool:
-    """The same by how busy they are, and in which share of looks they had done anything, 0-1."""
-    return duty is not None and (duty >= least or (duty > 0 and (touched or 0.0) >= again))
+def at_work(duty: float | None, touched: float | None, works: bool, least: float, again: float) -> bool:
+    """The same by how busy they are, in which share of looks they had done anything, and whether CPUs work meanwhile.
+
+    A little now and then beside CPUs that do nothing is no work.
+    """
+    if duty is None or duty >= least:
+        return duty is not None
+    return works and duty > 0 and (touched or 0.0) >= again
 
 
 def starved(view: View, trainer: Trainer) -> bool:

@@ -67,7 +67,7 @@ def overhead_bound(view: View) -> Iterator[Finding]:
             small = not gaps(view, trainer) and little_while_busy(view, trainer)
         else:
             small = view.above(trainer.main, "main") and _even(view, trainer) and _works_little(view, trainer)
-        if not small or not _loads_nothing(view, trainer):
+        if not small or not _loads_nothing(view, trainer) or view.once(("loads", trainer.identity), lambda: False):
             continue
         if oversubscribed(view, trainer) or waits_for_cpu(view, trainer) or shared(view, trainer) or serves(trainer):
             continue

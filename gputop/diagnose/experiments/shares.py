@@ -73,7 +73,8 @@ def _seat(past: Past, load: Load, process: Process) -> _Seat:
 
 
 def _works(seat: _Seat, table: Mapping[str, float]) -> bool:
-    return at_work(seat.duty, seat.touched, table["least"], table["again"])
+    works = seat.load.loaders > 0 or seat.cores >= table["works"]
+    return at_work(seat.duty, seat.touched, works, table["least"], table["again"])
 
 
 def _own(scene: _Scene, seat: _Seat) -> Own:

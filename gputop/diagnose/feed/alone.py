@@ -14,9 +14,9 @@ from gputop.diagnose.finding import Evidence, Finding, Severity
 from gputop.diagnose.looking import stack
 from gputop.diagnose.room import unused
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import at_most, busy, gaps, starved, told_to_load
+from gputop.diagnose.starved import at_most, busy, gaps, lone, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import serves, torchlike
+from gputop.diagnose.usage.programs import notebook, plays_a_part, serves, torchlike
 from gputop.diagnose.view import View
 from gputop.words import amount
 
@@ -45,7 +45,9 @@ def loader_in_main(view: View) -> Iterator[Finding]:
             continue
         data = _reads(view, trainer) or told_to_load(view, trainer)
         if busy_alone(view, trainer):
-            if data or _long_gaps(view, trainer) or view.below(trainer.duty, "launches"):
+            itself = loads_itself(view, trainer)
+            if data or itself or _long_gaps(view, trainer):
+                view.once(("loads", trainer.identity), lambda: True)  # and does not wait for launches
                 yield _alone(view, trainer, severity, turns=False)
         elif _takes_turns(view, trainer) and (data or gaps(view, trainer) or works_while_busy(view, trainer)):
             yield _alone(view, trainer, severity, turns=True)
@@ -56,6 +58,26 @@ def busy_alone(view: View, trainer: Trainer) -> bool:
     if trainer.loaders or serves(trainer):
         return False
     return view.above(trainer.main, "loader-in-main.main") and view.below(trainer.cores, "loader-in-main.cores")
+
+
+def loads_itself(view: View, trainer: Trainer) -> bool:
+    """Whether its GPU, which gets some work all the time, gets less than launches alone would give it.
+
+    Who has just begun may still compile, a notebook or an evaluation rests as it likes, a rank waits for others, and
+    copies or writes may be what takes the time.
+    """
+    if not busy_alone(view, trainer) or not view.below(trainer.duty, "loader-in-main.launches") or not lone(trainer):
+        return False
+    if notebook(trainer) or plays_a_part(trainer) or begins(view, trainer):
+        return False
+    return not writes(view.against, trainer) and not transfers(view.against, trainer)
+
+
+def begins(view: View, trainer: Trainer) -> bool:
+    """Whether it may still compile, or prepare: it has hardly worked yet, and not in most of the looks."""
+    young = (trainer.context_s or 0.0) < view.limit("gpu-idle-cpu-busy.begins_s")
+    new = young and trainer.work_s < view.limit("gpu-idle-cpu-busy.begun_s")
+    return new and (trainer.touched or 0.0) < view.limit("loader-in-main.steady")
 
 
 def _long_gaps(view: View, trainer: Trainer) -> bool:

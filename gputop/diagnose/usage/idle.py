@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gputop.diagnose.feed.alone import busy_alone
+from gputop.diagnose.feed.alone import loads_itself
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import profile, stack
 from gputop.diagnose.room import rests
@@ -37,7 +37,7 @@ def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
             continue
         busy, cores = view.mean(trainer, "busy_percent"), view.mean(trainer, "cores")
         writes = (trainer.write_chars or 0.0) >= view.limit("writes_bytes_per_s")
-        if (loading(trainer) or busy_alone(view, trainer)) and not rests(view, trainer):
+        if (loading(trainer) or loads_itself(view, trainer)) and not rests(view, trainer):
             continue  # a little work, and somebody works hard for the next: it waits for its input
         if calm and not writes and view.below(busy, "busy_percent") and view.above(cores, "cores"):
             yield _elsewhere(view, trainer, busy or 0.0, cores or 0.0)

@@ -42,13 +42,16 @@ def trains(trainer: Trainer) -> bool:
 
 def called_so(trainer: Trainer) -> bool:
     """Whether more than loaders says that it trains: who only reads its data has those, too."""
-    return (trainer.process.world_size or 0) > 1 or _says(trainer.process.command, _TRAINS)
+    command = trainer.process.command
+    return (trainer.process.world_size or 0) > 1 or (_says(command, _TRAINS) and not _is_server(command))
 
 
 def serves(trainer: Trainer) -> bool:
     """Whether it answers requests: then a GPU that waits has nothing to do. Who has loaders, or the name, trains."""
     command = trainer.process.command
-    return not trainer.loaders and _says(command, _SERVES) and not _says(command, _TRAINS)
+    if trainer.loaders:
+        return False
+    return _is_server(command) or (_says(command, _SERVES) and not _says(command, _TRAINS))
 
 
 def plays_a_part(trainer: Trainer) -> bool:
@@ -71,6 +74,19 @@ def computes(view: View, trainer: Trainer) -> bool:
     """Whether it uses a CPU core, or nearly all of the part of one that it may use."""
     least = view.limit("no-cuda-context.full") * (trainer.allowed or math.inf)
     return view.above(trainer.cores, "no-cuda-context.cores") or (trainer.cores or 0.0) >= max(_SOME_CORES, least)
+
+
+def _is_server(command: tuple[str, ...]) -> bool:
+    """Whether the program or its subcommand is one, whatever the model is called that it serves."""
+    program = _program(command)
+    return _says(program, _SERVES) and not _says(program, _TRAINS)
+
+
+def _program(command: tuple[str, ...]) -> tuple[str, ...]:
+    """What runs: of Python the script or module, else the program and a subcommand right behind it."""
+    if command and command[0].rpartition("/")[2].startswith("python"):
+        return _script(command)
+    return command[:2] if command[1:] and command[1][:1] != "-" else command[:1]
 
 
 def _script(command: tuple[str, ...]) -> tuple[str, ...]:
