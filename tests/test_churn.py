@@ -8,6 +8,10 @@ from itertools import islice
 
 import pytest
 
+from gputop.collect import gpm
+from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.gate import Gate
+from gputop.collect.nvml.pace import Costs
 from gputop.collect.nvml.reader import COUNT_EVERY
 from gputop.diagnose.engine import Engine
 from gputop.history import History
@@ -124,3 +128,19 @@ def test_samples_of_a_driver_that_was_opened_anew_are_not_given_to_the_next(fake
     fake.release("fail", "nvmlDevice*")
     assert on.sweep(14).gpu(0)["sm_active_percent"] == 83.25
     assert fake.counts()["nvmlGpmSampleFree"] == before
+
+
+def test_samples_with_which_a_thread_is_inside_the_driver_are_not_given_back() -> None:
+    """It writes to them when it comes back, and that memory may be somebody else's by then."""
+    card = Card(0, "GPU-0", Gate(Costs()))
+    freed: list[object] = []
+    card.gate.call = lambda name, *args, **_: freed.append(args[0])  # type: ignore[method-assign,assignment]
+    for inside in (True, False):
+        one = gpm.Samples("units", "before", "now", None, ())
+        card.kept[gpm._UNITS] = one
+        if inside:
+            one.in_use.acquire()
+        gpm.release(card)
+        assert freed == ([] if inside else ["before", "now"])
+        assert not card.kept
+        assert one.in_use.locked()  # nobody may use them any more

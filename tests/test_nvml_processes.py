@@ -177,6 +177,16 @@ def test_room_that_was_enough_for_utilization_is_kept(fake: Fake, child: Child) 
     assert fake.counts(0)["nvmlDeviceGetProcessUtilization"] - before == 10
 
 
+def test_room_for_more_than_can_be_is_not_allocated(fake: Fake, child: Child) -> None:
+    fake.add_process(gpu=0, pid=4242, sm=57)
+    fake.set("process_samples", (1 << 32) - 1)  # 128 GiB of them
+    seen = child.sweep(3)
+    assert not [note for note in seen.notes if note == "broken"]
+    assert seen.shares[4242][0]["busy_percent"] is None
+    fake.clear("process_samples")
+    assert child.sweep(3).shares[4242][0]["busy_percent"] == 57
+
+
 def test_a_client_of_the_multi_process_service_is_listed_twice(fake: Fake, child: Child) -> None:
     fake.processes += [
         Process(0, 101, 3 * GIB, sm=57),

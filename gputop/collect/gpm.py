@@ -12,6 +12,7 @@ from ctypes import byref, memmove, string_at
 from dataclasses import dataclass, field
 from math import nan
 from struct import Struct
+from threading import Lock
 from typing import Any
 
 from gputop.collect.nvml.card import Card
@@ -83,10 +84,11 @@ class Samples:
     again_s: float = 0.0  # when they are asked for once more
     failed: int = 0  # requests in a row
     taken_s: float | None = None  # when `before` was; None: it holds none
+    in_use: Lock = field(default_factory=Lock)  # by who is inside the driver with them, perhaps for long; or given back
 
     def ask_for(self, metrics: Iterable[int]) -> None:
         """Ask for these and no others."""
-        self.metrics = tuple(metrics)
+        self.metrics = tuple(dict.fromkeys(metrics))
         self.request.numMetrics = len(self.metrics)
         self.blank = b"".join([_METRIC.pack(number, _UNTOUCHED, nan) for number in self.metrics])
 
@@ -155,11 +157,16 @@ def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value
     now_s = card.gate.clock()
     if samples.taken_s is not None and now_s - samples.taken_s < _APART_S:
         return {}
-    _take(card, samples.now)
+    if not samples.in_use.acquire(blocking=False):
+        return {}
     try:
-        return {} if samples.taken_s is None else _compare(card, samples)
+        _take(card, samples.now)
+        try:
+            return {} if samples.taken_s is None else _compare(card, samples)
+        finally:
+            samples.before, samples.now, samples.taken_s = samples.now, samples.before, now_s
     finally:
-        samples.before, samples.now, samples.taken_s = samples.now, samples.before, now_s
+        samples.in_use.release()
 
 
 def _allocate(gate: Gate, name: str, metrics: tuple[int, ...]) -> Samples:
@@ -250,12 +257,18 @@ def _value(number: int, code: int, value: float) -> Value:
 
 
 def release(card: Card) -> None:
-    """Give the samples back: before the driver is closed, and before the GPU is read by another handle."""
-    for sample in [sample for samples in drop(card) for sample in (samples.before, samples.now)]:
-        try:
-            card.gate.call("nvmlGpmSampleFree", sample)
-        except (Unanswered, DriverGone):
-            pass
+    """Give the samples back: before the driver is closed, and before the GPU is read by another handle.
+
+    Those with which a thread is inside the driver stay: it writes to them when it comes back, however late.
+    """
+    for samples in drop(card):
+        if not samples.in_use.acquire(blocking=False):  # for good: nobody may use them any more
+            continue
+        for sample in (samples.before, samples.now):
+            try:
+                card.gate.call("nvmlGpmSampleFree", sample)
+            except (Unanswered, DriverGone):
+                pass
 
 
 def drop(card: Card) -> list[Samples]:

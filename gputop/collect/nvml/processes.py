@@ -17,6 +17,7 @@ from gputop.model import GpuShare, Kind
 OLD_DRIVER = "old_driver"  # in what a card keeps: the lists came the way of an older driver
 _MOST_BYTES = 1 << 50  # beyond it, memory is "not available"
 _RETRIES = 3
+_MOST = 1 << 16  # entries of a list: room for more is not allocated
 _SPARE = 8
 
 LISTS = frozenset({"processes", "processes_graphics", "processes_mps", "processes_busy"})  # what becomes shares
@@ -98,6 +99,8 @@ def _filled(card: Card, function: str, size: int, order: Callable[..., tuple[Any
             card.kept[function] = max(room, count.value + _SPARE)
             return min(count.value, room), buffer.raw
         room = max(2 * room, count.value + _SPARE)
+        if room > _MOST:
+            break
     raise Unanswered(No("stale"))
 
 

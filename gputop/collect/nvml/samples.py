@@ -14,6 +14,7 @@ from gputop.model import Series
 
 BUFFER_S = 16.0  # about what the driver keeps
 POWER, BUSY, MEMORY_BUSY, SM_CLOCK, MEMORY_CLOCK, MODULE_POWER = 0, 1, 2, 5, 6, 7  # nvmlSamplingType_t
+_MOST = 1 << 16  # samples of a buffer: known ones have some hundreds
 _FUNCTION = "nvmlDeviceGetSamples"
 # nvmlSample_t: the driver's time in microseconds, a value of eight bytes; by type of the value
 _SAMPLES = tuple(map(Struct, ("=Qd", "=QI4x", "=QQ", "=QQ", "=Qq", "=Qi4x", "=QH6x")))
@@ -80,6 +81,8 @@ def _read(card: Card, kind: int, after_us: int) -> list[Stamped]:
     given = (c_int(kind), c_ulonglong(after_us), byref(type_), byref(size))
     if not size.value:
         card.symbol(_FUNCTION, *given, None, about=kind)
+        if size.value > _MOST:
+            raise Unanswered(No("stale"))
         card.kept[key] = size.value
     room = size.value
     buffer = create_string_buffer(16 * max(1, room))
