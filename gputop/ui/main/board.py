@@ -79,6 +79,14 @@ class Program(program.Program, Protocol):
         """Write what makes a terminal ring."""
 
 
+def _first_view(settings: Settings) -> View:
+    """Of the table, as it is set up."""
+    return View(
+        tree=settings.tree, sort=settings.sort, reverse=settings.reverse, every_process=settings.every_process,
+        columns=settings.columns,
+    )  # fmt: skip
+
+
 class Board(Screen[None], inherit_bindings=False):
     """The panes and what is in them; what the keys do comes on top."""
 
@@ -92,11 +100,7 @@ class Board(Screen[None], inherit_bindings=False):
         self.readonly = settings.readonly
         self.past = Then(history)
         self.density = CHOICES[_DENSITIES.index(settings.density)]
-        view = View(
-            tree=settings.tree, sort=settings.sort, reverse=settings.reverse, every_process=settings.every_process,
-            columns=settings.columns,
-        )  # fmt: skip
-        self.table = Table(look, view, self._table_drawn)
+        self.table = Table(look, _first_view(settings), self._table_drawn)
         self.table.listing.follow = settings.follow
         self.table.shows_all = self.shows_all
         self.every_key = remapped(settings.keys)
