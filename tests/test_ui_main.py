@@ -9,6 +9,7 @@ import pytest
 
 from gputop.model import Frame, Note
 from gputop.ui.look import ASCII, DARK, PLAIN, UNICODE, Look
+from gputop.ui.panes.lines import Lines
 from tests.hostile import STRINGS
 from tests.screens import Stage, play, strips
 from tests.scripted import JUPYTER, LLAMA, SD3, frame, minute, process, training
@@ -274,3 +275,13 @@ def test_every_glyph_is_one_cell_wide() -> None:
             text = getattr(glyphs, name)
             assert cell_len(text) == len(text)
     assert Look(DARK).glyphs is UNICODE
+
+
+def test_an_update_that_arrives_while_the_program_ends_is_no_error() -> None:
+    """Textual takes the panes away first, and goes on with what was sent before."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.app.main.query(Lines).remove()
+        stage.app.main.show(stage.app.main.shown)
+
+    play(scene, frame())

@@ -111,9 +111,9 @@ class Board(Screen[None], inherit_bindings=False):
         self.player = Player(source) if isinstance(source, Seekable) else None
         self.table.records = not (self.player or self.readonly)
         self.replay = ReplayBar(self.player, source.label, self.keys, look) if self.player else None
-        self.gpus = Lines(id="gpus")
-        self.host = Lines(id="host")
-        self.advice = Lines(id="advice")
+        # found by a query they are gone while the program ends, when an update may still arrive
+        self.lines = {name: Lines(id=name) for name in AROUND}
+        self.gpus, self.host, self.advice = (self.lines[name] for name in ("gpus", "host", "advice"))
         self.gpus.can_focus = self.host.can_focus = self.advice.can_focus = True
         self.sheet, self.clearing, self.alarm = Sheet(), Clearing(), Alarm()
         self.states = States()
@@ -134,7 +134,7 @@ class Board(Screen[None], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         """Every pane; `arrange` says which are shown."""
         for name in ("header", "note", "notice", "preview"):
-            yield Lines(id=name)
+            yield self.lines[name]
         yield self.gpus
         yield self.table
         yield self.host
@@ -296,7 +296,7 @@ class Board(Screen[None], inherit_bindings=False):
             return
         if not update:
             line = Line(self.look, "raised").add(" gputop ", "busy", bold=True, reverse=True).add("  looking", "dim")
-            self.query_one("#header", Lines).show([line.strip(self.app.size.width)])
+            self.lines["header"].show([line.strip(self.app.size.width)])
             return
         self.past.at_s = update.frame.mono_s
         shown = [(name, rect) for name in only or AROUND if (rect := getattr(panes, name))]
@@ -304,7 +304,7 @@ class Board(Screen[None], inherit_bindings=False):
             return
         parts = self.parts(update, panes, self.table.listing.cursor)
         for name, rect in shown:
-            self.query_one(f"#{name}", Lines).show(self.strips(name, rect, parts))
+            self.lines[name].show(self.strips(name, rect, parts))
 
     def parts(self, update: Update, panes: Panes, selected: Row | None) -> Parts:
         """What the panes around the table are drawn from."""
