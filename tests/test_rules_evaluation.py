@@ -97,7 +97,6 @@ def test_loaders_of_the_validation_make_it_surer(count: int) -> None:
         (30.0, {"trainer": {"write_bytes_per_s": 2e8, "write_chars_per_s": 2e8}}),  # it saves
         (30.0, {"loader": {"blocked_percent": 40.0}}),  # it waits for storage
         (30.0, {"loader": {"run_wait_percent": 50.0}}),  # somebody takes its CPUs every few minutes
-        (2.0, {}),  # it does nothing at all: a pause
         (85.0, {}),
     ],
 )
@@ -170,3 +169,22 @@ def test_a_gap_in_which_anything_may_have_been_is_not_bridged() -> None:
     dips = Dips(least_s=10.0)
     dips.follow(0.0, [95.0] * 60 + [None] * 30 + [20.0] * 3 + [None] * 30 + [95.0] * 60)
     assert not dips.known
+
+
+@pytest.mark.parametrize(("seconds", "severity"), [(30, "info"), (50, "warn")])
+def test_phases_in_which_its_gpu_hardly_works_are_told_too(seconds: int, severity: str) -> None:
+    """A validation on the CPU, or a sampler that is drawn anew: no other rule names it, and it is lost time."""
+    machine = run(5.0, phases=lambda t: evaluates(t, seconds), **MAIN)
+    *_, (_, last) = seen(machine.frame, 5 * PERIOD_S)
+    told = found(last, "evaluation-phase")
+    assert told is not None
+    assert told.severity == severity  # from a fifth of the time on it is worth a warning
+    assert told.headline == f"stops working on its GPU for {seconds}s every 3m 20s, and writes no checkpoint meanwhile"
+    assert {one.rule for one in last.findings if one.severity != "info"} <= {"evaluation-phase"}
+
+
+def test_pauses_that_another_rule_explains_are_its_own() -> None:
+    """Saves, in which the GPU does nothing and much is written."""
+    machine = run(0.0, trainer={"write_bytes_per_s": 2e8, "write_chars_per_s": 2e8}, **MAIN)
+    *_, (_, last) = seen(machine.frame, 5 * PERIOD_S)
+    assert found(last, "evaluation-phase") is None

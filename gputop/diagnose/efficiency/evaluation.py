@@ -1,4 +1,4 @@
-"""A rule about evaluation: phases of less GPU work that come back at even distances, and write no checkpoint."""
+"""A rule about evaluation: phases of less GPU work, or of none, that come back and write no checkpoint."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def evaluation_phase(view: View) -> Iterator[Finding]:
         _note_team(teams, view.frame.mono_s, trainer)
         around += [_around(view, trainer, ended, teams) for ended in _followed(view, trainer, dips)]
         del around[: -int(view.limit("kept"))]
-        phases = _phases(view, around)
+        phases = _phases(view, trainer, around)
         inside = dips.open is not None and _expected(view, phases, dips.open)
         if inside or notes.get("inside"):
             view.evaluating.add(trainer.identity)
@@ -115,7 +115,7 @@ def _around(view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float,
     return Around(dip, written, others, short)
 
 
-def _phases(view: View, around: Sequence[Around]) -> list[Around]:
+def _phases(view: View, trainer: Trainer, around: Sequence[Around]) -> list[Around]:
     """The newest dips, where they are those of an evaluation; nothing where they are not, or it is over."""
     since_s = view.frame.mono_s - view.limit("window_s")
     found = [
@@ -123,7 +123,7 @@ def _phases(view: View, around: Sequence[Around]) -> list[Around]:
         for one in around
         if one.dip.start_s >= since_s
         and one.written < view.limit("checkpoint-stall.written_bytes")
-        and one.dip.busy >= view.limit("busy_percent")
+        and (one.dip.busy >= view.limit("busy_percent") or not _explained(view, trainer, one.dip))
         and not one.short_of
     ]
     if len(found) < view.limit("times") or 2 * len(found) <= len(around):
@@ -136,6 +136,12 @@ def _phases(view: View, around: Sequence[Around]) -> list[Around]:
     short = mean(lengths) <= share * mean(gaps) and min(gaps) >= view.limit("every_s")
     over = view.frame.mono_s - found[-1].dip.start_s > view.limit("missed") * mean(gaps)
     return found if even and alike and short and not over else []
+
+
+def _explained(view: View, trainer: Trainer, dip: Dip) -> bool:
+    """Whether a rule knows why its GPUs did nothing then: a save, or workers that start."""
+    pauses = view.pauses(trainer).since(dip.start_s)
+    return any(one.cause is not None and one.start_s < (dip.end_s or math.inf) for one in pauses)
 
 
 def _expected(view: View, phases: Sequence[Around], dip: Dip) -> bool:
@@ -172,10 +178,13 @@ def _told(view: View, trainer: Trainer, phases: Sequence[Around]) -> Finding:
     ]
     if loaders:
         evidence.append(Evidence(text="other DataLoader workers run in them"))
+    times = f"{ago(round(length_s))} every {ago(round(every_s))}"
+    if busy < view.limit("busy_percent"):
+        return _stops(view, trainer, times, share, evidence)
     return view.found(
         trainer,
         "info",
-        f"periodic evaluation: {ago(round(length_s))} every {ago(round(every_s))}",
+        f"periodic evaluation: {times}",
         evidence=tuple(evidence),
         steps=(
             stack(view, trainer.process, "Confirm it during the next phase"),
@@ -184,4 +193,22 @@ def _told(view: View, trainer: Trainer, phases: Sequence[Around]) -> Finding:
             Step(text=f"Evaluate less often, or on a subset: it takes {100 * share:.0f} % of the time"),
         ),
         confidence=view.confidence(0.8 if loaders else 0.6),
+    )
+
+
+def _stops(view: View, trainer: Trainer, times: str, share: float, evidence: Sequence[Evidence]) -> Finding:
+    """An evaluation on the CPU, or whatever else it does in such phases: its GPU waits for that."""
+    severity = view.by_share(share) or "info"
+    return view.found(
+        trainer,
+        "warn" if severity == "crit" else severity,
+        f"stops working on its GPU for {times}, and writes no checkpoint meanwhile",
+        evidence=tuple(evidence),
+        steps=(
+            stack(view, trainer.process, "See what it does in the next one"),
+            Step(text="Usual: an evaluation or metrics on the CPU, drawing the samples anew, logging of pictures"),
+            Step(text=f"Do it less often, on the GPU, or in a process of its own: {100 * share:.0f} % of the time"),
+        ),
+        confidence=view.confidence(0.6),
+        lost_share=share,
     )
