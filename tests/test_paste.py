@@ -202,6 +202,14 @@ class TestCsv:
         assert (gpu["busy_percent"], gpu["samples"], gpu["samples_at_work"], gpu["interval_s"]) == (97, 43, 40, 5)
         assert gpu["power_w"] == pytest.approx(300.12)
 
+    def test_what_holds_memory_and_works_no_more(self) -> None:
+        """Five minutes at 97 %, then five at 0 % with the memory held: no word of praise alone is said."""
+        found = told(pasted.csv([97] * 60 + [0] * 60))
+        assert found.points[0].text == "GPU 0 did nothing in the last 5m, and its memory stayed held."
+        assert found.points[0].severity == "warn"
+        freed = told(pasted.csv([97] * 60 + [0] * 60, used=[30000] * 60 + [3] * 60))
+        assert [point.severity for point in freed.points] == ["fine"]
+
     def test_dips_and_their_period(self) -> None:
         gpu = told(pasted.csv([5 if at % 12 == 11 else 70 for at in range(120)])).numbers["gpus"][0]
         assert (gpu["dips"], gpu["period_s"]) == (10, pytest.approx(60))

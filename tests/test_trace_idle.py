@@ -267,3 +267,41 @@ def test_what_a_copy_moves_is_said_where_it_is_known(tmp_path: Path) -> None:
 def test_numbers_have_no_exponent() -> None:
     assert told.fact(Number(text="median", value=50_000.4, unit="us", limit=1000)) == "median 50000 us (limit 1000)"
     assert told.fact(Number(text="part", value=0.1234)) == "part 0.123"
+
+
+def launching_after(name: str, ms: float = 90) -> Made:
+    """Hundreds of small kernels in a tenth of each step, after something of this name in which nothing is launched."""
+    made = Made()
+    for number in range(4):
+        start = number * 100 * MS
+        made.step(number, start, 100 * MS)
+        made.note(name, start + MS, (ms - 2) * MS)
+        for place in range(400):
+            at = start + ms * MS + place * 24 + 5
+            made.kernel(GEMM if place % 2 else FP32, at, 8, launch=at - 4)
+    return made
+
+
+def test_a_long_gap_is_not_one_between_launches(tmp_path: Path) -> None:
+    found = said(launching_after("save_checkpoint"), tmp_path)
+    assert "T02" not in found
+    assert "`save_checkpoint`" in found["T24"].headline
+
+
+def test_a_long_gap_without_a_cause_leaves_it_to_who_names_one(tmp_path: Path) -> None:
+    made = Made()
+    for number in range(3):
+        made.step(number, number * 1000 * MS, 1000 * MS)
+        made.note("image_transforms.normalize", number * 1000 * MS + MS, 690 * MS)
+        made.kernel(GEMM, number * 1000 * MS + 700 * MS, 300 * MS)
+    found = said(made, tmp_path)
+    assert "`image_transforms.normalize`" in found["T24"].headline
+    assert "T22" in found
+
+
+def test_a_cause_of_one_rank_is_not_that_of_all(tmp_path: Path) -> None:
+    views = job(idling_in("data_transfer"), idling_in("save_checkpoint"), folder=tmp_path)
+    assert not any("In all" in point.text for point in told.ranks(views).points)
+    pages = [" ".join(point.text for point in told.page(view).points) for view in views]
+    assert "`data_transfer`" in pages[0]
+    assert "`save_checkpoint`" in pages[1]

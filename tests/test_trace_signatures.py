@@ -158,6 +158,13 @@ def talking(name: str, **head: object) -> Made:
     return made
 
 
+def met() -> Made:
+    """All ranks have waited for each other once, which is no communication."""
+    made = busy()
+    made.note("gloo:barrier", 10, 3)
+    return made
+
+
 def checking(each: int) -> Made:
     """A backward pass of 40 functions with so many checks for NaN in each."""
     made = busy()
@@ -270,6 +277,7 @@ FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks l
     ("T11", lambda: mixed((ADD, 0.6), (GEMM, 0.3)), lambda: mixed((ADD, 0.3), (GEMM, 0.6))),
     ("T12", lambda: parallel("DataParallel.forward", 2), lambda: parallel("DistributedDataParallel.forward", 2)),
     ("T13", lambda: talking("gloo:all_reduce"), lambda: talking("nccl:all_reduce")),
+    ("T13", lambda: talking("gloo:all_reduce"), met),
     ("T14", lambda: checking(1), lambda: checking(0)),
     (
         "T15",

@@ -39,6 +39,7 @@ class Use:
         ]
         self.worked = bool(busy)
         self.samples = series.samples[busy[0] : busy[-1] + 1] if busy else series.samples
+        self.after = series.samples[busy[-1] + 1 :] if busy else ()
 
     def values(self, name: str) -> list[float]:
         """What is known of a column in this time."""
@@ -154,8 +155,30 @@ def _words(log: Log, uses: Sequence[Use]) -> Iterator[str]:
 
 def _points(use: Use) -> Iterator[Point]:
     yield from _use(use)
+    yield from _ended(use)
     yield from _device(use)
     yield from _memory(use)
+
+
+def _ended(use: Use) -> Iterator[Point]:
+    """Idle samples after the last work, while what it held stays held: a program that hangs, or does something else."""
+    held = [one.used_mib for one in use.after if one.used_mib is not None]
+    usual = median(use.values("used_mib")) or 0.0
+    if (
+        len(use.after) < _LIMIT["samples"]
+        or not held
+        or min(held) < _LIMIT["held"] * usual
+        or min(held) < _LIMIT["held_mib"]
+    ):
+        return
+    rate = use.interval_s
+    lasts = f"the last {units.ago(round(len(use.after) * rate))}" if rate else f"the last {len(use.after)} samples"
+    yield Point(
+        severity="warn",
+        text=f"{use.gpu} did nothing in {lasts}, and its memory stayed held.",
+        facts=(f"{min(held):.0f} MiB held", f"GPU busy below {_LIMIT['at_work_percent']:.0f} % to the end"),
+        steps=(Do("See where its program is: it may hang, or work on the CPU.", "gputop stack PID"),),
+    )
 
 
 def _use(use: Use) -> Iterator[Point]:

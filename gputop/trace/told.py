@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
@@ -14,6 +15,7 @@ from gputop.trace.operators import operators
 from gputop.trace.phases import COMMUNICATION
 from gputop.trace.verdict import Number, Verdict, View, memory_peak, said_of
 
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _ROWS = 8
 _STEPS = 12
 _REGIONS = 16
@@ -118,6 +120,8 @@ def common(views: Sequence[View]) -> tuple[Verdict, ...]:
         same = [one for view in views for one in view.verdicts if one.rule == verdict.rule]
         if verdict.all_ranks or verdict.healthy or len(same) < len(views):
             continue
+        if len({_NUMBER.sub("#", one.headline) for one in same}) > 1:
+            continue  # each has a cause of its own
         worst = max(same, key=lambda one: one.lost_share or 0.0)
         least, most = (pick(one.lost_share or 0.0 for one in same) for pick in (min, max))
         spread = f" ({least:.0%} to {most:.0%})" if most - least >= _SAME else ""

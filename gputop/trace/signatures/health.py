@@ -52,7 +52,7 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
             numbers=(Number(text="longest gap", value=longest[0] / 1000, unit="ms", limit=limit["gap_ms"]),),
             steps=(LOOK,),
             lost_share=found.share(sum(took for took, _, _ in gaps if took >= least_us)),
-            idle=True,
+            idle=bool(cause),  # else what names what the CPU was in says more
         )
         return
     seen = found.window

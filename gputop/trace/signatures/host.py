@@ -20,9 +20,14 @@ from gputop.trace.verdict import GPU_WAITS, STREAM_WAITS, Limits, Number, Verdic
     delay_us=20,
     kernel_us=20,
     per_step=200,
+    launch_gap_ms=5,
+    lost=0.20,
 )
 def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Hundreds of small kernels and an empty queue; small kernels alone are in every trace."""
+    """Hundreds of small kernels and an empty queue; small kernels alone are in every trace.
+
+    A gap of many milliseconds is not one between two launches, whatever stands at its ends.
+    """
     found = view.found
     wait, delay, middle = found.share(found.idle.stream_host_us), found.launching.delay_p50_us, found.median_us
     kernels = found.kernel_count / view.steps
@@ -30,8 +35,12 @@ def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
         return
     if delay >= limit["delay_us"] or middle >= limit["kernel_us"]:
         return
+    short = sum(end - start for start, end in found.gaps if end - start <= 1000 * limit["launch_gap_ms"])
+    lost = found.share(min(found.idle.host_us, short))
+    if lost < limit["lost"]:
+        return
     yield Verdict(
-        severity=by_lost_share(found.share(found.idle.host_us)),
+        severity=by_lost_share(lost),
         headline=f"The GPU waits for the CPU: {kernels:.0f} small kernels a step, each launched only when the one "
         "before is over.",
         numbers=(
@@ -46,8 +55,8 @@ def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
             'torch.compile(model, mode="reduce-overhead") or CUDA graphs where shapes do not change.',
             "A larger batch, and foreach=True or fused=True in the optimizer.",
         ),
-        lost_share=found.share(found.idle.host_us),
-        idle=True,
+        lost_share=lost,
+        idle=2 * short >= found.gaps.total,
     )
 
 

@@ -36,9 +36,19 @@ def exposed(view: View, limit: Limits) -> Iterator[Verdict]:
 @signature("T12", "data-parallel", "Is the model spread by DataParallel?", devices=2)
 def data_parallel(view: View, limit: Limits) -> Iterator[Verdict]:
     """One process copies the model to all GPUs in every step."""
-    names = view.trace.host.names.texts
-    used = any(name.endswith("DataParallel.forward") and "Distributed" not in name for name in names)
-    if not used or view.found.devices < limit["devices"]:
+    host, window = view.trace.host, view.found.window
+    used = [
+        number
+        for number, name in enumerate(host.names.texts)
+        if name.endswith("DataParallel.forward") and "Distributed" not in name
+    ]
+    # of a region it is known when it ran: before the steps it says nothing of them
+    outside = all(
+        number in host.regions
+        and not any(at < window.end and at + took > window.start for at, took in host.regions[number])
+        for number in used
+    )
+    if not used or outside or view.found.devices < limit["devices"]:
         return
     yield Verdict(
         severity="warn",
@@ -48,11 +58,12 @@ def data_parallel(view: View, limit: Limits) -> Iterator[Verdict]:
     )
 
 
-@signature("T13", "gloo", "Is the communication of GPUs done by the CPU?")
-def gloo(view: View, limit: Limits) -> Iterator[Verdict]:  # noqa: ARG001
+@signature("T13", "gloo", "Is the communication of GPUs done by the CPU?", share=0.01)
+def gloo(view: View, limit: Limits) -> Iterator[Verdict]:
     """Gloo moves tensors of a GPU through the memory of the CPU."""
     names = view.trace.host.names.texts
     spoken = any(name.startswith("gloo:") for name in names) and not len(view.found.comm)
+    spoken = spoken and view.found.share(view.host(Mark.COMM)) >= limit["share"]  # a barrier at the start is none
     if not spoken and not (view.trace.backend == "gloo" and (view.trace.ranks or 1) > 1):
         return
     yield Verdict(
