@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -255,3 +256,14 @@ def test_n01_the_driver_is_installed_as_the_machine_installs_one(
     said = line(here, "driver")
     assert what in said.what
     assert (said.status, said.unlock) == ("missing", unlock)
+
+
+def test_a_library_that_is_no_file_is_not_loaded(fake: Fake, tmp_path: Path) -> None:
+    """To load a pipe holds the interpreter for ever: no thread of ours would go on."""
+    path = planted(tmp_path, "/usr/lib/wsl/lib")
+    path.unlink()
+    os.mkfifo(path, 0o644)
+    said = seen(fake, tmp_path, LD_LIBRARY_PATH="")["driver"]
+    assert (said["status"], said["what"]) == (
+        "missing", f"{path} is outside the loader's path and was not loaded: it is no file"
+    )  # fmt: skip

@@ -407,3 +407,13 @@ space["deep"](700)
         said = "\n".join(lines(shown.threads))
         assert "\x1b" not in said
         assert all(ch.isprintable() or ch == "\n" for ch in said)
+
+
+def test_ranks_that_were_not_seen_twice_are_not_said_to_go_on() -> None:
+    """The first look of a rank may fail: then nothing is known of its movement."""
+    here, there = rank(call("step")), rank(call("load"))
+    found = compare(["rank 0", "rank 1"], [[], []], [here, there])
+    assert "goes on" not in found.text
+    assert "is not known" in found.text
+    partly = compare(["rank 0", "rank 1"], [there, []], [here, there])
+    assert "goes on" not in partly.text

@@ -211,9 +211,12 @@ def _movement(seen: Sequence[Place]) -> str:
     if still := [place for place in still if place not in (*busy, *woke)]:
         be = "was" if len(still) == 1 else "were"
         return f"{_names(still)} {be} not seen to move in a second, the others were."
-    if all(place.moves for place in seen):
+    moved = [place for place in seen if place.moves]
+    if not moved:
+        return "Whether they moved is not known: their stacks were not read twice."
+    if len(moved) == len(seen):
         return "All of them moved in a second: the job goes on."
-    return "Most of them moved in a second: the job goes on."
+    return f"{_names(moved)} moved in a second; whether the others did is not known."
 
 
 def _at(place: Place) -> str:

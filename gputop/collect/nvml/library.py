@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Sequence
 from ctypes import CDLL
 from typing import NamedTuple
@@ -55,8 +56,23 @@ class Found(NamedTuple):
 def elsewhere(root: str = "") -> Sequence[Found]:
     """The libraries of known places, those that may be loaded first."""
     paths = [f"{root}{folder}/{NAME}" for folder in FOLDERS]
-    found = [Found(path, unfit(path, OWNERS)) for path in paths if os.path.lexists(path)]
+    found = [Found(path, unfit(path, OWNERS) or _strange(path)) for path in paths if os.path.lexists(path)]
     return sorted(found, key=lambda one: one.refused is not None)
+
+
+def _strange(path: str) -> str | None:
+    """Why it is not loaded though it may be: to load holds the interpreter, for ever where it is a pipe.
+
+    To open and to read wait as long, but hold nobody else.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return "it is no file"
+        with open(path, "rb") as file:
+            file.read(1)
+    except OSError as error:
+        return clean(str(error.strerror or error), 200)
+    return None
 
 
 class Opening:
