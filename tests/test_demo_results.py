@@ -112,3 +112,15 @@ def test_every_scenario_has_results_that_can_be_read(name: str) -> None:
             text = result(scenario, frame, process, tool)
             if text is not None:
                 assert parse(text).stacks if tool == "profile" else dump.parse(text, process.pid)[0].main
+
+
+def test_a_step_that_is_about_all_ranks_shows_all_of_them() -> None:
+    """`gputop stack --job` is what it says, and the key beside it does that: not the stacks of one rank."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("a")
+        await stage.until(lambda: "gputop stack --job" in stage.text, "the step")
+        await stage.press("s")
+        await stage.until(lambda: all(f"rank {one}" in stage.text for one in range(4)), "every rank")
+
+    demo("collective-wait-hang", scene)

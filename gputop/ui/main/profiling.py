@@ -31,7 +31,14 @@ class Profiling(Acting, Advising):
     def action_stack(self) -> None:
         """Stacks now; of a job all ranks side by side."""
         if whom := self._whom():
-            self.ask_stack(*whom)
+            frame, process, everybody, others = whom
+            self.ask_stack(frame, process, everybody or self._of_job(), others)
+
+    def _of_job(self) -> bool:
+        """Whether the step of the chosen finding that this key does is about all ranks."""
+        finding = self.sheet.chosen if self.advised else None
+        steps = finding.steps if finding else ()
+        return any(step.action == "stack" and "--job" in (step.command or "").split() for step in steps)
 
     def action_profile(self, tool: ToolId) -> None:
         """Ask how to look, with one of the tools preselected."""
