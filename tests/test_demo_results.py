@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -124,3 +126,14 @@ def test_a_step_that_is_about_all_ranks_shows_all_of_them() -> None:
         await stage.until(lambda: all(f"rank {one}" in stage.text for one in range(4)), "every rank")
 
     demo("collective-wait-hang", scene)
+
+
+def test_the_first_trace_of_a_demo_is_judged() -> None:
+    """In a process of its own: nobody has imported the signatures before."""
+    code = """
+import gputop.ui.profiling.rehearsed
+from gputop.trace.verdict import SIGNATURES
+print(len(SIGNATURES))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 20

@@ -340,16 +340,3 @@ def test_the_queue_is_as_deep_as_what_is_launched_and_not_begun(tmp_path: Path) 
     assert queue.depth_max == 99
     assert queue.depth_p50 == pytest.approx(50, abs=1)
     assert queue.delay_p50_us == pytest.approx(1000 + 50 * 48 - 2, abs=60)
-
-
-def test_whoever_asks_first_is_told_what_all_signatures_say(tmp_path: Path) -> None:
-    """They declare themselves when they are imported; who imports only the verdict is told the same."""
-    path = starved().write(tmp_path / "x.json")
-    code = """
-import sys
-from gputop.trace.read import read
-from gputop.trace.verdict import View
-print(*[one.rule for one in View(read(sys.argv[1])).verdicts])
-"""
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-    assert "T02 launch-bound" in done.stdout

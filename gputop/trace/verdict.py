@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from importlib import import_module
 from math import inf
 
 from gputop.declare import record
@@ -177,7 +176,6 @@ def judged(view: View) -> tuple[Verdict, ...]:
     """
     if not view.trace.whole or view.start.alone:
         return ()
-    import_module("gputop.trace.signatures")  # they declare themselves: whoever asks first, all are asked
     said: list[Verdict] = []
     for entry in sorted(SIGNATURES.values(), key=lambda one: one.last):
         if entry.gpu and not len(view.trace.activity):

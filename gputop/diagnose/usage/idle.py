@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gputop.diagnose.feed.alone import loads_itself
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import profile, stack
 from gputop.diagnose.room import rests
@@ -29,6 +28,8 @@ from gputop.diagnose.view import View
 )
 def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
     """A context that has worked before, no work for a minute, and a core or more at work on something else."""
+    from gputop.diagnose.feed.alone import loads_itself  # late: rules of a group stand in the order of their import
+
     for trainer in view.trainers():
         calm = _same_loaders(view, trainer)
         if not trainer.gpus or trainer.compiling or notebook(trainer) or plays_a_part(trainer):

@@ -12,6 +12,7 @@ from gputop.profile import dump, parse, told
 from gputop.profile.kept import Kept
 from gputop.profile.ranks import compare
 from gputop.source import Rehearsed
+from gputop.trace import signatures  # noqa: F401  before a trace is judged: they declare themselves
 from gputop.trace.read import read
 from gputop.trace.verdict import View
 from gputop.ui.profiling.tools import ToolId
