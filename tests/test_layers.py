@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -236,3 +238,11 @@ def test_no_thread_that_delays_the_exit() -> None:
         text = path.read_text()
         for word in ("to_thread", "ThreadPoolExecutor", "ProcessPoolExecutor", "thread=True"):
             assert word not in text, f"{path} uses {word}: leaving would wait for it"
+
+
+def test_rules_stand_in_one_order_whoever_is_imported_first() -> None:
+    """They are listed, told and completed in it; a rule of one group may import what stands in another."""
+    ask = "from gputop.diagnose.rules import RULES; print(*RULES)"
+    firsts = ("", "import gputop.diagnose.usage.programs", "import gputop.diagnose.feed.alone")
+    said = {subprocess.check_output([sys.executable, "-c", f"{first}\n{ask}"], text=True) for first in firsts}
+    assert len(said) == 1

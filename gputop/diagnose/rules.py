@@ -1,6 +1,7 @@
 """Every rule there is. To import this is to load them all, which takes longer than anything else here."""
 
 from dataclasses import replace
+from inspect import unwrap
 
 from gputop.diagnose import cpu, device, efficiency, feed, inside, memory, meta, ranks, storage, usage
 from gputop.diagnose.rule import RULES, Rule
@@ -10,9 +11,16 @@ GROUPS = (usage, feed, efficiency, cpu, storage, memory, ranks, device, inside, 
 _ORDER = {module.__name__.rpartition(".")[2]: place for place, module in enumerate(GROUPS)}
 
 
-def _turn(rule: Rule) -> tuple[bool, bool, int]:
-    """By groups; who fills in where no other speaks comes after those, to know what they could not judge."""
-    return rule.group == "meta", rule.last, _ORDER[rule.group]
+def _turn(rule: Rule) -> tuple[bool, bool, int, int, int]:
+    """By groups; who fills in where no other speaks comes after those, to know what they could not judge.
+
+    Within a group in the order of its `__all__`, within a module as they are written.
+    """
+    place = _ORDER[rule.group]
+    modules, judge = getattr(GROUPS[place], "__all__", ()), unwrap(rule.judge)
+    module = judge.__module__.rpartition(".")[2]
+    within = modules.index(module) if module in modules else 0
+    return rule.group == "meta", rule.last, place, within, judge.__code__.co_firstlineno
 
 
 # in this order, whichever of them somebody imported first

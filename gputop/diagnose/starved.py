@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gputop import words
 from gputop.diagnose.features import WINDOW_S
@@ -20,18 +20,28 @@ _NAMED = "pt_data_w"  # how torch names a loader, from 2.5 on
 
 def used(view: View, trainer: Trainer) -> bool:
     """Whether its GPUs have work: much, or a little again and again, as fast ones have that wait for the next batch."""
-    works = trainer.loaders > 0 or (trainer.cores or 0.0) >= view.limit("starved.works")
-    return at_work(trainer.duty, trainer.touched, works, view.limit("starved.least"), view.limit("starved.again"))
+    return at_work(
+        trainer.duty, trainer.touched, trainer.loaders, trainer.cores, lambda name: view.limit(f"starved.{name}")
+    )
 
 
-def at_work(duty: float | None, touched: float | None, works: bool, least: float, again: float) -> bool:
+def at_work(
+    duty: float | None, touched: float | None, loaders: int, cores: float | None, limit: Callable[[str], float]
+) -> bool:
     """The same by how busy they are, in which share of looks they had done anything, and whether CPUs work meanwhile.
 
     A little now and then beside CPUs that do nothing is no work.
     """
-    if duty is None or duty >= least:
+    if duty is None or duty >= limit("least"):
         return duty is not None
-    return works and duty > 0 and (touched or 0.0) >= again
+    works = loaders > 0 or (cores or 0.0) >= limit("works")
+    return works and duty > 0 and (touched or 0.0) >= limit("again")
+
+
+def begins(view: View, trainer: Trainer) -> bool:
+    """Whether it may still compile, or prepare its data: its context is young, and it has hardly worked."""
+    young = (trainer.context_s or 0.0) < view.limit("gpu-idle-cpu-busy.begins_s")
+    return young and trainer.work_s < view.limit("gpu-idle-cpu-busy.begun_s")
 
 
 def starved(view: View, trainer: Trainer) -> bool:
@@ -214,7 +224,7 @@ def each_loader(trainer: Trainer) -> str:
 
 
 def at_most(trainer: Trainer, most: float = math.inf) -> str:
-    """What could be won, as a bound and no promise; `most` times as fast is it by what is advised."""
+    """The most that could be won; `most` bounds it further, as the number of loaders that are advised does."""
     return words.at_most(1 - trainer.duty, most) if trainer.duty else "faster"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable
 
 from gputop.declare import record
 from gputop.trace.breakdown import Breakdown, all_host_spans, host_spans, inside_us
@@ -148,3 +149,8 @@ def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
             gpu_us = sum(took for at, took in launched if begun.holds(at))
             made.append(Region(name=text, count=count, host_us=spans.total, gpu_us=gpu_us, spans=spans))
     return tuple(sorted(made, key=lambda one: (one.spans.starts[0], one.name)))
+
+
+def communication_us(found: Iterable[Phase]) -> float:
+    """How long the CPU is in collectives where nothing else runs."""
+    return sum(phase.host_us or 0.0 for phase in found if phase.name == COMMUNICATION)

@@ -12,7 +12,7 @@ from gputop.page import Page, Point, Table
 from gputop.trace.breakdown import Breakdown
 from gputop.trace.diff import diff
 from gputop.trace.operators import operators
-from gputop.trace.phases import COMMUNICATION
+from gputop.trace.phases import communication_us
 from gputop.trace.verdict import Number, Verdict, View, memory_peak, said_of
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -108,7 +108,7 @@ def _collectives(view: View) -> float:
     found = view.found
     if found.of_gpu:
         return found.share(found.comm)
-    return found.share(sum(phase.host_us or 0.0 for phase in view.phases if phase.name == COMMUNICATION))
+    return found.share(communication_us(view.phases))
 
 
 def common(views: Sequence[View]) -> tuple[Verdict, ...]:

@@ -185,7 +185,7 @@ class Fleet:
             gpm.release(card)
 
     def void(self) -> None:
-        """The driver was opened anew: what it had allocated for us is gone with the one before."""
+        """The driver was opened again: what it had allocated for us went with the connection before."""
         for card in self._known.values():
             gpm.drop(card)
 

@@ -8,4 +8,4 @@ from gputop.diagnose.device import errors, pcie
 # isort: split
 from gputop.diagnose.device import settings  # last: it tells which of the others are silent on instances
 
-__all__ = ["errors", "pcie", "settings", "slowed"]
+__all__ = ["slowed", "errors", "pcie", "settings"]  # noqa: RUF022  in which their rules are asked

@@ -13,6 +13,6 @@ from gputop.diagnose.efficiency import (
     transfers,
 )
 
-__all__ = [
-    "bandwidth", "bound", "evaluation", "fp32", "ineffective", "launches", "slowdown", "small", "stalls", "transfers",
+__all__ = [  # noqa: RUF022  in which their rules are asked
+    "bandwidth", "bound", "evaluation", "fp32", "ineffective", "stalls", "transfers", "launches", "slowdown", "small",
 ]  # fmt: skip

@@ -179,36 +179,29 @@ def _told(view: View, trainer: Trainer, phases: Sequence[Around]) -> Finding:
     if loaders:
         evidence.append(Evidence(text="other DataLoader workers run in them"))
     times = f"{ago(round(length_s))} every {ago(round(every_s))}"
-    if busy < view.limit("busy_percent"):
-        return _stops(view, trainer, times, share, evidence)
-    return view.found(
-        trainer,
-        "info",
-        f"periodic evaluation: {times}",
-        evidence=tuple(evidence),
-        steps=(
-            stack(view, trainer.process, "Confirm it during the next phase"),
-            Step(text="Raise the evaluation batch size: without gradients more fits into device memory"),
-            *_workers(view, trainer),
-            Step(text=f"Evaluate less often, or on a subset: it takes {100 * share:.0f} % of the time"),
-        ),
-        confidence=view.confidence(0.8 if loaders else 0.6),
-    )
-
-
-def _stops(view: View, trainer: Trainer, times: str, share: float, evidence: Sequence[Evidence]) -> Finding:
-    """An evaluation on the CPU, or whatever else it does in such phases: its GPU waits for that."""
-    severity = view.by_share(share) or "info"
+    still = busy < view.limit("busy_percent")  # an evaluation on the CPU, or whatever else it does: its GPU waits
+    severity = (view.by_share(share) or "info") if still else "info"
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,
-        f"stops working on its GPU for {times}, and writes no checkpoint meanwhile",
+        f"stops working on its GPU for {times}, and writes no checkpoint meanwhile"
+        if still
+        else f"periodic evaluation: {times}",
         evidence=tuple(evidence),
-        steps=(
-            stack(view, trainer.process, "See what it does in the next one"),
-            Step(text="Usual: an evaluation or metrics on the CPU, drawing the samples anew, logging of pictures"),
-            Step(text=f"Do it less often, on the GPU, or in a process of its own: {100 * share:.0f} % of the time"),
-        ),
-        confidence=view.confidence(0.6),
-        lost_share=share,
+        steps=tuple(_elsewhere(view, trainer, share) if still else _cheaper(view, trainer, share)),
+        confidence=view.confidence(0.8 if loaders and not still else 0.6),
+        lost_share=share if still else None,
     )
+
+
+def _cheaper(view: View, trainer: Trainer, share: float) -> Iterator[Step]:
+    yield stack(view, trainer.process, "Confirm it during the next phase")
+    yield Step(text="Raise the evaluation batch size: without gradients more fits into device memory")
+    yield from _workers(view, trainer)
+    yield Step(text=f"Evaluate less often, or on a subset: it takes {100 * share:.0f} % of the time")
+
+
+def _elsewhere(view: View, trainer: Trainer, share: float) -> Iterator[Step]:
+    yield stack(view, trainer.process, "See what it does in the next one")
+    yield Step(text="Usual: an evaluation or metrics on the CPU, reshuffling the samples, logging of pictures")
+    yield Step(text=f"Do it less often, on the GPU, or in a process of its own: {100 * share:.0f} % of the time")

@@ -73,8 +73,7 @@ def _seat(past: Past, load: Load, process: Process) -> _Seat:
 
 
 def _works(seat: _Seat, table: Mapping[str, float]) -> bool:
-    works = seat.load.loaders > 0 or seat.cores >= table["works"]
-    return at_work(seat.duty, seat.touched, works, table["least"], table["again"])
+    return at_work(seat.duty, seat.touched, seat.load.loaders, seat.cores, table.__getitem__)
 
 
 def _own(scene: _Scene, seat: _Seat) -> Own:

@@ -14,7 +14,7 @@ from gputop.diagnose.finding import Evidence, Finding, Severity
 from gputop.diagnose.looking import stack
 from gputop.diagnose.room import unused
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import at_most, busy, gaps, lone, starved, told_to_load
+from gputop.diagnose.starved import at_most, begins, busy, gaps, lone, starved, told_to_load
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part, serves, torchlike
 from gputop.diagnose.view import View
@@ -68,16 +68,10 @@ def loads_itself(view: View, trainer: Trainer) -> bool:
     """
     if not busy_alone(view, trainer) or not view.below(trainer.duty, "loader-in-main.launches") or not lone(trainer):
         return False
-    if notebook(trainer) or plays_a_part(trainer) or begins(view, trainer):
+    steady = (trainer.touched or 0.0) >= view.limit("loader-in-main.steady")
+    if notebook(trainer) or plays_a_part(trainer) or (begins(view, trainer) and not steady):
         return False
     return not writes(view.against, trainer) and not transfers(view.against, trainer)
-
-
-def begins(view: View, trainer: Trainer) -> bool:
-    """Whether it may still compile, or prepare: it has hardly worked yet, and not in most of the looks."""
-    young = (trainer.context_s or 0.0) < view.limit("gpu-idle-cpu-busy.begins_s")
-    new = young and trainer.work_s < view.limit("gpu-idle-cpu-busy.begun_s")
-    return new and (trainer.touched or 0.0) < view.limit("loader-in-main.steady")
 
 
 def _long_gaps(view: View, trainer: Trainer) -> bool:

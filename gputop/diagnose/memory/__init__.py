@@ -2,4 +2,4 @@
 
 from gputop.diagnose.memory import full, leaks, pressure, shared, zombies
 
-__all__ = ["full", "leaks", "pressure", "shared", "zombies"]
+__all__ = ["leaks", "full", "pressure", "shared", "zombies"]  # noqa: RUF022  in which their rules are asked

@@ -8,4 +8,4 @@ from gputop.diagnose.storage import cold, small  # after these, of whose finding
 # isort: split
 from gputop.diagnose.storage import full, saves
 
-__all__ = ["bound", "cold", "full", "network", "saves", "small"]
+__all__ = ["bound", "network", "cold", "small", "saves", "full"]  # noqa: RUF022  in which their rules are asked

@@ -29,7 +29,7 @@ def target(view: View, trainer: Trainer) -> Target | None:
     pauses, notes = view.pauses(trainer), view.notes(trainer)
     settle(view, trainer, pauses)
     newest = _newest(view, pauses, notes.get("start_s", -math.inf))
-    if newest is not None and newest.written:  # where that was not known, no room is told by it
+    if newest is not None and newest.written:  # a save of unknown size does not say how many more fit
         notes["start_s"] = newest.start_s
         path = _path(view, newest)
         if path is not None:

@@ -2,4 +2,4 @@
 
 from gputop.diagnose.usage import context, idle, stack, start, unused
 
-__all__ = ["context", "idle", "stack", "start", "unused"]
+__all__ = ["context", "start", "idle", "stack", "unused"]  # noqa: RUF022  in which their rules are asked

@@ -9,7 +9,7 @@ from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import profile, stack
 from gputop.diagnose.room import rests
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starved import loading
+from gputop.diagnose.starved import begins, loading
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part
 from gputop.diagnose.usage.start import LOADS
@@ -28,7 +28,7 @@ from gputop.diagnose.view import View
 )
 def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
     """A context that has worked before, no work for a minute, and a core or more at work on something else."""
-    from gputop.diagnose.feed.alone import loads_itself  # late: rules of a group stand in the order of their import
+    from gputop.diagnose.feed.alone import loads_itself  # late: it asks this package what a program is
 
     for trainer in view.trainers():
         calm = _same_loaders(view, trainer)
@@ -73,7 +73,7 @@ def _doing(view: View, trainer: Trainer) -> _Doing:
         read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
         reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
         return _Doing("info", "does not use its GPU while it loads weights or data", 0.6, (reads,), LOADS)
-    if (trainer.context_s or 0.0) < view.limit("begins_s") and trainer.work_s < view.limit("begun_s"):
+    if begins(view, trainer):
         return _Doing("info", "does not use its GPU yet: it may compile or prepare its data", 0.6, (), _FIRST)
     return _Doing("warn", "runs, but not on its GPU", 0.7, (), (_REASONS,))
 

@@ -10,7 +10,7 @@ from gputop.severity import by_lost_share
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Mark, region
 from gputop.trace.outer import Outer
-from gputop.trace.phases import COMMUNICATION
+from gputop.trace.phases import communication_us
 from gputop.trace.signatures.health import LOOK, meanwhile
 from gputop.trace.threads import called, is_own_call
 from gputop.trace.verdict import GPU_WAITS, Limits, Number, Verdict, View, signature
@@ -68,8 +68,7 @@ def cpu_communication(view: View, limit: Limits) -> Iterator[Verdict]:
     """Collectives of gloo, MPI and others, in a trace without a GPU."""
     if view.found.of_gpu:
         return
-    us = sum(phase.host_us or 0.0 for phase in view.phases if phase.name == COMMUNICATION)
-    share = view.found.share(us)
+    share = view.found.share(communication_us(view.phases))
     if share < limit["share"]:
         return
     yield Verdict(
