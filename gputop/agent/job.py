@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from typing import Any, Callable
@@ -129,7 +130,19 @@ class Job:
 
 
 def _may_break_graphs() -> bool:
-    """Whether starting a profiler beside CUDA graphs is not known to be safe: on every GPU, as long as nobody has
-    measured it."""
+    """Whether starting a profiler beside CUDA graphs has ended jobs on such a build, or nobody has tried it.
+
+    CUDA 11 and torch before 2.3 did (pytorch#101879, #112507). `make gpu-check` has traced a job with CUDA graphs twice
+    on CUDA 13 and torch 2.11, and the job went on. ROCm has not been tried.
+    """
     torch = profilers.whole("torch")
-    return bool(torch.cuda.is_initialized())
+    if not torch.cuda.is_initialized():
+        return False
+    cuda, release = _numbers(torch.version.cuda or ""), _numbers(torch.__version__)
+    return not cuda or cuda < (12,) or release < (2, 3)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """(2, 11) of 2.11.0a0+git; () where it begins otherwise."""
+    found = re.match(r"(\d+)\.(\d+)", str(version))
+    return tuple(map(int, found.groups())) if found else ()

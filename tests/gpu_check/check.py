@@ -45,7 +45,7 @@ class Check:
         return {process.pid for found in lists for process in found or ()}
 
     @contextmanager
-    def load(self) -> Iterator[Load]:
+    def load(self, **environ: str) -> Iterator[Load]:
         """A process of ours that can work on the GPU; Skip where torch cannot, or where it would disturb somebody."""
         if (code := self.driver.on(self.gpu, "nvmlDeviceGetComputeRunningProcesses").code) != OK:
             raise Skip(f"who uses GPU {self.gpu.index} cannot be read ({self.driver.error(code)}): no load is started")
@@ -55,12 +55,12 @@ class Check:
         if self.no_cuda:
             raise Skip(self.no_cuda)
         self.idle  # noqa: B018  measured once, before the first context of ours
-        with self.process() as load:
+        with self.process(**environ) as load:
             yield load
 
-    def process(self) -> Load:
+    def process(self, **environ: str) -> Load:
         """A process with torch, whatever it can; what it complains about goes to a file."""
-        return Load(self.python, self.gpu.uuid, self.folder.file("loads.log"))
+        return Load(self.python, self.gpu.uuid, self.folder.file("loads.log"), environ)
 
     @cached_property
     def no_cuda(self) -> str | None:

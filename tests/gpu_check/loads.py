@@ -21,8 +21,8 @@ START_S = 180.0  # importing torch from a cold network disk takes this long
 class Load:
     """One process with torch; `run` changes what it does. Leaving the block ends it."""
 
-    def __init__(self, python: str, uuid: str, errors: TextIO) -> None:
-        environ = {**os.environ, **launch.settings(os.environ), "CUDA_VISIBLE_DEVICES": uuid}
+    def __init__(self, python: str, uuid: str, errors: TextIO, environ: dict[str, str]) -> None:
+        environ = {**os.environ, **launch.settings(os.environ), "CUDA_VISIBLE_DEVICES": uuid, **environ}
         path = Path(__file__).with_name("torchload.py")
         self._child = subprocess.Popen(
             [python, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environ, text=True
