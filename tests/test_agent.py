@@ -64,6 +64,45 @@ def test_a_capture_is_aligned_to_steps(training: Job) -> None:
     assert stat.S_IMODE(os.stat(os.path.dirname(told["out"])).st_mode) == 0o700
 
 
+def test_the_first_launch_under_a_profiler_is_paid_before_what_is_recorded(training: Job) -> None:
+    training.tell("dear")
+    assert training.line() == "dear 0.5"
+    found = events(training.capture())
+    training.tell("dear")
+    assert training.line() == "dear 0.0"
+    steps = [event["dur"] for event in found if str(event.get("name", "")).startswith("gputop.step#")]
+    assert len(steps) == 3
+    assert max(steps) < 0.4e6, steps  # of 15 ms each, but for the step after the profiler was prepared
+
+
+def test_a13_a_fork_before_what_is_recorded_costs_nothing(training: Job) -> None:
+    training.tell("warm fork")
+    told = training.capture()
+    assert (told["steps"], told["preempted"]) == (3, False)
+    assert training.line() == "child 6"
+    assert training.capture()["steps"] == 3
+
+
+def test_a13_a14_what_ends_a_capture_before_it_records(training: Job) -> None:
+    training.tell("warm profile")
+    assert training.capture()["error"] == "profiler-active"
+    assert training.line() == "own events True"
+    training.tell("early thread")
+    assert training.line() == "training"
+    ended = training.capture()
+    assert (ended["error"], ended["detail"]) == ("no-step", "it was ended before a step was recorded")
+    assert training.line() == "thread ended"
+    training.tell("warm idle")  # no step follows: the main thread is asked to end it, between two bytecodes
+    agent = training.agent()
+    agent.ask("capture")
+    assert training.line() == "idle"
+    agent.close()
+    training.tell("go on")
+    assert training.line() == "goes on"
+    until(lambda: training.capture().get("state") == "done")
+    assert not halves(training)
+
+
 def test_shapes_stacks_and_memory(training: Job) -> None:
     found = events(training.capture(shapes=True, stacks=True, memory=True, steps=2))
     assert any(event.get("name") == "[memory]" for event in found)
@@ -227,6 +266,16 @@ def test_a13_a_job_ends_in_mid_capture(folder: str) -> None:
         told = ending.capture(steps=MANY)
         assert ending.line() == "leaving"
         assert (told["cut"], bool(events(told))) == (True, True)  # what was recorded is kept
+        assert ending.ended() == 7
+        assert "Traceback" not in ending.said
+    assert not halves(ending)
+
+
+def test_a13_a_job_ends_before_what_is_recorded(folder: str) -> None:
+    with job(folder, "5") as ending:
+        ending.tell("warm leave")
+        assert ending.capture()["error"] == "no-step"
+        assert ending.line() == "leaving"
         assert ending.ended() == 7
         assert "Traceback" not in ending.said
     assert not halves(ending)

@@ -1,5 +1,8 @@
 """One capture: torch's profiler on the training thread, started and stopped by the ends of its optimizer steps.
 
+It is prepared one step before the first that is recorded, as torch.profiler's schedule(warmup=1) does: the first launch
+under CUPTI makes its buffers, which took 8 ms of a step of 2 ms on an H200.
+
 All that touches the profiler runs on the thread that makes the steps: in the hook, when that thread starts a profiler
 of its own, forks, or ends. Another thread only asks; the main thread then stops between two of its bytecodes.
 """
@@ -47,7 +50,7 @@ class Problem(Exception):
 
 
 class Capture:
-    """`state` goes from waiting to recording to stopped; `changed` is called at each, on whatever thread."""
+    """`state` goes from waiting to warming to recording to stopped; `changed` is called at each, on whatever thread."""
 
     def __init__(self, wish: Wish, changed: Callable[[], None]) -> None:
         self.wish, self.state, self.reason = wish, "waiting", ""
@@ -60,7 +63,7 @@ class Capture:
         self._optimizer: Any = None
         self._thread = 0
         self._inside = False
-        self._ended_s = self.began_s = self._stopped_s = self._stop_s = 0.0
+        self._ended_s = self.warmed_s = self.began_s = self._stopped_s = self._stop_s = 0.0
         self._profiler: Any = None
         self._step: Any = None
         self._hook: OnStep | None = None
@@ -92,7 +95,7 @@ class Capture:
             self._over.wait(wait_s)
 
     def give_up(self) -> bool:
-        """End it, if it has not begun to record."""
+        """End it, if no profiler is prepared yet."""
         if not self._moved("stopped"):
             return self.state == "stopped" and self._profiler is None
         self.problem = Problem("no-step", "it was ended before a step came")
@@ -101,7 +104,7 @@ class Capture:
 
     def ask(self, reason: str) -> None:
         """Ask the training thread to end it soon: at its next step, or at once if it is the main thread."""
-        if not self._asked and self.state == "recording":
+        if not self._asked and self.state in ("warming", "recording"):
             self._asked = reason
             if self._thread == threading.main_thread().ident:
                 on_main_thread(lambda: self._guarded(lambda: self._stop(reason)))
@@ -159,35 +162,35 @@ class Capture:
         now_s = time.monotonic()
         if self._optimizer is None:  # the first one defines what a step is
             self._optimizer, self._thread, self._ended_s = optimizer, threading.get_ident(), now_s
-            # one of several ranks: all begin with the same step, also those that have not seen how long one is
-            if self.wish.at and self._due():
-                self._begin()
         elif optimizer is not self._optimizer or self._thread != threading.get_ident():
             return
-        elif self.state == "waiting":
+        elif self.state != "recording":
             self._measured(now_s - self._ended_s)
             self._ended_s = now_s
-            if self._due():
+        if self.state == "waiting":
+            # one of several ranks: all begin with the same step, also those that have not seen how long one is
+            if time.time() >= self.wish.at and not _graph_is_captured() and self._moved("warming"):
+                self._warm_up()
+        elif self.state == "warming":
+            if self._asked:
+                self._stop(self._asked)
+            elif not _graph_is_captured():
                 self._begin()
         else:
             self._close_step()
             self.steps += 1
-            if not self.step_s:
-                self._measured(now_s - self.began_s)
             if self.steps >= self._wanted or self._asked or now_s - self.began_s > self.cap_s:
                 self._stop(self._asked if self.steps < self._wanted else "")
             else:
                 self._open_step()
-
-    def _due(self) -> bool:
-        return time.time() >= self.wish.at and not _graph_is_captured() and self._moved("recording")
 
     def _measured(self, step_s: float) -> None:
         self.step_s = step_s
         if self.wish.stacks and step_s > _LONG_STEP_S:
             self._wanted = 1
 
-    def _begin(self) -> None:
+    def _warm_up(self) -> None:
+        """Prepare the profiler: from now on CUPTI is at work, and nothing is recorded yet."""
         if profilers.active():
             raise Problem("profiler-active")
         wish, torch = self.wish, sys.modules["torch"]
@@ -201,21 +204,39 @@ class Capture:
             with_stack=wish.stacks,
             profile_memory=wish.memory,
         )
-        try:
-            profilers.begin(self._profiler)
-        except Exception as error:
+        self._started(profilers.prepare)
+        self.warmed_s = self._ended_s = time.monotonic()
+        if self._thread != threading.main_thread().ident:
+            _EndOfThread.here.watch = _EndOfThread(self)
+        self._changed()
+        if self._asked:
+            self._stop(self._asked)
+
+    def _begin(self) -> None:
+        """Record from now on."""
+        if profilers.active():  # of a kind that is started without being prepared
             self._profiler = None
-            whole("torch.autograd.profiler")._is_profiler_enabled = False
-            raise Problem("cupti" if cuda else "internal", f"{type(error).__name__}: {error}"[:300]) from None
+            raise Problem("profiler-active")
+        self.state = "recording"
+        self._started(profilers.start)
         ranks = distributed()
         profilers.describe("distributedInfo", ranks and {**ranks, "world_size": ranks["world"]})
         self.began_s = time.monotonic()
-        if self._thread != threading.main_thread().ident:
-            _EndOfThread.here.watch = _EndOfThread(self)
         self._open_step()
         self._changed()
         if self._asked:
             self._stop(self._asked)
+
+    def _started(self, start: Callable[[Any], None]) -> None:
+        """One of the two halves of its start, which a driver may refuse."""
+        profiler, self._profiler = self._profiler, None
+        try:
+            start(profiler)
+        except Exception as error:
+            whole("torch.autograd.profiler")._is_profiler_enabled = False
+            code = "cupti" if profiler.use_device else "internal"
+            raise Problem(code, f"{type(error).__name__}: {error}"[:300]) from None
+        self._profiler = profiler
 
     def _open_step(self) -> None:
         self._step = whole("torch.autograd.profiler").record_function(f"gputop.step#{self.steps}")
@@ -227,8 +248,14 @@ class Capture:
             step.__exit__(None, None, None)
 
     def _stop(self, reason: str) -> None:
-        if self.state != "recording" or self._profiler is None:
+        if self._profiler is None:
             return
+        if self.state == "warming":
+            self._started(profilers.start)  # only what was started can be stopped: torch.profiler does the same
+            profilers.end(self._profiler)
+            self._profiler = None
+            ended = "profiler-active" if reason == "preempted" else "no-step"
+            raise Problem(ended, "it was ended before a step was recorded")
         self._close_step()
         self._stopped_s = time.monotonic()
         profilers.end(self._profiler)

@@ -66,12 +66,14 @@ class Job:
             self._say("waiting", **{"for": "step"})
             if time.monotonic() > self._deadline_s and capture.give_up():
                 raise Problem("no-step", f"no optimizer step within {self._wish.wait:g} s")
-        elif capture.state == "recording":
+        elif capture.state in ("warming", "recording"):
             self._record(capture)
+        elif self._unwanted:
+            self._end({"error": "cancelled", "detail": ""})
         else:
             if capture.problem is not None:
                 raise capture.problem
-            self._end({"error": "cancelled", "detail": ""} if self._unwanted else capture.saved(self._path))
+            self._end(capture.saved(self._path))
 
     def _import(self) -> None:
         """Torch must be whole before any of it is touched."""
@@ -97,18 +99,23 @@ class Job:
         self._say("waiting", **{"for": "step"})
 
     def _record(self, capture: Capture) -> None:
-        if not capture.began_s:
+        since_s = capture.began_s or capture.warmed_s
+        if not since_s:
             return
-        self._say("recording", known=capture.step_s > 0, step_s=round(capture.step_s, 6), cap_s=round(capture.cap_s, 3))
-        over_s = time.monotonic() - capture.began_s - capture.cap_s
+        cap_s = round(capture.cap_s, 3)
+        if capture.began_s:
+            self._say("recording", step_s=round(capture.step_s, 6), cap_s=cap_s)
+        else:
+            self._say("waiting", **{"for": "step", "warming": True, "cap_s": cap_s})
+        over_s = time.monotonic() - since_s - capture.cap_s
         if over_s > 0:
             capture.ask("cut")
         if over_s > _STOP_S and not self._unwanted:
             self._unwanted = True  # it ends when its step does; nobody waits for it
-            self._tell({"error": "no-step", "detail": "the step that is recorded does not end"})
+            self._tell({"error": "no-step", "detail": "the step does not end"})
 
     def _say(self, state: str, **more: Any) -> None:
-        said = f"{state} {more.get('for')} {more.pop('known', None)}"
+        said = f"{state} {more.get('for')} {more.pop('warming', None)}"
         if self._said != said:
             self._said = said
             self._tell({"state": state, **more})

@@ -72,11 +72,15 @@ def guard() -> bool:
     return True
 
 
-def begin(profiler: Any) -> None:
-    """Start one of ours: not seen as one of the program's."""
+def prepare(profiler: Any) -> None:
+    """Prepare one of ours: not seen as one of the program's."""
     global used
     used = True
     _originals["_prepare_trace"](profiler)
+
+
+def start(profiler: Any) -> None:
+    """Start one that was prepared."""
     _originals["_start_trace"](profiler)
 
 

@@ -1,10 +1,12 @@
 """A small training on the CPU that does, in the middle of a trace of it, what a line on its standard input says.
 
-Started as `traced.py [steps of so many ms] [workers]`; it prints `ready`, then one line for all that it was told.
+Started as `traced.py [steps of so many ms] [workers]`; it prints `ready`, then one line for all that it was told. What
+begins with `warm` it does as soon as a profiler is prepared, before one is started.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
@@ -20,7 +22,20 @@ from torch.utils.data import DataLoader, TensorDataset
 STEP_S = float(sys.argv[1]) / 1000 if len(sys.argv) > 1 else 0.01
 WORKERS = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 RANK = int(os.environ.get("RANK", 0))
+DEAR_S = 0.5
 LATE_S = 0.05  # the last rank of several, in each step
+
+
+class Prepared:
+    """Profilers that were prepared: each may make the next step dear, as CUPTI does with the first launch."""
+
+    def __init__(self) -> None:
+        self.count, self.dear_s = 0, 0.0
+        self._prepare, profiler._prepare_profiler = profiler._prepare_profiler, self
+
+    def __call__(self, *arguments: object, **more: object) -> None:
+        self.count += 1
+        self._prepare(*arguments, **more)
 
 
 class Training:
@@ -38,7 +53,8 @@ class Training:
         if batch is None:
             self.batches = iter(self.loader)
             batch = next(self.batches)
-        time.sleep(STEP_S)
+        time.sleep(STEP_S + PREPARED.dear_s * PREPARED.count)
+        PREPARED.count = 0
         loss = nn.functional.cross_entropy(self.model(batch[0]), batch[1])
         self.optimizer.zero_grad()
         loss.backward()
@@ -103,6 +119,11 @@ def swell(training: Training) -> str:
     return "slim"
 
 
+def dear(training: Training) -> str:
+    PREPARED.dear_s = 0.0 if PREPARED.dear_s else DEAR_S
+    return f"dear {PREPARED.dear_s}"
+
+
 def refused(*_: object) -> None:
     raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
 
@@ -115,13 +136,20 @@ def linger(training: Training) -> str:
     return f"on its own {profiler._is_profiler_enabled}"
 
 
-def thread(training: Training) -> str:
+def idle(training: Training) -> str:
+    """No further step."""
+    print("idle", flush=True)
+    sys.stdin.readline()
+    return "goes on"
+
+
+def thread(training: Training, *, warm: bool = False) -> str:
     """Another thread trains, and ends in the middle of a trace."""
 
     def train() -> None:
         mine = Training()
         print("training", flush=True)
-        while not profiler._is_profiler_enabled:
+        while not (PREPARED.count if warm else profiler._is_profiler_enabled):
             mine.step()
 
     other = threading.Thread(target=train)
@@ -139,8 +167,10 @@ def fail(training: Training) -> str:
     raise ValueError("the training failed")
 
 
-TOLD = {call.__name__: call for call in (fork, profile, hold, refuse, swell, linger, thread, leave, fail)}
-AT_ONCE = ("hold", "refuse", "swell", "thread")
+TOLD = {call.__name__: call for call in (fork, profile, hold, refuse, swell, dear, linger, idle, thread, leave, fail)}
+TOLD["early thread"] = functools.partial(thread, warm=True)
+AT_ONCE = ("hold", "refuse", "swell", "dear", "thread", "early thread")
+PREPARED = Prepared()
 
 
 def main() -> None:
@@ -158,8 +188,9 @@ def main() -> None:
             told = sys.stdin.readline().strip()
             if not told:
                 break
-        if told and (told in AT_ONCE or profiler._is_profiler_enabled):
-            print(TOLD[told](training), flush=True)
+        warm, what = told.startswith("warm "), told.removeprefix("warm ")
+        if told and (told in AT_ONCE or (PREPARED.count if warm else profiler._is_profiler_enabled)):
+            print(TOLD[what](training), flush=True)
             told = ""
         training.step()
 
