@@ -68,7 +68,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_real_trace_of_torch(real: Path, workers: int, iterator: str) -> None:
     path = real / f"{workers}.json.gz"
     told = json.loads(explain("--json", str(path)).stdout)["files"][0]
-    assert told["notes"] == []
+    # the first step of a program is longer
+    assert not [note for note in told["notes"] if not note.startswith("The first step takes")]
     assert told["window"]["by"] == "ProfilerStep"
     assert told["window"]["steps"] >= 3  # on a machine that stutters the last may look cut
     assert told["gpu_time"] is None

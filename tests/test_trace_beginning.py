@@ -168,3 +168,49 @@ def test_nothing_is_concluded_from_marks_alone(tmp_path: Path) -> None:
     made.step(4, 0, 54)
     words = page(viewed(made, tmp_path)).words
     assert words == ("Nothing was recorded in this time but the marks of its steps: nothing is concluded.",)
+
+
+def under_a_profiler(*steps_ms: float, buffers_ms: tuple[float, ...], step: int = 0) -> Made:
+    """Steps that are well but for one, in which CUPTI makes a buffer for each of two threads."""
+    made, at = Made(), 0.0
+    for number, took in enumerate(steps_ms):
+        made.step(number + 3, at, took * MS)
+        made.note("Optimizer.zero_grad#SGD.zero_grad", at + 10, 10)
+        made.note("Optimizer.step#SGD.step", at + took * MS - 20, 10)
+        if number == step:
+            for thread, long in enumerate(buffers_ms):
+                made.host("Activity Buffer Request", at + (thread * 2 + 1) * MS, long * MS, "overhead", tid=thread)
+        made.kernel(GEMM, at + (took - 9.9) * MS, 9.8 * MS, launch=at - 1100 if number else None)
+        at += took * MS
+    return made
+
+
+LONG = "The first step takes 40 ms, the median of the others is 10 ms: it is counted."
+
+
+def test_a_step_in_which_the_profiler_starts_is_left_out(tmp_path: Path) -> None:
+    view = viewed(under_a_profiler(40, 10, 10, buffers_ms=(13, 15)), tmp_path)
+    assert [step.number for step in view.found.window.steps] == [4, 5]
+    assert view.found.share(view.found.busy) == pytest.approx(0.98)
+    assert [verdict.rule for verdict in view.verdicts] == ["T00 healthy"]
+    assert "The first step, 40 ms, is left out: the profiler starts in it." in page(view).words
+    assert [row.number for row in view.rows] == [4, 5]
+
+
+@pytest.mark.parametrize(
+    ("steps", "buffers", "step", "said"),
+    [
+        ((40, 10, 10), (), 0, True),  # nothing says that it is the profiler
+        ((40, 10, 10), (5, 6), 0, True),  # it is not most of what the step takes more
+        ((40, 10), (13, 15), 0, False),  # nothing says what is usual
+        ((10, 40, 10), (13, 15), 1, False),  # no profiler starts there
+        ((24, 10, 10), (13,), 0, False),
+    ],
+)
+def test_a_long_first_step_counts_where_nothing_says_that_it_is_the_profiler(
+    steps: tuple[float, ...], buffers: tuple[float, ...], step: int, said: bool, tmp_path: Path
+) -> None:
+    view = viewed(under_a_profiler(*steps, buffers_ms=buffers, step=step), tmp_path)
+    assert [step.number for step in view.found.window.steps] == list(range(3, 3 + len(steps)))
+    assert "T24 idle" in [verdict.rule for verdict in view.verdicts]
+    assert (LONG in page(view).words) is said

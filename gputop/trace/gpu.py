@@ -80,6 +80,7 @@ class Calls:
         self.made_at = array("d")  # of calls that allocate or free
         self.made_took = array("d")
         self.load_at, self.load_took = array("d"), array("d")  # when code is loaded, a context made
+        self.profile_at, self.profile_took = array("d"), array("d")  # when CUPTI is at work itself
         self.dropped = 0
 
     def take(self, event: dict[str, Any], start: float) -> None:
@@ -99,7 +100,8 @@ class Calls:
                 begins = "begin" in self.names.texts[name].lower()
                 self.captures.append((start, True) if begins else (start + took, False))
             return
-        if len(self.start) + len(self.wait_start) + len(self.made_at) + len(self.load_at) >= MOST:
+        kept = (self.start, self.wait_start, self.made_at, self.load_at, self.profile_at)
+        if sum(map(len, kept)) >= MOST:
             self.dropped += 1
         elif does == Call.LAUNCH:
             args = event.get("args")
@@ -116,6 +118,9 @@ class Calls:
         elif does == Call.LOAD:
             self.load_at.append(start)
             self.load_took.append(took)
+        elif does == Call.PROFILE:
+            self.profile_at.append(start)
+            self.profile_took.append(took)
         else:
             self.made_at.append(start)
             self.made_took.append(took)

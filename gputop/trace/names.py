@@ -58,6 +58,7 @@ class Call(IntEnum):
     ALLOCATE = 3
     CAPTURE = 4  # begins or ends the recording of a graph: what is launched meanwhile does not run
     LOAD = 5  # loads code, makes a context: once for each
+    PROFILE = 6  # the profiler's own: CUPTI makes a buffer for what a thread launches first
 
 
 # NCCL and what others move tensors between GPUs with: DeepEP, pplx-kernels (a2a_), NVSHMEM, PyTorch's symmetric memory
@@ -110,6 +111,7 @@ _LOAD = re.compile(
     r"(?:Module|Function) Loading"
 )
 COMPILES = "(dynamo_timed)"  # how spans of torch.compile end
+_PROFILE = re.compile(r"Activity Buffer Request|Instrumentation")  # the same
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _WAIT = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
 _CAPTURE = re.compile(r"(?:Begin|End)Capture", re.IGNORECASE)
@@ -174,6 +176,8 @@ def call(name: str) -> Call:
         return Call.WAIT
     if _LOAD.search(name):
         return Call.LOAD
+    if _PROFILE.fullmatch(name):
+        return Call.PROFILE
     if _LAUNCH.search(name):
         return Call.LAUNCH
     if _CAPTURE.search(name):

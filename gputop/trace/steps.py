@@ -11,12 +11,13 @@ from statistics import median
 from gputop.declare import record
 from gputop.trace.gpu import Activity, Calls
 from gputop.trace.host import Host
-from gputop.trace.intervals import Spans
+from gputop.trace.intervals import Spans, union
 from gputop.trace.names import STEP, Kind, Mark, region
 
 OURS = "gputop.step#"
 _CUT = 0.5  # a step at the edge of what was recorded is cut where it is shorter than this part of any other
 _LONGER = 1.5  # times as long as those after them are steps in which a program starts
+_MUCH_LONGER, _ENOUGH, _OWN = 2.5, 3, 0.5  # than the others, of so many: most of that is the profiler's own start
 _EDGE = 0.01  # of a step: what begins so soon after the first event begins with it
 _ALIKE, _FEWER = 0.05, 0.10  # steps that launch as many kernels differ by so much; a cut one has so many less
 _UNSEEN = 0.02  # of all steps: what was not seen of the GPU before its first kernel and is longer does not count
@@ -48,6 +49,7 @@ class Window:
     steps: tuple[Step, ...]
     named: str  # what says where a step ends; empty if nothing does
     begun: int = 0  # steps before them in which the program starts
+    profiler_us: float = 0.0  # how long the step before them took, in which the profiler starts
 
     @property
     def span_us(self) -> float:
@@ -63,6 +65,9 @@ def window(host: Host, activity: Activity, calls: Calls) -> Window:
     """The whole steps of a trace; without any the span of its GPUs, else of its annotations."""
     steps, named = _steps(host)
     begun = _starting(host, calls, steps)
+    profiler_us = 0.0
+    if not begun and _profiler_starts(calls, steps):
+        profiler_us, steps = _length(steps[0]), steps[1:]
     if host.counted:  # it was read once more for these steps only
         begin, stop = host.counted
         steps = tuple(step for step in steps if step.start >= begin and step.end <= stop) or steps
@@ -72,8 +77,8 @@ def window(host: Host, activity: Activity, calls: Calls) -> Window:
     if steps:
         if unseen is not None:
             steps, begin = _seen(steps, unseen)
-            return Window(begin, max(step.end for step in steps), steps, named, begun)
-        return Window(steps[0].start, max(step.end for step in steps), steps, named, begun)
+            return Window(begin, max(step.end for step in steps), steps, named, begun, profiler_us)
+        return Window(steps[0].start, max(step.end for step in steps), steps, named, begun, profiler_us)
     if len(activity):
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
         # what the program names may lie before the first kernel or after the last: data that are loaded, a checkpoint
@@ -104,6 +109,25 @@ def _starting(host: Host, calls: Calls, steps: Sequence[Step]) -> int:
         ):
             return count
     return 0
+
+
+def much_longer(steps: Sequence[Step]) -> float | None:
+    """The median of the steps after the first one, where that is several times as long; None elsewhere."""
+    if len(steps) < _ENOUGH:
+        return None
+    usual = median(_length(step) for step in steps[1:])
+    return usual if _length(steps[0]) > _MUCH_LONGER * usual else None
+
+
+def _profiler_starts(calls: Calls, steps: Sequence[Step]) -> bool:
+    """Whether the first step is that much longer because CUPTI makes its buffers in it: 3 ms each, for each thread."""
+    usual = much_longer(steps)
+    if usual is None or not len(calls.profile_at):
+        return False
+    own = union(calls.profile_at, calls.profile_took)
+    in_others = median(own.within(step.start, step.end).total for step in steps[1:])
+    in_first = own.within(steps[0].start, steps[0].end).total
+    return in_first - in_others >= _OWN * (_length(steps[0]) - usual)
 
 
 def _whole(host: Host, calls: Calls, steps: tuple[Step, ...]) -> tuple[Step, ...]:

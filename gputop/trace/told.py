@@ -13,6 +13,7 @@ from gputop.trace.breakdown import Breakdown
 from gputop.trace.diff import diff
 from gputop.trace.operators import operators
 from gputop.trace.phases import communication_us
+from gputop.trace.steps import much_longer
 from gputop.trace.verdict import Number, Verdict, View, memory_peak, said_of
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -74,6 +75,11 @@ def beginning(view: View) -> Iterator[str]:
     elif seen.begun:
         first = "The first step is" if seen.begun == 1 else f"The first {seen.begun} steps are"
         yield f"{first} left out, as the program starts there: memory is allocated, code is loaded or compiled."
+    elif seen.profiler_us:
+        yield f"The first step, {took(seen.profiler_us)}, is left out: the profiler starts in it."
+    elif (usual := much_longer(seen.steps)) is not None:
+        first_us = seen.steps[0].end - seen.steps[0].start
+        yield f"The first step takes {took(first_us)}, the median of the others is {took(usual)}: it is counted."
 
 
 def ranks(views: Sequence[View]) -> Page:
