@@ -82,6 +82,12 @@ class Calls:
         self.load_at, self.load_took = array("d"), array("d")  # when code is loaded, a context made
         self.profile_at, self.profile_took = array("d"), array("d")  # when CUPTI is at work itself
         self.dropped = 0
+        self._spans = {
+            Call.WAIT: (self.wait_start, self.wait_took),
+            Call.ALLOCATE: (self.made_at, self.made_took),
+            Call.LOAD: (self.load_at, self.load_took),
+            Call.PROFILE: (self.profile_at, self.profile_took),
+        }
 
     def take(self, event: dict[str, Any], start: float) -> None:
         """One call that begins at a time of ours."""
@@ -100,8 +106,7 @@ class Calls:
                 begins = "begin" in self.names.texts[name].lower()
                 self.captures.append((start, True) if begins else (start + took, False))
             return
-        kept = (self.start, self.wait_start, self.made_at, self.load_at, self.profile_at)
-        if sum(map(len, kept)) >= MOST:
+        if len(self.start) + sum(len(starts) for starts, _ in self._spans.values()) >= MOST:
             self.dropped += 1
         elif does == Call.LAUNCH:
             args = event.get("args")
@@ -112,15 +117,7 @@ class Calls:
             self.id.append(number)
             self.name.append(name)
             self.thread.append(thread & 0xFFFF if type(thread) is int else 0)
-        elif does == Call.WAIT:
-            self.wait_start.append(start)
-            self.wait_took.append(took)
-        elif does == Call.LOAD:
-            self.load_at.append(start)
-            self.load_took.append(took)
-        elif does == Call.PROFILE:
-            self.profile_at.append(start)
-            self.profile_took.append(took)
         else:
-            self.made_at.append(start)
-            self.made_took.append(took)
+            starts, durations = self._spans[Call(does)]
+            starts.append(start)
+            durations.append(took)
