@@ -18,9 +18,14 @@ from gputop.actions import Rights
 from gputop.actions.spy import PROFILE, STACK
 from gputop.actions.tracing import TRACE, Order, Traced
 from gputop.actions.tracing.kineto.gate import fixed, torch_of
-from gputop.model import Role
+from gputop.actions.tracing.trace import AFTERWARDS, afterwards
+from gputop.model import GpuShare, Role
 from gputop.safe.text import MASK
+from gputop.trace.read import read
+from gputop.trace.verdict import View
+from gputop.ui.profiling.paper import slower
 from tests.acting import finished, hold, moment, row
+from tests.traces import Made, busy
 from tests.tracing import TRAINING, Job, environment, job, scratch, until
 from tests.watching import running
 
@@ -166,3 +171,13 @@ def test_two_ranks_are_aligned_and_the_slow_one_is_named(folder: str, monkeypatc
     late = [verdict for verdict in result.views[0].verdicts if verdict.all_ranks]
     assert late
     assert late[0].headline.startswith("Rank 1 is late")
+
+
+def test_what_a_trace_of_a_gpu_costs_afterwards_is_said(tmp_path: Path) -> None:
+    gpu = View(read(busy(2).write(tmp_path / "gpu.json")))
+    cpu = Made()
+    cpu.host("aten::mm", 0, 100)
+    assert afterwards([View(read(cpu.write(tmp_path / "cpu.json"))), gpu]) == (AFTERWARDS,)
+    assert afterwards([View(read(str(tmp_path / "cpu.json")))]) == ()
+    for gpus, said in (((), "only while it records"), ((GpuShare(uuid="GPU-1"),), "small steps afterwards")):
+        assert said in slower(hold(row(os.getpid(), gpus=gpus)))

@@ -27,6 +27,9 @@ _REMOTE_TEXT = (
     " nothing else in it is changed"
 )
 
+# it cannot be taken off again: torch does not with CUDA graphs, and a job may make some at any time
+AFTERWARDS = "CUPTI stays attached to the job: on an H200 steps of 1.56 ms took 1.66 to 1.92 ms after a trace"
+
 
 class Trace:
     """The action."""
@@ -148,7 +151,7 @@ def _brought(hold: Hold, order: Order, shots: Sequence[Shot]) -> Traced:
         return Traced(text=f"nothing traced: {problems[0]}", good=False, lines=tuple(problems[1:]))
     for view in views.values():
         view.ranks = tuple(views.values())
-    lines = (*_remarks(done, order), *problems)
+    lines = (*_remarks(done, order), *afterwards(tuple(views.values())), *problems)
     return Traced(
         text=_told(tuple(views.values()), done),
         good=not problems,
@@ -158,6 +161,11 @@ def _brought(hold: Hold, order: Order, shots: Sequence[Shot]) -> Traced:
         processes=tuple(names[name].target.process for name in views),
         notes=tuple(fact for name in views for fact in names[name].notes),
     )
+
+
+def afterwards(views: Sequence[View]) -> tuple[str, ...]:
+    """What a trace of a GPU costs once it is over."""
+    return (AFTERWARDS,) if any(view.found.of_gpu for view in views) else ()
 
 
 def _told(views: Sequence[View], done: Sequence[Shot]) -> str:

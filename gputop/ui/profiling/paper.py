@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gputop.actions import Hold
 from gputop.ui import draw
 from gputop.ui.dialogs import parts
 from gputop.ui.dialogs.paper import Paper
@@ -18,6 +19,12 @@ _Part = Part[Stop]
 _TITLE = 20  # cells of a tool's mark and name
 _MIDDLE = 9  # lines there always are for options and what they mean, so that the box stays where it is
 _APART = "   "
+
+
+def slower(hold: Hold) -> str:
+    """What a trace costs: on a GPU CUPTI stays attached."""
+    after = hold.process.gpus
+    return "it is slower while it records, small steps afterwards too" if after else "it is slower only while it records"
 
 
 class ProfilePaper(Paper):
@@ -110,7 +117,7 @@ class ProfilePaper(Paper):
             facts.append(("rate", question.rate))
         if question.ready and tool != "stack":
             cost = past.cost(trace=tool == "trace") if past else ""
-            usual = "it is not paused" if tool == "profile" else "it is slower only while it records"
+            usual = "it is not paused" if tool == "profile" else slower(question.hold)
             facts.append(("cost", f"{usual}; measured on this one before: {cost}" if cost else usual))
             if past and past.place:
                 facts.append(("save", f"{past.place}/"))
