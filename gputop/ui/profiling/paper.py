@@ -23,8 +23,9 @@ _APART = "   "
 
 def slower(hold: Hold) -> str:
     """What a trace costs: on a GPU CUPTI stays attached."""
-    after = hold.process.gpus
-    return "it is slower while it records, small steps afterwards too" if after else "it is slower only while it records"
+    if hold.process.gpus:
+        return "it is slower while it records, small steps afterwards too"
+    return "it is slower only while it records"
 
 
 class ProfilePaper(Paper):
