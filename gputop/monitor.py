@@ -128,13 +128,13 @@ class Monitor:
             return True
         return isinstance(self.source, Seekable) and self.source.seeking
 
-    def tell(self, process: Identity, said: Said) -> None:
+    def tell(self, process: Identity, said: Said, *, recorded: bool = False) -> None:
         """Have the rules know what was seen inside a process, from the next frame on and for a quarter of an hour.
 
         From any thread. A profile of stacks, a trace (the view with its verdicts), or facts as notes of a program.
-        What the same witness said of the process before is replaced.
+        What the same witness said of the process before is replaced. `recorded` says that it was not measured now.
         """
-        self._told.tell(process, said)
+        self._told.tell(process, said, recorded=recorded)
 
     def _remember(self, seen: Frame) -> Frame:
         seen = self._through(seen) if self._through else seen

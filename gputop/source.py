@@ -91,8 +91,14 @@ class Recorded(Protocol):
 class Rehearsed(Protocol):
     """A source whose processes are simulated, and that has recorded results of profilers instead: a demo."""
 
-    def rehearsed(self, identity: Identity, tool: Literal["profile", "stack", "trace"]) -> str | None:
-        """What the tool would write of a process, as it writes it; None where there is nothing. From any thread."""
+    def rehearsed(
+        self, identity: Identity, tool: Literal["profile", "stack", "trace"], amount: float = 0
+    ) -> str | None:
+        """What the tool would write of a process, as it writes it; None where it cannot be used. From any thread.
+
+        `amount`: seconds of a profile, steps of a trace, or how many looks before the last one stacks are; 0: as usual.
+        Empty where it would wait for the end of a step in vain.
+        """
         ...
 
 

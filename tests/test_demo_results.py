@@ -6,19 +6,25 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from threading import Event
 
 import pytest
 
+from gputop.actions import tracing
+from gputop.actions.spy import ProfileResult, Sampling, StackResult
 from gputop.config import Settings
 from gputop.demo import SCENARIOS, Demo
 from gputop.demo.results import result
-from gputop.model import Role
+from gputop.model import Process, Role
 from gputop.monitor import Monitor
 from gputop.profile import dump, parse
 from gputop.profile.parts import main, shares
 from gputop.ui.app import Gputop
 from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
+from gputop.ui.profiling import rehearsed, results
+from gputop.ui.profiling.tools import ToolId
+from gputop.ui.result.profiled import says_of
 from tests.screens import Hand, Stage
 
 
@@ -88,8 +94,9 @@ def test_enter_on_a_finding_opens_the_newest_profile_of_its_process() -> None:
     ("name", "part"),
     [
         ("starved-cpu-idle", "waits-for-data"), ("io-bound", "waits-for-data"), ("loader-in-main", "loads-in-main"),
-        ("seen-inside", "logs"), ("collective-wait", "collectives"), ("collective-wait-hang", "collectives"),
-        ("dataparallel", "data-parallel"), ("healthy", None),
+        ("seen-inside", "logs"), ("collective-wait", None), ("collective-wait-hang", "collectives"),
+        ("dataparallel", "data-parallel"), ("healthy", None), ("h2d-transfer-bound", None), ("threads-process", None),
+        ("gpu-shared", None), ("gpu-idle-cpu-busy", None), ("checkpoint-stall", "saves"),
     ],
 )  # fmt: skip
 def test_what_is_recorded_fits_the_scenario(name: str, part: str | None) -> None:
@@ -126,6 +133,106 @@ def test_a_step_that_is_about_all_ranks_shows_all_of_them() -> None:
         await stage.until(lambda: all(f"rank {one}" in stage.text for one in range(4)), "every rank")
 
     demo("collective-wait-hang", scene)
+
+
+@pytest.mark.parametrize(
+    ("name", "tool"),
+    [
+        ("starved-cpu-idle", "profile"), ("starved-cpu-idle", "trace"), ("starved-cpu-idle", "stack"),
+        ("loader-in-main", "profile"), ("checkpoint-stall", "profile"), ("collective-wait-hang", "profile"),
+        ("collective-wait-hang", "stack"), ("collective-wait", "stack"), ("dataparallel", "trace"),
+        ("tensor-cores-idle", "trace"), ("mem-bw-bound", "trace"), ("busy-not-effective", "trace"),
+        ("overhead-bound", "trace"), ("h2d-transfer-bound", "trace"), ("straggler", "trace"),
+        ("network-bound", "trace"),
+    ],
+)  # fmt: skip
+def test_a_recorded_result_adds_to_its_finding_and_says_that_it_is_recorded(name: str, tool: ToolId) -> None:
+    source = Demo(SCENARIOS[name], pace=False, anchor_s=0.0)
+    monitor = Monitor(source)
+    updates = monitor.updates()
+    before = next(updates)
+    finding = next(one for one in before.findings if one.primary and not one.healthy)
+    about = [one for one in map(before.frame.by_identity.get, finding.subject.processes) if one is not None]
+    recorded = rehearsed.result(source, tool, tuple(about))
+    assert recorded is not None
+    results.testify(monitor, about[0], recorded)
+    after = next(one for one in (next(updates), next(updates))[1].findings if one.rule == finding.rule)
+    assert not any("(recorded)" in one.text for one in finding.evidence)
+    assert "(recorded)" in after.evidence[1].text
+    assert after.confidence > finding.confidence
+    updates.close()
+
+
+def test_a_trace_has_the_steps_and_a_profile_the_seconds_that_were_chosen() -> None:
+    source, process = _trainer("healthy")
+    traced = rehearsed.result(source, "trace", (process,), tracing.Order(steps=5))
+    assert isinstance(traced, tracing.Traced)
+    assert [view.steps for view in traced.views] == [5]
+    usual = rehearsed.result(source, "trace", (process,))
+    assert isinstance(usual, tracing.Traced)
+    assert [view.steps for view in usual.views] == [tracing.Order().steps]
+    profiled = rehearsed.result(source, "profile", (process,), Sampling(seconds=30, children=False))
+    assert isinstance(profiled, ProfileResult)
+    assert profiled.profile is not None
+    assert profiled.kept is not None
+    assert (profiled.profile.total, profiled.kept.meta["seconds"]) == (3000, 30)
+
+
+@pytest.mark.parametrize("name", ["collective-wait-hang", "collective-wait", "slow-start", "zombie-memory"])
+def test_where_no_step_ends_none_is_recorded(name: str) -> None:
+    source, process = _trainer(name)
+    traced = rehearsed.result(source, "trace", (process,))
+    assert traced is not None
+    assert not traced.good
+    assert traced.text.startswith("no optimizer step within 30 s (recorded)")
+
+    async def scene(stage: Stage) -> None:
+        await to_a_trainer(stage)
+        await stage.press("t", "enter")
+        await stage.until(lambda: "no optimizer step within 30 s (recorded)" in stage.text, "why there is none")
+
+    if name == "collective-wait-hang":
+        demo(name, scene)
+
+
+def test_stacks_of_a_hang_say_who_is_apart_and_that_nobody_moves() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("a", "s")
+        await stage.until(lambda: "rank 3 is not in the collective" in stage.text, "the odd one")
+        assert "them was seen to move in a second: the job may hang." in stage.text
+        assert "state unknown" not in stage.text
+        assert "write_samples" in stage.text
+
+    demo("collective-wait-hang", scene)
+
+
+def test_stacks_of_ranks_that_go_on_say_so() -> None:
+    source, process = _trainer("network-bound")
+    newest = source.frame(source.at_s)
+    ranks = tuple(one for one in newest.processes if one.role is Role.TRAINER and one.job == process.job)
+    found = rehearsed.result(source, "stack", ranks)
+    assert isinstance(found, StackResult)
+    assert found.ranks is not None
+    assert "All of them moved in a second" in found.ranks.text
+    assert all(shown.threads[0].active is not None for shown in found.processes)
+
+
+def test_a_loader_says_nothing_of_what_waits_for_it() -> None:
+    source, trainer = _trainer("starved-cpu-idle")
+    loader = next(one for one in source.frame(source.at_s).processes if one.parent_pid == trainer.pid)
+    found = rehearsed.result(source, "profile", (loader,))
+    assert isinstance(found, ProfileResult)
+    assert found.profile is not None
+    assert found.page is not None
+    assert not says_of(found.profile, found.page).known
+    assert any("It waits for work 1%" in word or "It waits for work 2%" in word for word in found.page.words)
+
+
+def _trainer(name: str) -> tuple[Demo, Process]:
+    """A demo that has shown its first frame, and the first process in it that trains."""
+    source = Demo(SCENARIOS[name], pace=False, anchor_s=0.0)
+    first = next(source.frames(Event()))
+    return source, next(one for one in first.processes if one.role is Role.TRAINER)
 
 
 def test_the_first_trace_of_a_demo_is_judged() -> None:

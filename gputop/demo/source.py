@@ -102,11 +102,11 @@ class Demo:
                 of = crew.seen(t).ranks[0]
                 yield Fact(process=of, witness="stack", name=name, text=text, share=share, age_s=t - from_s)
 
-    def rehearsed(self, identity: Identity, tool: Tool) -> str | None:
+    def rehearsed(self, identity: Identity, tool: Tool, amount: float = 0) -> str | None:
         """What a profiler would write of a process of the newest frame."""
         newest = self._newest
         process = newest[1].by_identity.get(identity) if newest else None
-        return result(self.scenario, newest[1], process, tool) if newest and process else None
+        return result(self.scenario, newest[1], process, tool, amount) if newest and process else None
 
     def long_past(self) -> Iterator[Frame]:
         """The GPUs alone, every 15 s, of the time before everything was watched."""

@@ -22,6 +22,7 @@ KEPT_S = 900.0
 MOST = 256  # facts; the newest stay
 LOADS_IN_MAIN = "loads-in-main"
 _A_TRACE_SAYS = "a trace says: "
+_RECORDED = "(recorded)"
 
 
 class Testimony:
@@ -32,22 +33,26 @@ class Testimony:
         self._kept: dict[tuple[Identity, Witness], tuple[float, tuple[Fact, ...]]] = {}
         self._newest_s = -math.inf
 
-    def tell(self, process: Identity, said: Said) -> None:
+    def tell(self, process: Identity, said: Said, *, recorded: bool = False) -> None:
         """Take in what was seen inside a process; from any thread. It replaces what the same witness said before.
 
-        Facts of stacks have the names of `profile.parts.PARTS`, those of traces the names of their signatures.
+        What is `recorded` comes with a demo, and says so. Facts of stacks have the names of `profile.parts.PARTS`,
+        those of traces the names of their signatures.
         """
         # late: most runs look into no process
         from gputop.profile import Profile
         from gputop.trace.verdict import View as Trace
 
+        witness: Witness = "stack" if isinstance(said, Profile) else "trace" if isinstance(said, Trace) else "notes"
         if isinstance(said, Profile):
-            self._arrived.append((process, "stack", tuple(_stacks(process, said))))
+            facts = tuple(_stacks(process, said))
         elif isinstance(said, Trace):
-            self._arrived.append((process, "trace", tuple(_trace(process, said))))
+            facts = tuple(_trace(process, said))
         else:
-            notes = tuple(replace(fact, process=process, witness="notes", age_s=0.0) for fact in said)
-            self._arrived.append((process, "notes", notes))
+            facts = tuple(replace(fact, process=process, witness="notes", age_s=0.0) for fact in said)
+        if recorded:
+            facts = tuple(replace(fact, text=f"{fact.text.rstrip('.')} {_RECORDED}") for fact in facts)
+        self._arrived.append((process, witness, facts))
 
     def into(self, frame: Frame) -> Frame:
         """The frame with what was told until now; what a recorded frame brings stays, unless it was told anew."""
@@ -78,11 +83,13 @@ def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], leas
         enough = fact.witness != "stack" or (fact.share or 0.0) >= least
         if fact.name in by and fact.process in about and enough:
             share = None if fact.share is None else 100 * fact.share
+            seen = Evidence(text=fact.text, value=share, unit="" if share is None else "%")
             return replace(
                 finding,
                 confidence=max(finding.confidence, min(MOST_SURE, finding.confidence + SURER)),
                 grade="profile",
-                evidence=(*finding.evidence, Evidence(text=fact.text, value=share, unit="" if share is None else "%")),
+                # beside what is decisive: who looked inside wants to see what came of it
+                evidence=(*finding.evidence[:1], seen, *finding.evidence[1:]),
             )
     return finding
 

@@ -58,7 +58,7 @@ class Profiling(Acting, Advising):
         if self._rehearsed("stack", process) is not None:
             whole = Scope.JOB if everybody else Scope.PROCESS
             who = others.processes or tuple(one for one in hold.who(whole) if one.role is Role.TRAINER) or (process,)
-            self._rehearse("stack", hold, tuple(who))
+            self._rehearse("stack", hold, tuple(who), None)
         elif hold.refusal or STACK.barred(process, self.rights):
             self.ask_profile(frame, chosen, everybody, "stack", others)
         else:
@@ -113,7 +113,7 @@ class Profiling(Acting, Advising):
         from gputop.actions.spy import STACK  # late
 
         if self._rehearsed(tool.id, hold.process) is not None:
-            self._rehearse(tool.id, hold, tuple(each))
+            self._rehearse(tool.id, hold, tuple(each), order)
             return
         for process in each:
             own = hold if process is hold.process else Hold(hold.frame, process, STACK.rights(self.rights))
@@ -130,12 +130,12 @@ class Profiling(Acting, Advising):
         """Nothing bars a tool whose result is recorded."""
         barred.update({tool: None for tool in barred if self._rehearsed(tool, process) is not None})
 
-    def _rehearse(self, tool: ToolId, hold: Hold, processes: tuple[Process, ...]) -> None:
+    def _rehearse(self, tool: ToolId, hold: Hold, processes: tuple[Process, ...], order: Order | None) -> None:
         """Open what is recorded."""
         from gputop.ui.profiling.rehearsed import result  # late
 
         source = self.program.source
-        if isinstance(source, Rehearsed) and (found := result(source, tool, processes)) is not None:
+        if isinstance(source, Rehearsed) and (found := result(source, tool, processes, order)) is not None:
             process, program = hold.process, self.program
             # once the dialog has closed
             self.app.call_later(lambda: program.errands.took(process, found))

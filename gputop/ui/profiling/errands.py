@@ -186,9 +186,11 @@ class Errands:
 
         testify(self._program.monitor, process, result)
         self._keep(process, result)
-        self._changed()
         if (found := opens(result)) is not None:
             self.open(found)
+        else:
+            self.news = News(result.text, "warn")
+        self._changed()
 
     def _keep(self, process: Process, result: Result) -> None:
         """Have it at hand for who asks for the newest of a process."""

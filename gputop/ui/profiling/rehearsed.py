@@ -4,49 +4,88 @@ from __future__ import annotations
 
 import tempfile
 import time
+from dataclasses import replace
 
-from gputop.actions.spy import ProfileResult, Shown, StackResult
+from gputop.actions import tracing
+from gputop.actions.spy import ProfileResult, Sampling, Shown, StackResult
 from gputop.actions.tracing import Traced
 from gputop.model import Process
 from gputop.profile import dump, parse, told
+from gputop.profile.dump import ThreadStack
 from gputop.profile.kept import Kept
+from gputop.profile.kinds import kind
 from gputop.profile.ranks import compare
 from gputop.source import Rehearsed
 from gputop.trace import signatures  # noqa: F401  before a trace is judged: they declare themselves
 from gputop.trace.read import read
 from gputop.trace.verdict import View
-from gputop.ui.profiling.tools import ToolId
+from gputop.ui.profiling.tools import Order, ToolId
 
 Recorded = StackResult | ProfileResult | Traced
 RECORDED = "recorded"
 NOTE = "recorded: it comes with the demo and was not measured now"
-_SECONDS = 10.0
+_SECONDS, _WAIT_S = 10.0, 30.0
+_SPINS_PERCENT = 60  # of a CPU, from which a thread that waits spins
+_LOOKS = 2  # at the stacks of ranks, as where they are measured
 
 
-def result(source: Rehearsed, tool: ToolId, processes: tuple[Process, ...]) -> Recorded | None:
-    """The recorded result of a tool for some processes, the first of which was asked for; None where there is none."""
-    texts = [(one, text) for one in processes if (text := source.rehearsed(one.identity, tool)) is not None]
+def result(
+    source: Rehearsed, tool: ToolId, processes: tuple[Process, ...], order: Order | None = None
+) -> Recorded | None:
+    """The recorded result of a tool for some processes, the first of which was asked for; None where there is none.
+
+    `order` is what was chosen: a result has as many steps, or as many seconds.
+    """
+    amount = order.seconds if isinstance(order, Sampling) else order.steps if isinstance(order, tracing.Order) else 0
+    texts = [(one, text) for one in processes if (text := source.rehearsed(one.identity, tool, amount)) is not None]
     if not texts:
         return None
     if tool == "stack":
-        return _stacks(texts)
-    return _trace(texts) if tool == "trace" else _profile(*texts[0])
+        return _stacks(source, texts)
+    if tool == "profile":
+        children = not isinstance(order, Sampling) or order.children
+        return _profile(*texts[0], float(amount) or _SECONDS, children)
+    if not any(text for _, text in texts):
+        wait_s = order.wait_s if isinstance(order, tracing.Order) else _WAIT_S
+        text = (
+            f"no optimizer step within {wait_s:g} s (recorded): is it stuck, or evaluating? Its stacks show where it is"
+        )
+        return Traced(text=text, good=False, recorded=True)
+    return _trace(texts)
 
 
-def _stacks(texts: list[tuple[Process, str]]) -> StackResult:
-    shown = tuple(Shown(process=one, threads=dump.parse(text, one.pid)) for one, text in texts)
+def _stacks(source: Rehearsed, texts: list[tuple[Process, str]]) -> StackResult:
+    looks = [[_seen(one, text) for one, text in texts]]
+    for earlier in range(1, _LOOKS if len(texts) > 1 else 1):
+        looks.insert(0, [_seen(one, source.rehearsed(one.identity, "stack", earlier) or "[]") for one, _ in texts])
+    shown = tuple(Shown(process=one, threads=threads) for (one, _), threads in zip(texts, looks[-1], strict=True))
     labels = [f"rank {one.rank}" if one.rank is not None else str(one.pid) for one, _ in texts]
-    ranks = compare(labels, [one.threads for one in shown]) if len(shown) > 1 else None
-    return StackResult(text=NOTE, good=True, lines=(NOTE,), processes=shown, ranks=ranks, recorded=True)
+    ranks = compare(labels, *looks) if len(shown) > 1 else None
+    return StackResult(text=NOTE, good=True, processes=shown, ranks=ranks, recorded=True)
 
 
-def _profile(process: Process, text: str) -> ProfileResult:
+def _seen(process: Process, text: str) -> tuple[ThreadStack, ...]:
+    """The threads, and whether each runs: who is in a call that blocks does not, nor who is blocked in the kernel."""
+    blocked = process.state == "D"
+
+    def measured(thread: ThreadStack) -> ThreadStack:
+        waits = bool(thread.calls) and kind(thread.calls[0].text, {}) == "waits"
+        spins = waits and (process.main_thread_percent or 0.0) > _SPINS_PERCENT
+        active = not blocked and (spins or not waits)
+        return replace(thread, active=active, state="R" if active else "D" if blocked else "S")
+
+    return tuple(measured(thread) for thread in dump.parse(text, process.pid))
+
+
+def _profile(process: Process, text: str, seconds: float, children: bool) -> ProfileResult:
     profile = parse(text)
     profile.pid = process.pid
+    if not children:
+        profile = profile.only(lambda thread: thread.pid in (None, process.pid))
     profile.notes.append(NOTE)
     about = {
         "pid": process.pid, "started_ticks": process.started_ticks, "job": process.job, "rank": process.rank,
-        "at_s": time.time(), "seconds": _SECONDS, "how": RECORDED,
+        "at_s": time.time(), "seconds": seconds, "how": RECORDED,
     }  # fmt: skip
     page = told.page(profile, f"{process.pid} {RECORDED}")
     kept = Kept("", RECORDED, about)
@@ -63,4 +102,4 @@ def _trace(texts: list[tuple[Process, str]]) -> Traced:
     for view in views:
         view.ranks = views
     processes = tuple(one for one, _ in texts)
-    return Traced(text=NOTE, good=True, lines=(NOTE,), views=tuple(views), processes=processes, recorded=True)
+    return Traced(text=NOTE, good=True, views=tuple(views), processes=processes, recorded=True)

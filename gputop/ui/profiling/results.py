@@ -40,15 +40,16 @@ def processes_of(result: Result, asked: Process) -> list[Identity]:
 
 def testify(monitor: Monitor, process: Process, result: Result) -> None:
     """Have the rules know what was seen inside a process, and inside the others of its job."""
+    recorded = result.recorded
     if isinstance(result, ProfileResult) and result.profile is not None:
-        monitor.tell(process.identity, result.profile)
+        monitor.tell(process.identity, result.profile, recorded=recorded)
     elif isinstance(result, StackResult):
         for shown in result.processes:
             if shown.threads:
-                monitor.tell(shown.process.identity, look(shown.threads))
+                monitor.tell(shown.process.identity, look(shown.threads), recorded=recorded)
     elif isinstance(result, Traced):
         for traced, view in zip(result.processes, result.views, strict=True):
-            monitor.tell(traced.identity, view)
+            monitor.tell(traced.identity, view, recorded=recorded)
             monitor.tell(traced.identity, [fact for fact in result.notes if fact.process == traced.identity])
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gputop.page import Page
 from gputop.profile import told
 from gputop.profile.kept import Kept
-from gputop.profile.parts import PARTS, main, shares
+from gputop.profile.parts import PARTS, main, shares, worker
 from gputop.profile.stacks import Profile
 from gputop.safe.files import Refused
 from gputop.ui.result.content import Content, kept_about
@@ -49,7 +49,8 @@ def of_profile_kept(profile: Profile, page: Page, kept: Kept) -> Content:
 
 def says_of(profile: Profile, page: Page) -> Says:
     """What its page says; the share of waiting is the most that could be won."""
-    found = {part.name: share for part, share in shares(main(profile)).items()}
+    loads = any(worker(stack) is not None for stack in main(profile).stacks)
+    found = {} if loads else {part.name: share for part, share in shares(main(profile)).items()}
     data = max(found.get("waits-for-data", 0.0), found.get("loads-in-main", 0.0))
     sayings = tuple(
         Saying(
@@ -65,5 +66,5 @@ def says_of(profile: Profile, page: Page) -> Says:
         sayings=sayings,
         words=page.words,
         names=frozenset(name for name, share in found.items() if share >= _LEAST),
-        known=frozenset(part.name for part in PARTS),
+        known=frozenset() if loads else frozenset(part.name for part in PARTS),  # it says nothing of what waits for it
     )
