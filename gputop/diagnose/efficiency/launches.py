@@ -18,6 +18,7 @@ from gputop.diagnose.starved import (
     EITHER,
     at_most,
     busy,
+    each_loader,
     gaps,
     lone,
     oversubscribed,
@@ -29,7 +30,6 @@ from gputop.diagnose.starved import (
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import serves, torchlike
 from gputop.diagnose.view import View
-from gputop.words import amount
 
 # how the frameworks launch many kernels at once
 _AT_ONCE: dict[str, tuple[str, str | None]] = {
@@ -163,5 +163,5 @@ def _loaders(view: View, trainer: Trainer) -> Evidence:
     if not trainer.loaders:
         return Evidence(text="no loaders, and it reads nothing", value=trainer.read_chars, unit="B/s")
     each = 100 * (trainer.loader_cpu or 0.0)
-    text = f"{amount(trainer.loaders, 'loader')}, idle: {'each ' if trainer.loaders > 1 else ''}{each:.0f} % of a core"
+    text = f"{each_loader(trainer)} {each:.0f} % of a core, not fully used"
     return Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputop import words
 from gputop.diagnose.alternation import by_turns, works_while_busy
 from gputop.diagnose.alternation import evidence as together
 from gputop.diagnose.dataloader import aside, first_loaders, settings
 from gputop.diagnose.efficiency.stalls import writes
 from gputop.diagnose.efficiency.transfers import transfers
-from gputop.diagnose.finding import Evidence, Finding, Severity
+from gputop.diagnose.feed.spells import Spells, spells
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import stack
 from gputop.diagnose.room import unused
 from gputop.diagnose.rule import Level, rule
@@ -18,6 +20,7 @@ from gputop.diagnose.starved import at_most, begins, busy, gaps, lone, starved, 
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part, serves, torchlike
 from gputop.diagnose.view import View
+from gputop.units import ago
 from gputop.words import amount
 
 
@@ -38,6 +41,10 @@ def loader_in_main(view: View) -> Iterator[Finding]:
     What its own processes send it is not read: environments do, and simulate.
     """
     for trainer in view.trainers():
+        if found := spells(view, trainer):
+            view.once(("loads", trainer.identity), lambda: True)
+            yield _by_spells(view, trainer, found)
+            continue
         if trainer.loaders or serves(trainer) or not view.knows(trainer, "duty", "main", "cores"):
             continue
         severity = view.by_share(trainer.lost)
@@ -126,6 +133,40 @@ def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Fin
         steps=(loaders, *look) if sure else (*look, elsewhere),
         confidence=view.confidence(0.5 if not sure else 0.6 if turns else 0.7, trainer.taken),
         lost_share=trainer.lost,
+    )
+
+
+def _by_spells(view: View, trainer: Trainer, found: Spells) -> Finding:
+    """It may play, simulate, evaluate or prepare its data then: from outside these look the same."""
+    each, every = ago(round(found.length_s)), ago(round(found.every_s))
+    bound = words.at_most(found.share) if found.share < 1 else "faster"
+    prepare = aside(view, trainer, f"prepares data: load in processes of their own, {settings(trainer)}")
+    return view.found(
+        trainer,
+        "warn" if (view.by_share(found.share) or "info") == "crit" else view.by_share(found.share) or "info",
+        f"works on the CPU for {each} every {every} while its GPU idles",
+        evidence=(
+            Evidence(
+                text=f"GPU idle {each} at a time, {found.times} times so far: {100 * found.share:.0f} % of its time",
+                value=100 * found.share,
+                unit="%",
+                limit=100 * view.limit("evaluation-phase.share"),
+            ),
+            Evidence(
+                text=f"main thread {100 * found.main:.0f} % busy meanwhile, no loaders",
+                value=100 * found.main,
+                unit="%",
+                limit=100 * view.limit("main"),
+            ),
+        ),
+        steps=(
+            *((stack(view, trainer.process, "see what it does then"),) if _python(trainer) else ()),
+            Step(text=f"plays or simulates: several environments in processes of their own, {bound}"),
+            Step(text="and collect the next rollouts while the GPU learns from the last"),
+            prepare,
+        ),
+        confidence=view.confidence(0.7),
+        lost_share=found.share,
     )
 
 
