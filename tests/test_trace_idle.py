@@ -305,3 +305,28 @@ def test_a_cause_of_one_rank_is_not_that_of_all(tmp_path: Path) -> None:
     pages = [" ".join(point.text for point in told.page(view).points) for view in views]
     assert "`data_transfer`" in pages[0]
     assert "`save_checkpoint`" in pages[1]
+
+
+@pytest.mark.parametrize("cat", ["user_annotation", "python_function", "cpu_op"])
+def test_what_another_thread_does_meanwhile_is_no_cause(cat: str, tmp_path: Path) -> None:
+    """A thread that writes logs, beside one that launches and is in nothing with a name."""
+    name = "telemetry.py(12): flush" if cat == "python_function" else "flush_telemetry"
+    made = idling()
+    for number in range(4):
+        made.host(name, number * 100 * MS + 1, 69 * MS, cat, tid=777)
+    found = said(made, tmp_path)
+    assert found["T24"].headline == "The GPU idles 70% of the time."
+    for number in range(4):  # a few launches of its own do not change that
+        made.kernel(PINNED, number * 100 * MS + 75 * MS, MS, stream=9)
+        made.events[-2]["tid"] = 777
+        made.kernel(GEMM, number * 100 * MS + 70 * MS, 30 * MS)
+    assert "telemetry" not in said(made, tmp_path)["T24"].headline
+
+
+def test_the_thread_that_launches_is_that_of_a_backward_pass_too(tmp_path: Path) -> None:
+    made = idling()
+    for number in range(4):
+        made.host("all_gather_weights", number * 100 * MS + 1, 69 * MS, "user_annotation", tid=777)
+        made.kernel(GEMM, number * 100 * MS + 71 * MS, 10 * MS)
+        made.events[-2]["tid"] = 777
+    assert "most of it the CPU was in `all_gather_weights` (69 ms a step)" in said(made, tmp_path)["T24"].headline

@@ -10,6 +10,7 @@ from gputop.trace.names import Call, Names, call, kind
 MOST = 1_500_000  # kernels and copies; as many launches
 MOST_DEVICES = 1_024
 MOST_CAPTURES = 100_000
+LOW_ID = 0xFFFF  # of the ids of threads and streams so much is kept
 LOW = 0xFFFFFFFF  # ids are 32 bits wide; what is more has been made up
 
 
@@ -49,7 +50,7 @@ class Activity:
         if len(self.start) >= MOST:
             self.dropped += 1
             return
-        place = stream & 0xFFFF if type(stream) is int else 0
+        place = stream & LOW_ID if type(stream) is int else 0
         card = device if type(device) is int and 0 <= device < MOST_DEVICES else 0
         launch, op = launch & LOW if type(launch) is int else 0, op & LOW if type(op) is int else 0
         full = min(1.0, filling) if isinstance(filling, (int, float)) and filling >= 0 else -1.0
@@ -116,7 +117,7 @@ class Calls:
             self.took.append(took)
             self.id.append(number)
             self.name.append(name)
-            self.thread.append(thread & 0xFFFF if type(thread) is int else 0)
+            self.thread.append(thread & LOW_ID if type(thread) is int else 0)
         else:
             starts, durations = self._spans[Call(does)]
             starts.append(start)

@@ -32,7 +32,7 @@ MOST_KEPT = 10_000_000  # spans that can be sorted, of 33 bytes each
 _KEPT = (Mark.STEP, Mark.OPTIMIZER, Mark.DATA, Mark.ZERO_GRAD, Mark.BACKWARD, Mark.FORWARD)
 _ROUNDED_US = 1.0  # spans within each other may end so far apart
 _BREATH_US = 50.0  # between two functions of one backward pass, or two operators
-Span = tuple[float, float, int]  # start, duration, name
+Span = tuple[float, float, int]  # start, duration, name; of what is kept by its name the thread
 Shape = tuple[int, str, str]  # name of the operator, dims of its inputs, their types
 
 
@@ -130,7 +130,7 @@ class Host:
         self.first_start, self.last_end = math.inf, -math.inf
         self.nesting, self.outer = Nesting(), Outer()
         self.python_spans = Outer()  # when each Python function ran, those that took longest
-        self.regions: dict[int, list[tuple[float, float]]] = {}  # start and duration of what the program named itself
+        self.regions: dict[int, list[Span]] = {}  # what the program named itself, each with the thread that was in it
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self._threads: dict[tuple[Any, Any, int], Thread] = {}
         self._within = (-math.inf, math.inf)  # spans are counted for what of them lies in there
@@ -220,7 +220,7 @@ class Host:
         if self._computes[name] and len(thread.computing) < MOST_SPANS:
             thread.computing.add(start, end, within=_BREATH_US)
         if region:
-            self._region(name, start, took)
+            self._region(name, start, took, thread)
         self.count[name] += 1
         self.total_us[name] += took
 
@@ -306,19 +306,19 @@ class Host:
         """A phase or a region that is not all in what is counted: kernels that it launched may run in there."""
         start, took, name = span
         if region:
-            self._region(name, start, took)
+            self._region(name, start, took, thread)
         if meaning == Mark.BACKWARD:
             if len(thread.backward) < MOST_SPANS:
                 thread.backward.add(start, start + took, within=_BREATH_US)
         elif meaning in _KEPT and len(self.spans[meaning]) < MOST_SPANS:
             self.spans[meaning].append(span)
 
-    def _region(self, name: int, start: float, took: float) -> None:
+    def _region(self, name: int, start: float, took: float, thread: Thread) -> None:
         if name not in self.regions and len(self.regions) >= MOST_REGIONS:
             return
         spans = self.regions.setdefault(name, [])
         if len(spans) < MOST_SPANS:
-            spans.append((start, took))
+            spans.append((start, took, thread.number))
 
     def _close(self, opened: list[list[Any]]) -> None:
         name, start, end, inner, _, path, _ = opened.pop()

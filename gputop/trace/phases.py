@@ -139,7 +139,7 @@ def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
     entered: dict[str, list[tuple[float, float]]] = {}
     for name, each in host.regions.items():
         known = entered.setdefault(region(host.names.texts[name]), [])
-        known += [(start, start + took) for start, took in each]
+        known += [(start, start + took) for start, took, _ in each]
     made = []
     for text, inside in entered.items():
         begun = Spans(sorted(inside))

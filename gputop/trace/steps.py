@@ -82,9 +82,9 @@ def window(host: Host, activity: Activity, calls: Calls) -> Window:
     if len(activity):
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
         # what the program names may lie before the first kernel or after the last: data that are loaded, a checkpoint
-        own = [*chain.from_iterable(host.regions.values()), *((a, b) for a, b, _ in host.spans[Mark.DATA])]
-        first = min(chain(activity.start, (start for start, _ in own))) if unseen is None else unseen
-        return Window(first, max(chain(ends, (start + took for start, took in own))), (), "")
+        own = [*chain.from_iterable(host.regions.values()), *host.spans[Mark.DATA]]
+        first = min(chain(activity.start, (start for start, _, _ in own))) if unseen is None else unseen
+        return Window(first, max(chain(ends, (start + took for start, took, _ in own))), (), "")
     known = host.last_end >= host.first_start
     return Window(host.first_start, host.last_end, (), "") if known else Window(0.0, 0.0, (), "")
 
@@ -190,7 +190,7 @@ def _parts(host: Host, calls: Calls, steps: Sequence[Step]) -> list[Parts]:
 
     backward = (("backward", start, end - start) for start, end in host.backward)
     marks = ((str(mark), *span[:2]) for mark in _PARTS if mark != Mark.BACKWARD for span in host.spans[mark])
-    named = ((region(host.names.texts[name]), *span) for name, spans in host.regions.items() for span in spans)
+    named = ((region(host.names.texts[name]), *span[:2]) for name, spans in host.regions.items() for span in spans)
     for name, at, took in chain(backward, marks, named):
         for place in {within(at), within(at + took)} - {-1}:
             step = steps[place]

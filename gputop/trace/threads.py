@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 
 from gputop.declare import record
 from gputop.profile.code import is_own
 from gputop.profile.stacks import Node
 from gputop.safe.text import clean
+from gputop.trace.gpu import LOW_ID
 from gputop.trace.host import Host
 from gputop.trace.names import Mark
 
 _STDLIB_FILE = re.compile(r"[\w<>-]+\.py")
 _PYTHON = re.compile(r"(.+)\((\d+)\): (.+)", re.DOTALL)
 _BUILT_IN = re.compile(r"<built-in (?:function|method) (\S+?)(?: of .*)?>", re.DOTALL)
+_LAUNCHES = 0.1  # of all kernels: what launches fewer, as a thread that copies batches, holds nothing up
 STEP = "step"  # all steps are one call path
 
 
@@ -52,6 +56,23 @@ def seen(host: Host) -> tuple[Seen, ...]:
             )
         )
     return tuple(rows)
+
+
+def launching(host: Host, launches: Iterable[int]) -> set[int]:
+    """The numbers of the threads that launch, the one that trains among them; each has another for Python functions.
+
+    `launches` are the ids of threads as calls into the driver have them, one for each kernel.
+    """
+    count = Counter(launches)
+    ids = {tid for tid, many in count.items() if many >= _LAUNCHES * count.total()}
+    main = {
+        (str(one.pid), str(one.tid)) for one in host.threads for first in seen(host)[:1] if one.number == first.number
+    }
+    return {
+        one.number
+        for one in host.threads
+        if (str(one.pid), str(one.tid)) in main or (type(one.tid) is int and one.tid & LOW_ID in ids)
+    }
 
 
 def trees(host: Host) -> dict[int, Node]:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from gputop.severity import by_lost_share
 from gputop.trace.intervals import Spans
-from gputop.trace.names import Mark, region
+from gputop.trace.names import Kind, Mark, region
 from gputop.trace.outer import Outer
 from gputop.trace.phases import communication_us
 from gputop.trace.signatures.health import LOOK, meanwhile
-from gputop.trace.threads import called, is_own_call
+from gputop.trace.threads import called, is_own_call, launching
 from gputop.trace.verdict import GPU_WAITS, Limits, Number, Verdict, View, signature
 
 _DEPENDENCY = "Check what the next kernel waits for: stream events, copies or kernels of other streams and processes."
@@ -103,25 +103,35 @@ def _where(view: View, gaps: Spans) -> tuple[str, str, float]:
     The program's own function or region leads; `, calling `time.sleep`` is what it spent that time in, if it was one
     thing. Empty without one.
     """
-    host = view.trace.host
+    host, threads = view.trace.host, _launching(view)
     texts, stdlib = host.names.texts, frozenset(sys.stdlib_module_names)
-    python = set(host.python_spans.name)
+    python = _spans(host.python_spans, threads)
     own = {name for name in python if is_own_call(texts[name], stdlib)}
-    known = _spans(host.python_spans, own)
-    known |= {name: Spans(sorted((at, at + took) for at, took in spans)) for name, spans in host.regions.items()}
+    known = {name: python[name] for name in own}
+    for name, spans in host.regions.items():
+        if ran := sorted((at, at + took) for at, took, thread in spans if thread in threads):
+            known[name] = Spans(ran)
     if not known:
-        told = {name for name in set(host.outer.name) if host.names.meanings[name] != Mark.STEP}
-        known = _spans(host.outer, told)
+        told = _spans(host.outer, threads)
+        known = {name: spans for name, spans in told.items() if host.names.meanings[name] != Mark.STEP}
     if (most := _covers_most(gaps, known)) is None:
         return "", "", 0.0
     total, name, inside = most
-    return called(region(texts[name])), _inner(view, gaps, python - own, total) if name in own else "", inside
+    return called(region(texts[name])), _inner(view, gaps, python, own, total) if name in own else "", inside
 
 
-def _inner(view: View, gaps: Spans, others: set[int], total: float) -> str:
+def _launching(view: View) -> set[int]:
+    """The threads for which the GPU waits: those that launch its kernels."""
+    found, calls, names = view.found, view.trace.calls, view.trace.activity
+    kernels = (index for index in found.inside if names.names.meanings[names.name[index]] in (Kind.COMPUTE, Kind.COMM))
+    known = (found.launch_of[index] for index in kernels)
+    return launching(view.trace.host, (calls.thread[call] for call in known if call >= 0))
+
+
+def _inner(view: View, gaps: Spans, python: dict[int, Spans], own: set[int], total: float) -> str:
     """What a function of the program calls while the GPU idles: the DataLoader, else the innermost of a library."""
-    host = view.trace.host
-    spans, texts = _spans(host.python_spans, others), host.names.texts
+    texts = view.trace.host.names.texts
+    spans = {name: of for name, of in python.items() if name not in own}
     if _covers_most(gaps, {name: of for name, of in spans.items() if _NEXT.fullmatch(texts[name])}):
         return _LOADER
     leaf = _covers_most(gaps, spans)
@@ -134,10 +144,10 @@ def _covers_most(gaps: Spans, known: dict[int, Spans]) -> tuple[float, int, floa
     return min((one for one in covered if one[2] >= _MOST_OF * gaps.total > 0), default=None)
 
 
-def _spans(kept: Outer, names: set[int]) -> dict[int, Spans]:
-    """When each of these ran: the union of its spans."""
-    found: dict[int, list[tuple[float, float]]] = {name: [] for name in names}
-    for start, took, name in zip(kept.start, kept.took, kept.name, strict=True):
-        if name in found:
-            found[name].append((start, start + took))
+def _spans(kept: Outer, threads: set[int]) -> dict[int, Spans]:
+    """When what ran on these threads did, by name: the union of its spans."""
+    found: dict[int, list[tuple[float, float]]] = {}
+    for start, took, name, thread in zip(kept.start, kept.took, kept.name, kept.thread, strict=True):
+        if thread in threads:
+            found.setdefault(name, []).append((start, start + took))
     return {name: Spans(sorted(spans)) for name, spans in found.items()}

@@ -45,7 +45,7 @@ def data_parallel(view: View, limit: Limits) -> Iterator[Verdict]:
     # of a region it is known when it ran: before the steps it says nothing of them
     outside = all(
         number in host.regions
-        and not any(at < window.end and at + took > window.start for at, took in host.regions[number])
+        and not any(at < window.end and at + took > window.start for at, took, _ in host.regions[number])
         for number in used
     )
     if not used or outside or view.found.devices < limit["devices"]:
