@@ -15,7 +15,7 @@ from gputop.trace.read import read
 from gputop.trace.signatures import SIGNATURES
 from gputop.trace.verdict import Verdict, View, judged
 from tests import traces
-from tests.traces import ADD, BACKWARD, FP32, GEMM, NCCL, PAGEABLE, PINNED, Made, busy, starved
+from tests.traces import ADD, BACKWARD, FP32, GEMM, NCCL, PAGEABLE, PINNED, REST, Made, busy, recipe, starved
 
 MS = 1000.0
 CAST = (
@@ -298,6 +298,7 @@ FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks l
     ("T23", lambda: casting("c10::BFloat16", "float"), lambda: casting("float", "float")),
     ("T24", lambda: loading(69, "train.py(1): main"), lambda: loading(15, "train.py(1): main")),
     ("T25", lambda: exchanging(95), lambda: exchanging(10)),
+    ("T27", lambda: recipe(("augment", 90, ""), *REST), lambda: recipe(("encoder", 90, "aten::mm"), *REST)),
     ("T26", lambda: mixed((PINNED, 0.5)), lambda: mixed((PINNED, 0.5), (GEMM, 0.4))),
 ]
 
@@ -530,7 +531,7 @@ def test_a_healthy_trace_is_silent(tmp_path: Path) -> None:
 
 
 def test_all_signatures_are_declared_and_tried() -> None:
-    assert sorted(SIGNATURES) == [f"T{number:02}" for number in range(27)]
+    assert sorted(SIGNATURES) == [f"T{number:02}" for number in range(28)]
     assert set(SIGNATURES) - {rule for rule, _, _ in FIRES} == {"T20"}  # below
 
 

@@ -114,6 +114,24 @@ def starved(
     return made
 
 
+REST = (("forward", 1, "aten::mm"), ("backward", 1, "autograd::engine::evaluate_function: MmBackward0"),
+        ("optimizer", 1, "Optimizer.step#SGD.step"))  # fmt: skip
+
+
+def recipe(*parts: tuple[str, float, str]) -> Made:
+    """Steps of 100 ms on a CPU, made of regions and what runs in each of them."""
+    made = Made()
+    for number in range(4):
+        made.step(number, number * 100 * 1000, 100 * 1000)
+        at = number * 100 * 1000
+        for name, took, inside in parts:
+            made.note(name, at, took * 1000)
+            if inside:
+                made.host(inside, at + 5, took * 1000 - 10)
+            at += took * 1000
+    return made
+
+
 def of_tensorflow(steps: int, data_us: float) -> str:
     """A trace as TensorFlow writes it: no categories, planes and streams by name, ids as text."""
     names = {

@@ -19,6 +19,8 @@ _MARKED = (
     ("optimizer", Mark.OPTIMIZER),
     ("zero_grad", Mark.ZERO_GRAD),
 )
+_PHASE, _MOST_PHASES = 0.05, 8  # of the window: a region of the program that takes so long is a phase, of so many
+_AROUND = 0.1  # of a region: where so much of it is in other phases, it only stands around them
 _NO_REGION = 0.001  # of the window; a region that takes less is no phase
 FORWARD = "forward and the rest"
 COMMUNICATION = "communication"
@@ -53,7 +55,11 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
     talking = _exposed(trace, _collectives(trace, found))
     apart = talking.gaps(seen.start, seen.end)  # no time is in two phases
     spans = [*((name, part.shared(apart)) for name, part in spans), (COMMUNICATION, talking)]
-    gpu = dict.fromkeys([FORWARD, *(name for name, _ in spans), "copies from the CPU"], 0.0)
+    regions = _regions(trace)
+    own = _named(regions, found, Spans(sorted(span for _, part in spans for span in part)))
+    spans = [*own.items(), *spans]
+    begun += ((name, part) for name, part in regions.items() if name in own)
+    gpu = dict.fromkeys([*own, FORWARD, *(name for name, _ in spans), "copies from the CPU"], 0.0)
     activity = trace.activity
     for index in found.inside:
         kind, call = activity.names.meanings[activity.name[index]], found.launch_of[index]
@@ -66,9 +72,43 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
             where = next((name for name, part in begun if part.holds(at)), FORWARD)
         gpu[where] += inside_us(activity, index, seen)
     covered = Spans(sorted(span for _, part in spans for span in part)).total
-    host: dict[str, float] = {name: part.total for name, part in spans} | {FORWARD: seen.span_us - covered}
+    host = {FORWARD: seen.span_us - covered}
+    for name, part in spans:
+        host[name] = host.get(name, 0.0) + part.total
     rows = (Phase(name=name, host_us=host.get(name), gpu_us=us) for name, us in gpu.items())
     return tuple(row for row in rows if row.host_us or row.gpu_us)
+
+
+def _regions(trace: Trace) -> dict[str, Spans]:
+    """When the threads that train were in what the program names itself, the shortest first.
+
+    What it calls forward is the forward pass.
+    """
+    host, threads, entered = trace.host, _training(trace), dict[str, list[tuple[float, float]]]()
+    for name, each in host.regions.items():
+        if host.names.meanings[name] != Mark.FORWARD:
+            known = entered.setdefault(region(host.names.texts[name]), [])
+            known += [(start, start + took) for start, took, thread in each if thread in threads]
+    spans = {name: Spans(sorted(each)) for name, each in entered.items()}
+    return dict(sorted(spans.items(), key=lambda item: (item[1].total, item[0])))
+
+
+def _named(regions: dict[str, Spans], found: Breakdown, known: Spans) -> dict[str, Spans]:
+    """What of regions lies outside of the phases that are known: of those within each other the innermost counts."""
+    seen, taken, made = found.window, known, dict[str, Spans]()
+    for name, spans in regions.items():
+        part = spans.within(seen.start, seen.end)
+        own = part.shared(taken.gaps(seen.start, seen.end))
+        if part.shared(known).total < _AROUND * part.total and found.share(own) >= _PHASE:
+            made[name] = own
+            taken = Spans(sorted([*taken, *own]))
+    longest = sorted(made, key=lambda name: -made[name].total)[:_MOST_PHASES]
+    return dict(sorted(((name, made[name]) for name in longest), key=lambda item: item[1].starts[0]))
+
+
+def _training(trace: Trace) -> set[int]:
+    """The threads that train: the main one, and those of the backward pass."""
+    return {one.number for place, one in enumerate(seen_threads(trace.host)) if not place or one.functions}
 
 
 def _collectives(trace: Trace, found: Breakdown) -> Spans:
@@ -85,7 +125,7 @@ def _exposed(trace: Trace, talking: Spans) -> Spans:
     """What of the collectives no computation on the threads that train hides."""
     if not len(talking):
         return talking
-    training = {one.number for place, one in enumerate(seen_threads(trace.host)) if not place or one.functions}
+    training = _training(trace)
     computing = Spans(sorted(span for one in trace.host.threads if one.number in training for span in one.computing))
     return talking.shared(computing.gaps(talking.starts[0], talking.ends[-1]))
 

@@ -1,4 +1,4 @@
-"""The signatures T00 to T26: what a trace looks like when something is wrong, and what to do about it.
+"""The signatures T00 to T27: what a trace looks like when something is wrong, and what to do about it.
 
 One decorated function each, grouped by where the time goes. Importing this declares them all.
 """

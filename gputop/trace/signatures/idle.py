@@ -26,6 +26,13 @@ _NO_DATA = re.compile(
     r"to_(?:gpu|device|cuda)|copy|generat|all_?reduce|all_?gather|broadcast|barrier",
     re.IGNORECASE,
 )
+# the same of a phase that a program names: of a step without a GPU it would be loss
+_INPUT = re.compile(r"(?<!meta)data(?!parallel|class)|augment|collate|fetch|preproc|(?<!pay)load", re.IGNORECASE)
+_NO_INPUT = re.compile(
+    r"forward|backward|model|optim|eval|valid|train|step|loss|updat|state_dict|checkpoint|ckpt|save|generat|weight|parallel",
+    re.IGNORECASE,
+)
+_COMPILED = re.compile(r"compiled|inductor|dynamo|\bcall\b|graph", re.IGNORECASE)  # computes without operators
 _NEXT = re.compile(r"(?:.*/)?torch/utils/data/dataloader\.py\(\d+\): __next__")
 _LOADER = ", waiting for its DataLoader"
 _FEED = "Raise num_workers while CPUs are idle, else make samples cheaper: gputop doctor gives the number."
@@ -78,6 +85,50 @@ def cpu_communication(view: View, limit: Limits) -> Iterator[Verdict]:
         steps=("Compare the traces of all ranks: the one that is shortest in its collectives is the late one.",),
         lost_share=share,
     )
+
+
+@signature(
+    "T27",
+    "cpu-region",
+    "On a CPU: is the step in code of the program's own?",
+    gpu=False,
+    last=True,
+    share=0.20,
+)
+def cpu_region(view: View, limit: Limits) -> Iterator[Verdict]:
+    """What the program names itself, in a trace of the CPU alone: how much of it is in no operator and no other name.
+
+    Where the name says that it prepares data, what operators do there counts, too.
+    """
+    host = view.trace.host
+    if view.found.of_gpu or view.trace.elsewhere:
+        return
+    own: dict[str, float] = {}
+    for number in host.regions:
+        text = region(host.names.texts[number])
+        own[text] = own.get(text, 0.0) + host.self_us[number]
+    phases = {phase.name: phase.host_us or 0.0 for phase in view.phases if phase.name in own}
+    shares = (
+        (view.found.share(us if _input(name) else min(us, own[name])), name)
+        for name, us in phases.items()
+        if not _COMPILED.search(name)
+    )
+    share, name = max(shares, default=(0.0, ""))
+    if share < limit["share"]:
+        return
+    of = "The step prepares data" if _input(name) else "No torch operator runs"
+    us = share * view.found.window.span_us
+    yield Verdict(
+        severity=by_lost_share(share, "warn"),
+        headline=f"{of} {share:.0%} of the time: the CPU is in `{name}` ({_a_step(view, us)}).",
+        numbers=(Number(text=f"in `{name}`, of the time", value=100 * share, unit="%", limit=100 * limit["share"]),),
+        steps=(*_cheaper(name), LOOK),
+        lost_share=share,
+    )
+
+
+def _input(name: str) -> bool:
+    return bool(_INPUT.search(name) and not _NO_INPUT.search(name))
 
 
 def _cheaper(where: str) -> Iterator[str]:
