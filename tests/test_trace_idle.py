@@ -372,3 +372,41 @@ def test_of_regions_within_each_other_the_innermost_is_the_phase(tmp_path: Path)
     phases = {phase.name: round((phase.host_us or 0) / MS) for phase in view.phases}
     assert phases.items() >= {("augment", 240), ("run_batch", 120)}
     assert list(phases)[:2] == ["run_batch", "augment"]
+
+
+LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+@pytest.mark.parametrize(
+    ("data_ms", "said_of_it"),
+    [(695, ": the loop waits for its DataLoader."), (420, ": in 60% of that time the loop waits for its DataLoader."),
+     (300, ".")],
+)  # fmt: skip
+def test_what_explains_a_part_of_idle_time_is_not_said_of_all(data_ms: float, said_of_it: str, tmp_path: Path) -> None:
+    made = Made()
+    for number in range(3):
+        at = number * 1000 * MS
+        made.step(number, at, 1000 * MS)
+        made.note(LOADER, at + 1, data_ms * MS)
+        made.kernel(GEMM, at + 700 * MS, 300 * MS)
+    assert said(made, tmp_path)["T22"].headline == f"The GPU stands still for 0.70 s at once{said_of_it}"
+
+
+def queued(idle_ms: float) -> Made:
+    """Steps of 100 ms: for so long a kernel waits that was launched, for 30 ms nothing was launched."""
+    made = Made()
+    for number in range(4):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.kernel(GEMM, at + idle_ms * MS, (70 - idle_ms) * MS, launch=at + 10)
+    return made
+
+
+def test_kernels_that_wait_for_a_part_of_the_idle_time_are_said_of_that(tmp_path: Path) -> None:
+    headline = said(queued(45), tmp_path)["T24"].headline
+    assert (
+        headline
+        == "The GPU idles 75% of the time; in 60% of that time its next kernel was launched and waited to begin."
+    )
+    views = job(queued(45), queued(40), folder=tmp_path)
+    assert "In all 2 ranks (70% to 75%): The GPU idles 75%" in told.ranks(views).points[0].text

@@ -16,7 +16,7 @@ from gputop.trace.phases import communication_us
 from gputop.trace.steps import much_longer
 from gputop.trace.verdict import Number, Verdict, View, memory_peak, said_of
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER, _PART = re.compile(r"\d+(?:\.\d+)?"), re.compile(r" in \d+% of that time")
 _ROWS = 8
 _STEPS = 12
 _REGIONS = 16
@@ -126,7 +126,7 @@ def common(views: Sequence[View]) -> tuple[Verdict, ...]:
         same = [one for view in views for one in view.verdicts if one.rule == verdict.rule]
         if verdict.all_ranks or verdict.healthy or len(same) < len(views):
             continue
-        if len({_NUMBER.sub("#", one.headline) for one in same}) > 1:
+        if len({_NUMBER.sub("#", _PART.sub("", one.headline)) for one in same}) > 1:
             continue  # each has a cause of its own
         worst = max(same, key=lambda one: one.lost_share or 0.0)
         least, most = (pick(one.lost_share or 0.0 for one in same) for pick in (min, max))

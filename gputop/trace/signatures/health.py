@@ -10,6 +10,7 @@ from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
 LOOK = "Look at what the CPU does there: gputop stack PID, or a trace with_stack=True."
 _CHUNKS = 30  # as in NVIDIA's gpu_time_util
+_ALL = 0.95  # of a time: what is so of less is not said of all of it
 _MEANWHILE = (
     (Mark.DATA, "the loop waits for its DataLoader"),
     (Mark.OPTIMIZER, "the optimizer runs on the CPU"),
@@ -82,4 +83,10 @@ def meanwhile(view: View, gaps: Spans) -> str:
     shares.append((gaps.shared(union(calls.wait_start, calls.wait_took)).total, "the CPU waits for the GPU"))
     shares.append((gaps.shared(union(calls.made_at, calls.made_took)).total, "memory is allocated or freed"))
     longest, text = max(shares)
-    return f": {text}" if longest >= gaps.total / 2 > 0 else ""
+    return f": {part_of(longest, gaps.total)}{text}" if longest >= gaps.total / 2 > 0 else ""
+
+
+def part_of(us: float, total_us: float) -> str:
+    """How much of some time is meant, in words before what is so then; empty where that is all of it."""
+    share = us / total_us
+    return "" if share >= _ALL else f"in {share:.0%} of that time "

@@ -11,7 +11,7 @@ from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark, region
 from gputop.trace.outer import Outer
 from gputop.trace.phases import communication_us
-from gputop.trace.signatures.health import LOOK, meanwhile
+from gputop.trace.signatures.health import LOOK, meanwhile, part_of
 from gputop.trace.threads import called, is_own_call, launching
 from gputop.trace.verdict import GPU_WAITS, Limits, Number, Verdict, View, signature
 
@@ -49,7 +49,8 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
         return
     steps: tuple[str, ...] = (_DEPENDENCY,)
     if 2 * found.idle.other_us > found.gaps.total:  # the CPU is ahead: nothing it does is the reason
-        cause = "; its next kernel was launched and waited to begin"
+        part = part_of(found.idle.other_us, found.gaps.total)
+        cause = f"; {part}its next kernel was launched and waited to begin"
     else:
         where, inner, us = _where(view, gaps)
         cause = f"; most of it the CPU was in `{where}`{inner} ({_a_step(view, us)})" if where else ""
