@@ -13,6 +13,7 @@ import pytest
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.operators import operators
 from gputop.trace.read import read
+from gputop.trace.summary import as_json
 from gputop.trace.told import page
 from gputop.trace.verdict import View
 from tests.traces import FP32, GEMM, Made, busy
@@ -87,6 +88,22 @@ def test_all_steps_are_one_row_of_the_operators(tmp_path: Path) -> None:
         ("steps, in no operator", "360 ms", "600 ms", "6"),
         ("aten::mm", "240 ms", "240 ms", "6"),
     )
+
+
+def test_a_gpu_that_did_nothing_in_the_steps_is_listed(tmp_path: Path) -> None:
+    """It was used before them, so that it is one of the GPUs of this process."""
+    made = Made()
+    made.kernel(GEMM, -50 * MS, MS, device=1)
+    for number in range(4):
+        made.step(number, number * 100 * MS, 100 * MS)
+        made.kernel(GEMM, number * 100 * MS + 10, 99 * MS, launch=number * 100 * MS - 2 * MS)
+    view = View(read(made.write(tmp_path / "x.json")))
+    assert "2 GPUs, details of GPU 0" in page(view).about
+    (table,) = [table for table in page(view).tables if table.title == "Each GPU"]
+    assert [row[:2] for row in table.rows] == [("GPU 0", "99.0%"), ("GPU 1", "0.0%")]
+    said = {point.text: point.severity for point in page(view).points}
+    assert said == {"GPU 1: nothing ran on it in this time; it did before or after.": "warn"}
+    assert as_json(view)["gpus"] == len(as_json(view)["each_gpu"]) == 2
 
 
 def test_each_gpu_of_a_process_is_told_of(tmp_path: Path) -> None:

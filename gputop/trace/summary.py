@@ -23,7 +23,7 @@ def as_json(view: View) -> dict[str, Any]:
         "rank": trace.rank,
         "ranks": trace.ranks,
         "gpu": next((entry.name for entry in trace.devices if entry.index == found.device), None),
-        "gpus": found.devices,
+        "gpus": len(view.gpus) or found.devices,
         "findings": [finding(verdict) for verdict in said_of(view)],
         "window": {"ms": found.window.span_us / 1000, "steps": len(found.window.steps), "by": found.window.named},
         "gpu_time": _gpu(view) if found.of_gpu and trace.whole else None,

@@ -220,8 +220,8 @@ def about(view: View) -> str:
     trace, seen = view.trace, view.found.window
     device = next((entry.name for entry in trace.devices if entry.index == view.found.device), "")
     parts = [device or ("GPU" if view.found.of_gpu else "no GPU in it")]
-    if view.found.devices > 1:
-        parts.append(f"{view.found.devices} GPUs, details of GPU {view.found.device}")
+    if view.gpus:
+        parts.append(f"{len(view.gpus)} GPUs, details of GPU {view.found.device}")
     if trace.rank is not None:
         parts.append(f"rank {trace.rank}" + (f" of {trace.ranks}" if trace.ranks else ""))
     steps = len(seen.steps)

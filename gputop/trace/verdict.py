@@ -14,7 +14,7 @@ from gputop.declare import record
 from gputop.severity import Severity as Severity
 from gputop.trace import launches
 from gputop.trace.beginning import Start, beginning
-from gputop.trace.breakdown import Breakdown, breakdown, devices, host_spans
+from gputop.trace.breakdown import Breakdown, breakdown, host_spans
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Mark
 from gputop.trace.operators import Shaped, shaped
@@ -73,9 +73,12 @@ class View:
 
     @cached_property
     def gpus(self) -> tuple[View, ...]:
-        """Each GPU of a trace that has several, by its index; empty where there is one, or none."""
-        found = devices(self.trace, self.found.window)
-        return tuple(View(self.trace, device) for device in sorted(found)) if len(found) > 1 else ()
+        """Each GPU of a trace that has several, by its index; empty where there is one, or none.
+
+        One that did nothing in the window is among them, where it did something before or after.
+        """
+        found = sorted(set(self.trace.activity.device))
+        return tuple(View(self.trace, device) for device in found) if len(found) > 1 else ()
 
     @cached_property
     def shaped(self) -> tuple[Shaped, ...]:
@@ -135,6 +138,13 @@ def memory_peak(view: View) -> tuple[int, int]:
     return memory.peak(seen.start, seen.end) if seen.steps else memory.peak(-inf, inf)
 
 
+# one of several GPUs: whether it was meant to work then is not known
+_NO_WORK = Verdict(
+    severity="warn",
+    headline="nothing ran on it in this time; it did before or after.",
+    steps=("Give it work, or leave it out: CUDA_VISIBLE_DEVICES.",),
+    rule="T24 idle",
+)
 Limits = Mapping[str, float]
 Judge = Callable[[View, Limits], Iterator[Verdict]]
 
@@ -176,6 +186,8 @@ def judged(view: View) -> tuple[Verdict, ...]:
     """
     if not view.trace.whole or view.start.alone:
         return ()
+    if view.device is not None and not view.found.inside:
+        return (_NO_WORK,)
     said: list[Verdict] = []
     for entry in sorted(SIGNATURES.values(), key=lambda one: one.last):
         if entry.gpu and not len(view.trace.activity):
