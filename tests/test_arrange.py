@@ -141,17 +141,42 @@ def test_what_processes_leave_blank_shows_the_host() -> None:
     assert panes.host_across
     assert panes.processes == Rect(0, 18, 120, 12)
     assert arrange(120, 40, 8, rows=12, calm=False).host == Rect(0, 10, 120, 5)
-    assert arrange(120, 40, 8, rows=13, calm=False).host is None
+    assert arrange(120, 40, 8, rows=14, calm=False).host == Rect(0, 10, 120, 3)
+    assert arrange(120, 40, 8, rows=15, calm=False).host is None
     assert arrange(120, 40, 8, rows=1, calm=False, hidden={"host"}).host is None
     wide = arrange(200, 60, 8, rows=1)
     assert not wide.host_across, "there it has a column"
 
 
-@pytest.mark.parametrize(("rows", "lines"), [(0, 18), (8, 18), (10, 16), (12, 14), (14, 12), (40, 12)])
+@pytest.mark.parametrize(("rows", "lines"), [(0, 14), (8, 12), (10, 16), (12, 14), (14, 12), (40, 12)])
 def test_cards_give_lines_to_processes_down_to_their_least(rows: int, lines: int) -> None:
     panes = arrange(120, 40, 4, rows=rows, calm=False)
     assert panes.density == "card"
     assert panes.gpus == Rect(0, 1, 120, lines)
+
+
+def test_the_host_is_there_wherever_rows_are_free() -> None:
+    for width in (60, 80, 100, 120, 159):
+        for height in range(20, 70):
+            for count in (1, 2, 4, 8):
+                for rows in (1, 5, 12):
+                    for calm in (True, False):
+                        panes = arrange(width, height, count, rows=rows, calm=calm)
+                        assert panes.processes
+                        free = panes.processes.height - max(8, rows + 3)
+                        assert panes.host or free < 3, (width, height, count, rows, calm)
+
+
+def test_a_finding_about_the_host_shows_it_before_larger_cards_and_processes_that_scroll() -> None:
+    assert arrange(120, 40, 4, rows=40, calm=False).host is None
+    leads = arrange(120, 40, 4, rows=40, calm=False, host_leads=True)
+    assert (leads.density, leads.host) == ("card", Rect(0, 13, 120, 5))
+    assert leads.processes == Rect(0, 18, 120, 12)
+    assert leads.advice == Rect(0, 30, 120, 9)
+    assert arrange(80, 24, 1, rows=5, calm=False).density == "card"
+    low = arrange(80, 24, 1, rows=5, calm=False, host_leads=True)
+    assert (low.density, low.host, low.advice) == ("row", Rect(0, 3, 80, 8), Rect(0, 19, 80, 4))
+    assert arrange(80, 24, 1, rows=5, calm=False, host_leads=True, density="card").density == "card", "it was asked for"
 
 
 def test_many_gpus_have_cards_only_where_all_processes_have_their_lines() -> None:

@@ -61,3 +61,13 @@ def test_what_is_unknown_is_not_zero() -> None:
 def test_an_axis_is_named_whole_or_not_at_all() -> None:
     busy = {"receive_bytes_per_s": 8.1 * GIB, "send_bytes_per_s": 205e6, "write_bytes_per_s": 1e9}
     assert "…" not in drawn(120, 6, **busy)[1]
+
+
+def test_of_few_charts_those_are_there_that_the_machine_is_short_of() -> None:
+    calm = {"io_pressure": Pressure(some_percent=0.0, full_percent=0.0), "iowait_percent": 1.0}
+    titles = " ".join(drawn(80, 7, **calm)[1].split())
+    assert titles.startswith("cpu")
+    assert "mem" in titles
+    waits = drawn(80, 7, io_pressure=Pressure(some_percent=70.0, full_percent=60.0), cpu_percent=9.0)[1]
+    assert "disk" in waits
+    assert "mem" not in waits

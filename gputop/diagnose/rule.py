@@ -28,6 +28,8 @@ class Level(IntEnum):
     NEVER = 11  # never primary
 
 
+_OF_HOST = {Level.CAUSE, Level.STARVED}
+_HOST_METRICS = {"speed_bytes_per_s", "pss_bytes"}
 _OF_PHASE = {Level.USE, Level.CAUSE, Level.STARVED, Level.RANKS, Level.EFFICIENCY, Level.HEALTHY}
 
 
@@ -54,6 +56,11 @@ class Rule:
     first: bool = False  # it is asked before the others: what it finds changes what these are asked about
     lasting: bool = False  # it is about what recurs, or stays as it is whatever a trainer does at the moment
     place: int = 0  # among all, once rules.py has loaded them
+
+    @property
+    def of_host(self) -> bool:
+        """Whether what it finds is seen in the host's CPUs, memory, storage or network rather than in the GPU."""
+        return self.level in _OF_HOST or bool(_HOST_METRICS.intersection(self.needs))
 
     @property
     def of_phase(self) -> bool:

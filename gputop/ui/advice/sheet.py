@@ -29,6 +29,17 @@ def troubles(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity != "info" and not finding.healthy]
 
 
+def host_leads(findings: Sequence[Finding]) -> bool:
+    """Whether the first of them that is a trouble is about the host."""
+    first = next(iter(troubles(findings)), None)
+    if first is None:
+        return False
+    from gputop.diagnose.rules import RULES  # late: they are there once something was found
+
+    rule = RULES.get(first.rule)  # that of a recording may be of another version
+    return first.subject.kind == "host" or (rule is not None and rule.of_host)
+
+
 def commands(finding: Finding | None) -> list[tuple[int, Step]]:
     """Its steps that have a command, with their numbers, the best first."""
     return [(number, step) for number, step in enumerate(finding.steps if finding else (), 1) if step.command]

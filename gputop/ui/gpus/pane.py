@@ -48,8 +48,12 @@ def _card_lines(columns: int) -> tuple[int, int]:
 
 def least_lines(width: int, count: int) -> int:
     """The fewest lines in which every GPU has its card."""
-    many = columns("card", width, 0, count) if count else 1
-    return math.ceil(count / many) * _card_lines(many)[0]
+    return card_rows(width, count) * _card_lines(columns("card", width, 0, count) if count else 1)[0]
+
+
+def card_rows(width: int, count: int) -> int:
+    """How many cards stand one above the other."""
+    return math.ceil(count / columns("card", width, 0, count)) if count else 0
 
 
 def lines(density: Density, width: int, height: int, count: int) -> int:

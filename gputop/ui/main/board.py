@@ -22,7 +22,7 @@ from gputop.ui.advice.alarm import Alarm, sequence
 from gputop.ui.advice.cleared import Clearing
 from gputop.ui.advice.pages import PAGES
 from gputop.ui.advice.scene import Scene
-from gputop.ui.advice.sheet import Sheet
+from gputop.ui.advice.sheet import Sheet, host_leads
 from gputop.ui.advice.states import States, states
 from gputop.ui.aside import Aside
 from gputop.ui.draw import Line
@@ -214,7 +214,8 @@ class Board(Screen[None], inherit_bindings=False):
             empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
             note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
             prompt=self.asking is not None, errands=errand_lines(self.program.errands, width),
-            calm=self.sheet.calm, rows=self.rows_wanted(), hidden=self.hidden, zoom=self.alone,
+            calm=self.sheet.calm, rows=self.rows_wanted(), host_leads=host_leads(self.sheet.told), hidden=self.hidden,
+            zoom=self.alone,
         )  # fmt: skip
         if panes == self.panes:
             return

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 from gputop.declare import record
 from gputop.safe.terminal import ROOM_FOR_PROCESSES
-from gputop.ui.gpus.pane import Density, least_lines, lines, pick
-from gputop.ui.panes.usage import USAGE_LEAST, USAGE_MOST
+from gputop.ui.gpus.pane import Density, card_rows, least_lines, lines, pick
+from gputop.ui.panes.usage import USAGE_GOOD, USAGE_LEAST, USAGE_MOST, USAGE_TELLING
 
 Pane = Literal["gpus", "host", "processes", "advice"]
 
@@ -21,8 +21,9 @@ _NOT_GPUS = 14  # lines that stay: 8 for processes, and header, note, advice, re
 HEIGHT_FOR_PREVIEW, PREVIEW_LINES = 50, 12
 HEIGHT_FOR_ADVICE = 30  # from here on it is a pane
 _ADVICE_SHORT, _ADVICE_LEAST, _ADVICE_PART = 4, 6, 4  # lines; lines; a pane has one in so many lines of the screen
-_LEAST_PROCESSES = 10  # lines that stay for them beside a pane of advice
+_LEAST_PROCESSES, _FEWEST_PROCESSES = 10, 8  # lines that stay for them beside a pane of advice; where they are few
 _ALWAYS_CARDS = 4  # GPUs; more of them have cards only where all processes have their lines as well
+_SCROLL = 7  # rows of processes in sight, from which on they scroll where something else is what matters
 _AROUND_ROWS = 3  # the rule and the titles above them, and a line of air
 _HEIGHT_FOR_COLUMN = 24  # lines in which host and advice stand one above the other
 _HEIGHT_FOR_ADVICE_COLUMN = 34  # and in which several findings have their steps
@@ -75,14 +76,16 @@ def arrange(
     prompt: bool = False,
     calm: bool = True,
     rows: int | None = None,
+    host_leads: bool = False,
     hidden: Collection[Pane] = (),
     zoom: Pane | None = None,
 ) -> Panes:
     """Places for `gpus` rows (MIG instances count), or for an empty state of `empty` lines where there is none.
 
     `density` is what the user asked for, else the richest that fits; `zoom` gives one pane all of the middle.
-    `errands` are lines above the keys. `calm` says that there is nothing to advise. `rows` are the lines that the
-    processes fill: what they leave blank on a screen without a column for the host shows it across.
+    `errands` are lines above the keys. `calm`: there is nothing to advise. `rows`: lines that the processes fill; what
+    they leave blank shows the host across, where it has no column. `host_leads`: the first finding is about the host,
+    which then comes before larger cards and processes that can scroll.
     """
     width, height = max(0, width), max(0, height)
     top, bottom, around = _edges(width, height, replay, errands)
@@ -93,32 +96,76 @@ def arrange(
     if zoom is not None:
         middle = {zoom: _rect(0, top, width, bottom - top)}
         return Panes(density=density or pick(width, bottom - top, gpus), **around, **middle)
-    below = {"processes", "host", "advice"} - set(hidden)
-    room = min(int(height * GPU_SHARE), height - _NOT_GPUS) if below else bottom - top - note
-    others = _others(width, height, rows, calm) if {"advice", "processes"} <= below else 0
-    density, room = _density(density, width, room, gpus, bottom - top - note - others)
-    tall = 0 if "gpus" in hidden else min(room, lines(density, width, room, gpus) if gpus else empty)
-    y = top + tall
-    above = Panes(density=density, gpus=_rect(0, top, width, tall), note=_rect(0, y, width, int(note)), **around)
-    return _below(above, Rect(0, y + note, width, bottom - y - note), height, below, calm=calm, rows=rows)
+    return _middle(
+        Rect(0, top, width, bottom - top - note), height, gpus, around, density, empty, hidden,
+        calm=calm, rows=rows, host_leads=host_leads, note=note,
+    )  # fmt: skip
 
 
-def _density(density: Density | None, width: int, room: int, gpus: int, spare: int) -> tuple[Density, int]:
+def _middle(
+    room: Rect,
+    height: int,
+    gpus: int,
+    around: Mapping[str, Rect | None],
+    density: Density | None,
+    empty: int,
+    hidden: Collection[Pane],
+    *,
+    calm: bool,
+    rows: int | None,
+    host_leads: bool,
+    note: bool,
+) -> Panes:
+    """All between the header and what stands above the keys; a note has a line besides, below the GPUs."""
+    below, width = {"processes", "host", "advice"} - set(hidden), room.width
+    most = min(int(height * GPU_SHARE), height - _NOT_GPUS) if below else room.height
+    across = width < WIDTH_FOR_HOST and rows is not None and {"host", "processes"} <= below
+    leads = across and host_leads
+    spare, usage = room.height, 0
+    if {"advice", "processes"} <= below:
+        spare -= _others(width, height, min(rows or 0, _SCROLL) if leads else rows, calm)
+    if across and density is None:
+        usage = _usage(width, gpus, spare)
+    density, most = _density(density, width, most, gpus, spare - usage, cards=bool(usage) or not leads)
+    tall = 0 if "gpus" in hidden else min(most, lines(density, width, most, gpus) if gpus else empty)
+    y = room.y + tall
+    above = Panes(density=density, gpus=_rect(0, room.y, width, tall), note=_rect(0, y, width, int(note)), **around)
+    rest = Rect(0, y + note, width, room.height - tall)
+    return _below(above, rest, height, below, calm=calm, rows=rows, leads=leads)
+
+
+def _usage(width: int, gpus: int, spare: int) -> int:
+    """Lines of the host across the screen that leave all GPUs their cards; 0 where none do."""
+    least = least_lines(width, gpus)
+    return next((usage for usage in (USAGE_GOOD, USAGE_TELLING) if spare - usage >= least), 0)
+
+
+def _density(
+    density: Density | None, width: int, room: int, gpus: int, spare: int, *, cards: bool
+) -> tuple[Density, int]:
     """The density of the GPUs and their lines where all others leave `spare` lines: cards are no taller than that."""
     least = least_lines(width, gpus)
-    density = density or pick(width, room, gpus, cards=gpus <= _ALWAYS_CARDS or spare >= least)
-    return density, min(room, max(least, spare)) if gpus and density == "card" else room
+    density = density or pick(width, room, gpus, cards=cards and (gpus <= _ALWAYS_CARDS or spare >= least))
+    if not gpus or density != "card":
+        return density, room
+    room, many = min(room, max(least, spare)), card_rows(width, gpus)
+    return density, room - room % many if room > many else room  # what is left over shows nothing in them
 
 
 def _others(width: int, height: int, rows: int | None, calm: bool) -> int:
     """Lines of processes, of the one that is selected, and of advice: cards are no taller than these leave room for."""
+    processes = _lines_for(rows)
     if height < HEIGHT_FOR_ADVICE:
-        return _LEAST_PROCESSES + _ADVICE_SHORT
-    processes = max(_LEAST_PROCESSES, (rows or 0) + _AROUND_ROWS)
+        return min(_LEAST_PROCESSES, processes) + (1 if calm else _ADVICE_SHORT)
     processes += PREVIEW_LINES if height >= HEIGHT_FOR_PREVIEW else 0
     if width >= WIDTH_FOR_HOST:
         return max(processes, _HEIGHT_FOR_COLUMN if calm else _HEIGHT_FOR_ADVICE_COLUMN)
     return processes + (_ADVICE_SHORT if calm else max(_ADVICE_LEAST, height // _ADVICE_PART - 1))
+
+
+def _lines_for(rows: int | None) -> int:
+    """Lines of the processes in which so many rows are in sight."""
+    return _LEAST_PROCESSES if rows is None else max(_FEWEST_PROCESSES, rows + _AROUND_ROWS)
 
 
 def small(width: int, height: int) -> bool:
@@ -126,18 +173,24 @@ def small(width: int, height: int) -> bool:
     return width < WIDTH_FOR_PROCESSES or height < HEIGHT_FOR_PROCESSES
 
 
-def _below(above: Panes, room: Rect, height: int, shown: Collection[str], *, calm: bool, rows: int | None) -> Panes:
+def _below(
+    above: Panes, room: Rect, height: int, shown: Collection[str], *, calm: bool, rows: int | None, leads: bool
+) -> Panes:
     """What stands below the GPUs of a screen so high: advice under all of it where it has no column of its own."""
     preview = PREVIEW_LINES if height >= HEIGHT_FOR_PREVIEW and "processes" in shown else 0
     beside = "host" in shown and room.width >= WIDTH_FOR_HOST and room.height >= _HEIGHT_FOR_COLUMN
     if "advice" in shown and not beside:
-        tall = _advice_lines(height, room.height - preview, calm, alone=set(shown) == {"advice"})
+        free = room.height - preview - (USAGE_TELLING if leads else 0)
+        least = min(_LEAST_PROCESSES, _lines_for(rows))
+        tall = _advice_lines(height, free, calm, least, alone=set(shown) == {"advice"})
         room = room._replace(height=room.height - tall)
         above = replace(above, advice=_rect(0, room.y + room.height, room.width, tall))
         shown = set(shown) - {"advice"}
     across = 0
     if rows is not None and {"host", "processes"} <= set(shown) and room.width < WIDTH_FOR_HOST:
-        across = room.height - preview - max(_LEAST_PROCESSES, rows + _AROUND_ROWS)
+        across = room.height - preview - _lines_for(rows)
+        if leads:
+            across = max(across, min(USAGE_TELLING, room.height - preview - _LEAST_PROCESSES))
     if across >= USAGE_LEAST:
         across = min(across, USAGE_MOST)
         above = replace(above, host=_rect(0, room.y, room.width, across))
@@ -146,15 +199,15 @@ def _below(above: Panes, room: Rect, height: int, shown: Collection[str], *, cal
     return _beside(above, room, shown, preview, calm=calm)
 
 
-def _advice_lines(height: int, room: int, calm: bool, *, alone: bool) -> int:
-    """Lines of the advice below everything else: a pane, four, or one."""
+def _advice_lines(height: int, room: int, calm: bool, least: int, *, alone: bool) -> int:
+    """Lines of the advice below everything else, where `least` stay for processes: a pane, four, or one."""
     if alone:
         return max(0, room)
     pane = max(_ADVICE_LEAST, height // _ADVICE_PART - 1)
     wanted = pane if height >= HEIGHT_FOR_ADVICE else _ADVICE_SHORT
     if calm:
         wanted = _ADVICE_SHORT if height >= HEIGHT_FOR_ADVICE else 1
-    return next((tall for tall in (wanted, _ADVICE_SHORT) if tall <= wanted and room - tall >= _LEAST_PROCESSES), 1)
+    return next((tall for tall in (wanted, _ADVICE_SHORT) if tall <= wanted and room - tall >= least), 1)
 
 
 def _beside(above: Panes, room: Rect, shown: Collection[str], preview: int, *, calm: bool) -> Panes:

@@ -17,7 +17,7 @@ from gputop.ui.gpus.scene import GIB
 from gputop.ui.gpus.state import Past
 from gputop.ui.look import Look, Token
 
-USAGE_LEAST, USAGE_MOST = 5, 9  # lines: the rule, titles, and a chart of at least three
+USAGE_LEAST, USAGE_TELLING, USAGE_GOOD, USAGE_MOST = 3, 5, 7, 9  # lines: the rule, titles, and a chart in the others
 _EACH = 27  # cells of a chart, at least
 _DISK_LEAST, _NETWORK_LEAST = 1e8, 1e7  # the lowest top of an axis, in bytes per second
 
@@ -28,9 +28,19 @@ def usage(frame: Frame, past: Past, width: int, height: int, look: Look) -> list
         return []
     count = max(1, min(4, width // _EACH))
     cells = room(width, count)
-    charts = [_said_whole(chart, cells) for chart in _charts(frame, past, cells, look)][:count]
+    charts = [_said_whole(chart, cells) for chart in _chosen([*_charts(frame, past, cells, look)], frame, count)]
     top = draw.rule("host", width, look, right=_waits(frame, look))
     return [top, *beside(charts, width, height - 2, look)][:height]
+
+
+def _chosen(charts: list[Chart], frame: Frame, count: int) -> list[Chart]:
+    """So many of them: what the machine is short of before what it has enough of."""
+    host = frame.host
+    io_waits = saturation.level(_some(host.io_pressure), saturation.PRESSURE)
+    io_waits = io_waits or saturation.level(host.iowait_percent, saturation.IO_WAIT)
+    short = [bool(io_waits) if chart.title == "disk" else chart.tone != "bright" for chart in charts]
+    first = sorted(range(len(charts)), key=lambda place: not short[place])[:count]
+    return [charts[place] for place in sorted(first)]
 
 
 def _said_whole(chart: Chart, cells: int) -> Chart:
