@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -26,6 +27,7 @@ _ANSWERS_S = 15
 _ENDS_S = 20.0  # after Ctrl+C: py-spy may take half of it to write what it has
 _LOOKS = 6  # on a busy machine a command line is read after the first
 _APART_S = 0.5
+_READS_S = 5.0  # a stack is read in less
 _NAMED = 6  # jobs that are named
 
 
@@ -61,10 +63,11 @@ def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process,
         raise Failure(f"there is no process {pid} that you may see: it has ended, or {pid} is a thread of another")
     if spec == "live":
         frame = recognized(frame, pid)
+    rights = Rights(readonly=settings.readonly, elsewhere=source.elsewhere)
     process = _meant(frame, pid, _working if spec == "live" else None)
     if spec == "live" and not getattr(args, "launcher", False):
-        frame, process = _worker(frame, _fed(frame, process) if getattr(args, "job", False) else process)
-    return frame, process, Rights(readonly=settings.readonly, elsewhere=source.elsewhere)
+        frame, process = _worker(frame, _fed(frame, process) if getattr(args, "job", False) else process, rights)
+    return frame, process, rights
 
 
 def _meant(frame: Frame, pid: int, working: Callable[[Frame, Process], Sequence[Process]] | None = None) -> Process:
@@ -105,38 +108,64 @@ def _several(pid: int, what: str, found: Sequence[tuple[int, str]]) -> Failure:
     return Failure(f"{pid} started {what}: name one of {named}{more}")
 
 
-def _working(frame: Frame, process: Process) -> Sequence[Process]:
+def _working(frame: Frame, process: Process, joining: Callable[[], bool] = lambda: False) -> Sequence[Process]:
     """The programs below a process that do its work; a read of what they map may hang."""
     from gputop.cli.below import workers
 
-    return answered(process, workers, frame, process)
+    return answered(process, partial(workers, joining=joining), frame, process)
 
 
-def _worker(frame: Frame, process: Process) -> tuple[Frame, Process]:
+def _worker(frame: Frame, process: Process, rights: Rights) -> tuple[Frame, Process]:
     """The program that does the work of a process in no job: the one below it, as of a script, or itself.
 
-    Where the only rank of a job just waits for its child, that is the rank.
+    Where the only rank of a job, or one that all others stem from, just waits for its children, those are the ranks.
     """
     from gputop import words
-    from gputop.collect.jobs.family import handed_on
+    from gputop.cli.below import runs_for, started_by
+    from gputop.collect.jobs.family import first_of, handed_on
 
     job = next((job for job in frame.jobs if job.key == process.job), None)
-    if job is not None and len(job.ranks) != 1:
+    above = started_by(frame, process) if job is None else first_of(frame, job)
+    if above is None:
         return frame, process
-    above = process if job is None else frame.by_identity[job.ranks[0]]
-    found = _working(frame, above)
-    if job is not None:
-        if len(found) == 1 and found[0].job == job.key:
-            frame = handed_on(frame, job, found[0])
-            sys.stderr.write(f"gputop: {above.pid} started {found[0].name} {found[0].pid}, which does the work\n")
+    found = _working(frame, above, lambda: _joins(frame, above, rights))
+    if not found or (job is not None and any(one.job != job.key for one in found)):
+        return frame, process
+    if job is None and above is not process and (process not in found or len(found) == 1):
+        return frame, process
+    pids = ", ".join(str(one.pid) for one in found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
+    several = f"{found[0].name} {pids}, which does" if len(found) == 1 else f"{len(found)} processes that do"
+    said = f"{above.pid} started {several} the work" + (f": {pids}" if len(found) > 1 else "")
+    if job is not None or (len(found) > 1 and all(runs_for(above, one) for one in found)):
+        frame = handed_on(frame, above, found)
+        sys.stderr.write(f"gputop: {said}\n")
         return frame, frame.by_identity[process.identity]
     if len(found) > 1:
         programs = words.amount(len(found), "program")
         raise _several(process.pid, programs, [(one.pid, one.name) for one in found])
-    if not found:
-        return frame, process
-    sys.stderr.write(f"gputop: {process.pid} started {found[0].name} {found[0].pid}, which does the work: using that\n")
-    return frame, found[0]
+    sys.stderr.write(f"gputop: {said}: using that\n")
+    return _worker(frame, found[0], rights)
+
+
+def _joins(frame: Frame, process: Process, rights: Rights) -> bool:
+    """Whether the main thread of a process just waits for others to end; False where its stack cannot be read."""
+    from gputop.actions import Hold
+    from gputop.actions.spy import STACK, Asked, StackResult
+    from gputop.cli.below import joins
+
+    if STACK.why_not(process, rights):
+        return False
+    arrived: SimpleQueue[Run] = SimpleQueue()
+    hold = Hold(frame, process, STACK.rights(rights))
+    run = STACK.run(hold, Asked(), arrived.put)
+    hold.close()
+    try:
+        while run.result is None:
+            arrived.get(timeout=_READS_S)
+    except Empty:
+        return False
+    shown = run.result.processes if isinstance(run.result, StackResult) else ()
+    return any(one.main and joins(one.calls) for each in shown for one in each.threads)
 
 
 def ranked(frame: Frame, process: Process) -> Process:

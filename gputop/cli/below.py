@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gputop.model import Frame, Process, Role
+from gputop.profile.code import Call
 
 _WINDOW_S = 0.5  # over which CPU time is compared
 _WAITS_S = 0.02  # of CPU in that time: a process that uses less only waits
 _TRIES = 5  # such times, where nothing has used any
 _MOST = 256  # descendants that are read
 _TORCH = b"/libtorch"
+_JOINS = (("join", "multiprocessing/process.py"), ("join", "multiprocessing/spawn.py"), ("_wait", "/subprocess.py"))
 
 Cpu = Callable[[Sequence[int]], dict[int, float]]
 
 
-def workers(frame: Frame, process: Process, cpu: Cpu | None = None) -> tuple[Process, ...]:
+def workers(
+    frame: Frame, process: Process, cpu: Cpu | None = None, joining: Callable[[], bool] = lambda: False
+) -> tuple[Process, ...]:
     """The programs below a process that do its work, the busiest first; none where it does that itself.
 
-    A process on a GPU, and one with torch that works or has several children, is a trainer itself.
+    A process on a GPU, and one with torch that works, is a trainer itself. One with torch that waits may train as
+    well, fed by its children: they do the work where their agents have seen them make steps, or where it is seen
+    `joining` them.
     """
     from gputop.actions.tracing.agent import mapped
     from gputop.actions.tracing.routes import python_version
-    from gputop.collect.jobs.kin import LOADER, Tree
+    from gputop.collect.jobs.kin import Tree
 
     if process.gpus or process.unseen is not None:
         return ()
@@ -35,25 +41,85 @@ def workers(frame: Frame, process: Process, cpu: Cpu | None = None) -> tuple[Pro
     by_pid = {one.pid: one for one in frame.processes if one.pid in below}
     own = python_version(process.pid) is not None
     trains = own and _TORCH in mapped(process.pid)  # else what its children do is no loading for it
-    programs = [
-        one
-        for one in sorted(by_pid.values(), key=lambda one: one.pid)[:_MOST]
-        if not (trains and one.role is Role.LOADER)
-        and not one.name.startswith(LOADER)
-        and python_version(one.pid) is not None
-    ]
+    programs = _programs(by_pid)
+    steps = [one for one in programs if trains and runs_for(process, one) and _makes_steps(one)]
+    programs = steps or [one for one in programs if not (trains and one.role is Role.LOADER)]
     torch = {one.pid for one in programs if _TORCH in mapped(one.pid)}
     chosen = [one for one in programs if one.gpus] or [one for one in programs if one.pid in torch] or programs
     if not chosen or (own and not any(one.gpus or one.pid in torch for one in chosen)):
         return ()
     measured = _measured([process.pid, *(one.pid for one in chosen)], cpu or used, _TRIES if trains else 1)
+    busy = [one for one in chosen if measured.get(one.pid, 0.0) >= _WAITS_S]
     if trains:
-        loaders = any(one.role is Role.LOADER or one.name.startswith(LOADER) for one in by_pid.values())
-        waits = measured.get(process.pid, _WAITS_S) < _WAITS_S <= measured.get(chosen[0].pid, 0.0)
-        if loaders or len(chosen) > 1 or not waits:
+        if measured.get(process.pid, _WAITS_S) >= _WAITS_S or _has_loaders(by_pid):
             return ()
+        if not (steps or chosen == busy[:1] or joining()):
+            return ()
+        if busy and not steps:  # beside them may be one that only holds a queue
+            chosen = [one for one in chosen if measured.get(one.pid, 0.0) > 0]
     outer = [one for one in chosen if {other.pid for other in chosen}.isdisjoint(tree.above(one.pid))]
     return tuple(sorted(outer, key=lambda one: -measured.get(one.pid, 0.0)))
+
+
+def _programs(below: Mapping[int, Process]) -> list[Process]:
+    """Those that run Python, the lowest pid first; no loaders, and nothing of multiprocessing's own."""
+    from gputop.actions.tracing.routes import python_version
+    from gputop.collect.jobs.kin import LOADER
+    from gputop.collect.jobs.launchers import is_service
+
+    return [
+        one
+        for one in sorted(below.values(), key=lambda one: one.pid)[:_MOST]
+        if not is_service(one) and not one.name.startswith(LOADER) and python_version(one.pid) is not None
+    ]
+
+
+def runs_for(process: Process, child: Process) -> bool:
+    """Whether a child runs a function of a process, as multiprocessing has it: forked, or spawned for that."""
+    from gputop.collect.jobs.launchers import is_spawned
+
+    return is_spawned(child) or (bool(child.command) and child.command == process.command)
+
+
+def started_by(frame: Frame, process: Process) -> Process:
+    """The outermost process that this one runs a function for; itself where it runs a program of its own."""
+    from gputop.collect.jobs.launchers import is_python, is_service
+
+    by_pid = {one.pid: one for one in frame.processes if one.unseen is None}
+    above = process
+    while (parent := by_pid.get(above.parent_pid)) is not None and is_python(above):
+        if not (runs_for(parent, above) or is_service(above)):
+            break
+        above = parent
+    return above
+
+
+def joins(calls: Sequence[Call]) -> bool:
+    """Whether a main thread waits for processes to end, other than for its loaders at the end of an epoch."""
+    waits = any(call.name.endswith(name) and call.file.endswith(file) for call in calls for name, file in _JOINS)
+    return waits and not any(call.file.endswith("/dataloader.py") for call in calls)
+
+
+def _makes_steps(process: Process) -> bool:
+    """Whether an agent listens in what multiprocessing started: there it begins at the first step of an optimizer."""
+    from gputop.actions.tracing.agent import NoAgent, present
+
+    try:
+        return present(process.pid, process.started_ticks, process.uid)
+    except NoAgent:
+        return False
+
+
+def _has_loaders(below: Mapping[int, Process]) -> bool:
+    """Whether what is above all these has DataLoader workers of its own, not only those of its children."""
+    from gputop.collect.jobs.kin import LOADER
+    from gputop.collect.jobs.launchers import is_service
+
+    for one in below.values():
+        parent = below.get(one.parent_pid)
+        if one.name.startswith(LOADER) and (parent is None or is_service(parent)):
+            return True
+    return False
 
 
 def _measured(pids: Sequence[int], cpu: Cpu, tries: int) -> dict[int, float]:

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from gputop.collect.jobs.groups import jobs
 from gputop.collect.jobs.kin import Member, Tree
-from gputop.model import Frame, Job, Process, Role
+from gputop.collect.jobs.launchers import stem
+from gputop.model import Frame, Identity, Job, Process, Role
 from gputop.model.changed import changed
 from gputop.safe.text import decode
 
@@ -49,18 +50,42 @@ def jobs_of(frame: Frame, process: Process) -> tuple[Job, ...]:
     return tuple(job for job in frame.jobs if job.members and job.members[0].pid in below)
 
 
-def handed_on(frame: Frame, job: Job, rank: Process) -> Frame:
-    """The frame with this process as the only rank of the job, whose rank so far only started it."""
-    before = job.ranks[0]
-    number = frame.by_identity[before].rank
+def first_of(frame: Frame, job: Job) -> Process | None:
+    """The only rank of a job, or the one that all others stem from and that talks to none; None where there is none."""
+    tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
+    ranks = [frame.by_identity[identity] for identity in job.ranks]
+    first = next((rank for rank in ranks if {one.pid for one in ranks} - {rank.pid} <= tree.below([rank.pid])), None)
+    return first if first is not None and not (len(ranks) > 1 and first.talks) else None
 
-    def part(process: Process) -> Process:
-        if process.identity == before:
-            return changed(process, role=Role.LAUNCHER, rank=None)
-        return changed(process, role=Role.TRAINER, rank=number) if process.identity == rank.identity else process
 
-    jobs_now = tuple(replace(one, ranks=(rank.identity,)) if one.key == job.key else one for one in frame.jobs)
-    return replace(frame, processes=tuple(part(process) for process in frame.processes), jobs=jobs_now)
+def handed_on(frame: Frame, process: Process, ranks: Sequence[Process]) -> Frame:
+    """The frame with these as the ranks of the job of a process, which only started them; in order of their start."""
+    key = process.job or f"{process.pid}.{process.started_ticks}"
+    ranks = sorted(ranks, key=lambda one: (one.started_ticks, one.pid))
+    numbers: dict[Identity, int | None] = {one.identity: number for number, one in enumerate(ranks)}
+    if len(ranks) == 1:
+        numbers[ranks[0].identity] = process.rank
+    tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
+    below = tree.below([process.pid])
+    old = next((job for job in frame.jobs if job.key == key), None)
+    before = set(old.ranks) if old else set()
+
+    def part(one: Process) -> Process:
+        if one.identity in numbers:
+            return changed(one, role=Role.TRAINER, rank=numbers[one.identity], job=key)
+        if one.identity == process.identity:
+            return changed(one, role=Role.LAUNCHER, rank=None, job=key)
+        if one.identity in before or (one.pid in below and one.job is None):
+            return changed(one, role=Role.OTHER, rank=None, job=key)
+        return one
+
+    parts = tuple(part(one) for one in frame.processes)
+    if old is None:
+        members = (process.identity, *(one.identity for one in frame.processes if one.pid in below))
+        new = Job(key=key, name=stem(process), user=process.user, launcher="python", members=members)
+        return replace(frame, processes=parts, jobs=(*frame.jobs, replace(new, ranks=tuple(numbers))))
+    jobs_now = tuple(replace(one, ranks=tuple(numbers)) if one.key == key else one for one in frame.jobs)
+    return replace(frame, processes=parts, jobs=jobs_now)
 
 
 def rank_of(frame: Frame, process: Process) -> Process | None:
