@@ -118,6 +118,32 @@ def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
     assert loader.points == ()
 
 
+@pytest.mark.parametrize("pid", [7757, 7758])
+def test_multiprocessing_s_own_processes_are_no_part_of_a_profile(pid: int) -> None:
+    """As mp.spawn has them: a tracker, and a fork server, whose forks have its command line and work."""
+    data = json.loads(py_spy_file())
+    before = parse(json.dumps(data))
+    first = len(data["shared"]["frames"])
+    line = 'process {}:"python -B -c from multiprocessing.{} import main;main({})"'
+    data["shared"]["frames"] += [
+        {"name": line.format(7758, "resource_tracker", 5), "file": "", "line": 0},
+        {"name": line.format(7761, "forkserver", "9, 12, ['__main__']"), "file": "", "line": 0},
+        {"name": line.format(7762, "forkserver", "9, 12, ['__main__']"), "file": "", "line": 0},
+        {"name": "main", "file": "/usr/lib/python3.11/multiprocessing/resource_tracker.py", "line": 239},
+        {"name": "main", "file": "/usr/lib/python3.11/multiprocessing/forkserver.py", "line": 258},
+        {"name": "_serve_one", "file": "/usr/lib/python3.11/multiprocessing/forkserver.py", "line": 313},
+    ]
+    for pid_of, stack in ((7758, [0, 3]), (7761, [1, 4]), (7762, [2, 4, 5])):
+        places = [[first + place for place in stack]] * 10
+        name = f'Process {pid_of} Thread {pid_of} "MainThread"'
+        data["profiles"].append({**data["profiles"][0], "name": name, "samples": places, "weights": [0.01] * 10})
+    profile = parse(json.dumps(data))
+    assert {thread.pid for thread in profile.threads.values()} == {7757, 7760, 7762}
+    assert profile.total == before.total + 10
+    data["profiles"] = [one for one in data["profiles"] if str(pid) in one["name"]]
+    assert {thread.pid for thread in parse(json.dumps(data)).threads.values()} == {pid}  # who asks for one gets it
+
+
 def test_what_py_spy_names_processes_by_is_kept_without_secrets() -> None:
     assert "hunter2" not in without_secrets(py_spy_file().encode())
     assert parse(without_secrets(py_spy_file().encode())).stacks == parse(py_spy_file()).stacks

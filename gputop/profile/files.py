@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gputop.profile.code import LONGEST, frame
@@ -16,6 +16,7 @@ MOST_FRAMES = 200_000
 # how py-spy names a thread in speedscope; the frames it puts outside of all others; how we name a thread
 _PY_SPY = re.compile(r'(?:Process (\d+) )?Thread (\S+)(?: "(.*)")?', re.DOTALL)
 _PROCESS, _THREAD = re.compile(r"process (\d+):"), re.compile(r"thread \((\S+)\)(?:: ?(.*))?", re.DOTALL)
+SERVICE = re.compile(r"\bmultiprocessing\.(resource_tracker|forkserver) import")  # in a command line
 _OURS = re.compile(r"(.*) \((\d+)(?: of (\d+))?\)", re.DOTALL)
 _JSON = re.compile(r'[\ufeff\s]*(?:\{\s*(?:"[^"\n]*(?:"\s*:|\Z)|\}\s*\Z|\Z)|\[\s*(?:\{|\]\s*\Z|\Z))')
 _MILLISECONDS = {"seconds": 1e3, "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6}
@@ -59,6 +60,8 @@ def _raw(lines: Iterable[str]) -> Profile:
 def _speedscope(data: Any) -> Profile:
     try:
         profile, threads = Profile(), data["profiles"]
+        of_several = len({found[1] for each in threads if (found := _PY_SPY.fullmatch(str(each["name"])))}) > 1
+        served = set[str]()
         frames = [_frame(each, profile.files) for each in data["shared"]["frames"][:MOST_FRAMES]]
         for each in threads:
             first: tuple[str, ...] = ()
@@ -68,7 +71,10 @@ def _speedscope(data: Any) -> Profile:
             elif len(threads) > 1:
                 first = (_named(profile, None, "", str(each["name"])),)
             for stack, weight in _samples(each):
-                places = (frames[index] for index in stack[: MOST_DEPTH + 3] if index >= 0)
+                places = tuple(frames[index] for index in stack[: MOST_DEPTH + 3] if index >= 0)
+                if of_several and _serves(places):
+                    served.update(first)
+                    continue
                 names = tuple(place for place in places if not (found and _is_root(place)))
                 if names:
                     profile.add(first + names, weight)
@@ -76,6 +82,8 @@ def _speedscope(data: Any) -> Profile:
         raise Refused("it is no speedscope file: use py-spy record --format speedscope") from None
     if not profile.stacks:
         raise Refused("it has no samples: profile for longer")
+    for name in served - {stack[0] for stack in profile.stacks}:
+        del profile.threads[name]
     return profile
 
 
@@ -104,6 +112,16 @@ def _told_apart(names: tuple[str, ...], profile: Profile) -> tuple[str, ...]:
 
 def _is_root(name: str) -> bool:
     return _PROCESS.match(name) is not None or _THREAD.fullmatch(name) is not None
+
+
+def _serves(places: Sequence[str]) -> bool:
+    """Whether a stack is one of multiprocessing's own processes, which the program did not ask for and that only wait.
+
+    What a fork server forked has its command line, too, and a stack that goes on.
+    """
+    if not places or not _PROCESS.match(places[0]) or not (service := SERVICE.search(places[0])):
+        return False
+    return service[1] != "forkserver" or not any(place.startswith("_serve_one (forkserver.py") for place in places)
 
 
 def _frame(entry: Any, files: dict[str, str]) -> str:

@@ -32,6 +32,7 @@ from gputop.declare import record
 from gputop.model import Frame, Process
 from gputop.page import Page
 from gputop.profile import kept
+from gputop.profile.files import SERVICE
 from gputop.profile.kept import Kept
 from gputop.profile.stacks import Profile
 from gputop.safe import attach
@@ -104,7 +105,12 @@ def threads(frame: Frame, process: Process, children: bool) -> tuple[int, int]:
     """How many threads would be sampled, in how many processes."""
     below, pids = {process.pid}, [process.pid]
     if children:
-        parents = {one.pid: one.parent_pid for one in frame.processes}
+        serve = {one.pid for one in frame.processes if SERVICE.search(" ".join(one.command))}  # and what those fork
+        parents = {
+            one.pid: one.parent_pid
+            for one in frame.processes
+            if one.pid not in serve or one.parent_pid in serve or one.pid == process.pid
+        }
         grew = True
         while grew:
             new = [pid for pid, parent in parents.items() if parent in below and pid not in below]
