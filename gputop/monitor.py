@@ -52,6 +52,7 @@ class Monitor:
         *,
         unjudged: float = 0,
         through: Callable[[Frame], Frame] | None = None,
+        raw: bool = False,
     ) -> None:
         """`limits` are the numbers of the rules, by default as shipped.
 
@@ -59,11 +60,13 @@ class Monitor:
 
         `unjudged` frames go out before the rules are asked: 1 for who shows the first one soon, infinity for who does
         not show what they say: then nothing of a frame is remembered either.
+
+        A value that cannot be is unknown to whoever gets an update. Only a recording is `raw`: who reads it decides.
         """
         self.source = source
         self.history = History()
         self.sinks: tuple[Callable[[Update], None], ...] = ()  # also get every update; swapped whole, by anybody
-        self._limits, self._unjudged, self._through = limits, unjudged, through
+        self._limits, self._unjudged, self._through, self._raw = limits, unjudged, through, raw
         self._departures = Departures()
         self._told = Testimony()
         self._engine: Engine | None = None
@@ -139,7 +142,7 @@ class Monitor:
     def _remember(self, seen: Frame) -> Frame:
         seen = self._through(seen) if self._through else seen
         if self._unjudged == math.inf:
-            return seen
+            return seen if self._raw else plausible(seen)
         frame = plausible(self._told.into(seen))  # of a recording, too: rules, history and screen see the same
         if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
             self.history.rewind(frame.mono_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,9 @@ from gputop.demo import SCENARIOS, Demo
 from gputop.model import Disk, Frame, Gpu, Missing, Network
 from gputop.model.plausible import plausible
 from gputop.model.unified import integrated
+from tests.diagnosed import Recorded
 from tests.judged import HOST, Machine
+from tests.test_cli import run
 
 SMALL: dict[str, Any] = {"name": "NVIDIA T4", "power_limit_watts": 70.0, "power_default_limit_watts": 70.0,
                          "power_min_limit_watts": 60.0, "power_max_limit_watts": 70.0}  # fmt: skip
@@ -216,3 +219,37 @@ def test_memory_of_a_card_as_large_as_that_of_the_host_is_its_own() -> None:
     (seen,) = sound({"memory_total_bytes": 80 * 2**30, "memory_available_bytes": 2**33}).gpus
     assert (seen.unified_memory, seen.vram_total_bytes) == (False, 80 * 2**30)
     assert isinstance(seen, Gpu)
+
+
+WAYS_OUT = {
+    "json": ("--json",),
+    "jsonl": ("snapshot", "--format", "jsonl"),
+    "text": ("--once",),
+    "csv": ("snapshot", "--format", "csv"),
+    "log": ("log", "-"),
+    "diagnose": ("diagnose", "--json"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+@pytest.mark.parametrize(("limit", "watts"), [(95.0, 749.0), (700.0, 4997.0)])
+def test_every_way_out_of_gputop_says_unknown(recorded: Recorded, way: str, limit: float, watts: float) -> None:
+    limits = dict.fromkeys(("power_limit_watts", "power_default_limit_watts", "power_max_limit_watts"), limit)
+    wrong = {**limits, "power_min_limit_watts": 5.0, "power_watts": watts, "power_instant_watts": watts}
+    path = recorded(Machine(gpu=wrong).frame, 60)
+    printed = run("--source", path, *WAYS_OUT[way])
+    assert printed.stdout, printed.stderr
+    assert f"{watts:.0f}.0" not in printed.stdout
+    assert way != "text" or f"{watts:.0f}" not in printed.stdout
+    if way in ("json", "jsonl"):
+        frame = json.loads(printed.stdout.splitlines()[-1])["frame"]
+        assert frame["gpus"][0].get("power_watts") is None
+        assert {"power_watts", "power_instant_watts"} <= {
+            one["metric"] for one in frame["gpus"][0]["missing"] if one["reason"] == "implausible"
+        }
+
+
+def test_a_recording_keeps_what_the_driver_said_for_newer_rules_to_judge(recorded: Recorded) -> None:
+    path = recorded(Machine(gpu={"power_watts": 5000.0}).frame, 3)
+    again = run("--source", path, "record", "-").stdout.splitlines()
+    assert json.loads(again[1])["frame"]["gpus"][0]["power_watts"] == 5000.0

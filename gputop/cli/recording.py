@@ -34,7 +34,7 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure("--readonly writes no file: record to - or leave it out", USAGE)
     if not streamed and _same(args.file, _spec(args)):
         raise Failure(f"{clean(args.file)} is what would be read: record to another file", USAGE)
-    monitor = _opened(args, settings)
+    monitor = _opened(args, settings, raw=True)
     try:
         recorder = Recorder(args.file, wait=is_recorded(_spec(args)))
     except Refused as refused:
@@ -87,12 +87,12 @@ def _spec(args: argparse.Namespace) -> str:
     return getattr(args, "source", "live")
 
 
-def _opened(args: argparse.Namespace, settings: Settings) -> Monitor:
+def _opened(args: argparse.Namespace, settings: Settings, *, raw: bool = False) -> Monitor:
     from gputop.monitor import Monitor
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
-    # rules judge a recording when it is opened: newer ones then apply to it, too
-    return Monitor(source, unjudged=math.inf, through=only_names(args))
+    # rules judge a recording when it is opened, and so is told what cannot be: newer ones then apply to it, too
+    return Monitor(source, unjudged=math.inf, through=only_names(args), raw=raw)
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
