@@ -366,11 +366,14 @@ def test_ranks_that_a_shell_starts_side_by_side_are_one_job(folder: str, first: 
                 assert sorted(child.stdout.readline().split()[:2] for _ in range(2)) == [["ready", "0"], ["ready", "1"]]
                 job = Started(child.pid, folder)
                 ranks = job.below()
-                for pid in (ranks[0], ranks[1], child.pid):
-                    shown = job.stacks("--job", str(pid))
+                for asked in (("--job", ranks[0]), ("--job", ranks[1]), ("--job", child.pid), (child.pid,)):
+                    shown = job.stacks(*map(str, asked))
                     assert [(one["pid"], one["role"], one["rank"]) for one in shown] == [
                         (rank, "trainer", number) for number, rank in enumerate(ranks)
                     ]
+                said = job.ask("profile", "--for", "1s", "--json", str(child.pid))
+                assert f"{child.pid} only started the ranks: profiling those\n" in said
+                assert [one["pid"] for one in json.loads(said[said.index("{") :])["ranks"]] == ranks
             finally:
                 for pid in Started(child.pid, folder).below():
                     os.kill(pid, signal.SIGKILL)

@@ -101,6 +101,15 @@ def _meant(frame: Frame, pid: int, working: Callable[[Frame, Process], Sequence[
     return root
 
 
+def beside(frame: Frame, pid: int) -> tuple[Process, ...]:
+    """The ranks that a script started side by side, `rank 0 & rank 1 &`: none of them leads the others."""
+    from gputop.actions.hold import led
+
+    asked = next((process for process in frame.processes if process.pid == pid), None)
+    ranks = led(frame, asked) if asked is not None and asked.job is None else ()
+    return ranks if len(ranks) > 1 else ()
+
+
 def _several(pid: int, what: str, found: Sequence[tuple[int, str]]) -> Failure:
     """A process that started several of which one is meant: their pids and names."""
     named = ", ".join(f"{one} ({name})" for one, name in found[:_NAMED])

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.cli.aiming import aimed, answered, followed, together
+from gputop.cli.aiming import aimed, answered, beside, followed, together
 from gputop.cli.line import OK, USAGE, Command, Failure, duration, json_flag, plain
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
     if args.native and settings.readonly:
         raise Failure("--readonly changes no process, and --native pauses it: leave one out")
     launches = process.role is Role.LAUNCHER and not args.workers  # its own stacks stand behind those of its ranks
-    leads = launches or (not args.workers and bool(led(frame, process)))
+    leads = launches or (not args.workers and bool(led(frame, process) or beside(frame, args.pid)))
     scope = Scope.JOB if args.job or leads else Scope.LOADERS if args.workers else Scope.PROCESS
     if scope is Scope.JOB and not any(reach.scope is scope for reach in reaches(frame, process)):
         sys.stderr.write(f"gputop: {process.pid} is alone in its job\n" if process.job else _in_no_job(process))
@@ -158,9 +158,9 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     if why := senseless(chosen):
         raise Failure(why, USAGE)
     frame, process, rights = aimed(args, settings)
-    led = () if args.launcher else hold.led(frame, process)
+    led = () if args.launcher else hold.led(frame, process) or beside(frame, args.pid)
     if args.job or led:
-        ranks = _ranks(frame, process, led)
+        ranks = _ranks(args, frame, process, led)
         if len(ranks) > 1:
             return _profile_ranks(args, settings, frame, ranks, rights, chosen)
         process = ranks[0] if ranks else process
@@ -186,10 +186,12 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
 _MOST_RANKS = 16  # that are recorded at once
 
 
-def _ranks(frame: Frame, process: Process, led: tuple[Process, ...]) -> tuple[Process, ...]:
+def _ranks(args: argparse.Namespace, frame: Frame, process: Process, led: tuple[Process, ...]) -> tuple[Process, ...]:
     """The ranks of the job of a process, those that are recorded; none where it is in no job."""
     if led:
-        sys.stderr.write(f"gputop: {process.pid} only started the ranks: profiling those (--launcher: {process.pid})\n")
+        itself = "" if process in led else f" (--launcher: {process.pid})"
+        pid = args.pid if process in led else process.pid
+        sys.stderr.write(f"gputop: {pid} only started the ranks: profiling those{itself}\n")
     job = next((job for job in frame.jobs if job.key == process.job), None)
     if job is None and not led:
         sys.stderr.write(f"gputop: no job is known that {process.pid} belongs to: only it is recorded\n")
