@@ -11,7 +11,7 @@ from gputop.trace.read import read
 from gputop.trace.summary import as_json
 from gputop.trace.verdict import Number, View
 from tests.test_trace_signatures import MS, communicating, exchanging, said, waiting
-from tests.traces import FP32, GEMM, NCCL, PAGEABLE, PINNED, REST, Made, busy, recipe, starved
+from tests.traces import FP32, GEMM, NCCL, PAGEABLE, PINNED, Made, busy, starved
 
 
 def job(*made: Made, folder: Path) -> list[View]:
@@ -330,48 +330,6 @@ def test_the_thread_that_launches_is_that_of_a_backward_pass_too(tmp_path: Path)
         made.kernel(GEMM, number * 100 * MS + 71 * MS, 10 * MS)
         made.events[-2]["tid"] = 777
     assert "most of it the CPU was in `all_gather_weights` (69 ms a step)" in said(made, tmp_path)["T24"].headline
-
-
-@pytest.mark.parametrize("inside", ["", "aten::copy_"])
-def test_the_phases_of_a_step_on_the_cpu_are_those_that_the_program_names(inside: str, tmp_path: Path) -> None:
-    view = View(read(recipe(("data_transfer", 97, inside), *REST).write(tmp_path / "x.json")))
-    phases = {phase.name: round(phase.host_us or 0) for phase in view.phases}
-    assert phases.pop("data_transfer") == 388 * MS
-    assert sum(phases.values()) == 12 * MS
-    assert set(phases) == {"forward and the rest", "backward", "optimizer"}
-    (verdict,) = [one for one in view.verdicts if one.severity == "warn"]
-    assert verdict.rule == "T27 cpu-region"
-    assert verdict.headline == "The step prepares data 97% of the time: the CPU is in `data_transfer` (97 ms a step)."
-    assert not any("No known trouble" in word for word in told.page(view).words)
-
-
-@pytest.mark.parametrize(
-    ("name", "inside", "speaks"),
-    [
-        ("tokenize_on_line", "", True),
-        ("encoder", "aten::mm", False),  # what computes is what a step is for
-        ("forward", "", False),
-        ("Torch-Compiled Region: 0/0", "", False),
-        ("## Call CompiledFxGraph fabc ##", "", False),
-        ("train_batch", "Optimizer.step#SGD.step", False),  # it stands around all of the others
-    ],
-)
-def test_a_region_is_a_cause_where_no_operator_runs_in_it(name: str, inside: str, speaks: bool, tmp_path: Path) -> None:
-    found = said(recipe((name, 90, inside), *REST), tmp_path)
-    assert ("T27" in found) is speaks
-    if speaks:
-        assert found["T27"].headline.startswith("No torch operator runs 90% of the time: the CPU is in `tokenize_on")
-
-
-def test_of_regions_within_each_other_the_innermost_is_the_phase(tmp_path: Path) -> None:
-    made = recipe(("run_batch", 90, ""), *REST)
-    for number in range(4):
-        made.note("augment", number * 100 * MS + 20 * MS, 60 * MS)
-        made.host("augment", number * 100 * MS, 100 * MS, "user_annotation", tid=777)  # of a loader thread
-    view = View(read(made.write(tmp_path / "x.json")))
-    phases = {phase.name: round((phase.host_us or 0) / MS) for phase in view.phases}
-    assert phases.items() >= {("augment", 240), ("run_batch", 120)}
-    assert list(phases)[:2] == ["run_batch", "augment"]
 
 
 LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"

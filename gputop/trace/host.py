@@ -117,6 +117,7 @@ class Host:
         self._computes = array("b")  # by name: 1 for operators of ATen, forward and backward
         self._compiles = array("b")  # by name: 1 for the parts of torch.compile
         self._may_be_region = array("b")  # by name: an annotation of it is the program's own (record_function)
+        self._may_be_old_region = array("b")  # the same of a span of old Kineto, which has them among operators
         self.spans: dict[int, list[Span]] = {kind: [] for kind in Mark}
         self.backward = Spans()
         self.op_id, self.op_shape = array("I"), array("I")
@@ -163,7 +164,9 @@ class Host:
         thread = self._threads.get(key) or self._thread(key)
         if thread is None:
             return
-        region = kind == "user_annotation" and bool(self._may_be_region[name])
+        region = (kind == "user_annotation" and self._may_be_region[name] > 0) or (
+            kind == "Operator" and self._may_be_old_region[name] > 0
+        )
         if self._kept is not None:
             if len(self._kept) >= MOST_KEPT:
                 self.dropped += 1
@@ -301,6 +304,7 @@ class Host:
         self._computes.append(COMPUTES.match(text) is not None)
         self._compiles.append(text.endswith(COMPILES))
         self._may_be_region.append(is_region(text, meaning))
+        self._may_be_old_region.append(is_region(text, meaning, old=True))
 
     def _beyond(self, thread: Thread, meaning: int, span: Span, *, region: bool) -> None:
         """A phase or a region that is not all in what is counted: kernels that it launched may run in there."""

@@ -103,6 +103,8 @@ _OPERATORS = {
 }
 # what the process groups of torch call a collective, in a span on the CPU
 RECORDED = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "hccl:")
+# and operators that are one: of torch's dispatcher, of the bindings of oneCCL; on a CPU they last as long as it does
+EXCHANGES = ("c10d::", "oneccl", "torch_ccl::", "ccl::")
 # operators of ATen; a backward function with a number is one, those without are a program's own and may communicate
 COMPUTES = re.compile(r"aten::|(?:autograd::engine::evaluate_function: )?\w+Backward\d+$")
 # the last two: what CUPTI counts as overhead
@@ -139,7 +141,7 @@ def mark(name: str) -> Mark:
         ("Optimizer.step#", Mark.OPTIMIZER),
         ("Optimizer.zero_grad#", Mark.ZERO_GRAD),
         ("autograd::engine::evaluate_function", Mark.BACKWARD),
-        *((start, Mark.COMM) for start in (*RECORDED, "c10d::")),
+        *((start, Mark.COMM) for start in (*RECORDED, *EXCHANGES)),
     ):
         if name.startswith(start):
             return meaning
@@ -148,14 +150,19 @@ def mark(name: str) -> Mark:
 
 
 _EVERY_TRACE = re.compile(r"PyTorch Profiler|ProfilerStep|gputop\.")
+# old Kineto has regions among operators: what has no namespace, and is no function of autograd, is one
+_OPERATOR = re.compile(r"::|Backward\d*$|^<|^[A-Z]\w*$|^(?:detach|contiguous|resolve_(?:conj|neg)|split|chunk)_?$")
 _INDEX = re.compile(r"(?<=\S) \d+$")
 
 
-def is_region(name: str, meaning: int) -> bool:
+def is_region(name: str, meaning: int, *, old: bool = False) -> bool:
     """Whether an annotation is a region (record_function) of the program or of a library that it uses.
 
-    Not what torch writes into every trace: steps, the optimizer's hooks, the DataLoader, collectives.
+    Not what torch writes into every trace: steps, the optimizer's hooks, the DataLoader, collectives. In an `old` trace
+    operators are of the same category.
     """
+    if old and _OPERATOR.search(name):
+        return False
     return meaning in (Mark.NONE, Mark.FORWARD) and not _EVERY_TRACE.match(name)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from gputop.declare import record
 from gputop.trace.breakdown import Breakdown, all_host_spans, host_spans, inside_us
 from gputop.trace.intervals import Spans
-from gputop.trace.names import RECORDED, Kind, Mark, region
+from gputop.trace.names import EXCHANGES, RECORDED, Kind, Mark, region
 from gputop.trace.read import Trace
 from gputop.trace.threads import seen as seen_threads
 
@@ -114,7 +114,7 @@ def _training(trace: Trace) -> set[int]:
 def _collectives(trace: Trace, found: Breakdown) -> Spans:
     """When the CPU itself exchanges tensors with other ranks; where no GPU was traced, all its time in collectives."""
     seen, texts = found.window, trace.host.names.texts
-    names = _ON_CPU if found.of_gpu else RECORDED
+    names = _ON_CPU if found.of_gpu else (*RECORDED, *EXCHANGES)
     spans = (
         (start, start + took) for start, took, name in trace.host.spans[Mark.COMM] if texts[name].startswith(names)
     )
