@@ -340,6 +340,25 @@ class TestLog:
         assert "initialization" in words
 
     @pytest.mark.parametrize(
+        ("lines", "severity", "text"),
+        [
+            (["step 7 grad_norm: 1.2", "step 8 grad_norm: inf", "step 9 grad_norm: 1.1"], "warn",
+             "The grad_norm was infinite at step 8; it recovered."),
+            (["grad_norm=nan", *["grad_norm=1.5"] * 3], "warn", "The grad_norm was NaN; it recovered."),
+            (["non-finite loss, skipping", *["loss=1.5"] * 3], "warn", "The loss was not finite; it recovered."),
+            (["grad_norm=nan", "grad_norm=1.5"], "crit", "The grad_norm is NaN."),  # perhaps of another rank
+            (["grad_norm=nan", "grad_norm=1.5"] * 4, "crit", "The grad_norm is NaN."),
+            (["step 1 grad_norm: inf", "step 2 grad_norm: 2", "step 9 loss: nan", "step 9 grad_norm: nan"], "crit",
+             "The loss is NaN at step 9."),
+            (["step 1 loss: nan", "step 2 val_loss: 2"], "crit", "The loss is NaN at step 1."),
+        ],
+    )  # fmt: skip
+    def test_a_number_that_recovers_is_a_warning(self, lines: list[str], severity: str, text: str) -> None:
+        (point,) = told("\n".join(lines)).points
+        assert (point.severity, point.text) == (severity, text)
+        assert told("\n".join(lines)).numbers["troubles"][0]["recovered"] == (severity == "warn")
+
+    @pytest.mark.parametrize(
         "line",
         [
             "best_loss: inf",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gputop.declare import record
@@ -33,6 +34,7 @@ _MINIMUM = re.compile(r"loss scale already at minimum|minimum loss scale reached
 _FINE = re.compile(r"\b(?:no nan|not nan|without nan|improved from|check(?:s|ing)?)\b", re.IGNORECASE)
 _SETTINGS = ("best", "min", "max", "clip")  # names that begin so are no measurement: the best loss begins at infinity
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|global_step)\b['\"]?[\s:=#\[]{0,4}(\d{1,9})", re.IGNORECASE)
+_IN_WORDS = "in words"  # a loss that is only said to be lost
 _KEPT = 32  # values of each number that are remembered
 
 _CLIP = Do("Clip gradients before optimizer.step().", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)")
@@ -44,13 +46,17 @@ _ANOMALY_STEP = Do(
 
 @record(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The first number that was none, in which line and step, and the finite values before it."""
+    """The first number that was none, in which line and step, and the finite values before it.
+
+    `after` are those that came when it was a number again; empty where it was not.
+    """
 
     line: int
     name: str
     value: str
     step: int | None
     before: tuple[float, ...]
+    after: tuple[float, ...] = ()
 
     @property
     def grew(self) -> bool:
@@ -67,11 +73,12 @@ def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]
     if lost or named:
         start = min(at for at in (lost.line if lost else None, named[0] if named else None) if at is not None)
         function = named[1] if named else None
+        back = lost is not None and bool(lost.after) and not named
         point = Point(
-            severity="crit",
+            severity="warn" if back else "crit",
             text=_headline(lost, function),
             facts=tuple(_facts(lost, function, len(overflows))),
-            steps=tuple(_steps(lost, function, bool(overflows))),
+            steps=tuple(_back() if back else _steps(lost, function, bool(overflows))),
         )
         yield start, "NaN", point, _numbers(lost, function, len(overflows))
     elif stuck or len(overflows) >= _LIMIT["overflows"]:
@@ -79,24 +86,57 @@ def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]
         yield at, "loss scale overflow", _scaled(len(overflows), bool(stuck)), {"overflows": len(overflows)}
 
 
+class _Followed:
+    """The values of each number of a log as they come, and which of them are lost."""
+
+    def __init__(self) -> None:
+        self.before: dict[str, list[float]] = {}
+        self.lost: dict[str, Lost] = {}  # now
+        self.back: list[Lost] = []  # that were, and are numbers again
+        self._after: dict[str, list[float]] = {}
+        self._at: dict[str, int | None] = {}  # the step in which each was lost last
+
+    def lose(self, name: str, line: int, value: str, step: int | None) -> None:
+        """It is no number in this line."""
+        before = self.before.get(name, [])
+        if name == _IN_WORDS:
+            before = next((values for metric, values in self.before.items() if metric.endswith("loss")), [])
+        metric = "loss" if name == _IN_WORDS else name
+        self.lost.setdefault(name, Lost(line=line, name=metric, value=value, step=step, before=tuple(before)))
+        self._after[name], self._at[name] = [], step
+
+    def take(self, name: str, value: float, step: int | None) -> None:
+        """It is a number; some of them, or one of a later step, end that it is lost. Other ranks may write between."""
+        for one in [each for each in self.lost if each == name or (each == _IN_WORDS and name.endswith("loss"))]:
+            after, at = self._after[one], self._at[one]
+            after.append(value)
+            if len(after) >= _LIMIT["values"] or (step is not None and at is not None and step > at):
+                self.back.append(replace(self.lost.pop(one), after=tuple(after)))
+        values = self.before.setdefault(name, [])
+        values.append(value)
+        del values[:-_KEPT]
+
+
 def first_lost(text: Sequence[str]) -> Lost | None:
-    """The first loss or gradient norm that is NaN or infinite; a line that says so in words where none is logged."""
-    before: dict[str, list[float]] = {}
-    step: int | None = None
+    """The first loss or gradient norm that is NaN or infinite; a line that says so in words where none is logged.
+
+    One that stays so comes before one that is a number again.
+    """
+    followed, step = _Followed(), None
     for at, line in enumerate(text):
         if found := _STEP.search(line):
             step = int(found[1])
+        harmless = _harmless(line)
         for metric in _METRIC.finditer(line):
             name, value = metric[1].lower(), metric[2].lower()
             if value.lstrip("+-")[:1] not in "ni":
-                before.setdefault(name, []).append(float(value))
-                del before[name][:-_KEPT]
-            elif not _harmless(line) and not name.startswith(_SETTINGS):
-                return Lost(line=at, name=name, value=value, step=step, before=tuple(before.get(name, ())))
-        if _SAID.search(line) and not _harmless(line):
-            losses = next((values for name, values in before.items() if name.endswith("loss")), [])
-            return Lost(line=at, name="loss", value="not finite", step=step, before=tuple(losses))
-    return None
+                followed.take(name, float(value), step)
+            elif not harmless and not name.startswith(_SETTINGS):
+                followed.lose(name, at, value, step)
+        if _SAID.search(line) and not harmless and not any(one.line == at for one in followed.lost.values()):
+            followed.lose(_IN_WORDS, at, "not finite", step)
+    first = min(followed.lost.values(), key=lambda one: one.line, default=None)
+    return first or min(followed.back, key=lambda one: one.line, default=None)
 
 
 def _harmless(line: str) -> bool:
@@ -115,6 +155,8 @@ def _headline(lost: Lost | None, function: str | None) -> str:
     what = {"nan": "NaN", "inf": "infinite"}.get(lost.value.lstrip("+-")[:3], "not finite")
     at = f" at step {lost.step}" if lost.step is not None else ""
     how = "" if len(lost.before) < _LIMIT["values"] else ", after it grew" if lost.grew else ", all at once"
+    if lost.after:
+        return f"The {clean(lost.name, 40)} was {what}{at}{how}; it recovered."
     return f"The {clean(lost.name, 40)} is {what}{at}{how}."
 
 
@@ -123,6 +165,8 @@ def _facts(lost: Lost | None, function: str | None, overflows: int) -> Iterator[
         yield f"first in line {lost.line + 1}"
         if lost.before:
             yield "before it: " + ", ".join(f"{value:.4g}" for value in lost.before[-5:])
+        if lost.after:
+            yield "after it: " + ", ".join(f"{value:.4g}" for value in lost.after)
     if function:
         yield "named by anomaly detection"
     if overflows:
@@ -148,6 +192,14 @@ def _steps(lost: Lost | None, function: str | None, scaled: bool) -> Iterator[st
         yield "Lower the learning rate, or warm it up longer."
     yield "Then check initialization, and unbounded operations: log, sqrt, exp, division; add an epsilon or clamp."
     yield "Log the gradient norm: it shows an explosion some steps before the loss does."
+
+
+def _back() -> Iterator[str | Do]:
+    """What to do about a number that is one again."""
+    yield "Check that this step was skipped: a GradScaler does, and with fp16 it is normal now and then."
+    yield "Without one, skip it: if not torch.isfinite(norm): optimizer.zero_grad(); continue."
+    yield "Check the batch of that step: torch.isfinite(x).all(), empty samples, labels out of range."
+    yield _CLIP
 
 
 def _suspects(function: str) -> str:
@@ -178,6 +230,7 @@ def _numbers(lost: Lost | None, function: str | None, overflows: int) -> dict[st
         "step": lost.step if lost else None,
         "before": list(lost.before) if lost else [],
         "grew": lost.grew if lost else None,
+        "recovered": bool(lost.after) if lost else None,
         "function": function,
         "overflows": overflows,
     }
