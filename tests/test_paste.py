@@ -295,9 +295,14 @@ class TestLog:
         assert found.points[0].text == "Hang: allreduce (sequence number 42) timed out on ranks 0, 1, 3."
         rank = found.numbers["troubles"][0]["ranks"][0]
         assert rank == {"rank": 0, "operation": "ALLREDUCE", "sequence": 42, "timeout_s": 600, "last_completed": None}
-        words = said(pasted.timeout(0))
+        words = said("".join(pasted.timeout(rank) for rank in (0, 1, 3)))
         assert "TORCH_NCCL_TRACE_BUFFER_SIZE" in words
-        assert "A rank without a timeout is late or dead" in words
+        assert "ranks 0, 1, 3 only waited. A rank without a timeout is late or dead" in words
+
+    def test_one_log_does_not_tell_which_rank_is_late(self) -> None:
+        words = said(pasted.timeout(0))
+        assert "only waited" not in words
+        assert "Compare the logs of all ranks: this one has rank 0 alone, which may be late" in words
 
     def test_the_rank_behind(self) -> None:
         text = pasted.timeout(0, 43) + pasted.timeout(1, 42, "BROADCAST") + pasted.timeout(2, 43)

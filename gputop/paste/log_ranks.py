@@ -138,10 +138,13 @@ def _steps(told: Sequence[Timeout], behind: Sequence[Timeout], version: str | No
     waiting = _ranks([one.rank for one in told])
     if behind:
         yield f"Look at {_ranks([one.rank for one in behind]) or 'that rank'} first: its log before the timeout."
+    elif waiting and len(told) == 1:  # its own log: what the others did is not in it
+        yield f"Compare the logs of all ranks: this one has {waiting} alone, which may be late or have waited."
+        yield "The rank without a timeout, or with the lowest sequence number, is late or dead."
     elif waiting:
         yield f"Look at the ranks that are not listed: {waiting} only waited. A rank without a timeout is late or dead."
     else:
-        yield "Look for the rank that did not time out: it is late or dead, the others only waited."
+        yield "Look for the rank that did not time out, or has the lowest sequence number: it is late or dead."
     yield Do("At the next hang, compare the stacks of all ranks.", "gputop stack --job PID")
     yield Do("Record collectives, so that a timeout writes them down.", pytorch.flight_recorder(version))
     yield Do("Then compare the ranks' files.", "torchfrtrace --prefix nccl_trace_rank_ $PWD")
