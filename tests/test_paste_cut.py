@@ -80,6 +80,31 @@ class TestCut:
         assert found.problems == ("It is cut: the end of a GPU's values is missing, and of other GPUs perhaps all.",)
         assert all(point.severity != "fine" for point in found.points)
 
+    def test_what_was_not_read_of_nvidia_smi_is_said(self) -> None:
+        whole = pasted.smi(thermal="Not Active")
+        assert not any("Not in it" in word for word in told(whole).words)
+        found = told(whole[: whole.index("    Clocks Event Reasons")])
+        missing = "clock event reasons, ECC errors, temperature, power, utilization, memory"
+        assert found.words[0] == f"Not in it: {missing}. Paste nvidia-smi -q whole."
+        (point,) = found.points
+        assert point.text == "Nothing stands out in what is there. What is missing may say otherwise."
+        old = told(whole.replace("Clocks Event Reasons", "Clocks Throttle Reasons"))
+        assert [point.severity for point in old.points] == ["fine"]
+
+    @pytest.mark.parametrize(
+        ("limits", "said"),
+        [
+            (("GPU Slowdown Temp                 : 90 C",) * 2, "above"),
+            (("GPU Slowdown Temp                 : 90 C", "GPU Slowdown Temp : 91 C"), "at"),
+            (("GPU Slowdown Temp                 : 90 C", "GPU Slowdown Temp : 93 C"), "close to"),
+            (("GPU T.Limit Temp                  : N/A", "GPU T.Limit Temp : -1 C"), "above"),
+            (("GPU T.Limit Temp                  : N/A", "GPU T.Limit Temp : 2 C"), "close to"),
+        ],
+    )
+    def test_a_temperature_is_said_as_it_lies_to_its_limit(self, limits: tuple[str, str], said: str) -> None:
+        found = told(pasted.smi(thermal="Not Active", celsius="91").replace(*limits))
+        assert found.points[0].text == f"GPU 3: {said} its temperature limit."
+
     def test_a_number_that_was_cut_is_no_number(self) -> None:
         whole = pasted.smi()
         cut = whole[: whole.index("640.00 W") + 1]

@@ -16,6 +16,17 @@ _LIMIT = Limits("paste-nvidia-smi")
 _STARVED = Limits("starved")  # its duty: how busy a GPU is that is fed
 _REASONS = ("clocks event reasons", "clocks throttle reasons")
 _POWER = ("gpu power readings", "power readings")
+# what is judged, and the sections that it stands in: one of them
+_JUDGED: dict[str, tuple[str, ...]] = {
+    "clock event reasons": _REASONS,
+    "ECC errors": ("ecc errors", "remapped rows"),
+    "temperature": ("temperature",),
+    "power": _POWER,
+    "utilization": ("utilization",),
+    "memory": ("fb memory usage",),
+    "PCIe link": ("gpu link info",),
+}
+_DECIDES = ("clock event reasons", "ECC errors")  # without these no GPU is called well
 
 
 def told(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = True) -> Pasted:
@@ -29,17 +40,14 @@ def told(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = True) 
             numbers={"gpus": []},
         )
     rows = [(_name(card, at), card) for at, card in enumerate(known)]
-    points = [point for name, card in rows for point in _points(name, card)]
-    if not points:
-        judged = whole and all(any(True for _ in card.section(section)) for card in known for section in _REASONS[:1])
-        well = "No GPU is held back, and none reports a hardware fault."
-        part = "Nothing in it stands out. What holds clocks back is in nvidia-smi -q."
-        points = [Point(severity="fine" if judged else "info", text=well if judged else part)]
+    unread = _unread(known)
+    points = [point for name, card in rows for point in _points(name, card)] or [_nothing(unread, whole=whole)]
     driver = head.get("Driver Version")
     return Pasted(
         kind="nvidia-smi",
         about=f"nvidia-smi: {len(known)} GPU{'s' if len(known) > 1 else ''}" + (f", driver {driver}" if driver else ""),
         words=(
+            *((f"Not in it: {', '.join(unread)}. Paste nvidia-smi -q whole.",) if unread else ()),
             "It is one moment: use nvidia-smi --query-gpu=... --format=csv -l 5, or gputop, for changes over time.",
             "Why a GPU waits is not in it: gputop diagnose looks at the processes, a trace at the steps.",
         ),
@@ -58,6 +66,20 @@ def told(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = True) 
             "gpus": [_numbers(name, card) for name, card in rows],
         },
     )
+
+
+def _unread(cards: Sequence[Card]) -> list[str]:
+    """What is judged and not there, of one of the GPUs at least."""
+    there = [{section for at, _ in card.values for section in at[:-1]} for card in cards]
+    return [what for what, names in _JUDGED.items() if not all(known.intersection(names) for known in there)]
+
+
+def _nothing(unread: Sequence[str], *, whole: bool) -> Point:
+    """What is said where nothing stands out: all is well only where what decides it was read."""
+    if whole and not any(what in unread for what in _DECIDES):
+        return Point(severity="fine", text="No GPU is held back, and none reports a hardware fault.")
+    missing = " What is missing may say otherwise." if unread else ""
+    return Point(severity="info", text=f"Nothing stands out in what is there.{missing}")
 
 
 def _name(card: Card, at: int) -> str:
@@ -160,20 +182,26 @@ def _temperature(name: str, card: Card) -> Iterator[Point]:
     hot = slowdown - _LIMIT["near_celsius"] if slowdown else _LIMIT["hot_celsius"]
     steps = ("Improve airflow: fans, dust filters, blanking panels.",)
     if margin is not None and margin <= _LIMIT["near_celsius"]:
+        held = f"{abs(margin):.0f} °C {'below' if margin >= 0 else 'above'} the limit"
         yield Point(
             severity="warn",
-            text=f"{name}: close to its temperature limit.",
-            facts=(f"{margin:.0f} °C below the limit" + (f", at {now:.0f} °C" if now is not None else ""),),
+            text=f"{name}: {_near(-margin)} its temperature limit.",
+            facts=(held + (f", at {now:.0f} °C" if now is not None else ""),),
             steps=steps,
         )
     elif margin is None and now is not None and now >= hot:
         held = f"limit {slowdown:.0f} °C" if slowdown else f"most GPUs slow down above {_LIMIT['hot_celsius']:.0f} °C"
         yield Point(
             severity="warn",
-            text=f"{name}: close to its temperature limit.",
+            text=f"{name}: {_near(now - slowdown) if slowdown else 'close to'} its temperature limit.",
             facts=(f"{now:.0f} °C ({held})",),
             steps=steps,
         )
+
+
+def _near(beyond: float) -> str:
+    """How a temperature lies to its limit, by so many degrees above it."""
+    return "above" if beyond > 0 else "at" if beyond == 0 else "close to"
 
 
 def power(card: Card, *names: str) -> float | None:
