@@ -18,6 +18,7 @@ from gputop.safe.text import clean
 from gputop.ui.advice.alarm import Alarm, sequence
 from gputop.ui.advice.cleared import TOLD_S, Clearing
 from gputop.ui.advice.pages import PAGES, expanded
+from gputop.ui.advice.pane import advice
 from gputop.ui.advice.scene import Scene
 from gputop.ui.advice.sheet import CALM_S
 from gputop.ui.advice.states import about, states
@@ -64,7 +65,7 @@ def test_the_worst_comes_first_and_the_number_it_rests_on_has_its_limit() -> Non
     assert "GPU busy 58 % of the last 60 s (limit 80 %)" in "\n".join(lines)
     assert "88 C, slows down at 90 C" in "\n".join(lines)
     assert "(limit 90" not in "\n".join(lines), "the text has it already"
-    assert "try 1    start it with 8 compute threads  export OMP_NUM_THREADS=8" in "\n".join(lines)
+    assert "try      start it with 8 compute threads  export OMP_NUM_THREADS=8" in "\n".join(lines)
 
 
 def test_without_unicode_and_colour_the_weights_live() -> None:
@@ -288,3 +289,27 @@ def test_whom_the_chosen_finding_is_about_is_marked() -> None:
 
     ranks = [identity.pid for identity in ALL.frame.jobs[0].ranks if isinstance(identity, Identity)]
     play(scene, ALL.frame, past=minute(ALL.frame))
+
+
+LONG = "stands still: 3 of 4 ranks wait in a collective for rank 3 (GPU 3), which waits for its storage"
+STEP = Step(text="compare the stacks of all ranks, where the odd one out is marked with a sign", command="x" * 60)
+
+
+@pytest.mark.parametrize("height", [8, 10, 13])
+def test_no_sentence_of_a_finding_is_cut_while_lines_are_free(height: int) -> None:
+    told = replace(update(found(headline=LONG, steps=(STEP,))), jobs=())
+    rows = [strip.text.rstrip() for strip in advice(Scene(update=told, sheet=sheet(told), look=Look()), 80, height)]
+    text = " ".join(" ".join(rows).split())
+    assert LONG in text
+    assert STEP.text in text
+    assert str(STEP.command) in text
+    assert "…" not in text
+    assert len(rows) <= height
+
+
+def test_where_lines_are_short_a_sentence_ends_in_dots() -> None:
+    told = replace(update(found(headline=LONG, steps=(STEP,))), jobs=())
+    rows = [strip.text.rstrip() for strip in advice(Scene(update=told, sheet=sheet(told), look=Look()), 80, 4)]
+    assert len(rows) == 4
+    assert rows[1].endswith("…")
+    assert rows[3].startswith("  try      compare the stacks")

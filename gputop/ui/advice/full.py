@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from rich.cells import cell_len
 from textual.strip import Strip
 
 from gputop import told, units
@@ -15,15 +13,14 @@ from gputop.diagnose.reading import choice, guides
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice import compact, outlook
+from gputop.ui.advice.flow import flow
 from gputop.ui.advice.scene import Scene, badge
 from gputop.ui.draw import Line, Run
 
-WIDEST = 140  # prose is not read wider
 _ROOMY = 100  # what a number means is a column of its own
 _INDENT, _TEXT = 3, 5
 _STATES_PART = 4  # of the height, the states of jobs get one part in so many at most
 _STEPS = (3, 1)  # of a finding as there is room for its other lines
-_WORD = re.compile(r"\s+|\S+")
 
 
 def column(scene: Scene, width: int, height: int) -> list[Strip]:
@@ -34,7 +31,8 @@ def column(scene: Scene, width: int, height: int) -> list[Strip]:
     over = [[*compact.over(scene, width), scene.line()]] if scene.cleared else []
     heads = {id(finding): _head(finding, scene, width) for finding in findings}
     rests = sum(map(len, heads.values()))
-    states = compact.standing(scene, width, max(1, height // _STATES_PART), due=True)
+    most = max(1, height // _STATES_PART)
+    states = compact.standing(scene, width, most, due=True)
     lines = [[*compact.calm(scene, width), *states, scene.line()]] if scene.sheet.calm else []
     lines += over
     last = [states] if states and not scene.sheet.calm else []
@@ -42,10 +40,14 @@ def column(scene: Scene, width: int, height: int) -> list[Strip]:
     for finding in findings:
         rest = below.get(id(finding))
         lines.append([*heads[id(finding)], *rest, scene.line()] if rest is not None else heads[id(finding)])
+    spare = height - 1 - sum(map(len, (*lines, *last)))
+    last = [compact.unfolded(each, scene, width, spare, most, due=True) for each in last]
     room = max(0, height - 1 - sum(map(len, last)))
     drawn = [*[line for block in lines for line in block][:room], *(line for block in last for line in block)]
     if len(drawn) < height - 1:
-        drawn += compact.standing(scene, width, height - 1 - len(drawn), due=False)
+        room = height - 1 - len(drawn)
+        rest = compact.standing(scene, width, room, due=False)
+        drawn += compact.unfolded(rest, scene, width, room - len(rest), room, due=False)
     return [compact.rule(scene, width), *(line.strip(width) for line in drawn)]
 
 
@@ -179,46 +181,3 @@ def _read(finding: Finding, scene: Scene, width: int) -> list[Line]:
         runs = [Run(" " * _TEXT), Run(guide.title, "text"), Run(f"  {guide.address}", "dim")]
         lines += flow(scene, width, runs, _TEXT + 2)
     return lines
-
-
-def flow(scene: Scene, width: int, runs: Iterable[Run], indent: int) -> list[Line]:
-    """Runs as lines of at most `width` cells, broken between words; those after the first are indented."""
-    width = max(indent + 8, min(width, WIDEST)) - 1
-    lines = [scene.line()]
-    for run in runs:
-        for word in _WORD.findall(run.text):
-            lines += _placed(word, run, lines, scene, width, indent)
-    return lines
-
-
-def _placed(word: str, run: Run, lines: Sequence[Line], scene: Scene, width: int, indent: int) -> list[Line]:
-    """Put a word on the last line; the lines that it begins because it has no room there."""
-    last, more = lines[-1], list[Line]()
-    if last.cells + cell_len(word) <= width:
-        last.add(word, run.token, bold=run.bold, reverse=run.reverse)
-        return more
-    if word.isspace():
-        return more
-    if last.cells > indent:
-        last = scene.line().add(" " * indent)
-        more.append(last)
-    while word:
-        room = max(1, width - last.cells)
-        piece = word if cell_len(word) <= room else _piece(word, room)
-        last.add(piece, run.token, bold=run.bold, reverse=run.reverse)
-        word = word[len(piece) :]
-        if word:
-            last = scene.line().add(" " * indent)
-            more.append(last)
-    return more
-
-
-def _piece(word: str, room: int) -> str:
-    """As much of a word as has room, at least a character."""
-    end, cells = 0, 0
-    for char in word:
-        cells += cell_len(char)
-        if cells > room and end:
-            break
-        end += 1
-    return word[:end]

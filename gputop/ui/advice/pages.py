@@ -14,7 +14,7 @@ from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice import compact, full
 from gputop.ui.advice.experiments import experiments
-from gputop.ui.advice.full import flow
+from gputop.ui.advice.flow import flow
 from gputop.ui.advice.scene import Scene
 from gputop.ui.advice.sheet import Sheet
 from gputop.ui.draw import Line, Run
@@ -114,7 +114,12 @@ def _findings(scene: Scene, width: int) -> list[Line]:
     chosen = scene.sheet.chosen
     if chosen is None:
         silent = _silent(scene, width) if scene.update.abstained else []
-        return [scene.line(), *compact.calm(scene, width, whole=True), *compact.standing(scene, width), *silent]
+        return [
+            scene.line(),
+            *compact.calm(scene, width, whole=True),
+            *compact.standing(scene, width, whole=True),
+            *silent,
+        ]
     lines = full.whole(chosen, scene, width)
     keys = [
         *scene.pressed("advice-mute", "tell of it again  " if scene.sheet.is_muted(chosen) else "mute it  "),

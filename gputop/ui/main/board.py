@@ -194,6 +194,10 @@ class Board(Screen[None], inherit_bindings=False):
             self._rows_wanted = rows
         return self._rows_wanted
 
+    def _unknown(self) -> bool:
+        """Whether a verdict is due that cannot be given: why takes as much room as one that is."""
+        return self.shown is not None and any(one.due and one.state == "unknown" for one in self.shown.jobs)
+
     def look_closer(self) -> None:
         """Tell the source what is on the screen: some of it is only read then."""
         source = self.program.source
@@ -214,8 +218,8 @@ class Board(Screen[None], inherit_bindings=False):
             empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
             note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
             prompt=self.asking is not None, errands=errand_lines(self.program.errands, width),
-            calm=self.sheet.calm, rows=self.rows_wanted(), host_leads=host_leads(self.sheet.told), hidden=self.hidden,
-            zoom=self.alone,
+            calm=self.sheet.calm and not self._unknown(), rows=self.rows_wanted(),
+            host_leads=host_leads(self.sheet.told), hidden=self.hidden, zoom=self.alone,
         )  # fmt: skip
         if panes == self.panes:
             return

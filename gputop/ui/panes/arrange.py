@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -21,6 +21,7 @@ _NOT_GPUS = 14  # lines that stay: 8 for processes, and header, note, advice, re
 HEIGHT_FOR_PREVIEW, PREVIEW_LINES = 50, 12
 HEIGHT_FOR_ADVICE = 30  # from here on it is a pane
 _ADVICE_SHORT, _ADVICE_LEAST, _ADVICE_PART = 4, 6, 4  # lines; lines; a pane has one in so many lines of the screen
+_ADVICE_LOW = 7  # of a low screen whose processes are few: a finding with its sentences in whole
 _LEAST_PROCESSES, _FEWEST_PROCESSES = 10, 8  # lines that stay for them beside a pane of advice; where they are few
 _ALWAYS_CARDS = 4  # GPUs; more of them have cards only where all processes have their lines as well
 _SCROLL = 7  # rows of processes in sight, from which on they scroll where something else is what matters
@@ -156,7 +157,7 @@ def _others(width: int, height: int, rows: int | None, calm: bool) -> int:
     """Lines of processes, of the one that is selected, and of advice: cards are no taller than these leave room for."""
     processes = _lines_for(rows)
     if height < HEIGHT_FOR_ADVICE:
-        return min(_LEAST_PROCESSES, processes) + (1 if calm else _ADVICE_SHORT)
+        return min(_LEAST_PROCESSES, processes) + (1 if calm else _ADVICE_SHORT if rows is None else _ADVICE_LOW)
     processes += PREVIEW_LINES if height >= HEIGHT_FOR_PREVIEW else 0
     if width >= WIDTH_FOR_HOST:
         return max(processes, _HEIGHT_FOR_COLUMN if calm else _HEIGHT_FOR_ADVICE_COLUMN)
@@ -182,7 +183,8 @@ def _below(
     if "advice" in shown and not beside:
         free = room.height - preview - (USAGE_TELLING if leads else 0)
         least = min(_LEAST_PROCESSES, _lines_for(rows))
-        tall = _advice_lines(height, free, calm, least, alone=set(shown) == {"advice"})
+        low = range(_ADVICE_LOW, _ADVICE_SHORT, -1) if rows is not None else ()
+        tall = _advice_lines(height, free, calm, least, low, alone=set(shown) == {"advice"})
         room = room._replace(height=room.height - tall)
         above = replace(above, advice=_rect(0, room.y + room.height, room.width, tall))
         shown = set(shown) - {"advice"}
@@ -199,15 +201,15 @@ def _below(
     return _beside(above, room, shown, preview, calm=calm)
 
 
-def _advice_lines(height: int, room: int, calm: bool, least: int, *, alone: bool) -> int:
-    """Lines of the advice below everything else, where `least` stay for processes: a pane, four, or one."""
+def _advice_lines(height: int, room: int, calm: bool, least: int, low: Iterable[int], *, alone: bool) -> int:
+    """Lines of the advice below everything else, where `least` stay for processes: a pane, a few, or one."""
     if alone:
         return max(0, room)
-    pane = max(_ADVICE_LEAST, height // _ADVICE_PART - 1)
-    wanted = pane if height >= HEIGHT_FOR_ADVICE else _ADVICE_SHORT
+    wanted = [max(_ADVICE_LEAST, height // _ADVICE_PART - 1)] if height >= HEIGHT_FOR_ADVICE else list(low)
     if calm:
-        wanted = _ADVICE_SHORT if height >= HEIGHT_FOR_ADVICE else 1
-    return next((tall for tall in (wanted, _ADVICE_SHORT) if tall <= wanted and room - tall >= least), 1)
+        wanted = []
+    few = [_ADVICE_SHORT] if height >= HEIGHT_FOR_ADVICE or not calm else []
+    return next((tall for tall in (*wanted, *few) if room - tall >= least), 1)
 
 
 def _beside(above: Panes, room: Rect, shown: Collection[str], preview: int, *, calm: bool) -> Panes:

@@ -27,6 +27,7 @@ from gputop.ui.result.tab import Listed, Tab, entry
 
 _NARROWEST = 36  # cells of a stack beside others
 _ROWS = 60
+_BESIDE_IN = 74  # cells of what stands beside where a rank is
 
 
 def of_stacks(result: StackResult) -> Content:
@@ -83,13 +84,15 @@ def ranks_tab(result: StackResult, ranks: Ranks) -> Listed:
     rows = list(zip(ranks.places, result.processes, strict=True))
     moves = {True: "yes", False: "no", None: ""}
 
+    longest = max((len(_in(*row)) for row in rows), default=0)
+
     def body(width: int, look: Look) -> Body:
         columns: tuple[Column[tuple[Place, Shown]], ...] = (
             Column("", 1, lambda row: look.glyphs.warn if row[0].odd else "", right=False),
             Column("RANK", 9, lambda row: row[0].label, right=False),
             Column("PID", 8, lambda row: str(row[1].process.pid), keep=3),
             Column("MOVES", 5, lambda row: moves[row[0].moves], right=False, keep=4),
-            Column("IN", 30, lambda row: _in(*row), right=False),
+            Column("IN", max(30, min(longest, width - _BESIDE_IN)), lambda row: _in(*row), right=False),
             Column(
                 "YOUR CODE",
                 30 if width > 110 else 20,
