@@ -37,8 +37,10 @@ def test_one_line_is_of_a_job_that_has_no_verdict_yet() -> None:
 
 def test_below_findings_the_other_jobs_have_their_line() -> None:
     lines = drawn(update(found()), (200, 60))
-    assert [line for line in lines if line.startswith("  judging sd3-finetune (bob, GPU 4-6)  ")]
-    assert lines[-1].startswith("  judging jupyter (carol, GPU 7)  ")
+    told = [line for line in lines if line.startswith("  judging ")]
+    assert told[0].startswith("  judging sd3-finetune (bob, GPU 4-6)  ")
+    assert told[1].startswith("  judging jupyter (carol, GPU 7)  ")
+    assert " ".join(" ".join(lines[lines.index(told[1]) :]).split()).endswith(SO_FAR), "in whole: there are lines for it"
 
 
 def test_before_the_rules_are_asked_nothing_is_called_healthy() -> None:
