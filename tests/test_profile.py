@@ -322,3 +322,19 @@ def test_what_is_no_profile_is_refused(text: str) -> None:
 
 def test_made_up_counts_are_left_out() -> None:
     assert Profile([(("a",), float("nan")), (("a",), -1), (("a",), 1e300), (("b",), 2)]).stacks == {("b",): 2}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026/01/02 10:00:0{}.000, 0, 45, 80, 1234",
+        "2026/01/02 10:00:0{}.000, NVIDIA H200, 45 %, 8{} %, 1234 MiB",
+        "{}, NVIDIA A100-SXM4-80GB, 45, [N/A], 1234, 12",
+    ],
+)
+def test_a_csv_without_its_head_is_no_profile(line: str) -> None:
+    """Each line of it ends in a number, as one of collapsed stacks does."""
+    with pytest.raises(Refused, match="a CSV without the line that names its columns"):
+        parse("\n".join(line.format(second, second) for second in range(9)))
+    stacks = "main (a.py:1);at::add(int, 3, 4) 7\nat::add(int, float, 4) 5\n"
+    assert parse(stacks).total == 12

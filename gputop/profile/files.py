@@ -19,6 +19,9 @@ _PROCESS, _THREAD = re.compile(r"process (\d+):"), re.compile(r"thread \((\S+)\)
 SERVICE = re.compile(r"\bmultiprocessing\.(resource_tracker|forkserver) import")  # in a command line
 _OURS = re.compile(r"(.*) \((\d+)(?: of (\d+))?\)", re.DOTALL)
 _JSON = re.compile(r'[\ufeff\s]*(?:\{\s*(?:"[^"\n]*(?:"\s*:|\Z)|\}\s*\Z|\Z)|\[\s*(?:\{|\]\s*\Z|\Z))')
+_CELL = re.compile(
+    r"[-\d.:/ TZ]*\d[-\d.:/ TZ]*(?: ?(?:%|MiB|W|MHz|C))?|\[?N/A\]?|"
+)  # of a CSV: a number, a time, nothing
 _MILLISECONDS = {"seconds": 1e3, "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6}
 
 
@@ -39,14 +42,20 @@ def parse(text: str) -> Profile:
 
 
 def _raw(lines: Iterable[str]) -> Profile:
-    profile, strange = Profile(), 0
+    profile, strange, cells = Profile(), 0, 0
     for line in lines:
+        cells += _is_cells(line[:LONGEST])
         stack, _, count = line.rstrip("\r").rpartition(" ")
         if stack and count.isascii() and count.isdigit() and len(count) < 16:
             names = tuple(clean(name, LONGEST) for name in stack.split(";")[: MOST_DEPTH + 1])
             profile.add(_told_apart(names, profile), int(count))
         else:
             strange += bool(line.strip())
+    if 2 * cells > len(profile.stacks) + strange:
+        raise Refused(
+            "it seems to be a CSV without the line that names its columns: nvidia-smi --query-gpu=... --format=csv "
+            "writes one"
+        )
     if strange >= len(profile.stacks):  # any text has lines that end in a number
         raise Refused(
             "it is neither a torch trace, a profile of py-spy, a table of torch.profiler, nvidia-smi -q or its CSV, "
@@ -55,6 +64,16 @@ def _raw(lines: Iterable[str]) -> Profile:
     if strange:
         profile.problems.append(f"{strange} line{'s' * (strange != 1)} left out: no stacks with a count")
     return profile
+
+
+def _is_cells(line: str) -> bool:
+    """Whether a line is cells of a CSV, half of them numbers or times; a frame of C++ may have commas, too."""
+    cells = [cell.strip() for cell in line.split(",")]
+    return (
+        ";" not in line
+        and len(cells) > 2
+        and 2 * sum(_CELL.fullmatch(cell) is not None for cell in cells) >= len(cells)
+    )
 
 
 def _speedscope(data: Any) -> Profile:
