@@ -76,6 +76,14 @@ class TestOperatorTable:
         assert "with_stack=True was set; no operator is among them" in words
         assert told(table.text()).points == ()
 
+    def test_kernels_are_no_regions(self) -> None:
+        table = pasted.Operators(100_000, 50_000).row("data_transfer", 5_000, 9_000, 4, gpu=10.0)
+        table.row("ampere_sgemm_128x64_tn", 0, calls=40, gpu=30_000).row("triton_poi_fused_0", 0, calls=9, gpu=9_000)
+        table.row("flash_fwd_splitkv", 0, calls=9, gpu=900).row("data_transfer", 0, calls=4, gpu=8_000)
+        table.row("Runtime Triggered Module Loading", 700, calls=9).row("Instrumentation", 600, calls=9)
+        (rows,) = [each.rows for each in told(table.text()).tables if each.title.startswith("Regions")]
+        assert [row[0] for row in rows] == ["data_transfer"]
+
     def test_launches(self) -> None:
         table = pasted.Operators(100_000, 20_000).row("ProfilerStep*", 10_000, 100_000, 4)
         table.row("cudaLaunchKernel", 40_000, calls=4000).row(

@@ -22,7 +22,10 @@ _STARVED = Limits("starved")  # its duty: how busy a GPU is that is fed
 _ROWS = 15
 
 _PYTHON = re.compile(r"\.py\(\d+\): |^<(?:built-in|module)|^nn\.Module: ")
-_RUNTIME = re.compile(r"^(?:cuda|cu|hip|xpu|ze|ur)[A-Z]\w+$|^(?:Command Buffer Full|Activity Buffer Request|Lazy Func)")
+_RUNTIME = re.compile(
+    r"^(?:cuda|cu|hip|xpu|ze|ur)[A-Z]\w+$|^(?:Instrumentation|Resource)$|"
+    r"^(?:Command Buffer Full|Activity Buffer Request|Lazy Func|Runtime Triggered|Buffer Flush)"
+)
 _BACKWARD = re.compile(r"Backward\d*$|^detach_?$|^INVALID")  # a node of autograd
 _LAUNCHES = re.compile(r"^(?:cuda|cu|hip)(?:Ext)?(?:Module)?Launch(?:Cooperative)?Kernel")
 _WAITS = re.compile(r"^(?:cuda|hip)(?:Stream|Device|Event)Synchronize$|^cu(?:Stream|Ctx|Event)Synchronize$")
@@ -407,7 +410,9 @@ def _tables(sums: Sums) -> Iterator[Table]:
                 if row.self_device_us
             ),
         )
-    regions = [row for row in sums.rows if row.name.lower() in _REGIONS or (is_region(row.name) and row.calls)]
+    # what takes no time of the CPU is a kernel, or the other half of a region: its row of the GPU
+    known = [row for row in sums.rows if sums.cpu(row) > 0]
+    regions = [row for row in known if row.name.lower() in _REGIONS or (is_region(row.name) and row.calls)]
     yield Table(
         "Regions of the program (record_function)",
         ("name", "CPU total", f"{table.device or 'GPU'} total", "calls"),
