@@ -40,7 +40,8 @@ def test_below_findings_the_other_jobs_have_their_line() -> None:
     told = [line for line in lines if line.startswith("  judging ")]
     assert told[0].startswith("  judging sd3-finetune (bob, GPU 4-6)  ")
     assert told[1].startswith("  judging jupyter (carol, GPU 7)  ")
-    assert " ".join(" ".join(lines[lines.index(told[1]) :]).split()).endswith(SO_FAR), "in whole: there are lines for it"
+    said = " ".join(" ".join(lines[lines.index(told[1]) :]).split())
+    assert said.endswith(SO_FAR), "in whole: there are lines for it"
 
 
 def test_before_the_rules_are_asked_nothing_is_called_healthy() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gputop.ui import draw
+from gputop.ui.charts import span
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Glyphs, Look, Palette
 
@@ -90,10 +91,16 @@ def test_sparkline(values: list[float | None], width: int, unicode: str, ascii: 
 
 def test_a_chart_stands_on_a_fixed_axis_with_gaps() -> None:
     rows = draw.chart([None, 0, 10, 50, 60, 100, 120, None], 9, 2, 100, Look())
-    assert rows == ["     ▂██ ", "  ▁▂████ "]
+    assert rows == ["     ▂██ ", "··▁▂████ "], "dots before the first value, nothing in a gap"
     assert draw.chart([50.0], 1, 0, 100, Look()) == []
     assert draw.chart([50.0], 0, 2, 100, Look()) == ["", ""]
     assert draw.chart([50.0], 2, 1, 0, Look()) == ["  "]
+
+
+def test_a_history_says_how_long_it_is() -> None:
+    assert span([1.0] * 36) == "last 36s"
+    assert span([None] * 24 + [1.0] * 12) == "since 12s"
+    assert span([None] * 60) == "last 1m", "nothing is known of it"
 
 
 @given(

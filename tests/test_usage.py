@@ -71,3 +71,13 @@ def test_of_few_charts_those_are_there_that_the_machine_is_short_of() -> None:
     waits = drawn(80, 7, io_pressure=Pressure(some_percent=70.0, full_percent=60.0), cpu_percent=9.0)[1]
     assert "disk" in waits
     assert "mem" not in waits
+
+
+def test_in_the_first_minute_it_says_since_when() -> None:
+    now, past = frame((), host=replace(HOST, cpu_percent=50.0)), History()
+    for second in range(9):
+        past.add(replace(now, mono_s=now.mono_s + second, wall_s=now.wall_s + second), 1.0, frozenset())
+    top, _, *rows = [strip.text for strip in usage(now, past, 120, 7, Look(PLAIN))]
+    assert "since 9s" in top
+    assert rows[-1].startswith(" " + "·" * 17 + "█" * 9), rows
+    assert "since" not in usage(now, past, 60, 7, Look(PLAIN))[0].text, "no room for it"

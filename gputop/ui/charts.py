@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
+from gputop import units
 from gputop.declare import record
 from gputop.ui import draw
 from gputop.ui.draw import Line
@@ -49,6 +50,12 @@ def beside(charts: Sequence[Chart], width: int, tall: int, look: Look, *, stale:
             line.to(1 + x * each).add(drawn[x][y], "dim" if stale else chart.token)
         strips.append(line.strip(width))
     return strips
+
+
+def span(values: Sequence[float | None]) -> str:
+    """The time that a history of a value a second shows: `last 36s`, or `since 12s` while it is younger."""
+    before = next((place for place, value in enumerate(values) if value is not None), 0)
+    return f"since {units.ago(len(values) - before)}" if before else f"last {units.ago(len(values)).split()[0]}"
 
 
 def most(values: Sequence[float | None]) -> float | None:

@@ -180,9 +180,11 @@ def sparkline(values: Sequence[float | None], width: int, top: float, look: Look
 
 
 def chart(values: Sequence[float | None], width: int, height: int, top: float, look: Look) -> list[str]:
-    """An area chart on a fixed axis, top row first; zero draws its lowest step, a gap nothing."""
+    """An area chart on a fixed axis, top row first; zero draws its lowest step, a gap nothing, and the time before the
+    first value a line of dots."""
     steps, full = look.glyphs.levels, look.glyphs.full
     newest = [*([None] * (width - len(values))), *values[-width:]] if width > 0 else []
+    before = next((place for place, value in enumerate(newest) if value is not None), len(newest))
     rows = []
     for row in range(height - 1, -1, -1):
         cells_of_row = []
@@ -195,6 +197,8 @@ def chart(values: Sequence[float | None], width: int, height: int, top: float, l
             else:
                 cells_of_row.append(" ")
         rows.append("".join(cells_of_row))
+    if rows and before and top > 0:
+        rows[-1] = f"{look.glyphs.unknown * before}{rows[-1][before:]}"
     return rows
 
 

@@ -8,7 +8,7 @@ from gputop import units
 from gputop.known import mean
 from gputop.model import Gpu
 from gputop.ui import draw
-from gputop.ui.charts import Chart, beside, most, room
+from gputop.ui.charts import Chart, beside, most, room, span
 from gputop.ui.draw import Line, Run
 from gputop.ui.gpus.models import short_name
 from gputop.ui.gpus.scene import GIB, Scene, load, memory
@@ -87,7 +87,8 @@ def _charts(gpu: Gpu, scene: Scene, shade: Token, seconds: int) -> list[Chart]:
         return list(scene.past.values(gpu.uuid, metric, max(1, seconds)))
 
     busy = past("busy_percent")
-    charts = [Chart("busy %", f"now {number(gpu.busy_percent)}  avg {number(mean(busy))}", busy, 100, shade)]
+    said = f"now {number(gpu.busy_percent)}  avg {number(mean(busy))}  {span(busy)}"
+    charts = [Chart("busy %", said, busy, 100, shade)]
     if gpu.vram_total_bytes:
         used = past("vram_used_bytes")
         said = f"{units.size(gpu.vram_used_bytes)}  peak {units.size(most(used))}"

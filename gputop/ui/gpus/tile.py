@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from textual.strip import Strip
 
-from gputop import units
 from gputop.known import mean
 from gputop.model import Gpu
 from gputop.ui import draw
+from gputop.ui.charts import span
 from gputop.ui.draw import Line, Run
 from gputop.ui.gpus.card import facts, number, of_total, smaller
 from gputop.ui.gpus.scene import Scene, memory
@@ -42,7 +42,7 @@ def _histories(gpu: Gpu, scene: Scene, state: State, width: int, height: int) ->
     said = [
         [Run("busy ", "dim"), Run(number(gpu.busy_percent, "%"), token, True)],
         [Run("avg  ", "dim"), Run(number(mean(busy), "%"), "dim")],
-        [Run(f"last {units.ago(cells).split()[0]}", "dim")],
+        [Run(span(busy), "dim")],
     ]
     yield from _rows(scene, said, busy, 100, tall, width, state.shade("busy area"))
     used, total = memory(gpu, scene.host)

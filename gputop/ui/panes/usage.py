@@ -11,7 +11,7 @@ from gputop import saturation, units
 from gputop.model import Frame, Pressure
 from gputop.saturation import Levels
 from gputop.ui import draw
-from gputop.ui.charts import Chart, beside, most, room
+from gputop.ui.charts import Chart, beside, most, room, span
 from gputop.ui.draw import Run
 from gputop.ui.gpus.scene import GIB
 from gputop.ui.gpus.state import Past
@@ -19,6 +19,7 @@ from gputop.ui.look import Look, Token
 
 USAGE_LEAST, USAGE_TELLING, USAGE_GOOD, USAGE_MOST = 3, 5, 7, 9  # lines: the rule, titles, and a chart in the others
 _EACH = 27  # cells of a chart, at least
+_TITLE = 12  # cells of the rule beside what stands at its right
 _DISK_LEAST, _NETWORK_LEAST = 1e8, 1e7  # the lowest top of an axis, in bytes per second
 
 
@@ -29,7 +30,10 @@ def usage(frame: Frame, past: Past, width: int, height: int, look: Look) -> list
     count = max(1, min(4, width // _EACH))
     cells = room(width, count)
     charts = [_said_whole(chart, cells) for chart in _chosen([*_charts(frame, past, cells, look)], frame, count)]
-    top = draw.rule("host", width, look, right=_waits(frame, look))
+    waits = _waits(frame, look)
+    shown = [Run(f"{span(charts[0].values)}  ", "dim")] if charts else []
+    shown = shown if draw.cells([*shown, *waits]) + _TITLE <= width else []
+    top = draw.rule("host", width, look, right=[*shown, *waits])
     return [top, *beside(charts, width, height - 2, look)][:height]
 
 
