@@ -6,7 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from gputop.safe.telling import Place, is_secret, lettered
+from gputop.safe.clients import NAMED, lettered
+from gputop.safe.telling import Place, is_secret
 
 LIMIT = 4096
 MASK = "***"
@@ -77,7 +78,11 @@ _HOOK = re.compile(
 )
 _HEADER = re.compile(r"(\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?)(?:\w+\s+)?[^\s\"']+", re.IGNORECASE)
 _BEARER = re.compile(r"(\bbearer[\s·:=]+)[^\s\"']+", re.IGNORECASE)
-_USER = re.compile(r"(\bhttps?://)[^\s/:@?#\"']{16,}(?=@)")  # so long a one is a token
+# a user alone may be a token: no short name in small letters is one
+_USER = re.compile(r"(\bhttps?://)(?![a-z][a-z.-]{0,14}@)[^\s/:@?#\"']+(?=@)")
+_COOKIES = re.compile(
+    r"(\bcookie[\"']?(?:\s*[:=]|[\s·])\s*[\"']?[^\s;=\"']+=)[^\s;\"']*(?:;[\s·]*[^\s;=\"']+=[^\s;\"']*)*", re.I
+)
 _USER_PASSWORD = re.compile(r"(?:(?<=[^\s/:@])|(?<=://)):[^\s/\"]{1,1024}(?=@)")
 _SHAPES = re.compile(
     r"(?<![A-Za-z0-9])(?:"
@@ -102,11 +107,11 @@ _OPTION_AND_VALUE = re.compile(rf"(?P<dashes>--?)?{_NAME}=(?P<value>.+)", re.DOT
 
 def redact(text: str) -> str:
     """The text with whatever looks like a password, key or token replaced by a mask that does not tell its length."""
-    if _LETTER.search(text):
+    if _LETTER.search(text) or NAMED.search(text):
         words = _WORDS.split(text)  # at odd places what is between them
         words[::2] = _unlettered(words[::2])
         text = "".join(words)
-    for pattern in (_SIGNATURE, _HOOK, _HEADER, _PASS_OF):
+    for pattern in (_SIGNATURE, _HOOK, _HEADER, _COOKIES, _PASS_OF):
         text = pattern.sub(rf"\1{MASK}", text)
     text = _masked(_GIVEN_BY_OPTION, "option", text)
     text = _masked(_GIVEN_BY_NAME, "text", text)
