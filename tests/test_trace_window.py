@@ -121,6 +121,21 @@ def test_each_gpu_of_a_process_is_told_of(tmp_path: Path) -> None:
     assert [(one["index"], round(one["busy"], 2)) for one in each] == [(0, 1.0), (1, 0.4)]
 
 
+@pytest.mark.parametrize("names", [("device",), ("device", "stream", "correlation")])
+def test_a_gpu_written_as_text_is_that_gpu(tmp_path: Path, names: tuple[str, ...]) -> None:
+    made = busy()
+    for number in range(4):
+        made.kernel(FP32, number * 100 * MS, 40 * MS, device=1)
+    right = page(View(read(made.write(tmp_path / "x.json")))).tables
+    kernels = [event for event in made.events if event["cat"] == "kernel"]
+    for event in kernels:
+        event["args"].update({name: str(event["args"][name]) for name in names})
+    view = View(read(made.write(tmp_path / "x.json")))
+    assert page(view).tables == right
+    what = "whose GPU, stream or launch is written as text, taken as a number"
+    assert view.trace.problems == [f"{len(kernels)} events {what}"]
+
+
 def test_a_folder_of_ranks_is_read_like_a_list_of_its_files(tmp_path: Path) -> None:
     for rank in range(3):
         made = busy(distributedInfo={"rank": rank, "world_size": 3, "backend": "nccl"})

@@ -23,6 +23,13 @@ def duration(event: dict[str, Any]) -> float:
     return value
 
 
+def whole(value: Any) -> int | None:
+    """A whole number, of an event that may have it as text; None where it is none."""
+    if type(value) is int:
+        return value
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else None
+
+
 class Activity:
     """Kernels, copies and memsets: start and duration in microseconds, name, stream, the ids of launch and op."""
 
@@ -34,7 +41,7 @@ class Activity:
         self.filling = array("f")  # blocks per SM where known, at most 1; else -1
         self.occupancy = array("b")  # percent, estimated by Kineto; else -1
         self.size = array("f")  # bytes that a copy moves; 0 where nothing says it
-        self.dropped = 0
+        self.dropped = self.texts = 0  # events that do not fit; those whose GPU, stream or launch is text
 
     def __len__(self) -> int:
         return len(self.start)
@@ -50,9 +57,10 @@ class Activity:
         if len(self.start) >= MOST:
             self.dropped += 1
             return
-        place = stream & LOW_ID if type(stream) is int else 0
-        card = device if type(device) is int and 0 <= device < MOST_DEVICES else 0
-        launch, op = launch & LOW if type(launch) is int else 0, op & LOW if type(op) is int else 0
+        self.texts += str in (type(args.get("stream")), type(args.get("device")), type(launch))
+        place, card = (whole(stream) or 0) & LOW_ID, whole(device) or 0
+        card = card if 0 <= card < MOST_DEVICES else 0
+        launch, op = (whole(launch) or 0) & LOW, (whole(op) or 0) & LOW
         full = min(1.0, filling) if isinstance(filling, (int, float)) and filling >= 0 else -1.0
         self.start.append(start)
         self.took.append(took)
@@ -112,12 +120,12 @@ class Calls:
         elif does == Call.LAUNCH:
             args = event.get("args")
             number = args.get("correlation", 0) if isinstance(args, dict) else 0
-            number = number & LOW if type(number) is int else 0
+            number = (whole(number) or 0) & LOW
             self.start.append(start)
             self.took.append(took)
             self.id.append(number)
             self.name.append(name)
-            self.thread.append(thread & LOW_ID if type(thread) is int else 0)
+            self.thread.append((whole(thread) or 0) & LOW_ID)
         else:
             starts, durations = self._spans[Call(does)]
             starts.append(start)

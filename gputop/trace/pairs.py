@@ -13,6 +13,8 @@ MOST = 300_000  # events that are kept
 PHASES = frozenset("BEbe")
 _BEGINS = frozenset("Bb")
 
+ASYNC = " async"  # of a thread: its spans that may overlap
+
 Half = tuple[float, int, dict[str, Any]]  # time, place in the file, event
 
 
@@ -91,5 +93,5 @@ def _complete(begin: Half, end: Half, *, apart: bool) -> dict[str, Any]:
     made = {**event, "ph": "X", "ts": begin[0], "dur": end[0] - begin[0], "args": known}
     if apart:
         made["args"] = {"stream": event.get("tid"), **known}
-        made["tid"] = f"{event.get('tid')} async"
+        made["tid"] = f"{event.get('tid')}{ASYNC}"
     return made

@@ -220,6 +220,9 @@ class Trace:
             self.problems.append(f"{_count(vanished, 'step')} without a length left out")
         if self._texts:
             self.problems.append(f"{_count(self._texts, 'time')} written as text, taken as a number")
+        if self.activity.texts:
+            what = "whose GPU, stream or launch is written as text, taken as a number"
+            self.problems.append(f"{_count(self.activity.texts, 'event')} {what}")
         pairs = self._pairs
         if pairs.count and self.whole:
             self.problems.append(f"{_count(pairs.count, 'span')} written as begin and end events (B, E), put together")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from gputop.declare import record
 from gputop.profile.code import is_own
 from gputop.profile.stacks import Node
 from gputop.safe.text import clean
-from gputop.trace.gpu import LOW_ID
+from gputop.trace.gpu import LOW_ID, whole
 from gputop.trace.host import Host
 from gputop.trace.names import Mark
+from gputop.trace.pairs import ASYNC
 
 _STDLIB_FILE = re.compile(r"[\w<>-]+\.py")
 _PYTHON = re.compile(r"(.+)\((\d+)\): (.+)", re.DOTALL)
@@ -65,14 +67,18 @@ def launching(host: Host, launches: Iterable[int]) -> set[int]:
     """
     count = Counter(launches)
     ids = {tid for tid, many in count.items() if many >= _LAUNCHES * count.total()}
-    main = {
-        (str(one.pid), str(one.tid)) for one in host.threads for first in seen(host)[:1] if one.number == first.number
-    }
+    first = seen(host)[:1]
+    main = {(str(one.pid), _tid(one.tid)) for one in host.threads if first and one.number == first[0].number}
     return {
         one.number
         for one in host.threads
-        if (str(one.pid), str(one.tid)) in main or (type(one.tid) is int and one.tid & LOW_ID in ids)
+        if (str(one.pid), _tid(one.tid)) in main or (whole(_tid(one.tid)) or 0) & LOW_ID in ids
     }
+
+
+def _tid(tid: Any) -> str:
+    """The id of a thread, of what overlaps on it, too."""
+    return str(tid).removesuffix(ASYNC)
 
 
 def trees(host: Host) -> dict[int, Node]:
