@@ -10,19 +10,23 @@ INJECT = str(Path(__file__).resolve().parent / "inject")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-def settings(environ: Mapping[str, str], threads: int | None = None) -> dict[str, str]:
-    """The variables to set: our folder first on PYTHONPATH, the threads of the numeric libraries."""
+METER = "GPUTOP_METER"  # 0: without the step meter
+
+
+def settings(environ: Mapping[str, str], threads: int | None = None, *, meter: bool = True) -> dict[str, str]:
+    """The variables to set: our folder first on PYTHONPATH, the threads of the numeric libraries, no step meter."""
     path = environ.get("PYTHONPATH", "")
     entries = path.split(os.pathsep)
     wanted = {} if INJECT in entries else {"PYTHONPATH": f"{INJECT}{os.pathsep}{path}" if path else INJECT}
-    return wanted | (dict.fromkeys(THREADS, str(threads)) if threads else {})
+    return wanted | (dict.fromkeys(THREADS, str(threads)) if threads else {}) | ({} if meter else {METER: "0"})
 
 
-def lines(threads: int | None = None) -> list[str]:
+def lines(threads: int | None = None, *, meter: bool = True) -> list[str]:
     """The same as lines of a shell profile or of a Slurm prolog; an empty PYTHONPATH gets no empty part."""
     quoted = "".join(f"\\{each}" if each in '\\"$`' else each for each in INJECT)
     told = [f'export PYTHONPATH="{quoted}${{PYTHONPATH:+:$PYTHONPATH}}"']
-    return told + ([f"export {name}={threads}" for name in THREADS] if threads else [])
+    told += [f"export {name}={threads}" for name in THREADS] if threads else []
+    return told if meter else [*told, f"export {METER}=0"]
 
 
 def usable() -> str | None:

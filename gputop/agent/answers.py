@@ -47,6 +47,14 @@ def wish(request: dict[str, Any]) -> Wish:
     return found._replace(at=float(at))
 
 
+def since(request: dict[str, Any]) -> int:
+    """How many steps whoever asks for them has been told of."""
+    found = _only(request, "since").get("since", 0)
+    if type(found) is not int or found < 0:
+        raise Problem("bad-args", "since")
+    return found
+
+
 def _only(request: dict[str, Any], *names: str) -> dict[str, Any]:
     unknown = sorted(set(request) - set(names))
     if unknown:

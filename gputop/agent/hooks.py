@@ -1,4 +1,4 @@
-"""Hooks at the end of optimizer steps, put in and taken out from another thread without harm to who goes through them.
+"""Hooks around optimizer steps, put in and taken out from another thread without harm to who goes through them.
 
 torch goes through an OrderedDict of hooks at each step. Changing it meanwhile raises in the program's thread, unless
 nothing but the running hook was left: so with others in it, ours wait for a moment when nobody is inside.
@@ -13,6 +13,7 @@ from typing import Any, Callable
 from .profilers import whole
 
 _MODULE = "torch.optim.optimizer"
+_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 _TRIES = 2000
 _DEEPEST = 200
 
@@ -23,22 +24,23 @@ def possible() -> bool:
 
 
 class OnStep:
-    """A hook that is called after each optimizer step, on the thread that made it."""
+    """A hook that is called at each optimizer step, on the thread that makes it."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self.live = True  # a hook that is no longer has nothing to do
 
     @classmethod
-    def add(cls, call: Callable[..., None]) -> OnStep:
-        """Put one in."""
+    def add(cls, call: Callable[..., None], *, before: bool = False) -> OnStep:
+        """Put one in, after each step or before it."""
 
         def hook(*step: Any) -> None:
             call(*step)
 
         hook._torchdynamo_disable = True  # type: ignore[attr-defined]  # the compiler must not look into it
         _wait_until_nobody_is_inside()
-        return cls(whole(_MODULE).register_optimizer_step_post_hook(hook))
+        register = f"register_optimizer_step_{'pre' if before else 'post'}_hook"
+        return cls(getattr(whole(_MODULE), register)(hook))
 
     def remove(self) -> None:
         """Take it out."""
@@ -50,7 +52,7 @@ class OnStep:
 def _wait_until_nobody_is_inside() -> None:
     for _ in range(_TRIES):
         # with one at most: whoever is inside it has no next one to look for
-        if len(getattr(whole(_MODULE), "_global_optimizer_post_hooks", ())) < 2:
+        if all(len(getattr(whole(_MODULE), name, ())) < 2 for name in _HOOKS):
             return
         if not any(map(_inside, sys._current_frames().values())):
             return

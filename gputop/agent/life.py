@@ -111,6 +111,8 @@ def _in_child() -> None:
         return
     if server.job is not None and server.job.capture is not None:
         server.job.capture.state = "stopped"  # its hook came along
+    if server.meter is not None:
+        _quietly(server.meter.leave)
     _quietly(server.abandon)
     if profilers.used:
         _quietly(children.leave_early)

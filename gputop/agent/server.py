@@ -12,10 +12,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import place, profilers
-from .answers import answer, wish
+from .answers import answer, since, wish
 from .capture import Problem
 from .connection import Connection, Gone
 from .job import Job
+from .meter import Meter, wanted
+from .steps import steps
 
 if TYPE_CHECKING:
     from .hooks import OnStep
@@ -24,6 +26,7 @@ _MOST_CONNECTIONS = 4
 _TICK_S = 0.05
 _LOOK_S = 0.5  # while there are connections
 _JOIN_S = 2.0
+_IMPORT_S, _IMPORTS_S = 0.1, 120.0  # how often it is looked whether torch is there, and for how long
 _TOUCH_S = 86_400.0
 _TURN_S = 0.005  # of CPU that clients get in a turn: so long the interpreter lets a thread run beside others anyway
 _REST_S, _REST = 0.005, 19  # after it they wait so long at least, and so many times what it took: a share of 5 %
@@ -36,10 +39,12 @@ class Server:
     def __init__(self, why: str) -> None:
         self.pid, self.why = os.getpid(), why
         self.job: Job | None = None
+        self.meter = Meter() if wanted() else None
         self.spent: list[OnStep] = []  # hooks to be taken out
         self._closing = False
         self._hears_s: float | None = None  # when it listens again
         self._rests_s = 0.0  # until then clients wait
+        self._began_s = time.monotonic()
         self._touches_s = time.monotonic() + _TOUCH_S
         self._listener, self._path = place.listener()
         self._wakes, self._wake = socket.socketpair()
@@ -105,6 +110,7 @@ class Server:
             self._wakes.recv(4096)
         if left_s <= 0:
             self.turn([key for key, _ in ready if key.fileobj is not self._wakes])
+        self._metre()
         while self.spent:
             self.spent.pop().remove()
         self.look()
@@ -148,9 +154,22 @@ class Server:
     def _asked(self) -> list[Connection]:
         return [each for each in self._connections if each.waits]
 
+    def _metre(self) -> None:
+        """Put the step meter in when torch is there, take its hooks out when it is off."""
+        meter = self.meter
+        if meter is None:
+            return
+        if not meter.installed and not meter.off:
+            meter.install()
+        elif meter.off and meter.hooks:
+            self.spent += meter.hooks
+            meter.hooks = []
+
     def _patience_s(self) -> float:
         if self.job:
             return _TICK_S
+        if self.meter is not None and not self.meter.installed and time.monotonic() < self._began_s + _IMPORTS_S:
+            return _IMPORT_S
         if self._connections or self._hears_s is not None:
             return _LOOK_S
         return max(_LOOK_S, self._touches_s - time.monotonic())
@@ -223,7 +242,7 @@ class Server:
     def _other(self, op: Any, request: dict[str, Any]) -> dict[str, Any]:
         if op == "cancel" and self.job is not None:
             self.job.cancel()
-        return answer(op, request)
+        return {"steps": steps(self.meter, since(request))} if op == "steps" else answer(op, request)
 
     def _say(self, connection: Connection, told: dict[str, Any] | None = None) -> None:
         try:

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
         raise Failure("what is to be started? gputop run -- python train.py", USAGE)
     if why := launch.usable():
         raise Failure(why)
-    chosen = launch.settings(os.environ, args.threads)
+    chosen = launch.settings(os.environ, args.threads, meter=args.meter)
     told = " ".join(f"{name}={shlex.quote(value)}" for name, value in chosen.items())
     sys.stderr.write(f"gputop: {told or 'all is set already'}; the rest is {argv[0]}\n")
     sys.stderr.flush()
@@ -51,7 +51,7 @@ def env(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
 
     if why := launch.usable():
         raise Failure(why)
-    print("\n".join(launch.lines(args.threads)))
+    print("\n".join(launch.lines(args.threads, meter=args.meter)))
     return OK
 
 
@@ -65,6 +65,10 @@ def threads(text: str) -> int:
 def _threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=threads, metavar="N", help="threads of OpenMP, MKL, OpenBLAS and NumExpr in each process"
+    )
+
+    parser.add_argument(
+        "--no-meter", dest="meter", action="store_false", help="do not measure how long each optimizer step takes"
     )
 
 

@@ -14,7 +14,7 @@ complete gputop \
         'c/--format=/(text json jsonl csv)/' \
         'c/--format=/(text json md)/' \
         'c/--format=/(text md)/' \
-        'c/--/(alone ascii config count diff explain for format gil gpm help interval job json launcher list memory native no-commands no-mouse no-nvml once pid rate readonly shapes source stacks steps threads version wait workers yes)/' \
+        'c/--/(alone ascii config count diff explain for format gil gpm help interval job json launcher list memory native no-commands no-meter no-mouse no-nvml once pid rate readonly shapes source stacks steps threads version wait workers yes)/' \
         'c/-/(- h)/' \
         'n/--source/f/' \
         'n/--gpm/(on off auto)/' \

@@ -166,6 +166,7 @@ _shtab_gputop_env_options=(
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--threads[threads of OpenMP, MKL, OpenBLAS and NumExpr in each process]:N:"
+  "--no-meter[do not measure how long each optimizer step takes]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -339,6 +340,7 @@ _shtab_gputop_run_options=(
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--threads[threads of OpenMP, MKL, OpenBLAS and NumExpr in each process]:N:"
+  "--no-meter[do not measure how long each optimizer step takes]"
   "(-)*::what to start, as it is:"
 )
 
