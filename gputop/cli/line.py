@@ -70,19 +70,24 @@ class Parser(argparse.ArgumentParser):
             takes = action is not None and action.nargs != 0 and not has_value
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """A command that there is not: the nearest, or those to begin with."""
+        """A command that there is not: the nearest, an option that is called so, or those to begin with."""
         choices = action.choices
         if not isinstance(action, argparse._SubParsersAction) or not choices or value in choices:
             super()._check_value(action, value)
             return
-        near = difflib.get_close_matches(str(value), [str(each) for each in choices], n=1, cutoff=_NEAR)
-        ways = f"did you mean {near[0]}?" if near else f"try {self.prog}, {self.prog} demo or {self.prog} diagnose"
+        options = {name[2:]: f"{self.prog} {name}" for name in self._option_string_actions if name.startswith("--")}
+        named = {**options, **{str(each): str(each) for each in choices}}
+        near = difflib.get_close_matches(str(value).lstrip("-"), named, n=1, cutoff=_NEAR)
+        ways = (
+            f"did you mean {named[near[0]]}?" if near else f"try {self.prog}, {self.prog} demo or {self.prog} diagnose"
+        )
         self.error(f"there is no command {value!r}: {ways}")
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where help is; exit 64."""
         # a glob puts the names of other people's files on the command line
-        sys.stderr.write(f"gputop: {clean(message)}; see {self.prog} --help\n")
+        see = "" if message.endswith("--help?") else f"; see {self.prog} --help"
+        sys.stderr.write(f"gputop: {clean(message)}{see}\n")
         raise SystemExit(USAGE)
 
 
