@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from textual.events import Key
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.ui.keys.held import MOVING, STALE_S, Held, moved
+from gputop.ui.terminal import guarded
 from tests.screens import Stage, play
 
 
@@ -105,5 +107,60 @@ def test_a_letter_that_is_typed_is_typed_as_often() -> None:
         pressed(stage, "j", 5)
         await stage.pilot.pause()
         assert "jjjjj" in stage.text
+
+    play(scene, FRAME)
+
+
+def counted(calls: Counter[str], of: object, name: str) -> None:
+    """Count the calls of a method of this one."""
+    do = getattr(of, name)
+
+    def counting(*given: Any) -> Any:
+        calls[name] += 1
+        return do(*given)
+
+    setattr(of, name, counting)
+
+
+@pytest.mark.parametrize("keys", ["g", "v", "I", "gvz", "H3"])
+def test_what_is_overtaken_by_the_next_key_is_drawn_once(keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded, "_UNDRAWN_S", 1e9)  # however slow the machine is
+    seen: list[str] = []
+
+    async def flooded(stage: Stage) -> None:
+        main, drawn = stage.app.main, Counter[str]()
+        counted(drawn, main.table, "show")
+        counted(drawn, main, "parts")
+        for key in keys * 100:
+            pressed(stage, key, 1)
+        await stage.pilot.pause()
+        assert 0 < drawn["show"] < 10
+        assert 0 < drawn["parts"] < 10
+        main.bar.hush()
+        await stage.pilot.pause()
+        seen.append(stage.text)
+
+    async def one_by_one(stage: Stage) -> None:
+        for key in keys * 100:
+            await stage.press(key)
+        stage.app.main.bar.hush()
+        await stage.pilot.pause()
+        seen.append(stage.text)
+
+    play(flooded, FRAME)
+    play(one_by_one, FRAME)
+    assert seen[0] == seen[1]
+
+
+def test_a_flood_is_drawn_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded, "_UNDRAWN_S", 0.0)
+
+    async def scene(stage: Stage) -> None:
+        drawn = Counter[str]()
+        counted(drawn, stage.app.main, "parts")
+        for _ in range(20):
+            pressed(stage, "g", 1)
+        await stage.pilot.pause()
+        assert drawn["parts"] >= 20
 
     play(scene, FRAME)

@@ -99,6 +99,10 @@ class Gputop(GuardedApp, inherit_bindings=False):
             return
         await super().on_one(event)
 
+    def caught_up(self) -> None:
+        """Draw what keys have changed that were overtaken by the next."""
+        self.main.caught_up()
+
     def _typed(self, event: Key) -> bool:
         screens = self.screen_stack
         return bool(screens) and isinstance(screen := screens[-1], Types) and screen.type(event)

@@ -69,6 +69,10 @@ class Program(program.Program, Protocol):
     tape: Tape
     errands: Errands
 
+    @property
+    def overtaken(self) -> bool:
+        """Whether the next key is here already: what this one changes is then drawn with that."""
+
     def pace(self, seconds: float | None) -> None:
         """Another time between two looks."""
 
@@ -102,7 +106,7 @@ class Board(Screen[None], inherit_bindings=False):
         self.density = CHOICES[_DENSITIES.index(settings.density)]
         self.table = Table(look, _first_view(settings), self._table_drawn)
         self.table.listing.follow = settings.follow
-        self.table.shows_all = self.shows_all
+        self.table.shows_all, self.table.overtaken = self.shows_all, self._overtaken
         self.every_key = remapped(settings.keys)
         self.keys = [key for key in self.every_key if "main" in key.on]
         self.names = self.table.names = names(self.keys)
@@ -130,6 +134,7 @@ class Board(Screen[None], inherit_bindings=False):
         self.shown: Update | None = None
         self._rows_wanted, self._rows_enough_s = 0, 0.0
         self.panes: Panes | None = None
+        self._undrawn = False
 
     def compose(self) -> ComposeResult:
         """Every pane; `arrange` says which are shown."""
@@ -177,6 +182,19 @@ class Board(Screen[None], inherit_bindings=False):
         except Exception as error:
             self.table.show([self._failed(error, "processes", self.table.size.width)])
         self.look_closer()
+
+    def _overtaken(self) -> bool:
+        """Whether nothing is drawn now, as the next key is here already; it then is when keys are caught up with."""
+        self._undrawn |= self.program.overtaken
+        return self.program.overtaken
+
+    def caught_up(self) -> None:
+        """Draw what keys have changed that were overtaken by the next."""
+        if self._undrawn:
+            self._undrawn = False
+            self.offer()
+            self.redraw()
+            self.table.redraw()
 
     def _table_drawn(self) -> None:
         """The table may show another process, or more lines, which then are not the host's."""
@@ -246,6 +264,8 @@ class Board(Screen[None], inherit_bindings=False):
 
     def offer(self) -> None:
         """The key bar has the keys that do something now, by what they do now."""
+        if self._overtaken():
+            return
         self.bar.offer([replace(key, title=self.label(key)) for key in self.keys if not self.why_not(key)])
 
     def label(self, key: Key) -> str:
@@ -297,7 +317,7 @@ class Board(Screen[None], inherit_bindings=False):
     def redraw(self, *only: str) -> None:
         """Draw the newest update again in every pane but the table, which redraws itself; or in these alone."""
         panes, update = self.panes, self.shown
-        if not panes:
+        if not panes or self._overtaken():
             return
         if not update:
             line = Line(self.look, "raised").add(" gputop ", "busy", bold=True, reverse=True).add("  looking", "dim")

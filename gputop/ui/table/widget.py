@@ -49,6 +49,7 @@ class Table(Lines, can_focus=True):
         self.records = False  # what is seen could be recorded
         self.names: Names = {}  # of the keys that it names
         self.shows_all: Callable[[], bool] = lambda: True  # whether Esc, pressed now, ends what hides processes
+        self.overtaken: Callable[[], bool] = lambda: False  # whether the next key is here already, and draws it all
         self._drawn_anew = drawn
         self._clock = clock
         self._shift = 0
@@ -82,7 +83,7 @@ class Table(Lines, can_focus=True):
     def redraw(self) -> None:
         """Draw what the listing has in its window."""
         width, height = self.size
-        if self._frame is None or not width or not height:
+        if self._frame is None or not width or not height or self.overtaken():
             return
         listing, view = self.listing, self.listing.view
         only, facts = self._only(self._frame), self._facts(self._frame)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
@@ -17,6 +18,8 @@ from gputop.safe.crash import Crashes
 from gputop.safe.terminal import Guard
 from gputop.ui.keys.held import Held
 from gputop.ui.terminal.driver import TerminalDriver
+
+_UNDRAWN_S = 0.25  # at most so long nothing is drawn while keys come faster than they can be shown
 
 
 class GuardedApp(App[None]):
@@ -31,6 +34,15 @@ class GuardedApp(App[None]):
         super().__init__(driver_class=TerminalDriver, **options)
         self._guard = guard
         self.waiting = 1  # presses of the key that is handled now
+        self._drawn_s = 0.0
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether the next key is here already: what this one changes is then drawn with that."""
+        return isinstance(self._pending_message, Held) and time.monotonic() - self._drawn_s < _UNDRAWN_S
+
+    def caught_up(self) -> None:
+        """Draw what keys have changed that were overtaken by the next."""
 
     def holds_terminal(self, holds: bool) -> None:
         """The driver has taken the terminal, or has given it back."""
@@ -47,6 +59,9 @@ class GuardedApp(App[None]):
             await self.on_one(Key(event.key, event.character))
             self.waiting -= 1
         self.waiting = 1
+        if not self.overtaken:
+            self._drawn_s = time.monotonic()
+            self.caught_up()
 
     async def on_one(self, event: Event) -> None:
         """An event; of a key one press."""
