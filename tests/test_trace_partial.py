@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -341,6 +342,28 @@ def test_nothing_is_concluded_where_many_spans_of_the_cpu_are_odd(tmp_path: Path
     code, told = said(Path(made.write(tmp_path / "x.json")))
     assert code == 1
     assert not any(absent in told for absent in NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "count"),
+    [
+        (lambda text: text.replace("},\n  {", "}\n  {", 3), 3),  # as a program that appends may leave it
+        (lambda text: text.replace("},\n  {", "},,\n  {", 2), 2),
+        (lambda text: text.replace('[\n  {\n    "ph"', '[,\n  {\n    "ph"', 1), 1),
+        (lambda text: text.replace('}\n],\n  "traceName"', '},\n],\n  "traceName"', 1), 1),
+        (lambda text: text.replace('],\n  "traceName"', ']\n  "traceName"', 1), 1),
+        (lambda text: text.replace('"made.json"', '"made.json",', 1), 1),
+        (lambda text: text, 0),
+    ],
+)
+def test_commas_that_are_repaired_are_said(wrong: Callable[[str], str], count: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    whole = Path(busy().write(path)).read_text()
+    right = words(str(path))
+    path.write_text(wrong(whole))
+    assert (wrong(whole) == whole) == (count == 0)
+    values = "values that are not JSON were" if count != 1 else "value that is not JSON was"
+    assert words(str(path)) == (*((f"{count} {values} repaired: commas.",) if count else ()), *right)
 
 
 def split(event: dict[str, Any], *, how: str = "BE", bare: bool = False) -> list[dict[str, Any]]:

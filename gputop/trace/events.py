@@ -51,6 +51,8 @@ class Events:
         self._at = 0
         self._over = False  # no more pieces
         self._few_events = _FEW
+        self._begun = False  # an event was read, so that a comma is before the next one
+        self._passed = 0  # commas that were passed over
         self._decode = json.JSONDecoder().raw_decode
 
     def batches(self) -> Iterator[list[Any]]:
@@ -79,8 +81,10 @@ class Events:
             self.notes.append(f"{repaired} {values} repaired: {kinds}")
 
     def _keyed(self) -> Iterator[list[Any]]:
-        found = False
+        found, known, self._passed = False, 0, 0
         while (sign := self._peek()) == '"':
+            self.repaired[repair.COMMAS] += self._passed != (known > 0)
+            known += 1
             key = self._value(MOST_VALUE)
             if not isinstance(key, str) or self._peek() != ":":
                 break
@@ -91,14 +95,16 @@ class Events:
                 yield from self._listed()
                 if not self.ended:
                     return
-                self.ended = False
+                self.ended, self._passed = False, 0
                 continue
             value = self._value(MOST_VALUE)
             if value is NOTHING:
                 break
+            self._passed = 0
             if key in HEAD:
                 self.head[key] = value
         self.ended = sign == "}"
+        self.repaired[repair.COMMAS] += self._passed if self.ended else 0
         self._at += self.ended
         if not found:
             raise NoTrace("it has no traceEvents")
@@ -128,7 +134,8 @@ class Events:
         end = text.rfind("}", self._at, begin) if begin > 0 else -1
         if end < 0:
             return []
-        part = text[_SPACE.match(text, self._at).end() : end + 1]  # type: ignore[union-attr]
+        begin = _SPACE.match(text, self._at).end()  # type: ignore[union-attr]
+        part = text[begin : end + 1]
         batch = _loads(part)
         if batch is None:
             mended, found = repair.mended(part)
@@ -138,6 +145,7 @@ class Events:
             if batch:
                 self.repaired.update(found)
         if batch:
+            self._separated(text.count(",", self._at, begin))
             self._at, self._few_events = end + 1, _FEW
         else:
             self._few_events = min(2 * self._few_events, _MANY)
@@ -147,8 +155,10 @@ class Events:
         """A few events one by one, past what is damaged."""
         batch: list[Any] = []
         while len(batch) < self._few_events:
+            self._passed = 0
             sign = self._peek()
             if sign == "]":
+                self.repaired[repair.COMMAS] += self._passed
                 self._at += 1
                 self.ended = True
                 break
@@ -156,10 +166,16 @@ class Events:
                 break
             event = self._value(MOST_EVENT)
             if event is not NOTHING:
+                self._separated(self._passed)
                 batch.append(event)
             elif not self._resume():
                 break
         return batch
+
+    def _separated(self, commas: int) -> None:
+        """An event after so many commas: one belongs between two events, none before the first."""
+        self.repaired[repair.COMMAS] += commas != self._begun
+        self._begun = True
 
     def _resume(self) -> bool:
         """Go on at the next event after a damaged place; False where there is none."""
@@ -171,6 +187,7 @@ class Events:
             self.damaged += end is not None or not self._over
             return (end is not None or not self._over) and not self._hopeless
         self.damaged += 1
+        self._begun = False  # what stands between is said to be damaged
         self._at = found.start()
         self._lost += self._at - began
         return not self._hopeless
@@ -215,7 +232,8 @@ class Events:
         blank = 0
         while blank <= MOST_LOST:
             blank -= self._at
-            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
+            begin, self._at = self._at, _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
+            self._passed += self._text.count(",", begin, self._at)
             if self._at < len(self._text):
                 return self._text[self._at]
             if self._over:

@@ -9,6 +9,7 @@ from typing import Any
 from gputop.trace.names import UNQUOTED
 
 PATHS, NUMBERS, CONTROLS, QUOTES = "paths of Windows", "nan, inf", "tabs and line ends in names", "quotes in names"
+COMMAS = "commas"  # between events, or entries of the head: missing, or more than one
 _BARE = re.compile(
     r"(?<=[:,\[\s])(?!-?(?-i:NaN|Infinity)\b)([-+]?)(nan|inf(?:inity)?)(?:\([a-z0-9]*\))?(?=\s*[,\]}])", re.IGNORECASE
 )
