@@ -26,6 +26,7 @@ MEMORY = Levels(90.0, 97.0)  # in use of all, percent
 WAIT = Levels(30.0, 80.0)  # time that threads wait for a CPU, of waiting and running
 IO_WAIT = Levels(20.0, 60.0)  # time blocked on storage
 PRESSURE = Levels(50.0)  # PSI: time in which some task was stalled; a busy machine is rarely at 0
+PORT = Levels(80.0)  # of the speed of a network port, in the busier direction
 STEAL = Levels(5.0, 20.0)  # CPU time taken by other virtual machines
 THROTTLED = Levels(10.0, 50.0)  # periods in which a cgroup ran out of its CPU quota
 

@@ -177,6 +177,8 @@ def limit(item: Evidence) -> str:
         return _said_once(units.ago(item.limit), item)
     if item.unit == "B/s":
         return _said_once(_per_second(item.limit), item)
+    if not item.unit:  # a version or a count, which is not rounded
+        return _said_once(f"{item.limit:.4g}", item)
     number = f"{item.limit:.0f}" if abs(item.limit) >= 10 or item.limit == int(item.limit) else f"{item.limit:.2g}"
     return _said_once(f"{number} {_spoken(item.unit, number)}".rstrip(), item)
 

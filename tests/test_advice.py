@@ -13,14 +13,14 @@ from gputop.diagnose import Evidence, Step, Subject
 from gputop.diagnose.engine import Engine
 from gputop.history import History
 from gputop.model import Identity, Role
-from gputop.monitor import Update
+from gputop.monitor import Monitor, Update
 from gputop.safe.text import clean
 from gputop.ui.advice.alarm import Alarm, sequence
 from gputop.ui.advice.cleared import TOLD_S, Clearing
 from gputop.ui.advice.pages import PAGES, expanded
 from gputop.ui.advice.pane import advice
 from gputop.ui.advice.scene import Scene
-from gputop.ui.advice.sheet import CALM_S
+from gputop.ui.advice.sheet import CALM_S, host_leads
 from gputop.ui.advice.states import about, states
 from gputop.ui.look import ASCII, PLAIN, Look
 from tests.advised import NAMES, drawn, fine, found, hot, server, sheet, update
@@ -313,3 +313,23 @@ def test_where_lines_are_short_a_sentence_ends_in_dots() -> None:
     assert len(rows) == 4
     assert rows[1].endswith("…")
     assert rows[3].startswith("  try      compare the stacks")
+
+
+def test_what_the_machine_is_short_of_is_not_told_twice() -> None:
+    scenario = SCENARIOS["memory-pressure"]
+    told = next(Monitor(Demo(scenario, pace=False, anchor_s=0.0)).updates())
+    rows = [strip.text.rstrip() for strip in advice(Scene(update=told, sheet=sheet(told), look=Look()), 80, 7)]
+    assert sum("short of memory" in row for row in rows) == 1, rows
+
+
+@pytest.mark.parametrize(
+    ("name", "leads"),
+    [
+        ("starved-cpu-saturated", True), ("threads-host", True), ("io-bound", True), ("network-bound", True),
+        ("memory-pressure", True), ("neighbour", True), ("loader-in-main", False), ("h2d-transfer-bound", False),
+        ("thermal", False), ("healthy", False),
+    ],
+)  # fmt: skip
+def test_the_host_leads_where_the_first_finding_is_about_it(name: str, leads: bool) -> None:
+    told = next(Monitor(Demo(SCENARIOS[name], pace=False, anchor_s=0.0)).updates())
+    assert host_leads(sheet(told).told) == leads

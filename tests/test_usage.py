@@ -81,3 +81,12 @@ def test_in_the_first_minute_it_says_since_when() -> None:
     assert "since 9s" in top
     assert rows[-1].startswith(" " + "·" * 17 + "█" * 9), rows
     assert "since" not in usage(now, past, 60, 7, Look(PLAIN))[0].text, "no room for it"
+
+
+def test_a_full_port_has_a_sign_and_its_chart_wherever_there_are_few() -> None:
+    (port, *_) = HOST.networks
+    full = replace(port, speed_bytes_per_s=10e9 / 8, receive_bytes_per_s=0.95 * 10e9 / 8, send_bytes_per_s=0.0)
+    calm = {"io_pressure": Pressure(some_percent=0.0, full_percent=0.0), "iowait_percent": 1.0}
+    titles = drawn(80, 7, networks=(full,), cpu_percent=11.0, **calm)[1]
+    assert "net  !in" in titles
+    assert "mem" not in titles

@@ -28,8 +28,7 @@ class Level(IntEnum):
     NEVER = 11  # never primary
 
 
-_OF_HOST = {Level.CAUSE, Level.STARVED}
-_HOST_METRICS = {"speed_bytes_per_s", "pss_bytes"}
+_HOST_GROUPS = ("cpu", "storage")
 _OF_PHASE = {Level.USE, Level.CAUSE, Level.STARVED, Level.RANKS, Level.EFFICIENCY, Level.HEALTHY}
 
 
@@ -55,12 +54,8 @@ class Rule:
     alone: bool = False  # it judges a machine without a GPU, too
     first: bool = False  # it is asked before the others: what it finds changes what these are asked about
     lasting: bool = False  # it is about what recurs, or stays as it is whatever a trainer does at the moment
+    of_host: bool = False  # what it finds is seen in the host's CPUs, memory, storage or network, not in the GPU
     place: int = 0  # among all, once rules.py has loaded them
-
-    @property
-    def of_host(self) -> bool:
-        """Whether what it finds is seen in the host's CPUs, memory, storage or network rather than in the GPU."""
-        return self.level in _OF_HOST or bool(_HOST_METRICS.intersection(self.needs))
 
     @property
     def of_phase(self) -> bool:
@@ -89,13 +84,14 @@ def rule(
     alone: bool = False,
     first: bool = False,
     lasting: bool = False,
+    of_host: bool = False,
 ) -> Callable[[Judge], Judge]:
     """Declare a rule. Its numbers stand in the table of the same name in thresholds.toml.
 
     `needs`, `partly`: by their names in the manual, what it abstains for; `needs=()` where it judges by what there is.
     `confirmed_by`: facts of told.py. Where one was told of a process of a finding, the engine makes it surer.
-    `last`: it has no reason to give, and is told only where no other rule has one.
-    `first`: it is asked before all others.
+    `last`: it has no reason to give, and is told only where no other rule has one. `first`: it is asked before all others.
+    `of_host`: the host shows it, as it does for all in the groups of CPUs and storage.
     `lasting`: what it finds does not end with the phase of a trainer in which it was found.
     """
 
@@ -105,7 +101,7 @@ def rule(
         group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
         RULES[id] = Rule(
             id, question, state, short, level, group, judge, number, rows, needs, partly,
-            confirmed_by, crit_level, instead_of, last, alone, first, lasting,
+            confirmed_by, crit_level, instead_of, last, alone, first, lasting, of_host or group in _HOST_GROUPS,
         )  # fmt: skip
         return judge
 

@@ -53,6 +53,7 @@ _IF = "if they are loaders: "
     rows=(4, 6, 10, 21, 26, 33, 35, 62, 66),
     needs=("busy_percent", "cpu_percent", "allowed_cpus"),
     partly=("cpus_total",),
+    of_host=True,
 )
 def starved_cpu_saturated(view: View) -> Iterator[Finding]:
     """The GPU waits and every CPU it may use is busy loading, or its share of them has as many loaders as fit."""
@@ -117,6 +118,7 @@ def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterato
     number="R05",
     rows=(4, 11, 33, 35, 45, 66),
     needs=("busy_percent", "cpu_percent", "allowed_cpus", "cpus_total"),
+    of_host=True,
 )
 def starved_cpu_idle(view: View) -> Iterator[Finding]:
     """The GPU waits, every loader works as fast as it can, and there is room for more, its own and the machine's."""

@@ -170,6 +170,7 @@ class Room(NamedTuple):
     number="R28",
     rows=(46,),
     needs=("pss_bytes",),
+    of_host=True,
 )
 def host_memory_leak(view: View) -> Iterator[Finding]:
     """Steady growth of the program with its loaders, by which what is left of the machine or its limit shrinks."""

@@ -28,6 +28,7 @@ from gputop.words import amount
     partly=("memory_total_bytes", "memory_available_bytes", "swap_in_per_s", "memory_pressure"),
     alone=True,
     lasting=True,
+    of_host=True,
 )
 def memory_pressure(view: View) -> Iterator[Finding]:
     """Swapping, waiting for memory, reading again what was dropped, or a limit that is reached."""

@@ -45,6 +45,7 @@ _DEVICES = Step(
     rows=(24,),
     needs=("world_size", "speed_bytes_per_s"),
     partly=("send_bytes_per_s", "receive_bytes_per_s"),
+    of_host=True,
 )
 def network_bound(view: View) -> Iterator[Finding]:
     """A link that is full both ways, as when gradients are exchanged; or TCP beside an InfiniBand that does nothing."""

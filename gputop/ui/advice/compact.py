@@ -37,7 +37,7 @@ class _Detail(NamedTuple):
     evidence: int = 0  # lines
     steps: int = 0
     unfolded: bool = False  # a command that does not fit beside its text has a line of its own
-    whole: bool = False  # what does not fit in a line goes on in the next one
+    whole: int = 0  # what does not fit in a line goes on in the next one: 1 of the headline, 2 of all
 
 
 _BRIEF = _Detail(1, 1)
@@ -155,6 +155,7 @@ def _tells(finding: Finding, one: JobState) -> bool:
     """Whether a finding that is told has what there is to say of a job."""
     subject = finding.subject
     of_it = one.key in subject.job_keys or names(subject, one.processes, one.gpus)
+    of_it = of_it or (subject.kind == "host" and told.headline(finding).removeprefix("is ") in one.why)
     return of_it and (one.state == "found" if not finding.healthy else one.state == "healthy")
 
 
@@ -189,21 +190,15 @@ def _blocks(scene: Scene, width: int, height: int) -> list[Line]:
     order = sorted(findings, key=lambda finding: not (scene.focused and finding is chosen))
     blocks: dict[int, tuple[_Detail, list[Line]]] = {}
     first, others = order[:1], order[1:]
-    whole = _BRIEF._replace(whole=True)
+    headline, whole = _BRIEF._replace(whole=1), _BRIEF._replace(whole=2)
     # why and what to do of one is worth more than the heads of others, and a sentence in whole more than another one
-    wanted = [
-        (_Detail(), first),
-        (_BRIEF, first),
-        (_Detail(), others),
-        (_BRIEF, others),
-        (whole, first),
-        (whole, others),
-    ]
-    wanted += [(each, order) for more in _MORE for each in (more._replace(whole=True), more)]
+    wanted = [(_Detail(), first), (_BRIEF, first), (_Detail(), others), (_BRIEF, others)]
+    wanted += [(headline, first), (whole, first), (headline, others), (whole, others)]
+    wanted += [(more._replace(whole=part), order) for more in _MORE for part in (2, 1, 0)]
     for detail, some in (*wanted, (_MORE[-1]._replace(unfolded=True), order)):
         for finding in some if height > 0 else ():
             had, before = blocks.get(id(finding), (detail, []))
-            block = [] if had.whole and not detail.whole else _block(finding, scene, width, detail)
+            block = [] if had.whole > detail.whole else _block(finding, scene, width, detail)
             if block and len(block) - len(before) <= height:
                 blocks[id(finding)], height = (detail, block), height - len(block) + len(before)
     return [line for finding in findings for line in blocks.get(id(finding), (None, ()))[1]]
@@ -216,12 +211,14 @@ def brief(finding: Finding, scene: Scene, width: int) -> list[Line]:
 
 def _block(finding: Finding, scene: Scene, width: int, detail: _Detail) -> list[Line]:
     lines = _whole_head(finding, scene, width) if detail.whole else [head(finding, scene, width)]
-    lines += _because(finding.evidence, scene, width, detail.evidence, whole=detail.whole) if detail.evidence else []
+    lines += (
+        _because(finding.evidence, scene, width, detail.evidence, whole=detail.whole > 1) if detail.evidence else []
+    )
     for number, step in enumerate(finding.steps[: detail.steps], 1):
         label = "" if number > 1 else "try"
         several = detail.steps > 1 and len(finding.steps) > 1
         label = f"{label:4}{number if several else ''}"
-        if detail.whole:
+        if detail.whole > 1:
             lines += _whole_step(finding, step, scene, width, label)
         else:
             lines += _step(finding, step, scene, width, label, unfolded=detail.unfolded)

@@ -181,10 +181,12 @@ def _below(
     preview = PREVIEW_LINES if height >= HEIGHT_FOR_PREVIEW and "processes" in shown else 0
     beside = "host" in shown and room.width >= WIDTH_FOR_HOST and room.height >= _HEIGHT_FOR_COLUMN
     if "advice" in shown and not beside:
-        free = room.height - preview - (USAGE_TELLING if leads else 0)
         least = min(_LEAST_PROCESSES, _lines_for(rows))
         low = range(_ADVICE_LOW, _ADVICE_SHORT, -1) if rows is not None else ()
-        tall = _advice_lines(height, free, calm, least, low, alone=set(shown) == {"advice"})
+        tall = 0
+        for usage in (USAGE_TELLING, USAGE_LEAST, 0) if leads else (0,):  # a line of advice alone is too little
+            free = room.height - preview - usage
+            tall = tall if tall > 1 else _advice_lines(height, free, calm, least, low, alone=set(shown) == {"advice"})
         room = room._replace(height=room.height - tall)
         above = replace(above, advice=_rect(0, room.y + room.height, room.width, tall))
         shown = set(shown) - {"advice"}
@@ -192,7 +194,7 @@ def _below(
     if rows is not None and {"host", "processes"} <= set(shown) and room.width < WIDTH_FOR_HOST:
         across = room.height - preview - _lines_for(rows)
         if leads:
-            across = max(across, min(USAGE_TELLING, room.height - preview - _LEAST_PROCESSES))
+            across = max(across, min(USAGE_TELLING, room.height - preview - min(_LEAST_PROCESSES, _lines_for(rows))))
     if across >= USAGE_LEAST:
         across = min(across, USAGE_MOST)
         above = replace(above, host=_rect(0, room.y, room.width, across))

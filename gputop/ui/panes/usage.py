@@ -8,7 +8,7 @@ from dataclasses import replace
 from textual.strip import Strip
 
 from gputop import saturation, units
-from gputop.model import Frame, Pressure
+from gputop.model import Frame, Host, Pressure
 from gputop.saturation import Levels
 from gputop.ui import draw
 from gputop.ui.charts import Chart, beside, most, room, span
@@ -77,7 +77,18 @@ def _charts(frame: Frame, past: Past, seconds: int, look: Look) -> Iterator[Char
         rates = [_higher(pair) for pair in zip(*map(values, metrics), strict=True)]
         axis = draw.ceiling(most(rates), least)
         value = " ".join(f"{sign}{units.rate(getattr(host, name))}" for sign, name in zip(signs, metrics, strict=True))
-        yield Chart(title, f"of {units.rate(axis)}/s", rates, axis, "busy area", value)
+        value, tone = _toned(value, _port_percent(host) if title == "net" else None, saturation.PORT, look)
+        yield Chart(title, f"of {units.rate(axis)}/s", rates, axis, "busy area", value, tone)
+
+
+def _port_percent(host: Host) -> float | None:
+    """How much of its speed the busiest port is used, in the busier direction."""
+    shares = (
+        saturation.share_percent(_higher((port.receive_bytes_per_s, port.send_bytes_per_s)), port.speed_bytes_per_s)
+        for port in host.networks
+        if port.speed_bytes_per_s
+    )
+    return _higher(tuple(shares))
 
 
 def _higher(pair: tuple[float | None, ...]) -> float | None:
