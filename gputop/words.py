@@ -40,11 +40,18 @@ def loaders(name: str, first: int | None, last: int | None) -> str:
     return f"loader {name} {first}" if first == last else f"loader {name} {first}-{last}"
 
 
-def job(job: Job, ranks: Sequence[Process], loaders: int, others: int, *, sampled: int = 0) -> str:
-    """What a job is made of: `torchrun · 4 ranks · 32 loaders`; of many `1 rank · 8,000 children, sampled`."""
+def job(
+    job: Job, ranks: Sequence[Process], loaders: int, others: int, *, sampled: int = 0, of: int | None = None
+) -> str:
+    """What a job is made of: `torchrun · 4 ranks · 32 loaders`; of many `1 rank · 8,000 children, sampled`.
+
+    Where only some `of` its ranks are shown: `torchrun · 1 of 4 ranks · 8 loaders`.
+    """
     parts = [] if job.launcher in (None, "python") else [str(job.launcher)]
     numbered = sum(rank.rank is not None for rank in ranks)
-    if numbered:
+    if of is not None and len(ranks) < of:
+        parts.append(f"{len(ranks)} of {amount(of, 'rank' if numbered or not ranks else 'process')}")
+    elif numbered:
         parts.append(amount(len(ranks), "rank"))
     else:
         parts.append(amount(len(ranks) or others, "process"))

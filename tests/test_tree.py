@@ -88,6 +88,22 @@ def test_a_job_line_sums_its_processes_and_averages_what_does_not_add_up() -> No
     assert figures.io_percent == pytest.approx(40), "loaders that wait are not diluted by ranks that do not"
 
 
+@pytest.mark.parametrize(
+    ("ranks", "loaders", "text"),
+    [
+        (1, 8, "torchrun · 1 of 4 ranks · 8 loaders"),
+        (2, 0, "torchrun · 2 of 4 ranks"),
+        (0, 3, "torchrun · 0 of 4 ranks · 3 loaders"),
+        (4, 32, "torchrun · 4 ranks · 32 loaders"),
+    ],
+)
+def test_a_job_of_which_some_are_looked_for_says_how_many_of_its_ranks(ranks: int, loaders: int, text: str) -> None:
+    _, members = LLAMA
+    wanted = [one.identity for one in members if one.role is Role.TRAINER][:ranks]
+    wanted += [one.identity for one in members if one.role is Role.LOADER][:loaders]
+    assert find(tree.build(frame(LLAMA), View(), only=frozenset(wanted)), "llama").text == text
+
+
 def test_a_folded_rank_speaks_for_its_loaders_and_an_open_one_for_itself() -> None:
     shown = frame(LLAMA)
     shut, opened = (find(tree.build(shown, View(folds=f)), "41100") for f in ({}, {key(41100): True}))

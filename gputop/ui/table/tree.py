@@ -163,9 +163,10 @@ class _Maker:
             row.children += self._rank(rank, kin, everything)
         if len(row.children) == 1 and 1 < len(row.children[0].members) == len(wanted):
             row.same = row.children[0]  # thousands are added up once
-        loaders = sum(map(len, kin.loaders.values()))
-        children = len(processes) - len(kin.ranks) if any(one.sampled for one in processes) else 0
-        made_of = words.job(job, kin.ranks, loaders, len(processes), sampled=children)
+        ranks = [rank for rank in kin.ranks if self._wanted(rank)]
+        loaders = sum(self._wanted(one) for some in kin.loaders.values() for _, one in some)
+        children = len(wanted) - len(ranks) if any(one.sampled for one in wanted) else 0
+        made_of = words.job(job, ranks, loaders, len(wanted), sampled=children, of=len(kin.ranks))
         row.said = _held(made_of, wanted, row.sums, self._rests)
         row.children += self._loaders(kin.loaders.get(None, []), row.key)
         row.children += self._others(kin.others.get(None, []), everything)
