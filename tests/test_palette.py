@@ -73,6 +73,28 @@ def test_without_a_ground_of_its_own_a_box_has_a_frame(look: Look, golden: Calla
     play(scene, SHOWN, size=(80, 24), look=look)
 
 
+def test_what_can_be_done_follows_the_updates() -> None:
+    """Opened before the first frame it would say for ever that there is no GPU."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("ctrl+p", *"gpu")
+        assert "not now: no GPU is shown" in box(stage)
+        await stage.press("down")
+        chosen = next(line for line in box(stage).splitlines()[2:] if "sort-gpu" in line)
+        await stage.show(SHOWN)
+        assert "not now" not in box(stage)
+        assert chosen in box(stage).splitlines(), "it is still the one under the cursor"
+        await stage.press("up", "enter")
+        assert "the arrows choose a GPU" in stage.text
+        await stage.press("ctrl+p", *"gpu")
+        await stage.show(replace(SHOWN, gpus=()))
+        assert "not now: no GPU is shown" in box(stage)
+        stage.app.wear(Look(PLAIN, ASCII))
+        assert stage.app.screen.look.palette is PLAIN  # type: ignore[attr-defined]
+
+    play(scene)
+
+
 def test_every_key_is_in_it_with_what_it_is_called_now() -> None:
     changes, _, _ = remap({"freeze": "x", "tree": ""})
 

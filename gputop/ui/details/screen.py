@@ -25,7 +25,7 @@ from gputop.ui.details.saving import numbers, private
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.window import Window
 from gputop.ui.dialogs.help import Help
-from gputop.ui.dialogs.palette import Palette, do, of_keys
+from gputop.ui.dialogs.palette import Deed, Palette, do, of_keys
 from gputop.ui.dialogs.saving import Shot
 from gputop.ui.draw import Line
 from gputop.ui.gpus.state import Past
@@ -260,7 +260,10 @@ class Details(Replaying, inherit_bindings=False):
 
     def action_palette(self) -> None:
         """Choose what to do."""
-        deeds = [*of_keys(self._here(), self.act, self.why_not), *self.main.themes()]
+
+        def deeds() -> list[Deed]:
+            return [*of_keys(self._here(), self.act, self.why_not), *self.main.themes()]
+
         self.app.push_screen(Palette(self.look, deeds), do)
 
     def action_freeze(self) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from textual import events
 
 from gputop.declare import record
+from gputop.monitor import Update
 from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
 from gputop.ui.draw import Line
@@ -77,11 +78,28 @@ class Palette(ListDialog[Deed]):
     WIDTH = 78
     ROWS = 14
 
-    def __init__(self, look: Look, deeds: Sequence[Deed]) -> None:
+    def __init__(self, look: Look, deeds: Callable[[], Iterable[Deed]]) -> None:
+        """`deeds` are asked for again with each update: what can be done now may be another then."""
         super().__init__(look)
-        self._deeds = deeds
-        self._found = list(deeds)
+        self._make = deeds
+        self._deeds = list(deeds())
+        self._found = list(self._deeds)
         self._typed = ""
+
+    def show(self, update: Update) -> None:  # noqa: ARG002
+        """What can be done now, and why not; the cursor stays where it is."""
+        if not self.is_mounted:
+            return
+        name = self._found[self.at].name if self._found else ""
+        self._deeds = list(self._make())
+        self._found = found(self._deeds, self._typed)
+        self.at = next((place for place, deed in enumerate(self._found) if deed.name == name), self.at)
+        self.redraw()
+
+    def wear(self, look: Look) -> None:
+        """Draw everything with other colours or glyphs."""
+        self.look = look
+        self.redraw()
 
     @property
     def count(self) -> int:

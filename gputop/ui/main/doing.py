@@ -26,7 +26,7 @@ class Doing(Changing):
         """Choose what to do."""
         from gputop.ui.dialogs.palette import Palette, do  # late
 
-        self.app.push_screen(Palette(self.look, list(self.deeds())), do)
+        self.app.push_screen(Palette(self.look, self.deeds), do)
 
     def deeds(self) -> Iterator[Deed]:
         """What every key does; presets of columns, themes."""

@@ -11,7 +11,7 @@ from gputop.actions import Hold, Run, Scope
 from gputop.actions.spy import STACK, Asked, StackResult
 from gputop.page import Page
 from gputop.ui.dialogs.help import Help
-from gputop.ui.dialogs.palette import Palette, do, of_keys
+from gputop.ui.dialogs.palette import Deed, Palette, do, of_keys
 from gputop.ui.dialogs.plain import Plain
 from gputop.ui.keys import bindings
 from gputop.ui.result.files import Files, scp
@@ -184,12 +184,11 @@ class ResultScreen(Shows, inherit_bindings=False):
 
     def action_palette(self) -> None:
         """Choose what to do."""
-        self.app.push_screen(
-            Palette(
-                self.look, [*of_keys(here(self.keys, self.content, self.tab), self.act), *self.program.main.themes()]
-            ),
-            do,
-        )
+
+        def deeds() -> list[Deed]:
+            return [*of_keys(here(self.keys, self.content, self.tab), self.act), *self.program.main.themes()]
+
+        self.app.push_screen(Palette(self.look, deeds), do)
 
     def action_help(self) -> None:
         """Help, at the keys of this screen."""
