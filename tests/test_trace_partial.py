@@ -17,7 +17,7 @@ from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
 from gputop.trace.told import page
 from gputop.trace.verdict import View
-from tests.traces import ADD, NCCL, Made, busy, starved
+from tests.traces import ADD, GEMM, NCCL, Made, busy, starved
 
 
 def explain(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -364,6 +364,44 @@ def test_commas_that_are_repaired_are_said(wrong: Callable[[str], str], count: i
     assert (wrong(whole) == whole) == (count == 0)
     values = "values that are not JSON were" if count != 1 else "value that is not JSON was"
     assert words(str(path)) == (*((f"{count} {values} repaired: commas.",) if count else ()), *right)
+
+
+def recorded(number: int, at: float, *, span: bool) -> Made:
+    """A recording of two steps; Kineto writes a span around all of one."""
+    made = Made()
+    if span:
+        made.host("PyTorch Profiler (0)", at - 50, 200_200, "Trace")
+    for place in range(2):
+        made.step(number + place, at + place * 100_000, 100_000)
+        made.kernel(GEMM, at + place * 100_000 + 10, 99_000, launch=at + place * 100_000 + 1)
+    return made
+
+
+@pytest.mark.parametrize(("number", "span"), [(3, False), (5, True)])
+def test_two_recordings_in_one_file_are_not_one(number: int, span: bool, tmp_path: Path) -> None:
+    """Ten seconds lie between them, in which nothing was recorded."""
+    made = recorded(3, 0, span=span)
+    alone = made.write(tmp_path / "alone.json")
+    made.events += recorded(number, 10_000_000, span=span).events
+    code, told = said(Path(made.write(tmp_path / "x.json")))
+    assert code == 1
+    assert "It holds more than one recording: what lies between them would look like idle time." in told
+    assert "explain each by itself" in told
+    assert not any(absent in told for absent in NOTHING)
+    assert "recording" not in said(Path(alone))[1]
+
+
+def test_kernels_of_onnx_runtime_are_not_those_of_torch(tmp_path: Path) -> None:
+    """Its category of kernels is called as in old Kineto; nothing else of it is known."""
+    made = Made()
+    for name, cat, dur in (("session_initialization", "Session", 900), ("Conv_1_kernel_time", "Node", 400)):
+        made.host(name, 0, dur, cat)
+    made.host("void cudnn::winograd", 100, 200, "Kernel", stream="7")
+    code, told = said(Path(made.write(tmp_path / "x.json")))
+    assert code == 1
+    assert "Nothing in it is of torch.profiler: ONNX Runtime wrote it." in told
+    assert "Kernels may be among what is missing" not in told
+    assert not any(absent in told for absent in NOTHING)
 
 
 def split(event: dict[str, Any], *, how: str = "BE", bare: bool = False) -> list[dict[str, Any]]:

@@ -14,10 +14,11 @@ from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from gputop.trace.beside import decoded
 from gputop.trace.events import DAMAGED, EARLY, NoTrace
-from gputop.trace.gpu import MOST_DEVICES, Activity, Calls
+from gputop.trace.gpu import MOST_DEVICES, Activity, Calls, duration
 from gputop.trace.host import ODD, Host
 from gputop.trace.memory import Memory
 from gputop.trace.missing import without_kernel
+from gputop.trace.names import Mark
 from gputop.trace.pairs import PHASES, Pairs
 from gputop.trace.steps import window
 from gputop.trace.tensorflow import Planes
@@ -43,6 +44,8 @@ _KNOWN = frozenset(
         "gpu_pm_counter", "hip_driver", "xpu_driver",
     )
 )  # fmt: skip
+_ONNX_RUNTIME = frozenset(("Session", "Node"))  # its categories; that of its kernels is called as in old Kineto
+_MOST_RECORDINGS = 100
 _MOST_KINDS = 1000
 _MOST_PROCESSES = 10_000
 _BEYOND = 0.02  # of the time that a GPU was seen: so much of the CPU beside it is told, where no step is marked
@@ -80,6 +83,7 @@ class Trace:
         self.notes: list[str] = []
         self.problems: list[str] = []  # what was repaired or left out: said before anything else
         self.whole = True  # all was read: where not, nothing is concluded from what is missing
+        self.several = False  # it holds more than one recording
         self.missing = False  # something of the CPU was left out
         self.foreign = False  # nothing in it is of a program that is known
         self.elsewhere = False  # something ran on an accelerator of another kind, which is not read
@@ -89,6 +93,7 @@ class Trace:
         self._texts = 0  # times that are written as text
         self._bare = False  # there was an event without a category
         self._odd_gpu = 0  # events left out that may have been of a GPU
+        self._recorded: list[tuple[float, float]] = []  # when Kineto began and ended to record
         self._others: Counter[tuple[str, Any]] = Counter()  # category and process of events that are not taken
         self._processes: dict[Any, list[str]] = {}  # their names and labels
         self._takers = dict.fromkeys(_GPU, self.activity.take)
@@ -128,6 +133,7 @@ class Trace:
         self.problems += notes
         self.whole = not any(note.endswith((*EARLY, DAMAGED)) for note in notes)
         self._whose()
+        self._recordings()
         self._lost()
         self._kernels_missing()
         if self.memory.untotalled:
@@ -169,7 +175,10 @@ class Trace:
         """Which program wrote it, and whether its accelerator is one that is read."""
         found = len(self.activity) or self.host.count or self.calls.count
         others = self._elsewhere()
-        if self.planes:
+        if not self.host.count and not self.calls.count and any(kind in _ONNX_RUNTIME for kind, _ in self._others):
+            self.whole, self.foreign = False, True
+            self.problems.append("nothing in it is of torch.profiler: ONNX Runtime wrote it")
+        elif self.planes:
             self.notes.append("TensorFlow or JAX wrote it: what is said and advised is in PyTorch's words")
         elif not found:
             self.whole, self.foreign = False, not others
@@ -186,6 +195,21 @@ class Trace:
             self.problems.append(f"what ran on this accelerator is not read ({', '.join(others[:3])}): {told}")
         elif found and not len(self.activity):
             self._unknown()
+
+    def _recordings(self) -> None:
+        """Whether a file was put together of several: what lies between them is no idle time."""
+        again, ended = False, inf
+        for start, took in sorted(self._recorded):
+            again |= start >= ended
+            ended = max(start + took, ended if ended < inf else -inf)
+        known, ended = set[int](), inf
+        for start, took, name in () if self.planes else sorted(self.host.spans[Mark.STEP]):
+            again |= name in known and start > ended  # the same number once more, after a pause
+            ended = max(start + took, ended if ended < inf else -inf)
+            known.add(name)
+        if again:
+            self.whole, self.several = False, True
+            self.problems.append("it holds more than one recording: what lies between them would look like idle time")
 
     def _unknown(self) -> None:
         """A trace without a GPU: whether one was at work all the same."""
@@ -261,6 +285,8 @@ class Trace:
 
     def _other(self, event: dict[str, Any]) -> None:
         kind, pid = event.get("cat", ""), event.get("pid")
+        if kind == "Trace" and "PyTorch Profiler" in event["name"] and len(self._recorded) < _MOST_RECORDINGS:
+            self._recorded.append((self._since(event["ts"]), duration(event)))
         key = clean(kind, 40) if isinstance(kind, str) else "", pid if isinstance(pid, (int, str)) else None
         if key in self._others or len(self._others) < _MOST_KINDS:
             self._others[key] += 1

@@ -54,7 +54,9 @@ def _first(view: View) -> Iterator[str]:
     trace = view.trace
     for problem in trace.problems:
         yield f"{problem[:1].upper()}{problem[1:]}."
-    if not trace.whole and trace.events and (len(trace.activity) or trace.host.count):
+    if trace.several:
+        yield "Nothing is concluded from them together: explain each by itself."
+    elif not trace.whole and not trace.foreign and trace.events and (len(trace.activity) or trace.host.count):
         yield (
             f"{trace.events:,} events were read. Kernels may be among what is missing: how busy the GPU was is not "
             "known, and nothing is concluded from a part."
