@@ -90,7 +90,7 @@ def rule(
 
     `needs`, `partly`: by their names in the manual, what it abstains for; `needs=()` where it judges by what there is.
     `confirmed_by`: facts of told.py. Where one was told of a process of a finding, the engine makes it surer.
-    `last`: it has no reason to give, and is told only where no other rule has one. `first`: it is asked before all others.
+    `last`: it has no reason to give, and is told only where no other rule has one. `first`: it is asked before all.
     `of_host`: the host shows it, as it does for all in the groups of CPUs and storage.
     `lasting`: what it finds does not end with the phase of a trainer in which it was found.
     """
