@@ -234,7 +234,7 @@ class Capture:
             start(profiler)
         except Exception as error:
             whole("torch.autograd.profiler")._is_profiler_enabled = False
-            code = "cupti" if profiler.use_device else "internal"
+            code = "cupti" if getattr(profiler, "use_device", None) else "internal"
             raise Problem(code, f"{type(error).__name__}: {error}"[:300]) from None
         self._profiler = profiler
 
