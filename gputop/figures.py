@@ -16,8 +16,11 @@ _ADD = (
     "read_calls_per_s", "open_files", "pss_bytes", "shared_bytes", "swap_bytes", "major_faults_per_s",
     "voluntary_switches_per_s", "involuntary_switches_per_s",
 )  # fmt: skip
+_MEAN = ("step_s", "data_wait_percent", "optimizer_percent")  # of ranks, which step together
+_MOST = ("step_p90_s", "step_longest_s")
 _SAME = ("waiting_in", "last_cpu", "affinity", "nice")
-_PLAIN = (*_ADD, *_SAME, "age_s", "mean_read_bytes", "state")
+_STEPS = (*_MEAN, *_MOST, "samples_per_s")
+_PLAIN = (*_ADD, *_SAME, *_STEPS, "age_s", "mean_read_bytes", "state")
 _added, _alike = attrgetter(*_ADD), attrgetter(*_SAME)  # all at once: each job's line adds them up at every tick
 _URGENT = "DZtTRXSI"  # blocked, dead and not reaped, stopped, running, ... asleep
 
@@ -56,6 +59,12 @@ class Figures:
     affinity: str | None = None
     nodes: tuple[Node, ...] = ()  # of the host
     nice: int | None = None
+    step_s: float | None = None
+    step_p90_s: float | None = None
+    step_longest_s: float | None = None
+    data_wait_percent: float | None = None
+    optimizer_percent: float | None = None
+    samples_per_s: float | None = None
 
 
 def one(process: Process, frame: Frame) -> Figures:
@@ -95,7 +104,22 @@ def together(processes: Sequence[Process], frame: Frame, user: str | None) -> Fi
         nodes=frame.host.nodes,
         **sums,
         **alike,
+        **_stepping(processes),
     )
+
+
+def _stepping(processes: Sequence[Process]) -> dict[str, Any]:
+    """What their step meters say: the mean of ranks, the slowest step of any of them, all samples."""
+    metered = [one for one in processes if one.step_s is not None]
+    if not metered:
+        return {}
+    means = {name: mean(getattr(one, name) for one in metered) for name in _MEAN}
+    known = {name: [value for one in metered if (value := getattr(one, name)) is not None] for name in _MOST}
+    return {
+        **means,
+        **{name: max(values, default=None) for name, values in known.items()},
+        "samples_per_s": added(one.samples_per_s for one in metered),
+    }
 
 
 def io_percent(process: Process) -> float | None:

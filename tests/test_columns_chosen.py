@@ -181,7 +181,7 @@ def test_what_only_other_presets_read_is_read_of_what_is_on_the_screen() -> None
 
 def test_a_choice_is_of_the_main_view_and_shows_it() -> None:
     async def scene(stage: Stage) -> None:
-        await stage.press("v")
+        await stage.press("v", "v")
         assert "MEAN-READ" in titles(stage)
         await to(stage, "user")
         await stage.press("space", "escape")

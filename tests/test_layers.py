@@ -44,8 +44,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "source": {"model"},
     "history": {"model", "known"},
     "ended": {"model"},
-    "collect": PURE | {"source"},
-    "actions": PURE | {"words", "page", "profile", "trace"},
+    "agent_client": PURE,
+    "collect": PURE | {"source", "agent_client"},
+    "actions": PURE | {"agent_client", "words", "page", "profile", "trace"},
     "demo": {"source", "model", "units"},
     "diagnose": PURE
     | {"words", "blas", "pytorch", "severity", "history", "profile", "trace", "saturation", "num_workers"},

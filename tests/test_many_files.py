@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions.readable import readable
-from gputop.actions.tracing.agent import Agent, Lost
+from gputop.agent_client import Agent, Lost
+from gputop.safe.readable import readable
 from tests.endings import Program, assert_given_back
 
 MANY = 1100

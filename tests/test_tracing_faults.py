@@ -18,9 +18,9 @@ import pytest
 from gputop.actions import Scope
 from gputop.actions.target import Target
 from gputop.actions.tracing import TRACE, Order, remote
-from gputop.actions.tracing.agent import NoAgent, connect
 from gputop.actions.tracing.notes import marked, told
 from gputop.actions.tracing.routes import Route, python_version, route
+from gputop.agent_client import NoAgent, connect
 from gputop.safe.attach import Barred
 from tests.acting import finished, hold, row, until
 from tests.tracing import TRAINING, played, scratch

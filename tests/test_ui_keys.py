@@ -170,7 +170,9 @@ async def density(stage: Stage) -> None:
 @does("view")
 async def view(stage: Stage) -> None:
     assert stage.feed.interest.sight == frozenset()
-    for title, preset in (("MEAN-READ", "I/O"), ("MAJFLT/s", "memory"), ("AFFINITY", "scheduling")):
+    for title, preset in (
+        ("WAIT FOR DATA", "steps"), ("MEAN-READ", "I/O"), ("MAJFLT/s", "memory"), ("AFFINITY", "scheduling"),
+    ):  # fmt: skip
         await stage.press("v")
         assert title in stage.text
         assert f" {preset} · tree · CPU%▼ · " in stage.text

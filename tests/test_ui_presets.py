@@ -14,7 +14,7 @@ from tests.scripted import JUPYTER, LLAMA, SD3, frame, minute
 pytestmark = pytest.mark.usefixtures("universal_time")
 
 
-@pytest.mark.parametrize("preset", ["io", "memory", "scheduling"])
+@pytest.mark.parametrize("preset", ["steps", "io", "memory", "scheduling"])
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 def test_presets(size: tuple[int, int], preset: str, golden: Callable[[str, str], None]) -> None:
     async def scene(stage: Stage) -> None:

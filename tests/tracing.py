@@ -16,7 +16,7 @@ from gputop import launch
 from gputop.actions import Rights
 from gputop.actions.aim import aim
 from gputop.actions.target import Target
-from gputop.actions.tracing.agent import Agent, connect
+from gputop.agent_client import Agent, connect
 from tests.acting import row, until
 from tests.watching import ROOT, running
 

@@ -28,8 +28,8 @@ def workers(
     well, fed by its children: they do the work where their agents have seen them make steps, or where it is seen
     `joining` them.
     """
-    from gputop.actions.tracing.agent import mapped
     from gputop.actions.tracing.routes import python_version
+    from gputop.agent_client import mapped
     from gputop.collect.jobs.kin import Tree
 
     if process.gpus or process.unseen is not None:
@@ -102,7 +102,7 @@ def joins(calls: Sequence[Call]) -> bool:
 
 def _makes_steps(process: Process) -> bool:
     """Whether an agent listens in what multiprocessing started: there it begins at the first step of an optimizer."""
-    from gputop.actions.tracing.agent import NoAgent, present
+    from gputop.agent_client import NoAgent, present
 
     try:
         return present(process.pid, process.started_ticks, process.uid)

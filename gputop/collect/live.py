@@ -15,6 +15,7 @@ from gputop.collect.gpus import GpuLane
 from gputop.collect.host.reader import HostReader
 from gputop.collect.jobs.memory import Jobs
 from gputop.collect.lane import pause
+from gputop.collect.meters import MeterLane
 from gputop.collect.processes.lane import ProcessLane
 from gputop.collect.processes.names import Names
 from gputop.collect.processes.reader import ProcessReader, ProcessTable, with_shares
@@ -62,7 +63,7 @@ class Live:
         self._reader = ProcessReader(proc, names=self._names, sys=sys)
         self._processes = ProcessLane(self._reader, self._read_processes)
         self._host = HostReader(proc, sys)
-        self._jobs = Jobs()
+        self._jobs, self._meters = Jobs(), MeterLane()
         self._spent: tuple[float, float] | None = None  # at the last frame: the time, and CPU time so far
         self._hostname = clean(os.uname().nodename)
 
@@ -99,7 +100,7 @@ class Live:
             self._look()
             yield self._compose(now_s, late_s)
             due_s = max(due_s + self.interval_s, time.monotonic() - self.interval_s)
-        for stopped in (self._processes, self._host, self._gpus, self._names):
+        for stopped in (self._processes, self._host, self._gpus, self._names, self._meters):
             stopped.stop()
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
@@ -141,7 +142,7 @@ class Live:
                 cuda_version=driver.cuda_version,
             ),
             gpus=driver.gpus,
-            processes=processes,
+            processes=self._meters.of(processes),
             jobs=found,
             cgroups=table.cgroups,
             notes=(*driver.notes, *self._broken(), *table.notes),

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputop import units
 from gputop.diagnose.finding import Evidence, Finding
-from gputop.model import Fact, Frame, Identity, Witness
+from gputop.model import Fact, Frame, Identity, Process, Witness
 
 if TYPE_CHECKING:
     from gputop.profile import Profile
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 MOST_SURE, SURER = 0.98, 0.15
 KEPT_S = 900.0
 MOST = 256  # facts; the newest stay
-LOADS_IN_MAIN = "loads-in-main"
+LOADS_IN_MAIN, WAITS_FOR_DATA = "loads-in-main", "waits-for-data"
+_WAITS_PERCENT, _FED_PERCENT = 10.0, 3.0  # of a step, from which it waits for data, and below which it does not
 _A_TRACE_SAYS = "a trace says: "
 _RECORDED = "(recorded)"
 
@@ -74,6 +76,27 @@ class Testimony:
 def bare(fact: Fact) -> str:
     """What it says as part of a sentence, without who says it."""
     return fact.text.removeprefix(_A_TRACE_SAYS).rstrip(".")
+
+
+def measured(process: Process) -> Iterator[Fact]:
+    """What the step meter in a process says, where that is a fact for rules."""
+    wait, step_s = process.data_wait_percent, process.step_s
+    if wait is None or step_s is None or wait < _WAITS_PERCENT:
+        return
+    rest_s = step_s * (1 - wait / 100)
+    text = f"measured inside: a batch every {units.took(step_s)}, the step itself {units.took(rest_s)}: "
+    text += f"{wait:.0f} % of the time waits for data"
+    for name in (WAITS_FOR_DATA, LOADS_IN_MAIN):
+        yield Fact(process=process.identity, witness="meter", name=name, text=text, share=wait / 100)
+
+
+def denied(finding: Finding, by: tuple[str, ...], frame: Frame) -> bool:
+    """Whether the step meters of all its processes say that no time waits for data, where that is what it claims."""
+    if WAITS_FOR_DATA not in by:
+        return False
+    found = [frame.by_identity.get(one) for one in finding.subject.processes]
+    waits = [one.data_wait_percent for one in found if one is not None and one.step_s is not None]
+    return bool(waits) and all(wait is not None and wait < _FED_PERCENT for wait in waits)
 
 
 def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], least: float) -> Finding:

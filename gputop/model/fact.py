@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from gputop.declare import record
 from gputop.model.process import Identity
 
-Witness = Literal["stack", "trace", "notes"]
+Witness = Literal["stack", "trace", "notes", "meter"]
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -94,6 +94,19 @@ class Process:
         tuple[tuple[str, int], ...], "names of its threads and how many have each, the most first"
     ] = ()
 
+    # optimizer steps, measured from inside it; of the last half minute
+    step_s: float | None = metric(_S, "time from one optimizer step to the next, mean", history=True)
+    step_p90_s: float | None = metric(_S, "the same, of the slowest tenth the fastest")
+    step_longest_s: float | None = metric(_S, "the same, of the slowest one")
+    data_wait_percent: float | None = metric(
+        _P, "time of a step that its training thread waits for the next batch", top=100, history=True
+    )
+    optimizer_percent: float | None = metric(_P, "time of a step that its optimizers take", top=100)
+    samples_per_s: float | None = metric(_N, "samples that it trains on", history=True)
+    evaluated_percent: float | None = metric(_P, "time in steps with an evaluation in them", top=100)
+    step_count: int | None = metric(Unit.COUNT, "optimizer steps since its meter began")
+    metered: Annotated[bool, "whether it has a step meter: it was started with `gputop run`"] = False
+
     # storage
     read_bytes_per_s: float | None = metric(_R, "read from storage, page cache excluded", history=True)
     write_bytes_per_s: float | None = metric(_R, "written to storage, page cache excluded", history=True)

@@ -30,7 +30,7 @@ from gputop.actions.spy import Sampling, child
 from gputop.actions.spy.program import find
 from gputop.actions.spy.record import arguments, rate
 from gputop.actions.target import Target
-from gputop.actions.tracing.agent import connect
+from gputop.agent_client import connect
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
 from gputop.trace.verdict import View

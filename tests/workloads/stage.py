@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gputop.actions.readable import readable
 from gputop.monitor import Monitor, Update
 from gputop.record.recording import Recording
+from gputop.safe.readable import readable
 from tests.fakenvml import Fake
 from tests.workloads.cases import Case
 from tests.workloads.command import ROOT, Watch, put_first

@@ -10,7 +10,7 @@ from typing import Any
 from gputop import units, words
 from gputop.actions.aim import aim
 from gputop.actions.target import Refusal, Rights
-from gputop.actions.tracing.agent import Lost, NoAgent, connect
+from gputop.agent_client import Lost, NoAgent, connect
 from gputop.model import Fact, Identity, Process
 from gputop.safe.text import clean
 

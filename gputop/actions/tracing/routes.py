@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 
+from gputop import agent_client as agent
 from gputop.actions.naming import typed
-from gputop.actions.tracing import agent, kineto, remote
+from gputop.actions.tracing import kineto, remote
 from gputop.model import Frame, Process, Role
 from gputop.safe.attach import Barred
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from gputop import words
 from gputop.actions.action import Run
-from gputop.actions.readable import readable
 from gputop.actions.target import Target
-from gputop.actions.tracing.agent import Agent, Lost, NoAgent, connect, root
 from gputop.actions.tracing.notes import marked, told
 from gputop.actions.tracing.order import Order
+from gputop.agent_client import Agent, Lost, NoAgent, connect, root
 from gputop.model import Fact
+from gputop.safe.readable import readable
 from gputop.safe.text import clean
 
 TOGETHER_S = 0.3  # from asking the first rank to the moment from which all may begin

@@ -13,6 +13,7 @@ from gputop.collect.files import Shelf, slurp, why
 from gputop.collect.fills import check
 from gputop.collect.gate import Gate
 from gputop.collect.jobs.kin import AGENT, FRAMEWORKS, LOADER, Member, Tree
+from gputop.collect.meters import METER_FILLS
 from gputop.collect.processes.cgroup import Place
 from gputop.collect.processes.closely import Closely
 from gputop.collect.processes.crowd import Crowd
@@ -33,7 +34,10 @@ from gputop.source import Interest
 
 __all__ = ["ProcessReader", "ProcessTable", "with_shares"]
 
-FILLS = (*STAT_FILLS, *QUOTA_FILLS, *WEIGHT_FILLS, *THREAD_FILLS, *(name for r in READINGS for name in r.fills))
+FILLS = (
+    *STAT_FILLS, *QUOTA_FILLS, *WEIGHT_FILLS, *THREAD_FILLS, *METER_FILLS,
+    *(name for reading in READINGS for name in reading.fills),
+)  # fmt: skip
 check((metric.name for metric in metrics(Process)), FILLS)
 
 LIST_EVERY_S = 5.0  # even when nobody seems to have been born: a container may have its /proc/loadavg made up

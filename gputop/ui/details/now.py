@@ -30,8 +30,8 @@ def now(opened: Opened, width: int, tall: int) -> list[Strip]:
     strips = [draw.rule("now", width, look, right=right)]
     if tall <= 0:
         return strips
-    seconds = room(width, 3 if opened.process.gpus else 2)
-    charts = [*_gpu(opened, seconds), _cpu(opened, seconds), _io(opened, seconds)]
+    seconds = room(width, 2 + bool(opened.process.gpus) + (opened.process.step_s is not None))
+    charts = [*_gpu(opened, seconds), *_step(opened, seconds), _cpu(opened, seconds), _io(opened, seconds)]
     return [*strips, *beside(charts, width, tall, look)]
 
 
@@ -52,6 +52,19 @@ def _gpu(opened: Opened, seconds: int) -> list[Chart]:
         value, texts = own, (f"this pid, the whole {both}", f"this pid, whole {both}", f"of all {_percent(whole)}")
     said = _first(seconds + 1 - len(f"{title}  {_percent(value)}  "), *texts)
     return [Chart(title, said, values, 100, "busy area", _percent(value))]
+
+
+def _step(opened: Opened, seconds: int) -> list[Chart]:
+    """What its step meter says, if it has one."""
+    process = opened.process
+    if process.step_s is None:
+        return []
+    values = list(opened.past.values(process.identity, "step_s", max(1, seconds)))
+    top, took = draw.ceiling(most([*values, process.step_s]), 1e-3), units.took(process.step_s)
+    waits = "" if process.data_wait_percent is None else f"{_percent(process.data_wait_percent)} waits for data"
+    slowest = f"{waits}, slowest {units.took(process.step_longest_s)}".lstrip(", ")
+    said = _first(seconds - len(f"step  {took}  "), slowest, waits)
+    return [Chart("step", said, values, top, "busy area", took)]
 
 
 def _cpu(opened: Opened, seconds: int) -> Chart:

@@ -18,7 +18,7 @@ from gputop.ui.table.columns import BY_ID, COLUMNS, of
 SETTING = BY_KEY["columns"]
 AUTO = "automatic"  # the first line: as they are declared
 HELP_LINES = 2
-_TITLE = 12  # cells
+_TITLE = 1 + max(len(column.title) for column in COLUMNS)  # cells
 _FIXED = {FIRST: "always first", LAST: "always last"}
 _MOVES = {"shift+up": -1, "left_square_bracket": -1, "shift+down": 1, "right_square_bracket": 1}
 

@@ -13,9 +13,15 @@ from gputop.figures import Figures
 from gputop.saturation import Levels
 
 Value = float | str | None
-Preset = Literal["main", "io", "memory", "scheduling"]
+Preset = Literal["main", "steps", "io", "memory", "scheduling"]
 Kind = Literal["number", "bytes", "seconds", "word"]
-PRESETS: dict[Preset, str] = {"main": "main", "io": "I/O", "memory": "memory", "scheduling": "scheduling"}
+PRESETS: dict[Preset, str] = {
+    "main": "main",
+    "steps": "steps",
+    "io": "I/O",
+    "memory": "memory",
+    "scheduling": "scheduling",
+}
 
 
 @record(frozen=True, slots=True)
@@ -105,7 +111,8 @@ def _whole(value: float | None) -> str:
 
 
 _AFFINITY = 10  # cells
-_ALL: tuple[Preset, ...] = ("main", "io", "memory", "scheduling")
+_ALL: tuple[Preset, ...] = ("main", "steps", "io", "memory", "scheduling")
+_METER = "Measured inside: of jobs started with `gputop run`"
 _LOOKED_AT = "Read only of processes that a preset shows or that have to do with a GPU"
 
 COLUMNS: tuple[Column, ...] = (
@@ -115,14 +122,18 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "user", "USER", 7, "owner", lambda f: f.user, lambda f: f.user or units.UNKNOWN, 80, "left", 2,
-        ("main", "io", "memory"), "word",
+        ("main", "steps", "io", "memory"), "word",
     ),
-    Column("gpu", "GPU", 5, "GPUs it has memory on, by index", _gpu_value, _gpus, 95, kind="word"),
+    Column(
+        "gpu", "GPU", 5, "GPUs it has memory on, by index", _gpu_value, _gpus, 95,
+        presets=("main", "steps"), kind="word",
+    ),
     Column(
         "gpu-busy", "GPU%", 6,
         "time its kernels were resident on its GPUs, mean. 100 does not mean efficient: one tiny kernel, or a hung "
         "collective, also reads 100",
         lambda f: f.gpu_percent, lambda f: _if_gpu(f, units.percent(f.gpu_percent)), 88, noisy=True,
+        presets=("main", "steps"),
     ),
     Column(
         "vram", "VRAM", 6, "device memory it holds, all GPUs",
@@ -131,7 +142,31 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "cpu", "CPU%", 6, "CPU time; 100 is one core",
-        lambda f: f.cpu_percent, lambda f: _cpu(f.cpu_percent), 90, noisy=True,
+        lambda f: f.cpu_percent, lambda f: _cpu(f.cpu_percent), 90, noisy=True, presets=("main", "steps"),
+    ),
+    Column(
+        "step", "STEP", 7, f"from one optimizer step to the next, mean of half a minute; of ranks their mean. {_METER}",
+        lambda f: f.step_s, lambda f: units.took(f.step_s), 87, noisy=True, presets=("steps",), kind="seconds",
+    ),
+    Column(
+        "slowest", "SLOWEST", 9, f"the slowest of these steps. {_METER}",
+        lambda f: f.step_longest_s, lambda f: units.took(f.step_longest_s), 66, noisy=True,
+        presets=("steps",), kind="seconds",
+    ),
+    Column(
+        "data-wait", "WAIT FOR DATA", 15,
+        f"share of a step that the training thread waits for the next batch of a torch DataLoader, in %. {_METER}",
+        lambda f: f.data_wait_percent, lambda f: units.percent(f.data_wait_percent), 86, noisy=True,
+        presets=("steps",), levels=saturation.WAIT,
+    ),
+    Column(
+        "optimizer", "OPTIM%", 8, f"share of a step that its optimizers take on the CPU. {_METER}",
+        lambda f: f.optimizer_percent, lambda f: units.percent(f.optimizer_percent), 62, noisy=True,
+        presets=("steps",),
+    ),
+    Column(
+        "samples", "SAMPLES/s", 11, f"samples a second that it trains on; of ranks their sum. {_METER}",
+        lambda f: f.samples_per_s, lambda f: units.count(f.samples_per_s), 84, noisy=True, presets=("steps",),
     ),
     Column(
         "threads", "THR", 5, "threads", lambda f: f.threads, lambda f: units.count(f.threads), 60,

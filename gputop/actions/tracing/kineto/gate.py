@@ -13,7 +13,7 @@ import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gputop.actions.tracing.agent import mapped, root
+from gputop.agent_client import mapped, root
 from gputop.model import Process
 from gputop.safe import plain
 from gputop.safe.attach import Barred

@@ -9,14 +9,14 @@ import time
 from collections.abc import Sequence
 
 from gputop.actions.action import Run
-from gputop.actions.readable import readable
 from gputop.actions.target import Target
-from gputop.actions.tracing.agent import environment
 from gputop.actions.tracing.kineto import gate, wire
 from gputop.actions.tracing.kineto.endpoint import Endpoint, Poll
 from gputop.actions.tracing.order import Order
 from gputop.actions.tracing.shots import BUSY, Shot
+from gputop.agent_client import environment
 from gputop.safe.files import Refused
+from gputop.safe.readable import readable
 
 RISK = "kineto"
 LONGEST_S = 2.0

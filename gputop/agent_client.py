@@ -13,12 +13,11 @@ import stat
 import struct
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
-from gputop.actions.readable import readable
-from gputop.actions.target import Target
 from gputop.safe.deadline import NoAnswer, within
 from gputop.safe.identity import ours
+from gputop.safe.readable import readable
 from gputop.safe.text import clean, decode
 
 _LONGEST = 8 << 20  # bytes of an answer
@@ -27,6 +26,24 @@ _CONNECT_S = 2.0
 _FOLDER_S = 8.0  # for a folder of its: to list it, to connect with patience, to be greeted
 _SILENT = "does not answer (dead mount?): whether an agent listens there cannot be told"
 _FOLDERS = ("GPUTOP_RUNTIME_DIR", "XDG_RUNTIME_DIR")
+
+
+class _Process(Protocol):
+    @property
+    def started_ticks(self) -> int: ...
+    @property
+    def uid(self) -> int | None: ...
+
+
+class Held(Protocol):
+    """A process that is held on to, so that whoever answers for it can be told from a later one with its pid."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def process(self) -> _Process: ...
+    def ended(self) -> bool:
+        """Whether it has."""
 
 
 class NoAgent(Exception):
@@ -93,7 +110,7 @@ class Agent:
         self._socket.close()
 
 
-def connect(target: Target) -> Agent:
+def connect(target: Held) -> Agent:
     """The agent of this process and of no other; NoAgent where there is none that can be trusted."""
     pid, uid = target.pid, target.process.uid
     name = f"agent-{_inner_pid(pid)}-{target.process.started_ticks}.sock"
@@ -111,7 +128,7 @@ def connect(target: Target) -> Agent:
     raise NoAgent(why)
 
 
-def _listening(target: Target, folder: str, name: str) -> Agent | None:
+def _listening(target: Held, folder: str, name: str) -> Agent | None:
     """The agent that listens in a folder that the process names; None where none does. The folder may never answer."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -175,7 +192,7 @@ def root(pid: int) -> str:
         return ""
 
 
-def _greeted(target: Target, folder: int, name: str) -> Agent:
+def _greeted(target: Held, folder: int, name: str) -> Agent:
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     connected.settimeout(_CONNECT_S)
     try:

@@ -1,0 +1,155 @@
+"""The step meters of training processes: asked through their agents every tick, in a thread that nobody waits for.
+
+What an agent says is as hostile as anything of its process: only numbers that make sense are taken.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from gputop.agent_client import Agent, Lost, NoAgent, connect, present
+from gputop.collect.lane import Lane
+from gputop.model import Identity, Process, Role
+from gputop.safe.identity import read_stat
+from gputop.safe.readable import readable
+
+_PATIENCE_S = 0.3  # for the answers of all
+_FIRST_S = 0.2  # that the first frame waits for them
+_AGAIN_S = 15.0  # between two tries to find the agent of a process
+_TRIES_S = 120.0  # of its life; later none comes
+_MOST = 64  # processes
+_LONGEST_S = 86_400.0
+_STALE_S = 60.0  # since its last step; or so many times what one takes
+_STALE_STEPS = 5.0
+
+METER_FILLS = (
+    "step_s", "step_p90_s", "step_longest_s", "data_wait_percent", "optimizer_percent", "samples_per_s",
+    "evaluated_percent", "step_count",
+)  # fmt: skip
+Meters = Mapping[Identity, Mapping[str, Any]]
+
+
+class _Whom:
+    """A process that is looked for by pid and start: its agent proves by its socket that it is that process."""
+
+    def __init__(self, process: Process) -> None:
+        self.process, self.pid = process, process.pid
+
+    def ended(self) -> bool:
+        """Whether it has."""
+        stat = read_stat(self.pid)
+        return stat is None or stat.started_ticks != self.process.started_ticks
+
+
+class MeterLane:
+    """Asks those that have an agent; `of` gives each process what its meter says. Waits for nothing but at first."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._agents: dict[Identity, Agent] = {}
+        self._tried: dict[Identity, float] = {}
+        self._wanted: tuple[Process, ...] = ()
+        self._lane: Lane[Meters] = Lane("meters", self._read, {})
+        self._started = False
+
+    def of(self, processes: Iterable[Process]) -> tuple[Process, ...]:
+        """The processes with what was read last; asks anew."""
+        found = tuple(processes)
+        self._wanted = tuple(one for one in found if one.role is Role.TRAINER and one.verified)[:_MOST]
+        first, self._started = not self._started, True
+        if first:
+            self._lane.start()
+        self._lane.nudge()
+        if first and self._wanted:  # who asks only once shall see them, too
+            self._lane.settled(time.monotonic() + _FIRST_S)
+        said = self._lane.latest
+        return tuple(replace(one, **said[one.identity]) if one.identity in said else one for one in found)
+
+    def stop(self) -> None:
+        """Let the thread end."""
+        self._lane.stop()
+
+    def _read(self) -> Meters:
+        wanted = {one.identity: one for one in self._wanted}
+        for gone in self._agents.keys() - wanted.keys():
+            self._agents.pop(gone).close()
+        self._tried = {identity: when for identity, when in self._tried.items() if identity in wanted}
+        for identity, process in wanted.items():
+            if identity not in self._agents and self._is_due(process):
+                self._connect(process)
+        waiting: dict[Agent, Identity] = {}
+        for identity, agent in list(self._agents.items()):
+            try:
+                agent.ask("steps", since=1 << 50)
+                waiting[agent] = identity
+            except Lost:
+                self._lose(identity)
+        return self._answers(waiting)
+
+    def _is_due(self, process: Process) -> bool:
+        now_s, tried_s = self._clock(), self._tried.get(process.identity)
+        if tried_s is None:
+            return True
+        return now_s - tried_s >= _AGAIN_S and (process.age_s or 0.0) < _TRIES_S
+
+    def _connect(self, process: Process) -> None:
+        self._tried[process.identity] = self._clock()
+        with suppress(NoAgent, OSError):
+            if present(process.pid, process.started_ticks, process.uid):
+                self._agents[process.identity] = connect(_Whom(process))
+
+    def _answers(self, waiting: dict[Agent, Identity]) -> Meters:
+        """What they say in time; who is late says nothing this time, and its answer is passed over the next."""
+        found: dict[Identity, Mapping[str, Any]] = {}
+        until_s = self._clock() + _PATIENCE_S
+        while waiting and (left_s := until_s - self._clock()) > 0:
+            for agent in readable(waiting, left_s):
+                identity = waiting[agent]
+                try:
+                    for told in agent.read():
+                        if isinstance(told.get("steps"), dict):
+                            found[identity] = told_of(told["steps"])
+                            waiting.pop(agent, None)
+                        elif "error" in told:  # an agent of an older gputop, which has no meter
+                            waiting.pop(agent, None)
+                except Lost:
+                    waiting.pop(agent, None)
+                    self._lose(identity)
+        return found
+
+    def _lose(self, identity: Identity) -> None:
+        self._agents.pop(identity).close()
+
+
+def told_of(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a process that a meter tells; only that there is one where it has made no step lately."""
+    step_s, ago_s = (_number(said.get(name), _LONGEST_S) for name in ("step_s", "ago_s"))
+    count = said.get("count")
+    found: dict[str, Any] = {"metered": said.get("on") is True}
+    if type(count) is int and 0 <= count < 1 << 53:
+        found["step_count"] = count
+    if not step_s or ago_s is None or ago_s > max(_STALE_S, _STALE_STEPS * step_s):
+        return found
+    found |= {"step_s": step_s, "samples_per_s": _number(said.get("samples_per_s"), 1e12)}
+    found |= {f"step_{name}": _number(said.get(name), _LONGEST_S) for name in ("p90_s", "longest_s")}
+    shares = {"data_wait_percent": said.get("wait_s"), "optimizer_percent": said.get("optimizer_s")}
+    found |= {name: _share(_number(value, _LONGEST_S), step_s) for name, value in shares.items()}
+    evaluated_s, window = (_number(said.get(name), 1e9) for name in ("evaluated_s", "window"))
+    if evaluated_s is not None and window:
+        found["evaluated_percent"] = _share(evaluated_s, evaluated_s + window * step_s)
+    return found
+
+
+def _share(seconds: float | None, of_s: float) -> float | None:
+    return None if seconds is None else min(100.0, 100 * seconds / of_s)
+
+
+def _number(value: object, most: float) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value) if 0 <= value <= most else None

@@ -1,0 +1,73 @@
+"""Step meters as the live source reads them: of a real job through its agent, and nothing that makes no sense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from threading import Event
+from typing import Any
+
+import pytest
+
+from gputop.collect.live import Live
+from gputop.collect.meters import METER_FILLS, told_of
+from gputop.model import Process
+from tests.test_agent_meter import PROGRAM
+from tests.tracing import Job, job, scratch
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[str]:
+    with scratch() as folder:
+        yield folder
+
+
+def seen(running: Job, frames: int = 30) -> Process:
+    """The process as soon as its steps are known."""
+    stop = Event()
+    for number, frame in enumerate(Live(interval_s=0.5, nvml=False).frames(stop)):
+        process = next((one for one in frame.processes if one.pid == running.pid), None)
+        if (process is not None and process.step_s is not None) or number == frames:
+            stop.set()
+            assert process is not None
+            return process
+    raise AssertionError("no frames")
+
+
+def test_a_job_that_was_started_with_a_meter_shows_its_steps(folder: str) -> None:
+    with job(folder, "plain", "20", "60", program=PROGRAM) as running:
+        process = seen(running)
+        assert process.metered
+        assert process.step_s is not None
+        assert process.step_s >= 0.06 * 0.95
+        assert process.data_wait_percent is not None
+        assert 10 < process.data_wait_percent < 90
+        assert process.samples_per_s == pytest.approx(4 / process.step_s, rel=0.05)
+
+
+SAID: dict[str, Any] = {
+    "on": True, "count": 40, "ago_s": 0.1, "window": 40, "step_s": 0.1, "p90_s": 0.12, "longest_s": 0.3, "wait_s": 0.06,
+    "optimizer_s": 0.01, "samples_per_s": 40.0, "evaluated_s": 1.0,
+}  # fmt: skip
+
+
+def test_what_it_says_becomes_the_metrics_of_a_process() -> None:
+    found = told_of(SAID)
+    assert found == {
+        "metered": True, "step_count": 40, "step_s": 0.1, "step_p90_s": 0.12, "step_longest_s": 0.3,
+        "data_wait_percent": pytest.approx(60), "optimizer_percent": pytest.approx(10), "samples_per_s": 40.0,
+        "evaluated_percent": pytest.approx(20),
+    }  # fmt: skip
+    assert found.keys() - {"metered"} == set(METER_FILLS)
+
+
+@pytest.mark.parametrize("value", [None, True, -1.0, math.inf, math.nan, "0.1", [], {}, 1e300])
+def test_no_number_that_makes_no_sense_is_taken(value: object) -> None:
+    for name in SAID.keys() - {"on"}:
+        for field, found in told_of({**SAID, name: value}).items():
+            assert field == "metered" or found is None or (math.isfinite(found) and 0 <= found <= 1e12), (name, field)
+
+
+@pytest.mark.parametrize(("ago_s", "step_s", "known"), [(5.0, 0.1, True), (61.0, 0.1, False), (200.0, 50.0, True)])
+def test_a_step_of_long_ago_is_no_step_of_now(ago_s: float, step_s: float, known: bool) -> None:
+    assert ("step_s" in told_of({**SAID, "ago_s": ago_s, "step_s": step_s})) is known
