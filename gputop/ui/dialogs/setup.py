@@ -91,7 +91,8 @@ class Setup(ListDialog[None]):
         left, right = ("< ", " >") if chosen and not fixed else ("  ", "  ")
         line.add(left, "busy").add(said(value), "dim" if fixed else "text" if value == setting.default else "bright")
         line.add(right, "busy").to(2 + NAME + VALUE)
-        return line.add(draw.fit(setting.help, max(0, self.width - line.cells - 2), more=look.glyphs.more), "dim")
+        brief = setting.help.partition(";")[0]  # all of it stands below
+        return line.add(draw.cut_words(brief, max(0, self.width - line.cells - 2), look.glyphs.more), "dim")
 
     def heading(self) -> Line:
         """The name, and the file at the end of the line."""

@@ -88,8 +88,8 @@ class Profiling(Acting, Advising):
             dialog.answer(id, why)
 
         barred = self._asking.ask(hold, self.rights, lambda id, why: app.call_later(told, id, why))
-        self._allow_recorded(barred, process)
-        question = Question(hold, tool, barred, everybody=everybody)
+        recorded = self._allow_recorded(barred, process)
+        question = Question(hold, tool, barred, everybody=everybody, recorded=recorded)
         keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
 
         def start(tool: Tool, order: Order) -> None:
@@ -126,9 +126,11 @@ class Profiling(Acting, Advising):
         source = self.program.source
         return source.rehearsed(process.identity, tool) if isinstance(source, Rehearsed) else None
 
-    def _allow_recorded(self, barred: Answers, process: Process) -> None:
-        """Nothing bars a tool whose result is recorded."""
-        barred.update({tool: None for tool in barred if self._rehearsed(tool, process) is not None})
+    def _allow_recorded(self, barred: Answers, process: Process) -> bool:
+        """Nothing bars a tool whose result is recorded; whether there is one."""
+        there = [tool for tool in barred if self._rehearsed(tool, process) is not None]
+        barred.update(dict.fromkeys(there))
+        return bool(there)
 
     def _rehearse(self, tool: ToolId, hold: Hold, processes: tuple[Process, ...], order: Order | None) -> None:
         """Open what is recorded."""

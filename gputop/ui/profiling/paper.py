@@ -140,6 +140,8 @@ class ProfilePaper(Paper):
             if barred.unlock:
                 yield "", barred.unlock, "command"
             return
+        if question.recorded:
+            yield glyphs.info, "what it shows is recorded: it comes with the demo", "dim"
         for warning in question.warnings:
             yield glyphs.warn, warning, "warn"
         told: set[str] = set()

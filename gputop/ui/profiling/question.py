@@ -30,12 +30,15 @@ class Question:
     `barred` says why a tool cannot be used on it, or that this is not known yet.
     """
 
-    def __init__(self, hold: Hold, tool: ToolId, barred: Answers, *, everybody: bool = False) -> None:
+    def __init__(
+        self, hold: Hold, tool: ToolId, barred: Answers, *, everybody: bool = False, recorded: bool = False
+    ) -> None:
         self.hold = hold
         self.tool = BY_ID[tool]
         self.past: Past | None = None  # what was taken of it before, once that is known
         self.told = ""  # what became of the last key
         self.barred = barred
+        self.recorded = recorded  # what the tools show comes with a demo
         self._chosen = {key: value for tool in TOOLS for key, value in _usual(tool, hold)}
         self._chosen["stack", "ranks"] = float(everybody and not self._chosen["stack", "tagged"])
         self.at = START if self.ready else Stop("tool", tool)
