@@ -25,6 +25,8 @@ WAYS = {
     "with-loaders": (("torch", "1"), True, ()),
     "forked": (("fork", "0"), True, ("sh", "-c", '"$@"; true', "run.sh")),
     "no-agent": (("fork", "1"), False, ()),
+    "fork-server": (("forkserver", "0"), False, ()),
+    "pool": (("pool",), True, ()),
 }
 
 
@@ -46,7 +48,9 @@ def apart(*arguments: str, agent: bool = True, behind: tuple[str, ...] = (), cou
 def trainers(job: Started, behind: tuple[str, ...]) -> tuple[int, list[int]]:
     """The parent, and those that train, in the order of their start."""
     parent = job.below()[0] if behind else job.pid
-    found = [pid for pid in job.below(parent) if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    below = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in job.below(parent)}
+    found = [pid for pid, line in below.items() if b"resource_tracker" not in line and b"forkserver" not in line]
+    found += [child for pid, line in below.items() if b"forkserver" in line for child in job.below(pid)]
     assert len(found) == 2
     return parent, found
 
@@ -64,7 +68,7 @@ def test_every_pid_leads_to_the_processes_that_train(way: str) -> None:
                 (parent, "launcher", None),
             ]
         said = job.ask("profile", "--for", "1s", "--json", str(job.pid))
-        assert f"{parent} started 2 processes that do the work: " in said
+        assert f"{parent} only started the ranks: profiling those (--launcher: {parent})" in said
         assert [one["pid"] for one in json.loads(said[said.index("{") :])["ranks"]] == found
         for pid in (job.pid, found[1]) if agent else ():
             said = job.ask("trace", "--steps", "2", str(pid))
@@ -75,6 +79,15 @@ def test_every_pid_leads_to_the_processes_that_train(way: str) -> None:
 def test_a_trainer_that_waits_for_what_its_children_send_is_no_launcher() -> None:
     with apart("feeds", count=1) as job:
         assert [one["pid"] for one in job.stacks(str(job.pid))] == [job.pid]
+
+
+def test_where_it_cannot_be_told_who_trains_those_that_may_are_named() -> None:
+    """A parent that waits for results, as of a pool, may train as well; here no agent tells."""
+    with apart("pool", agent=False) as job:
+        parent, found = trainers(job, ())
+        said = job.ask("stack", "--json", str(parent))
+        assert f"{parent} waits, and {found[0]}, {found[1]} below it may do the work: name one of those\n" in said
+        assert [one["pid"] for one in json.loads(said[said.index("{") :])["processes"]] == [parent]
 
 
 PROCESS = "/usr/lib/python3.11/multiprocessing/process.py"

@@ -18,6 +18,7 @@ from gputop.safe.hangup import on_ending
 
 if TYPE_CHECKING:
     from gputop.actions import Action, Result, Rights, Run
+    from gputop.cli.below import Below
     from gputop.config import Settings
     from gputop.model import Frame, Process
 
@@ -117,7 +118,11 @@ def _several(pid: int, what: str, found: Sequence[tuple[int, str]]) -> Failure:
     return Failure(f"{pid} started {what}: name one of {named}{more}")
 
 
-def _working(frame: Frame, process: Process, joining: Callable[[], bool] = lambda: False) -> Sequence[Process]:
+def _working(frame: Frame, process: Process) -> Sequence[Process]:
+    return _below(frame, process).work
+
+
+def _below(frame: Frame, process: Process, joining: Callable[[], bool] = lambda: False) -> Below:
     """The programs below a process that do its work; a read of what they map may hang."""
     from gputop.cli.below import workers
 
@@ -137,12 +142,15 @@ def _worker(frame: Frame, process: Process, rights: Rights) -> tuple[Frame, Proc
     above = started_by(frame, process) if job is None else first_of(frame, job)
     if above is None:
         return frame, process
-    found = _working(frame, above, lambda: _joins(frame, above, rights))
+    found, perhaps = _below(frame, above, lambda: _joins(frame, above, rights))
+    if perhaps and above is process:
+        may = f"{_pids(perhaps)} below it may do the work: name one of those"
+        sys.stderr.write(f"gputop: {process.pid} waits, and {may}\n")
     if not found or (job is not None and any(one.job != job.key for one in found)):
         return frame, process
     if job is None and above is not process and (process not in found or len(found) == 1):
         return frame, process
-    pids = ", ".join(str(one.pid) for one in found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
+    pids = _pids(found)
     several = f"{found[0].name} {pids}, which does" if len(found) == 1 else f"{len(found)} processes that do"
     said = f"{above.pid} started {several} the work" + (f": {pids}" if len(found) > 1 else "")
     if job is not None or (len(found) > 1 and all(runs_for(above, one) for one in found)):
@@ -154,6 +162,11 @@ def _worker(frame: Frame, process: Process, rights: Rights) -> tuple[Frame, Proc
         raise _several(process.pid, programs, [(one.pid, one.name) for one in found])
     sys.stderr.write(f"gputop: {said}: using that\n")
     return _worker(frame, found[0], rights)
+
+
+def _pids(processes: Sequence[Process]) -> str:
+    first = ", ".join(str(pid) for pid in sorted(one.pid for one in processes)[:_NAMED])
+    return f"{first} and {len(processes) - _NAMED} more" if len(processes) > _NAMED else first
 
 
 def _joins(frame: Frame, process: Process, rights: Rights) -> bool:

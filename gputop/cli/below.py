@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from gputop.model import Frame, Process, Role
 from gputop.profile.code import Call
@@ -19,10 +20,17 @@ _JOINS = (("join", "multiprocessing/process.py"), ("join", "multiprocessing/spaw
 Cpu = Callable[[Sequence[int]], dict[int, float]]
 
 
+class Below(NamedTuple):
+    """The programs below a process that do its work, the busiest first; those of which it cannot be told."""
+
+    work: tuple[Process, ...] = ()
+    perhaps: tuple[Process, ...] = ()
+
+
 def workers(
     frame: Frame, process: Process, cpu: Cpu | None = None, joining: Callable[[], bool] = lambda: False
-) -> tuple[Process, ...]:
-    """The programs below a process that do its work, the busiest first; none where it does that itself.
+) -> Below:
+    """What of the programs below a process does its work; none where it does that itself.
 
     A process on a GPU, and one with torch that works, is a trainer itself. One with torch that waits may train as
     well, fed by its children: they do the work where their agents have seen them make steps, or where it is seen
@@ -33,7 +41,7 @@ def workers(
     from gputop.collect.jobs.kin import Tree
 
     if process.gpus or process.unseen is not None:
-        return ()
+        return Below()
     tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
     # what runs gputop, as a login shell, is no job of its own
     ours = {os.getpid(), *tree.above(os.getpid()), *tree.below([os.getpid()])}
@@ -47,18 +55,18 @@ def workers(
     torch = {one.pid for one in programs if _TORCH in mapped(one.pid)}
     chosen = [one for one in programs if one.gpus] or [one for one in programs if one.pid in torch] or programs
     if not chosen or (own and not any(one.gpus or one.pid in torch for one in chosen)):
-        return ()
+        return Below()
     measured = _measured([process.pid, *(one.pid for one in chosen)], cpu or used, _TRIES if trains else 1)
     busy = [one for one in chosen if measured.get(one.pid, 0.0) >= _WAITS_S]
     if trains:
         if measured.get(process.pid, _WAITS_S) >= _WAITS_S or _has_loaders(by_pid):
-            return ()
+            return Below()
         if not (steps or chosen == busy[:1] or joining()):
-            return ()
+            return Below(perhaps=tuple(chosen))
         if busy and not steps:  # beside them may be one that only holds a queue
             chosen = [one for one in chosen if measured.get(one.pid, 0.0) > 0]
     outer = [one for one in chosen if {other.pid for other in chosen}.isdisjoint(tree.above(one.pid))]
-    return tuple(sorted(outer, key=lambda one: -measured.get(one.pid, 0.0)))
+    return Below(tuple(sorted(outer, key=lambda one: -measured.get(one.pid, 0.0))))
 
 
 def _programs(below: Mapping[int, Process]) -> list[Process]:
@@ -67,28 +75,32 @@ def _programs(below: Mapping[int, Process]) -> list[Process]:
     from gputop.collect.jobs.kin import LOADER
     from gputop.collect.jobs.launchers import is_service
 
+    def serves(one: Process) -> bool:
+        # what a fork server forked has its command line
+        return is_service(one) and not ((parent := below.get(one.parent_pid)) and is_service(parent))
+
     return [
         one
         for one in sorted(below.values(), key=lambda one: one.pid)[:_MOST]
-        if not is_service(one) and not one.name.startswith(LOADER) and python_version(one.pid) is not None
+        if not serves(one) and not one.name.startswith(LOADER) and python_version(one.pid) is not None
     ]
 
 
 def runs_for(process: Process, child: Process) -> bool:
     """Whether a child runs a function of a process, as multiprocessing has it: forked, or spawned for that."""
-    from gputop.collect.jobs.launchers import is_spawned
+    from gputop.collect.jobs.launchers import is_service, is_spawned
 
-    return is_spawned(child) or (bool(child.command) and child.command == process.command)
+    return is_spawned(child) or is_service(child) or (bool(child.command) and child.command == process.command)
 
 
 def started_by(frame: Frame, process: Process) -> Process:
     """The outermost process that this one runs a function for; itself where it runs a program of its own."""
-    from gputop.collect.jobs.launchers import is_python, is_service
+    from gputop.collect.jobs.launchers import is_python
 
     by_pid = {one.pid: one for one in frame.processes if one.unseen is None}
     above = process
     while (parent := by_pid.get(above.parent_pid)) is not None and is_python(above):
-        if not (runs_for(parent, above) or is_service(above)):
+        if not runs_for(parent, above):
             break
         above = parent
     return above

@@ -1,7 +1,8 @@
 """Processes that each train by themselves, without a process group: their parent only starts and joins them.
 
 apart.py HOW WORKERS: HOW is torch (its mp.spawn) or a start method of multiprocessing. Each prints `ready PID` once it
-has made a step. With `feeds` the parent trains instead, on what two processes send it, which run torch as well.
+has made a step. With `pool` they are those of a pool, whose results are waited for. With `feeds` the parent trains
+instead, on what two processes send it, which run torch as well.
 """
 
 import multiprocessing
@@ -64,6 +65,9 @@ if __name__ == "__main__":
     how = sys.argv[1]
     if how == "feeds":
         learn()
+    elif how == "pool":
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            pool.starmap(work, [(0, 0), (1, 0)])
     elif how == "torch":
         torch.multiprocessing.spawn(work, args=(int(sys.argv[2]),), nprocs=2)  # type: ignore[attr-defined, no-untyped-call]
     else:

@@ -81,7 +81,8 @@ def handed_on(frame: Frame, process: Process, ranks: Sequence[Process]) -> Frame
 
     parts = tuple(part(one) for one in frame.processes)
     if old is None:
-        members = (process.identity, *(one.identity for one in frame.processes if one.pid in below))
+        started = sorted((one.started_ticks, one.pid, one.identity) for one in frame.processes if one.pid in below)
+        members = (process.identity, *(identity for _, _, identity in started))
         new = Job(key=key, name=stem(process), user=process.user, launcher="python", members=members)
         return replace(frame, processes=parts, jobs=(*frame.jobs, replace(new, ranks=tuple(numbers))))
     jobs_now = tuple(replace(one, ranks=tuple(numbers)) if one.key == key else one for one in frame.jobs)
