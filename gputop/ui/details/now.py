@@ -63,7 +63,7 @@ def _step(opened: Opened, seconds: int) -> list[Chart]:
     top, took = draw.ceiling(most([*values, process.step_s]), 1e-3), units.took(process.step_s)
     waits = "" if process.data_wait_percent is None else f"{_percent(process.data_wait_percent)} waits for data"
     slowest = f"{waits}, slowest {units.took(process.step_longest_s)}".lstrip(", ")
-    said = _first(seconds - len(f"step  {took}  "), slowest, waits)
+    said = _first(seconds - len(f"step  {took}  "), slowest, waits, waits.removesuffix(" for data"))
     return [Chart("step", said, values, top, "busy area", took)]
 
 
