@@ -47,11 +47,19 @@ class Ring:
             column[place] = value
         self.count += 1
 
-    def last(self, most: int = _KEPT, since: int = 0) -> list[tuple[float, ...]]:
-        """The newest ones, oldest first; none of the first `since` that there ever were."""
+    def last(self, most: int = _KEPT, since: int = 0) -> list[list[float]]:
+        """The columns of the newest ones, oldest first; none of the first `since` that there ever were.
+
+        Copied as whole pieces: while they are, the program cannot run.
+        """
         first = max(since, self.count - min(most, _KEPT - 1))  # one place may be being written
-        places = [number % _KEPT for number in range(first, self.count)]
-        return [tuple(column[place] for column in self._columns.values()) for place in places]
+        start, stop = first % _KEPT, self.count % _KEPT
+        if first >= self.count:
+            return [[] for _ in self.fields]
+        columns = self._columns.values()
+        if start < stop:
+            return [column[start:stop].tolist() for column in columns]
+        return [(column[start:] + column[:stop]).tolist() for column in columns]
 
 
 class Meter:
