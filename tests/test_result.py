@@ -25,6 +25,8 @@ from gputop.ui.result.content import Content
 from gputop.ui.result.flames import Flames
 from gputop.ui.result.picture import picture
 from gputop.ui.result.profiled import of_profile_kept
+from gputop.ui.result.says import Saying, Says
+from gputop.ui.result.says import strips as says_strips
 from gputop.ui.result.stacks import of_stacks
 from gputop.ui.result.traced import of_traced
 from tests.hostile import STRINGS
@@ -186,3 +188,10 @@ def test_any_size_and_any_name_is_drawn(look: Look, tmp_path: Path) -> None:
                 shown = drawn(content, tab, size, look)
                 assert not [ch for ch in shown if ch != "\n" and not ch.isprintable()]
                 assert look.glyphs is not ASCII or shown.isascii()
+
+
+def test_a_headline_is_told_in_whole_where_there_are_lines() -> None:
+    text = "rank 3 is not in the collective that the others wait in: write_samples (train.py:171). " * 2
+    said = Says(sayings=(Saying(severity="crit", text=text.strip()),), words=("more",))
+    rows = [strip.text.strip() for strip in says_strips(said, (), 80, 4, Look())]
+    assert text.strip() in " ".join(" ".join(rows).split())

@@ -89,4 +89,11 @@ def test_a_full_port_has_a_sign_and_its_chart_wherever_there_are_few() -> None:
     calm = {"io_pressure": Pressure(some_percent=0.0, full_percent=0.0), "iowait_percent": 1.0}
     titles = drawn(80, 7, networks=(full,), cpu_percent=11.0, **calm)[1]
     assert "net  !in" in titles
+    shown = frame((), host=replace(HOST, cpu_percent=98.0))
+    past = History()
+    past.add(shown, 1.0, frozenset())
+    look = Look()
+    inks = {look.ink("█", token).style for token in ("warn area", "busy area")}
+    drawn_in = {part.style for part in usage(shown, past, 120, 7, look)[-1] if "█" in part.text}
+    assert look.ink("█", "warn area").style in drawn_in & inks, "a saturated CPU is not drawn as one that is well"
     assert "mem" not in titles

@@ -123,10 +123,10 @@ def _stacks(process: Identity, profile: Profile) -> Iterator[Fact]:
     if not profile.stacks:
         return
     seen = main(profile)
-    of = f"{seen.total:.0f} samples" if seen.total > 1 else "one stack"
     for part, some in shares(seen).items():
         if some:
-            text = f"its main thread is {part.text} in {100 * some:.0f} % of {of}"
+            of = f"{100 * some:.0f} % of {seen.total:.0f} samples" if seen.total > 1 else "the stack that was read"
+            text = f"its main thread is {part.text} in {of}"
             yield Fact(process=process, witness="stack", name=part.name, text=text, share=some)
     if some := share(loaders(profile), LINALG):
         text = f"its loaders are {LINALG.text} in {100 * some:.0f} % of their samples"

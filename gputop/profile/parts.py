@@ -60,7 +60,7 @@ PARTS = (
     ),
     _part(
         "collectives",
-        "collectives",
+        "in collectives",
         (r"\w+", r"distributed_c10d\.py|_functional_collectives\w*\.py|_fsdp_collectives\.py|p2p_communication\.py"),
         (r"wait_for_unshard|_unshard|_reduce_grad|_wait_for_computation_stream", r"\w*fsdp\w*\.py|_runtime_utils\.py"),
         (r"_sync_\w+|_sync_buffers|_distributed_broadcast_coalesced", r"distributed\.py"),

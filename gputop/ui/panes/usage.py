@@ -62,14 +62,13 @@ def _charts(frame: Frame, past: Past, seconds: int, look: Look) -> Iterator[Char
 
     cores = f"{host.cpus_total} cores" if host.cpus_total else ""
     value, tone = _toned(f"{units.percent(host.cpu_percent)}%", host.cpu_percent, saturation.CPU, look)
-    yield Chart("cpu", cores, values("cpu_percent"), 100, "busy area", value, tone)
+    yield Chart("cpu", cores, values("cpu_percent"), 100, _shade(tone, "busy area"), value, tone)
     used, total = host.memory_used_bytes, host.memory_total_bytes
     share = saturation.share_percent(used, total)
     said = units.UNKNOWN if used is None or not total else f"{used / GIB:.1f}/{total / GIB:.0f}G"
     value, tone = _toned(said, share, saturation.MEMORY, look)
-    yield Chart(
-        "mem", f"{units.percent(share)}%", values("memory_used_bytes"), total or 0.0, "memory area", value, tone
-    )
+    shade = _shade(tone, "memory area")
+    yield Chart("mem", f"{units.percent(share)}%", values("memory_used_bytes"), total or 0.0, shade, value, tone)
     for title, signs, metrics, least in (
         ("disk", ("r", "w"), ("read_bytes_per_s", "write_bytes_per_s"), _DISK_LEAST),
         ("net", ("in ", "out "), ("receive_bytes_per_s", "send_bytes_per_s"), _NETWORK_LEAST),
@@ -78,7 +77,7 @@ def _charts(frame: Frame, past: Past, seconds: int, look: Look) -> Iterator[Char
         axis = draw.ceiling(most(rates), least)
         value = " ".join(f"{sign}{units.rate(getattr(host, name))}" for sign, name in zip(signs, metrics, strict=True))
         value, tone = _toned(value, _port_percent(host) if title == "net" else None, saturation.PORT, look)
-        yield Chart(title, f"of {units.rate(axis)}/s", rates, axis, "busy area", value, tone)
+        yield Chart(title, f"of {units.rate(axis)}/s", rates, axis, _shade(tone, "busy area"), value, tone)
 
 
 def _port_percent(host: Host) -> float | None:
@@ -94,6 +93,11 @@ def _port_percent(host: Host) -> float | None:
 def _higher(pair: tuple[float | None, ...]) -> float | None:
     """The busier of two directions."""
     return max((value for value in pair if value is not None), default=None)
+
+
+def _shade(tone: Token, usual: Token) -> Token:
+    """The area below a value that is short: what is wrong is not drawn as what is well."""
+    return "warn area" if tone == "warn" else "crit area" if tone == "crit" else usual
 
 
 def _toned(text: str, value: float | None, levels: Levels, look: Look) -> tuple[str, Token]:

@@ -21,6 +21,7 @@ _TOKENS: dict[Severity, Token] = {"crit": "crit", "warn": "warn", "info": "dim",
 _LEAST_GAIN = 1.05
 _INDENT = 10
 _MOST_LIVE = 3
+_HEADLINE_LINES, _MOST_HEADLINE = 2, 4  # as it is planned for, and at most: it is told in whole before all else
 _NEXT_LINES, _ROOMY = 3, 4  # lines of the next step, where there are so many for all of it
 
 
@@ -53,7 +54,8 @@ def strips(says: Says, live: Sequence[Finding], width: int, most: int, look: Loo
     if first is not None:
         lines += _headline(first, width, look)
     gain = list(_gain(first, width, _NEXT_LINES if most >= _ROOMY else 1, look))
-    most += max(0, len(gain) - 1)  # what to do next is worth more than the lines below it
+    # what is wrong and what to do next are worth more than the lines below
+    most += max(0, len(lines) - _HEADLINE_LINES) + max(0, len(gain) - 1)
     rest = [*_live(says, live, width, look), *gain]
     others = [saying for saying in troubles if saying is not first]
     sentences = [word for word in says.words if first is None or first.text != word]
@@ -86,7 +88,10 @@ def _headline(saying: Saying, width: int, look: Look) -> list[Line]:
     line.to(max(_INDENT, line.cells + 1))
     parts = wrap(saying.text, max(20, width - _INDENT - 1))
     lines = [line.add(parts[0], "bright", bold=True)]
-    lines += [Line(look).to(_INDENT).add(part, "bright", bold=True) for part in parts[1:2]]
+    if len(parts) > _MOST_HEADLINE:
+        rest = " ".join(parts[_MOST_HEADLINE - 1 :])
+        parts = [*parts[: _MOST_HEADLINE - 1], draw.cut(rest, max(20, width - _INDENT - 1), look.glyphs.more)]
+    lines += [Line(look).to(_INDENT).add(part, "bright", bold=True) for part in parts[1:]]
     if saying.facts:
         if lines[-1].cells + 3 + len(saying.facts) > width:
             lines.append(Line(look).to(_INDENT))
