@@ -184,6 +184,11 @@ def test_a_password_glued_to_p_is_masked_for_programs_that_take_it_so(argv: tupl
     "argv",
     [
         ("redis-cli-7", "-a", "hunter2"),
+        ("redis6-cli", "-a", "hunter2"),
+        ("xfreerdp", "-u", "me", "-p", "hunter2", "host"),
+        ("curl", "-sb", "session=hunter2", "https://x.org"),
+        ("rclone", "obscure", "hunter2"),
+        ("poetry", "config", "http-basic.corp", "me", "hunter2"),
         ("/usr/bin/mysql8.0", "-phunter2"),
         ("redis-cli", "-h", "cache", "AUTH", "hunter2"),
         ("redis-cli", "config", "set", "requirepass", "hunter2"),

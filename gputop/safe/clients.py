@@ -74,6 +74,8 @@ _SET_NAME = re.compile(r"[\w.:/@-]{1,200}")
 def _settings(before: Sequence[str], word: str) -> int | None:
     """`set NAME VALUE`, where the name of the setting says that it is a secret."""
     name = before[-1] if before else ""
+    if name == "obscure" or (len(before) > 1 and before[-2].startswith("http-basic.")):  # of rclone; poetry
+        return 0
     if word[:1] in ("", "-") or name in _SETS or not _SET_NAME.fullmatch(name) or name.startswith("-"):
         return None
     section = name.partition(".")[0]
@@ -88,9 +90,12 @@ def _redis(before: Sequence[str], word: str) -> int | None:
     return _settings(asked, word)
 
 
+_COOKIE_FLAG = re.compile(r"-[a-zA-Z]*b")  # -sb as well
+
+
 def _curl(before: Sequence[str], word: str) -> int | None:
     """The cookies that it sends; a name without `=` is that of a file."""
-    if before and before[-1] == "-b":
+    if before and _COOKIE_FLAG.fullmatch(before[-1]):
         return word.find("=") + 1 or None
     return word.find("=") + 1 or None if word.startswith("-b") else None
 
@@ -136,7 +141,7 @@ _CLIENTS = (
     _Client(r"cqlsh|cypher-shell|cbq|cbc|arangosh|beeline|rabbitmqadmin|rdesktop|useradd|usermod", "p", "p"),
     _Client(r"sqlcmd|bcp|tsql|mssql-cli|ipmitool|mosquitto_(?:pub|sub|rr)|zip(?:cloak|note)?|unzip", "P", "P"),
     _Client(r"isql|iusql", "P", "P", _last_of(". . *")),
-    _Client(r"(?:redis|valkey|keydb)-cli", "a", "", _redis),
+    _Client(r"(?:redis|valkey|keydb)\d*-cli", "a", "", _redis),
     _Client(r"ldap(?:search|add|modify|delete|modrdn|compare|exop|whoami)|kadmin(?:\.local)?", "w", "w"),
     _Client(r"ldappasswd", "was", "was"),
     _Client(r"curl", "uU", "uU", _curl),
@@ -148,7 +153,7 @@ _CLIENTS = (
     _Client(r"influx", "pt", ""),
     _Client(r"ssh-keygen", "NP", ""),
     _Client(r"htpasswd", "", "", _htpasswd),
-    _Client(r"(?:x|wl|sdl-?)?freerdp", "", "", _by(r"/(?:gp|p|pth|pass(?:word)?|gateway:.*,p):(?P<value>.+)")),
+    _Client(r"(?:x|wl|sdl-?)?freerdp", "p", "", _by(r"/(?:gp|p|pth|pass(?:word)?|gateway:.*,p):(?P<value>.+)")),
     _Client(
         r"mount(?:\.\w+)?|sshfs|curlftpfs",
         "",
@@ -180,7 +185,7 @@ _VERSION = re.compile(r"[-_.]?v?\d+(?:\.\d+)*$|\.exe$")  # redis-cli-7, xfreerdp
 # where a secret may stand that no flag of one letter gives
 NAMED = re.compile(
     r"\b(?:sqlplus|sqlldr|sqlcl|expdp|impdp|rman|htpasswd|\w*freerdp\d?|mc|mcli|wandb|snyk|ngrok|vault|bao|aws|git|dvc|rclone|poetry"
-    r"|npm|pnpm|yarn|pip\d*|conda|mamba|gcloud|nmcli|smbclient|isql|kubectl|oc|gh|wpa_passphrase|redis-cli|openssl)\S*[\s·]"
+    r"|npm|pnpm|yarn|pip\d*|conda|mamba|gcloud|nmcli|smbclient|isql|kubectl|oc|gh|wpa_passphrase|redis\d*-cli|openssl)\S*[\s·]"
 )
 # programs of which -p and -P are known to be something else: a port, a partition, a folder, a pid, a pattern
 _OTHERS = re.compile(
