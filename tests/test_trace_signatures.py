@@ -95,6 +95,20 @@ def optimizing(kernels: int, name: str) -> Made:
     return made
 
 
+def ahead(mark: str, kernel: str) -> Made:
+    """A GPU that is always busy; the CPU, half a step ahead, spends half of each step on what the GPU does in 3 ms."""
+    made = Made()
+    for number in range(1, 5):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.kernel(GEMM, at, 97 * MS, launch=at - 3 * MS)
+        made.note(mark, at + 45 * MS, 50 * MS)
+        for place in range(100):
+            made.host("aten::zero_", at + (46 + place / 4) * MS, 20)
+            made.kernel(kernel, at + 97 * MS + place * 30, 29, launch=at + (46 + place / 4) * MS + 5)
+    return made
+
+
 def copying(name: str, size: int, *, alone_ms: float = 0.0) -> Made:
     """A batch is copied a step, while a kernel runs or with so much time alone."""
     made = busy() if not alone_ms else Made()
@@ -310,6 +324,16 @@ def test_a_signature_fires_on_what_it_is_for_only(rule: str, fires: Case, quiet:
     assert found[rule].headline.endswith(".")
     assert found[rule].steps
     assert rule not in said(quiet(), tmp_path)
+
+
+def test_a_cpu_that_is_ahead_loses_nothing(tmp_path: Path) -> None:
+    """Half of the CPU's time is no half of the step where the GPU is busy all the while."""
+    found = said(ahead("Optimizer.step#AdamW.step", ADD), tmp_path)
+    assert "T10" not in found
+    assert found["T00"].healthy
+    zeroed = said(ahead("Optimizer.zero_grad#AdamW.zero_grad", ADD), tmp_path)["T18"]
+    assert zeroed.lost_share is not None
+    assert zeroed.lost_share < 0.01
 
 
 def test_an_idle_gpu_is_never_without_a_word_and_names_where_the_cpu_was(tmp_path: Path) -> None:

@@ -144,7 +144,10 @@ def sync(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T10", "unfused-optimizer", "Does the optimizer launch many small kernels?", share=0.10, kernels=50)
 def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
-    """One kernel a parameter and operation, where one fused kernel would do."""
+    """One kernel a parameter and operation, where one fused kernel would do.
+
+    It costs what the GPU works for it, and what it idles meanwhile: a CPU that is ahead loses nothing.
+    """
     found, activity, spans = view.found, view.trace.activity, view.host(Mark.OPTIMIZER)
     if not len(spans):
         return
@@ -157,7 +160,7 @@ def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
             if FUSED.search(activity.names.texts[activity.name[index]]):
                 return
             count, gpu_us = count + 1, gpu_us + inside_us(activity, index, found.window)
-    share, kernels = max(found.share(spans), found.share(gpu_us)), count / view.steps
+    share, kernels = found.share(gpu_us + found.gaps.shared(spans).total), count / view.steps
     if share < limit["share"] or kernels <= limit["kernels"]:
         return
     yield Verdict(
@@ -192,7 +195,7 @@ def anomaly_mode(view: View, limit: Limits) -> Iterator[Verdict]:
 @signature("T18", "zero-grad", "Are gradients set to zero one by one?", gpu=False, each=10)
 def zero_grad(view: View, limit: Limits) -> Iterator[Verdict]:
     """zero_grad(set_to_none=False) writes every gradient, and backward then adds instead of setting."""
-    host = view.trace.host
+    host, found, spans = view.trace.host, view.found, view.host(Mark.ZERO_GRAD)
     starts = [start for start, _, _ in host.spans[Mark.ZERO_GRAD]]
     calls = view.inside(starts) if host.counted else len(starts)
     if not calls or host.zeroed / calls < limit["each"]:
@@ -202,5 +205,5 @@ def zero_grad(view: View, limit: Limits) -> Iterator[Verdict]:
         headline=f"zero_grad writes {host.zeroed / calls:.0f} gradients one by one instead of dropping them.",
         numbers=(Number(text="gradients set to zero a call", value=host.zeroed / calls, limit=limit["each"]),),
         steps=("optimizer.zero_grad(set_to_none=True), the default since torch 2.0.",),
-        lost_share=view.found.share(view.host(Mark.ZERO_GRAD)),
+        lost_share=found.share(found.gaps.shared(spans) if found.of_gpu else spans),
     )
