@@ -336,6 +336,23 @@ def test_a_cpu_that_is_ahead_loses_nothing(tmp_path: Path) -> None:
     assert zeroed.lost_share < 0.01
 
 
+def test_the_start_of_a_program_hides_no_idle_time(tmp_path: Path) -> None:
+    """A fifth of the time in all, of which a part that is too small to be told of is the start."""
+    made = Made()
+    for number in range(2):
+        at = number * 100 * MS
+        made.step(number, at, 100 * MS)
+        made.kernel(GEMM, at, 60 * MS)
+        made.kernel(ADD, at + (78 if number else 68) * MS, (22 if number else 12) * MS)
+    made.kernel(GEMM, 98 * MS, 2 * MS)
+    made.call("cudaMalloc", 61 * MS, 6 * MS)
+    path = made.write(tmp_path / "start.json")
+    found = View(read(path))
+    assert found.found.share(found.found.gaps) == pytest.approx(0.22, abs=0.001)
+    assert found.found.share(found.start.spans) == pytest.approx(0.04, abs=0.001)
+    assert "No known trouble" not in " ".join(told.page(found).words)
+
+
 def test_an_idle_gpu_is_never_without_a_word_and_names_where_the_cpu_was(tmp_path: Path) -> None:
     """The most specific function of one's own that covers most of the pauses, not the loop around all of it."""
     functions = ("train.py(9): main", "image_transforms.py(30): normalize", "numpy/core.py(3): mean")

@@ -17,6 +17,7 @@ from gputop.trace.steps import OURS
 _LOADS_US = 20_000.0  # the first launch of a kernel that takes so long loads its code
 _FIRST, _FEW = 1, 2  # the number of a step that may be the first of a program, and how many may set things up
 _LATE = 0.5  # of the time: a program that is ready later shows nothing else
+TOLD = 0.05  # of the time: of less it is not said that the program starts
 _IDLE, _MOST = 0.05, 0.5  # of the time, of the idle time: what explains less of it is not all that is seen
 
 

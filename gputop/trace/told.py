@@ -9,6 +9,7 @@ from statistics import median
 
 from gputop import units
 from gputop.page import Page, Point, Table
+from gputop.trace.beginning import TOLD
 from gputop.trace.breakdown import Breakdown
 from gputop.trace.diff import diff
 from gputop.trace.operators import operators
@@ -71,7 +72,7 @@ def beginning(view: View) -> Iterator[str]:
             "The program starts in this time: memory is allocated, code is loaded or compiled once. Nothing is "
             "concluded from it; record later steps, as with schedule(wait=1, warmup=2, active=5)."
         )
-    elif view.found.of_gpu and view.found.share(view.start.spans) >= _SUMMED:
+    elif view.found.of_gpu and view.found.share(view.start.spans) >= TOLD:
         part = view.found.share(view.start.spans)
         yield f"{part:.0%} of the time it idles because the program starts: memory is allocated, code is loaded."
     elif seen.begun:
@@ -300,7 +301,7 @@ def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[
     yield from beginning(view)
     if view.trace.missing or view.start.alone:
         return
-    idles = view.found.of_gpu and view.found.share(view.start.spans) >= _SUMMED
+    idles = view.found.of_gpu and view.found.share(view.start.spans) >= TOLD
     if not idles and not also and not any(verdict.severity != "info" or verdict.healthy for verdict in said):
         yield f"No known trouble stands out{' in this rank by itself' if len(view.ranks) > 1 else ''}."
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from gputop.severity import by_lost_share
+from gputop.trace.beginning import TOLD
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark, region
 from gputop.trace.outer import Outer
@@ -42,8 +43,10 @@ _MOST_OF = 0.5  # of the idle time: what covers it is where the CPU was
 @signature("T24", "idle", "Does the GPU idle, whatever the reason?", last=True, idle=0.20)
 def idle(view: View, limit: Limits) -> Iterator[Verdict]:
     """A fifth of the time and more, which no other signature explains."""
-    found = view.found
-    gaps = found.gaps.shared(view.start.spans.gaps(found.window.start, found.window.end))
+    found, begun = view.found, view.start.spans
+    gaps = found.gaps
+    if found.share(begun) >= TOLD:  # that much of it is said to be the start of the program
+        gaps = gaps.shared(begun.gaps(found.window.start, found.window.end))
     share = found.share(gaps)
     if share < limit["idle"]:
         return
