@@ -217,6 +217,19 @@ class TestCsv:
         assert found.points[0].severity == "warn"
         freed = told(pasted.csv([97] * 60 + [0] * 60, used=[30000] * 60 + [3] * 60))
         assert [point.severity for point in freed.points] == ["fine"]
+        assert [point.severity for point in found.points] == ["warn"]  # a hang is not well, too
+
+    def test_what_is_not_counted_is_said(self) -> None:
+        """A mean of 98 % over a file that is at 0 % for two thirds of its time."""
+        late = "Idle time at the ends is not counted: GPU 0, 40 samples before its first work."
+        assert late in told(pasted.csv([0] * 40 + [98] * 20)).words
+        assert not any("not counted" in words for words in told(pasted.csv([98] * 60)).words)
+
+    def test_what_is_high_in_between_is_not_low_throughout(self) -> None:
+        """Two of three samples are low, so that the median is; a single pause is no low use, either."""
+        for busy in ([97, 2, 3] * 20, [98] * 20 + [0] * 20 + [98] * 20):
+            assert worst(pasted.csv(busy)).startswith("GPU 0: use rises and falls, the GPU waits")
+        assert worst(pasted.csv([20, 25, 30] * 20)).startswith("GPU 0: use is low throughout")
 
     def test_dips_and_their_period(self) -> None:
         gpu = told(pasted.csv([5 if at % 12 == 11 else 70 for at in range(120)])).numbers["gpus"][0]

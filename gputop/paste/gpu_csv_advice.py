@@ -40,6 +40,7 @@ class Use:
         self.worked = bool(busy)
         self.samples = series.samples[busy[0] : busy[-1] + 1] if busy else series.samples
         self.after = series.samples[busy[-1] + 1 :] if busy else ()
+        self.before = busy[0] if busy else 0  # how many there are before its first work
 
     def values(self, name: str) -> list[float]:
         """What is known of a column in this time."""
@@ -143,6 +144,11 @@ def _words(log: Log, uses: Sequence[Use]) -> Iterator[str]:
     rate = next((use.interval_s for use in uses if use.interval_s), None)
     if rate is not None and rate >= 1:
         yield f"It has a sample every {rate:.3g} s: steps are shorter, so what repeats in each step is not seen."
+    for use in uses:
+        parts = [(use.before, "before its first work"), (len(use.after), "after its last work")]
+        if sum(count for count, _ in parts) >= _LIMIT["low_share"] * len(use.all):
+            idle = " and ".join(f"{count} samples {when}" for count, when in parts if count)
+            yield f"Idle time at the ends is not counted: {use.gpu}, {idle}."
     missing = [
         name
         for column, name in (("sm_mhz", "clocks.sm"), ("reasons", "clocks_event_reasons.active"))
@@ -154,8 +160,9 @@ def _words(log: Log, uses: Sequence[Use]) -> Iterator[str]:
 
 
 def _points(use: Use) -> Iterator[Point]:
-    yield from _use(use)
-    yield from _ended(use)
+    ended = tuple(_ended(use))
+    yield from (point for point in _use(use) if not ended or point.severity != "fine")
+    yield from ended
     yield from _device(use)
     yield from _memory(use)
 
@@ -206,8 +213,9 @@ def _starved(use: Use, mean: float, facts: tuple[str, ...]) -> Point:
     severity = by_lost_share(1 - mean / 100, "warn")
     if use.period_s is not None and use.between >= _healthy():
         return _periodic(use, severity, facts)
-    swings = len(use.dips) >= _LIMIT["dips"]
-    how = "use rises and falls" if swings else "use is low throughout"
+    busy, swings = use.values("busy"), len(use.dips) >= _LIMIT["dips"]
+    high = sum(value >= _healthy() for value in busy) / len(busy)
+    how = "use rises and falls" if swings or high >= _LIMIT["low_share"] else "use is low throughout"
     return Point(
         severity=severity,
         text=f"{use.gpu}: {how}, the GPU waits for input, the CPU or other ranks.",
