@@ -209,6 +209,22 @@ def test_stacks_of_a_hang_say_who_is_apart_and_that_nobody_moves() -> None:
     demo("collective-wait-hang", scene)
 
 
+def test_a_profile_of_all_ranks_is_one_of_each() -> None:
+    async def scene(stage: Stage) -> None:
+        await to_a_trainer(stage)
+        await stage.press("p", "up", "space")
+        assert "[x] all 4 ranks" in stage.text
+        await stage.press("down", "enter")
+        await stage.until(lambda: "py-spy 10 s" in stage.text, "the first")
+        errands, frame = stage.app.errands, stage.newest
+        assert frame is not None
+        ranks = {one.identity for one in frame.processes if one.role is Role.TRAINER}
+        await stage.until(lambda: errands.looked_into == ranks, "all of them")
+        assert len(stage.app.screen_stack) == 3, "one is opened, the others are at hand"
+
+    demo("collective-wait-hang", scene)
+
+
 def test_stacks_of_ranks_that_go_on_say_so() -> None:
     source, process = _trainer("network-bound")
     newest = source.frame(source.at_s)

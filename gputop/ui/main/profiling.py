@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from gputop.actions import Hold, Scope
@@ -77,7 +77,7 @@ class Profiling(Acting, Advising):
         from gputop.actions.spy import STACK  # late
         from gputop.ui.profiling.dialog import ProfileDialog
         from gputop.ui.profiling.older import OlderDialog
-        from gputop.ui.profiling.question import Question, Stop
+        from gputop.ui.profiling.question import Question
 
         chosen, app = process, self.app
         process, leads = (process, False) if others.processes else _rank(frame, process, whole=everybody)
@@ -93,8 +93,7 @@ class Profiling(Acting, Advising):
         keys = {name: id for key in self.every_key for name in key.keys if (id := _TOOLS.get(key.id))}
 
         def start(tool: Tool, order: Order) -> None:
-            ranks = hold.who(Scope.JOB) if question.picked(Stop("box", "ranks")) else question.each
-            self._start(tool, order, hold, tuple(ranks) if self._rehearsed(tool.id, process) else question.each)
+            self._start(tool, order, hold, question.each)
 
         def answered(answer: Answer | None) -> None:
             if answer and question.past:
@@ -136,11 +135,15 @@ class Profiling(Acting, Advising):
         """Open what is recorded."""
         from gputop.ui.profiling.rehearsed import result  # late
 
-        source = self.program.source
-        if isinstance(source, Rehearsed) and (found := result(source, tool, processes, order)) is not None:
-            process, program = hold.process, self.program
-            # once the dialog has closed
-            self.app.call_later(lambda: program.errands.took(process, found))
+        source, program = self.program.source, self.program
+        if not isinstance(source, Rehearsed):
+            return
+        several = [(one,) for one in processes] if tool == "profile" else [processes]  # py-spy records one process
+        for place, each in enumerate(several):
+            about = hold.process if len(several) == 1 else each[0]
+            if (found := result(source, tool, each, order)) is not None:
+                # once the dialog has closed
+                self.app.call_later(partial(program.errands.took, about, found, shows=place == 0))
 
     @cached_property
     def _asking(self) -> Asking:

@@ -180,16 +180,17 @@ class Errands:
         while any(errand.run.result is None for errand in self.under_way) and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
 
-    def took(self, process: Process, result: Result) -> None:
-        """There is a result without a run: the rules are told, and it is opened."""
+    def took(self, process: Process, result: Result, *, shows: bool = True) -> None:
+        """There is a result without a run: the rules are told, and it is opened where it `shows`."""
         from gputop.ui.profiling.results import opens, testify  # late
 
         testify(self._program.monitor, process, result)
         self._keep(process, result)
-        if (found := opens(result)) is not None:
-            self.open(found)
-        else:
+        found = opens(result)
+        if found is None:
             self.news = News(result.text, "warn")
+        elif shows:
+            self.open(found)
         self._changed()
 
     def _keep(self, process: Process, result: Result) -> None:

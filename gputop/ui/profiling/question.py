@@ -112,7 +112,7 @@ class Question:
         if barred := self.barred[self.tool.id]:
             self.told = barred.text
             return None
-        if len(self.each) > _MOST_AT_ONCE:
+        if self.tool.id == "profile" and len(self.each) > _MOST_AT_ONCE:
             self.told = f"at most {_MOST_AT_ONCE} are recorded at once: tag fewer, or tick them off"
             return None
         return self.tool.options(self._values())
@@ -123,7 +123,7 @@ class Question:
         chosen, leader = self._values(), self.hold.leader
         if leader is not None and chosen.get("leader"):
             return (leader,)
-        scope = {"tagged": Scope.TAGGED, "ranks": Scope.JOB} if self.tool.id == "profile" else {}
+        scope = {"tagged": Scope.TAGGED, "ranks": Scope.JOB} if self.tool.id == "profile" or self.recorded else {}
         several = next((self.hold.who(scope[box]) for box in scope if chosen[box]), ())
         return tuple(each for each in several if each.role is Role.TRAINER) or several or (self.hold.process,)
 
