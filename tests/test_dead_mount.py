@@ -13,11 +13,12 @@ from threading import Event
 
 import pytest
 
+from gputop import agent_client as agent
 from gputop.actions import Rights
 from gputop.actions.aim import aim
 from gputop.actions.spy import sources
 from gputop.actions.target import Target
-from gputop.actions.tracing import TRACE, agent
+from gputop.actions.tracing import TRACE
 from gputop.actions.tracing.kineto import gate
 from gputop.safe import deadline
 from gputop.safe.deadline import NoAnswer, within

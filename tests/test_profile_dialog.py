@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from gputop import agent_client as agent
 from gputop.actions import Scope
 from gputop.actions.hold import led
-from gputop.actions.tracing import Order, agent
+from gputop.actions.tracing import Order
 from gputop.actions.tracing.trace import meant
 from gputop.model import Job, Process, Role
 from gputop.ui.main import Main
