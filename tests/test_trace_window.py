@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from gputop.trace import signatures  # noqa: F401
+from gputop.trace.diff import diff as compared
 from gputop.trace.operators import operators
 from gputop.trace.read import read
 from gputop.trace.summary import as_json
 from gputop.trace.told import page
 from gputop.trace.verdict import View
-from tests.traces import FP32, GEMM, Made, busy
+from tests.traces import FP32, GEMM, NCCL, Made, busy
 
 MS = 1000.0
 
@@ -104,6 +105,41 @@ def test_a_gpu_that_did_nothing_in_the_steps_is_listed(tmp_path: Path) -> None:
     said = {point.text: point.severity for point in page(view).points}
     assert said == {"GPU 1: nothing ran on it in this time; it did before or after.": "warn"}
     assert as_json(view)["gpus"] == len(as_json(view)["each_gpu"]) == 2
+
+
+def launched_ahead(*, cpu_ms: float = 6, queued_ms: float = 0) -> Made:
+    """Four steps of so long on the CPU, of 100 ms on the GPU, 40 of them NCCL's; the GPU works on others before."""
+    made, at = Made(), 1 * MS + queued_ms * MS
+    if queued_ms:
+        made.kernel(GEMM, 0, queued_ms * MS, launch=-5)
+    for number in range(1, 5):
+        begin = (number - 1) * cpu_ms * MS
+        made.step(number, begin, cpu_ms * MS)
+        made.kernel(GEMM, at, 60 * MS, launch=begin + 100)
+        made.kernel(NCCL, at + 60 * MS, 40 * MS, launch=begin + 200)
+        at += 100 * MS
+    return made
+
+
+def test_the_gpu_works_on_the_steps_of_a_cpu_that_is_ahead_until_they_are_over(tmp_path: Path) -> None:
+    """The marks of the steps end 376 ms before the GPU: what it does in their 24 ms is a quarter of one step."""
+    view = View(read(launched_ahead().write(tmp_path / "ahead.json")))
+    found = view.found
+    assert found.window.span_us == pytest.approx(401 * MS)
+    assert found.exposed == pytest.approx(0.4, abs=0.01)
+    assert [verdict.rule.split()[0] for verdict in view.verdicts if verdict.severity != "info"] == ["T08"]
+    assert any(words.startswith("The CPU is ahead: it launches these steps in 24 ms") for words in page(view).words)
+    change = compared(view, view)
+    assert change.step.before == pytest.approx(401 * MS / 4)
+
+
+def test_a_queue_that_was_full_before_the_steps_is_no_longer_after_them(tmp_path: Path) -> None:
+    """What the GPU works off after them is as much as it worked off of earlier ones within them."""
+    for cpu_ms in (100, 6):
+        made = launched_ahead(cpu_ms=cpu_ms, queued_ms=350)
+        found = View(read(made.write(tmp_path / "steady.json"))).found
+        assert found.window.after_us == 0
+        assert found.window.span_us == pytest.approx(4 * cpu_ms * MS)
 
 
 def test_each_gpu_of_a_process_is_told_of(tmp_path: Path) -> None:

@@ -90,8 +90,9 @@ def _known(name: str, unit: str, before: float | None, after: float | None) -> I
 
 
 def _step(view: View) -> float:
-    times = [step.end - step.start for step in view.found.window.steps]
-    return median(times) if times else view.found.window.span_us
+    seen = view.found.window
+    times = [step.end - step.start for step in seen.steps]
+    return median(times) if times and not seen.after_us else seen.span_us / view.steps
 
 
 def _peak(view: View) -> float | None:

@@ -28,6 +28,7 @@ _FEWEST_KERNELS = 5
 _QUEUED_US = 1000.0  # from launch to kernel: a GPU with nothing before it begins within microseconds
 _DELAYED_ALIKE = 0.5  # of the first kernel's delay; where those after it have less, that one waited for something else
 _BUSY_SINCE = 0.8  # of the time of those kernels: a GPU that works off a queue does nothing else
+_AFTER = 0.5  # of the steps: where the GPU falls behind by so much in them, what it works off after them counts
 _PARTS = (Mark.DATA, Mark.FORWARD, Mark.BACKWARD, Mark.OPTIMIZER, Mark.ZERO_GRAD)
 
 
@@ -50,6 +51,11 @@ class Window:
     named: str  # what says where a step ends; empty if nothing does
     begun: int = 0  # steps before them in which the program starts
     profiler_us: float = 0.0  # how long the step before them took, in which the profiler starts
+
+    @property
+    def after_us(self) -> float:
+        """How long the GPU still works on them after the last one."""
+        return self.end - max(step.end for step in self.steps) if self.steps else 0.0
 
     @property
     def span_us(self) -> float:
@@ -75,10 +81,11 @@ def window(host: Host, activity: Activity, calls: Calls) -> Window:
         steps = _whole(host, calls, steps[begun:])
     unseen = _unseen_until(activity, calls)
     if steps:
+        begin = steps[0].start
         if unseen is not None:
             steps, begin = _seen(steps, unseen)
-            return Window(begin, max(step.end for step in steps), steps, named, begun, profiler_us)
-        return Window(steps[0].start, max(step.end for step in steps), steps, named, begun, profiler_us)
+        end = _worked_until(activity, calls, begin, max(step.end for step in steps))
+        return Window(begin, end, steps, named, begun, profiler_us)
     if len(activity):
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
         # what the program names may lie before the first kernel or after the last: data that are loaded, a checkpoint
@@ -96,6 +103,22 @@ def _seen(steps: tuple[Step, ...], unseen: float) -> tuple[tuple[Step, ...], flo
         return steps, begin
     whole = tuple(step for step in steps if step.start >= unseen)
     return (whole, whole[0].start) if whole else (steps, unseen)
+
+
+def _worked_until(activity: Activity, calls: Calls, begin: float, end: float) -> float:
+    """The end of a window of steps; where the GPU worked off most of them after the last one, when it had done so.
+
+    A CPU that nothing holds back launches a few steps within milliseconds: their marks say nothing of the GPU then.
+    """
+    ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
+    if max(ends, default=end) - end < _AFTER * (end - begin):
+        return end
+    of_steps = {number for number, at in zip(calls.id, calls.start, strict=True) if begin <= at < end} - {0}
+    own = [place for place, number in enumerate(activity.launch_id) if number in of_steps]
+    first = min((activity.start[place] for place in own), default=begin)
+    last = max((activity.start[place] + activity.took[place] for place in own), default=end)
+    least = _AFTER * (end - begin)
+    return last if first - begin < least <= last - end - (first - begin) else end  # not of a queue that was full before
 
 
 def _starting(host: Host, calls: Calls, steps: Sequence[Step]) -> int:

@@ -85,6 +85,16 @@ def beginning(view: View) -> Iterator[str]:
         yield f"The first step takes {took(first_us)}, the median of the others is {took(usual)}: it is counted."
 
 
+def ahead(view: View) -> Iterator[str]:
+    """Where the steps are over for the CPU long before they are for the GPU."""
+    seen = view.found.window
+    if seen.after_us:
+        yield (
+            f"The CPU is ahead: it launches these steps in {took(seen.span_us - seen.after_us)}, the GPU works on them "
+            f"for {took(seen.span_us)}. Shares are of the latter."
+        )
+
+
 def ranks(views: Sequence[View]) -> Page:
     """The ranks of one job side by side."""
     rows = []
@@ -299,6 +309,7 @@ def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[
     for verdict in also:
         yield f"In this rank too, as in all {len(view.ranks)}: {verdict.headline}"
     yield from beginning(view)
+    yield from ahead(view)
     if view.trace.missing or view.start.alone:
         return
     idles = view.found.of_gpu and view.found.share(view.start.spans) >= TOLD
