@@ -91,6 +91,16 @@ def test_calls_that_never_have_a_kernel(name: str, tmp_path: Path) -> None:
     assert judged_whole(made, tmp_path)
 
 
+def test_memsets_of_no_bytes_leave_none(tmp_path: Path) -> None:
+    """As cuDNN calls them on a V100, beside others that are there: one of twenty launches, and no time of the GPU."""
+    made = launched()
+    for number in range(25):
+        made.call("cudaMemsetAsync", number * 10 * MS + 500, 2, 90_000 + number)
+    known = {"device": 0, "stream": 7, "correlation": 90_000}
+    made.events.append({**of_gpu(made)[0], "cat": "gpu_memset", "name": "Memset (Device)", "dur": 1, "args": known})
+    assert judged_whole(made, tmp_path)
+
+
 def test_the_call_of_the_driver_within_one_of_the_runtime(tmp_path: Path) -> None:
     made = launched()
     for number, event in enumerate([one for one in made.events if one["name"] == "cudaLaunchKernel"]):

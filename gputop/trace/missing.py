@@ -1,7 +1,7 @@
 """Launches whose kernel is not in the trace: the profiler lost records, so that an idle GPU is not known to be idle.
 
-Three kinds of launch have no kernel in a trace that is complete: those that were recorded into a CUDA graph, those
-whose kernel would have run after the end of the trace, and calls of a name that never has one.
+Four kinds of launch have no kernel in a trace that is complete: those that were recorded into a CUDA graph, those whose
+kernel would have run after the end of the trace, calls of a name that never has one, and memsets of no bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def without_kernel(activity: Activity, calls: Calls, last_us: float, begin: floa
     counted = {
         name
         for name in set(calls.name)
-        if name in matched or (bare and "launch" in texts[name].lower() and "HostFunc" not in texts[name])
+        if "memset" not in texts[name].lower()
+        and (name in matched or (bare and "launch" in texts[name].lower() and "HostFunc" not in texts[name]))
     }
     last_us = max((last_us, *(start + took for start, took in zip(activity.start, activity.took, strict=True))))
     in_order, captured = order(calls.start), _captured(calls)
