@@ -130,6 +130,19 @@ class TestOperatorTable:
         table.row("optimizer", 1_000, 15_400, 3).row("data_transfer", 1_000, 12_100, 3)
         assert "backward 54%, forward 34%, optimizer 7%, data_transfer 5%: forward and backward" in said(table.text())
 
+    def test_regions_that_are_little_of_a_step_do_not_dominate(self) -> None:
+        """726 ms of steps: half waits for data, the rest pauses; backward has 70 % of what the regions have."""
+        table = pasted.Operators(726_000).row("backward", 1_000, 41_000, 4).row("optimizer", 1_000, 16_000, 4)
+        words = said(table.row("forward", 1_000, 2_000, 4).row("ProfilerStep*", 660_000, 726_000, 4).text())
+        assert "backward 69%, optimizer 27%, forward 3%; together 8% of the steps." in words
+        assert "dominate" not in words
+
+    def test_python_in_a_region_is_larger_than_any_operator(self) -> None:
+        table = pasted.Operators(71_860).row("model_inference", 71_140, 71_860).row("aten::addmm", 349, 404, 6)
+        words = said(table.text())
+        assert "rows: model_inference itself, 71.14 ms (99.0% of 71.86 ms): Python and waits there" in words
+        assert "Largest operator: aten::addmm, 349 µs (0.5%)." in words
+
 
 class TestNvidiaSmi:
     def test_a_healthy_gpu(self) -> None:

@@ -144,7 +144,15 @@ def _words(sums: Sums) -> Iterator[str]:
     total = table.self_cpu_us
     if total:
         part = f" ({(top.self_cpu_us or 0.0) / total:.1%} of {time(total)})"
-        yield f"Largest own CPU time of the listed rows: {top.name}, {time(top.self_cpu_us or 0.0)}{part}."
+        what = "Largest own CPU time of the listed rows"
+        around = max(
+            (row for row in sums.rows if is_region(row.name)), key=lambda row: row.self_cpu_us or 0.0, default=top
+        )
+        if (around.self_cpu_us or 0.0) > (top.self_cpu_us or 0.0):
+            held = f"{time(around.self_cpu_us)} ({(around.self_cpu_us or 0.0) / total:.1%} of {time(total)})"
+            yield f"{what}: {around.name} itself, {held}: Python and waits there, in no operator."
+            what, part = "Largest operator", f" ({(top.self_cpu_us or 0.0) / total:.1%})"
+        yield f"{what}: {top.name}, {time(top.self_cpu_us or 0.0)}{part}."
     if table.device is None:
         yield (
             "The table has no GPU columns: the GPU was not profiled, or PyTorch sees none. "
@@ -174,8 +182,11 @@ def _of_regions(sums: Sums) -> Iterator[str]:
     parts = ", ".join(f"{row.name} {sums.cpu(row) / took:.0%}" for row in sorted(rows, key=sums.cpu, reverse=True))
     data = sum(sums.cpu(row) for row in rows if row.name.lower().startswith("data")) / took
     compute = sum(sums.cpu(row) for row in rows if row.name.lower() in ("forward", "backward", "loss")) / took
+    held = sums.share(took)  # what they are not, no region says: data that are loaded, a pause
     verdict = (
-        ": the input pipeline dominates"
+        f"; together {held:.0%} {_of(sums)}"
+        if sums.window and held < _LIMIT["bound"]
+        else ": the input pipeline dominates"
         if data >= _LIMIT["bound"]
         else ": forward and backward dominate, as they should"
         if compute >= _LIMIT["bound"]
