@@ -365,6 +365,14 @@ def test_an_idle_gpu_is_never_without_a_word_and_names_where_the_cpu_was(tmp_pat
     assert said(loading(69), tmp_path)["T24"].headline.startswith("The GPU idles 69% of the time")
 
 
+def test_what_an_idle_gpu_waits_for_is_unknown_without_launches(tmp_path: Path) -> None:
+    made = loading(69)
+    launched = said(made, tmp_path)["T24"]
+    assert [number.value for number in launched.numbers] == pytest.approx([69, 69], abs=0.1)
+    made.events = [event for event in made.events if event.get("cat") != "cuda_runtime"]
+    assert [number.text for number in said(made, tmp_path)["T24"].numbers] == ["GPU idle, of the time"]
+
+
 def test_many_regions_say_how_many_there_are(tmp_path: Path) -> None:
     made = Made()
     for number in range(20):

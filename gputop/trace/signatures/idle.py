@@ -59,13 +59,13 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
         cause = f"; most of it the CPU was in `{where}`{inner} ({_a_step(view, us)})" if where else ""
         cause = cause or meanwhile(view, gaps)
         steps = (_FEED,) if inner == _LOADER else (*_cheaper(where), LOOK)
+    numbers = [Number(text="GPU idle, of the time", value=100 * share, unit="%", limit=100 * limit["idle"])]
+    if found.launching.known:  # else what it waits for is not known
+        numbers.append(Number(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"))
     yield Verdict(
         severity=by_lost_share(share),
         headline=f"The GPU idles {share:.0%} of the time{cause}.",
-        numbers=(
-            Number(text="GPU idle, of the time", value=100 * share, unit="%", limit=100 * limit["idle"]),
-            Number(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"),
-        ),
+        numbers=tuple(numbers),
         steps=steps,
         lost_share=share,
         idle=True,
