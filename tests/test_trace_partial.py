@@ -527,6 +527,8 @@ def test_events_of_unknown_categories_may_be_of_an_accelerator(tmp_path: Path, n
     assert code == 1
     kind = named.get("cat", "none")
     assert f"Events of unknown categories are not read ({kind}): whether an accelerator worked is not known." in told
+    assert "accelerator not read" in told
+    assert "no GPU in it" not in told
     assert "No GPU was traced" not in told
     assert "No known trouble" not in told
 

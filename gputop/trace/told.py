@@ -232,7 +232,8 @@ def about(view: View) -> str:
         return "read in part" if view.trace.host.count or len(view.trace.activity) else ""
     trace, seen = view.trace, view.found.window
     device = next((entry.name for entry in trace.devices if entry.index == view.found.device), "")
-    parts = [device or ("GPU" if view.found.of_gpu else "no GPU in it")]
+    none = "accelerator not read" if trace.elsewhere else "no GPU in it"
+    parts = [device or ("GPU" if view.found.of_gpu else none)]
     if view.gpus:
         parts.append(f"{len(view.gpus)} GPUs, details of GPU {view.found.device}")
     if trace.rank is not None:
