@@ -373,6 +373,30 @@ def test_what_an_idle_gpu_waits_for_is_unknown_without_launches(tmp_path: Path) 
     assert [number.text for number in said(made, tmp_path)["T24"].numbers] == ["GPU idle, of the time"]
 
 
+def test_the_time_of_a_function_is_not_that_of_what_it_calls(tmp_path: Path) -> None:
+    made = loading(67, "train.py(9): main")
+    for number in range(4):
+        made.host("numpy/core.py(3): mean", number * 100 * MS + 30 * MS, 36 * MS, "python_function")
+    assert said(made, tmp_path)["T24"].headline == (
+        "The GPU idles 67% of the time; most of it the CPU was in `train.main` (67 ms a step), in 54% of that time "
+        "calling `core.mean`."
+    )
+
+
+def test_what_one_rank_loses_is_not_said_of_all(tmp_path: Path) -> None:
+    """All wait for data, three of them a tenth as long as the one that is late."""
+    views = []
+    for rank, data_ms in enumerate((5, 5, 50, 5)):
+        made = waiting(data_ms, "MultiProcessing")
+        made.head["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 4}
+        views.append(View(read(made.write(tmp_path / f"rank{rank}.json"))))
+    for view in views:
+        view.ranks = views
+    assert all(any(verdict.rule.startswith("T03") for verdict in view.verdicts) for view in views)
+    assert not any("In all" in point.text for point in told.ranks(views).points)
+    assert "50% of the time the step waits for its DataLoader." in [point.text for point in told.page(views[2]).points]
+
+
 def test_many_regions_say_how_many_there_are(tmp_path: Path) -> None:
     made = Made()
     for number in range(20):
@@ -412,7 +436,7 @@ def test_a_function_is_one_whatever_it_is_called_on(tmp_path: Path) -> None:
         made.host("train.py(9): main", at, 79 * MS, "python_function")
         item = f"<built-in method item of Tensor object at 0x7f{number:04x}>"
         made.host(item, at + 1, 70 * MS, "python_function")
-    assert "`train.main`, calling `item` (" in said(made, tmp_path)["T24"].headline
+    assert "in 89% of that time calling `item`." in said(made, tmp_path)["T24"].headline
     view = View(read(str(tmp_path / "made.json")))
     (table,) = [table for table in told.page(view).tables if table.title.startswith("Python functions")]
     assert ("<built-in method item of Tensor object>", "560 ms", "560 ms", "8") in table.rows

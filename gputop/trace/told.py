@@ -22,6 +22,7 @@ _ROWS = 8
 _STEPS = 12
 _REGIONS = 16
 _SAME = 0.03  # two steps that differ by less are as long
+_ALIKE = 0.5  # of what the rank loses that loses most: each of the others at least, where it is said of all
 _SUMMED = 0.05  # of the window; smaller parts are not worth a clause
 
 
@@ -143,6 +144,8 @@ def common(views: Sequence[View]) -> tuple[Verdict, ...]:
             continue  # each has a cause of its own
         worst = max(same, key=lambda one: one.lost_share or 0.0)
         least, most = (pick(one.lost_share or 0.0 for one in same) for pick in (min, max))
+        if least < _ALIKE * most:
+            continue  # it is the trouble of some
         spread = f" ({least:.0%} to {most:.0%})" if most - least >= _SAME else ""
         found.append(replace(worst, headline=f"In all {len(views)} ranks{spread}: {worst.headline}"))
     return tuple(found)

@@ -36,6 +36,7 @@ _NO_INPUT = re.compile(
 _COMPILED = re.compile(r"compiled|inductor|dynamo|\bcall\b|graph", re.IGNORECASE)  # computes without operators
 _NEXT = re.compile(r"(?:.*/)?torch/utils/data/dataloader\.py\(\d+\): __next__")
 _LOADER = ", waiting for its DataLoader"
+_ALL_OF_IT = (", calling", _LOADER)
 _FEED = "Raise num_workers while CPUs are idle, else make samples cheaper: gputop doctor gives the number."
 _MOST_OF = 0.5  # of the idle time: what covers it is where the CPU was
 
@@ -56,7 +57,9 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
         cause = f"; {part}its next kernel was launched and waited to begin"
     else:
         where, inner, us = _where(view, gaps)
-        cause = f"; most of it the CPU was in `{where}`{inner} ({_a_step(view, us)})" if where else ""
+        took = f" ({_a_step(view, us)})"  # of what it calls only where that is all of it
+        told = f"{inner}{took}" if inner.startswith(_ALL_OF_IT) else f"{took}{inner}"
+        cause = f"; most of it the CPU was in `{where}`{told}" if where else ""
         cause = cause or meanwhile(view, gaps)
         steps = (_FEED,) if inner == _LOADER else (*_cheaper(where), LOOK)
     numbers = [Number(text="GPU idle, of the time", value=100 * share, unit="%", limit=100 * limit["idle"])]
@@ -172,7 +175,7 @@ def _where(view: View, gaps: Spans) -> tuple[str, str, float]:
     if (most := _covers_most(gaps, known)) is None:
         return "", "", 0.0
     total, name, inside = most
-    return called(region(texts[name])), _inner(view, gaps, python, own, total) if name in own else "", inside
+    return called(region(texts[name])), _inner(view, gaps, python, own, total, inside) if name in own else "", inside
 
 
 def _launching(view: View) -> set[int]:
@@ -183,14 +186,16 @@ def _launching(view: View) -> set[int]:
     return launching(view.trace.host, (calls.thread[call] for call in known if call >= 0))
 
 
-def _inner(view: View, gaps: Spans, python: dict[int, Spans], own: set[int], total: float) -> str:
+def _inner(view: View, gaps: Spans, python: dict[int, Spans], own: set[int], total: float, us: float) -> str:
     """What a function of the program calls while the GPU idles: the DataLoader, else the innermost of a library."""
     texts = view.trace.host.names.texts
     spans = {name: of for name, of in python.items() if name not in own}
     if _covers_most(gaps, {name: of for name, of in spans.items() if _NEXT.fullmatch(texts[name])}):
         return _LOADER
     leaf = _covers_most(gaps, spans)
-    return f", calling `{called(texts[leaf[1]])}`" if leaf and leaf[0] < total else ""
+    if not leaf or leaf[0] >= total:
+        return ""
+    return f", {part_of(leaf[2], us)}calling `{called(texts[leaf[1]])}`"
 
 
 def _covers_most(gaps: Spans, known: dict[int, Spans]) -> tuple[float, int, float] | None:
