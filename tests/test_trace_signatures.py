@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -238,19 +236,6 @@ def many(odd: int, share: float) -> Made:
     return made
 
 
-def casting(to: str, what: str) -> Made:
-    """A third of each step in the kernel of aten::copy_ between these types."""
-    made = Made()
-    for number in range(4):
-        at = number * 100 * MS
-        made.step(number, at, 100 * MS)
-        dims = [[2048, 2048], [2048, 2048], []]
-        op = made.host("aten::copy_", at + 1, 20, **{"Input Dims": dims, "Input type": [to, what, "Scalar"]})
-        made.kernel(ADD, at, 33 * MS, launch=max(0, at - 20 * MS), **{"External id": op})
-        made.kernel(GEMM, at + 33 * MS, 66 * MS, launch=max(0, at - 20 * MS))
-    return made
-
-
 def loading(idle_ms: float, *functions: str) -> Made:
     """Steps of 100 ms whose GPU idles at the beginning, while the CPU is in these functions, the outermost first."""
     made = Made()
@@ -309,7 +294,6 @@ FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks l
     ("T21", lambda: growing(0, peak=75 * 10**9), lambda: growing(0, peak=60 * 10**9)),
     ("T22", lambda: paused(600), lambda: paused(100)),
     ("T23", lambda: mixed((CAST, 0.4), (GEMM, 0.5)), lambda: mixed((CAST, 0.05), (GEMM, 0.9))),
-    ("T23", lambda: casting("c10::BFloat16", "float"), lambda: casting("float", "float")),
     ("T24", lambda: loading(69, "train.py(1): main"), lambda: loading(15, "train.py(1): main")),
     ("T25", lambda: exchanging(95), lambda: exchanging(10)),
     ("T27", lambda: recipe(("augment", 90, ""), *REST), lambda: recipe(("encoder", 90, "aten::mm"), *REST)),
@@ -599,24 +583,3 @@ def test_what_all_ranks_show_is_told_once(tmp_path: Path) -> None:
     assert all(point.source != "T03 input-bound" for view in views for point in told.page(view).points)
     views[0].ranks = (views[0],)
     assert "T03 input-bound" in [point.source for point in told.page(views[0]).points]
-
-
-CASTING_PROGRAM = """
-import sys, torch
-from torch.profiler import ProfilerActivity, profile
-
-model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(8)))
-batch = torch.rand(2, 512)  # so few rows that casting the weights takes longer than to use them
-with profile(activities=[ProfilerActivity.CPU]) as profiler:
-    for _ in range(5):
-        with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
-            model(batch).float().mean()
-profiler.export_chrome_trace(sys.argv[1])
-"""
-
-
-def test_casts_of_a_real_autocast_without_its_cache_are_found(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", CASTING_PROGRAM, tmp_path / "cast.json"], check=True, capture_output=True)
-    verdicts = {one.rule: one for one in judged(View(read(tmp_path / "cast.json")))}
-    assert "T23 casts" in verdicts
-    assert "autocast" in verdicts["T23 casts"].steps[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop.severity import by_lost_share
-from gputop.trace.names import CAST, CASTING, Kind
+from gputop.trace.names import CAST, CASTING, COPY, Kind
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
 _FLOATS = ("bfloat16", "float8", "half", "double", "float")  # as Kineto writes them, in small letters
@@ -54,7 +54,10 @@ def _changes(types: str) -> bool:
 
 
 def _on_cpu(view: View) -> float:
-    """Share of the window that the outermost of these operators take, where no device is there to move to."""
+    """Share of the window that the outermost of these operators take, where no device is there to move to.
+
+    A copy alone is no cast: aten::addmm begins with one of its bias, and so does much else.
+    """
     host, span_us = view.trace.host, view.found.window.span_us
-    times = {name: us for name, us in zip(host.names.texts, host.total_us, strict=False) if name in CASTING}
+    times = {name: us for name, us in zip(host.names.texts, host.total_us, strict=False) if name in CASTING - {COPY}}
     return min(1.0, max(times.values(), default=0.0) / span_us) if span_us else 0.0
