@@ -54,7 +54,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor"},
     "doctor": PURE | {"words", "blas", "pytorch", "collect", "num_workers"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.lines"},
-    "docs": {"model", "units", "config", "doctor", "trace", "diagnose", "thresholds"}
+    "lab": {"model", "units", "safe", "config", "num_workers"},
+    "docs": {"model", "units", "config", "doctor", "lab", "trace", "diagnose", "thresholds"}
     | {"ui.table.columns", "ui.table.compare", "ui.keys"},
     "ui": READING
     | {
@@ -91,7 +92,7 @@ OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "pynvml": ("collect.nvml", "collect.gpm"),
     "psutil": ("collect.details",),
     "prometheus_client": ("export.prometheus",),
-    "torch": (),
+    "torch": ("lab.train",),  # the script that `gputop scaffold` prints: we never import it
 }
 IO_MODULES = {
     "asyncio", "datetime", "fcntl", "glob", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets",

@@ -22,6 +22,7 @@ from gputop.cli import (
     diagnose,
     doctor,
     explain,
+    lab,
     launching,
     manual,
     printing,
@@ -39,7 +40,20 @@ if TYPE_CHECKING:
 MONITOR = Command(name="monitor", help="the full-screen monitor", run=screens.monitor, screen=True)  # without a name
 COMMANDS: dict[str, Command] = {
     command.name: command
-    for module in (screens, printing, diagnose, recording, attach, tracing, doctor, launching, explain, manual, shell)
+    for module in (
+        screens,
+        printing,
+        diagnose,
+        recording,
+        attach,
+        tracing,
+        doctor,
+        launching,
+        explain,
+        lab,
+        manual,
+        shell,
+    )
     for command in module.COMMANDS
 }
 _WITHOUT_COMMANDS = ("record", "snapshot", "diagnose")  # what they write may leave the house

@@ -94,9 +94,10 @@ class Parser(argparse.ArgumentParser):
 FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}  # what each shell completes a file's name with
 
 
-def file(parser: argparse._ActionsContainer, *names: str, metavar: str, help: str) -> None:
+def file(parser: argparse._ActionsContainer, *names: str, metavar: str, help: str, nargs: str | None = None) -> None:
     """An argument that is a file's name, for the shells too."""
-    setattr(parser.add_argument(*names, metavar=metavar, help=help), "complete", FILES)  # noqa: B010  the type lacks it
+    action = parser.add_argument(*names, metavar=metavar, help=help, nargs=nargs)
+    setattr(action, "complete", FILES)  # noqa: B010  the type lacks it
 
 
 class Names:

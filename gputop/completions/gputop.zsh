@@ -22,11 +22,13 @@ _shtab_gputop_commands() {
     log:'log every GPU to a CSV file'
     metrics:'every metric, its unit and its meaning'
     profile:'record a process for some seconds with py-spy, and say what takes its time'
+    recipe:'one part of that script: profiler, NaN hunt, loader, mixed precision, checkpoint'
     record:'record what is seen, for replay'
     replay:'the monitor on a recording'
     reset-terminal:'heal a terminal that a crash left in a strange mode'
     rules:'every rule of the diagnosis, or one with its numbers'
     run:'start a job so that it can be traced while it runs'
+    scaffold:'a training script with every performance setting in place'
     snapshot:'print what the screen shows, and exit'
     stack:'where the threads of a process are now; of a whole job, to find a hang'
     trace:'record some steps of a training that runs with torch.profiler, and say what they show'
@@ -132,7 +134,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis doctor recording profilers performance security faults changelog)"
+  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis doctor recording profilers lab performance security faults changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -264,6 +266,22 @@ _shtab_gputop_profile_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_profile_defaults_added=0
 
+_shtab_gputop_recipe_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  ":one part in full\; without it, the list:(loader profiler nan checkpoint log regions transfer amp clip optimizer compile memory)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_recipe_defaults_added=0
+
 _shtab_gputop_record_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
@@ -346,6 +364,22 @@ _shtab_gputop_run_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_run_defaults_added=0
+
+_shtab_gputop_scaffold_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  ":a new file to write\; without it, print:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_scaffold_defaults_added=0
 
 _shtab_gputop_snapshot_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -440,11 +474,13 @@ _shtab_gputop() {
         log) _arguments -C -s $_shtab_gputop_log_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;
         profile) _arguments -C -s $_shtab_gputop_profile_options ;;
+        recipe) _arguments -C -s $_shtab_gputop_recipe_options ;;
         record) _arguments -C -s $_shtab_gputop_record_options ;;
         replay) _arguments -C -s $_shtab_gputop_replay_options ;;
         reset-terminal) _arguments -C -s $_shtab_gputop_reset_terminal_options ;;
         rules) _arguments -C -s $_shtab_gputop_rules_options ;;
         run) _arguments -C -s $_shtab_gputop_run_options ;;
+        scaffold) _arguments -C -s $_shtab_gputop_scaffold_options ;;
         snapshot) _arguments -C -s $_shtab_gputop_snapshot_options ;;
         stack) _arguments -C -s $_shtab_gputop_stack_options ;;
         trace) _arguments -C -s $_shtab_gputop_trace_options ;;

@@ -17,6 +17,7 @@ TOPICS = (
     "doctor",
     "recording",
     "profilers",
+    "lab",
     "performance",
     "security",
     "faults",

@@ -154,6 +154,13 @@ def _written(default: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 
+def recipe_table() -> str:
+    """Every part of the training script and what it is for."""
+    from gputop.lab.recipes import recipes
+
+    return table(("recipe", "what it is for"), [(f"`{each.name}`", each.text) for each in recipes().values()])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "metrics": metric_tables,
     "settings": setting_list,
@@ -165,4 +172,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "signatures": signature_list,
     "rules": rule_pages,
     "levels": level_list,
+    "recipes": recipe_table,
 }

@@ -1,0 +1,1 @@
+"""The lab: training code with every performance setting in place, whole (`gputop scaffold`) or in pieces."""
