@@ -42,12 +42,26 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        self._tail = False
+
+    def keeps_tail(self, metavar: str) -> None:
+        """What stands after `--` is another program's: a list called `tail`, which argparse would mix with ours."""
+        self._tail = True
+        self.set_defaults(tail=[])
+        self.epilog = f"What stands after -- goes to the function: gputop loader FACTORY -- {metavar}"
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """A misspelled option is told first: argparse would take its value for a command."""
-        given = sys.argv[1:] if args is None else args
+        given = list(sys.argv[1:] if args is None else args)
+        tail: list[str] = []
+        if self._tail and "--" in given:
+            at = given.index("--")
+            given, tail = given[:at], given[at + 1 :]
         self._check_options(given)
-        return super().parse_known_args(given, namespace)
+        found, unknown = super().parse_known_args(given, namespace)
+        if self._tail:
+            found.tail = tail
+        return found, unknown
 
     def _check_options(self, args: Sequence[str]) -> None:
         """Look at the options that are this parser's: those before a command, or before what another program gets."""

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/gputop
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gputop_subparsers=(demo snapshot diagnose record replay log stack profile trace doctor run env explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
+_shtab_gputop_subparsers=(demo snapshot diagnose record replay log stack profile trace doctor run env loader explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
 
 _shtab_gputop_demo_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --list)
 _shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --format --count --no-commands)
@@ -19,6 +19,7 @@ _shtab_gputop_trace_option_strings=(-h --help --source --interval --readonly --a
 _shtab_gputop_doctor_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --pid --json)
 _shtab_gputop_run_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --threads --no-meter)
 _shtab_gputop_env_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --threads --no-meter)
+_shtab_gputop_loader_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --python --workers --batches --batch-size --timeout --last --verbose --json)
 _shtab_gputop_explain_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --diff --json --format)
 _shtab_gputop_scaffold_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_recipe_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
@@ -58,6 +59,8 @@ _shtab_gputop_run___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_run___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_env___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_env___config_COMPGEN=_shtab_compgen_files
+_shtab_gputop_loader___source_COMPGEN=_shtab_compgen_files
+_shtab_gputop_loader___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_explain___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_explain___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_scaffold_pos_0_COMPGEN=_shtab_compgen_files
@@ -98,6 +101,7 @@ _shtab_gputop_trace___gpm_choices=(on off auto)
 _shtab_gputop_doctor___gpm_choices=(on off auto)
 _shtab_gputop_run___gpm_choices=(on off auto)
 _shtab_gputop_env___gpm_choices=(on off auto)
+_shtab_gputop_loader___gpm_choices=(on off auto)
 _shtab_gputop_explain___gpm_choices=(on off auto)
 _shtab_gputop_explain___format_choices=(text md)
 _shtab_gputop_scaffold___gpm_choices=(on off auto)
@@ -108,12 +112,12 @@ _shtab_gputop_rules___gpm_choices=(on off auto)
 _shtab_gputop_metrics___gpm_choices=(on off auto)
 _shtab_gputop_columns___gpm_choices=(on off auto)
 _shtab_gputop_keys___gpm_choices=(on off auto)
-_shtab_gputop_docs_pos_0_choices=(keys columns metrics configuration diagnosis doctor recording profilers lab performance security faults changelog)
+_shtab_gputop_docs_pos_0_choices=(keys columns metrics configuration diagnosis doctor recording profilers loader lab performance security faults changelog)
 _shtab_gputop_docs___gpm_choices=(on off auto)
 _shtab_gputop_completions_pos_0_choices=(bash zsh tcsh)
 _shtab_gputop_completions___gpm_choices=(on off auto)
 _shtab_gputop_reset_terminal___gpm_choices=(on off auto)
-_shtab_gputop_pos_0_choices=(demo snapshot diagnose record replay log stack profile trace doctor run env explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
+_shtab_gputop_pos_0_choices=(demo snapshot diagnose record replay log stack profile trace doctor run env loader explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
 _shtab_gputop___gpm_choices=(on off auto)
 
 _shtab_gputop_demo__h_nargs=0
@@ -215,6 +219,15 @@ _shtab_gputop_env___ascii_nargs=0
 _shtab_gputop_env___no_mouse_nargs=0
 _shtab_gputop_env___no_nvml_nargs=0
 _shtab_gputop_env___no_meter_nargs=0
+_shtab_gputop_loader__h_nargs=0
+_shtab_gputop_loader___help_nargs=0
+_shtab_gputop_loader___readonly_nargs=0
+_shtab_gputop_loader___ascii_nargs=0
+_shtab_gputop_loader___no_mouse_nargs=0
+_shtab_gputop_loader___no_nvml_nargs=0
+_shtab_gputop_loader___last_nargs=0
+_shtab_gputop_loader___verbose_nargs=0
+_shtab_gputop_loader___json_nargs=0
 _shtab_gputop_explain_pos_0_nargs=+
 _shtab_gputop_explain__h_nargs=0
 _shtab_gputop_explain___help_nargs=0

@@ -19,6 +19,7 @@ _shtab_gputop_commands() {
     env:'print lines for a shell profile or Slurm prolog that do so for every job'
     explain:'what a trace, a profile, a table, a log or nvidia-smi says, and what to do about it'
     keys:'every key'
+    loader:'measure a DataLoader with different settings, and print the best one for this host'
     log:'log every GPU to a CSV file'
     metrics:'every metric, its unit and its meaning'
     profile:'record a process for some seconds with py-spy, and say what takes its time'
@@ -134,7 +135,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis doctor recording profilers lab performance security faults changelog)"
+  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis doctor recording profilers loader lab performance security faults changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -207,6 +208,30 @@ _shtab_gputop_keys_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_keys_defaults_added=0
+
+_shtab_gputop_loader_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
+  "--workers[numbers of workers (0,2,4,8,12, as far as there are CPUs)]:LIST:"
+  "--batches[batches timed for each setting (50)]:N:"
+  "--batch-size[where it returns a Dataset (64)]:N:"
+  "--timeout[longest wait for one batch before it hangs (60s)]:T:"
+  "--last[print the newest result again]"
+  "--verbose[whole tracebacks, and all that the loader prints]"
+  "--json[as one JSON object]"
+  ":file.py\:function or module\:function that returns a DataLoader or a Dataset, or one with the step\: (loader, step):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_loader_defaults_added=0
 
 _shtab_gputop_log_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -471,6 +496,7 @@ _shtab_gputop() {
         env) _arguments -C -s $_shtab_gputop_env_options ;;
         explain) _arguments -C -s $_shtab_gputop_explain_options ;;
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
+        loader) _arguments -C -s $_shtab_gputop_loader_options ;;
         log) _arguments -C -s $_shtab_gputop_log_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;
         profile) _arguments -C -s $_shtab_gputop_profile_options ;;

@@ -17,6 +17,7 @@ TOPICS = (
     "doctor",
     "recording",
     "profilers",
+    "loader",
     "lab",
     "performance",
     "security",

@@ -1,1 +1,1 @@
-"""The lab: training code with every performance setting in place, whole (`gputop scaffold`) or in pieces."""
+"""The lab: training code with every setting in place, and experiments on the user's own model and data."""

@@ -26,7 +26,7 @@ from gputop.safe.text import clean
 
 __all__ = [
     "DEVNULL", "PATH", "PIPE", "NotFound", "NotRun", "ProgramError", "Running", "Timeout", "become", "candidates",
-    "distrusted", "find", "output", "start", "unfit",
+    "distrusted", "find", "output", "start", "start_chosen", "unfit",
 ]  # fmt: skip
 
 PATH = os.defpath.removeprefix(":")  # of what we run: it may look for programs of its own
@@ -122,6 +122,11 @@ def _way(file: str) -> Iterator[tuple[str, bool]]:
 def start(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
     """Run a program that was found; NotRun where it is not trusted, OSError where it cannot be run."""
     _check(command[0])
+    return subprocess.Popen(command, **options)
+
+
+def start_chosen(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Run a program that a person named: the choice is theirs; OSError where it cannot be run."""
     return subprocess.Popen(command, **options)
 
 

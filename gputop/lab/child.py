@@ -1,0 +1,167 @@
+"""A child in the user's Python: started in a session of its own, heard on a pipe, and ended with all it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gputop.safe import programs
+from gputop.safe.text import clean
+from gputop.units import decimal
+
+MOST_LINE = 64 << 20
+_SLICE_MS = 100
+_LEAVES_S, _TERMINATES_S = 5.0, 2.0  # how long it may take to end by itself, and after SIGTERM
+_LONGEST = 400  # characters of what it says of an error
+
+Hear = Callable[[Mapping[str, Any]], None]
+
+
+class Trouble(Exception):
+    """Why nothing was measured: one line, and the whole traceback where there is one."""
+
+    def __init__(self, text: str, trace: str = "") -> None:
+        super().__init__(clean(text, _LONGEST))
+        self.trace = trace
+
+
+def ask(
+    command: list[str], request: Mapping[str, Any], timeout_s: float, hear: Hear, *, quiet: bool = False
+) -> dict[str, Any]:
+    """What the child says at the end, after each line before was heard; Trouble where it fails or says nothing.
+
+    Its standard output goes to our standard error, so that what we print stays clean; `quiet` drops both.
+    """
+    reader, writer = os.pipe()
+    try:
+        try:
+            process = programs.start_chosen(
+                [*command, str(writer), json.dumps(request)],
+                stdin=programs.DEVNULL,
+                stdout=programs.DEVNULL if quiet else 2,
+                stderr=programs.DEVNULL if quiet else None,
+                pass_fds=(writer,),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Trouble(f"{command[0]}: {error.strerror}") from None
+        finally:
+            os.close(writer)
+        done = False
+        try:
+            for line in _lines(reader, process, timeout_s):
+                kind = line.get("kind")
+                if kind == "error":
+                    raise _raised(line)
+                if kind == "done":
+                    done = True
+                    return line
+                hear(line)
+            raise Trouble(_gone(_exit(process)))
+        finally:
+            _end(process, _LEAVES_S if done else 0.0)
+    finally:
+        os.close(reader)
+
+
+def _lines(reader: int, process: programs.Running[bytes], timeout_s: float) -> Iterator[dict[str, Any]]:
+    """Each object that the child writes, until it has ended; Trouble where it is silent for too long."""
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    pending, heard_s = b"", time.monotonic()
+    while True:
+        ended = _exited(process)
+        if poll.poll(0 if ended else _SLICE_MS):
+            data = os.read(reader, 1 << 16)
+            heard_s = time.monotonic()
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                yield _object(line)
+            if not data or len(pending) > MOST_LINE:
+                return
+        elif ended:  # what it started may hold the pipe open
+            return
+        elif time.monotonic() - heard_s > timeout_s:
+            raise Trouble(f"hung: no answer for {timeout_s:g} s; ended with its workers; --timeout waits longer")
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Trouble("what came on the pipe is no JSON object: the code that is measured writes to it")
+    return found
+
+
+def _exited(process: programs.Running[bytes]) -> bool:
+    """Whether it has ended; it is not reaped, so that its process group keeps its number."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
+def _exit(process: programs.Running[bytes]) -> int:
+    """Its exit code, negative for a signal; it ends soon, as its pipe is closed."""
+    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    if found is None:
+        return 0
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+def _end(process: programs.Running[bytes], leaves_s: float) -> None:
+    """End it with all that it started: its process group is its own."""
+    for number, patience_s in ((None, leaves_s), (signal.SIGTERM, _TERMINATES_S), (signal.SIGKILL, 0.0)):
+        if number is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+        deadline = time.monotonic() + patience_s
+        while not _exited(process) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    process.wait()
+
+
+def _raised(line: Mapping[str, Any]) -> Trouble:
+    """What it raised, in one line; what torch says of a killed worker, with what to do."""
+    text, where = str(line.get("text", "")), str(line.get("where", ""))
+    trace = str(line.get("trace", ""))
+    if "shared memory" in text or "Bus error" in text or "No space left on device" in text:
+        return Trouble(f"a worker is out of shared memory: {_shm()}; raise it or use fewer workers", trace)
+    if "killed by signal" in text or "exited unexpectedly" in text:
+        return Trouble(f"a DataLoader worker was killed{_signal(text)}: {_memory(text)}", trace)
+    return Trouble(f"{text} ({where})" if where else text, trace)
+
+
+def _signal(text: str) -> str:
+    _, found, rest = text.partition("killed by signal: ")
+    return f" by signal {rest.split('.')[0].strip()}" if found else ""
+
+
+def _memory(text: str) -> str:
+    if "Killed" in text or "exited unexpectedly" in text:
+        return "out of memory, most likely; use fewer workers or a smaller batch, and see dmesg"
+    return "its code or a library crashed; run it with num_workers=0 to see where"
+
+
+def _gone(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "the Python that measures was killed by SIGKILL: out of memory, most likely; see dmesg"
+    if code < 0:
+        return f"the Python that measures was killed by {signal.Signals(-code).name}: its code or a library crashed"
+    return f"the Python that measures ended with exit code {code} without a result; --verbose shows what it prints"
+
+
+def _shm() -> str:
+    """How much of /dev/shm is left."""
+    try:
+        found = os.statvfs(Path("/dev/shm"))
+    except OSError:
+        return "there is no /dev/shm"
+    size, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    return f"/dev/shm has {decimal(free)} free of {decimal(size)} (docker run --shm-size, or ipc: host)"

@@ -1,0 +1,450 @@
+"""Times a DataLoader in the user's own Python: standard library and torch only, Python 3.8 and later.
+
+It is started by path, as `python child_loader.py FD REQUEST`, and needs no gputop. REQUEST is a JSON object; the
+answers are JSON lines on the descriptor FD, so that standard output stays the user's. One process times one setting: a
+cache, an open file or a CUDA context that the user's code makes never reaches the next setting.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import random
+import re
+import sys
+import time
+import traceback
+
+SEED = 0
+SAY_S = 0.2  # seconds between two progress lines
+SLOW = 2.0  # times the median, from which a batch is slow
+SLOW_S = 0.001  # and at least so much longer: below that it is the machine
+SLOWEST = 3  # slow batches that are named
+MOST_SAMPLES = 256  # of one batch, timed one by one
+MOST_EPOCHS = 1000
+FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+
+
+class Wrong(Exception):
+    """What the user can put right, in one line."""
+
+
+class Pipe:
+    """The way to gputop; without a reader there is nobody to measure for."""
+
+    def __init__(self, fd):
+        os.set_inheritable(fd, False)
+        self.fd = fd
+        self.said_s = 0.0
+
+    def say(self, kind, **values):
+        """Write one line."""
+        data = (json.dumps(dict(values, kind=kind)) + "\n").encode()
+        while data:
+            data = data[os.write(self.fd, data) :]
+        self.said_s = time.perf_counter()
+
+    def progress(self, done):
+        """How many batches are timed, from time to time."""
+        if time.perf_counter() - self.said_s >= SAY_S:
+            self.say("progress", done=done)
+
+
+class Order:
+    """A sampler that notes what it gives out; with a limit its epoch ends early."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+        self.limit = None
+        self.given = []
+
+    def __iter__(self):
+        for number, indices in enumerate(self.sampler):
+            if self.limit is not None and number >= self.limit:
+                return
+            self.given.append(indices)
+            yield indices
+
+    def __len__(self):
+        return len(self.sampler)
+
+
+def main(argv):
+    """Answer one request; the exit code tells nothing that the pipe does not."""
+    pipe, request = Pipe(int(argv[1])), json.loads(argv[2])
+    die_with_parent()
+    try:
+        answer(pipe, request)
+    except Wrong as wrong:
+        pipe.say("error", text=str(wrong), where="", trace="")
+    except SystemExit as ending:
+        text = "%s called sys.exit(%r)" % (request["function"], ending.code)
+        pipe.say("error", text=text, where="", trace=traceback.format_exc())
+    except Exception as error:
+        pipe.say("error", **failure(error, traceback.format_exc()))
+
+
+def die_with_parent():
+    """End with gputop, even if that is killed."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+    except Exception:
+        pass
+
+
+def failure(error, trace):
+    """What was raised, and the last place in its traceback that is the user's own."""
+    here, library = os.path.abspath(__file__), os.path.dirname(os.__file__)
+    frames = [frame for frame in FRAME.findall(trace) if os.path.abspath(frame[0]) != here and "<" not in frame[0]]
+    own = [frame for frame in frames if not frame[0].startswith(library) and "-packages" not in frame[0]]
+    foreign = [frame for frame in frames if os.sep + "torch" + os.sep not in frame[0]]
+    last = (own or foreign or frames)[-1:]
+    where = "%s:%s in %s" % last[0] if last else ""
+    said = str(error).strip().splitlines()
+    text = "%s: %s" % (type(error).__name__, said[0]) if said else type(error).__name__
+    if any(line.startswith("Original Traceback") for line in said):  # of a worker; torch raises the whole text again
+        raised = [line for line in said if re.match(r"[A-Za-z_][\w.]*(: |$)", line)]
+        text = (raised or said)[-1]
+    return {"text": text, "where": where, "trace": trace}
+
+
+def answer(pipe, request):
+    """Make the loader and do what is asked."""
+    pipe.say("begin")
+    try:
+        import torch
+        import torch.utils.data
+    except ImportError as error:
+        if error.name != "torch":
+            raise
+        raise Wrong(
+            "torch is missing in %s: name the interpreter of the training with --python" % sys.executable
+        ) from None
+    begin = time.perf_counter()
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+    loader, step = parts(torch, make(request), request)
+    pipe.say("ready", **about(torch, loader, step, time.perf_counter() - begin))
+    if request["mode"] == "samples":
+        pipe.say("done", samples=samples(pipe, loader.dataset, request["indices"]))
+    else:
+        measure(pipe, torch, loader, step if request.get("step") else None, request)
+
+
+def make(request):
+    """What the user's function returns."""
+    function = find(request)
+    args = request["args"]
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return function()
+    for given in [args, []] if args else [args]:
+        try:
+            signature.bind(*given)
+        except TypeError:
+            continue
+        return function(*given)
+    name = request["function"]
+    raise Wrong("%s%s does not take the %d arguments after --" % (name, signature, len(args)))
+
+
+def find(request):
+    """The user's function; their file or module is imported as Python itself would start it."""
+    file, module, name = request["file"], request["module"], request["function"]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    if sys.path and os.path.abspath(sys.path[0] or ".") == folder:
+        del sys.path[0]
+    sys.argv = [file or module] + request["args"]
+    if file:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
+        found = imported_file(os.path.abspath(file))
+    else:
+        sys.path.insert(0, os.getcwd())
+        try:
+            __import__(module)
+        except ModuleNotFoundError as error:
+            if error.name and (module == error.name or module.startswith(error.name + ".")):
+                raise Wrong("there is no module %s in %s" % (error.name, sys.executable)) from None
+            raise
+        found = sys.modules[module]
+    function = found
+    for part in name.split("."):
+        function = getattr(function, part, None)
+    if callable(function):
+        return function
+    known = [key for key, value in vars(found).items() if inspect.isfunction(value) and key[0] != "_"]
+    own = [key for key in known if getattr(vars(found)[key], "__module__", "") == found.__name__]
+    has = ": it has %s" % ", ".join(own[:8]) if own else ""
+    raise Wrong("%s has no function %s%s" % (file or module, name, has))
+
+
+def imported_file(path):
+    """A file as a module under its own name, which is what workers that do not fork look for."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    name = os.path.splitext(os.path.basename(path))[0]
+    if name in sys.modules:
+        name = "user_" + name
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise Wrong("%s cannot be imported: it is no Python file" % path)
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def parts(torch, made, request):
+    """The loader and the step, of whatever the function returned."""
+    data = torch.utils.data
+    loader, step = made, None
+    if isinstance(made, (tuple, list)) and len(made) == 2 and callable(made[1]):
+        loader, step = made
+    elif callable(getattr(made, "step", None)):
+        step = made.step
+        for name in ("loader", "dataset"):
+            if not isinstance(made, (data.DataLoader, data.Dataset)) and hasattr(made, name):
+                loader = getattr(made, name)
+    if isinstance(loader, data.DataLoader):
+        return loader, step
+    mapped = hasattr(loader, "__getitem__") and hasattr(loader, "__len__") and not isinstance(loader, (str, dict))
+    if isinstance(loader, data.IterableDataset):
+        return data.DataLoader(loader, batch_size=request["batch_size"]), step
+    if isinstance(loader, data.Dataset) or mapped:
+        return data.DataLoader(loader, batch_size=request["batch_size"], shuffle=True), step
+    kind = type(loader).__name__
+    raise Wrong("%s returned %s, not a DataLoader or a Dataset of torch" % (request["function"], kind))
+
+
+def about(torch, loader, step, took_s):
+    """What was made, for the report and for the line that gputop prints."""
+    data = torch.utils.data
+    iterable = isinstance(loader.dataset, data.IterableDataset)
+    simple = type(loader.batch_sampler) is data.BatchSampler
+    sampler = type(loader.sampler)
+    try:
+        length = len(loader)
+    except Exception:  # an IterableDataset need not have one, and the user's may do anything
+        length = None
+    return {
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "torch": str(torch.__version__),
+        "cuda": bool(torch.cuda.is_available()),
+        "has_in_order": "in_order" in inspect.signature(data.DataLoader.__init__).parameters,
+        "step": step is not None,
+        "made_s": took_s,
+        "iterable": iterable,
+        "length": length,
+        "batch_size": loader.batch_size if loader.batch_size is None else int(loader.batch_size),
+        "shuffle": sampler is data.RandomSampler,
+        "own_sampler": not iterable and sampler not in (data.RandomSampler, data.SequentialSampler),
+        "own_batches": loader.batch_sampler is not None and not iterable and not simple,
+        "own_collate": getattr(loader.collate_fn, "__module__", "") != data.default_collate.__module__
+        if hasattr(data, "default_collate")
+        else False,
+        "drop_last": bool(loader.drop_last),
+        "workers": int(loader.num_workers),
+    }
+
+
+def rebuilt(torch, loader, request):
+    """The same loader with the settings that are asked for, and the order in which it gives out samples, if any."""
+    data, order = torch.utils.data, None
+    same = {name: getattr(loader, name) for name in ("collate_fn", "worker_init_fn", "generator")}
+    if isinstance(loader.dataset, data.IterableDataset):
+        same["batch_size"], same["drop_last"] = loader.batch_size, loader.drop_last
+    elif loader.batch_sampler is not None:
+        order = same["batch_sampler"] = Order(loader.batch_sampler)
+    else:
+        order = same["sampler"] = Order(loader.sampler)
+        same["batch_size"] = None
+    if request["workers"]:
+        same["multiprocessing_context"] = loader.multiprocessing_context
+    return data.DataLoader(loader.dataset, num_workers=request["workers"], **same, **request["options"]), order
+
+
+def measure(pipe, torch, loader, step, request):
+    """Time batches, after one of each worker; then the first batch of one more epoch, if it is asked for."""
+    loader, order = rebuilt(torch, loader, request)
+    timing = Timing(pipe, torch, loader, step, request)
+    if order is not None and request.get("epochs"):
+        order.limit = timing.warm + request["batches"]
+    before = read_bytes(torch)
+    timing.run()
+    read = read_bytes(torch)
+    again_s = timing.again() if request.get("epochs") else None
+    pipe.say(
+        "done",
+        times=timing.times,
+        steps=timing.steps,
+        first_s=timing.first_s,
+        again_s=again_s,
+        epochs=timing.epochs,
+        read_bytes=None if before is None or read is None else max(0, read - before),
+        slow=slow(timing, order, request),
+    )
+    timing.close()
+
+
+class Timing:
+    """The loop of a training, with a clock."""
+
+    def __init__(self, pipe, torch, loader, step, request):
+        self.pipe, self.torch, self.loader, self.step = pipe, torch, loader, step
+        self.cuda = torch.cuda.is_available()
+        self.copies = bool(request.get("copy")) and self.cuda
+        self.batches, self.warm = request["batches"], max(1, request["workers"])
+        self.times, self.numbers, self.steps = [], [], []
+        self.first_s, self.epochs, self.number = None, 0, 0
+        self.iterator = iter(())
+
+    def run(self):
+        """Epoch after epoch, until there are enough."""
+        while len(self.times) < self.batches and self.epochs < MOST_EPOCHS:
+            got = self.epoch()
+            if not got:
+                raise Wrong(
+                    "the loader gives no batch" + (" any more: its second epoch is empty" if self.epochs else "")
+                )
+            if got <= self.warm and self.warm == 1:
+                raise Wrong("an epoch has a single batch: there is nothing to time")
+            if got <= self.warm:
+                self.warm = 1
+            self.epochs += 1
+
+    def epoch(self):
+        """One of them, or as much as is needed; how many batches it gave."""
+        got = 0
+        for took_s, batch in self.timed():
+            if self.first_s is None:
+                self.first_s = took_s
+            if got >= self.warm:
+                self.times.append(took_s)
+                self.numbers.append(self.number)
+            if self.step is not None:
+                begin = time.perf_counter()
+                self.step(batch)
+                self.synchronize()
+                if got >= self.warm:
+                    self.steps.append(time.perf_counter() - begin)
+            got, self.number = got + 1, self.number + 1
+            self.pipe.progress(len(self.times))
+            if len(self.times) >= self.batches:
+                break
+        return got
+
+    def timed(self):
+        """Each batch with the seconds that it took to come."""
+        self.close()
+        self.torch.manual_seed(SEED)
+        begin = time.perf_counter()
+        self.iterator = iter(self.loader)
+        while True:
+            try:
+                batch = next(self.iterator)
+            except StopIteration:
+                return
+            if self.copies:
+                moved(batch)
+                self.synchronize()
+            yield time.perf_counter() - begin, batch
+            begin = time.perf_counter()
+
+    def again(self):
+        """Seconds to the first batch of one more epoch; None where this one does not end soon."""
+        for _ in range(self.batches):
+            try:
+                next(self.iterator)
+            except StopIteration:
+                break
+            self.pipe.progress(len(self.times))
+        else:
+            return None
+        for took_s, _ in self.timed():
+            return took_s
+        return None
+
+    def synchronize(self):
+        """Wait for the GPU, if there is one."""
+        if self.cuda:
+            self.torch.cuda.synchronize()
+
+    def close(self):
+        """Let the workers go, unless they are to stay."""
+        if not getattr(self.loader, "persistent_workers", False):
+            self.iterator = iter(())
+
+
+def moved(batch):
+    """Copy the tensors of a batch to the GPU."""
+    if hasattr(batch, "to"):
+        return batch.to("cuda", non_blocking=True)
+    if isinstance(batch, dict):
+        return [moved(value) for value in batch.values()]
+    return [moved(value) for value in batch] if isinstance(batch, (tuple, list)) else batch
+
+
+def slow(timing, order, request):
+    """The slowest batches: their numbers, and their samples where the sampler can be followed."""
+    times = timing.times
+    middle = sorted(times)[len(times) // 2]
+    ranked = sorted(range(len(times)), key=lambda at: -times[at])[:SLOWEST]
+    kept = request["options"].get("in_order", True)
+    found = []
+    for at in ranked:
+        if times[at] < max(SLOW * middle, middle + SLOW_S):
+            break
+        number = timing.numbers[at]
+        known = order is not None and kept and number < len(order.given)
+        indices = order.given[number] if known else None
+        found.append({"number": number, "s": times[at], "indices": plain(indices)})
+    return found
+
+
+def plain(indices):
+    """Indices as whole numbers, or nothing."""
+    if indices is None:
+        return None
+    try:
+        return [int(index) for index in (indices if hasattr(indices, "__iter__") else [indices])][:MOST_SAMPLES]
+    except (TypeError, ValueError):
+        return None
+
+
+def samples(pipe, dataset, batches):
+    """Each sample of some batches, loaded alone and twice: what is slow only once is the machine, not the sample."""
+    found = []
+    for indices in batches:
+        times = []
+        for index in indices:
+            tries = []
+            for _ in range(2):
+                begin = time.perf_counter()
+                dataset[index]
+                tries.append(time.perf_counter() - begin)
+            times.append([index, min(tries)])
+            pipe.progress(len(times))
+        found.append(times)
+    return found
+
+
+def read_bytes(torch):
+    """Bytes that this process and its workers had from a disk; None where the kernel does not say."""
+    found_any, total = False, 0
+    for pid in [os.getpid()] + [child.pid for child in torch.multiprocessing.active_children()]:
+        try:
+            with open("/proc/%d/io" % pid) as file:
+                found = re.search(r"^read_bytes: (\d+)", file.read(), re.MULTILINE)
+        except OSError:
+            continue
+        if found:
+            found_any, total = True, total + int(found.group(1))
+    return total if found_any else None
+
+
+if __name__ == "__main__":
+    main(sys.argv)

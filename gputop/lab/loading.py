@@ -1,0 +1,244 @@
+"""How fast a DataLoader gives batches: by number of workers, then with each other setting alone.
+
+What is measured goes into one plain object as it comes, so that what was reached is kept whatever happens; it is also
+what is saved and printed as JSON.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gputop import num_workers
+from gputop.declare import record
+
+WORKERS = (0, 2, 4, 8, 12)
+BATCHES = 50
+BATCH_SIZE = 64  # of a Dataset that comes without a loader
+LEAST_GAIN = 0.05  # below which more workers are not worth their memory
+STEP_BATCHES = 20  # for the time of a step
+SLOW_SAMPLE = 5.0  # times the median of a sample
+SLOW_SHARE = 0.25  # of its batch, which a sample has to take to make it slow
+
+SAME, AHEAD, STAYS = "as above", f"prefetch_factor={num_workers.PREFETCH}", "persistent_workers=True"
+ANY_ORDER, COPIED, PINNED = "in_order=False", "copied to the GPU", "copied, pin_memory=True"
+
+Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # a title and a request, for the child's answer
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be measured; `workers` is None for the usual numbers, as far as there are CPUs for them."""
+
+    cpus: int
+    jobs: int = 1  # that share them
+    workers: tuple[int, ...] | None = None
+    batches: int = BATCHES
+
+    @property
+    def counts(self) -> list[int]:
+        """Numbers of workers, in the order in which they are measured."""
+        if self.workers is not None:
+            return sorted(set(self.workers))
+        return sorted({min(count, self.cpus) for count in WORKERS})
+
+
+def sweep(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
+    """Measure all of a plan; whatever `ask` raises leaves in the result what was measured before."""
+    rows: list[dict[str, Any]] = result.setdefault("workers", [])
+    slowest: list[Mapping[str, Any]] = []
+    pending = plan.counts
+    while pending:
+        count = pending.pop(0)
+        answer = ask(f"num_workers={count}", _request(count, plan.batches))
+        if not rows:
+            made = result["made"] = dict(answer["ready"])
+            slowest = answer["slow"]
+            own = int(made["workers"])
+            if plan.workers is None and own not in (count, *pending):
+                insort(pending, own)
+        rows.append({"num_workers": count, **_timed(answer)})
+    count = _with_step(ask, plan, result) if result["made"]["step"] else knee(rows)
+    result["recommended"] = count
+    _options(ask, plan, count, result)
+    _name(ask, result, slowest)
+
+
+def knee(rows: Sequence[Mapping[str, Any]], step_s: float | None = None) -> int:
+    """The first number of workers after which the next one gains less than 5 %; with a step, of the training.
+
+    A single worker loads no faster than none, so the search begins with the first workers; none is the knee only where
+    that is faster than the workers found.
+    """
+    best = next((row for row in rows if row["num_workers"]), rows[0])
+    for row in rows[rows.index(best) + 1 :]:
+        if cycle_s(best, step_s) / max(cycle_s(row, step_s), 1e-9) - 1 < LEAST_GAIN:
+            break
+        best = row
+    alone = cycle_s(rows[0], step_s) * (1 + LEAST_GAIN) < cycle_s(best, step_s)
+    return 0 if alone and not rows[0]["num_workers"] else int(best["num_workers"])
+
+
+def cycle_s(row: Mapping[str, Any], step_s: float | None) -> float:
+    """Seconds from one batch to the next: without workers the step waits for the loader, with some they overlap."""
+    load_s = float(row["mean_s"])
+    if step_s is None:
+        return load_s
+    return max(load_s, step_s) if row["num_workers"] else load_s + step_s
+
+
+def waits(row: Mapping[str, Any], step_s: float) -> float:
+    """The share of the time in which the model waits for a batch."""
+    return 1 - step_s / max(cycle_s(row, step_s), 1e-9)
+
+
+def per_rank(plan: Plan, count: int) -> int:
+    """As many of the recommended workers as there are CPUs for, where several ranks share them."""
+    return num_workers.fitting(count, plan.cpus / plan.jobs) if count and plan.jobs > 1 else count
+
+
+def gains(before: float, after: float) -> bool:
+    """Whether a rate is higher by at least 5 %."""
+    return after / before - 1 >= LEAST_GAIN
+
+
+def _request(count: int, batches: int, **options: Any) -> dict[str, Any]:
+    return {"mode": "batches", "workers": count, "batches": batches, "options": options}
+
+
+def _timed(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of one setting."""
+    times = answer["times"]
+    return {
+        "batches": len(times),
+        "mean_s": sum(times) / len(times),
+        "p50_s": percentile(times, 0.5),
+        "p90_s": percentile(times, 0.9),
+        "slowest_s": max(times),
+        "first_s": answer["first_s"],
+        "batches_per_s": len(times) / max(sum(times), 1e-9),
+        "epochs": answer["epochs"],
+        "read_bytes": answer["read_bytes"],
+        "again_s": answer["again_s"],
+    }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which this share of them is, between the two nearest."""
+    ranked = sorted(values)
+    at = share * (len(ranked) - 1)
+    low = int(at)
+    return ranked[low] + (ranked[min(low + 1, len(ranked) - 1)] - ranked[low]) * (at - low)
+
+
+def _with_step(ask: Ask, plan: Plan, result: dict[str, Any]) -> int:
+    """The time of a step, then loader and step together from the knee on, until more workers gain nothing."""
+    answer = ask("the step", {**_request(0, STEP_BATCHES), "step": True})
+    result["step_s"] = percentile(answer["steps"], 0.5)
+    counts = [int(row["num_workers"]) for row in result["workers"]]
+    best: dict[str, Any] = {}
+    for count in counts[counts.index(knee(result["workers"], result["step_s"])) :]:
+        answer = ask(f"num_workers={count} with the step", {**_request(count, plan.batches), "step": True})
+        wait_s, step_s = sum(answer["times"]), sum(answer["steps"])
+        cycle = (wait_s + step_s) / len(answer["times"])
+        if best and best["cycle_s"] / cycle - 1 < LEAST_GAIN:
+            break
+        best = {"num_workers": count, "cycle_s": cycle, "waits": wait_s / (wait_s + step_s)}
+        if best["waits"] < LEAST_GAIN:
+            break
+    result["with_step"] = best
+    return int(best["num_workers"])
+
+
+def _options(ask: Ask, plan: Plan, count: int, result: dict[str, Any]) -> None:
+    """Each other setting alone; `noise` is what equal runs differ."""
+    options: list[dict[str, Any]] = result.setdefault("options", [])
+    made = result["made"]
+
+    def measured(title: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"setting": title, **_timed(ask(title, request))}
+
+    if count:
+        plain = {**_request(count, plan.batches), "epochs": True}
+        rates = [next(row["batches_per_s"] for row in result["workers"] if row["num_workers"] == count)]
+        options.append(measured(SAME, plain))
+        rates.append(options[0]["batches_per_s"])
+        result["noise"] = _spread(rates)
+        for title, request in _alone(plan, count, in_order=made["has_in_order"]):
+            row = measured(title, request)
+            if gains(max(rates), row["batches_per_s"]):  # once may be chance: both again, and the worse counts
+                row = min(row, measured(title, request), key=_rate)
+                rates.append(measured(SAME, plain)["batches_per_s"])
+                result["noise"] = _spread(rates)
+            options.append({**row, "gain": row["batches_per_s"] / max(rates) - 1})
+    if made["cuda"]:
+        for title, pinned in ((COPIED, False), (PINNED, True)):
+            options.append(measured(title, {**_request(count, plan.batches, pin_memory=pinned), "copy": True}))
+
+
+def _alone(plan: Plan, count: int, *, in_order: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each setting that needs workers, with its request."""
+    yield AHEAD, _request(count, plan.batches, prefetch_factor=num_workers.PREFETCH)
+    yield STAYS, {**_request(count, plan.batches, persistent_workers=True), "epochs": True}
+    if in_order:
+        yield ANY_ORDER, _request(count, plan.batches, in_order=False)
+
+
+def _rate(row: Mapping[str, Any]) -> float:
+    return float(row["batches_per_s"])
+
+
+def _spread(rates: Sequence[float]) -> float:
+    return max(rates) / min(rates) - 1
+
+
+def _name(ask: Ask, result: dict[str, Any], slowest: Sequence[Mapping[str, Any]]) -> None:
+    """The slow batches of the first setting, and which of their samples are slow when they are loaded alone."""
+    result["slow_batches"] = [dict(one) for one in slowest]
+    followed = [one["indices"] for one in slowest if one["indices"]]
+    if not followed or result["made"]["iterable"]:
+        return
+    request = {**_request(0, 1), "mode": "samples", "indices": followed}
+    batches = ask("slow samples", request)["samples"]
+    middle = percentile([took_s for batch in batches for _, took_s in batch], 0.5)
+    result["slow_samples"] = [
+        {"index": index, "s": took_s, "median_s": middle}
+        for batch in batches
+        for index, took_s in batch
+        if took_s >= SLOW_SAMPLE * middle and took_s >= SLOW_SHARE * sum(one for _, one in batch)
+    ]
+
+
+def line(result: Mapping[str, Any], count: int) -> str:
+    """The DataLoader(...) for this host."""
+    made, options = result["made"], {row["setting"]: row for row in result.get("options", ())}
+    parts = ["dataset"]
+    if made["own_batches"]:
+        parts.append("batch_sampler=batch_sampler")
+    else:
+        parts.append(f"batch_size={made['batch_size']}")
+        parts += ["sampler=sampler"] if made["own_sampler"] else ["shuffle=True"] if made["shuffle"] else []
+        parts += ["drop_last=True"] if made["drop_last"] else []
+    parts += ["collate_fn=collate_fn"] if made["own_collate"] else []
+    parts.append(f"num_workers={count}")
+    before, pinned = options.get(COPIED), options.get(PINNED)
+    if before and pinned and not gains(pinned["batches_per_s"], before["batches_per_s"]):
+        parts.append("pin_memory=True")
+    if count:
+        parts += [AHEAD] if helps(options.get(AHEAD)) else []
+        parts += [STAYS] if faster_epochs(options) else []
+    return f"DataLoader({', '.join(parts)})"
+
+
+def helps(row: Mapping[str, Any] | None) -> bool:
+    """Whether a setting was faster than all equal runs without it, each time."""
+    return row is not None and row.get("gain", 0.0) >= LEAST_GAIN
+
+
+def faster_epochs(options: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the first batch of a second epoch comes sooner from workers that stay."""
+    plain, stays = options.get(SAME), options.get(STAYS)
+    if not plain or not stays or plain["again_s"] is None or stays["again_s"] is None:
+        return False
+    return float(stays["again_s"]) * (1 + LEAST_GAIN) < float(plain["again_s"])

@@ -1,0 +1,60 @@
+"""Results of the lab: one private file each, in the state folder, the newest printed again on request."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from gputop.safe.files import Folder, Refused, state_folder
+
+FOLDER = "lab"
+KEPT = 100  # of each kind
+_MOST_BYTES = 16 << 20
+_TRIES = 100
+
+
+def keep(kind: str, result: Mapping[str, Any]) -> str:
+    """Write a new file, mode 0600, and drop the oldest beyond a hundred; its path. Refused if the disk says no."""
+    folder = _folder()
+    try:
+        stem = f"{kind}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(result['at_s']))}"
+        taken = folder.sizes()
+        names = (f"{stem}-{number:02}.json" for number in range(_TRIES))
+        name = next((name for name in names if name not in taken), None)
+        if name is None:
+            raise Refused(f"{folder.path}/{stem} is there {_TRIES} times")
+        folder.write(name, json.dumps(result, allow_nan=False).encode())
+        for old in _names(folder, kind)[:-KEPT]:
+            folder.remove(old)
+        return f"{folder.path}/{name}"
+    finally:
+        folder.close()
+
+
+def last(kind: str) -> dict[str, Any] | None:
+    """The newest that can be read; None where there is none. Refused where nothing is kept at all."""
+    folder = _folder()
+    try:
+        for name in reversed(_names(folder, kind)):
+            with contextlib.suppress(ValueError, RecursionError):
+                found = json.loads(folder.read(name, _MOST_BYTES) or b"")
+                if isinstance(found, dict):
+                    return found
+        return None
+    finally:
+        folder.close()
+
+
+def _names(folder: Folder, kind: str) -> list[str]:
+    return sorted(name for name in folder.sizes() if name.startswith(f"{kind}-") and name.endswith(".json"))
+
+
+def _folder() -> Folder:
+    state = state_folder()
+    try:
+        return state.inner(FOLDER)
+    finally:
+        state.close()
