@@ -8,7 +8,7 @@ from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
 from gputop.ui.draw import Line
 from gputop.ui.look import Look
-from gputop.ui.table.columns import SORTABLE, Column
+from gputop.ui.table.columns import SORTABLE, TITLE, Column
 from gputop.words import amount
 
 
@@ -35,7 +35,7 @@ class SortDialog(ListDialog[str]):
         """Its title and what it says."""
         column = self._columns[place]
         chosen = place == self.at
-        line.add(f"  {column.title:11}", "bright" if chosen else "text" if place < self._here else "dim")
+        line.add(f"  {column.title:{TITLE}}", "bright" if chosen else "text" if place < self._here else "dim")
         return line.add(draw.fit(column.help, self.WIDTH - 14, more=self.look.glyphs.more), "dim")
 
     def take(self, place: int) -> None:

@@ -13,12 +13,11 @@ from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
 from gputop.ui.draw import Line, wrap
 from gputop.ui.look import Look
-from gputop.ui.table.columns import BY_ID, COLUMNS, of
+from gputop.ui.table.columns import BY_ID, COLUMNS, TITLE, of
 
 SETTING = BY_KEY["columns"]
 AUTO = "automatic"  # the first line: as they are declared
 HELP_LINES = 2
-_TITLE = 1 + max(len(column.title) for column in COLUMNS)  # cells
 _FIXED = {FIRST: "always first", LAST: "always last"}
 _MOVES = {"shift+up": -1, "left_square_bracket": -1, "shift+down": 1, "right_square_bracket": 1}
 
@@ -74,12 +73,12 @@ class Columns(ListDialog[None]):
         look, chosen = self.look, place == self.at
         if place == 0:
             mark = look.glyphs.picked if not self._changes.current().columns else " "
-            line.add(f"  ({mark}) ", "busy").add(f"{AUTO:{_TITLE}}", "bright" if chosen else "text")
+            line.add(f"  ({mark}) ", "busy").add(f"{AUTO:{TITLE}}", "bright" if chosen else "text")
             return line.add("the usual ones, in their usual order", "dim")
         id = self._order[place - 1]
         column, shown = BY_ID[id], id in self._picked
         line.add(f"  [{'x' if shown else ' '}] ", "busy" if shown else "dim")
-        line.add(draw.fit(column.title, _TITLE), "bright" if chosen else "text" if shown else "dim")
+        line.add(draw.fit(column.title, TITLE), "bright" if chosen else "text" if shown else "dim")
         note = _FIXED.get(id) or ("no room" if shown and id not in self._changes.columns_seen else "")
         room = max(0, self.width - line.cells - len(note) - 4)
         line.add(draw.cut(column.help, room, look.glyphs.more), "dim")

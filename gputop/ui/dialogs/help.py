@@ -22,7 +22,7 @@ from gputop.ui.keys.declared import GROUPS, KEYS, Group, Key, key, told
 from gputop.ui.look import Look, Token
 from gputop.ui.panes import empty
 from gputop.ui.panes.lines import Lines
-from gputop.ui.table.columns import COLUMNS
+from gputop.ui.table.columns import COLUMNS, TITLE
 
 NAMES = 9  # cells for the names of keys
 LONGEST = 40  # characters that are searched for
@@ -119,7 +119,7 @@ def _pair(names: str, text: str, width: int, token: Token) -> list[list[Run]]:
 
 def _columns(look: Look, width: int, asked: str) -> list[Line]:
     said = (column for column in COLUMNS if _says(asked, column.title, column.id, column.help))
-    return [line for column in said for line in _said(column.title, 10, column.help, look, width)]
+    return [line for column in said for line in _said(column.title, TITLE, column.help, look, width)]
 
 
 def _metrics(look: Look, width: int, asked: str) -> list[Line]:

@@ -285,6 +285,7 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 BY_ID: dict[str, Column] = {column.id: column for column in COLUMNS}
+TITLE = 1 + max(len(column.title) for column in COLUMNS)  # cells of a list of them, with the gap
 SORTABLE: tuple[Column, ...] = tuple(column for column in COLUMNS if column.id != "command")
 
 
