@@ -29,8 +29,8 @@ Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str], list
 
 # of the table of processes, by the ids that they are declared with
 _COLUMNS = (
-    "pid user gpu gpu-busy vram cpu threads rss pss shm swap faults wait asked forced last-cpu affinity numa nice read "
-    "write rchar syscr mean-read io state wchan files time"
+    "pid user gpu gpu-busy vram cpu step slowest data-wait optimizer samples threads rss pss shm swap faults wait "
+    "asked forced last-cpu affinity numa nice read write rchar syscr mean-read io state wchan files time"
 )
 FIRST, LAST = "pid", "command"  # columns that are always there, and where
 

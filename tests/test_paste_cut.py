@@ -10,7 +10,8 @@ import pytest
 from gputop.paste import recognise
 from gputop.trace.text import Text
 from tests import pasted
-from tests.test_paste import explain, told
+from tests.test_paste import told
+from tests.test_paste_command import explain
 
 
 class TestEncodings:

@@ -143,7 +143,7 @@ def launching(loaders: int = 0, trainer: dict[str, Any] | None = None, **gpu: An
         (launching(busy_percent=7.0), None),
         (launching(busy_percent=86.0), None),
         (launching(sm_active_percent=36.0), None),
-        (launching(trainer={"main_thread_percent": 89.0}), None),
+        (launching(trainer={"main_thread_percent": 79.0}), None),
         (launching(trainer={"world_size": 2}), None),  # its main thread may spin until the other rank is done
         (launching(2, {"world_size": 2}), ("crit", 0.6)),
         (launching(trainer={"read_chars_per_s": 1.1e6}), None),  # it loads its data
