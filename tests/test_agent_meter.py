@@ -113,3 +113,12 @@ def test_it_can_be_switched_off(folder: str, monkeypatch: pytest.MonkeyPatch) ->
         assert told == {"on": False, "why": "it was switched off when the job was started"}
         agent.close()
         assert truth(running)
+
+
+def test_many_may_watch_the_steps_and_one_more_may_trace(folder: str) -> None:
+    with job(folder, "plain", program=PROGRAM) as running:
+        watching = [running.agent() for _ in range(8)]  # as many gputops
+        assert all("count" in agent.answer("steps")["steps"] for agent in watching)
+        assert running.capture()["state"] == "done"
+        for agent in watching:
+            agent.close()

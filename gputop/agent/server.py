@@ -22,7 +22,7 @@ from .steps import steps
 if TYPE_CHECKING:
     from .hooks import OnStep
 
-_MOST_CONNECTIONS = 4
+_MOST_CONNECTIONS = 16  # each gputop that shows this job's steps has one
 _TICK_S = 0.05
 _LOOK_S = 0.5  # while there are connections
 _JOIN_S = 2.0
@@ -160,7 +160,10 @@ class Server:
         if meter is None:
             return
         if not meter.installed and not meter.off:
-            meter.install()
+            try:
+                meter.install()
+            except Exception as error:  # whoever asks is told; all else goes on without it
+                meter.stop(f"{type(error).__name__}: {error}"[:200])
         elif meter.off and meter.hooks:
             self.spent += meter.hooks
             meter.hooks = []
