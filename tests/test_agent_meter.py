@@ -15,6 +15,8 @@ from tests.watching import ROOT
 
 PROGRAM = str(ROOT / "tests/workloads/metered.py")
 
+pytestmark = pytest.mark.jobs
+
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[str]:

@@ -15,6 +15,8 @@ import pytest
 
 from tests.ptys import Terminal, wait_until
 
+pytestmark = pytest.mark.jobs
+
 GPUTOP = [sys.executable, "-m", "gputop"]
 PLANTED = """
 import os, signal, sys, time
@@ -88,7 +90,6 @@ def children(file: str) -> list[int]:
     return found
 
 
-@pytest.mark.waits
 def test_a_slow_getitem_scales_with_workers_up_to_the_knee_and_a_step_waits(planted: str, tmp_path: Path) -> None:
     done = loader(
         f"{planted}:loader", "--workers", "0,2,4", "--batches", "20", "--json", "--", "0.02", "0.08", state=tmp_path
@@ -117,7 +118,6 @@ def test_a_slow_getitem_scales_with_workers_up_to_the_knee_and_a_step_waits(plan
     assert result["line"] in said
 
 
-@pytest.mark.waits
 def test_a_slow_sample_is_named(planted: str, tmp_path: Path) -> None:
     done = loader(f"{planted}:one_slow_sample", "--workers", "0", "--batches", "12", "--json", state=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -126,7 +126,6 @@ def test_a_slow_sample_is_named(planted: str, tmp_path: Path) -> None:
     assert slow[0]["s"] > 20 * slow[0]["median_s"]
 
 
-@pytest.mark.waits
 @pytest.mark.parametrize(
     ("function", "args", "says"),
     [
@@ -145,7 +144,6 @@ def test_a_factory_that_fails_is_one_line(
     assert not (tmp_path / "gputop").exists()
 
 
-@pytest.mark.waits
 @pytest.mark.parametrize(
     ("function", "args", "says"),
     [
@@ -167,7 +165,6 @@ def test_what_was_measured_before_a_failure_is_printed_and_kept(
     assert children(planted) == []
 
 
-@pytest.mark.waits
 def test_an_object_with_a_dataset_and_a_step_will_do(planted: str, tmp_path: Path) -> None:
     args = ("--workers", "0", "--batches", "5", "--batch-size", "16", "--readonly")
     done = loader(f"{planted}:Trainer", *args, state=tmp_path)
@@ -177,7 +174,6 @@ def test_an_object_with_a_dataset_and_a_step_will_do(planted: str, tmp_path: Pat
     assert not (tmp_path / "gputop").exists()
 
 
-@pytest.mark.waits
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_ending_signal_ends_the_children_and_prints_what_there_is(
     planted: str, tmp_path: Path, number: signal.Signals

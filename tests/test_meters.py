@@ -15,6 +15,8 @@ from gputop.model import Process
 from tests.test_agent_meter import PROGRAM
 from tests.tracing import Job, job, scratch
 
+pytestmark = pytest.mark.jobs
+
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[str]:
