@@ -109,6 +109,9 @@ class Agent:
         """Let go; what it does for us ends."""
         self._socket.close()
 
+    def __del__(self) -> None:  # of a reader whose thread never came back to close it
+        self._socket.close()
+
 
 def connect(target: Held) -> Agent:
     """The agent of this process and of no other; NoAgent where there is none that can be trusted."""

@@ -71,8 +71,11 @@ class MeterLane:
         return tuple(replace(one, **said[one.identity]) if one.identity in said else one for one in found)
 
     def stop(self) -> None:
-        """Let the thread end."""
+        """Let the thread end, and go of the agents."""
         self._lane.stop()
+        self._wanted = ()
+        for agent in [*self._agents.values()]:
+            agent.close()
 
     def _read(self) -> Meters:
         wanted = {one.identity: one for one in self._wanted}
