@@ -32,7 +32,7 @@ _originals: dict[str, Callable[..., Any]] = {}
 
 
 class Ring:
-    """The last steps, in memory that is taken once: `at` reads the newest, counted from all that there were."""
+    """The last steps, in memory that is taken once: `count` is how many there ever were."""
 
     fields = ("ended_s", "took_s", "waited_s", "optimizer_s", "samples", "batches", "other")
 
@@ -113,12 +113,22 @@ class Meter:
         """The thread that trains has waited for a batch; None is none, as at the end of an epoch."""
         self._waited_s += now_s - began_s
         if data is not None:
-            self._batches += 1
-            self._seen.add(id(getattr(loader, "_dataset", None)))
-            self._samples += _samples(loader, data, self._tensor)
-            if not self._is_grad_enabled():
-                self._other = 1
+            self._guarded(lambda: self._fetched(loader, data))
         self._paid(now_s)
+
+    def _fetched(self, loader: Any, data: Any) -> None:
+        self._batches += 1
+        self._seen.add(id(getattr(loader, "_dataset", None)))
+        self._samples += _samples(loader, data, self._tensor)
+        if not self._is_grad_enabled():
+            self._other = 1
+
+    def _guarded(self, do: Callable[[], None]) -> None:
+        """The program must not see what goes wrong here."""
+        try:
+            do()
+        except Exception as error:
+            self.stop(f"{type(error).__name__}: {error}"[:200])
 
     @property
     def cost(self) -> float:
@@ -129,14 +139,10 @@ class Meter:
         self._begun_s = time.perf_counter()
 
     def _ends(self, optimizer: Any, *_: Any) -> None:
-        """The program's step must not see what goes wrong here."""
         if self.off:
             return
         now_s = time.perf_counter()
-        try:
-            self._end(optimizer, now_s)
-        except Exception as error:
-            self.stop(f"{type(error).__name__}: {error}"[:200])
+        self._guarded(lambda: self._end(optimizer, now_s))
         self._paid(now_s)
 
     def _end(self, optimizer: Any, now_s: float) -> None:

@@ -110,7 +110,7 @@ class Server:
             self._wakes.recv(4096)
         if left_s <= 0:
             self.turn([key for key, _ in ready if key.fileobj is not self._wakes])
-        self._metre()
+        self._install_meter()
         while self.spent:
             self.spent.pop().remove()
         self.look()
@@ -154,7 +154,7 @@ class Server:
     def _asked(self) -> list[Connection]:
         return [each for each in self._connections if each.waits]
 
-    def _metre(self) -> None:
+    def _install_meter(self) -> None:
         """Put the step meter in when torch is there, take its hooks out when it is off."""
         meter = self.meter
         if meter is None:

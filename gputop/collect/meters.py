@@ -23,6 +23,7 @@ _FIRST_S = 0.2  # that the first frame waits for them
 _AGAIN_S = 15.0  # between two tries to find the agent of a process
 _TRIES_S = 120.0  # of its life; later none comes
 _MOST = 64  # processes
+_NONE_SINGLY = 1 << 50  # more steps than any job makes: their numbers together are enough
 _LONGEST_S = 86_400.0
 _STALE_S = 60.0  # since its last step; or so many times what one takes
 _STALE_STEPS = 5.0
@@ -58,7 +59,7 @@ class MeterLane:
         self._started = False
 
     def of(self, processes: Iterable[Process]) -> tuple[Process, ...]:
-        """The processes with what was read last; asks anew."""
+        """The processes with what was read last; asks again."""
         found = tuple(processes)
         self._wanted = tuple(one for one in found if one.role is Role.TRAINER and one.verified)[:_MOST]
         first, self._started = not self._started, True
@@ -88,7 +89,7 @@ class MeterLane:
         waiting: dict[Agent, Identity] = {}
         for identity, agent in list(self._agents.items()):
             try:
-                agent.ask("steps", since=1 << 50)
+                agent.ask("steps", since=_NONE_SINGLY)
                 waiting[agent] = identity
             except Lost:
                 self._lose(identity)

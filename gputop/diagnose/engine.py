@@ -116,7 +116,8 @@ class Engine:
         """What one rule finds, each with its on-window."""
         on_s, _ = self._tables[rule.id]["on_s"]
         try:
-            found = [one for one in rule.judge(view) if not told.denied(one, rule.confirmed_by, view.frame)]
+            fed = self._tables.limits["engine"]["metered_fed"]
+            found = [one for one in rule.judge(view) if not told.denied(one, rule.confirmed_by, view.frame, fed)]
             return [(self._surer(rule, finding, view.frame), on_s) for finding in found]
         except Exception as error:  # a mistake in one rule must not silence the others, nor the monitor
             view.abstain(view.frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
@@ -148,9 +149,10 @@ class Engine:
         return crit_after(rule, self._tables.limits)
 
     def _surer(self, rule: Rule, finding: Finding, frame: Frame) -> Finding:
+        limits = self._tables.limits["engine"]
         about = [process for one in finding.subject.processes if (process := frame.by_identity.get(one)) is not None]
-        facts = (*frame.facts, *(fact for process in about for fact in told.measured(process)))
-        return told.confirmed(finding, rule.confirmed_by, facts, self._tables.limits["engine"]["told_share"])
+        measured = (fact for process in about for fact in told.measured(process, limits["metered_wait"]))
+        return told.confirmed(finding, rule.confirmed_by, (*frame.facts, *measured), limits["told_share"])
 
     def _classes(self, view: View, shown: Sequence[Finding]) -> tuple[Class, ...]:
         if view.frame.mono_s - self._classed_s < _CLASSES_EVERY_S:

@@ -22,7 +22,6 @@ MOST_SURE, SURER = 0.98, 0.15
 KEPT_S = 900.0
 MOST = 256  # facts; the newest stay
 LOADS_IN_MAIN, WAITS_FOR_DATA = "loads-in-main", "waits-for-data"
-_WAITS_PERCENT, _FED_PERCENT = 10.0, 3.0  # of a step, from which it waits for data, and below which it does not
 _A_TRACE_SAYS = "a trace says: "
 _RECORDED = "(recorded)"
 
@@ -78,25 +77,25 @@ def bare(fact: Fact) -> str:
     return fact.text.removeprefix(_A_TRACE_SAYS).rstrip(".")
 
 
-def measured(process: Process) -> Iterator[Fact]:
-    """What the step meter in a process says, where that is a fact for rules."""
+def measured(process: Process, least: float) -> Iterator[Fact]:
+    """What the step meter in a process says, where at least this share of a step waits for data."""
     wait, step_s = process.data_wait_percent, process.step_s
-    if wait is None or step_s is None or wait < _WAITS_PERCENT:
+    if wait is None or step_s is None or wait < 100 * least:
         return
     rest_s = step_s * (1 - wait / 100)
     text = f"measured inside: a batch every {units.took(step_s)}, the step itself {units.took(rest_s)}: "
     text += f"{wait:.0f} % of the time waits for data"
-    for name in (WAITS_FOR_DATA, LOADS_IN_MAIN):
+    for name in (WAITS_FOR_DATA, LOADS_IN_MAIN):  # who has no loaders loads itself
         yield Fact(process=process.identity, witness="meter", name=name, text=text, share=wait / 100)
 
 
-def denied(finding: Finding, by: tuple[str, ...], frame: Frame) -> bool:
-    """Whether the step meters of all its processes say that no time waits for data, where that is what it claims."""
+def denied(finding: Finding, by: tuple[str, ...], frame: Frame, most: float) -> bool:
+    """Whether it claims that a step waits for data, and the step meters of all its processes say a share below this."""
     if WAITS_FOR_DATA not in by:
         return False
     found = [frame.by_identity.get(one) for one in finding.subject.processes]
     waits = [one.data_wait_percent for one in found if one is not None and one.step_s is not None]
-    return bool(waits) and all(wait is not None and wait < _FED_PERCENT for wait in waits)
+    return bool(waits) and all(wait is not None and wait < 100 * most for wait in waits)
 
 
 def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], least: float) -> Finding:

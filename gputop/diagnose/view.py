@@ -14,9 +14,11 @@ from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.subjects import Thing
 from gputop.diagnose.trainer import Trainer
 from gputop.history import History
+from gputop.history.past import FINE_S, FINE_SLOTS
 from gputop.model import Frame, Gpu, Identity, Missing
 from gputop.safe import attach
 
+FINE_SPAN_S = FINE_S * FINE_SLOTS  # for which the history keeps seconds
 _T = TypeVar("_T")
 _NO_CPUS = "how many CPUs the machine has: in a recording by hand, cpus_total of its host"
 _WORST_FIRST: tuple[Literal["crit", "warn", "info"], ...] = ("crit", "warn", "info")
@@ -170,3 +172,9 @@ class View(Numbers):
             steps=steps, confidence=confidence, grade=grade, healthy=healthy, lost_share=lost_share,
             onset_s=onset_s, state=state or self._state or None,
         )  # fmt: skip
+
+
+def past_seconds(view: View, about: str, metric: str, start_s: float, length_s: float) -> list[float | None]:
+    """The seconds of a metric from a time on that is not long ago; None for a gap."""
+    since_s = min(FINE_SPAN_S, view.frame.mono_s - start_s)
+    return view.history.values(about, metric, since_s)[: max(1, round(length_s))]

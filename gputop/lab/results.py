@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from gputop.safe.files import Folder, Refused, state_folder
+from gputop.safe.files import Folder, Refused, in_state_folder
 
 FOLDER = "lab"
 KEPT = 100  # of each kind
@@ -18,7 +18,7 @@ _TRIES = 100
 
 def keep(kind: str, result: Mapping[str, Any]) -> str:
     """Write a new file, mode 0600, and drop the oldest beyond a hundred; its path. Refused if the disk says no."""
-    folder = _folder()
+    folder = in_state_folder(FOLDER)
     try:
         stem = f"{kind}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(result['at_s']))}"
         taken = folder.sizes()
@@ -36,7 +36,7 @@ def keep(kind: str, result: Mapping[str, Any]) -> str:
 
 def last(kind: str) -> dict[str, Any] | None:
     """The newest that can be read; None where there is none. Refused where nothing is kept at all."""
-    folder = _folder()
+    folder = in_state_folder(FOLDER)
     try:
         for name in reversed(_names(folder, kind)):
             with contextlib.suppress(ValueError, RecursionError):
@@ -50,11 +50,3 @@ def last(kind: str) -> dict[str, Any] | None:
 
 def _names(folder: Folder, kind: str) -> list[str]:
     return sorted(name for name in folder.sizes() if name.startswith(f"{kind}-") and name.endswith(".json"))
-
-
-def _folder() -> Folder:
-    state = state_folder()
-    try:
-        return state.inner(FOLDER)
-    finally:
-        state.close()

@@ -13,7 +13,7 @@ from typing import Any
 from gputop.declare import record
 from gputop.profile.files import parse
 from gputop.profile.stacks import Profile
-from gputop.safe.files import Folder, Refused, state_folder
+from gputop.safe.files import Folder, Refused, in_state_folder
 from gputop.safe.text import clean
 
 FOLDER = "profiles"
@@ -59,7 +59,7 @@ class Kept:
 
     def open(self) -> Profile:
         """Its samples; Refused where they cannot be read any more."""
-        folder = _folder()
+        folder = in_state_folder(FOLDER)
         try:
             one = folder.inner(self.name)
             try:
@@ -88,14 +88,14 @@ def _texts(value: object) -> dict[str, str]:
 
 def place() -> str:
     """The folder that they lie in; Refused where there can be none."""
-    folder = _folder()
+    folder = in_state_folder(FOLDER)
     folder.close()
     return folder.path
 
 
 def ready() -> None:
     """Make sure that a profile could be kept now; Refused says why not, before anybody's time is spent on it."""
-    folder = _folder()
+    folder = in_state_folder(FOLDER)
     try:
         free = folder.free_bytes()
     finally:
@@ -106,7 +106,7 @@ def ready() -> None:
 
 def keep(meta: Mapping[str, Any], files: Mapping[str, bytes]) -> Kept:
     """A new folder with these files, what it is about last; Refused, and nothing left of it, if the disk says no."""
-    folder = _folder()
+    folder = in_state_folder(FOLDER)
     try:
         stem = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(meta['at_s']))}-{meta['pid']}"
         name, one = _new(folder, stem)
@@ -140,7 +140,7 @@ def alike(command: str) -> list[Kept]:
 
 
 def _all() -> Iterator[Kept]:
-    folder = _folder()
+    folder = in_state_folder(FOLDER)
     try:
         for name in reversed(folder.folders()[-_MOST_LISTED:]):
             try:
@@ -165,11 +165,3 @@ def _new(folder: Folder, stem: str) -> tuple[str, Folder]:
         if name not in folder.folders():
             return name, folder.inner(name, new=True)
     raise Refused(f"{folder.path}/{stem} is there {_TRIES} times")
-
-
-def _folder() -> Folder:
-    state = state_folder()
-    try:
-        return state.inner(FOLDER)
-    finally:
-        state.close()

@@ -115,6 +115,15 @@ def state_folder(environ: Mapping[str, str] = os.environ, system: str = "/var/li
     return _private(base, "gputop")
 
 
+def in_state_folder(name: str) -> Folder:
+    """A folder in it, made if needed."""
+    state = state_folder()
+    try:
+        return state.inner(name)
+    finally:
+        state.close()
+
+
 def homely(path: str, environ: Mapping[str, str] = os.environ) -> str:
     """A path as a person writes it, who is at home: `~/.local/state`."""
     home = environ.get("HOME", "").rstrip("/")

@@ -17,13 +17,12 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.tree import key
 from gputop.diagnose.usage.programs import notebook, serves
-from gputop.diagnose.view import View
+from gputop.diagnose.view import FINE_SPAN_S, View, past_seconds
 from gputop.model import Identity
 from gputop.units import ago
 
 _SHORT_OF = ("loader_blocked", "loader_wait", "run_wait", "throttled")  # means over its tree: storage, and CPUs
 _BYTES = ("write_bytes_per_s", "write_chars_per_s", "read_chars_per_s")
-_FINE_S = 900.0  # for which the history keeps seconds
 
 
 class Around(NamedTuple):
@@ -85,7 +84,7 @@ def _note_team(teams: list[tuple[float, frozenset[Identity]]], now_s: float, tra
 def _followed(view: View, trainer: Trainer, dips: Dips) -> Iterator[Dip]:
     """The dips that ended since the last look."""
     now_s = math.floor(view.frame.mono_s)
-    new = int(min(_FINE_S, now_s - dips.followed_s if dips.followed_s is not None else trainer.context_s or 0.0))
+    new = int(min(FINE_SPAN_S, now_s - dips.followed_s if dips.followed_s is not None else trainer.context_s or 0.0))
     if new > 0:
         busy = view.history.values(trainer.key, "busy_percent", new)
         ended = dips.follow(now_s - new + 1, busy)
@@ -94,12 +93,8 @@ def _followed(view: View, trainer: Trainer, dips: Dips) -> Iterator[Dip]:
 
 
 def _around(view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float, frozenset[Identity]]]) -> Around:
-    since_s = view.frame.mono_s - dip.start_s
-    length = max(1, round(dip.length_s))
-
     def inside(about: str, metric: str) -> list[float]:
-        seconds = view.history.values(about, metric, min(_FINE_S, since_s))[:length]
-        return [value or 0.0 for value in seconds]
+        return [value or 0.0 for value in past_seconds(view, about, metric, dip.start_s, dip.length_s)]
 
     hidden = trainer.write_chars is None  # what others write is shown to their user: then it is all that is written
     written = sum(inside("host", "write_bytes_per_s")) if hidden else 0.0

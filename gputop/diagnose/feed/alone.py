@@ -143,7 +143,7 @@ def _by_spells(view: View, trainer: Trainer, found: Spells) -> Finding:
     prepare = aside(view, trainer, f"prepares data: load in processes of their own, {settings(trainer)}")
     return view.found(
         trainer,
-        "warn" if (view.by_share(found.share) or "info") == "crit" else view.by_share(found.share) or "info",
+        "warn",  # it may have to be so
         f"works on the CPU for {each} every {every} while its GPU idles",
         evidence=(
             Evidence(

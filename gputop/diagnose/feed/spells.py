@@ -10,7 +10,7 @@ from gputop.diagnose.pauses import Pause
 from gputop.diagnose.starved import lone, shared
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.usage.programs import notebook, plays_a_part, serves
-from gputop.diagnose.view import View
+from gputop.diagnose.view import View, past_seconds
 
 _TABLE = "loader-in-main"
 
@@ -58,6 +58,5 @@ def _long(view: View, pause: Pause) -> bool:
 
 def _main(view: View, trainer: Trainer, pause: Pause) -> float:
     """Cores that its main thread used in one."""
-    seconds = view.history.values(trainer.key, "main", view.frame.mono_s - pause.start_s)
-    known = [value for value in seconds[: max(1, round(pause.length_s))] if value is not None]
-    return mean(known) if known else 0.0
+    seconds = past_seconds(view, trainer.key, "main", pause.start_s, pause.length_s)
+    return mean(known) if (known := [value for value in seconds if value is not None]) else 0.0

@@ -13,8 +13,7 @@ from gputop.diagnose import Evidence, Finding, Step
 from gputop.diagnose.concerns import names
 from gputop.safe.text import clean
 from gputop.ui import draw
-from gputop.ui.advice.flow import flow
-from gputop.ui.advice.scene import Scene, badge, counts, sign
+from gputop.ui.advice.scene import Scene, badge, counts, flow, sign
 from gputop.ui.advice.sheet import troubles
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import Token

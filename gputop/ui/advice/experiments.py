@@ -10,8 +10,7 @@ from gputop import told, units
 from gputop.declare import record
 from gputop.safe.text import clean
 from gputop.ui import draw
-from gputop.ui.advice.flow import flow
-from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.scene import Scene, flow
 from gputop.ui.draw import Line, Run
 from gputop.words import amount
 

@@ -13,8 +13,7 @@ from gputop.diagnose.reading import choice, guides
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice import compact, outlook
-from gputop.ui.advice.flow import flow
-from gputop.ui.advice.scene import Scene, badge
+from gputop.ui.advice.scene import Scene, badge, flow
 from gputop.ui.draw import Line, Run
 
 _ROOMY = 100  # what a number means is a column of its own

@@ -14,8 +14,7 @@ from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice import compact, full
 from gputop.ui.advice.experiments import experiments
-from gputop.ui.advice.flow import flow
-from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.scene import Scene, flow
 from gputop.ui.advice.sheet import Sheet
 from gputop.ui.draw import Line, Run
 
